@@ -1,0 +1,2 @@
+//! perfquet-convert
+fn main() {}

@@ -1,0 +1,332 @@
+//! A file, a pipe, a journal that still grows, packed or not, as one thing.
+//!
+//! A reader of a format either streams ([`Input`] is `Read` and `BufRead`) or asks for the bytes as a
+//! whole ([`Input::whole`]): those of a plain file are memory-mapped, those of a pipe or a packed file
+//! go to an unlinked temporary file first. `.gz` and `.zst` are recognized by their first bytes.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use memmap2::Mmap;
+
+use crate::Error;
+
+/// Bytes of the head that sniffers see.
+pub const HEAD_BYTES: usize = 4096;
+
+const BUFFER_BYTES: usize = 1 << 20;
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// Something to import.
+pub struct Input {
+    name: String,
+    path: Option<PathBuf>,
+    /// Bytes of the file as it lies on the disk, where that is known.
+    size_bytes: Option<u64>,
+    head: Vec<u8>,
+    /// How much of `head` has been handed out by `read`.
+    head_read: usize,
+    source: Source,
+    consumed_bytes: u64,
+}
+
+enum Source {
+    Mapped { map: Arc<Mmap>, read: usize },
+    Stream(Box<dyn BufRead + Send>),
+}
+
+impl Input {
+    /// Opens a file, or standard input for `-`.
+    pub fn open(path: &Path) -> Result<Input, Error> {
+        if path.as_os_str() == "-" {
+            return Input::from_reader("standard input", Box::new(io::stdin()));
+        }
+        let file = File::open(path).map_err(Error::io(path))?;
+        let metadata = file.metadata().map_err(Error::io(path))?;
+        if metadata.is_dir() {
+            return Err(Error::Unsupported {
+                input: path.display().to_string(),
+                message: "is a directory, expected a file".into(),
+            });
+        }
+        let name = path.display().to_string();
+        let mut input = if metadata.is_file() && metadata.len() > 0 {
+            let map = map_file(&file).map_err(Error::io(path))?;
+            if is_packed(&map) {
+                Input::from_reader(&name, Box::new(file))?
+            } else {
+                Input::from_map(name, map)
+            }
+        } else {
+            Input::from_reader(&name, Box::new(file))?
+        };
+        input.path = Some(path.to_owned());
+        input.size_bytes = metadata.is_file().then_some(metadata.len());
+        Ok(input)
+    }
+
+    /// Reads a file that another thread still appends to, until `finished` is set and its end is reached.
+    pub fn following(path: &Path, finished: Arc<AtomicBool>) -> Result<Input, Error> {
+        let file = File::open(path).map_err(Error::io(path))?;
+        let follower = Follower { file, finished };
+        let mut input = Input::from_reader(&path.display().to_string(), Box::new(follower))?;
+        input.path = Some(path.to_owned());
+        Ok(input)
+    }
+
+    /// Wraps any byte stream; unpacks it if it is packed.
+    pub fn from_reader(name: &str, reader: Box<dyn Read + Send>) -> Result<Input, Error> {
+        let mut reader: Box<dyn BufRead + Send> =
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
+        let mut head = read_head(&mut reader).map_err(Error::io(name))?;
+        // A packed file may be packed again (a .gz of a .zst): unwrap until the head is plain. Four layers are
+        // more than anybody makes; a hostile file could nest them without end.
+        for _ in 0..4 {
+            let packed = io::Cursor::new(std::mem::take(&mut head)).chain(reader);
+            let (unpacked, done) = unpack(packed).map_err(Error::io(name))?;
+            reader = unpacked;
+            head = read_head(&mut reader).map_err(Error::io(name))?;
+            if done {
+                break;
+            }
+        }
+        Ok(Input {
+            name: name.to_owned(),
+            path: None,
+            size_bytes: None,
+            head,
+            head_read: 0,
+            source: Source::Stream(reader),
+            consumed_bytes: 0,
+        })
+    }
+
+    /// Wraps bytes in memory, for tests and fuzzing.
+    pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Input, Error> {
+        Input::from_reader(name, Box::new(io::Cursor::new(bytes.to_vec())))
+    }
+
+    fn from_map(name: String, map: Mmap) -> Input {
+        let head = map[..map.len().min(HEAD_BYTES)].to_vec();
+        Input {
+            name,
+            path: None,
+            size_bytes: None,
+            head,
+            head_read: 0,
+            source: Source::Mapped {
+                map: Arc::new(map),
+                read: 0,
+            },
+            consumed_bytes: 0,
+        }
+    }
+
+    /// Name for messages and the manifest.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the file lies, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Size of the file on the disk, packed or not.
+    pub fn size_bytes(&self) -> Option<u64> {
+        self.size_bytes
+    }
+
+    /// Bytes handed out so far, after unpacking.
+    pub fn consumed_bytes(&self) -> u64 {
+        self.consumed_bytes
+    }
+
+    /// The first bytes, for sniffing; at most [`HEAD_BYTES`], and all of a shorter input.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// All bytes, if they lie in a plain file that is mapped already.
+    pub fn mapped(&self) -> Option<Arc<Mmap>> {
+        match &self.source {
+            Source::Mapped { map, .. } => Some(Arc::clone(map)),
+            Source::Stream(_) => None,
+        }
+    }
+
+    /// All bytes; what comes from a pipe or a packed file goes to an unlinked temporary file first.
+    /// Nothing may have been read before. `None`: the input is empty.
+    pub fn whole(&mut self) -> Result<Option<Arc<Mmap>>, Error> {
+        if let Some(map) = self.mapped() {
+            return Ok(Some(map));
+        }
+        let mut file = unlinked_file().map_err(Error::io(std::env::temp_dir()))?;
+        let name = self.name.clone();
+        let copied = io::copy(self, &mut file).map_err(Error::io(name))?;
+        file.flush().map_err(Error::io(std::env::temp_dir()))?;
+        if copied == 0 {
+            return Ok(None);
+        }
+        let map = Arc::new(map_file(&file).map_err(Error::io(std::env::temp_dir()))?);
+        self.source = Source::Mapped {
+            map: Arc::clone(&map),
+            read: 0,
+        };
+        Ok(Some(map))
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let count = available.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&available[..count]);
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl BufRead for Input {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match &mut self.source {
+            Source::Mapped { map, read } => Ok(&map[*read..]),
+            Source::Stream(_) if self.head_read < self.head.len() => {
+                Ok(&self.head[self.head_read..])
+            }
+            Source::Stream(reader) => reader.fill_buf(),
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.consumed_bytes += count as u64;
+        match &mut self.source {
+            Source::Mapped { read, .. } => *read += count,
+            Source::Stream(_) if self.head_read < self.head.len() => self.head_read += count,
+            Source::Stream(reader) => reader.consume(count),
+        }
+    }
+}
+
+fn is_packed(bytes: &[u8]) -> bool {
+    bytes.starts_with(GZIP_MAGIC) || bytes.starts_with(ZSTD_MAGIC)
+}
+
+/// Takes one layer of packing off, and says whether there was none.
+fn unpack(
+    mut reader: impl BufRead + Send + 'static,
+) -> io::Result<(Box<dyn BufRead + Send>, bool)> {
+    let head = reader.fill_buf()?;
+    Ok(if head.starts_with(GZIP_MAGIC) {
+        let unpacked = flate2::bufread::MultiGzDecoder::new(reader);
+        (
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked)),
+            false,
+        )
+    } else if head.starts_with(ZSTD_MAGIC) {
+        let unpacked = zstd::stream::read::Decoder::with_buffer(reader)?;
+        (
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked)),
+            false,
+        )
+    } else {
+        (Box::new(reader), true)
+    })
+}
+
+fn read_head(reader: &mut dyn BufRead) -> io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    reader.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// A file without a name, gone when it is closed.
+fn unlinked_file() -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .mode(0o600)
+        .open(std::env::temp_dir())
+}
+
+/// Reads behind a writer: the end of the file counts only once the writer has finished.
+struct Follower {
+    file: File,
+    finished: Arc<AtomicBool>,
+}
+
+impl Read for Follower {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        /// Short against a second of recording, long against a wake-up.
+        const PAUSE: Duration = Duration::from_millis(20);
+        loop {
+            // The flag first: what was written before it was set is then certainly seen.
+            let finished = self.finished.load(Ordering::Acquire);
+            let count = self.file.read(buffer)?;
+            if count > 0 || finished {
+                return Ok(count);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "mapping a file is the one way to read it without copying"
+)]
+fn map_file(file: &File) -> io::Result<Mmap> {
+    // SAFETY: the map is only read. Another process that cuts the file meanwhile makes the read fail with
+    // SIGBUS, as with every tool that maps its input; it cannot make it read foreign memory.
+    unsafe { Mmap::map(file) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(packed: &[u8], expected: &[u8]) {
+        let mut input = Input::from_bytes("test", packed).unwrap();
+        assert_eq!(input.head(), &expected[..expected.len().min(HEAD_BYTES)]);
+        let mut read = Vec::new();
+        input.read_to_end(&mut read).unwrap();
+        assert_eq!(read, expected);
+        assert_eq!(input.consumed_bytes(), expected.len() as u64);
+    }
+
+    #[test]
+    fn unpacks_layers() {
+        let plain: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+        let zst = zstd::encode_all(&plain[..], 1).unwrap();
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(&zst).unwrap();
+        let gz = gz.finish().unwrap();
+        check(&plain, &plain);
+        check(&zst, &plain);
+        check(&gz, &plain);
+        check(b"", b"");
+        check(b"x", b"x");
+    }
+
+    #[test]
+    fn spools_a_pipe() {
+        let plain = vec![7u8; 10_000];
+        let mut input = Input::from_bytes("pipe", &plain).unwrap();
+        assert!(input.mapped().is_none());
+        assert_eq!(&input.whole().unwrap().unwrap()[..], &plain[..]);
+        assert!(
+            Input::from_bytes("e", b"")
+                .unwrap()
+                .whole()
+                .unwrap()
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,2 @@
+//! perfquet-query
+fn main() {}

@@ -1,0 +1,2 @@
+//! perfquet-record
+fn main() {}

@@ -1,0 +1,3 @@
+//! All chores of the project.
+
+fn main() {}
