@@ -1,1 +1,21 @@
-//! What the tests share.
+//! What the tests and the chores share: where things lie, the programs under test, and saying what was skipped.
+//!
+//! `cargo xtask NAME` is one file here per chore; `src/bin/xtask.rs` only chooses among them.
+
+pub mod bench;
+pub mod demo;
+pub mod fuzz;
+pub mod place;
+pub mod say;
+pub mod test;
+
+pub use place::{bin, corpus, root, target_directory};
+
+/// Says aloud that a test, or a part of it, could not run here. `cargo xtask test` collects these lines.
+///
+/// ```text
+/// skipped: needs DuckDB for Python (pip install duckdb)
+/// ```
+pub fn skip(reason: &str) {
+    println!("skipped: {reason}");
+}

@@ -1,3 +1,52 @@
-//! All chores of the project.
+//! All chores of the project: `cargo xtask NAME`. Each is one file of the library beside this program.
 
-fn main() {}
+use std::process::ExitCode;
+
+use perfquet_tests as chores;
+
+const USAGE: &str = "\
+All chores of the project.
+
+usage: cargo xtask CHORE
+
+  demo [--seconds N]     builds, records this machine, shows the hottest functions, an SQL answer, a flame graph
+  test                   every test and lint, then what was skipped and why
+  bench [NAME]...        perfquet and its peers in alternation: record, import, encode, queries, size (all by default)
+  schemas                writes formats/src/tables.rs from schemas/*.toml
+  corpus                 every foreign trace at hand: counts, digests, fields, as a table
+  fuzz [--minutes N]     damaged inputs for every reader, until the time is over
+  help                   this text
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments.as_slice() {
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        ["test"] => chores::test::run(),
+        ["demo", rest @ ..] => chores::demo::run(rest),
+        ["bench", rest @ ..] => chores::bench::run(rest),
+        ["corpus", rest @ ..] => chores::place::run_test("oracle", "corpus", rest),
+        ["fuzz"] => chores::fuzz::run(1),
+        ["fuzz", "--minutes", minutes] => match minutes.parse() {
+            Ok(minutes) => chores::fuzz::run(minutes),
+            Err(_) => return misuse(&format!("--minutes: expected a number, found {minutes:?}")),
+        },
+        _ => return misuse(&format!("no such chore: {}", arguments.join(" "))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn misuse(message: &str) -> ExitCode {
+    eprintln!("xtask: {message}\n\n{USAGE}");
+    ExitCode::from(2)
+}

@@ -1,0 +1,1 @@
+//! Shell sessions in Markdown, run and compared: `cli/*.md`.

@@ -1,0 +1,181 @@
+//! `cargo xtask demo`: from a fresh clone to a flame graph of this machine.
+//!
+//! The recorder is built first, in two or three minutes. The query tool takes far longer, because of
+//! DataFusion; so the demo records just that: the compiler at work. If it is built already, a small crate is
+//! compiled anew, into a folder that is thrown away.
+
+mod builder;
+mod results;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{place, say};
+use builder::Builder;
+
+/// What the demo may record, which depends on who runs it.
+enum Rights {
+    /// Every CPU, kernel and user, with scheduler events.
+    System,
+    /// Processes that the demo starts itself; the reason why not more.
+    OwnProcesses(String),
+    /// Nothing; the reason.
+    Nothing(String),
+}
+
+/// The whole demonstration.
+pub fn run(arguments: &[&str]) -> Result<()> {
+    let seconds = parse(arguments)?;
+    say::need_c_compiler()?;
+    let directory = place::target_directory().join("demo");
+    std::fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
+
+    say::step("building the recorder and the converter (about three minutes the first time)");
+    build("perfquet-record")?;
+    build("perfquet-convert")?;
+
+    let trace = directory.join("demo.pqt");
+    let mut builder = Builder::start(&directory)?;
+    match rights() {
+        Rights::System => record_system(&trace, &mut builder, seconds)?,
+        Rights::OwnProcesses(reason) => {
+            say::note(&format!("only our own processes are recorded: {reason}"));
+            say::note(
+                "hint: as root the demo records the whole machine: sudo -E env \"PATH=$PATH\" cargo xtask demo",
+            );
+            record_own(&trace, &directory, seconds)?;
+        }
+        Rights::Nothing(reason) => {
+            bail!(
+                "this user may not record anything here: {reason}\n\
+                 hint: sudo sysctl kernel.perf_event_paranoid=1, or as root: sudo -E env \"PATH=$PATH\" cargo xtask demo"
+            )
+        }
+    }
+    builder.finish()?;
+    results::show(&trace, &directory)
+}
+
+fn parse(arguments: &[&str]) -> Result<u64> {
+    match arguments {
+        [] => Ok(10),
+        ["--seconds", number] => number
+            .parse()
+            .ok()
+            .filter(|&seconds| seconds > 0)
+            .with_context(|| format!("--seconds: expected a number above 0, found {number:?}")),
+        _ => bail!("usage: cargo xtask demo [--seconds N]"),
+    }
+}
+
+fn build(package: &str) -> Result<()> {
+    let status = place::cargo()
+        .args(["build", "--release", "--package", package])
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!(
+            "cargo build --release --package {package} failed, see above\n\
+             hint: perfquet needs Rust 1.95 or newer (rustup update stable) and, once, the network for its dependencies"
+        );
+    }
+    Ok(())
+}
+
+/// Asks the kernel's settings, not the recorder: the recorder would explain the same with less context.
+fn rights() -> Rights {
+    if is_root() {
+        return Rights::System;
+    }
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+        .ok()
+        .and_then(|text| text.trim().parse::<i32>().ok());
+    match paranoid {
+        None => Rights::Nothing("the kernel has no perf events".to_owned()),
+        // Debian's own level 3: no perf events at all without privileges.
+        Some(level) if level >= 3 => {
+            Rights::Nothing(format!("kernel.perf_event_paranoid is {level}"))
+        }
+        Some(level) => Rights::OwnProcesses(format!(
+            "not root, and kernel.perf_event_paranoid is {level}"
+        )),
+    }
+}
+
+fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1));
+    effective == Some("0")
+}
+
+fn record_system(trace: &Path, builder: &mut Builder, seconds: u64) -> Result<()> {
+    say::step(&format!(
+        "recording the whole machine for {seconds} s: {}",
+        builder.what()
+    ));
+    builder.wait_until_busy();
+    let mut events = vec!["-a", "-g", "-F", "997"];
+    if Path::new("/sys/kernel/tracing/events/sched").is_dir() {
+        events.extend([
+            "-e",
+            "cpu-clock",
+            "-e",
+            "sched:sched_switch",
+            "-e",
+            "sched:sched_wakeup",
+        ]);
+    } else {
+        say::note(
+            "no scheduler events: tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)",
+        );
+    }
+    let duration = format!("{seconds}s");
+    events.extend(["--duration", &duration]);
+    record(trace, &events, &[])
+}
+
+fn record_own(trace: &Path, directory: &Path, seconds: u64) -> Result<()> {
+    say::step(&format!("recording a compiler run for {seconds} s"));
+    let workload = builder::scratch_build(directory, seconds);
+    record(trace, &["-g", "-F", "997", "-e", "cpu-clock:u"], &workload)
+}
+
+/// Runs the recorder, showing its command line as one would type it.
+fn record(trace: &Path, options: &[&str], workload: &[String]) -> Result<()> {
+    let program = place::target_directory().join("release/perfquet-record");
+    let mut command = Command::new(&program);
+    command.args(options).arg("--force").arg("-o").arg(trace);
+    let mut shown = format!(
+        "perfquet-record {} -o {}",
+        options.join(" "),
+        shorten(trace).display()
+    );
+    if !workload.is_empty() {
+        command.arg("--").args(workload);
+        shown += " -- cargo build …";
+    }
+    say::command_line(&shown);
+    let status = command
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("cannot run {}", program.display()))?;
+    if !status.success() && !trace.join("manifest.json").is_file() {
+        bail!("the recorder failed ({status}); what it said is above");
+    }
+    Ok(())
+}
+
+/// The path as seen from where one stands, if that is shorter.
+fn shorten(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).unwrap_or(path).to_path_buf()
+}
+
+/// How long to wait between two looks at something that is being built.
+const LOOK_EVERY: Duration = Duration::from_millis(500);

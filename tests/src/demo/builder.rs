@@ -1,0 +1,228 @@
+//! The workload of the demo: the query tool being built in the background, with its progress in one line.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::LOOK_EVERY;
+use crate::{place, say};
+
+/// A running `cargo build` of the query tool, or, where that is built already, of a small crate.
+pub(super) struct Builder {
+    child: Child,
+    started: Instant,
+    log: PathBuf,
+    /// Crates that are done.
+    done: Arc<AtomicUsize>,
+    /// Crates there are, roughly.
+    all: usize,
+    /// The build of a small crate serves only to be looked at, and is ended with the recording.
+    scratch: Option<PathBuf>,
+}
+
+impl Builder {
+    /// Starts the build that is to be recorded.
+    pub(super) fn start(directory: &Path) -> Result<Builder> {
+        let scratch = place::target_directory()
+            .join("release/perfquet-query")
+            .is_file()
+            .then(|| directory.join("scratch"));
+        let mut command = place::cargo();
+        command.args([
+            "build",
+            "--release",
+            "--message-format",
+            "json-render-diagnostics",
+        ]);
+        match &scratch {
+            None => {
+                command.args(["--package", "perfquet-query"]);
+            }
+            Some(target) => {
+                // A target directory of its own, emptied: cargo finds nothing that is built already.
+                let _ = std::fs::remove_dir_all(target);
+                command
+                    .args(["--package", "perfquet-formats", "--target-dir"])
+                    .arg(target);
+            }
+        }
+        let log = directory.join("build.log");
+        let errors =
+            File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .context("cannot run cargo")?;
+        let done = Arc::new(AtomicUsize::new(0));
+        count_artifacts(&mut child, done.clone());
+        Ok(Builder {
+            child,
+            started: Instant::now(),
+            log,
+            done,
+            all: packages(),
+            scratch,
+        })
+    }
+
+    /// What is being done, for the line above the recording.
+    pub(super) fn what(&self) -> &'static str {
+        match self.scratch {
+            None => "the compiler building the query tool",
+            Some(_) => "the compiler building a small crate anew, for something to see",
+        }
+    }
+
+    /// Waits until crates come out: the first seconds of a build are downloads and planning.
+    pub(super) fn wait_until_busy(&mut self) {
+        let patience = Duration::from_secs(if self.scratch.is_some() { 4 } else { 120 });
+        while self.started.elapsed() < patience
+            && self.done.load(Relaxed) < 3
+            && matches!(self.child.try_wait(), Ok(None))
+        {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Ends the build of a small crate; waits for that of the query tool, showing how far it is.
+    pub(super) fn finish(mut self) -> Result<()> {
+        if let Some(scratch) = &self.scratch {
+            self.child.kill().ok();
+            self.child.wait().ok();
+            // rustc processes of the killed cargo may still write there for a moment; what is left is overwritten by the next demo.
+            let _ = std::fs::remove_dir_all(scratch);
+            return Ok(());
+        }
+        say::step(
+            "the trace is whole; now the rest of the query tool (DataFusion: ten to twenty minutes, once)",
+        );
+        let mut shown = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            let every = if std::io::stdout().is_terminal() {
+                LOOK_EVERY
+            } else {
+                Duration::from_secs(60)
+            };
+            if shown.elapsed() >= every {
+                shown = Instant::now();
+                self.show_progress();
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        if std::io::stdout().is_terminal() {
+            print!("\r\x1b[K");
+        }
+        if !status.success() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let tail: Vec<&str> = log.lines().rev().take(15).collect();
+            let tail: Vec<&str> = tail.into_iter().rev().collect();
+            bail!(
+                "building the query tool failed ({status}):\n{}\n\
+                 hint: the whole output is in {}; killed by signal 9 means too little memory (cargo build -j1 needs less)",
+                tail.join("\n"),
+                self.log.display()
+            );
+        }
+        say::note(&format!(
+            "built in {}",
+            say::seconds(self.started.elapsed().as_secs())
+        ));
+        Ok(())
+    }
+
+    fn show_progress(&self) {
+        let line = format!(
+            "{} of about {} crates, {}",
+            self.done.load(Relaxed),
+            self.all,
+            say::seconds(self.started.elapsed().as_secs())
+        );
+        if std::io::stdout().is_terminal() {
+            print!("\r\x1b[K  {line}");
+            let _ = std::io::stdout().flush();
+        } else {
+            say::note(&line);
+        }
+    }
+}
+
+/// cargo reports every finished crate as a line of JSON on its stdout.
+fn count_artifacts(child: &mut Child, done: Arc<AtomicUsize>) {
+    let Some(output) = child.stdout.take() else {
+        return;
+    };
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if line.contains("\"compiler-artifact\"") {
+                done.fetch_add(1, Relaxed);
+            }
+        }
+    });
+}
+
+/// How many packages the query tool is made of.
+fn packages() -> usize {
+    let listed = place::cargo()
+        .args([
+            "tree",
+            "--package",
+            "perfquet-query",
+            "--edges",
+            "normal,build",
+            "--prefix",
+            "none",
+            "--no-dedupe",
+        ])
+        .stderr(Stdio::null())
+        .output();
+    let Ok(listed) = listed else { return 240 };
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let distinct: std::collections::HashSet<&str> = text.lines().collect();
+    distinct.len()
+}
+
+/// The command line that builds a small crate for so many seconds: what a user without privileges records.
+pub(super) fn scratch_build(directory: &Path, seconds: u64) -> Vec<String> {
+    let target = directory.join("scratch-own");
+    let _ = std::fs::remove_dir_all(&target);
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    [
+        "timeout",
+        &format!("{seconds}s"),
+        &cargo,
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "perfquet-formats",
+        "--manifest-path",
+        &place::root().join("Cargo.toml").display().to_string(),
+        "--target-dir",
+        &target.display().to_string(),
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+/// Ends a build that the demo gave up, so that no compiler is left running.
+impl Drop for Builder {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = Command::new("kill")
+                .arg(self.child.id().to_string())
+                .status();
+            let _ = self.child.wait();
+        }
+    }
+}

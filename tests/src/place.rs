@@ -1,0 +1,121 @@
+//! Where things lie: the clone, the target directory, the built programs, the corpus of foreign traces.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock};
+
+use anyhow::{Context, Result, bail};
+
+/// The top of the clone.
+pub fn root() -> &'static Path {
+    // The manifest of this crate lies one level below the top; cargo wrote its path at compile time.
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        manifest.parent().unwrap_or(manifest).to_path_buf()
+    })
+}
+
+/// A cargo command that works on this workspace, wherever the caller stands.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Where cargo puts what it builds: `target`, or where `CARGO_TARGET_DIR` and the configuration say.
+pub fn target_directory() -> &'static Path {
+    static TARGET: OnceLock<PathBuf> = OnceLock::new();
+    TARGET.get_or_init(|| metadata_target().unwrap_or_else(|| root().join("target")))
+}
+
+fn metadata_target() -> Option<PathBuf> {
+    let output = cargo()
+        .args([
+            "metadata",
+            "--no-deps",
+            "--format-version",
+            "1",
+            "--offline",
+        ])
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+    Some(PathBuf::from(metadata["target_directory"].as_str()?))
+}
+
+/// The program of that name (`perfquet-query`), built in release at the first call of a process.
+///
+/// `cargo test` does not build the programs of other packages. They are always taken from the release
+/// profile: DataFusion is built once for the demo, the tests and the benchmarks alike, and each package is
+/// built on its own, as the demo builds it, because building several at once unites their features.
+/// `PERFQUET_BIN_DIR` names a folder with programs that are there already.
+pub fn bin(name: &str) -> PathBuf {
+    static BUILT: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
+    if let Some(directory) = std::env::var_os("PERFQUET_BIN_DIR") {
+        let path = PathBuf::from(directory).join(name);
+        assert!(
+            path.is_file(),
+            "{}: not there, though PERFQUET_BIN_DIR names its folder",
+            path.display()
+        );
+        return path;
+    }
+    let mut built = BUILT
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let built = built.get_or_insert_with(HashMap::new);
+    if let Some(path) = built.get(name) {
+        return path.clone();
+    }
+    let status = cargo()
+        .args(["build", "--quiet", "--release", "--package", name])
+        .status()
+        .expect("cargo runs, for it runs this test");
+    assert!(
+        status.success(),
+        "cargo build --release --package {name} failed"
+    );
+    let path = target_directory().join("release").join(name);
+    built.insert(name.to_owned(), path.clone());
+    path
+}
+
+/// The folder with traces from other machines and tools, which are too large for the repository:
+/// `PERFQUET_CORPUS`, or `shared/corpus` beside the clone. Says so where it is missing.
+pub fn corpus() -> Option<PathBuf> {
+    let path = match std::env::var_os("PERFQUET_CORPUS") {
+        Some(path) => PathBuf::from(path),
+        None => root().join("../shared/corpus"),
+    };
+    if path.is_dir() {
+        return Some(path);
+    }
+    crate::skip("needs the corpus (a folder of foreign traces, named by PERFQUET_CORPUS)");
+    None
+}
+
+/// Runs the tests whose name contains `filter` of one test program, showing what they print: for chores
+/// that need what only tests link.
+pub fn run_test(program: &str, filter: &str, more: &[&str]) -> Result<()> {
+    let status = cargo()
+        .args([
+            "test",
+            "--quiet",
+            "--release",
+            "--package",
+            "perfquet-tests",
+            "--test",
+            program,
+        ])
+        .args(["--", "--nocapture", filter])
+        .args(more)
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!("the test program {program} failed");
+    }
+    Ok(())
+}

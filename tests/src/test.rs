@@ -1,0 +1,286 @@
+//! `cargo xtask test`: every test and lint of the workspace, then what was skipped and why.
+//!
+//! ```text
+//! ▸ readers, store, recorder, converter (dev: overflow is an error)
+//!   test result: ok. 214 passed; 0 failed; …
+//! …
+//! skipped, and why:
+//!   reads_tracepoints — needs tracefs
+//! 312 passed, 0 failed, 1 skipped
+//! ```
+//! DataFusion takes twenty CPU minutes to compile, so it is compiled once, in release, for the demo, the
+//! tests and the benchmarks; everything that does not see it is tested in dev, where arithmetic overflow panics.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{place, say};
+
+/// One cargo command of the run.
+struct Step {
+    title: &'static str,
+    arguments: &'static [&'static str],
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Builds what the later steps run.
+    Build,
+    /// A libtest run; its output is counted.
+    Tests,
+    /// Needs a component of the toolchain that may be missing.
+    Lints,
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        title: "readers, store, recorder, converter (dev: an overflow is an error)",
+        arguments: &[
+            "test",
+            "--no-fail-fast",
+            "-p",
+            "perfquet-formats",
+            "-p",
+            "perfquet-record",
+            "-p",
+            "perfquet-convert",
+            "-p",
+            "perfquet-ebpf",
+            "--",
+            "--show-output",
+        ],
+        kind: Kind::Tests,
+    },
+    Step {
+        title: "recorder in release",
+        arguments: &["build", "--release", "-p", "perfquet-record"],
+        kind: Kind::Build,
+    },
+    Step {
+        title: "converter in release",
+        arguments: &["build", "--release", "-p", "perfquet-convert"],
+        kind: Kind::Build,
+    },
+    Step {
+        title: "query tool in release (the first time: about twenty minutes of CPU for DataFusion)",
+        arguments: &["build", "--release", "-p", "perfquet-query"],
+        kind: Kind::Build,
+    },
+    Step {
+        title: "query tool",
+        arguments: &[
+            "test",
+            "--no-fail-fast",
+            "--release",
+            "-p",
+            "perfquet-query",
+            "--",
+            "--show-output",
+        ],
+        kind: Kind::Tests,
+    },
+    Step {
+        title: "the three programs together: tidy, sessions, SQL, oracles",
+        arguments: &[
+            "test",
+            "--no-fail-fast",
+            "--release",
+            "-p",
+            "perfquet-tests",
+            "--",
+            "--show-output",
+        ],
+        kind: Kind::Tests,
+    },
+    Step {
+        title: "clippy",
+        arguments: &["clippy", "--quiet", "--workspace", "--all-targets"],
+        kind: Kind::Lints,
+    },
+];
+
+/// What the tests of all steps came to.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+    skipped: Vec<(String, String)>,
+}
+
+/// Runs everything; an error if anything failed.
+pub fn run() -> Result<()> {
+    say::need_c_compiler()?;
+    let log_path = place::target_directory().join("test.log");
+    std::fs::create_dir_all(place::target_directory())?;
+    let mut log = File::create(&log_path).with_context(|| format!("{}", log_path.display()))?;
+    let mut tally = Tally::default();
+    for step in STEPS {
+        say::step(step.title);
+        run_step(step, &mut tally, &mut log)?;
+    }
+    report(&tally, &log_path.display().to_string())
+}
+
+fn run_step(step: &Step, tally: &mut Tally, log: &mut File) -> Result<()> {
+    if step.kind == Kind::Lints && !has_component(step.arguments[0]) {
+        let missing = format!(
+            "{0} is not installed (rustup component add {0})",
+            step.arguments[0]
+        );
+        tally.skipped.push((step.title.to_owned(), missing));
+        return Ok(());
+    }
+    let failed_before = tally.failed.len();
+    let mut child = cargo_for_tests(step)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot run cargo")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    read_results(BufReader::new(output), tally, log)?;
+    let status = child.wait()?;
+    // A step can fail without a failed test: it does not compile, or a test process died.
+    if !status.success() && tally.failed.len() == failed_before {
+        tally
+            .failed
+            .push(format!("cargo {} ({status})", step.arguments.join(" ")));
+    }
+    Ok(())
+}
+
+fn cargo_for_tests(step: &Step) -> Command {
+    let mut command = place::cargo();
+    command.args(step.arguments);
+    if step.kind == Kind::Tests {
+        // The programs are built by the steps above. In the dev step nobody asks for them.
+        command.env(
+            "PERFQUET_BIN_DIR",
+            place::target_directory().join("release"),
+        );
+    }
+    command
+}
+
+fn has_component(subcommand: &str) -> bool {
+    let asked = place::cargo()
+        .args([subcommand, "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    asked.is_ok_and(|status| status.success())
+}
+
+/// Follows the output of libtest with `--show-output`: all goes into the log, failures and totals to the
+/// screen, lines `skipped: REASON` into the tally.
+fn read_results(output: impl BufRead, tally: &mut Tally, log: &mut File) -> Result<()> {
+    #[derive(PartialEq)]
+    enum Section {
+        Running,
+        Successes,
+        Failures,
+    }
+    let mut section = Section::Running;
+    let mut test = String::new();
+    let mut skipped_here: Vec<(String, String)> = Vec::new();
+    for line in output.split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        writeln!(log, "{line}")?;
+        if line == "successes:" {
+            section = Section::Successes;
+        } else if line == "failures:" {
+            section = Section::Failures;
+        } else if let Some(name) = header(&line) {
+            test = name.to_owned();
+        } else if let Some(reason) = line.strip_prefix("skipped: ") {
+            skipped_here.push((test.clone(), reason.trim().to_owned()));
+        } else if let Some(name) = failed_test(&line) {
+            tally.failed.push(name.to_owned());
+        } else if let Some(passed) = passed_tests(&line) {
+            section = Section::Running;
+            // A test that skipped a part of itself counts as skipped, not as passed.
+            let mut names: Vec<&str> = skipped_here.iter().map(|(name, _)| name.as_str()).collect();
+            names.dedup();
+            tally.passed += passed.saturating_sub(names.len());
+            tally.skipped.append(&mut skipped_here);
+            println!("  {line}");
+        }
+        if section == Section::Failures {
+            println!("  {line}");
+        }
+    }
+    Ok(())
+}
+
+/// `---- NAME stdout ----`
+fn header(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
+}
+
+/// `test NAME ... FAILED`
+fn failed_test(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
+}
+
+/// `test result: ok. 12 passed; 0 failed; …`
+fn passed_tests(line: &str) -> Option<usize> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    counts.split_once(" passed")?.0.trim().parse().ok()
+}
+
+fn report(tally: &Tally, log_path: &str) -> Result<()> {
+    println!();
+    if !tally.skipped.is_empty() {
+        println!("skipped, and why:");
+        for (test, reason) in &tally.skipped {
+            println!("  {test} — {reason}");
+        }
+    }
+    if !tally.failed.is_empty() {
+        println!("failed (everything that was printed is in {log_path}):");
+        for test in &tally.failed {
+            println!("  {test}");
+        }
+    }
+    let mut skipped: Vec<&str> = tally
+        .skipped
+        .iter()
+        .map(|(test, _)| test.as_str())
+        .collect();
+    skipped.dedup();
+    println!(
+        "{} passed, {} failed, {} skipped",
+        tally.passed,
+        tally.failed.len(),
+        skipped.len()
+    );
+    if !tally.failed.is_empty() {
+        bail!("{} failed", tally.failed.len());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_what_passed_failed_and_was_skipped() {
+        let output = "\nrunning 3 tests\ntest a::one ... ok\ntest a::two ... ok\ntest b ... FAILED\n\n\
+            successes:\n\n---- a::two stdout ----\nskipped: needs tracefs\n\n\nsuccesses:\n    a::one\n    a::two\n\n\
+            failures:\n\n---- b stdout ----\nboom\n\nfailures:\n    b\n\n\
+            test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
+        let mut tally = Tally::default();
+        let directory = tempfile::tempdir().unwrap();
+        let mut log = File::create(directory.path().join("log")).unwrap();
+        read_results(output.as_bytes(), &mut tally, &mut log).unwrap();
+        assert_eq!(tally.passed, 1);
+        assert_eq!(tally.failed, ["b"]);
+        assert_eq!(
+            tally.skipped,
+            [("a::two".to_owned(), "needs tracefs".to_owned())]
+        );
+    }
+}
