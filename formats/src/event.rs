@@ -289,6 +289,10 @@ pub struct Sample<'a> {
     pub stream_id: Option<u64>,
     /// Taken branches, newest first.
     pub branches: &'a [Branch],
+    /// Index of the newest branch in the hardware's own ring (`PERF_SAMPLE_BRANCH_HW_INDEX`).
+    pub branch_hw_index: Option<u64>,
+    /// Events counted between the branches, packed per branch (`PERF_SAMPLE_BRANCH_COUNTERS`).
+    pub branch_counters: &'a [u64],
     /// Registers in user space.
     pub user_registers: Option<Registers<'a>>,
     /// Registers at the interrupt.
@@ -327,6 +331,8 @@ impl Sample<'_> {
             code_page_size: None,
             stream_id: None,
             branches: &[],
+            branch_hw_index: None,
+            branch_counters: &[],
             user_registers: None,
             interrupt_registers: None,
             user_memory: &[],

@@ -26,6 +26,7 @@
 pub mod bytes;
 mod error;
 pub mod event;
+pub mod event_format;
 pub mod input;
 pub mod store;
 

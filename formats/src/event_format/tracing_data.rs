@@ -1,0 +1,183 @@
+//! The bundle of `format` files that perf and trace-cmd put into their files.
+//!
+//! ```text
+//! 17 08 44 "tracing" "0.6\0" 00 08 00100000       magic, version, endian, sizeof(long), page size
+//! "header_page\0"  u64 size  text                 layout of the ring buffer
+//! "header_event\0" u64 size  text
+//! u32 n, { u64 size, text }                       ftrace's own events
+//! u32 n, { name NUL, u32 n, { u64 size, text } }  events by system
+//! u32 size, text                                  /proc/kallsyms
+//! u32 size, text                                  printk_formats
+//! u64 size, text                                  saved_cmdlines, from version 0.6 on
+//! ```
+//! Written by perf's util/trace-event-info.c; trace.dat version 6 begins with the same. The byte order is
+//! the bundle's own, whatever the file around it says.
+
+use crate::bytes::{Cursor, Endian, Short};
+use crate::event_format::EventFormat;
+
+/// First bytes of the bundle.
+pub const TRACING_MAGIC: &[u8] = b"\x17\x08\x44tracing";
+
+/// The bundle, taken apart; texts borrow from the input.
+#[derive(Debug, Clone, Default)]
+pub struct TracingData<'a> {
+    /// "0.5", "0.6"; "6" in a trace.dat.
+    pub version: &'a [u8],
+    /// Byte order of the traced machine.
+    pub endian: Endian,
+    /// Size of `long` of the recorder's process, bytes.
+    pub long_size: u8,
+    /// Page size of the traced machine, bytes.
+    pub page_size: u32,
+    /// Layout of a ring buffer's page.
+    pub header_page: &'a [u8],
+    /// Layout of the head of its events.
+    pub header_event: &'a [u8],
+    /// ftrace's own formats.
+    pub ftrace: Vec<&'a [u8]>,
+    /// All other formats, with their system.
+    pub events: Vec<(&'a [u8], &'a [u8])>,
+    /// /proc/kallsyms, mostly empty.
+    pub kallsyms: &'a [u8],
+    /// Addresses and texts of the kernel's `trace_printk`.
+    pub printk_formats: &'a [u8],
+    /// Lines "tid comm".
+    pub saved_cmdlines: &'a [u8],
+    /// Bytes taken; behind them a trace.dat of version 6 goes on.
+    pub length: u64,
+    /// Why reading stopped before the end, if it did; what came before is there.
+    pub damage: Option<String>,
+}
+
+impl<'a> TracingData<'a> {
+    /// Reads a bundle. `None`: it is none.
+    pub fn parse(bytes: &'a [u8], offset: u64) -> Option<TracingData<'a>> {
+        let rest = bytes.strip_prefix(TRACING_MAGIC)?;
+        let mut data = TracingData {
+            long_size: 8,
+            ..TracingData::default()
+        };
+        let mut cursor = Cursor::new(rest, offset + TRACING_MAGIC.len() as u64, Endian::Little);
+        if let Err(short) = data.read(&mut cursor) {
+            data.damage = Some(format!("tracing data: offset {:#x}: {short}", short.offset));
+        }
+        data.length = bytes.len() as u64 - cursor.left();
+        Some(data)
+    }
+
+    fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Short> {
+        self.version = cursor.text_to_nul();
+        self.endian = match cursor.u8()? {
+            0 => Endian::Little,
+            _ => Endian::Big,
+        };
+        self.long_size = match cursor.u8()? {
+            4 => 4,
+            _ => 8,
+        };
+        *cursor = Cursor::new(cursor.rest(), cursor.offset(), self.endian);
+        self.page_size = cursor.u32()?;
+        for _ in 0..2 {
+            let name = cursor.text_to_nul();
+            let size = cursor.u64()?;
+            let text = cursor.bytes(size)?;
+            match name {
+                b"header_page" => self.header_page = text,
+                _ => self.header_event = text,
+            }
+        }
+        for _ in 0..cursor.u32()? {
+            let size = cursor.u64()?;
+            self.ftrace.push(cursor.bytes(size)?);
+        }
+        for _ in 0..cursor.u32()? {
+            let system = cursor.text_to_nul();
+            for _ in 0..cursor.u32()? {
+                let size = cursor.u64()?;
+                self.events.push((system, cursor.bytes(size)?));
+            }
+        }
+        let size = cursor.u32()?;
+        self.kallsyms = cursor.bytes(size.into())?;
+        let size = cursor.u32()?;
+        self.printk_formats = cursor.bytes(size.into())?;
+        if self.version.starts_with(b"0.") && self.version >= &b"0.6"[..] {
+            let size = cursor.u64()?;
+            self.saved_cmdlines = cursor.bytes(size)?;
+        }
+        Ok(())
+    }
+
+    /// Parses every event's format: system and format, ftrace's own first. Those that cannot be read are
+    /// handed to `damaged` with the reason.
+    pub fn formats(&self, mut damaged: impl FnMut(&str, String)) -> Vec<(String, EventFormat)> {
+        let ftrace = self.ftrace.iter().map(|text| (&b"ftrace"[..], *text));
+        let all = ftrace.chain(self.events.iter().copied());
+        all.filter_map(|(system, text)| {
+            let system = String::from_utf8_lossy(system).into_owned();
+            match EventFormat::parse(text, self.long_size) {
+                Ok(format) => Some((system, format)),
+                Err(reason) => {
+                    damaged(&system, reason);
+                    None
+                }
+            }
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: &mut Vec<u8>, text: &str) {
+        bytes.extend((text.len() as u64).to_be_bytes());
+        bytes.extend(text.as_bytes());
+    }
+
+    fn sample() -> Vec<u8> {
+        let mut bytes = TRACING_MAGIC.to_vec();
+        bytes.extend(b"0.6\0\x01\x04\0\0\x10\0header_page\0");
+        text(&mut bytes, "page");
+        bytes.extend(b"header_event\0");
+        text(&mut bytes, "event");
+        bytes.extend(1u32.to_be_bytes());
+        text(&mut bytes, "name: print\nID: 5\n");
+        bytes.extend(1u32.to_be_bytes());
+        bytes.extend(b"sched\0");
+        bytes.extend(1u32.to_be_bytes());
+        text(&mut bytes, "name: sched_switch\nID: 316\n");
+        bytes.extend([0; 8]);
+        text(&mut bytes, "7 sh\n");
+        bytes
+    }
+
+    #[test]
+    fn reads_a_big_endian_bundle() {
+        let bytes = sample();
+        let data = TracingData::parse(&bytes, 0).unwrap();
+        assert_eq!(data.damage, None);
+        assert_eq!((data.endian, data.long_size), (Endian::Big, 4));
+        assert_eq!(data.saved_cmdlines, b"7 sh\n");
+        assert_eq!(data.length, bytes.len() as u64);
+        let formats = data.formats(|_, reason| panic!("{reason}"));
+        let names: Vec<_> = formats
+            .iter()
+            .map(|(system, format)| format!("{system}:{} {}", format.name, format.id))
+            .collect();
+        assert_eq!(names, ["ftrace:print 5", "sched:sched_switch 316"]);
+    }
+
+    #[test]
+    fn any_prefix_is_read_as_far_as_it_goes() {
+        let bytes = sample();
+        assert!(TracingData::parse(&bytes[..9], 0).is_none());
+        for length in TRACING_MAGIC.len()..bytes.len() {
+            let data = TracingData::parse(&bytes[..length], 0).unwrap();
+            assert!(data.damage.is_some(), "{length}");
+            assert!(data.events.len() <= 1);
+        }
+    }
+}
