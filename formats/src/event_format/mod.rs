@@ -27,6 +27,7 @@
 
 mod decode;
 mod parse;
+pub mod print;
 mod tracing_data;
 
 pub use decode::{Array, Decoded, Op, Plan, decode_field};
