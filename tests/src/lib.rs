@@ -7,6 +7,7 @@ pub mod demo;
 pub mod fuzz;
 pub mod place;
 pub mod say;
+pub mod schemas;
 pub mod test;
 
 pub use place::{bin, corpus, root, target_directory};

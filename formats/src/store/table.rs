@@ -3,6 +3,8 @@
 //! The declarations of the fixed tables are generated from `schemas/*.toml` into `tables.rs`; those of
 //! event tables are made from the event's fields when it is declared.
 
+use serde::{Deserialize, Serialize};
+
 /// Declaration of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableSchema {
@@ -34,7 +36,8 @@ pub struct ColumnSchema {
 }
 
 /// Types of columns. Text is UTF-8; a list has no NULL inside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ColumnType {
     /// `true`, `false`
     Bool,
@@ -61,15 +64,19 @@ pub enum ColumnType {
     /// Bytes.
     Binary,
     /// List of 64-bit signed integers.
+    #[serde(rename = "list<int64>")]
     Int64List,
     /// List of 64-bit unsigned integers.
+    #[serde(rename = "list<uint64>")]
     UInt64List,
     /// List of texts.
+    #[serde(rename = "list<text>")]
     TextList,
 }
 
 /// How the pages of a column are encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Encoding {
     /// A dictionary while it pays, else plain.
     #[default]
@@ -78,4 +85,37 @@ pub enum Encoding {
     Delta,
     /// Plain: values that hardly repeat.
     Plain,
+}
+
+impl ColumnType {
+    /// As in `schemas/*.toml` and the manifest.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ColumnType::Bool => "bool",
+            ColumnType::Int8 => "int8",
+            ColumnType::Int16 => "int16",
+            ColumnType::Int32 => "int32",
+            ColumnType::Int64 => "int64",
+            ColumnType::UInt8 => "uint8",
+            ColumnType::UInt16 => "uint16",
+            ColumnType::UInt32 => "uint32",
+            ColumnType::UInt64 => "uint64",
+            ColumnType::Float64 => "float64",
+            ColumnType::Text => "text",
+            ColumnType::Binary => "binary",
+            ColumnType::Int64List => "list<int64>",
+            ColumnType::UInt64List => "list<uint64>",
+            ColumnType::TextList => "list<text>",
+        }
+    }
+
+    /// Type of a list's items; `None` for what is no list.
+    pub fn item(self) -> Option<ColumnType> {
+        match self {
+            ColumnType::Int64List => Some(ColumnType::Int64),
+            ColumnType::UInt64List => Some(ColumnType::UInt64),
+            ColumnType::TextList => Some(ColumnType::Text),
+            _ => None,
+        }
+    }
 }

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
             print!("{USAGE}");
             Ok(())
         }
+        ["schemas"] => chores::schemas::run(),
         ["test"] => chores::test::run(),
         ["demo", rest @ ..] => chores::demo::run(rest),
         ["bench", rest @ ..] => chores::bench::run(rest),

@@ -1,0 +1,566 @@
+//! The rows of a table while they are collected: one vector per column.
+//!
+//! ```text
+//! let rows = writer.rows(table);
+//! if let [time, comm] = rows.columns_mut() { time.push_i64(5); comm.push_bytes(b"bash"); }
+//! writer.end_row(table)?;
+//! ```
+//! NULL takes no place among the values, as in a Parquet page; who is NULL is a bit set, kept only once values
+//! and NULLs are mixed. Integers of up to 32 bits take 4 bytes, others 8, a text 4 and its place among the
+//! distinct ones. A push costs a few ns: no allocation, no hashing but of a text that differs from the last.
+
+use std::str;
+
+use super::intern::{Entries, Interner};
+use super::table::{ColumnType, TableSchema};
+
+/// A table's rows that were not handed to the encoder yet.
+#[derive(Debug)]
+pub struct Rows {
+    columns: Vec<Column>,
+    count: usize,
+    /// Memory of a row without its texts and lists.
+    row_bytes: usize,
+    /// Columns whose values vary in size.
+    varying: Vec<usize>,
+}
+
+/// Rows on their way to the encoder.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) count: usize,
+    pub(super) columns: Vec<Values>,
+}
+
+impl Rows {
+    pub(super) fn new(schema: &TableSchema) -> Rows {
+        let columns: Vec<Column> = schema
+            .columns
+            .iter()
+            .map(|column| Column::new(column.kind, column.nullable))
+            .collect();
+        let varying = columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| column.varies())
+            .map(|(index, _)| index)
+            .collect();
+        Rows {
+            row_bytes: columns.iter().map(Column::value_bytes).sum(),
+            columns,
+            count: 0,
+            varying,
+        }
+    }
+
+    /// The columns, in the schema's order. Each row pushes exactly one value, or NULL, to each.
+    #[inline]
+    pub fn columns_mut(&mut self) -> &mut [Column] {
+        &mut self.columns
+    }
+
+    /// One column, by its place in the schema.
+    ///
+    /// # Panics
+    /// If the schema has fewer columns.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "the schema is the caller's own")]
+    pub fn column(&mut self, index: usize) -> &mut Column {
+        &mut self.columns[index]
+    }
+
+    /// Rows that were ended since the last batch.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Counts a row; gives the memory that it took.
+    #[inline]
+    pub(super) fn end_row(&mut self) -> usize {
+        self.count += 1;
+        debug_assert!(
+            self.columns.iter().all(|c| c.len() == self.count),
+            "a column has too few or too many values: {:?}",
+            self.columns.iter().map(Column::len).collect::<Vec<_>>()
+        );
+        let mut bytes = self.row_bytes;
+        for &index in &self.varying {
+            if let Some(column) = self.columns.get_mut(index) {
+                bytes += std::mem::take(&mut column.grown);
+            }
+        }
+        bytes
+    }
+
+    /// Takes the rows out. `Err` is the index of a column that does not have one value for each row.
+    pub(super) fn take(&mut self) -> Result<Batch, usize> {
+        let count = self.count;
+        if let Some(wrong) = self.columns.iter().position(|c| c.len() != count) {
+            return Err(wrong);
+        }
+        self.count = 0;
+        Ok(Batch {
+            count,
+            columns: self.columns.iter_mut().map(Column::take).collect(),
+        })
+    }
+
+    /// Memory that stays with the table after its rows were taken: the distinct texts.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.columns.iter().map(Column::kept_bytes).sum()
+    }
+}
+
+/// Which rows have a value.
+#[derive(Debug, Default)]
+pub(super) struct Presence {
+    rows: usize,
+    nulls: usize,
+    /// One bit per row, 1 for a value; empty while all rows are alike.
+    bits: Vec<u64>,
+}
+
+impl Presence {
+    /// Rows, with a value or without.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Rows without a value.
+    pub(super) fn nulls(&self) -> usize {
+        self.nulls
+    }
+
+    /// The bits if values and NULLs are mixed.
+    pub(super) fn bits(&self) -> Option<&[u64]> {
+        (self.nulls > 0 && self.nulls < self.rows).then_some(&self.bits[..])
+    }
+
+    /// Whether this row has a value.
+    pub(super) fn has(&self, row: usize) -> bool {
+        match self.bits.get(row / 64) {
+            Some(word) => word >> (row % 64) & 1 == 1,
+            None => self.nulls == 0,
+        }
+    }
+
+    #[inline]
+    fn value(&mut self) {
+        if self.nulls > 0 {
+            self.mixed(true);
+        }
+        self.rows += 1;
+    }
+
+    #[inline]
+    fn null(&mut self) {
+        if self.nulls < self.rows {
+            self.mixed(false);
+        }
+        self.rows += 1;
+        self.nulls += 1;
+    }
+
+    /// Sets the bit of the next row, after those of the rows so far if they were all alike.
+    #[inline]
+    fn mixed(&mut self, value: bool) {
+        if self.bits.is_empty() {
+            self.fill();
+        }
+        let (word, bit) = (self.rows / 64, self.rows % 64);
+        if bit == 0 && self.bits.len() == word {
+            self.bits.push(0);
+        }
+        if let Some(word) = self.bits.get_mut(word) {
+            *word |= u64::from(value) << bit;
+        }
+    }
+
+    #[cold]
+    fn fill(&mut self) {
+        let all = if self.nulls == 0 { u64::MAX } else { 0 };
+        self.bits.resize(self.rows.div_ceil(64), all);
+        // The bits of rows to come are 0.
+        if let (Some(last), bits @ 1..) = (self.bits.last_mut(), self.rows % 64) {
+            *last &= (1 << bits) - 1;
+        }
+    }
+}
+
+/// The values of one column, NULLs left out.
+#[derive(Debug)]
+pub(super) struct Values {
+    pub(super) presence: Presence,
+    pub(super) data: Data,
+}
+
+#[derive(Debug)]
+pub(super) enum Data {
+    /// Integers of up to 32 bits (signed ones extended to 32), and truth values.
+    Narrow(Vec<u32>),
+    /// 64-bit integers.
+    Wide(Vec<u64>),
+    /// Floating point.
+    Float(Vec<f64>),
+    /// Numbers of texts or of binary values.
+    Text(TextData),
+    /// Lists: how many items each has, and all items.
+    WideList { lengths: Vec<u32>, items: Vec<u64> },
+    /// Lists of texts.
+    TextList { lengths: Vec<u32>, items: TextData },
+}
+
+#[derive(Debug)]
+pub(super) struct TextData {
+    pub(super) keys: Vec<u32>,
+    /// Entries that the encoder does not have yet.
+    pub(super) fresh: Entries,
+    /// They replace those that it has.
+    pub(super) restarted: bool,
+}
+
+/// The values of one column that were not handed to the encoder yet.
+#[derive(Debug)]
+pub struct Column {
+    kind: ColumnType,
+    nullable: bool,
+    presence: Presence,
+    values: Buffer,
+    /// Integers below or above do not fit.
+    low: i64,
+    high: u64,
+    /// Memory taken since the row began, beside `row_bytes`.
+    grown: usize,
+}
+
+#[derive(Debug)]
+enum Buffer {
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+    Float(Vec<f64>),
+    Text(Vec<u32>, Box<Interner>),
+    WideList(Vec<u32>, Vec<u64>),
+    TextList(Vec<u32>, Vec<u32>, Box<Interner>),
+}
+
+impl Column {
+    fn new(kind: ColumnType, nullable: bool) -> Column {
+        use ColumnType::*;
+        let (low, high) = match kind {
+            Bool => (0, 1),
+            Int8 => (i64::from(i8::MIN), i8::MAX as u64),
+            Int16 => (i64::from(i16::MIN), i16::MAX as u64),
+            Int32 => (i64::from(i32::MIN), i32::MAX as u64),
+            Int64 | Int64List => (i64::MIN, i64::MAX as u64),
+            UInt8 => (0, u64::from(u8::MAX)),
+            UInt16 => (0, u64::from(u16::MAX)),
+            UInt32 => (0, u64::from(u32::MAX)),
+            UInt64 | UInt64List => (0, u64::MAX),
+            Float64 => (i64::MIN, u64::MAX),
+            // No integer fits.
+            Text | Binary | TextList => (i64::MAX, 0),
+        };
+        let values = match kind {
+            Bool | Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32 => Buffer::Narrow(Vec::new()),
+            Int64 | UInt64 => Buffer::Wide(Vec::new()),
+            Float64 => Buffer::Float(Vec::new()),
+            Text | Binary => Buffer::Text(Vec::new(), Box::default()),
+            Int64List | UInt64List => Buffer::WideList(Vec::new(), Vec::new()),
+            TextList => Buffer::TextList(Vec::new(), Vec::new(), Box::default()),
+        };
+        Column {
+            kind,
+            nullable,
+            presence: Presence::default(),
+            values,
+            low,
+            high,
+            grown: 0,
+        }
+    }
+
+    /// Pushes NULL. A column that may not hold NULL gets the type's zero, or an empty text or list.
+    #[inline]
+    pub fn push_null(&mut self) {
+        if self.nullable {
+            self.presence.null();
+        } else {
+            self.push_zero();
+        }
+    }
+
+    /// Pushes a truth value.
+    #[inline]
+    pub fn push_bool(&mut self, value: bool) {
+        self.push_u64(u64::from(value));
+    }
+
+    /// Pushes an integer. One that does not fit becomes NULL, or the nearest that fits where NULL may not be.
+    #[inline]
+    pub fn push_i64(&mut self, value: i64) {
+        if value < self.low || (value >= 0 && value as u64 > self.high) {
+            return self.push_misfit(value >= 0);
+        }
+        match &mut self.values {
+            Buffer::Narrow(values) => values.push(value as u32),
+            Buffer::Wide(values) => values.push(value as u64),
+            Buffer::Float(values) => values.push(value as f64),
+            _ => return self.push_misfit(false),
+        }
+        self.presence.value();
+    }
+
+    /// Pushes an unsigned integer. One that does not fit becomes NULL, or the nearest that fits where NULL
+    /// may not be.
+    #[inline]
+    pub fn push_u64(&mut self, value: u64) {
+        if value > self.high {
+            return self.push_misfit(true);
+        }
+        match &mut self.values {
+            Buffer::Narrow(values) => values.push(value as u32),
+            Buffer::Wide(values) => values.push(value),
+            Buffer::Float(values) => values.push(value as f64),
+            _ => return self.push_misfit(false),
+        }
+        self.presence.value();
+    }
+
+    /// Pushes a floating-point number.
+    #[inline]
+    pub fn push_f64(&mut self, value: f64) {
+        match &mut self.values {
+            Buffer::Float(values) => values.push(value),
+            _ => return self.push_misfit(value >= 0.0),
+        }
+        self.presence.value();
+    }
+
+    /// Pushes a text or a binary value. In a text, what is no UTF-8 becomes U+FFFD.
+    #[inline]
+    pub fn push_bytes(&mut self, value: &[u8]) {
+        let Buffer::Text(keys, interner) = &mut self.values else {
+            return self.push_misfit(false);
+        };
+        let (key, grown) = if self.kind == ColumnType::Binary {
+            interner.intern(value)
+        } else {
+            intern_text(interner, value)
+        };
+        keys.push(key);
+        self.grown += grown;
+        self.presence.value();
+    }
+
+    /// Pushes a list of integers.
+    pub fn push_i64_list(&mut self, values: &[i64]) {
+        let low = self.low;
+        self.push_wide_list(
+            values.len(),
+            values.iter().map(|&value| value.max(low) as u64),
+        );
+    }
+
+    /// Pushes a list of unsigned integers. In a list of signed ones, one that does not fit becomes the nearest
+    /// that fits.
+    pub fn push_u64_list(&mut self, values: &[u64]) {
+        let high = self.high;
+        self.push_wide_list(values.len(), values.iter().map(|&value| value.min(high)));
+    }
+
+    fn push_wide_list(&mut self, count: usize, values: impl Iterator<Item = u64>) {
+        let Buffer::WideList(lengths, items) = &mut self.values else {
+            return self.push_misfit(false);
+        };
+        lengths.push(count as u32);
+        items.extend(values);
+        self.grown += size_of::<u64>() * count;
+        self.presence.value();
+    }
+
+    /// Pushes a list of texts.
+    pub fn push_text_list<'a>(&mut self, values: impl Iterator<Item = &'a [u8]>) {
+        let Buffer::TextList(lengths, items, interner) = &mut self.values else {
+            return self.push_misfit(false);
+        };
+        let before = items.len();
+        for value in values {
+            let (key, grown) = intern_text(interner, value);
+            items.push(key);
+            self.grown += grown + size_of::<u32>();
+        }
+        lengths.push((items.len() - before) as u32);
+        self.presence.value();
+    }
+
+    /// A value of another type, or out of the type's range.
+    #[cold]
+    fn push_misfit(&mut self, above: bool) {
+        if self.nullable {
+            return self.presence.null();
+        }
+        let nearest = if above { self.high } else { self.low as u64 };
+        match &mut self.values {
+            Buffer::Narrow(values) => values.push(nearest as u32),
+            Buffer::Wide(values) => values.push(nearest),
+            _ => return self.push_zero(),
+        }
+        self.presence.value();
+    }
+
+    #[cold]
+    fn push_zero(&mut self) {
+        match &mut self.values {
+            Buffer::Narrow(values) => values.push(0),
+            Buffer::Wide(values) => values.push(0),
+            Buffer::Float(values) => values.push(0.0),
+            Buffer::Text(keys, interner) => {
+                let (key, grown) = interner.intern(b"");
+                keys.push(key);
+                self.grown += grown;
+            }
+            Buffer::WideList(lengths, _) | Buffer::TextList(lengths, _, _) => lengths.push(0),
+        }
+        self.presence.value();
+    }
+
+    fn len(&self) -> usize {
+        self.presence.rows
+    }
+
+    fn varies(&self) -> bool {
+        matches!(
+            self.values,
+            Buffer::Text(..) | Buffer::WideList(..) | Buffer::TextList(..)
+        )
+    }
+
+    fn value_bytes(&self) -> usize {
+        match self.values {
+            Buffer::Wide(_) | Buffer::Float(_) => 8,
+            _ => 4,
+        }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        match &self.values {
+            Buffer::Text(_, interner) | Buffer::TextList(_, _, interner) => interner.bytes(),
+            _ => 0,
+        }
+    }
+
+    fn take(&mut self) -> Values {
+        let data = match &mut self.values {
+            Buffer::Narrow(values) => Data::Narrow(std::mem::take(values)),
+            Buffer::Wide(values) => Data::Wide(std::mem::take(values)),
+            Buffer::Float(values) => Data::Float(std::mem::take(values)),
+            Buffer::Text(keys, interner) => Data::Text(take_text(keys, interner)),
+            Buffer::WideList(lengths, items) => Data::WideList {
+                lengths: std::mem::take(lengths),
+                items: std::mem::take(items),
+            },
+            Buffer::TextList(lengths, items, interner) => Data::TextList {
+                lengths: std::mem::take(lengths),
+                items: take_text(items, interner),
+            },
+        };
+        Values {
+            presence: std::mem::take(&mut self.presence),
+            data,
+        }
+    }
+}
+
+fn take_text(keys: &mut Vec<u32>, interner: &mut Interner) -> TextData {
+    let (fresh, restarted) = interner.hand_over();
+    TextData {
+        keys: std::mem::take(keys),
+        fresh,
+        restarted,
+    }
+}
+
+/// Text is checked when it is new; what has a number has been checked.
+#[inline]
+fn intern_text(interner: &mut Interner, text: &[u8]) -> (u32, usize) {
+    if text.is_ascii() {
+        return interner.intern(text);
+    }
+    match interner.find(text) {
+        Some(number) => (number, 0),
+        None if str::from_utf8(text).is_ok() => interner.intern(text),
+        None => interner.intern(String::from_utf8_lossy(text).as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(kind: ColumnType, nullable: bool) -> Column {
+        Column::new(kind, nullable)
+    }
+
+    #[test]
+    fn presence_mixes_late() {
+        let mut column = column(ColumnType::Int32, true);
+        for row in 0..200 {
+            if row < 70 || row == 130 {
+                column.push_null();
+            } else {
+                column.push_i64(row);
+            }
+        }
+        let taken = column.take();
+        assert_eq!((taken.presence.rows(), taken.presence.nulls()), (200, 71));
+        for row in 0..200 {
+            assert_eq!(taken.presence.has(row), row >= 70 && row != 130, "{row}");
+        }
+        assert_eq!(taken.presence.bits().unwrap().len(), 4);
+        assert_eq!(column.len(), 0);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_null_or_nearest() {
+        let mut nullable = column(ColumnType::Int8, true);
+        nullable.push_i64(128);
+        nullable.push_u64(u64::MAX);
+        nullable.push_bytes(b"text");
+        nullable.push_i64(-128);
+        let taken = nullable.take();
+        assert_eq!(taken.presence.nulls(), 3);
+        assert!(matches!(taken.data, Data::Narrow(values) if values == [-128i32 as u32]));
+
+        let mut required = column(ColumnType::UInt16, false);
+        required.push_i64(-1);
+        required.push_u64(70_000);
+        required.push_null();
+        assert!(matches!(required.take().data, Data::Narrow(values) if values == [0, 65_535, 0]));
+
+        let mut wide = column(ColumnType::Int64, false);
+        wide.push_u64(u64::MAX);
+        wide.push_i64(i64::MIN);
+        assert!(
+            matches!(wide.take().data, Data::Wide(values) if values == [i64::MAX as u64, i64::MIN as u64])
+        );
+    }
+
+    #[test]
+    fn text_is_utf8() {
+        let mut text = column(ColumnType::Text, false);
+        for value in [&b"a\xff"[..], "a\u{fffd}".as_bytes(), b"a\xff", b""] {
+            text.push_bytes(value);
+        }
+        let Data::Text(data) = text.take().data else {
+            panic!("no text");
+        };
+        assert_eq!(data.keys, [0, 0, 0, 1]);
+        assert_eq!(data.fresh.get(0), "a\u{fffd}".as_bytes());
+        let mut binary = column(ColumnType::Binary, false);
+        binary.push_bytes(b"a\xff");
+        let Data::Text(data) = binary.take().data else {
+            panic!("no binary");
+        };
+        assert_eq!(data.fresh.get(0), b"a\xff");
+    }
+}

@@ -1,0 +1,233 @@
+//! The encoder's thread: takes batches, and turns them into parts.
+//!
+//! Each table has at most one open part. A part is a file `NNNNN.parquet.tmp`; when it is full, or the trace is
+//! finished, it is closed, synced and renamed, and then the manifest names it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use crate::Error;
+
+use super::column::{Batch, Data};
+use super::files;
+use super::intern::Entries;
+use super::manifest::{self, Facts, Manifest, State, Summary};
+use super::part::Part;
+use super::table::TableSchema;
+use super::writer::{Gauge, Job, WriterOptions};
+
+/// What the encoder's thread owns.
+pub(super) struct Encoder {
+    path: PathBuf,
+    manifest: Manifest,
+    /// The trace was whole before, and some of its tables are being replaced: the manifest changes at the end.
+    replacing: bool,
+    options: WriterOptions,
+    gauge: Arc<Gauge>,
+    tables: Vec<Table>,
+}
+
+/// A table as the encoder knows it.
+struct Table {
+    schema: TableSchema,
+    entry: manifest::Table,
+    /// Distinct texts of each column; none for columns without.
+    texts: Vec<Entries>,
+    next_part: u32,
+    part: Option<Part>,
+}
+
+impl Encoder {
+    pub(super) fn new(
+        path: PathBuf,
+        manifest: Manifest,
+        options: WriterOptions,
+        gauge: Arc<Gauge>,
+    ) -> Encoder {
+        Encoder {
+            path,
+            replacing: manifest.state != State::Recording,
+            manifest,
+            options,
+            gauge,
+            tables: Vec::new(),
+        }
+    }
+
+    /// Works until the trace is whole, or the writer was dropped: then open parts are given up.
+    pub(super) fn run(mut self, jobs: Receiver<Job>) -> Result<Summary, Error> {
+        let result = self.work(&jobs);
+        if !matches!(result, Ok(Some(_))) {
+            self.give_up();
+        }
+        result.map(Option::unwrap_or_default)
+    }
+
+    fn work(&mut self, jobs: &Receiver<Job>) -> Result<Option<Summary>, Error> {
+        while let Ok(job) = jobs.recv() {
+            match job {
+                Job::Table(schema) => self.add_table(schema),
+                Job::Batch {
+                    table,
+                    batch,
+                    bytes,
+                } => {
+                    self.append(table, batch)?;
+                    self.gauge.subtract(bytes);
+                }
+                Job::Finish(facts) => return self.finish(*facts).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    fn add_table(&mut self, schema: TableSchema) {
+        let mut entry = manifest::Table::new(&schema);
+        let mut next_part = 0;
+        // A table that is replaced goes on counting: its old parts stay until the manifest names the new ones.
+        if let Some(former) = self.manifest.tables.get(&schema.name) {
+            entry.folder.clone_from(&former.folder);
+            next_part = former.parts.iter().map(number_of).max().unwrap_or(0);
+        }
+        self.tables.push(Table {
+            texts: schema.columns.iter().map(|_| Entries::default()).collect(),
+            schema,
+            entry,
+            next_part,
+            part: None,
+        });
+    }
+
+    fn append(&mut self, table: usize, mut batch: Batch) -> Result<(), Error> {
+        let Some(table) = self.tables.get_mut(table) else {
+            return Ok(());
+        };
+        table.learn(&mut batch);
+        table.open(&self.path, &self.options)?;
+        let Some(part) = &mut table.part else {
+            return Ok(());
+        };
+        part.append(batch, &table.texts)?;
+        if part.rows() >= self.options.rows_per_part || part.bytes() >= self.options.bytes_per_part
+        {
+            table.close(&self.path)?;
+            if !self.replacing {
+                self.publish(State::Recording)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes all parts whole, then the manifest.
+    fn finish(&mut self, mut facts: Facts) -> Result<Summary, Error> {
+        for table in &mut self.tables {
+            // Other programs find the fixed tables by `TABLE/*.parquet`: there is one even without a row. Of
+            // hundreds of events that never came, the manifest is enough.
+            if table.entry.parts.is_empty() && !table.schema.name.contains('/') {
+                table.open(&self.path, &self.options)?;
+            }
+            table.close(&self.path)?;
+        }
+        let former = self.former_parts();
+        let state = if std::mem::take(&mut facts.recovered) {
+            State::Recovered
+        } else {
+            State::Complete
+        };
+        self.manifest.facts = facts;
+        self.publish(state)?;
+        for part in former {
+            let file = self.path.join(part);
+            std::fs::remove_file(&file).map_err(Error::io(file))?;
+        }
+        Ok(self.manifest.summary())
+    }
+
+    /// Files of the tables that are being replaced.
+    fn former_parts(&self) -> Vec<String> {
+        if !self.replacing {
+            return Vec::new();
+        }
+        self.tables
+            .iter()
+            .filter_map(|table| self.manifest.tables.get(&table.schema.name))
+            .flat_map(|table| table.parts.iter().map(|part| part.file.clone()))
+            .collect()
+    }
+
+    fn publish(&mut self, state: State) -> Result<(), Error> {
+        self.manifest.state = state;
+        for table in &self.tables {
+            let name = table.schema.name.clone();
+            self.manifest.tables.insert(name, table.entry.clone());
+        }
+        self.manifest.write(&self.path)
+    }
+
+    /// What was begun and cannot be finished only takes room; parts that are whole stay, and are named.
+    fn give_up(&mut self) {
+        for table in &mut self.tables {
+            if let Some(part) = table.part.take() {
+                part.discard();
+            }
+        }
+        if !self.replacing
+            && self
+                .tables
+                .iter()
+                .any(|table| !table.entry.parts.is_empty())
+            && let Err(error) = self.publish(State::Recording)
+        {
+            log::debug!("the manifest is older than the parts: {error}");
+        }
+    }
+}
+
+impl Drop for Encoder {
+    /// Whoever waits for room must not wait for ever.
+    fn drop(&mut self) {
+        self.gauge.close();
+    }
+}
+
+impl Table {
+    /// Takes the distinct texts that came with a batch.
+    fn learn(&mut self, batch: &mut Batch) {
+        for (texts, values) in self.texts.iter_mut().zip(&mut batch.columns) {
+            if let Data::Text(data) | Data::TextList { items: data, .. } = &mut values.data {
+                let fresh = std::mem::take(&mut data.fresh);
+                if data.restarted {
+                    *texts = fresh;
+                } else {
+                    texts.append(&fresh);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, path: &Path, options: &WriterOptions) -> Result<(), Error> {
+        if self.part.is_none() {
+            files::create_folders(path, &self.entry.folder)
+                .map_err(Error::io(path.join(&self.entry.folder)))?;
+            let file = format!("{}/{:05}.parquet", self.entry.folder, self.next_part);
+            self.next_part += 1;
+            self.part = Some(Part::create(path, file, &self.schema, options)?);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, path: &Path) -> Result<(), Error> {
+        if let Some(part) = self.part.take() {
+            self.entry.parts.push(part.finish(path)?);
+        }
+        Ok(())
+    }
+}
+
+/// One more than the number in a part's name.
+fn number_of(part: &manifest::Part) -> u32 {
+    let name = part.file.rsplit('/').next().unwrap_or_default();
+    let digits = name.trim_end_matches(".parquet");
+    digits.parse::<u32>().map_or(0, |number| number + 1)
+}

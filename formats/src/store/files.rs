@@ -1,0 +1,163 @@
+//! Files of a trace directory: made so that nobody else reads them and that a name stands for a whole file.
+//!
+//! ```text
+//! samples/00000.parquet.tmp   being written: O_EXCL, O_NOFOLLOW, mode 0600
+//! samples/00000.parquet       whole and synced; counts once the manifest names it
+//! ```
+//! Traces hold secrets and the recorder runs as root: a directory has mode 0700, and a link that lies in the
+//! way is an error, never followed.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Ending of a file that is not whole yet. No `*.parquet` finds it.
+pub(super) const TEMPORARY: &str = ".tmp";
+
+/// Makes a directory that only its owner can enter; fails if anything has that name.
+pub(super) fn create_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Makes the folders of `inner` below `root` that are not there yet.
+pub(super) fn create_folders(root: &Path, inner: &str) -> io::Result<()> {
+    let mut path = root.to_path_buf();
+    for step in inner.split('/') {
+        path.push(step);
+        match create_directory(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if !path.symlink_metadata()?.is_dir() {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Makes a file to be written; fails if anything has that name.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+}
+
+/// Opens a file of ours again, to append to it.
+pub(super) fn reopen(path: &Path) -> io::Result<File> {
+    File::options()
+        .append(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+}
+
+/// `path` with `.tmp` behind.
+pub(super) fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TEMPORARY);
+    PathBuf::from(name)
+}
+
+/// Writes a small file in place of another, so that a reader sees the one or the other, whole.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = temporary(path);
+    match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    match path.parent() {
+        Some(folder) => sync_directory(folder),
+        None => Ok(()),
+    }
+}
+
+/// Makes the names in a directory last.
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Folder of a table, below the trace directory: its name, with what could harm there as `%XX`. Names of events
+/// come from foreign files.
+pub(super) fn folder_of(table: &str) -> String {
+    /// A file name has at most 255 bytes; a part of a longer one, and its checksum, name it as well.
+    const LONGEST: usize = 160;
+    let mut folder = String::new();
+    for step in table.split('/') {
+        if !folder.is_empty() {
+            folder.push('/');
+        }
+        let start = folder.len();
+        for (index, byte) in step.bytes().enumerate() {
+            // No leading dot or dash; no `=`, which engines take for a partition, no wildcard.
+            let plain = byte.is_ascii_alphanumeric()
+                || byte == b'_'
+                || (index > 0 && matches!(byte, b'-' | b'.' | b'+' | b':' | b'@'));
+            if folder.len() - start > LONGEST {
+                folder.push_str(&format!("%{:016x}", checksum(step)));
+                break;
+            }
+            if plain {
+                folder.push(char::from(byte));
+            } else {
+                folder.push_str(&format!("%{byte:02x}"));
+            }
+        }
+        if step.is_empty() {
+            folder.push('%');
+        }
+    }
+    folder
+}
+
+/// FNV-1a: only to tell two long names apart.
+fn checksum(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_stay_inside() {
+        let check = |table: &str, expected: &str| assert_eq!(folder_of(table), expected);
+        check("samples", "samples");
+        check("events/sched/sched_switch", "events/sched/sched_switch");
+        check("events/../x", "events/%2e./x");
+        check("events//x", "events/%/x");
+        check("/etc", "%/etc");
+        check("events/a b/ü*=[", "events/a%20b/%c3%bc%2a%3d%5b");
+        check("", "%");
+        let long = "x".repeat(300);
+        assert!(folder_of(&long).len() < 200);
+        assert_ne!(folder_of(&long), folder_of(&format!("{long}y")));
+    }
+
+    #[test]
+    fn nothing_in_the_way_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("target");
+        std::fs::write(&target, "keep").unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(create(&link).is_err());
+        assert!(reopen(&link).is_err());
+        assert!(create_directory(&link).is_err());
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
+        assert!(create_folders(folder.path(), "loop/inner").is_err());
+        replace(&link, b"new").unwrap();
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "keep");
+        assert_eq!(std::fs::read_to_string(&link).unwrap(), "new");
+    }
+}

@@ -1,0 +1,195 @@
+//! The distinct texts of a column, numbered in the order of their first use.
+//!
+//! ```text
+//! push "swapper" → 0   push "bash" → 1   push "swapper" → 0
+//! ```
+//! Rows keep the numbers, and these go down to the page: a text is hashed once, when it is pushed, and not at
+//! all if it is the one before. The encoder holds a copy of the entries; each batch brings it the new ones.
+
+use std::hash::BuildHasher as _;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+/// Above so many entries, or bytes in them, the numbers begin anew with the next batch: a column whose texts
+/// hardly repeat must not keep all of them.
+const MAX_ENTRIES: usize = 1 << 16;
+const MAX_BYTES: usize = 4 << 20;
+
+/// Texts one behind the other.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Entries {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Entries {
+    /// Appends a text.
+    pub(super) fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Appends all of `others`.
+    pub(super) fn append(&mut self, others: &Entries) {
+        let shift = self.bytes.len();
+        self.bytes.extend_from_slice(&others.bytes);
+        self.ends.extend(others.ends.iter().map(|end| end + shift));
+    }
+
+    /// The text of this number; empty if there is none.
+    #[inline]
+    pub(super) fn get(&self, number: u32) -> &[u8] {
+        let number = number as usize;
+        let start = match number.checked_sub(1) {
+            Some(before) => self.ends.get(before),
+            None => Some(&0),
+        };
+        match (start, self.ends.get(number)) {
+            (Some(&start), Some(&end)) => self.bytes.get(start..end).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Their memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len() + self.ends.len() * size_of::<usize>()
+    }
+
+    fn from(&self, first: usize) -> Entries {
+        let start = match first.checked_sub(1) {
+            Some(before) => self.ends.get(before).copied().unwrap_or(0),
+            None => 0,
+        };
+        let ends = self.ends.get(first..).unwrap_or_default();
+        Entries {
+            bytes: self.bytes.get(start..).unwrap_or_default().to_vec(),
+            ends: ends.iter().map(|end| end - start).collect(),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
+/// Gives equal texts equal numbers.
+#[derive(Debug, Default)]
+pub(super) struct Interner {
+    entries: Entries,
+    numbers: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    last: u32,
+    /// How many of the entries the encoder has.
+    handed: usize,
+    /// The entries began anew after the last batch.
+    restarted: bool,
+}
+
+impl Interner {
+    /// The number of `text`, and the memory that it took if it is new.
+    #[inline]
+    pub(super) fn intern(&mut self, text: &[u8]) -> (u32, usize) {
+        // An empty text equals also what is not there: the first is looked up all the same.
+        if self.entries.len() > 0 && self.entries.get(self.last) == text {
+            return (self.last, 0);
+        }
+        let (number, grown) = self.look_up(text);
+        self.last = number;
+        (number, grown)
+    }
+
+    /// Whether `text` has a number already.
+    pub(super) fn find(&self, text: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one(text);
+        self.numbers
+            .find(hash, |&number| self.entries.get(number) == text)
+            .copied()
+    }
+
+    fn look_up(&mut self, text: &[u8]) -> (u32, usize) {
+        let Interner {
+            entries,
+            numbers,
+            hasher,
+            ..
+        } = self;
+        let found = numbers.entry(
+            hasher.hash_one(text),
+            |&number| entries.get(number) == text,
+            |&number| hasher.hash_one(entries.get(number)),
+        );
+        match found {
+            hashbrown::hash_table::Entry::Occupied(found) => (*found.get(), 0),
+            hashbrown::hash_table::Entry::Vacant(free) => {
+                let number = entries.len() as u32;
+                free.insert(number);
+                entries.push(text);
+                (
+                    number,
+                    text.len() + size_of::<usize>() + 2 * size_of::<u32>(),
+                )
+            }
+        }
+    }
+
+    /// The entries that the encoder does not have yet, and whether they replace those that it has.
+    pub(super) fn hand_over(&mut self) -> (Entries, bool) {
+        let fresh = self.entries.from(self.handed);
+        let restarted = std::mem::take(&mut self.restarted);
+        if self.entries.len() >= MAX_ENTRIES || self.entries.bytes() >= MAX_BYTES {
+            self.entries.clear();
+            self.numbers.clear();
+            self.last = 0;
+            self.restarted = true;
+        }
+        self.handed = self.entries.len();
+        (fresh, restarted)
+    }
+
+    /// Memory that stays with the column after a batch was handed over.
+    pub(super) fn bytes(&self) -> usize {
+        self.entries.bytes() + self.numbers.capacity() * 2 * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_equal_texts_alike() {
+        let mut interner = Interner::default();
+        let texts: [&[u8]; 6] = [b"", b"a", b"a", b"", b"bc", b"a"];
+        let numbers: Vec<u32> = texts.iter().map(|text| interner.intern(text).0).collect();
+        assert_eq!(numbers, [0, 1, 1, 0, 2, 1]);
+        let (entries, restarted) = interner.hand_over();
+        assert!(!restarted);
+        assert_eq!(entries.get(2), b"bc");
+        assert_eq!(interner.intern(b"d").0, 3);
+        let (fresh, restarted) = interner.hand_over();
+        assert_eq!(
+            (fresh.len(), fresh.get(0), restarted),
+            (1, &b"d"[..], false)
+        );
+    }
+
+    #[test]
+    fn begins_anew_when_texts_hardly_repeat() {
+        let mut interner = Interner::default();
+        for number in 0..=MAX_ENTRIES {
+            interner.intern(number.to_string().as_bytes());
+        }
+        assert_eq!(interner.hand_over().0.len(), MAX_ENTRIES + 1);
+        assert_eq!(interner.intern(b"").0, 0);
+        assert_eq!(interner.intern(b"x").0, 1);
+        let (entries, restarted) = interner.hand_over();
+        assert!(restarted);
+        assert_eq!((entries.len(), entries.get(1)), (2, &b"x"[..]));
+    }
+}

@@ -1,0 +1,401 @@
+//! Writes a trace directory: collects rows, and hands them to the encoder in batches.
+//!
+//! ```text
+//! let mut writer = Writer::create(Path::new("a.pqt"), WriterOptions::default())?;
+//! let losses = writer.add_table(tables::losses::schema())?;
+//! tables::losses::Row { count: Some(2), reason: b"ring full", ..Default::default() }.push(writer.rows(losses));
+//! writer.end_row(losses)?;
+//! writer.finish(Facts::default())?;
+//! ```
+//! The caller's thread only appends to vectors. A batch of 64 Ki rows (one page of each column) goes to the
+//! encoder's thread, which makes pages, row groups and parts of it. All open tables share one budget of
+//! memory: when it is spent, the tables with the most rows are handed over first; when the encoder does not
+//! keep up, the caller waits.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::{Error, tables};
+
+use super::column::{Batch, Rows};
+use super::encoder::Encoder;
+use super::files;
+use super::manifest::{Facts, Manifest, Summary};
+use super::place::Place;
+use super::table::TableSchema;
+
+/// How a trace directory is written.
+#[derive(Debug, Clone)]
+pub struct WriterOptions {
+    /// Set an existing trace aside, and remove it once the new one is whole.
+    pub force: bool,
+    /// Take over a directory that holds only the recorder's journal, or what a dead writer left.
+    pub adopt: bool,
+    /// Memory for the rows of all tables, encoded or not.
+    pub memory_bytes: usize,
+    /// Rows in a page.
+    pub rows_per_page: usize,
+    /// Rows in a row group, where the memory allows it.
+    pub rows_per_group: u64,
+    /// Rows after which a part is closed and the next one begun.
+    pub rows_per_part: u64,
+    /// Bytes after which a part is closed and the next one begun.
+    pub bytes_per_part: u64,
+    /// Wait until the disk has what was written. Without, a crash of the machine may lose it.
+    pub sync: bool,
+}
+
+impl Default for WriterOptions {
+    /// The sizes are those measured in research/encoding.md, §1 and §7.
+    fn default() -> Self {
+        WriterOptions {
+            force: false,
+            adopt: false,
+            memory_bytes: 128 << 20,
+            rows_per_page: 1 << 16,
+            rows_per_group: 1 << 20,
+            rows_per_part: 64 << 20,
+            bytes_per_part: 512 << 20,
+            sync: true,
+        }
+    }
+}
+
+/// A table of a [`Writer`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TableId(u32);
+
+/// A trace directory that is being written. Dropped before [`Writer::finish`], it stays in the state
+/// `recording`, with the parts that were whole.
+#[derive(Debug)]
+pub struct Writer {
+    tables: Vec<Open>,
+    names: HashSet<String>,
+    options: WriterOptions,
+    /// Memory of all rows that were not handed over.
+    buffered: usize,
+    encoder: Option<Running>,
+    /// `None` only while the writer is being finished.
+    place: Option<Place>,
+    /// Make the fixed tables that were not added.
+    complete: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    name: String,
+    rows: Rows,
+    /// Their memory.
+    bytes: usize,
+}
+
+/// The encoder's thread.
+#[derive(Debug)]
+struct Running {
+    jobs: SyncSender<Job>,
+    thread: JoinHandle<Result<Summary, Error>>,
+    gauge: Arc<Gauge>,
+}
+
+/// What the encoder is asked to do.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Declares the next table.
+    Table(TableSchema),
+    /// Rows of a table, and their memory.
+    Batch {
+        table: usize,
+        batch: Batch,
+        bytes: usize,
+    },
+    /// There is nothing more: make everything whole.
+    Finish(Box<Facts>),
+}
+
+/// Memory of the batches that the encoder has not worked off.
+#[derive(Debug, Default)]
+pub(super) struct Gauge {
+    held: Mutex<Held>,
+    lower: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    /// The encoder has ended.
+    closed: bool,
+}
+
+impl Gauge {
+    /// Waits until there is room, then adds. One batch always has room.
+    fn add(&self, bytes: usize, limit: usize) {
+        let mut held = self.lock();
+        while held.bytes > 0 && held.bytes + bytes > limit && !held.closed {
+            held = self
+                .lower
+                .wait(held)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        held.bytes += bytes;
+    }
+
+    /// A batch was worked off.
+    pub(super) fn subtract(&self, bytes: usize) {
+        let mut held = self.lock();
+        held.bytes = held.bytes.saturating_sub(bytes);
+        self.lower.notify_all();
+    }
+
+    /// Nobody needs to wait any more.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.lower.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Writer {
+    /// Makes the directory `path`, in the state `recording`.
+    pub fn create(path: &Path, options: WriterOptions) -> Result<Writer, Error> {
+        let place = Place::make(path, options.force, options.adopt)?;
+        Writer::start(place, Manifest::new(), options, true)
+    }
+
+    /// Opens the whole trace at `path`, to replace tables: each one that is added takes the place of the one of
+    /// its name when [`Writer::finish_replacing`] is called; the others stay.
+    pub fn open(path: &Path, options: WriterOptions) -> Result<Writer, Error> {
+        let (place, manifest) = Place::open(path)?;
+        Writer::start(place, manifest, options, false)
+    }
+
+    fn start(
+        place: Place,
+        manifest: Manifest,
+        options: WriterOptions,
+        complete: bool,
+    ) -> Result<Writer, Error> {
+        let gauge = Arc::new(Gauge::default());
+        // Batches wait in the gauge; the channel is long enough for the declarations of many tables.
+        let (jobs, received) = sync_channel(256);
+        let encoder = Encoder::new(
+            place.path.clone(),
+            manifest,
+            options.clone(),
+            Arc::clone(&gauge),
+        );
+        let thread = std::thread::Builder::new()
+            .name("encoder".to_owned())
+            .spawn(move || encoder.run(received))
+            .map_err(Error::io(&place.path))?;
+        Ok(Writer {
+            tables: Vec::new(),
+            names: HashSet::new(),
+            options,
+            buffered: 0,
+            encoder: Some(Running {
+                jobs,
+                thread,
+                gauge,
+            }),
+            place: Some(place),
+            complete,
+        })
+    }
+
+    /// Declares a table.
+    pub fn add_table(&mut self, schema: TableSchema) -> Result<TableId, Error> {
+        self.check(&schema)?;
+        let id = TableId(self.tables.len() as u32);
+        self.tables.push(Open {
+            name: schema.name.clone(),
+            rows: Rows::new(&schema),
+            bytes: 0,
+        });
+        self.send(Job::Table(schema))?;
+        Ok(id)
+    }
+
+    /// Names come from inputs: two that would share a folder, or one that is the journal's, are refused here.
+    fn check(&mut self, schema: &TableSchema) -> Result<(), Error> {
+        let folder = files::folder_of(&schema.name);
+        let mut columns = HashSet::new();
+        let twice = schema
+            .columns
+            .iter()
+            .find(|column| !columns.insert(&column.name));
+        let message = if let Some(column) = twice {
+            format!("two columns are named {:?}", column.name)
+        } else if schema.columns.is_empty() {
+            "expected columns, found none".to_owned()
+        } else if folder.split('/').next() == Some(super::place::JOURNAL)
+            || !self.names.insert(folder)
+        {
+            "expected a new name, found one in use".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::Unsupported {
+            input: self.path_text(),
+            message: format!("table {:?}: {message}", schema.name),
+        })
+    }
+
+    /// The columns of a table, for the next row's values.
+    #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "only add_table makes a TableId, and no table is ever removed"
+    )]
+    pub fn rows(&mut self, table: TableId) -> &mut Rows {
+        &mut self.tables[table.0 as usize].rows
+    }
+
+    /// Ends a row, after each of its columns got a value or NULL.
+    #[inline]
+    pub fn end_row(&mut self, table: TableId) -> Result<(), Error> {
+        let Some(open) = self.tables.get_mut(table.0 as usize) else {
+            return Ok(());
+        };
+        let bytes = open.rows.end_row();
+        open.bytes += bytes;
+        self.buffered += bytes;
+        if open.rows.count() >= self.options.rows_per_page || open.bytes >= LARGEST_BATCH {
+            return self.hand_over(table.0 as usize);
+        }
+        if self.buffered > self.options.memory_bytes / 2 {
+            return self.relieve();
+        }
+        Ok(())
+    }
+
+    /// Writes everything, and makes the trace whole. Fixed tables that were not added are there, empty.
+    pub fn finish(mut self, facts: Facts) -> Result<Summary, Error> {
+        if self.complete {
+            for schema in tables::all() {
+                if !self.names.contains(&files::folder_of(&schema.name)) {
+                    self.add_table(schema)?;
+                }
+            }
+        }
+        self.close(facts)
+    }
+
+    /// As [`Writer::finish`], keeping the facts of the trace that was opened.
+    pub fn finish_replacing(self) -> Result<Summary, Error> {
+        let place = self.place.as_ref().map(|place| place.path.clone());
+        let manifest = Manifest::read(&place.unwrap_or_default())?;
+        let mut facts = manifest.facts;
+        facts.recovered = manifest.state == super::manifest::State::Recovered;
+        self.finish(facts)
+    }
+
+    fn close(mut self, facts: Facts) -> Result<Summary, Error> {
+        for table in 0..self.tables.len() {
+            self.hand_over(table)?;
+        }
+        self.send(Job::Finish(Box::new(facts)))?;
+        let summary = self.join()?;
+        match self.place.take() {
+            Some(place) => place.finished()?,
+            None => {}
+        }
+        Ok(summary)
+    }
+
+    /// Hands over the largest tables until half of the room is free again.
+    #[cold]
+    fn relieve(&mut self) -> Result<(), Error> {
+        let mut order: Vec<(usize, usize)> = self
+            .tables
+            .iter()
+            .enumerate()
+            .map(|(index, open)| (open.bytes, index))
+            .collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, table) in order {
+            if self.buffered <= self.options.memory_bytes / 4 {
+                break;
+            }
+            self.hand_over(table)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn hand_over(&mut self, table: usize) -> Result<(), Error> {
+        let Some(open) = self.tables.get_mut(table) else {
+            return Ok(());
+        };
+        if open.rows.count() == 0 {
+            return Ok(());
+        }
+        let bytes = open.bytes;
+        let batch = open.rows.take();
+        // The distinct texts stay, and the encoder has a copy of them.
+        open.bytes = open.rows.kept_bytes();
+        self.buffered = (self.buffered + open.bytes).saturating_sub(bytes);
+        let name = open.name.clone();
+        let batch = batch.map_err(|column| Error::Unsupported {
+            input: self.path_text(),
+            message: format!(
+                "table {name:?}: expected one value in each column for each row, found otherwise in \
+                 column {column}"
+            ),
+        })?;
+        if let Some(encoder) = &self.encoder {
+            encoder.gauge.add(bytes, self.options.memory_bytes / 4);
+        }
+        self.send(Job::Batch {
+            table,
+            batch,
+            bytes,
+        })
+    }
+
+    fn send(&mut self, job: Job) -> Result<(), Error> {
+        match &self.encoder {
+            Some(encoder) if encoder.jobs.send(job).is_ok() => Ok(()),
+            // It ended before its time: its error is ours.
+            _ => self.join().and(Err(Error::Unsupported {
+                input: self.path_text(),
+                message: "nothing more can be written after a failure".to_owned(),
+            })),
+        }
+    }
+
+    fn join(&mut self) -> Result<Summary, Error> {
+        let Some(Running { jobs, thread, .. }) = self.encoder.take() else {
+            return Ok(Summary::default());
+        };
+        drop(jobs);
+        match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    fn path_text(&self) -> String {
+        let path = self.place.as_ref().map(|place| place.path.as_path());
+        path.unwrap_or(Path::new("")).display().to_string()
+    }
+}
+
+impl Drop for Writer {
+    /// Waits for the encoder: the directory must not be unlocked while it writes.
+    fn drop(&mut self) {
+        if self.encoder.is_some()
+            && let Err(error) = self.join()
+        {
+            log::debug!("a trace was given up, and: {error}");
+        }
+    }
+}
+
+/// A batch is handed over at this size even if it has few rows: long texts and lists.
+const LARGEST_BATCH: usize = 16 << 20;
