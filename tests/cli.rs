@@ -1,1 +1,61 @@
-//! Shell sessions in Markdown, run and compared: `cli/*.md`.
+//! Shell sessions in Markdown, run and compared: `cli/*.md` and the README, so that what they show stays true.
+//!
+//! ````text
+//! <!-- with: formats/src/folded/golden/small.folded as stacks.folded -->
+//! <!-- needs: perf events -->
+//! ```console
+//! $ perfquet-convert stacks.folded -o f.pqt
+//! f.pqt: [..] samples
+//! $ perfquet-query top missing.pqt
+//! ? 1
+//! perfquet-query: missing.pqt: [..]
+//! ```
+//! ````
+//! Every file is one session in an empty directory; `with` puts a file of the repository there. `needs` holds
+//! for the next block, which is skipped aloud where the machine lacks it. `[..]` stands for anything in a
+//! line, a line `...` for any lines, `? N` for the exit status. `PERFQUET_UPDATE=1` writes what was found
+//! into the file, for you to read. Blocks marked `console,ignore` are only shown.
+
+#[path = "cli/pattern.rs"]
+mod pattern;
+#[path = "cli/session.rs"]
+mod session;
+
+use std::path::{Path, PathBuf};
+
+use perfquet_tests::root;
+
+#[test]
+fn sessions_say_what_the_pages_show() {
+    let mut pages: Vec<PathBuf> = std::fs::read_dir(root().join("tests/cli"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    pages.sort();
+    let wrong: Vec<String> = pages.iter().flat_map(|page| run_page(page)).collect();
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn the_readme_says_what_the_programs_print() {
+    let wrong = run_page(&root().join("README.md"));
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+/// Runs the session of a page; what differs, as text.
+fn run_page(page: &Path) -> Vec<String> {
+    let text =
+        std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+    let name = page
+        .strip_prefix(root())
+        .unwrap_or(page)
+        .display()
+        .to_string();
+    let update = std::env::var_os("PERFQUET_UPDATE").is_some();
+    let outcome = session::run(&text, &name);
+    if update && outcome.updated != text {
+        std::fs::write(page, &outcome.updated).unwrap();
+    }
+    outcome.wrong
+}

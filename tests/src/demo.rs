@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{place, say};
+use crate::{needs, place, say};
 use builder::Builder;
 
 /// What the demo may record, which depends on who runs it.
@@ -88,13 +88,10 @@ fn build(package: &str) -> Result<()> {
 
 /// Asks the kernel's settings, not the recorder: the recorder would explain the same with less context.
 fn rights() -> Rights {
-    if is_root() {
+    if needs::is_root() {
         return Rights::System;
     }
-    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
-        .ok()
-        .and_then(|text| text.trim().parse::<i32>().ok());
-    match paranoid {
+    match needs::perf_event_paranoid() {
         None => Rights::Nothing("the kernel has no perf events".to_owned()),
         // Debian's own level 3: no perf events at all without privileges.
         Some(level) if level >= 3 => {
@@ -104,14 +101,6 @@ fn rights() -> Rights {
             "not root, and kernel.perf_event_paranoid is {level}"
         )),
     }
-}
-
-fn is_root() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1));
-    effective == Some("0")
 }
 
 fn record_system(trace: &Path, builder: &mut Builder, seconds: u64) -> Result<()> {

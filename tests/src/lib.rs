@@ -5,6 +5,7 @@
 pub mod bench;
 pub mod demo;
 pub mod fuzz;
+pub mod needs;
 pub mod place;
 pub mod say;
 pub mod schemas;

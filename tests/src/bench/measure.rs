@@ -1,0 +1,130 @@
+//! One run of a program: wall time, CPU time with all its children, peak memory, output.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// What a run cost.
+pub(super) struct Run {
+    pub(super) wall: Duration,
+    /// User and system time of the program and of everything it waited for, in steps of 10 ms.
+    pub(super) cpu: Duration,
+    /// Peak resident memory of the program itself, looked at every 5 ms.
+    pub(super) peak_bytes: u64,
+    pub(super) stdout: String,
+}
+
+/// Runs the program to its end and measures it. Only one may run at a time: the CPU time of children is
+/// told by the kernel as one sum.
+pub(super) fn run(command: &mut Command, scratch: &Path) -> Result<Run> {
+    let output = scratch.join("stdout");
+    let errors = scratch.join("stderr");
+    command
+        .stdin(Stdio::null())
+        .stdout(
+            File::create(&output).with_context(|| format!("cannot create {}", output.display()))?,
+        )
+        .stderr(File::create(&errors)?);
+    let cpu_before = cpu_of_children()?;
+    let started = Instant::now();
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    let status_file = format!("/proc/{}/status", child.id());
+    let mut peak_bytes = 0;
+    let status: ExitStatus = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        peak_bytes = peak_bytes.max(high_water_mark(&status_file));
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let wall = started.elapsed();
+    let cpu = cpu_of_children()? - cpu_before;
+    if !status.success() {
+        let errors = std::fs::read(&errors).unwrap_or_default();
+        bail!(
+            "{command:?} failed ({status}):\n{}",
+            String::from_utf8_lossy(&errors).trim_end()
+        );
+    }
+    let stdout = String::from_utf8_lossy(&std::fs::read(&output)?).into_owned();
+    Ok(Run {
+        wall,
+        cpu,
+        peak_bytes,
+        stdout,
+    })
+}
+
+/// `proc(5)`, /proc/PID/stat: fields 16 and 17, in ticks of 10 ms on every Linux.
+fn cpu_of_children() -> Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").context("needs /proc")?;
+    // The second field is the name in parentheses, which may hold anything; fields behind it are plain.
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: u64 = after_name
+        .split_whitespace()
+        .skip(13)
+        .take(2)
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum();
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+fn high_water_mark(status_file: &str) -> u64 {
+    let text = std::fs::read_to_string(status_file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok())
+        .unwrap_or(0)
+        * 1024
+}
+
+/// The median of the values; NaN of none.
+pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => values[count / 2],
+        count => (values[count / 2 - 1] + values[count / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_odd_and_even() {
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median([]).is_nan());
+    }
+
+    #[test]
+    fn measures_cpu_memory_and_output() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done",
+        ]);
+        let run = run(&mut command, directory.path()).unwrap();
+        assert_eq!(run.stdout, "done\n");
+        assert!(run.cpu > Duration::ZERO && run.cpu <= run.wall + Duration::from_millis(50));
+        assert!(run.peak_bytes > 100_000);
+    }
+
+    #[test]
+    fn a_failure_shows_what_was_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = run(
+            Command::new("sh").args(["-c", "echo reason >&2; exit 3"]),
+            directory.path(),
+        );
+        assert!(format!("{:#}", error.err().unwrap()).contains("reason"));
+    }
+}

@@ -1,0 +1,149 @@
+//! The documents: they exist, name what exists, and every table and column has its sentence.
+
+use std::path::PathBuf;
+
+use perfquet_tests::root;
+
+use super::{assert_none, read, tracked};
+
+#[test]
+fn the_changelog_has_room_for_what_comes() {
+    assert!(read(&root().join("CHANGELOG.md")).contains("\n## Unreleased\n"));
+}
+
+/// Every chore that a document names is one that `cargo xtask help` lists.
+#[test]
+fn chores_named_in_documents_exist() {
+    let usage = read(&root().join("tests/src/bin/xtask.rs"));
+    let mut wrong = Vec::new();
+    for path in documents() {
+        for (number, line) in read(&root().join(&path)).lines().enumerate() {
+            for after in line.split("cargo xtask ").skip(1) {
+                let chore: String = after
+                    .chars()
+                    .take_while(|letter| letter.is_ascii_lowercase())
+                    .collect();
+                if !chore.is_empty() && !usage.contains(&format!("\n  {chore}")) {
+                    wrong.push(format!(
+                        "{}:{}: no chore `cargo xtask {chore}`",
+                        path.display(),
+                        number + 1
+                    ));
+                }
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// Files that the documents name in backticks with a folder exist: `formats/src/event.rs`.
+#[test]
+fn files_named_in_documents_exist() {
+    let tops = [
+        "formats/", "record/", "convert/", "query/", "ebpf/", "tests/", "schemas/", "docs/",
+    ];
+    let mut wrong = Vec::new();
+    for path in documents() {
+        for (number, line) in read(&root().join(&path)).lines().enumerate() {
+            for quoted in line.split('`').skip(1).step_by(2) {
+                let plain = quoted
+                    .chars()
+                    .all(|letter| letter.is_ascii_alphanumeric() || "/._-".contains(letter));
+                // NAME stands for any name, so such paths are patterns.
+                let pattern = quoted.split(['/', '.']).any(|part| {
+                    part.len() > 1 && part.chars().all(|letter| letter.is_ascii_uppercase())
+                });
+                if plain
+                    && !pattern
+                    && tops.iter().any(|top| quoted.starts_with(top))
+                    && !root().join(quoted).exists()
+                {
+                    wrong.push(format!(
+                        "{}:{}: `{quoted}` does not exist",
+                        path.display(),
+                        number + 1
+                    ));
+                }
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// The tables are documented where they are declared; the shell and the reference show these sentences.
+#[test]
+fn every_table_and_column_has_its_sentence() {
+    let mut wrong = Vec::new();
+    for path in tracked().iter().filter(|path| path.starts_with("schemas")) {
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let table: toml::Table = read(&root().join(path)).parse().unwrap();
+        let described = |value: &toml::Table| {
+            value
+                .get("doc")
+                .and_then(|doc| doc.as_str())
+                .is_some_and(|doc| !doc.trim().is_empty())
+        };
+        if !described(&table) {
+            wrong.push(format!("{}: the table has no `doc`", path.display()));
+        }
+        for column in table
+            .get("column")
+            .and_then(|columns| columns.as_array())
+            .into_iter()
+            .flatten()
+        {
+            if !column.as_table().is_some_and(described) {
+                wrong.push(format!(
+                    "{}: column {} has no `doc`",
+                    path.display(),
+                    column["name"]
+                ));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// A dependency earns its place by a reason that one can read.
+#[test]
+fn every_dependency_has_its_reason() {
+    let reasons = read(&root().join("CONTRIBUTING.md"));
+    let manifest: toml::Table = read(&root().join("Cargo.toml")).parse().unwrap();
+    let named = |name: &str| {
+        reasons
+            .lines()
+            .filter(|line| line.starts_with("| "))
+            .any(|line| {
+                let cell = line
+                    .trim_start_matches("| ")
+                    .split(" | ")
+                    .next()
+                    .unwrap_or_default();
+                cell.split([',', ';', ' ']).any(|word| word == name)
+            })
+    };
+    let wrong: Vec<String> = manifest["workspace"]["dependencies"]
+        .as_table()
+        .unwrap()
+        .keys()
+        .filter(|name| !name.starts_with("perfquet-") && !named(name))
+        .map(|name| format!("CONTRIBUTING.md: no reason for the dependency {name}"))
+        .collect();
+    assert_none(&wrong);
+}
+
+#[test]
+fn the_licences_are_there() {
+    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        assert!(!read(&root().join(name)).is_empty());
+    }
+}
+
+fn documents() -> Vec<PathBuf> {
+    tracked()
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect()
+}

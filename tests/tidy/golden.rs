@@ -1,0 +1,144 @@
+//! Golden inputs: small, each with a line on how it was made, and recognized by its own format only.
+
+use std::path::{Path, PathBuf};
+
+use perfquet_formats::{FORMATS, Format, Guess};
+use perfquet_tests::root;
+
+use super::{assert_none, tracked};
+
+/// A golden file is the smallest input that shows the thing.
+const MOST_BYTES: u64 = 32 * 1024;
+
+/// Every format may see every golden file; the surest must be its own, else a file of one format would be
+/// read as another. What is cut or garbled may be recognized by none, never by a stranger.
+#[test]
+fn every_golden_file_is_recognized_by_its_own_format() {
+    let mut wrong = Vec::new();
+    for path in inputs() {
+        let owner = folder_of_format(&path);
+        let damaged = ["cut", "garbage", "empty"]
+            .iter()
+            .any(|word| name(&path).contains(word));
+        let input = perfquet_formats::Input::open(&root().join(&path)).unwrap();
+        match surest(input.head()) {
+            Some(format) if folder(format) == owner => {}
+            Some(format) => wrong.push(format!("{}: taken for {}", path.display(), format.name)),
+            None if damaged => {}
+            None => wrong.push(format!("{}: recognized by no format", path.display())),
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn every_golden_file_says_how_it_was_made() {
+    let mut wrong = Vec::new();
+    for path in inputs() {
+        let readme = path.parent().unwrap().join("README.md");
+        let text = std::fs::read_to_string(root().join(&readme)).unwrap_or_default();
+        if !text.contains(&name(&path)) {
+            wrong.push(format!(
+                "{}: {} needs a line: how it was made, with which tool and kernel",
+                path.display(),
+                readme.display()
+            ));
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn golden_files_are_small() {
+    let wrong: Vec<String> = inputs()
+        .iter()
+        .filter_map(|path| {
+            let bytes = std::fs::metadata(root().join(path)).ok()?.len();
+            (bytes > MOST_BYTES)
+                .then(|| format!("{}: {bytes} bytes, more than {MOST_BYTES}", path.display()))
+        })
+        .collect();
+    assert_none(&wrong);
+}
+
+/// Every format shows what it does with input that ends too early and with input that is none.
+#[test]
+fn every_format_has_damaged_golden_files() {
+    let inputs = inputs();
+    let mut wrong = Vec::new();
+    for format in FORMATS {
+        for kind in ["cut", "garbage"] {
+            let there = |path: &PathBuf| {
+                folder_of_format(path) == folder(format) && name(path).contains(kind)
+            };
+            if !inputs.iter().any(there) {
+                wrong.push(format!(
+                    "formats/src/{}/golden/{kind}.*: missing",
+                    folder(format)
+                ));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// The folder of a format is its name, written as a module: `perf.data` lives in `perf_data`.
+#[test]
+fn every_format_has_its_folder() {
+    let wrong: Vec<String> = FORMATS
+        .iter()
+        .map(|format| format!("formats/src/{}/mod.rs", folder(format)))
+        .filter(|path| !root().join(path).is_file())
+        .collect();
+    assert_none(&wrong);
+}
+
+/// Golden inputs of the formats: everything below `formats/src/*/golden/` but snapshots and READMEs.
+fn inputs() -> Vec<PathBuf> {
+    let is_input = |path: &PathBuf| {
+        let parts: Vec<_> = path.iter().collect();
+        parts.len() == 5
+            && path.starts_with("formats/src")
+            && parts[3] == "golden"
+            && folder_is_a_format(path)
+            && path.extension().is_none_or(|extension| extension != "snap")
+            && name(path) != "README.md"
+    };
+    tracked().into_iter().filter(is_input).collect()
+}
+
+fn folder_is_a_format(path: &Path) -> bool {
+    FORMATS
+        .iter()
+        .any(|format| folder(format) == folder_of_format(path))
+}
+
+fn folder_of_format(path: &Path) -> String {
+    path.iter()
+        .nth(2)
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn folder(format: &Format) -> String {
+    format.name.replace(['.', '-', ' '], "_")
+}
+
+fn name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The first of the surest, as `import` chooses.
+fn surest(head: &[u8]) -> Option<&'static Format> {
+    let sure = |wanted: Guess| {
+        FORMATS
+            .iter()
+            .copied()
+            .find(|format| (format.sniff)(head) == wanted)
+    };
+    sure(Guess::Certain).or_else(|| sure(Guess::Likely))
+}

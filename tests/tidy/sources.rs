@@ -1,0 +1,168 @@
+//! The text of the sources: formatted, of a readable size, without leftovers, `unsafe` only where it belongs.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use perfquet_tests::{place, root, schemas};
+
+use super::{assert_none, read, tracked};
+
+/// Beyond this a file holds more than one thing. The generated table definitions are exempt.
+const MOST_LINES: usize = 700;
+
+/// Where `unsafe` is allowed: the kernel's interfaces, the BPF structs, the memory map.
+const UNSAFE_ALLOWED: &[&str] = &[
+    "record/src/sys/",
+    "ebpf/src/layout.rs",
+    "formats/src/input.rs",
+];
+
+#[test]
+fn code_is_formatted() {
+    let output = place::cargo()
+        .args(["fmt", "--all", "--check", "--", "-l"])
+        .stdin(Stdio::null())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {}
+        Ok(output) if String::from_utf8_lossy(&output.stderr).contains("rustup component add") => {
+            perfquet_tests::skip("needs rustfmt (rustup component add rustfmt)");
+        }
+        Ok(output) => panic!(
+            "run `cargo fmt --all`; it would change:\n{}",
+            String::from_utf8_lossy(&output.stdout)
+        ),
+        Err(error) => panic!("cannot run cargo: {error}"),
+    }
+}
+
+/// The table definitions are committed, so that reviews and searches see them; here they are held to their source.
+#[test]
+fn generated_tables_are_fresh() {
+    let fresh = schemas::generate(root()).unwrap();
+    let committed = read(&root().join(schemas::OUTPUT));
+    assert!(
+        fresh == committed,
+        "{} is stale: run `cargo xtask schemas`",
+        schemas::OUTPUT
+    );
+}
+
+/// One gets lost in long files: split them by thing.
+#[test]
+fn files_are_short() {
+    let long = |path: &PathBuf| {
+        let lines = read(&root().join(path)).lines().count();
+        (lines > MOST_LINES)
+            .then(|| format!("{}: {lines} lines; split it by thing", path.display()))
+    };
+    let wrong: Vec<String> = sources()
+        .iter()
+        .filter(|path| !path.ends_with("formats/src/tables.rs"))
+        .filter_map(long)
+        .collect();
+    assert_none(&wrong);
+}
+
+/// Work that is left belongs into an issue; a test that is not run into none.
+#[test]
+fn nothing_is_left_to_do() {
+    // In pieces, so that this file does not find itself.
+    let words = [
+        ["to", "do!("],
+        ["unimple", "mented!("],
+        ["TO", "DO"],
+        ["FIX", "ME"],
+        ["dbg", "!("],
+        ["#[ig", "nore"],
+    ];
+    let words = words.map(|halves| halves.concat());
+    assert_none(&lines_with(
+        |line| words.iter().any(|word| line.contains(word.as_str())),
+        |_| true,
+    ));
+}
+
+#[test]
+fn unsafe_stays_where_it_belongs() {
+    let words = [
+        ["unsafe", " {"],
+        ["unsafe", " fn"],
+        ["unsafe", " impl"],
+        ["unsafe", "_code"],
+    ]
+    .map(|halves| halves.concat());
+    let allowed = |path: &Path| {
+        UNSAFE_ALLOWED
+            .iter()
+            .any(|place| path.starts_with(place) || path == Path::new(place))
+    };
+    let code = |line: &str| !line.trim_start().starts_with("//");
+    assert_none(&lines_with(
+        |line| code(line) && words.iter().any(|word| line.contains(word.as_str())),
+        |path| !allowed(path),
+    ));
+}
+
+/// Every file of code says first what it is and why.
+#[test]
+fn files_begin_with_what_they_are() {
+    let silent = |path: &PathBuf| {
+        let text = read(&root().join(path));
+        (!text.starts_with("//!") && !text.starts_with("// @generated")).then(|| {
+            format!(
+                "{}: begin with a `//!` paragraph: what it is, and why",
+                path.display()
+            )
+        })
+    };
+    let wrong: Vec<String> = sources().iter().filter_map(silent).collect();
+    assert_none(&wrong);
+}
+
+/// A helper is named after what it helps with.
+#[test]
+fn no_file_is_called_util() {
+    let vague = [
+        "util.rs",
+        "utils.rs",
+        "common.rs",
+        "helpers.rs",
+        "helper.rs",
+        "misc.rs",
+    ];
+    let wrong: Vec<String> = sources()
+        .iter()
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| vague.iter().any(|word| name == *word))
+        })
+        .map(|path| format!("{}: name it after what it does", path.display()))
+        .collect();
+    assert_none(&wrong);
+}
+
+fn sources() -> Vec<PathBuf> {
+    tracked()
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+/// `path:line: text` of every matching line of the sources.
+fn lines_with(unwanted: impl Fn(&str) -> bool, looked_at: impl Fn(&Path) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in sources().iter().filter(|path| looked_at(path)) {
+        for (number, line) in read(&root().join(path)).lines().enumerate() {
+            if unwanted(line) {
+                found.push(format!(
+                    "{}:{}: {}",
+                    path.display(),
+                    number + 1,
+                    line.trim()
+                ));
+            }
+        }
+    }
+    found
+}
