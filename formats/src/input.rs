@@ -278,6 +278,22 @@ impl Read for Follower {
     }
 }
 
+/// Maps a file whose path an input told: a regular file or nothing, for opening a pipe would wait for its
+/// writer and opening a device may do anything.
+pub(crate) fn map_foreign(path: &Path) -> io::Result<Mmap> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() == 0 {
+        let what = "not a regular file, or empty";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    map_file(&file)
+}
+
 #[expect(
     unsafe_code,
     reason = "mapping a file is the one way to read it without copying"

@@ -29,6 +29,7 @@ pub mod event;
 pub mod event_format;
 pub mod input;
 pub mod store;
+pub mod symbols;
 pub mod tables;
 
 pub use error::Error;

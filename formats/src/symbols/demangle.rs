@@ -1,0 +1,95 @@
+//! Names of C++ and Rust functions as one writes them.
+//!
+//! ```text
+//! _ZN4core3ptr13drop_in_place17h0123456789abcdefE   core::ptr::drop_in_place
+//! _RNvCs1234_7mycrate3foo                            mycrate::foo
+//! _ZNSt6vectorIiSaIiEE9push_backEOi                  std::vector<int, std::allocator<int> >::push_back
+//! ```
+//! Without the parameters of C++, as perf prints them. A name of a foreign file may unfold without end: what grows
+//! beyond 16 KiB stays mangled.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+const DEMANGLED_MAX: usize = 16 << 10;
+const MANGLED_MAX: usize = 8 << 10;
+
+/// Demangles a name, or takes it as it is.
+pub(super) fn demangle(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    match unmangled(&name) {
+        Some(demangled) => demangled,
+        None => name.into_owned(),
+    }
+}
+
+fn unmangled(name: &Cow<'_, str>) -> Option<String> {
+    let mangled = name.starts_with("_R") || name.starts_with("_Z") || name.starts_with("__Z");
+    if !mangled || name.len() > MANGLED_MAX {
+        return None;
+    }
+    let mut out = Bounded(String::new());
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return write!(out, "{rust:#}").is_ok().then_some(out.0);
+    }
+    let symbol = cpp_demangle::Symbol::new(name.as_bytes()).ok()?;
+    let options = cpp_demangle::DemangleOptions::new()
+        .no_params()
+        .no_return_type();
+    symbol
+        .structured_demangle(&mut out, &options)
+        .is_ok()
+        .then_some(out.0)
+}
+
+/// Text that refuses to grow beyond [`DEMANGLED_MAX`].
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > DEMANGLED_MAX {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(mangled: &str, expected: &str) {
+        assert_eq!(demangle(mangled.as_bytes()), expected);
+    }
+
+    #[test]
+    fn as_one_writes_them() {
+        check("work_inner", "work_inner");
+        check(
+            "_ZN3std2io5stdio6_print17h0123456789abcdefE",
+            "std::io::stdio::_print",
+        );
+        check("_RNvC7mycrate3foo", "mycrate::foo");
+        check("_ZN3foo3barEi", "foo::bar");
+        check(
+            "_ZNSt6vectorIiSaIiEE9push_backEOi",
+            "std::vector<int, std::allocator<int> >::push_back",
+        );
+        check("_Z", "_Z");
+        check("_ZN", "_ZN");
+        check("_R", "_R");
+        assert_eq!(demangle(b"caf\xe9"), "caf\u{fffd}");
+    }
+
+    #[test]
+    fn refuses_to_explode() {
+        // Each S_ repeats all that stands before it: doubles 60 times.
+        let mut name = String::from("_Z1fI1aIi");
+        for _ in 0..60 {
+            name.push_str("S_IS_S_E");
+        }
+        name.push_str("EEvv");
+        assert!(demangle(name.as_bytes()).len() <= DEMANGLED_MAX.max(name.len()));
+    }
+}

@@ -1,0 +1,56 @@
+//! Symbols that a trace tells itself: BPF programs that came while recording, simpleperf's symbol tables.
+
+use std::collections::HashMap;
+
+use super::Name;
+use super::demangle::demangle;
+use super::elf::Part;
+use super::table::{Symbol, Table};
+
+/// Told symbols, by module; the kernel's without one.
+#[derive(Default)]
+pub(super) struct Told {
+    modules: HashMap<Option<String>, List>,
+}
+
+#[derive(Default)]
+struct List {
+    symbols: Vec<Symbol>,
+    text: Vec<u8>,
+    /// Of all symbols so far; made when it is asked for.
+    table: Option<Table>,
+}
+
+impl Told {
+    pub(super) fn add(&mut self, module: Option<&str>, start: u64, length: u64, name: &[u8]) {
+        let list = self.modules.entry(module.map(str::to_owned)).or_default();
+        // 4 GiB of names: what comes behind has none.
+        let (Ok(at), Ok(bytes)) = (u32::try_from(list.text.len()), u32::try_from(name.len()))
+        else {
+            return;
+        };
+        list.text.extend_from_slice(name);
+        let end = start.saturating_add(length);
+        list.symbols.push(Symbol::new(start, end, at, bytes));
+        list.table = None;
+    }
+
+    /// The name at `code`, with the offset of `place`.
+    pub(super) fn name(&mut self, module: Option<&str>, code: u64, place: u64) -> Option<Name> {
+        if self.modules.is_empty() {
+            return None;
+        }
+        let list = self.modules.get_mut(&module.map(str::to_owned))?;
+        let table = list.table.get_or_insert_with(|| {
+            let text = Part::owned(list.text.clone());
+            Table::new(list.symbols.clone(), text, |_, _, _| true)
+        });
+        let symbol = table.at(code)?;
+        Some(Name {
+            function: demangle(table.name(symbol)),
+            function_offset: Some(place.wrapping_sub(symbol.start)),
+            file: None,
+            line: None,
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! Names in programs and libraries: module and offset in its file to function.
+//!
+//! ```text
+//! /usr/lib/x86_64-linux-gnu/libc.so.6 + 0x2724a  →  address 0x2724a  →  __libc_start_call_main+0x7a
+//! /w/workload + 0x11a7                           →  address 0x4011a7 →  work_inner+0x21
+//! ```
+//! The symbol table is that of the file with debugging information if there is one, else the program's own, else the
+//! dynamic one; entries of the linkage table have names too.
+
+use std::collections::HashMap;
+
+use super::Name;
+use super::demangle::demangle;
+use super::files::Found;
+use super::lines::Lines;
+use super::plt;
+use super::table::Table;
+
+/// Why a file that was found gives no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum NoName {
+    /// It has no symbols.
+    NoSymbols,
+    /// None of its symbols holds the address.
+    NoSymbolThere,
+    /// The offset is in no segment of it.
+    OutsideSegments,
+}
+
+/// One place that is asked for.
+pub(super) struct Place {
+    /// Index of the request.
+    pub(super) request: usize,
+    /// Offset in the module's file.
+    pub(super) offset: u64,
+    /// It is behind a call.
+    pub(super) return_address: bool,
+}
+
+impl Place {
+    /// The offset to look up: a call that never returns may be its function's last instruction.
+    pub(super) fn offset_of_code(&self) -> u64 {
+        self.offset.saturating_sub(u64::from(self.return_address))
+    }
+}
+
+/// The symbols of one module.
+pub(super) struct Module {
+    found: Found,
+    symbols: Table,
+    jumps: Table,
+}
+
+impl Module {
+    /// Reads the symbol tables.
+    pub(super) fn new(found: Found) -> Module {
+        let with_symbols = match &found.debug {
+            Some((debug, _)) => debug,
+            None => &found.image,
+        };
+        let symbols = with_symbols
+            .functions()
+            .map_or_else(Table::empty, Table::of_functions);
+        let jumps = plt::names(&found.image, &symbols);
+        Module {
+            found,
+            symbols,
+            jumps,
+        }
+    }
+
+    /// Names places; `name` gets each request's index and what was found.
+    pub(super) fn names(
+        &self,
+        places: &[Place],
+        lines: Option<&mut Lines>,
+        mut name: impl FnMut(usize, Result<Vec<Name>, NoName>),
+    ) {
+        let mut located = self.locations(places, lines);
+        let mut demangled: HashMap<(bool, u64), String> = HashMap::new();
+        for place in places {
+            let Some(address) = self.found.image.address_of_offset(place.offset_of_code()) else {
+                name(place.request, Err(NoName::OutsideSegments));
+                continue;
+            };
+            let is_jump = self.symbols.at(address).is_none();
+            let table = if is_jump { &self.jumps } else { &self.symbols };
+            let Some(symbol) = table.at(address) else {
+                let empty = self.symbols.is_empty() && self.jumps.is_empty();
+                let reason = if empty {
+                    NoName::NoSymbols
+                } else {
+                    NoName::NoSymbolThere
+                };
+                name(place.request, Err(reason));
+                continue;
+            };
+            let function = demangled
+                .entry((is_jump, symbol.start))
+                .or_insert_with(|| demangle(table.name(symbol)));
+            let inside =
+                address - symbol.start + u64::from(place.return_address && place.offset > 0);
+            let mut names = vec![Name {
+                function: function.clone(),
+                function_offset: Some(inside),
+                file: None,
+                line: None,
+            }];
+            if let Some(location) = located.remove(&place.request) {
+                location.add_to(&mut names);
+            }
+            name(place.request, Ok(names));
+        }
+    }
+
+    fn locations(
+        &self,
+        places: &[Place],
+        lines: Option<&mut Lines>,
+    ) -> HashMap<usize, super::lines::Location> {
+        let path = match &self.found.debug {
+            Some((_, path)) => Some(path),
+            None => self.found.path.as_ref(),
+        };
+        let (Some(lines), Some(path)) = (lines, path) else {
+            return HashMap::new();
+        };
+        let mut requests = Vec::new();
+        let mut addresses = Vec::new();
+        for place in places {
+            if let Some(address) = self.found.image.address_of_offset(place.offset_of_code()) {
+                requests.push(place.request);
+                addresses.push(address);
+            }
+        }
+        requests
+            .into_iter()
+            .zip(lines.locate(path, &addresses))
+            .filter_map(|(request, location)| Some((request, location?)))
+            .collect()
+    }
+}
