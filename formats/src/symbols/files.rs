@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! /usr/bin/dd, build id 1a2b…    DIR/.build-id/1a/2b…, DIR/usr/bin/dd, DIR/dd      (--symbols DIR, in their order)
+//!                                any file below DIR with that build id
 //!                                /usr/bin/dd                                        the recorded path
 //!                                /usr/lib/debug/.build-id/1a/2b…[.debug]            debug packages
 //!                                ~/.debug/.build-id/1a/2b…/elf                      perf's cache
@@ -10,6 +11,7 @@
 //! A file whose build id is not the recorded one is another program: it is told, never used. Paths come from a trace
 //! of anybody: they are opened for reading only, and only regular files.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +25,10 @@ use super::elf::{Bad, Content, Elf};
 const VDSO: &str = "[vdso]";
 /// Behind the path of a file that was removed while it was mapped.
 const DELETED: &str = " (deleted)";
+
+/// Somebody may give `/` as directory of symbols.
+const INDEXED_MAX: u32 = 20_000;
+const INDEXED_DEPTH_MAX: u32 = 8;
 
 /// A module's file.
 #[derive(Clone)]
@@ -67,6 +73,8 @@ pub(super) struct Files {
     directories: Vec<PathBuf>,
     system: bool,
     home: Option<PathBuf>,
+    /// Build ids of the files below the directories, made when nothing else helped.
+    by_build_id: OnceCell<HashMap<Vec<u8>, Vec<PathBuf>>>,
     found: HashMap<(String, Option<Vec<u8>>), Result<Found, Missing>>,
 }
 
@@ -77,6 +85,7 @@ impl Files {
             directories,
             system,
             home: std::env::var_os("HOME").map(PathBuf::from),
+            by_build_id: OnceCell::new(),
             found: HashMap::new(),
         }
     }
@@ -140,6 +149,7 @@ impl Files {
             candidates.extend(below.as_ref().map(|below| directory.join(below)));
             candidates.extend(path.file_name().map(|name| directory.join(name)));
         }
+        candidates.extend(self.with_build_id(build_id));
         if !self.system {
             return candidates;
         }
@@ -214,6 +224,7 @@ impl Files {
                 }
             }
         }
+        candidates.extend(self.with_build_id(build_id));
         if let (Some(link), Some(parent)) = (link, image_path.parent()) {
             candidates.push(parent.join(link));
             candidates.push(parent.join(".debug").join(link));
@@ -226,6 +237,23 @@ impl Files {
             candidates.push(self.debuginfod(home, build_id, "debuginfo"));
         }
         candidates
+    }
+
+    /// Files below the given directories that have a build id, whatever their names.
+    fn with_build_id(&self, build_id: Option<&[u8]>) -> Vec<PathBuf> {
+        let Some(build_id) = build_id.filter(|_| !self.directories.is_empty()) else {
+            return Vec::new();
+        };
+        let index = self.by_build_id.get_or_init(|| {
+            let mut index = HashMap::new();
+            let mut left = INDEXED_MAX;
+            for directory in &self.directories {
+                index_directory(directory, 0, &mut left, &mut index);
+            }
+            index
+        });
+        let found = index.get(build_id::unpadded(build_id));
+        found.cloned().unwrap_or_default()
     }
 
     /// This machine's own, if it is the recorded one.
@@ -277,6 +305,39 @@ impl Files {
                 "this machine's has build id {}",
                 found.map_or("none".into(), hex)
             ))),
+        }
+    }
+}
+
+/// Notes the build ids of the files of a directory and of those below it.
+fn index_directory(
+    directory: &Path,
+    depth: u32,
+    left: &mut u32,
+    index: &mut HashMap<Vec<u8>, Vec<PathBuf>>,
+) {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
+    let mut paths: Vec<_> = entries.flatten().collect();
+    paths.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in paths {
+        let Ok(kind) = entry.file_type() else {
+            continue;
+        };
+        if *left == 0 {
+            return;
+        }
+        if kind.is_dir() && depth < INDEXED_DEPTH_MAX {
+            index_directory(&entry.path(), depth + 1, left, index);
+        } else if kind.is_file() {
+            *left -= 1;
+            if let Ok(elf) = Elf::open(&entry.path())
+                && let Some(id) = elf.build_id()
+            {
+                let id = build_id::unpadded(id).to_vec();
+                index.entry(id).or_default().push(entry.path());
+            }
         }
     }
 }
