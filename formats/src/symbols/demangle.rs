@@ -8,7 +8,6 @@
 //! Without the parameters of C++, as perf prints them. A name of a foreign file may unfold without end: what grows
 //! beyond 16 KiB stays mangled.
 
-use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 const DEMANGLED_MAX: usize = 16 << 10;
@@ -23,23 +22,47 @@ pub(super) fn demangle(name: &[u8]) -> String {
     }
 }
 
-fn unmangled(name: &Cow<'_, str>) -> Option<String> {
+fn unmangled(name: &str) -> Option<String> {
     let mangled = name.starts_with("_R") || name.starts_with("_Z") || name.starts_with("__Z");
     if !mangled || name.len() > MANGLED_MAX {
         return None;
     }
     let mut out = Bounded(String::new());
-    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+    if let Ok(rust) = rustc_demangle::try_demangle(without_suffix(name)) {
         return write!(out, "{rust:#}").is_ok().then_some(out.0);
     }
     let symbol = cpp_demangle::Symbol::new(name.as_bytes()).ok()?;
     let options = cpp_demangle::DemangleOptions::new()
         .no_params()
         .no_return_type();
-    symbol
-        .structured_demangle(&mut out, &options)
-        .is_ok()
-        .then_some(out.0)
+    symbol.structured_demangle(&mut out, &options).ok()?;
+    Some(without_empty_arguments(without_const(out.0)))
+}
+
+/// Without what LLVM puts behind the name of a part of a function (`.llvm.123`, `.warm`, `.cold`): perf leaves it
+/// out, so that all parts are one function.
+fn without_suffix(name: &str) -> &str {
+    let end = match name.strip_prefix("_R") {
+        Some(_) => name.find('.'),
+        None => name.rfind("E.").map(|at| at + 1),
+    };
+    end.and_then(|end| name.get(..end)).unwrap_or(name)
+}
+
+/// Without the `const` of a member function, which belongs to the parameters.
+fn without_const(mut name: String) -> String {
+    if name.ends_with(" const") && !name.contains("operator ") {
+        name.truncate(name.len() - " const".len());
+    }
+    name
+}
+
+/// `AnalysisManager<Function, >` as others write it: an empty pack of arguments is none.
+fn without_empty_arguments(name: String) -> String {
+    if !name.contains(", >") {
+        return name;
+    }
+    name.replace(">, >", "> >").replace(", >", ">")
 }
 
 /// Text that refuses to grow beyond [`DEMANGLED_MAX`].
@@ -75,6 +98,13 @@ mod tests {
         check(
             "_ZNSt6vectorIiSaIiEE9push_backEOi",
             "std::vector<int, std::allocator<int> >::push_back",
+        );
+        check("_ZNK3foo3barEv", "foo::bar");
+        check("_ZN3FooIiJEE3barEv", "Foo<int>::bar");
+        check("_RNvC7mycrate3foo.llvm.123.warm", "mycrate::foo");
+        check(
+            "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE.llvm.77",
+            "core::fmt::Formatter::pad",
         );
         check("_Z", "_Z");
         check("_ZN", "_ZN");

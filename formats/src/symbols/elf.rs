@@ -166,7 +166,10 @@ impl Section {
 /// A function, or a label in code.
 pub(super) struct Function {
     pub(super) address: u64,
+    /// 0: not told.
     pub(super) bytes: u64,
+    /// Where its section ends.
+    pub(super) section_end: u64,
     /// Offset of the name in [`Functions::names`].
     pub(super) name: u32,
     pub(super) weak: bool,
@@ -632,6 +635,7 @@ impl Elf {
         Some(Function {
             address: symbol.address & !u64::from(thumb),
             bytes: symbol.bytes,
+            section_end: section.addresses().end,
             name: symbol.name,
             weak: symbol.info >> 4 == 2,
             global: symbol.info >> 4 == 1,

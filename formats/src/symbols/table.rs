@@ -6,8 +6,14 @@
 //! ```
 //! Of several names of one address, one is kept, by the rules of `choose_best_symbol` in perf's
 //! `util/symbol.c`, so that the same trace has the same names here and there: a length before none, strong before
-//! weak, global before local, fewer leading underscores, the longer name.
+//! weak, global before local, fewer leading underscores, the longer name (both demangled). A linker that folds equal
+//! functions gives one address thousands of names, so the choice is made when an address is asked for.
 
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::demangle::demangle;
 use super::elf::{Function, Functions, Part};
 
 /// A name and the addresses that bear it.
@@ -47,6 +53,8 @@ impl Symbol {
 pub(super) struct Table {
     symbols: Vec<Symbol>,
     text: Part,
+    /// Of several symbols with one address the best, by the index of the first; those asked for so far.
+    chosen: RefCell<HashMap<usize, usize>>,
 }
 
 /// How far back a symbol that holds an address may lie behind others that start later and end sooner.
@@ -55,33 +63,38 @@ const NESTING_MAX: usize = 32;
 impl Table {
     /// A table without symbols.
     pub(super) fn empty() -> Table {
-        Table {
-            symbols: Vec::new(),
-            text: Part::owned(Vec::new()),
-        }
+        Table::new(Vec::new(), Part::default(), |_, _, _| true)
     }
 
     /// A table of what an ELF file holds.
     pub(super) fn of_functions(functions: Functions) -> Table {
-        let Functions { names, list } = functions;
-        let symbol = |function: &Function| {
+        let Functions { names, mut list } = functions;
+        list.sort_by_key(|function| function.address);
+        let nexts = list.iter().map(|function| function.address).skip(1);
+        let nexts: Vec<u64> = nexts.chain([u64::MAX]).collect();
+        let symbol = |(function, next): (&Function, u64)| {
             let rest = names.get(function.name as usize..).unwrap_or_default();
             let length = crate::bytes::before_nul(rest).len();
+            // Written in assembly without a size: up to the next one, but not beyond its section.
+            let end = match function.bytes {
+                0 => next.min(function.section_end).max(function.address),
+                bytes => function.address.saturating_add(bytes),
+            };
             Symbol {
                 start: function.address,
-                end: function.address.saturating_add(function.bytes),
+                end,
                 name: function.name,
                 length: u32::try_from(length).unwrap_or(0),
                 weak: function.weak,
                 global: function.global,
             }
         };
-        let symbols = list.iter().map(symbol).collect();
+        let symbols = list.iter().zip(nexts).map(symbol).collect();
         Table::new(symbols, names, |_, _, _| true)
     }
 
     /// Sorts; lets a symbol without length end where the next one starts if `joined` says that nothing lies
-    /// between the two, else a page later; keeps the best name of each address.
+    /// between the two, else a page later.
     pub(super) fn new(
         mut symbols: Vec<Symbol>,
         text: Part,
@@ -104,30 +117,42 @@ impl Table {
         for (symbol, end) in symbols.iter_mut().zip(ends) {
             symbol.end = end;
         }
-        symbols.dedup_by(|later, kept| {
-            if later.start != kept.start {
-                return false;
-            }
-            if is_better(later, kept, &text) {
-                *kept = *later;
-            }
-            true
-        });
         symbols.shrink_to_fit();
-        Table { symbols, text }
+        Table {
+            symbols,
+            text,
+            chosen: RefCell::default(),
+        }
     }
 
     /// The symbol that holds an address; of several the one that starts last.
     pub(super) fn at(&self, address: u64) -> Option<&Symbol> {
-        let count = self
+        let mut count = self
             .symbols
             .partition_point(|symbol| symbol.start <= address);
-        let before = self.symbols.get(..count)?;
-        before
-            .iter()
-            .rev()
-            .take(NESTING_MAX)
-            .find(|symbol| address < symbol.end)
+        for _ in 0..NESTING_MAX {
+            let start = self.symbols.get(count.checked_sub(1)?)?.start;
+            let first = self.symbols.partition_point(|symbol| symbol.start < start);
+            let best = self.best(first, count)?;
+            if address < best.end {
+                return Some(best);
+            }
+            count = first;
+        }
+        None
+    }
+
+    /// The best of the symbols from `first` to `end`, which start at one address.
+    fn best(&self, first: usize, end: usize) -> Option<&Symbol> {
+        let symbols = self.symbols.get(first..end)?;
+        if symbols.len() < 2 {
+            return symbols.first();
+        }
+        let mut chosen = self.chosen.borrow_mut();
+        let index = *chosen
+            .entry(first)
+            .or_insert_with(|| best_of(symbols, &self.text));
+        symbols.get(index)
     }
 
     /// Its name as found, maybe mangled.
@@ -161,20 +186,21 @@ pub(super) fn name_in<'t>(text: &'t [u8], symbol: &Symbol) -> &'t [u8] {
         .unwrap_or_default()
 }
 
-/// Whether `later` is the better name for the address of both; of equals the earlier one stays.
-fn is_better(later: &Symbol, kept: &Symbol, text: &[u8]) -> bool {
-    let rank = |symbol: &Symbol| {
-        let name = name_in(text, symbol);
-        let underscores = name.iter().take_while(|&&byte| byte == b'_').count();
-        (
-            symbol.end > symbol.start,
-            !symbol.weak,
-            symbol.global,
-            std::cmp::Reverse(underscores),
-            name.len(),
-        )
+/// The index of the best of several symbols with one address; of equals the first.
+fn best_of(symbols: &[Symbol], text: &[u8]) -> usize {
+    let kind = |symbol: &Symbol| (symbol.end > symbol.start, !symbol.weak, symbol.global);
+    let best_kind = symbols.iter().map(kind).max();
+    let candidates = symbols
+        .iter()
+        .enumerate()
+        .filter(|(_, symbol)| Some(kind(symbol)) == best_kind);
+    let rank = |(index, symbol): (usize, &Symbol)| {
+        let name = demangle(name_in(text, symbol));
+        let underscores = name.bytes().take_while(|&byte| byte == b'_').count();
+        (Reverse(underscores), name.len(), Reverse(index))
     };
-    rank(later) > rank(kept)
+    let best = candidates.map(rank).max();
+    best.map_or(0, |(_, _, Reverse(index))| index)
 }
 
 /// `next_multiple_of`, or the largest address where there is none.

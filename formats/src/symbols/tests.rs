@@ -1,9 +1,8 @@
 //! Names as perf prints them for the corpus, and files made on the spot.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::*;
 
