@@ -36,7 +36,7 @@ fn unmangled(name: &str) -> Option<String> {
         .no_params()
         .no_return_type();
     symbol.structured_demangle(&mut out, &options).ok()?;
-    Some(without_empty_arguments(without_const(out.0)))
+    Some(with_suffixes(without_empty_arguments(without_const(out.0))))
 }
 
 /// Without what LLVM puts behind the name of a part of a function (`.llvm.123`, `.warm`, `.cold`): perf leaves it
@@ -62,7 +62,41 @@ fn without_empty_arguments(name: String) -> String {
     if !name.contains(", >") {
         return name;
     }
-    name.replace(">, >", "> >").replace(", >", ">")
+    // libiberty puts a blank between two of these only where it wrote the first one just before.
+    name.replace(", > >", ">>")
+        .replace(">, >", "> >")
+        .replace(", >", ">")
+}
+
+/// `Array<4096ul>` instead of `Array<(unsigned long)4096>`, as libiberty, and so perf, writes numbers.
+fn with_suffixes(mut name: String) -> String {
+    const TYPES: [(&str, &str); 6] = [
+        ("(int)", ""),
+        ("(unsigned int)", "u"),
+        ("(long)", "l"),
+        ("(unsigned long)", "ul"),
+        ("(long long)", "ll"),
+        ("(unsigned long long)", "ull"),
+    ];
+    for (cast, suffix) in TYPES {
+        let mut parts = name.split(cast);
+        let Some(first) = parts.next().filter(|first| first.len() < name.len()) else {
+            continue;
+        };
+        let mut written = first.to_owned();
+        for part in parts {
+            let is_digit = |c: char| c.is_ascii_digit();
+            let digits = part.trim_start_matches('-').trim_start_matches(is_digit);
+            let (number, rest) = part.split_at(part.len() - digits.len());
+            if number.ends_with(is_digit) {
+                written.extend([number, suffix, rest]);
+            } else {
+                written.extend([cast, part]);
+            }
+        }
+        name = written;
+    }
+    name
 }
 
 /// Text that refuses to grow beyond [`DEMANGLED_MAX`].
@@ -101,6 +135,10 @@ mod tests {
         );
         check("_ZNK3foo3barEv", "foo::bar");
         check("_ZN3FooIiJEE3barEv", "Foo<int>::bar");
+        check(
+            "_ZN3FooILm4096ELi3ELb1EE3barEv",
+            "Foo<4096ul, 3, true>::bar",
+        );
         check("_RNvC7mycrate3foo.llvm.123.warm", "mycrate::foo");
         check(
             "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE.llvm.77",
