@@ -9,6 +9,7 @@
 //! and NULLs are mixed. Integers of up to 32 bits take 4 bytes, others 8, a text 4 and its place among the
 //! distinct ones. A push costs a few ns: no allocation, no hashing but of a text that differs from the last.
 
+use std::ops::Range;
 use std::str;
 
 use super::intern::{Entries, Interner};
@@ -142,6 +143,19 @@ impl Presence {
             Some(word) => word >> (row % 64) & 1 == 1,
             None => self.nulls == 0,
         }
+    }
+
+    /// These rows alone.
+    pub(super) fn slice(&self, rows: Range<usize>) -> Presence {
+        let mut slice = Presence::default();
+        for row in rows {
+            if self.has(row) {
+                slice.value();
+            } else {
+                slice.null();
+            }
+        }
+        slice
     }
 
     #[inline]

@@ -7,13 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use parquet::schema::types::SchemaDescPtr;
+
 use crate::Error;
 
 use super::column::{Batch, Data};
+use super::encode::Workshop;
 use super::files;
 use super::intern::Entries;
 use super::manifest::{self, Facts, Manifest, State, Summary};
 use super::part::Part;
+use super::shape;
 use super::table::TableSchema;
 use super::writer::{Gauge, Job, WriterOptions};
 
@@ -26,11 +30,15 @@ pub(super) struct Encoder {
     options: WriterOptions,
     gauge: Arc<Gauge>,
     tables: Vec<Table>,
+    /// Memory of all row groups that are being filled.
+    held: usize,
+    shop: Workshop,
 }
 
 /// A table as the encoder knows it.
 struct Table {
-    schema: TableSchema,
+    schema: Arc<TableSchema>,
+    shape: SchemaDescPtr,
     entry: manifest::Table,
     /// Distinct texts of each column; none for columns without.
     texts: Vec<Entries>,
@@ -44,15 +52,18 @@ impl Encoder {
         manifest: Manifest,
         options: WriterOptions,
         gauge: Arc<Gauge>,
-    ) -> Encoder {
-        Encoder {
+    ) -> Result<Encoder, Error> {
+        let shop = Workshop::new().map_err(Error::io(&path))?;
+        Ok(Encoder {
             path,
             replacing: manifest.state != State::Recording,
             manifest,
             options,
             gauge,
             tables: Vec::new(),
-        }
+            held: 0,
+            shop,
+        })
     }
 
     /// Works until the trace is whole, or the writer was dropped: then open parts are given up.
@@ -67,7 +78,7 @@ impl Encoder {
     fn work(&mut self, jobs: &Receiver<Job>) -> Result<Option<Summary>, Error> {
         while let Ok(job) = jobs.recv() {
             match job {
-                Job::Table(schema) => self.add_table(schema),
+                Job::Table(schema) => self.add_table(schema)?,
                 Job::Batch {
                     table,
                     batch,
@@ -82,7 +93,11 @@ impl Encoder {
         Ok(None)
     }
 
-    fn add_table(&mut self, schema: TableSchema) {
+    fn add_table(&mut self, schema: TableSchema) -> Result<(), Error> {
+        let shape = shape::describe(&schema).map_err(|error| Error::Unsupported {
+            input: self.path.display().to_string(),
+            message: format!("table {:?}: {error}", schema.name),
+        })?;
         let mut entry = manifest::Table::new(&schema);
         let mut next_part = 0;
         // A table that is replaced goes on counting: its old parts stay until the manifest names the new ones.
@@ -92,26 +107,65 @@ impl Encoder {
         }
         self.tables.push(Table {
             texts: schema.columns.iter().map(|_| Entries::default()).collect(),
-            schema,
+            schema: Arc::new(schema),
+            shape,
             entry,
             next_part,
             part: None,
         });
+        Ok(())
     }
 
-    fn append(&mut self, table: usize, mut batch: Batch) -> Result<(), Error> {
-        let Some(table) = self.tables.get_mut(table) else {
+    fn append(&mut self, index: usize, mut batch: Batch) -> Result<(), Error> {
+        let Some(table) = self.tables.get_mut(index) else {
             return Ok(());
         };
         table.learn(&mut batch);
-        table.open(&self.path, &self.options)?;
+        let Table { part, texts, .. } = table.open(&self.path)?;
+        let Some(part) = part else {
+            return Ok(());
+        };
+        let before = part.memory();
+        part.append(&batch, texts, &mut self.shop)?;
+        self.held = (self.held + part.memory()).saturating_sub(before);
+        if part.group_rows() >= self.options.rows_per_group {
+            self.close_group(index)?;
+        }
+        if self.held > self.options.memory_bytes / 4 {
+            self.relieve()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the row groups that take most, until half of the room is free again.
+    fn relieve(&mut self) -> Result<(), Error> {
+        let memory = |table: &Table| table.part.as_ref().map_or(0, Part::memory);
+        let mut order: Vec<(usize, usize)> = self.tables.iter().map(memory).zip(0..).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, index) in order {
+            if self.held <= self.options.memory_bytes / 8 {
+                break;
+            }
+            self.close_group(index)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a table's row group, and ends its part if it is large enough.
+    fn close_group(&mut self, index: usize) -> Result<(), Error> {
+        let Some(table) = self.tables.get_mut(index) else {
+            return Ok(());
+        };
         let Some(part) = &mut table.part else {
             return Ok(());
         };
-        part.append(batch, &table.texts)?;
-        if part.rows() >= self.options.rows_per_part || part.bytes() >= self.options.bytes_per_part
-        {
-            table.close(&self.path)?;
+        self.held = self.held.saturating_sub(part.memory());
+        part.close_group(&mut self.shop)?;
+        let is_full = part.rows() >= self.options.rows_per_part
+            || part.bytes() >= self.options.bytes_per_part
+            || part.is_fragmented();
+        if is_full {
+            table.close(&self.path, self.options.sync, &mut self.shop)?;
             if !self.replacing {
                 self.publish(State::Recording)?;
             }
@@ -125,9 +179,9 @@ impl Encoder {
             // Other programs find the fixed tables by `TABLE/*.parquet`: there is one even without a row. Of
             // hundreds of events that never came, the manifest is enough.
             if table.entry.parts.is_empty() && !table.schema.name.contains('/') {
-                table.open(&self.path, &self.options)?;
+                table.open(&self.path)?;
             }
-            table.close(&self.path)?;
+            table.close(&self.path, self.options.sync, &mut self.shop)?;
         }
         let former = self.former_parts();
         let state = if std::mem::take(&mut facts.recovered) {
@@ -206,20 +260,21 @@ impl Table {
         }
     }
 
-    fn open(&mut self, path: &Path, options: &WriterOptions) -> Result<(), Error> {
+    /// Makes sure that there is an open part.
+    fn open(&mut self, path: &Path) -> Result<&mut Table, Error> {
         if self.part.is_none() {
             files::create_folders(path, &self.entry.folder)
                 .map_err(Error::io(path.join(&self.entry.folder)))?;
             let file = format!("{}/{:05}.parquet", self.entry.folder, self.next_part);
             self.next_part += 1;
-            self.part = Some(Part::create(path, file, &self.schema, options)?);
+            self.part = Some(Part::create(path, file, &self.schema, &self.shape));
         }
-        Ok(())
+        Ok(self)
     }
 
-    fn close(&mut self, path: &Path) -> Result<(), Error> {
+    fn close(&mut self, path: &Path, sync: bool, shop: &mut Workshop) -> Result<(), Error> {
         if let Some(part) = self.part.take() {
-            self.entry.parts.push(part.finish(path)?);
+            self.entry.parts.push(part.finish(path, sync, shop)?);
         }
         Ok(())
     }

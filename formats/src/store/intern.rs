@@ -72,6 +72,12 @@ impl Entries {
         }
     }
 
+    /// Forgets the texts behind the first `count`.
+    pub(super) fn truncate(&mut self, count: usize) {
+        self.ends.truncate(count);
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();

@@ -7,13 +7,14 @@
 
 mod column;
 mod directory;
+mod encode;
 mod encoder;
 mod files;
 mod intern;
 mod manifest;
+mod order;
 mod part;
 mod place;
-#[expect(dead_code, reason = "the page encoder is about to use it")]
 mod shape;
 mod table;
 mod writer;

@@ -1,287 +1,368 @@
-//! One Parquet file while it is written.
+//! One Parquet file while it is written: row groups one behind the other, the footer at the end.
+//!
+//! ```text
+//! PAR1 | row group: column chunks | … | column index | offset index | footer | length | PAR1
+//! ```
+//! Pages wait in memory until their row group is full. The file is only open while something is written to it:
+//! hundreds of tables would take hundreds of file descriptors. That its rows are ordered is said in the footer
+//! only if they are.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use arrow::array::{
-    ArrayRef, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, ListBuilder,
-    StringBuilder, UInt64Builder,
+use bytes::Bytes;
+use parquet::column::writer::ColumnCloseResult;
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::metadata::{
+    FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData, SortingColumn,
 };
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Schema};
-use arrow::record_batch::RecordBatch;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::page_index::offset_index::OffsetIndexMetaData;
+use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
+use parquet::file::writer::{SerializedRowGroupWriter, TrackedWrite};
+use parquet::schema::types::SchemaDescPtr;
 
 use crate::Error;
 
-use super::column::{Batch, Data, Values};
+use super::column::Batch;
+use super::encode::{Bounds, Chunk, Workshop};
 use super::files;
 use super::intern::Entries;
 use super::manifest;
-use super::table::{ColumnType, TableSchema};
-use super::writer::WriterOptions;
+use super::order::Order;
+use super::table::TableSchema;
+
+/// Of so many row groups the footer becomes large; they come from a budget of memory that is too small.
+const MOST_GROUPS: usize = 4096;
 
 /// A part that is not whole yet.
 pub(super) struct Part {
+    /// Path below the trace directory.
     file: String,
-    temporary: PathBuf,
-    kinds: Vec<ColumnType>,
-    schema: Arc<Schema>,
-    writer: ArrowWriter<File>,
+    schema: Arc<TableSchema>,
+    shape: SchemaDescPtr,
+    sink: TrackedWrite<Sink>,
+    properties: WriterPropertiesPtr,
+    groups: Vec<Group>,
+    /// The row group that is being filled.
+    chunks: Vec<Chunk>,
+    group_rows: u64,
     rows: u64,
-    time: Option<usize>,
-    time_range: Option<(i64, i64)>,
+    order: Order,
+    time: Bounds,
+}
+
+/// A row group that is written.
+struct Group {
+    metadata: RowGroupMetaData,
+    columns: Vec<ColumnIndexMetaData>,
+    offsets: Vec<OffsetIndexMetaData>,
 }
 
 impl Part {
+    /// Begins a part. Its file is made when the first row group is full.
     pub(super) fn create(
         root: &Path,
         file: String,
-        schema: &TableSchema,
-        options: &WriterOptions,
-    ) -> Result<Part, Error> {
+        schema: &Arc<TableSchema>,
+        shape: &SchemaDescPtr,
+    ) -> Part {
         let temporary = files::temporary(&root.join(&file));
-        let created = files::create(&temporary).map_err(Error::io(&temporary))?;
-        let fields: Vec<Field> = schema
-            .columns
-            .iter()
-            .map(|c| Field::new(&c.name, arrow_type(c.kind), c.nullable))
-            .collect();
-        let arrow = Arc::new(Schema::new(fields));
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .set_max_row_group_row_count(Some(options.rows_per_group as usize))
-            .build();
-        let writer = ArrowWriter::try_new_with_options(
-            created,
-            Arc::clone(&arrow),
-            ArrowWriterOptions::new()
-                .with_properties(properties)
-                .with_skip_arrow_metadata(true),
-        )
-        .map_err(|error| failed(&temporary, error))?;
-        Ok(Part {
+        Part {
             file,
-            temporary,
-            kinds: schema.columns.iter().map(|c| c.kind).collect(),
-            schema: arrow,
-            writer,
+            schema: Arc::clone(schema),
+            shape: Arc::clone(shape),
+            sink: TrackedWrite::new(Sink::new(temporary)),
+            properties: Arc::new(WriterProperties::builder().build()),
+            groups: Vec::new(),
+            chunks: Vec::new(),
+            group_rows: 0,
             rows: 0,
-            time: schema.columns.iter().position(|c| c.name == "time"),
-            time_range: None,
-        })
+            order: Order::new(schema),
+            time: Bounds::None,
+        }
     }
 
+    /// Rows so far.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.writer.bytes_written() as u64
+    /// Rows of the row group that is being filled.
+    pub(super) fn group_rows(&self) -> u64 {
+        self.group_rows
     }
 
-    pub(super) fn append(&mut self, batch: Batch, texts: &[Entries]) -> Result<(), Error> {
-        if let Some(Data::Wide(times)) = self
-            .time
-            .and_then(|time| batch.columns.get(time))
-            .map(|values| &values.data)
-        {
-            for &time in times {
-                let time = time as i64;
-                let (first, last) = self.time_range.unwrap_or((time, time));
-                self.time_range = Some((first.min(time), last.max(time)));
-            }
+    /// Bytes so far, of full row groups.
+    pub(super) fn bytes(&self) -> u64 {
+        self.sink.bytes_written() as u64
+    }
+
+    /// Memory of the row group that is being filled.
+    pub(super) fn memory(&self) -> usize {
+        self.chunks.iter().map(Chunk::memory).sum()
+    }
+
+    /// Whether a footer with yet more row groups would be too large.
+    pub(super) fn is_fragmented(&self) -> bool {
+        self.groups.len() >= MOST_GROUPS
+    }
+
+    /// Adds the rows of a batch.
+    pub(super) fn append(
+        &mut self,
+        batch: &Batch,
+        texts: &[Entries],
+        shop: &mut Workshop,
+    ) -> Result<(), Error> {
+        if self.chunks.is_empty() {
+            let columns = self.schema.columns.iter();
+            self.chunks = columns
+                .map(|column| Chunk::new(column.kind, column.nullable, column.encoding))
+                .collect();
         }
-        let columns = batch
-            .columns
-            .iter()
-            .zip(texts)
-            .zip(&self.kinds)
-            .map(|((values, texts), &kind)| array(values, texts, kind))
-            .collect();
-        RecordBatch::try_new(Arc::clone(&self.schema), columns)
-            .map_err(ParquetError::from)
-            .and_then(|batch| self.writer.write(&batch))
-            .map_err(|error| failed(&self.temporary, error))?;
+        self.order.check(batch);
+        for ((chunk, values), texts) in self.chunks.iter_mut().zip(&batch.columns).zip(texts) {
+            chunk
+                .append(values, texts, shop)
+                .map_err(|error| failed(&self.sink, error))?;
+        }
         self.rows += batch.count as u64;
+        self.group_rows += batch.count as u64;
         Ok(())
     }
 
-    pub(super) fn finish(mut self, root: &Path) -> Result<manifest::Part, Error> {
-        self.writer
-            .finish()
-            .map_err(|error| failed(&self.temporary, error))?;
-        let file = self.writer.inner();
-        file.sync_all().map_err(Error::io(&self.temporary))?;
-        let bytes = file.metadata().map_err(Error::io(&self.temporary))?.len();
+    /// Writes the row group that was filled.
+    pub(super) fn close_group(&mut self, shop: &mut Workshop) -> Result<(), Error> {
+        if self.group_rows == 0 {
+            return Ok(());
+        }
+        self.group_rows = 0;
+        let chunks = std::mem::take(&mut self.chunks);
+        for (chunk, column) in chunks.iter().zip(&self.schema.columns) {
+            if column.name == "time" {
+                self.time.widen(chunk.bounds());
+            }
+        }
+        self.write_group(chunks, shop)
+            .map_err(|error| failed(&self.sink, error))?;
+        self.sink.inner_mut().rest();
+        Ok(())
+    }
+
+    fn write_group(&mut self, chunks: Vec<Chunk>, shop: &mut Workshop) -> ParquetResult<()> {
+        let closed: Vec<(Bytes, ColumnCloseResult)> = chunks
+            .into_iter()
+            .zip(self.shape.columns())
+            .map(|(chunk, column)| chunk.close(column, shop))
+            .collect::<ParquetResult<_>>()?;
+        self.begin_file()?;
+        let ordinal = i16::try_from(self.groups.len())
+            .map_err(|_| ParquetError::General("too many row groups".to_owned()))?;
+        let groups = &mut self.groups;
+        let mut writer = SerializedRowGroupWriter::new(
+            Arc::clone(&self.shape),
+            Arc::clone(&self.properties),
+            &mut self.sink,
+            ordinal,
+            Some(Box::new(move |_, metadata, _, columns, offsets| {
+                groups.push(Group {
+                    metadata,
+                    columns: columns.into_iter().flatten().collect(),
+                    offsets: offsets.into_iter().flatten().collect(),
+                });
+                Ok(())
+            })),
+        );
+        for (bytes, close) in closed {
+            writer.append_column(&bytes, close)?;
+        }
+        writer.close()?;
+        self.sink.flush()?;
+        Ok(())
+    }
+
+    fn begin_file(&mut self) -> ParquetResult<()> {
+        if self.sink.bytes_written() == 0 {
+            self.sink.write_all(b"PAR1")?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left and the footer, and gives the file its name.
+    pub(super) fn finish(
+        mut self,
+        root: &Path,
+        sync: bool,
+        shop: &mut Workshop,
+    ) -> Result<manifest::Part, Error> {
+        self.close_group(shop)?;
+        let sorted = self.order.holds();
+        let temporary = self.sink.inner().path.clone();
+        let file = self.write_footer(sorted)?;
+        let bytes = file.metadata().map_err(Error::io(&temporary))?.len();
+        if sync {
+            file.sync_all().map_err(Error::io(&temporary))?;
+        }
         let path = root.join(&self.file);
-        std::fs::rename(&self.temporary, &path).map_err(Error::io(&path))?;
+        std::fs::rename(&temporary, &path).map_err(Error::io(&path))?;
+        let (time_min, time_max) = match self.time {
+            Bounds::Signed(first, last) => (Some(first), Some(last)),
+            _ => (None, None),
+        };
         Ok(manifest::Part {
             file: self.file,
             rows: self.rows,
             bytes,
-            sorted: false,
-            time_min: self.time_range.map(|range| range.0),
-            time_max: self.time_range.map(|range| range.1),
+            sorted,
+            time_min,
+            time_max,
         })
     }
 
+    fn write_footer(&mut self, sorted: bool) -> Result<File, Error> {
+        let place = self.sink.inner().path.clone();
+        self.begin_file()
+            .map_err(|error| failed(&self.sink, error))?;
+        let sorting = sorted.then(|| self.sorting_columns()).flatten();
+        let facts = FileMetaData::new(
+            self.properties.writer_version().as_num(),
+            self.rows as i64,
+            Some(concat!("perfquet ", env!("CARGO_PKG_VERSION")).to_owned()),
+            None,
+            Arc::clone(&self.shape),
+            None,
+        );
+        let mut metadata = ParquetMetaDataBuilder::new(facts);
+        let (mut columns, mut offsets) = (Vec::new(), Vec::new());
+        for group in std::mem::take(&mut self.groups) {
+            let sorted = group
+                .metadata
+                .into_builder()
+                .set_sorting_columns(sorting.clone())
+                .build()
+                .map_err(|error| failed(&self.sink, error))?;
+            metadata = metadata.add_row_group(sorted);
+            columns.push(group.columns);
+            offsets.push(group.offsets);
+        }
+        let metadata = metadata
+            .set_column_index(Some(columns))
+            .set_offset_index(Some(offsets))
+            .build();
+        let rest = TrackedWrite::new(Sink::new(place.clone()));
+        let sink = std::mem::replace(&mut self.sink, rest);
+        write_metadata(sink, metadata).map_err(|error| Error::io(place)(system_error(error)))
+    }
+
+    /// The columns by which the rows are ordered, as Parquet numbers them.
+    fn sorting_columns(&self) -> Option<Vec<SortingColumn>> {
+        let columns: Option<Vec<SortingColumn>> = self
+            .schema
+            .sort
+            .iter()
+            .map(|name| {
+                let index = self.schema.columns.iter().position(|c| c.name == *name)?;
+                Some(SortingColumn {
+                    column_idx: i32::try_from(index).ok()?,
+                    descending: false,
+                    nulls_first: true,
+                })
+            })
+            .collect();
+        columns.filter(|columns| !columns.is_empty())
+    }
+
+    /// Removes the file.
     pub(super) fn discard(self) {
-        if let Err(error) = std::fs::remove_file(&self.temporary) {
-            log::debug!("{}: {error}", self.temporary.display());
+        let path = &self.sink.inner().path;
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                log::debug!("{}: {error}", path.display());
+            }
+            _ => {}
         }
     }
 }
 
-fn failed(path: &Path, error: ParquetError) -> Error {
-    Error::io(path)(io::Error::other(error))
+/// Writes indexes and footer behind the row groups. Gives the file, which now is whole.
+fn write_metadata(
+    sink: TrackedWrite<Sink>,
+    metadata: parquet::file::metadata::ParquetMetaData,
+) -> ParquetResult<File> {
+    let path = sink.inner().path.clone();
+    let error = Arc::clone(&sink.inner().error);
+    ParquetMetaDataWriter::new_with_tracked(sink, &metadata).finish()?;
+    // The writer took the sink and let it go: an error of its last bytes is found here only.
+    if let Some(&kind) = error.get() {
+        return Err(io::Error::from(kind).into());
+    }
+    Ok(files::reopen(&path)?)
 }
 
-fn arrow_type(kind: ColumnType) -> DataType {
-    match kind {
-        ColumnType::Bool => DataType::Boolean,
-        ColumnType::Int8 => DataType::Int8,
-        ColumnType::Int16 => DataType::Int16,
-        ColumnType::Int32 => DataType::Int32,
-        ColumnType::Int64 => DataType::Int64,
-        ColumnType::UInt8 => DataType::UInt8,
-        ColumnType::UInt16 => DataType::UInt16,
-        ColumnType::UInt32 => DataType::UInt32,
-        ColumnType::UInt64 => DataType::UInt64,
-        ColumnType::Float64 => DataType::Float64,
-        ColumnType::Text => DataType::Utf8,
-        ColumnType::Binary => DataType::Binary,
-        ColumnType::Int64List => DataType::new_list(DataType::Int64, true),
-        ColumnType::UInt64List => DataType::new_list(DataType::UInt64, true),
-        ColumnType::TextList => DataType::new_list(DataType::Utf8, true),
+/// A file that is opened when something is written to it.
+struct Sink {
+    path: PathBuf,
+    file: Option<File>,
+    exists: bool,
+    /// The first error of a write.
+    error: Arc<OnceLock<io::ErrorKind>>,
+}
+
+impl Sink {
+    fn new(path: PathBuf) -> Sink {
+        Sink {
+            path,
+            file: None,
+            exists: false,
+            error: Arc::default(),
+        }
+    }
+
+    /// Closes the file until the next write.
+    fn rest(&mut self) {
+        self.file = None;
+    }
+
+    fn open(&mut self) -> io::Result<&mut File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None if self.exists => files::reopen(&self.path)?,
+            None => files::create(&self.path)?,
+        };
+        self.exists = true;
+        Ok(self.file.insert(file))
     }
 }
 
-fn array(values: &Values, texts: &Entries, kind: ColumnType) -> ArrayRef {
-    let rows = values.presence.rows();
-    let mut next = 0;
-    let mut each = |mut push: Box<dyn FnMut(Option<usize>) + '_>| {
-        for row in 0..rows {
-            if values.presence.has(row) {
-                push(Some(next));
-                next += 1;
-            } else {
-                push(None);
-            }
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.open().and_then(|file| file.write(bytes));
+        if let Err(error) = &written {
+            // Only the first one matters.
+            let _ = self.error.set(error.kind());
         }
-    };
-    let text = |key: u32| String::from_utf8_lossy(texts.get(key)).into_owned();
-    let built: ArrayRef = match &values.data {
-        Data::Narrow(data) if kind == ColumnType::Bool => {
-            let mut builder = BooleanBuilder::new();
-            each(Box::new(|at| {
-                builder.append_option(at.and_then(|at| data.get(at)).map(|&v| v != 0));
-            }));
-            Arc::new(builder.finish())
-        }
-        Data::Narrow(data) => {
-            let mut builder = Int64Builder::new();
-            let signed = matches!(
-                kind,
-                ColumnType::Int8 | ColumnType::Int16 | ColumnType::Int32
-            );
-            let widen = |v: &u32| {
-                if signed {
-                    i64::from(*v as i32)
-                } else {
-                    i64::from(*v)
-                }
-            };
-            each(Box::new(|at| {
-                builder.append_option(at.and_then(|at| data.get(at)).map(widen));
-            }));
-            Arc::new(builder.finish())
-        }
-        Data::Wide(data) if kind == ColumnType::Int64 => {
-            let mut builder = Int64Builder::new();
-            each(Box::new(|at| {
-                builder.append_option(at.and_then(|at| data.get(at)).map(|&v| v as i64));
-            }));
-            Arc::new(builder.finish())
-        }
-        Data::Wide(data) => {
-            let mut builder = UInt64Builder::new();
-            each(Box::new(|at| {
-                builder.append_option(at.and_then(|at| data.get(at)).copied());
-            }));
-            Arc::new(builder.finish())
-        }
-        Data::Float(data) => {
-            let mut builder = Float64Builder::new();
-            each(Box::new(|at| {
-                builder.append_option(at.and_then(|at| data.get(at)).copied());
-            }));
-            Arc::new(builder.finish())
-        }
-        Data::Text(data) if kind == ColumnType::Binary => {
-            let mut builder = BinaryBuilder::new();
-            each(Box::new(|at| {
-                builder.append_option(at.and_then(|at| data.keys.get(at)).map(|&k| texts.get(k)));
-            }));
-            Arc::new(builder.finish())
-        }
-        Data::Text(data) => {
-            let mut builder = StringBuilder::new();
-            each(Box::new(|at| {
-                builder.append_option(at.and_then(|at| data.keys.get(at)).map(|&k| text(k)));
-            }));
-            Arc::new(builder.finish())
-        }
-        Data::WideList { lengths, items } => {
-            let mut items = items.iter();
-            if kind == ColumnType::Int64List {
-                let mut builder = ListBuilder::new(Int64Builder::new());
-                each(Box::new(|at| match at.and_then(|at| lengths.get(at)) {
-                    None => builder.append_null(),
-                    Some(&length) => builder.append_value(
-                        items
-                            .by_ref()
-                            .take(length as usize)
-                            .map(|&v| Some(v as i64)),
-                    ),
-                }));
-                Arc::new(builder.finish())
-            } else {
-                let mut builder = ListBuilder::new(UInt64Builder::new());
-                each(Box::new(|at| match at.and_then(|at| lengths.get(at)) {
-                    None => builder.append_null(),
-                    Some(&length) => {
-                        builder
-                            .append_value(items.by_ref().take(length as usize).map(|&v| Some(v)));
-                    }
-                }));
-                Arc::new(builder.finish())
-            }
-        }
-        Data::TextList { lengths, items } => {
-            let mut keys = items.keys.iter();
-            let mut builder = ListBuilder::new(StringBuilder::new());
-            each(Box::new(|at| match at.and_then(|at| lengths.get(at)) {
-                None => builder.append_null(),
-                Some(&length) => {
-                    builder.append_value(
-                        keys.by_ref()
-                            .take(length as usize)
-                            .map(|&key| Some(text(key))),
-                    );
-                }
-            }));
-            Arc::new(builder.finish())
-        }
-    };
-    match cast(&built, &arrow_type(kind)) {
-        Ok(array) => array,
-        Err(_) => built,
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn failed(sink: &TrackedWrite<Sink>, error: ParquetError) -> Error {
+    Error::io(&sink.inner().path)(system_error(error))
+}
+
+/// The system's own error, if there is one inside.
+fn system_error(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(other) => io::Error::other(other),
+        },
+        other => io::Error::other(other),
     }
 }

@@ -188,7 +188,7 @@ impl Writer {
             manifest,
             options.clone(),
             Arc::clone(&gauge),
-        );
+        )?;
         let thread = std::thread::Builder::new()
             .name("encoder".to_owned())
             .spawn(move || encoder.run(received))

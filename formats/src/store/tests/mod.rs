@@ -8,6 +8,9 @@ use arrow::datatypes::Int64Type;
 use super::*;
 use crate::tables;
 
+mod model;
+mod roundtrip;
+
 fn write(path: &Path, options: WriterOptions, rows: i64) -> Summary {
     let mut writer = Writer::create(path, options).unwrap();
     let losses = writer.add_table(tables::losses::schema()).unwrap();

@@ -1,0 +1,191 @@
+//! Dictionaries of a chunk: each distinct value once, in the order of first use.
+//!
+//! Integers (and the bits of floating-point numbers) are looked up by a hash; values of a page that lie close
+//! together — CPUs, threads, priorities — by their distance from the smallest, which costs a load. Texts come
+//! with their interner's numbers, which are only mapped to the smaller set that this chunk uses.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use crate::store::intern::Entries;
+
+/// No dictionary has more entries: above, its keys are hardly smaller than the values.
+pub(super) const MAX_ENTRIES: usize = 1 << 16;
+
+/// Bytes of texts in a dictionary.
+const MAX_BYTES: usize = 4 << 20;
+
+/// Up to this span, values of a page are looked up by their distance from the smallest.
+const MAX_SPAN: u64 = 1 << 16;
+
+const ABSENT: u32 = u32::MAX;
+
+/// Distinct integers.
+#[derive(Debug)]
+pub(super) struct Integers {
+    /// The values, by key.
+    pub(super) values: Vec<u64>,
+    /// Open addressing: keys, or `ABSENT`. A power of two, at most half full.
+    slots: Vec<u32>,
+    shift: u32,
+    /// Odd and secret: an input cannot choose values that collide.
+    multiplier: u64,
+}
+
+impl Integers {
+    pub(super) fn new() -> Integers {
+        let multiplier = RandomState::new().hash_one(0u8) | 1;
+        Integers {
+            values: Vec::new(),
+            slots: Vec::new(),
+            shift: 64,
+            multiplier,
+        }
+    }
+
+    /// Replaces `keys` by those of `values`, which lie between `low` and `low + span`. `false`: there are too many
+    /// distinct ones; the keys are of no use then.
+    pub(super) fn keys_of(
+        &mut self,
+        values: impl ExactSizeIterator<Item = u64>,
+        low: u64,
+        span: u64,
+        near: &mut Vec<u32>,
+        keys: &mut Vec<u32>,
+    ) -> bool {
+        keys.clear();
+        keys.reserve(values.len());
+        if span < MAX_SPAN && span / 4 <= values.len() as u64 {
+            near.clear();
+            near.resize(span as usize + 1, ABSENT);
+            for value in values {
+                let Some(place) = near.get_mut(value.wrapping_sub(low) as usize) else {
+                    return false;
+                };
+                if *place == ABSENT {
+                    *place = self.key_of(value);
+                }
+                keys.push(*place);
+            }
+        } else {
+            for value in values {
+                if self.values.len() > MAX_ENTRIES {
+                    return false;
+                }
+                keys.push(self.key_of(value));
+            }
+        }
+        self.values.len() <= MAX_ENTRIES
+    }
+
+    #[inline]
+    fn key_of(&mut self, value: u64) -> u32 {
+        if self.values.len() * 2 >= self.slots.len() {
+            self.grow();
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = (value.wrapping_mul(self.multiplier) >> self.shift) as usize;
+        loop {
+            let Some(slot) = self.slots.get_mut(at & mask) else {
+                return 0;
+            };
+            if *slot == ABSENT {
+                let key = self.values.len() as u32;
+                *slot = key;
+                self.values.push(value);
+                return key;
+            }
+            if self.values.get(*slot as usize) == Some(&value) {
+                return *slot;
+            }
+            at += 1;
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let size = (self.slots.len() * 2).max(64);
+        self.shift = 64 - size.trailing_zeros();
+        self.slots.clear();
+        self.slots.resize(size, ABSENT);
+        for (key, value) in self.values.iter().enumerate() {
+            let mut at = (value.wrapping_mul(self.multiplier) >> self.shift) as usize;
+            while let Some(slot) = self.slots.get_mut(at & (size - 1)) {
+                if *slot == ABSENT {
+                    *slot = key as u32;
+                    break;
+                }
+                at += 1;
+            }
+        }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.values.capacity() * size_of::<u64>() + self.slots.len() * size_of::<u32>()
+    }
+
+    /// Forgets the values behind the first `count`; nothing can be looked up any more.
+    pub(super) fn end(&mut self, count: usize) {
+        self.values.truncate(count);
+        self.slots = Vec::new();
+    }
+}
+
+/// Distinct texts: numbers of the column's interner.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    /// The texts, by key.
+    pub(super) entries: Entries,
+    /// Key by number, or `ABSENT`.
+    keys: Vec<u32>,
+    /// The page that a key was last used in, by key.
+    pages: Vec<u32>,
+    page: u32,
+}
+
+impl Texts {
+    /// Replaces `keys` by those of `numbers`, and `used` by the distinct ones among them. `false`: there are too
+    /// many distinct ones.
+    pub(super) fn keys_of(
+        &mut self,
+        numbers: &[u32],
+        texts: &Entries,
+        keys: &mut Vec<u32>,
+        used: &mut Vec<u32>,
+    ) -> bool {
+        keys.clear();
+        used.clear();
+        self.page += 1;
+        if self.keys.len() < texts.len() {
+            self.keys.resize(texts.len(), ABSENT);
+        }
+        for &number in numbers {
+            let Some(key) = self.keys.get_mut(number as usize) else {
+                return false;
+            };
+            if *key == ABSENT {
+                *key = self.entries.len() as u32;
+                self.entries.push(texts.get(number));
+                self.pages.push(0);
+            }
+            if let Some(page) = self.pages.get_mut(*key as usize)
+                && *page != self.page
+            {
+                *page = self.page;
+                used.push(*key);
+            }
+            keys.push(*key);
+        }
+        self.entries.len() <= MAX_ENTRIES && self.entries.bytes() <= MAX_BYTES
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.entries.bytes() + (self.keys.len() + self.pages.len()) * size_of::<u32>()
+    }
+
+    /// Forgets the texts behind the first `count`; nothing can be looked up any more.
+    pub(super) fn end(&mut self, count: usize) {
+        self.entries.truncate(count);
+        self.keys = Vec::new();
+        self.pages = Vec::new();
+    }
+}

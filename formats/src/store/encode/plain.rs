@@ -1,0 +1,34 @@
+//! PLAIN: values as they are, little-endian; texts with their length in front; truth values 8 to a byte.
+
+/// Appends 32-bit values.
+pub(super) fn encode_narrow(values: &[u32], output: &mut Vec<u8>) {
+    output.reserve(values.len() * 4);
+    for value in values {
+        output.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Appends 64-bit values.
+pub(super) fn encode_wide(values: &[u64], output: &mut Vec<u8>) {
+    output.reserve(values.len() * 8);
+    for value in values {
+        output.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Appends truth values, the first one in the lowest bit.
+pub(super) fn encode_truth(values: &[u32], output: &mut Vec<u8>) {
+    for group in values.chunks(8) {
+        let bits = group
+            .iter()
+            .rev()
+            .fold(0, |bits, &value| bits << 1 | (value & 1) as u8);
+        output.push(bits);
+    }
+}
+
+/// Appends a text.
+pub(super) fn encode_text(text: &[u8], output: &mut Vec<u8>) {
+    output.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    output.extend_from_slice(text);
+}
