@@ -16,7 +16,7 @@ use super::encode::Workshop;
 use super::files;
 use super::intern::Entries;
 use super::manifest::{self, Facts, Manifest, State, Summary};
-use super::part::Part;
+use super::part::{Part, Written, settle};
 use super::shape;
 use super::table::TableSchema;
 use super::writer::{Gauge, Job, WriterOptions};
@@ -165,7 +165,12 @@ impl Encoder {
             || part.bytes() >= self.options.bytes_per_part
             || part.is_fragmented();
         if is_full {
-            table.close(&self.path, self.options.sync, &mut self.shop)?;
+            let written = table.end_part(&self.path, &mut self.shop)?;
+            settle(written.as_slice(), self.options.sync)?;
+            table
+                .entry
+                .parts
+                .extend(written.map(|written| written.entry));
             if !self.replacing {
                 self.publish(State::Recording)?;
             }
@@ -175,14 +180,7 @@ impl Encoder {
 
     /// Makes all parts whole, then the manifest.
     fn finish(&mut self, mut facts: Facts) -> Result<Summary, Error> {
-        for table in &mut self.tables {
-            // Other programs find the fixed tables by `TABLE/*.parquet`: there is one even without a row. Of
-            // hundreds of events that never came, the manifest is enough.
-            if table.entry.parts.is_empty() && !table.schema.name.contains('/') {
-                table.open(&self.path)?;
-            }
-            table.close(&self.path, self.options.sync, &mut self.shop)?;
-        }
+        self.end_parts()?;
         let former = self.former_parts();
         let state = if std::mem::take(&mut facts.recovered) {
             State::Recovered
@@ -196,6 +194,29 @@ impl Encoder {
             std::fs::remove_file(&file).map_err(Error::io(file))?;
         }
         Ok(self.manifest.summary())
+    }
+
+    /// Writes all open parts, and gives them their names. When the disk is full in the middle, those that are
+    /// whole get theirs all the same.
+    fn end_parts(&mut self) -> Result<(), Error> {
+        let mut ended = Vec::new();
+        let mut done = Ok(());
+        for table in &mut self.tables {
+            match table.end_part(&self.path, &mut self.shop) {
+                Ok(None) => {}
+                Ok(Some(written)) => ended.push((&mut table.entry.parts, written)),
+                Err(error) => {
+                    done = Err(error);
+                    break;
+                }
+            }
+        }
+        let (parts, written): (Vec<_>, Vec<Written>) = ended.into_iter().unzip();
+        settle(&written, self.options.sync)?;
+        for (parts, written) in parts.into_iter().zip(written) {
+            parts.push(written.entry);
+        }
+        done
     }
 
     /// Files of the tables that are being replaced.
@@ -216,7 +237,7 @@ impl Encoder {
             let name = table.schema.name.clone();
             self.manifest.tables.insert(name, table.entry.clone());
         }
-        self.manifest.write(&self.path)
+        self.manifest.write(&self.path, self.options.sync)
     }
 
     /// What was begun and cannot be finished only takes room; parts that are whole stay, and are named.
@@ -272,11 +293,14 @@ impl Table {
         Ok(self)
     }
 
-    fn close(&mut self, path: &Path, sync: bool, shop: &mut Workshop) -> Result<(), Error> {
-        if let Some(part) = self.part.take() {
-            self.entry.parts.push(part.finish(path, sync, shop)?);
+    /// Writes what there is of the open part. Other programs find the fixed tables by `TABLE/*.parquet`: of those
+    /// there is a part even without a row. Of hundreds of events that never came, the manifest is enough.
+    fn end_part(&mut self, path: &Path, shop: &mut Workshop) -> Result<Option<Written>, Error> {
+        if self.entry.parts.is_empty() && !self.schema.name.contains('/') {
+            self.open(path)?;
         }
-        Ok(())
+        let part = self.part.take();
+        part.map(|part| part.finish(path, shop)).transpose()
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn temporary(path: &Path) -> PathBuf {
 }
 
 /// Writes a small file in place of another, so that a reader sees the one or the other, whole.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
     let temporary = temporary(path);
     match std::fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -72,11 +72,13 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let mut file = create(&temporary)?;
     file.write_all(bytes)?;
-    file.sync_all()?;
+    if sync {
+        file.sync_all()?;
+    }
     std::fs::rename(&temporary, path)?;
     match path.parent() {
-        Some(folder) => sync_directory(folder),
-        None => Ok(()),
+        Some(folder) if sync => sync_directory(folder),
+        _ => Ok(()),
     }
 }
 
@@ -156,7 +158,7 @@ mod tests {
         assert!(create_directory(&link).is_err());
         std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
         assert!(create_folders(folder.path(), "loop/inner").is_err());
-        replace(&link, b"new").unwrap();
+        replace(&link, b"new", true).unwrap();
         assert_eq!(std::fs::read_to_string(&target).unwrap(), "keep");
         assert_eq!(std::fs::read_to_string(&link).unwrap(), "new");
     }

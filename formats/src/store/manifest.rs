@@ -340,12 +340,12 @@ impl Manifest {
     }
 
     /// Replaces the manifest of the trace directory `path`.
-    pub(super) fn write(&self, path: &Path) -> Result<(), Error> {
+    pub(super) fn write(&self, path: &Path, sync: bool) -> Result<(), Error> {
         let file = path.join(FILE_NAME);
         let mut text =
             serde_json::to_vec_pretty(self).map_err(|error| Error::io(&file)(error.into()))?;
         text.push(b'\n');
-        files::replace(&file, &text).map_err(Error::io(&file))
+        files::replace(&file, &text, sync).map_err(Error::io(&file))
     }
 
     /// What was written.

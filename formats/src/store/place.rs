@@ -42,7 +42,7 @@ impl Place {
             }
             Err(_) if adopt && is_unfinished(path)? => {
                 let lock = lock(path)?;
-                Manifest::new().write(path)?;
+                Manifest::new().write(path, false)?;
                 remove_parts(path, true).map_err(Error::io(path))?;
                 return Ok(Place {
                     path: path.to_owned(),
@@ -61,7 +61,7 @@ impl Place {
             }
         }
         let lock = lock(path)?;
-        Manifest::new().write(path)?;
+        Manifest::new().write(path, false)?;
         Ok(Place {
             path: path.to_owned(),
             old,
@@ -198,7 +198,7 @@ mod tests {
     fn complete(path: &Path) {
         let mut manifest = Manifest::read(path).unwrap();
         manifest.state = State::Complete;
-        manifest.write(path).unwrap();
+        manifest.write(path, false).unwrap();
     }
 
     #[test]
