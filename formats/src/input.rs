@@ -33,6 +33,10 @@ pub struct Input {
     head_read: usize,
     source: Source,
     consumed_bytes: u64,
+    /// Further files of a directory (`perf.data/data.0`, …).
+    parts: Vec<PathBuf>,
+    /// Why not all of a packed file could be unpacked.
+    damage: Option<String>,
 }
 
 enum Source {
@@ -49,10 +53,7 @@ impl Input {
         let file = File::open(path).map_err(Error::io(path))?;
         let metadata = file.metadata().map_err(Error::io(path))?;
         if metadata.is_dir() {
-            return Err(Error::Unsupported {
-                input: path.display().to_string(),
-                message: "is a directory, expected a file".into(),
-            });
+            return Input::open_directory(path);
         }
         let name = path.display().to_string();
         let mut input = if metadata.is_file() && metadata.len() > 0 {
@@ -68,6 +69,51 @@ impl Input {
         input.path = Some(path.to_owned());
         input.size_bytes = metadata.is_file().then_some(metadata.len());
         Ok(input)
+    }
+
+    /// Opens a directory of `perf record --threads`: `data`, and one file `data.N` per thread of the recorder.
+    fn open_directory(path: &Path) -> Result<Input, Error> {
+        let main = path.join("data");
+        if !main.is_file() {
+            return Err(Error::Unsupported {
+                input: path.display().to_string(),
+                message: "is a directory, expected a file, or one with a file \"data\" in it".into(),
+            });
+        }
+        let mut input = Input::open(&main)?;
+        input.name = path.display().to_string();
+        input.path = Some(path.to_owned());
+        let mut numbered = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(Error::io(path))? {
+            let entry = entry.map_err(Error::io(path))?;
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix("data."));
+            if let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) {
+                numbered.push((number, entry.path()));
+            }
+        }
+        numbered.sort();
+        input.parts = numbered.into_iter().map(|(_, path)| path).collect();
+        Ok(input)
+    }
+
+    /// The further files of a directory, mapped; those without a byte are left out.
+    pub fn parts(&self) -> Result<Vec<(PathBuf, Arc<Mmap>)>, Error> {
+        let mut parts = Vec::new();
+        for path in &self.parts {
+            let file = File::open(path).map_err(Error::io(path))?;
+            let metadata = file.metadata().map_err(Error::io(path))?;
+            if metadata.is_file() && metadata.len() > 0 {
+                let map = map_file(&file).map_err(Error::io(path))?;
+                parts.push((path.clone(), Arc::new(map)));
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Why [`Input::whole`] has not all of a packed file, if it has not.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     /// Reads a file that another thread still appends to, until `finished` is set and its end is reached.
@@ -103,6 +149,8 @@ impl Input {
             head_read: 0,
             source: Source::Stream(reader),
             consumed_bytes: 0,
+            parts: Vec::new(),
+            damage: None,
         })
     }
 
@@ -124,6 +172,8 @@ impl Input {
                 read: 0,
             },
             consumed_bytes: 0,
+            parts: Vec::new(),
+            damage: None,
         }
     }
 
@@ -167,9 +217,15 @@ impl Input {
             return Ok(Some(map));
         }
         let mut file = unlinked_file().map_err(Error::io(std::env::temp_dir()))?;
-        let name = self.name.clone();
-        let copied = io::copy(self, &mut file).map_err(Error::io(name))?;
-        file.flush().map_err(Error::io(std::env::temp_dir()))?;
+        let copied = match self.copy_to(&mut file)? {
+            (copied, None) => copied,
+            (0, Some(source)) => return Err(Error::io(&self.name)(source)),
+            // What was unpacked before the damage is kept.
+            (copied, Some(error)) => {
+                self.damage = Some(format!("expected more of the input: {error}"));
+                copied
+            }
+        };
         if copied == 0 {
             return Ok(None);
         }
@@ -179,6 +235,24 @@ impl Input {
             read: 0,
         };
         Ok(Some(map))
+    }
+
+    /// Copies all that can be read, and says how much that was and what stopped it.
+    fn copy_to(&mut self, file: &mut File) -> Result<(u64, Option<io::Error>), Error> {
+        let mut copied = 0;
+        loop {
+            let bytes = match self.fill_buf() {
+                Ok([]) => return Ok((copied, None)),
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Ok((copied, Some(error))),
+            };
+            file.write_all(bytes)
+                .map_err(Error::io(std::env::temp_dir()))?;
+            let count = bytes.len();
+            copied += count as u64;
+            self.consume(count);
+        }
     }
 }
 
@@ -254,6 +328,43 @@ fn unlinked_file() -> io::Result<File> {
         .custom_flags(libc::O_TMPFILE)
         .mode(0o600)
         .open(std::env::temp_dir())
+}
+
+/// An unlinked temporary file: what does not fit into memory waits there.
+pub(crate) struct Spool {
+    file: File,
+    length: u64,
+}
+
+impl Spool {
+    /// An empty one.
+    pub(crate) fn new() -> Result<Spool, Error> {
+        let file = unlinked_file().map_err(Error::io(std::env::temp_dir()))?;
+        Ok(Spool { file, length: 0 })
+    }
+
+    /// How many bytes it holds.
+    pub(crate) fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Writes at its end.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.file
+            .write_all(bytes)
+            .map_err(Error::io(std::env::temp_dir()))?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// All that it holds; `None`: nothing.
+    pub(crate) fn map(&self) -> Result<Option<Arc<Mmap>>, Error> {
+        if self.length == 0 {
+            return Ok(None);
+        }
+        let map = map_file(&self.file).map_err(Error::io(std::env::temp_dir()))?;
+        Ok(Some(Arc::new(map)))
+    }
 }
 
 /// Reads behind a writer: the end of the file counts only once the writer has finished.

@@ -28,6 +28,7 @@ mod error;
 pub mod event;
 pub mod event_format;
 pub mod input;
+pub mod perf_data;
 pub mod store;
 pub mod symbols;
 pub mod tables;
@@ -63,4 +64,4 @@ pub enum Guess {
 }
 
 /// All formats, in the order of trial.
-pub const FORMATS: &[&Format] = &[];
+pub const FORMATS: &[&Format] = &[&perf_data::PERF_DATA];

@@ -1,0 +1,482 @@
+//! Brings records into the order of time, in bounded memory.
+//!
+//! perf writes what it finds in each CPU's ring, one ring after the other, and closes such a round by
+//! FINISHED_ROUND: nothing behind it is older than the newest record of the round before. So at each round
+//! everything up to that time goes out. Files without rounds (simpleperf, `perf inject`, directories) wait
+//! until the end.
+//!
+//! What waits is a time and a place, 16 bytes a record; the records stay in the mapped file. Records of a pipe,
+//! and unpacked ones, are kept in an [`Arena`]. Too many of either go to an unlinked temporary file: places as
+//! sorted runs, which are merged when their time comes.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use crate::Error;
+use crate::bytes::Endian;
+use crate::input::Spool;
+
+/// Entries kept in memory (64 MiB) before they go to a file.
+const ENTRIES_MAX: usize = 4 << 20;
+/// Bytes of records kept in memory before they go to a file.
+const ARENA_BYTES_MAX: usize = 64 << 20;
+
+/// Where a record is: its source in the upper 16 bits, its offset there in the lower 48.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Location(u64);
+
+const OFFSET_BITS: u32 = 48;
+const ARENA: u64 = 0xffff;
+
+impl Location {
+    /// In a mapped file.
+    pub(super) fn mapped(source: u16, offset: u64) -> Location {
+        Location(u64::from(source) << OFFSET_BITS | offset & ((1 << OFFSET_BITS) - 1))
+    }
+
+    fn source(self) -> u64 {
+        self.0 >> OFFSET_BITS
+    }
+
+    /// Offset within the source.
+    pub(super) fn offset(self) -> u64 {
+        self.0 & ((1 << OFFSET_BITS) - 1)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    time: u64,
+    location: Location,
+}
+
+/// What became of a record that was handed out.
+pub(super) enum Step {
+    /// It is done with.
+    Done,
+    /// It has to wait, and all that are newer with it.
+    Hold,
+}
+
+/// Records that wait for their turn.
+#[derive(Default)]
+pub(super) struct Queue<'m> {
+    /// The mapped files.
+    pub(super) sources: Vec<&'m [u8]>,
+    endian: Endian,
+    /// In the order of reading; those left over from the last round first, sorted.
+    entries: Vec<Entry>,
+    arena: Arena,
+    runs: Runs,
+    /// Newest time so far.
+    newest: u64,
+    /// Newest time when the last round ended.
+    limit: u64,
+}
+
+impl<'m> Queue<'m> {
+    pub(super) fn new(sources: Vec<&'m [u8]>, endian: Endian) -> Queue<'m> {
+        Queue {
+            sources,
+            endian,
+            ..Queue::default()
+        }
+    }
+
+    /// How many records wait.
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() as u64 + self.runs.left()
+    }
+
+    /// Lets a record of a mapped file wait.
+    #[inline]
+    pub(super) fn push(&mut self, time: u64, location: Location) -> Result<(), Error> {
+        self.newest = self.newest.max(time);
+        self.entries.push(Entry { time, location });
+        if self.entries.len() >= ENTRIES_MAX {
+            self.entries.sort_by_key(|entry| entry.time);
+            self.runs.push(&self.entries)?;
+            self.entries.clear();
+        }
+        Ok(())
+    }
+
+    /// Lets a record wait that is in no mapped file.
+    #[inline]
+    pub(super) fn push_copy(&mut self, time: u64, record: &[u8]) -> Result<(), Error> {
+        let offset = self.arena.push(record)?;
+        self.push(time, Location(ARENA << OFFSET_BITS | offset))
+    }
+
+    /// A round has ended: hands out what nothing can precede any more.
+    pub(super) fn finish_round(
+        &mut self,
+        hand_out: &mut impl FnMut(&[u8], Location) -> Result<Step, Error>,
+    ) -> Result<(), Error> {
+        let limit = std::mem::replace(&mut self.limit, self.newest);
+        self.flush(limit, hand_out)
+    }
+
+    /// Hands out everything up to `limit`, in the order of time, and of reading where times are equal.
+    pub(super) fn flush(
+        &mut self,
+        limit: u64,
+        hand_out: &mut impl FnMut(&[u8], Location) -> Result<Step, Error>,
+    ) -> Result<(), Error> {
+        // Rings are nearly in order, one after the other: this sort finds and merges such runs.
+        self.entries.sort_by_key(|entry| entry.time);
+        let arena = self.arena.view()?;
+        let records = Records {
+            sources: &self.sources,
+            arena: &arena,
+            endian: self.endian,
+        };
+        let mut done = 0;
+        if self.runs.left() == 0 {
+            let due = self.entries.partition_point(|entry| entry.time <= limit);
+            for entry in self.entries.get(..due).unwrap_or_default() {
+                if let Some(record) = records.get(entry.location)
+                    && matches!(hand_out(record, entry.location)?, Step::Hold)
+                {
+                    break;
+                }
+                done += 1;
+            }
+        } else {
+            done = self.runs.merge(&self.entries, limit, |location| {
+                match records.get(location) {
+                    Some(record) => hand_out(record, location),
+                    None => Ok(Step::Done),
+                }
+            })?;
+        }
+        drop(arena);
+        self.entries.drain(..done);
+        self.compact()
+    }
+
+    /// Moves what is left in the arena to its front. With entries in runs it stays: they soon go out.
+    fn compact(&mut self) -> Result<(), Error> {
+        if self.runs.left() > 0 || self.arena.is_empty() {
+            return Ok(());
+        }
+        let mut arena = Arena::default();
+        if self.entries.is_empty() {
+            std::mem::swap(&mut arena, &mut self.arena);
+            self.arena = arena.emptied();
+            return Ok(());
+        }
+        let view = self.arena.view()?;
+        let records = Records {
+            sources: &self.sources,
+            arena: &view,
+            endian: self.endian,
+        };
+        for entry in &mut self.entries {
+            if entry.location.source() == ARENA
+                && let Some(record) = records.get(entry.location)
+            {
+                entry.location = Location(ARENA << OFFSET_BITS | arena.push(record)?);
+            }
+        }
+        drop(view);
+        self.arena = arena;
+        Ok(())
+    }
+}
+
+/// All places where a waiting record can be.
+struct Records<'a, 'm> {
+    sources: &'a [&'m [u8]],
+    arena: &'a ArenaView<'a>,
+    endian: Endian,
+}
+
+impl Records<'_, '_> {
+    #[inline]
+    fn get(&self, location: Location) -> Option<&[u8]> {
+        let bytes = match location.source() {
+            ARENA => self.arena.from(location.offset())?,
+            source => self
+                .sources
+                .get(source as usize)?
+                .get(location.offset() as usize..)?,
+        };
+        let size = bytes.get(6..)?.first_chunk()?;
+        let size = match self.endian {
+            Endian::Little => u16::from_le_bytes(*size),
+            Endian::Big => u16::from_be_bytes(*size),
+        };
+        bytes.get(..usize::from(size))
+    }
+}
+
+/// Copies of records, in memory and, when there are many, in a temporary file.
+#[derive(Default)]
+struct Arena {
+    bytes: Vec<u8>,
+    /// What came before `bytes`.
+    spool: Option<Spool>,
+}
+
+struct ArenaView<'a> {
+    spooled: Option<Arc<Mmap>>,
+    bytes: &'a [u8],
+}
+
+impl ArenaView<'_> {
+    #[inline]
+    fn from(&self, offset: u64) -> Option<&[u8]> {
+        match &self.spooled {
+            None => self.bytes.get(offset as usize..),
+            Some(map) if (offset as usize) < map.len() => map.get(offset as usize..),
+            Some(map) => self.bytes.get(offset as usize - map.len()..),
+        }
+    }
+}
+
+impl Arena {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.spool.is_none()
+    }
+
+    /// Keeps a copy, and says where.
+    #[inline]
+    fn push(&mut self, record: &[u8]) -> Result<u64, Error> {
+        if self.bytes.len() + record.len() > ARENA_BYTES_MAX {
+            self.spill()?;
+        }
+        let offset = self.spool.as_ref().map_or(0, Spool::len) + self.bytes.len() as u64;
+        self.bytes.extend_from_slice(record);
+        Ok(offset)
+    }
+
+    #[cold]
+    fn spill(&mut self) -> Result<(), Error> {
+        let spool = match &mut self.spool {
+            Some(spool) => spool,
+            none => none.insert(Spool::new()?),
+        };
+        spool.append(&self.bytes)?;
+        self.bytes.clear();
+        Ok(())
+    }
+
+    fn view(&self) -> Result<ArenaView<'_>, Error> {
+        Ok(ArenaView {
+            spooled: match &self.spool {
+                Some(spool) => spool.map()?,
+                None => None,
+            },
+            bytes: &self.bytes,
+        })
+    }
+
+    /// An empty one that keeps the memory.
+    fn emptied(mut self) -> Arena {
+        self.bytes.clear();
+        Arena {
+            bytes: self.bytes,
+            spool: None,
+        }
+    }
+}
+
+const ENTRY_BYTES: usize = 16;
+
+/// Sorted runs of entries in a temporary file.
+#[derive(Default)]
+struct Runs {
+    spool: Option<Spool>,
+    /// First and last (exclusive) entry that is left of each run, counted from the front of the file.
+    runs: Vec<(u64, u64)>,
+}
+
+impl Runs {
+    /// How many entries are left.
+    fn left(&self) -> u64 {
+        self.runs.iter().map(|(next, end)| end - next).sum()
+    }
+
+    fn push(&mut self, entries: &[Entry]) -> Result<(), Error> {
+        let spool = match &mut self.spool {
+            Some(spool) => spool,
+            none => none.insert(Spool::new()?),
+        };
+        let start = spool.len() / ENTRY_BYTES as u64;
+        let mut bytes = Vec::with_capacity(entries.len() * ENTRY_BYTES);
+        for entry in entries {
+            bytes.extend_from_slice(&entry.time.to_le_bytes());
+            bytes.extend_from_slice(&entry.location.0.to_le_bytes());
+        }
+        spool.append(&bytes)?;
+        self.runs.push((start, start + entries.len() as u64));
+        Ok(())
+    }
+
+    /// Hands out what is due of the runs and of `entries`, which are newer in the order of reading. Returns
+    /// how many of `entries` went out.
+    fn merge(
+        &mut self,
+        entries: &[Entry],
+        limit: u64,
+        mut hand_out: impl FnMut(Location) -> Result<Step, Error>,
+    ) -> Result<usize, Error> {
+        let map = match &self.spool {
+            Some(spool) => spool.map()?,
+            None => None,
+        };
+        let map: &[u8] = map.as_deref().map_or(&[], |map| map);
+        let entry_at = |index: u64| -> Option<Entry> {
+            let bytes = map.get(usize::try_from(index).ok()?.checked_mul(ENTRY_BYTES)?..)?;
+            let (time, bytes) = bytes.split_first_chunk()?;
+            Some(Entry {
+                time: u64::from_le_bytes(*time),
+                location: Location(u64::from_le_bytes(*bytes.first_chunk()?)),
+            })
+        };
+        // The run number decides between equal times: an earlier run was read earlier.
+        let in_memory = self.runs.len();
+        let mut heads = BinaryHeap::new();
+        for (number, (next, end)) in self.runs.iter().enumerate() {
+            if next < end
+                && let Some(entry) = entry_at(*next)
+            {
+                heads.push(Reverse((entry.time, number)));
+            }
+        }
+        let mut done = 0;
+        if let Some(entry) = entries.first() {
+            heads.push(Reverse((entry.time, in_memory)));
+        }
+        while let Some(Reverse((time, number))) = heads.pop() {
+            if time > limit {
+                break;
+            }
+            let entry = match self.runs.get(number) {
+                Some((next, _)) => entry_at(*next),
+                None => entries.get(done).copied(),
+            };
+            let Some(entry) = entry else { continue };
+            if matches!(hand_out(entry.location)?, Step::Hold) {
+                break;
+            }
+            let following = match self.runs.get_mut(number) {
+                Some((next, end)) => {
+                    *next += 1;
+                    if next < end { entry_at(*next) } else { None }
+                }
+                None => {
+                    done += 1;
+                    entries.get(done).copied()
+                }
+            };
+            if let Some(following) = following {
+                heads.push(Reverse((following.time, number)));
+            }
+        }
+        if self.left() == 0 {
+            self.runs.clear();
+            self.spool = None;
+        }
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u16) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[6] = 16;
+        bytes[8..10].copy_from_slice(&number.to_le_bytes());
+        bytes
+    }
+
+    fn flush(queue: &mut Queue<'_>, limit: u64) -> Vec<u16> {
+        let mut seen = Vec::new();
+        queue
+            .flush(limit, &mut |bytes, _| {
+                seen.push(u16::from_le_bytes([bytes[8], bytes[9]]));
+                Ok(Step::Done)
+            })
+            .unwrap();
+        seen
+    }
+
+    #[test]
+    fn orders_and_keeps_what_is_not_due() {
+        let mut queue = Queue::new(Vec::new(), Endian::Little);
+        for (number, time) in [30, 10, 20, 20, 40, 5].into_iter().enumerate() {
+            queue.push_copy(time, &record(number as u16)).unwrap();
+        }
+        assert_eq!(flush(&mut queue, 20), [5, 1, 2, 3]);
+        queue.push_copy(35, &record(9)).unwrap();
+        assert_eq!(flush(&mut queue, u64::MAX), [0, 9, 4]);
+        assert_eq!(queue.len(), 0);
+        assert!(queue.arena.is_empty());
+    }
+
+    #[test]
+    fn rounds_lag_by_one() {
+        let mut queue = Queue::new(Vec::new(), Endian::Little);
+        let mut seen = Vec::new();
+        for (round, times) in [[3, 1], [2, 4], [6, 5]].into_iter().enumerate() {
+            for time in times {
+                queue.push_copy(time, &record(time as u16)).unwrap();
+            }
+            queue
+                .finish_round(&mut |bytes, _| {
+                    seen.push((round, bytes[8]));
+                    Ok(Step::Done)
+                })
+                .unwrap();
+        }
+        assert_eq!(seen, [(1, 1), (1, 2), (1, 3), (2, 4)]);
+    }
+
+    #[test]
+    fn runs_in_a_file_are_merged() {
+        let mut queue = Queue::new(Vec::new(), Endian::Little);
+        let mut expected = Vec::new();
+        for number in 0..1000u16 {
+            let time = u64::from(number.wrapping_mul(7919) % 211);
+            expected.push((time, number));
+            queue.push_copy(time, &record(number)).unwrap();
+            if number % 300 == 299 {
+                queue.arena.spill().unwrap();
+                queue.entries.sort_by_key(|entry| entry.time);
+                let entries = std::mem::take(&mut queue.entries);
+                queue.runs.push(&entries).unwrap();
+            }
+        }
+        expected.sort_by_key(|(time, _)| *time);
+        let expected: Vec<u16> = expected.into_iter().map(|(_, number)| number).collect();
+        assert_eq!(queue.len(), 1000);
+        let mut seen = flush(&mut queue, 100);
+        assert!(seen.len() > 300 && seen.len() < 700);
+        seen.extend(flush(&mut queue, u64::MAX));
+        assert_eq!(seen, expected);
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn a_record_on_hold_stops_the_flush() {
+        let mut queue = Queue::new(Vec::new(), Endian::Little);
+        for time in [1, 2, 3] {
+            queue.push_copy(time, &record(time as u16)).unwrap();
+        }
+        let mut hold = |bytes: &[u8], _: Location| {
+            Ok(match bytes[8] {
+                2 => Step::Hold,
+                _ => Step::Done,
+            })
+        };
+        queue.flush(u64::MAX, &mut hold).unwrap();
+        assert_eq!(flush(&mut queue, u64::MAX), [2, 3]);
+    }
+}

@@ -1,0 +1,438 @@
+//! The way of a record: found, put in order, handed over as events.
+//!
+//! A [`Session`] is one reading of one input. [`Session::walk`] goes through a mapped file (the pipe's way is in
+//! `pipe.rs`) and gives each record to [`Session::record`], which lets it wait in the [`Queue`] if it has a time, or
+//! handles it at once. What leaves the queue becomes events in `emit.rs`; perf's own records are in `tool.rs`.
+
+use hashbrown::HashMap;
+
+use crate::Error;
+use crate::bytes::{Endian, Short};
+use crate::event::{Event, EventId, Loss, Place, Problem, Progress, Sink};
+use crate::event_format::EventFormat;
+use crate::perf_data::attr::Attr;
+use crate::perf_data::compressed::Unpacker;
+use crate::perf_data::order::{Location, Queue};
+use crate::perf_data::problems::Problems;
+use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
+use crate::perf_data::recorder;
+use crate::perf_data::resync::next_record;
+use crate::perf_data::sample::Lists;
+use crate::perf_data::simpleperf::Simpleperf;
+use crate::perf_data::tool::StatValue;
+
+/// Bytes read between two reports of progress.
+const PROGRESS_BYTES: u64 = 4 << 20;
+/// Longest thing that may follow a record (tracing data); more is damage.
+pub(super) const EXTRA_BYTES_MAX: u64 = 256 << 20;
+
+/// One reading of one input.
+pub(super) struct Session<'m, 's> {
+    pub(super) sink: &'s mut dyn Sink,
+    pub(super) endian: Endian,
+    pub(super) attrs: Vec<Attr>,
+    /// Which attr an id belongs to.
+    pub(super) ids: HashMap<u64, u32>,
+    pub(super) queue: Queue<'m>,
+    /// In a directory the rounds of one file say nothing about the others.
+    pub(super) has_rounds: bool,
+    /// The last flush: nothing more will come that a record could wait for.
+    pub(super) is_ending: bool,
+    /// How many records waited when the last flush began.
+    pub(super) waiting: u64,
+    pub(super) lists: Lists,
+    pub(super) unpacker: Option<Unpacker>,
+    /// Formats of tracepoints by id, with their system.
+    pub(super) formats: HashMap<u64, (String, EventFormat)>,
+    /// Byte order of raw payloads.
+    pub(super) is_payload_big: bool,
+    /// Event types declared so far.
+    pub(super) event_count: u32,
+    pub(super) recorder_events: [Option<EventId>; recorder::COUNT],
+    pub(super) pmus: HashMap<u32, String>,
+    /// EVENT_DESC: name and ids, in the order of the attrs.
+    pub(super) descriptions: Vec<(String, Vec<u64>)>,
+    /// Obsolete table of config → name.
+    pub(super) type_names: HashMap<u64, String>,
+    pub(super) simpleperf: Simpleperf,
+    /// User stacks that came after their samples, by tid and cookie.
+    pub(super) deferred: HashMap<(i32, u64), Vec<u64>>,
+    pub(super) stat_values: Vec<StatValue>,
+    pub(super) undecoded: Undecoded,
+    pub(super) problems: Problems,
+    pub(super) total_bytes: Option<u64>,
+    next_progress: u64,
+}
+
+/// Things that are known but not decoded, counted.
+#[derive(Debug, Default)]
+pub(super) struct Undecoded {
+    pub(super) aux_buffers: u64,
+    pub(super) aux_bytes: u64,
+    pub(super) samples_with_aux: u64,
+    pub(super) deferred_missing: u64,
+    /// Records of types that nothing is known about, by type.
+    pub(super) records: Vec<(u32, u64)>,
+    /// Those of still more types.
+    pub(super) other_records: u64,
+}
+
+impl<'m, 's> Session<'m, 's> {
+    pub(super) fn new(
+        sink: &'s mut dyn Sink,
+        endian: Endian,
+        sources: Vec<&'m [u8]>,
+    ) -> Session<'m, 's> {
+        Session {
+            sink,
+            endian,
+            attrs: Vec::new(),
+            ids: HashMap::new(),
+            queue: Queue::new(sources, endian),
+            has_rounds: true,
+            is_ending: false,
+            waiting: 0,
+            lists: Lists::default(),
+            unpacker: None,
+            formats: HashMap::new(),
+            is_payload_big: endian == Endian::Big,
+            event_count: 0,
+            recorder_events: [None; recorder::COUNT],
+            pmus: HashMap::new(),
+            descriptions: Vec::new(),
+            type_names: HashMap::new(),
+            simpleperf: Simpleperf::default(),
+            deferred: HashMap::new(),
+            stat_values: Vec::new(),
+            undecoded: Undecoded::default(),
+            problems: Problems::default(),
+            total_bytes: None,
+            next_progress: PROGRESS_BYTES,
+        }
+    }
+
+    /// Goes through the records of a mapped file between two offsets.
+    pub(super) fn walk(&mut self, source: u16, start: u64, end: u64) -> Result<(), Error> {
+        let Some(file) = self.queue.sources.get(usize::from(source)).copied() else {
+            return Ok(());
+        };
+        let end = end.min(file.len() as u64) as usize;
+        let mut offset = start.min(end as u64) as usize;
+        while let Some(rest) = file.get(offset..end)
+            && !rest.is_empty()
+        {
+            let header = match RecordHeader::parse(rest, self.endian) {
+                Some(header) if (HEADER_BYTES..=rest.len()).contains(&header.size) => header,
+                header => match self.skip_damage(rest, offset as u64, header)? {
+                    Some(skipped) => {
+                        offset += skipped;
+                        continue;
+                    }
+                    None => break,
+                },
+            };
+            let (record, behind) = rest.split_at_checked(header.size).unwrap_or_default();
+            let extra = match self.extra_bytes(header, record) {
+                0 => &[][..],
+                wanted => self.extra(behind, wanted, offset as u64)?,
+            };
+            let location = Location::mapped(source, offset as u64);
+            self.record(header, record, offset as u64, Some(location), extra)?;
+            offset += header.size + extra.len();
+            self.progress(offset as u64)?;
+        }
+        self.end_of_source(end as u64)
+    }
+
+    /// What follows a record without being part of it, as far as it is there.
+    fn extra<'b>(&mut self, behind: &'b [u8], wanted: u64, offset: u64) -> Result<&'b [u8], Error> {
+        let left = behind.len() as u64;
+        if wanted > left {
+            self.problem(Place::Offset(offset), "data behind a record cut short", || {
+                format!("expected {wanted} bytes behind the record, found {left}")
+            })?;
+        }
+        Ok(behind.get(..wanted.min(left) as usize).unwrap_or_default())
+    }
+
+    /// Bytes that follow a record without being counted in its size.
+    pub(super) fn extra_bytes(&self, header: RecordHeader, record: &[u8]) -> u64 {
+        if header.kind != kind::AUXTRACE && header.kind != kind::TRACING_DATA {
+            return 0;
+        }
+        let mut body = self.body(record, 0);
+        match header.kind {
+            kind::AUXTRACE => body.u64().unwrap_or(0),
+            _ => {
+                // simpleperf writes the data inside of the record, perf behind it.
+                let size = body.u32().map_or(0, u64::from);
+                if body.left() >= size { 0 } else { size }
+            }
+        }
+    }
+
+    pub(super) fn body<'b>(&self, record: &'b [u8], offset: u64) -> crate::bytes::Cursor<'b> {
+        let body = record.get(HEADER_BYTES..).unwrap_or_default();
+        crate::bytes::Cursor::new(body, offset + HEADER_BYTES as u64, self.endian)
+    }
+
+    /// At bytes that are no record: finds the next one and says how far it is. `None`: there is none.
+    fn skip_damage(
+        &mut self,
+        rest: &[u8],
+        offset: u64,
+        header: Option<RecordHeader>,
+    ) -> Result<Option<usize>, Error> {
+        let next = next_record(rest, self.endian);
+        self.report_damage(offset, header, rest.len(), next)?;
+        Ok(next)
+    }
+
+    /// Tells of bytes that are no record.
+    pub(super) fn report_damage(
+        &mut self,
+        offset: u64,
+        header: Option<RecordHeader>,
+        left: usize,
+        next: Option<usize>,
+    ) -> Result<(), Error> {
+        let found = match header {
+            Some(header) if header.size < HEADER_BYTES => {
+                format!("expected a record, found one of size {}", header.size)
+            }
+            Some(header) => format!(
+                "expected {} bytes of a record of type {}, found {left} and the end",
+                header.size, header.kind
+            ),
+            None => format!("expected a record, found {left} bytes and the end"),
+        };
+        self.problem(Place::Offset(offset), "no record", || match next {
+            Some(skipped) => format!("{found}; skipped {skipped} bytes to the next one"),
+            None => format!("{found}; the last {left} bytes are not read"),
+        })
+    }
+
+    /// Takes one record. `location` is where it stays, if it stays anywhere.
+    #[inline]
+    pub(super) fn record(
+        &mut self,
+        header: RecordHeader,
+        record: &[u8],
+        offset: u64,
+        location: Option<Location>,
+        extra: &[u8],
+    ) -> Result<(), Error> {
+        if header.kind > 63 {
+            return self.tool_record(header, record, offset, extra);
+        }
+        if header.kind == kind::CALLCHAIN_DEFERRED {
+            self.keep_deferred(record, offset)?;
+        }
+        match self.time_of(header, record) {
+            // What perf made up itself has no time: it was so at the start.
+            None | Some(0 | u64::MAX) => {
+                self.emit(header, record, Place::Offset(offset))?;
+                Ok(())
+            }
+            Some(time) => match location {
+                Some(location) => self.queue.push(time, location),
+                None => self.queue.push_copy(time, record),
+            },
+        }
+    }
+
+    /// Takes all whole records at the front of unpacked bytes, and says how many bytes that were.
+    pub(super) fn unpacked_records(&mut self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
+        let mut used = 0;
+        while let Some(rest) = bytes.get(used..)
+            && let Some(header) = RecordHeader::parse(rest, self.endian)
+        {
+            if header.size < HEADER_BYTES {
+                match self.skip_damage(rest, offset, Some(header))? {
+                    Some(skipped) => used += skipped,
+                    None => return Ok(bytes.len()),
+                }
+                continue;
+            }
+            let Some(record) = rest.get(..header.size) else {
+                break;
+            };
+            used += header.size;
+            if matches!(header.kind, kind::COMPRESSED | kind::COMPRESSED2 | kind::AUXTRACE) {
+                self.problem(Place::Offset(offset), "nested", || {
+                    format!("expected plain records inside a packed one, found type {}", header.kind)
+                })?;
+                continue;
+            }
+            self.record(header, record, offset, None, &[])?;
+        }
+        Ok(used)
+    }
+
+    /// Number of the attr that a record with this id belongs to. Unknown: `None`.
+    #[inline]
+    pub(super) fn attr_of_id(&self, id: Option<u64>) -> Option<usize> {
+        if self.attrs.len() <= 1 || self.ids.is_empty() {
+            return (!self.attrs.is_empty()).then_some(0);
+        }
+        match id {
+            None | Some(0) => Some(0),
+            Some(id) => self.ids.get(&id).map(|index| *index as usize),
+        }
+    }
+
+    /// Number of the attr of a record. All attrs have their ids at the same place: perf sees to it.
+    #[inline]
+    pub(super) fn attr_of(&self, header: RecordHeader, record: &[u8]) -> Option<usize> {
+        let first = self.attrs.first()?;
+        if self.attrs.len() == 1 {
+            return Some(0);
+        }
+        let id = if header.kind == kind::SAMPLE {
+            first.id_offset().and_then(|offset| self.word(record, HEADER_BYTES + offset))
+        } else {
+            let offset = first.id_offset_from_end();
+            offset.and_then(|offset| self.word(record, record.len().checked_sub(offset)?))
+        };
+        self.attr_of_id(id)
+    }
+
+    #[inline]
+    fn time_of(&self, header: RecordHeader, record: &[u8]) -> Option<u64> {
+        let attr = self.attrs.get(self.attr_of(header, record)?)?;
+        if header.kind == kind::SAMPLE {
+            return self.word(record, HEADER_BYTES + attr.time_offset?);
+        }
+        match attr.time_offset_from_end() {
+            Some(offset) => self.word(record, record.len().checked_sub(offset)?),
+            // Without a trailer these two still have their own.
+            None if matches!(header.kind, kind::FORK | kind::EXIT) => self.word(record, 24),
+            None => None,
+        }
+    }
+
+    #[inline]
+    fn word(&self, record: &[u8], offset: usize) -> Option<u64> {
+        let bytes = record.get(offset..)?.first_chunk()?;
+        Some(match self.endian {
+            Endian::Little => u64::from_le_bytes(*bytes),
+            Endian::Big => u64::from_be_bytes(*bytes),
+        })
+    }
+
+    /// A round has ended.
+    pub(super) fn finish_round(&mut self) -> Result<(), Error> {
+        if !self.has_rounds {
+            return Ok(());
+        }
+        let mut queue = std::mem::take(&mut self.queue);
+        self.waiting = queue.len();
+        let result = queue.finish_round(&mut |record, location| self.emit_from(record, location));
+        self.queue = queue;
+        result
+    }
+
+    /// A data file has ended.
+    pub(super) fn end_of_source(&mut self, offset: u64) -> Result<(), Error> {
+        if let Some(unpacker) = self.unpacker.take()
+            && unpacker.pending_bytes() > 0
+        {
+            let left = unpacker.pending_bytes();
+            self.problem(Place::Offset(offset), "packed record cut short", || {
+                format!("expected the rest of a packed record, found the end; {left} bytes are not read")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The input has ended: hands out all that waits, and tells what was counted.
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        self.is_ending = true;
+        let mut queue = std::mem::take(&mut self.queue);
+        self.waiting = queue.len();
+        queue.flush(u64::MAX, &mut |record, location| {
+            self.emit_from(record, location)
+        })?;
+        self.flush_stat(None)?;
+        for index in 0..self.attrs.len() {
+            self.event_of(index)?;
+        }
+        self.tell_undecoded()?;
+        self.problems.finish(self.sink)
+    }
+
+    fn tell_undecoded(&mut self) -> Result<(), Error> {
+        let undecoded = std::mem::take(&mut self.undecoded);
+        if undecoded.aux_buffers > 0 || undecoded.samples_with_aux > 0 {
+            let count = undecoded.aux_buffers + undecoded.samples_with_aux;
+            let bytes = undecoded.aux_bytes;
+            let message =
+                format!("{bytes} bytes of hardware trace (AUX area) are not decoded here");
+            self.tell(count, &message)?;
+            self.sink.event(Event::Loss(Loss {
+                time: None,
+                cpu: None,
+                event: None,
+                count: None,
+                reason: "hardware trace (AUX area) not decoded",
+            }))?;
+        }
+        if undecoded.deferred_missing > 0 {
+            let message = "user stacks that were to come after their samples did not come";
+            self.tell(undecoded.deferred_missing, message)?;
+        }
+        for (kind, count) in undecoded.records {
+            self.tell(count, &format!("records of type {kind} are not known here"))?;
+        }
+        if undecoded.other_records > 0 {
+            let message = "records of many other types are not known here";
+            self.tell(undecoded.other_records, message)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, count: u64, message: &str) -> Result<(), Error> {
+        self.sink.event(Event::Problem(Problem {
+            place: Place::Whole,
+            count,
+            message,
+        }))
+    }
+
+    /// Counts a record that nothing is known about.
+    pub(super) fn count_unknown(&mut self, kind: u32) {
+        // A damaged file may hold any number of types.
+        const TYPES_MAX: usize = 64;
+        let records = &mut self.undecoded.records;
+        if let Some((_, count)) = records.iter_mut().find(|(known, _)| *known == kind) {
+            *count += 1;
+        } else if records.len() < TYPES_MAX {
+            records.push((kind, 1));
+        } else {
+            self.undecoded.other_records += 1;
+        }
+    }
+
+    pub(super) fn problem(
+        &mut self,
+        place: Place,
+        kind: &'static str,
+        message: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        self.problems.report(self.sink, place, kind, message)
+    }
+
+    pub(super) fn short(&mut self, what: &'static str, short: Short) -> Result<(), Error> {
+        self.problem(Place::Offset(short.offset), what, || format!("{what}: {short}"))
+    }
+
+    #[inline]
+    pub(super) fn progress(&mut self, done: u64) -> Result<(), Error> {
+        if done < self.next_progress {
+            return Ok(());
+        }
+        self.next_progress = done + PROGRESS_BYTES;
+        let total = self.total_bytes;
+        self.sink.event(Event::Progress(Progress { done, total }))
+    }
+}
