@@ -1,3 +1,6 @@
 //! Our rows against those of other tools: one module per tool or reader, in `oracle/`.
 //!
 //! A tool that is not installed is skipped aloud (`perfquet_tests::skip`), never in silence.
+
+#[path = "oracle/perf_data_digest.rs"]
+mod perf_data_digest;

@@ -77,7 +77,8 @@ impl Input {
         if !main.is_file() {
             return Err(Error::Unsupported {
                 input: path.display().to_string(),
-                message: "is a directory, expected a file, or one with a file \"data\" in it".into(),
+                message: "is a directory, expected a file, or one with a file \"data\" in it"
+                    .into(),
             });
         }
         let mut input = Input::open(&main)?;

@@ -232,8 +232,8 @@ impl Attr {
 
 /// Widths of the flag word's fields, lowest first; the last reaches to the top.
 const FLAG_FIELDS: &[u32] = &[
-    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-    1, 1, 1, 1, 1, 1, 24,
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    1, 1, 1, 1, 1, 1, 1, 24,
 ];
 
 /// The word that a little-endian machine would have for the C bit-fields in `word` of a big-endian one, which

@@ -73,7 +73,9 @@ mod tests {
 
     #[test]
     fn one_stream_runs_over_all_records() {
-        let plain: Vec<u8> = (0..400_000u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
+        let plain: Vec<u8> = (0..400_000u32)
+            .flat_map(|n| (n / 7).to_le_bytes())
+            .collect();
         let packed = zstd::encode_all(&plain[..], 3).unwrap();
         let mut unpacker = Unpacker::new().unwrap();
         let mut unpacked = Vec::new();

@@ -208,11 +208,9 @@ impl Session<'_, '_> {
             kind::LOST | kind::LOST_SAMPLES => {
                 let (id, count, reason) = match header.kind {
                     kind::LOST => (Some(take!(body.u64())), take!(body.u64()), "ring full"),
-                    _ if header.misc & MISC_BIT_15 != 0 => (
-                        trailer.id,
-                        take!(body.u64()),
-                        "dropped by a BPF filter",
-                    ),
+                    _ if header.misc & MISC_BIT_15 != 0 => {
+                        (trailer.id, take!(body.u64()), "dropped by a BPF filter")
+                    }
                     _ => (trailer.id, take!(body.u64()), "samples lost by the kernel"),
                 };
                 let event = self.event_of_id(id.or(trailer.id))?;
@@ -371,9 +369,7 @@ impl Session<'_, '_> {
             Ok(times) => times,
             Err(short) => return Ok(Err(short)),
         };
-        let optional = |word: Option<u64>| {
-            word.and_then(signed).map_or(Value::Null, Value::Int)
-        };
+        let optional = |word: Option<u64>| word.and_then(signed).map_or(Value::Null, Value::Int);
         for value in values {
             let name = self.name_of_id(value.id)?;
             let row = [
@@ -418,12 +414,11 @@ impl Session<'_, '_> {
     pub(super) fn keep_deferred(&mut self, record: &[u8], offset: u64) -> Result<(), Error> {
         let attr = self.attrs.first();
         let body = record.get(8..).unwrap_or_default();
-        let read = Trailer::split(body, offset + 8, self.endian, attr).and_then(
-            |(mut body, trailer)| {
+        let read =
+            Trailer::split(body, offset + 8, self.endian, attr).and_then(|(mut body, trailer)| {
                 let (cookie, addresses) = sample::read_deferred(&mut body)?;
                 Ok((trailer.tid.unwrap_or(-1), cookie, addresses))
-            },
-        );
+            });
         match read {
             Ok((tid, cookie, addresses)) => {
                 self.deferred.insert((tid, cookie), addresses);

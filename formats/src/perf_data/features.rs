@@ -205,7 +205,10 @@ fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
         11 => Said::Fact(Kind::CommandLine, texts(body)?.join(" ")),
         13 => {
             let (cores, threads) = (texts(body)?.join(" "), texts(body)?.join(" "));
-            other("perf.cpu_topology", format!("cores {cores}; threads {threads}"))
+            other(
+                "perf.cpu_topology",
+                format!("cores {cores}; threads {threads}"),
+            )
         }
         14 => other("perf.numa_topology", numa(body)?),
         17 => other("perf.groups", groups(body)?),
@@ -293,7 +296,9 @@ fn caches(body: &mut Cursor<'_>) -> Result<String, Short> {
         let level = body.u32()?;
         let (line, _sets, _ways) = (body.u32()?, body.u32()?, body.u32()?);
         let (kind, size, cpus) = (text(body)?, text(body)?, text(body)?);
-        all.push(format!("L{level} {kind} {size}, lines of {line}, cpus {cpus}"));
+        all.push(format!(
+            "L{level} {kind} {size}, lines of {line}, cpus {cpus}"
+        ));
     }
     Ok(all.join("; "))
 }

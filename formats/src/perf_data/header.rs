@@ -120,7 +120,11 @@ impl Header {
     }
 
     /// The attrs with the sections of their ids, and what is wrong with the rest.
-    pub(super) fn attrs(&self, file: &[u8], endian: Endian) -> (Vec<(Attr, Vec<u64>)>, Option<String>) {
+    pub(super) fn attrs(
+        &self,
+        file: &[u8],
+        endian: Endian,
+    ) -> (Vec<(Attr, Vec<u64>)>, Option<String>) {
         let mut attrs = Vec::new();
         let bytes = self.attrs.of(file);
         if bytes.is_empty() && self.attrs.size == 0 {
@@ -134,7 +138,9 @@ impl Header {
         // Each id stands in the file once; a hostile file could let every attr point to all of it.
         let mut ids_left = file.len() / 8;
         for entry in bytes.chunks_exact(attr_size as usize) {
-            let (attr, ids) = entry.split_at_checked(attr_size as usize - 16).unwrap_or_default();
+            let (attr, ids) = entry
+                .split_at_checked(attr_size as usize - 16)
+                .unwrap_or_default();
             let mut cursor = Cursor::new(ids, 0, endian);
             let Ok(section) = Section::read(&mut cursor) else {
                 continue;
@@ -148,8 +154,12 @@ impl Header {
         }
         let expected = self.attrs.size / attr_size;
         let missing = expected.saturating_sub(attrs.len() as u64);
-        let message = (missing > 0)
-            .then(|| format!("expected {expected} attrs, found {} and the end of the file", attrs.len()));
+        let message = (missing > 0).then(|| {
+            format!(
+                "expected {expected} attrs, found {} and the end of the file",
+                attrs.len()
+            )
+        });
         (attrs, message)
     }
 }

@@ -89,7 +89,9 @@ fn read_mapped(
     session.has_rounds = parts.is_empty();
     session.total_bytes = Some(map.len() as u64);
     if let Some(reason) = input.damage() {
-        session.problem(Place::Offset(map.len() as u64), "input", || reason.to_owned())?;
+        session.problem(Place::Offset(map.len() as u64), "input", || {
+            reason.to_owned()
+        })?;
     }
     if header.is_pipe() {
         session.walk(0, PIPE_HEADER_BYTES, map.len() as u64)?;
@@ -160,7 +162,10 @@ impl Session<'_, '_> {
         }
         if data.end() > length {
             self.problem(Place::Offset(length), "cut short", || {
-                format!("expected records up to {:#x}, found the end of the file", data.end())
+                format!(
+                    "expected records up to {:#x}, found the end of the file",
+                    data.end()
+                )
             })?;
         }
         Ok(data.end().min(length))

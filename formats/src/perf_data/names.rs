@@ -35,7 +35,13 @@ const SOFTWARE: [&str; 12] = [
 ];
 
 const CACHES: [&str; 7] = [
-    "L1-dcache", "L1-icache", "LLC", "dTLB", "iTLB", "branch", "node",
+    "L1-dcache",
+    "L1-icache",
+    "LLC",
+    "dTLB",
+    "iTLB",
+    "branch",
+    "node",
 ];
 /// Singular with "-misses", plural alone.
 const CACHE_OPERATIONS: [(&str, &str); 3] = [
@@ -95,7 +101,9 @@ fn hardware(config: u64) -> String {
 }
 
 fn listed(names: &[&str], index: u64, unknown: &str) -> String {
-    let name = usize::try_from(index).ok().and_then(|index| names.get(index));
+    let name = usize::try_from(index)
+        .ok()
+        .and_then(|index| names.get(index));
     (*name.unwrap_or(&unknown)).to_owned()
 }
 

@@ -103,7 +103,11 @@ impl Session<'_, '_> {
         self.end_of_source(window.offset)
     }
 
-    fn stream_record(&mut self, window: &mut Window<'_>, header: RecordHeader) -> Result<(), Error> {
+    fn stream_record(
+        &mut self,
+        window: &mut Window<'_>,
+        header: RecordHeader,
+    ) -> Result<(), Error> {
         let offset = window.offset;
         let record = window.rest().get(..header.size).unwrap_or_default();
         let wanted = self.extra_bytes(header, record);
@@ -131,9 +135,11 @@ impl Session<'_, '_> {
             skipped
         };
         if left < wanted {
-            self.problem(Place::Offset(offset), "data behind a record cut short", || {
-                format!("expected {wanted} bytes behind the record, found {left}")
-            })?;
+            self.problem(
+                Place::Offset(offset),
+                "data behind a record cut short",
+                || format!("expected {wanted} bytes behind the record, found {left}"),
+            )?;
         }
         Ok(())
     }
@@ -191,4 +197,3 @@ pub(super) fn skip_header(input: &mut Input, count: u64) -> Result<(), Error> {
     }
     Ok(())
 }
-

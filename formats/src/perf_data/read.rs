@@ -148,9 +148,11 @@ impl<'m, 's> Session<'m, 's> {
     fn extra<'b>(&mut self, behind: &'b [u8], wanted: u64, offset: u64) -> Result<&'b [u8], Error> {
         let left = behind.len() as u64;
         if wanted > left {
-            self.problem(Place::Offset(offset), "data behind a record cut short", || {
-                format!("expected {wanted} bytes behind the record, found {left}")
-            })?;
+            self.problem(
+                Place::Offset(offset),
+                "data behind a record cut short",
+                || format!("expected {wanted} bytes behind the record, found {left}"),
+            )?;
         }
         Ok(behind.get(..wanted.min(left) as usize).unwrap_or_default())
     }
@@ -258,9 +260,15 @@ impl<'m, 's> Session<'m, 's> {
                 break;
             };
             used += header.size;
-            if matches!(header.kind, kind::COMPRESSED | kind::COMPRESSED2 | kind::AUXTRACE) {
+            if matches!(
+                header.kind,
+                kind::COMPRESSED | kind::COMPRESSED2 | kind::AUXTRACE
+            ) {
                 self.problem(Place::Offset(offset), "nested", || {
-                    format!("expected plain records inside a packed one, found type {}", header.kind)
+                    format!(
+                        "expected plain records inside a packed one, found type {}",
+                        header.kind
+                    )
                 })?;
                 continue;
             }
@@ -289,7 +297,9 @@ impl<'m, 's> Session<'m, 's> {
             return Some(0);
         }
         let id = if header.kind == kind::SAMPLE {
-            first.id_offset().and_then(|offset| self.word(record, HEADER_BYTES + offset))
+            first
+                .id_offset()
+                .and_then(|offset| self.word(record, HEADER_BYTES + offset))
         } else {
             let offset = first.id_offset_from_end();
             offset.and_then(|offset| self.word(record, record.len().checked_sub(offset)?))
@@ -339,7 +349,9 @@ impl<'m, 's> Session<'m, 's> {
         {
             let left = unpacker.pending_bytes();
             self.problem(Place::Offset(offset), "packed record cut short", || {
-                format!("expected the rest of a packed record, found the end; {left} bytes are not read")
+                format!(
+                    "expected the rest of a packed record, found the end; {left} bytes are not read"
+                )
             })?;
         }
         Ok(())
@@ -423,7 +435,9 @@ impl<'m, 's> Session<'m, 's> {
     }
 
     pub(super) fn short(&mut self, what: &'static str, short: Short) -> Result<(), Error> {
-        self.problem(Place::Offset(short.offset), what, || format!("{what}: {short}"))
+        self.problem(Place::Offset(short.offset), what, || {
+            format!("{what}: {short}")
+        })
     }
 
     #[inline]

@@ -262,7 +262,10 @@ mod tests {
         assert_eq!((little.kind, little.misc, little.size), (10, 2, 40));
         let large = RecordHeader::parse(b"\x01\x80\0\0\x02\0\x28\0", Endian::Little).unwrap();
         assert_eq!((large.kind, large.misc, large.size), (32769, 0, 0x20028));
-        assert_eq!(RecordHeader::parse(b"\x01\x80\0\0\x02\0\x28", Endian::Little), None);
+        assert_eq!(
+            RecordHeader::parse(b"\x01\x80\0\0\x02\0\x28", Endian::Little),
+            None
+        );
     }
 
     #[test]
@@ -275,7 +278,10 @@ mod tests {
         let body = b"sh\0\0\0\0\0\0\x07\0\0\0\x08\0\0\0\x09\0\0\0\0\0\0\0";
         let (cursor, trailer) = Trailer::split(body, 8, Endian::Little, Some(&attr)).unwrap();
         assert_eq!(cursor.left(), 8);
-        assert_eq!((trailer.pid, trailer.tid, trailer.time), (Some(7), Some(8), Some(9)));
+        assert_eq!(
+            (trailer.pid, trailer.tid, trailer.time),
+            (Some(7), Some(8), Some(9))
+        );
         assert!(Trailer::split(b"short", 8, Endian::Little, Some(&attr)).is_err());
     }
 }

@@ -29,9 +29,8 @@ pub(super) const COUNT: usize = 13;
 
 /// Names of the namespaces in the order of PERF_RECORD_NAMESPACES (`enum` in include/uapi/linux/perf_event.h;
 /// the time namespace follows in newer kernels).
-pub(super) const NAMESPACES: [&str; 8] = [
-    "net", "uts", "ipc", "pid", "user", "mnt", "cgroup", "time",
-];
+pub(super) const NAMESPACES: [&str; 8] =
+    ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup", "time"];
 
 impl RecorderEvent {
     /// Place in a table of all.
@@ -90,9 +89,11 @@ impl RecorderEvent {
                 ("flags", UInt(2)),
                 ("tag", Binary),
             ],
-            RecorderEvent::TextPoke => {
-                &[("addr", UInt(8)), ("old_bytes", Binary), ("new_bytes", Binary)]
-            }
+            RecorderEvent::TextPoke => &[
+                ("addr", UInt(8)),
+                ("old_bytes", Binary),
+                ("new_bytes", Binary),
+            ],
             RecorderEvent::Aux => &[
                 ("aux_offset", UInt(8)),
                 ("aux_size", UInt(8)),

@@ -413,7 +413,10 @@ pub(super) fn read_deferred(cursor: &mut Cursor<'_>) -> Result<(u64, Vec<u64>), 
     let count = cursor.u64()?;
     let mut chain = cursor.part(count.saturating_mul(8))?;
     let addresses = std::iter::from_fn(|| chain.u64().ok());
-    Ok((cookie, addresses.filter(|&word| word < CONTEXT_MIN).collect()))
+    Ok((
+        cookie,
+        addresses.filter(|&word| word < CONTEXT_MIN).collect(),
+    ))
 }
 
 fn read_branches(

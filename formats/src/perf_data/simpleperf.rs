@@ -143,7 +143,10 @@ impl Session<'_, '_> {
         let is_piece = matches!(header.kind, kind::SPLIT | kind::SPLIT_END);
         if bytes.len() < HEADER_BYTES || is_piece || header.kind == kind::SAMPLE {
             return self.problem(Place::Offset(offset), "record in pieces", || {
-                format!("expected a whole record in pieces, found type {}", header.kind)
+                format!(
+                    "expected a whole record in pieces, found type {}",
+                    header.kind
+                )
             });
         }
         let header = RecordHeader {
@@ -245,7 +248,9 @@ impl Session<'_, '_> {
         };
         for _ in 0..count {
             match symbol(&mut body) {
-                Ok((vaddr, length, name)) => self.file_symbol(&place, vaddr, length.into(), name)?,
+                Ok((vaddr, length, name)) => {
+                    self.file_symbol(&place, vaddr, length.into(), name)?
+                }
                 Err(short) => return Ok(Err(short)),
             }
         }

@@ -211,13 +211,17 @@ impl Session<'_, '_> {
             Ok(both) => both,
             Err(short) => return Ok(Err(short)),
         };
-        let told = id.get(20).copied().filter(|_| header.misc & MISC_BIT_15 != 0);
+        let told = id
+            .get(20)
+            .copied()
+            .filter(|_| header.misc & MISC_BIT_15 != 0);
         let size = usize::from(told.unwrap_or(20)).min(20);
         let build_id = id.get(..size).unwrap_or(id);
         let path = before_nul(body.rest());
         let space = space_of(header.misc);
         if space == crate::event::Space::Kernel && path.starts_with(b"[kernel.kallsyms]") {
-            self.sink.event(Event::Fact(Fact::KernelBuildId(build_id)))?;
+            self.sink
+                .event(Event::Fact(Fact::KernelBuildId(build_id)))?;
         }
         self.sink.event(Event::BuildId(BuildId {
             pid,
