@@ -28,6 +28,6 @@ pub use manifest::{
     Column as ColumnEntry, FILE_NAME, Facts, Manifest, Part, Source, State, Summary,
     Table as TableEntry, VERSION,
 };
-pub use place::JOURNAL;
+pub use place::{JOURNAL, set_aside};
 pub use table::{ColumnSchema, ColumnType, Encoding, TableSchema};
 pub use writer::{TableId, Writer, WriterOptions};

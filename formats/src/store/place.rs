@@ -133,7 +133,8 @@ fn holds_only(path: &Path, names: &[&str]) -> Result<bool, Error> {
 }
 
 /// Renames the trace at `path` to `.old`. If an earlier overwriting died, `.old` is the last whole one and stays.
-fn set_aside(path: &Path) -> Result<PathBuf, Error> {
+/// For a recorder, whose journal stands at `path` before the store writes there.
+pub fn set_aside(path: &Path) -> Result<PathBuf, Error> {
     let is_directory = path.symlink_metadata().map_err(Error::io(path))?.is_dir();
     let is_trace = is_directory && (path.join(FILE_NAME).exists() || holds_only(path, &[JOURNAL])?);
     let Some(name) = path.file_name().filter(|_| is_trace) else {

@@ -189,8 +189,8 @@ impl Writer {
             options.clone(),
             Arc::clone(&gauge),
         )?;
+        // Without a name of its own: a recorder leaves its threads out of the trace by the name they inherit.
         let thread = std::thread::Builder::new()
-            .name("encoder".to_owned())
             .spawn(move || encoder.run(received))
             .map_err(Error::io(&place.path))?;
         Ok(Writer {

@@ -1,0 +1,321 @@
+//! The command line: what perf's users have in their fingers.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
+
+use crate::failure::{Failure, misuse};
+use crate::sys::ring::page_bytes;
+use crate::sys::{host, privileges};
+use crate::target::Target;
+
+/// Not a round number, so that sampling does not march in step with timers.
+pub(crate) const DEFAULT_FREQUENCY_HZ: u64 = 997;
+
+const EXAMPLES: &str = "\
+Examples:
+  perfquet-record -g -- make -j8                          where a command spends its time
+  perfquet-record -a -g -F 997 --duration 10s             the whole system, ten seconds
+  perfquet-record -a -e 'sched:sched_switch,irq:*'        every switch and interrupt until Ctrl-C
+  perfquet-record -e syscalls:sys_enter_write --filter 'count > 4096' -p 1234
+  perfquet-record --list 'block:*'                        which events there are
+Then: perfquet-query top trace.pqt";
+
+/// Records tracepoints and sampled stacks into a trace directory.
+#[derive(Debug, Parser)]
+#[command(name = "perfquet-record", version, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// Event to record: a tracepoint with wildcards (sched:*), a counter or clock (cycles:u, cpu-clock), rNNN,
+    /// pmu/term=…/. Repeat it, or separate by commas. Without: cycles
+    #[arg(short = 'e', long = "event", value_name = "EVENT")]
+    pub(crate) events: Vec<String>,
+    /// Record only hits that fulfil it, in the kernel's language; belongs to the -e before it
+    #[arg(long = "filter", value_name = "EXPR")]
+    pub(crate) filters: Vec<String>,
+    /// The whole system
+    #[arg(short = 'a', long = "all-cpus")]
+    pub(crate) all_cpus: bool,
+    /// Only these CPUs (0-3,8); the whole system if nothing else is chosen
+    #[arg(short = 'C', long = "cpu", value_name = "CPUS")]
+    pub(crate) cpus: Option<String>,
+    /// These processes with all their threads, and what they start
+    #[arg(short = 'p', long = "pid", value_name = "PID", value_delimiter = ',')]
+    pub(crate) pids: Vec<i32>,
+    /// These threads, and what they start
+    #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',')]
+    pub(crate) tids: Vec<i32>,
+    /// Samples per second of counters and clocks (max: as many as the kernel allows); default 997. Adds cycles if
+    /// only tracepoints are given
+    #[arg(
+        short = 'F',
+        long = "freq",
+        value_name = "HZ",
+        conflicts_with = "count"
+    )]
+    pub(crate) frequency: Option<String>,
+    /// One sample every N events of counters and clocks
+    #[arg(short = 'c', long = "count", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Stacks with every event, by frame pointers
+    #[arg(short = 'g')]
+    pub(crate) has_stacks: bool,
+    /// Stacks with every event, and how they are found
+    #[arg(long = "call-graph", value_name = "MODE")]
+    pub(crate) call_graph: Option<CallGraph>,
+    /// Size of each CPU's ring: 512K, 64M; a bare number counts pages. Default: 16M as root, else what locked memory allows
+    #[arg(short = 'm', long = "ring-size", alias = "mmap-pages", value_name = "SIZE", value_parser = ring_bytes)]
+    pub(crate) ring_bytes: Option<usize>,
+    /// Where to write [default: trace.pqt; perf.data with --format perf.data]
+    #[arg(short = 'o', long = "output", value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    /// Overwrite an existing trace; it is kept as OUT.old until the new one is whole
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Stop after so long: 10s, 500ms, 2m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Keep the journal, a perf.data that perf opens, in OUT/journal
+    #[arg(long)]
+    pub(crate) keep_raw: bool,
+    /// What to write: a trace directory, or perf's file without tables
+    #[arg(long, value_name = "FORMAT", default_value = "pqt")]
+    pub(crate) format: Format,
+    /// List events whose name matches, and what is said about them; without PATTERN all
+    #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*")]
+    pub(crate) list: Option<String>,
+    /// Say what is done; twice: in detail
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Command to run and record with all it starts
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+    /// Index of the -e that each --filter belongs to.
+    #[arg(skip)]
+    pub(crate) filter_owners: Vec<Option<usize>>,
+}
+
+/// How stacks are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CallGraph {
+    /// By frame pointers: cheap, needs programs compiled with them
+    Fp,
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A trace directory of Parquet tables
+    Pqt,
+    /// One file, for perf report and perf script
+    #[value(name = "perf.data")]
+    PerfData,
+}
+
+impl Cli {
+    /// Reads the command line; ends the process after --help, --version and mistakes.
+    pub(crate) fn read() -> Cli {
+        let matches = Cli::command().get_matches();
+        Cli::from_arg_matches(&matches)
+            .map(|cli| cli.with_filters(&matches))
+            .unwrap_or_else(|error| error.exit())
+    }
+
+    /// A filter belongs to the last -e in front of it.
+    fn with_filters(mut self, matches: &ArgMatches) -> Cli {
+        let events: Vec<usize> = matches.indices_of("events").into_iter().flatten().collect();
+        let filters = matches.indices_of("filters").into_iter().flatten();
+        self.filter_owners = filters
+            .map(|filter| events.iter().rposition(|&event| event < filter))
+            .collect();
+        self
+    }
+
+    /// Whom to record.
+    pub(crate) fn target(&self) -> Result<Target, Failure> {
+        let is_system = self.all_cpus;
+        if is_system as u8 + !self.pids.is_empty() as u8 + !self.tids.is_empty() as u8 > 1 {
+            return Err(misuse("choose one of -a, -p and -t"));
+        }
+        if !self.pids.is_empty() || !self.tids.is_empty() {
+            if !self.command.is_empty() {
+                return Err(misuse("a command cannot be combined with -p or -t"));
+            }
+            if !self.pids.is_empty() {
+                return Ok(Target::Processes(self.pids.clone()));
+            }
+            return Ok(Target::Threads(self.tids.clone()));
+        }
+        match (is_system, self.command.is_empty()) {
+            (true, _) => Ok(Target::System),
+            (false, false) => Ok(Target::Command),
+            (false, true) if self.cpus.is_some() => Ok(Target::System),
+            (false, true) => Err(misuse("nothing to record: no command, no -a, no -p").hint(
+                "perfquet-record -g -- COMMAND, or -a for the whole system, or -p PID; --help has more",
+            )),
+        }
+    }
+
+    /// On which CPUs.
+    pub(crate) fn cpus(&self) -> Result<Vec<u32>, Failure> {
+        let online = host::online_cpus();
+        let Some(list) = &self.cpus else {
+            return Ok(online);
+        };
+        let chosen = host::parse_cpus(list)
+            .ok_or_else(|| misuse(format!("-C {list}: expected CPUs as in 0-3,8")))?;
+        match chosen.iter().find(|cpu| !online.contains(cpu)) {
+            Some(cpu) => Err(misuse(format!("-C {list}: CPU {cpu} is not online"))
+                .hint(format!("online are {online:?}"))),
+            None => Ok(chosen),
+        }
+    }
+
+    /// Samples per second, if the command line says.
+    pub(crate) fn frequency_hz(&self) -> Result<Option<u64>, Failure> {
+        let Some(text) = &self.frequency else {
+            return Ok(None);
+        };
+        let most =
+            privileges::perf_sysctl("max_sample_rate").and_then(|rate| u64::try_from(rate).ok());
+        if text == "max" {
+            return Ok(Some(most.unwrap_or(DEFAULT_FREQUENCY_HZ)));
+        }
+        let frequency = match text.parse() {
+            Ok(frequency) if frequency > 0 => frequency,
+            _ => {
+                return Err(misuse(format!(
+                    "-F {text}: expected a number of samples per second, or max"
+                )));
+            }
+        };
+        match most {
+            Some(most) if frequency > most => Err(misuse(format!(
+                "-F {frequency}: the kernel allows {most} samples per second (kernel.perf_event_max_sample_rate)"
+            ))
+            .hint("use -F max, or raise it: sysctl kernel.perf_event_max_sample_rate")),
+            _ => Ok(Some(frequency)),
+        }
+    }
+
+    /// Where to write.
+    pub(crate) fn output(&self) -> PathBuf {
+        let usual = match self.format {
+            Format::Pqt => "trace.pqt",
+            Format::PerfData => "perf.data",
+        };
+        self.output.clone().unwrap_or_else(|| usual.into())
+    }
+}
+
+/// `10s`, `500ms`, `2m`, `1h`; a bare number counts seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "expected a time as in 10s".to_owned())?;
+    let seconds = match unit {
+        "" | "s" => number,
+        "ms" => number / 1e3,
+        "us" => number / 1e6,
+        "m" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(format!("unknown unit {unit:?}, expected us, ms, s, m or h")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// `4M`, `512K`, `1G`, `65536B`; a bare number counts pages. Made a power of two.
+fn ring_bytes(text: &str) -> Result<usize, String> {
+    const MOST: u64 = 1 << 32;
+    let expected = || "expected a size as in 16M".to_owned();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: u64 = number.parse().map_err(|_| expected())?;
+    let unit_bytes = match unit.to_ascii_uppercase().as_str() {
+        "" => page_bytes() as u64,
+        "B" => 1,
+        "K" | "KB" | "KIB" => 1 << 10,
+        "M" | "MB" | "MIB" => 1 << 20,
+        "G" | "GB" | "GIB" => 1 << 30,
+        _ => return Err(expected()),
+    };
+    match number.checked_mul(unit_bytes) {
+        Some(bytes @ 1..=MOST) => Ok((bytes as usize).max(page_bytes()).next_power_of_two()),
+        _ => Err("expected a size between a page and 4G".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Cli, clap::Error> {
+        let words = std::iter::once("perfquet-record").chain(line.split_whitespace());
+        let matches = Cli::command().try_get_matches_from(words)?;
+        Cli::from_arg_matches(&matches).map(|cli| cli.with_filters(&matches))
+    }
+
+    #[test]
+    fn clap_agrees() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn filters_belong_to_the_event_before() {
+        let cli = read("-e a:b -e c:d --filter x -e e:f,g:h --filter y -a").unwrap();
+        assert_eq!(cli.filter_owners, [Some(1), Some(2)]);
+        assert_eq!(read("--filter x -e a:b -a").unwrap().filter_owners, [None]);
+    }
+
+    #[test]
+    fn targets() {
+        let target = |line: &str| {
+            read(line)
+                .unwrap()
+                .target()
+                .map_err(|failure| failure.to_string())
+        };
+        assert_eq!(target("-a"), Ok(Target::System));
+        assert_eq!(target("-a -- sleep 1"), Ok(Target::System));
+        assert_eq!(target("-g -- ls -l -a"), Ok(Target::Command));
+        assert_eq!(target("ls -l"), Ok(Target::Command));
+        assert_eq!(target("-C 0"), Ok(Target::System));
+        assert_eq!(target("-p 1,2"), Ok(Target::Processes(vec![1, 2])));
+        assert_eq!(target("-t 7"), Ok(Target::Threads(vec![7])));
+        assert_eq!(target("-p 1 -a"), Err("choose one of -a, -p and -t".into()));
+        assert_eq!(
+            target("-g"),
+            Err("nothing to record: no command, no -a, no -p".into())
+        );
+    }
+
+    #[test]
+    fn command_keeps_its_options() {
+        let cli = read("-g -- ls -l --filter x").unwrap();
+        assert_eq!(cli.command, ["ls", "-l", "--filter", "x"]);
+        assert!(cli.filters.is_empty());
+    }
+
+    #[test]
+    fn sizes_and_times() {
+        assert_eq!(ring_bytes("4M"), Ok(4 << 20));
+        assert_eq!(ring_bytes("5000K"), Ok(8 << 20));
+        assert_eq!(ring_bytes("16"), Ok(16 * page_bytes()));
+        for wrong in ["", "M", "4X", "0", "5G", "99999999999999999999"] {
+            assert!(ring_bytes(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        for wrong in ["", "s", "1x", "-1s", "1.2.3s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

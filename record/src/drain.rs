@@ -1,0 +1,154 @@
+//! The draining thread: from the kernel's rings to the journal, and nothing else.
+//!
+//! Fixed memory, no decoding, few wake-ups: a ring wakes it when a quarter is full, and every 250 ms it looks
+//! by itself, so that quiet rings reach the file. Each pass takes all rings and ends with FINISHED_ROUND.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::journal::Journal;
+use crate::recording::{Recording, Rings};
+use crate::sys::ring::Ring;
+use crate::sys::wait::{Bell, Waiter};
+
+/// What lies in a ring without filling a quarter of it is in the file after so long.
+const LONGEST: Duration = Duration::from_millis(250);
+
+/// A running drain.
+pub(crate) struct Drain {
+    shared: Arc<Shared>,
+    bell: Arc<Bell>,
+    thread: JoinHandle<(Journal, io::Result<()>)>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_stopping: AtomicBool,
+    /// It ended before it was told to: the disk is full.
+    has_failed: AtomicBool,
+    /// Records of what existed at the start, once they are known.
+    existing: Mutex<Option<Vec<u8>>>,
+}
+
+impl Drain {
+    /// Starts the thread.
+    pub(crate) fn start(recording: &Recording, rings: Rings, journal: Journal) -> Result<Drain> {
+        let waiter = Waiter::new().context("cannot wait for the kernel's rings")?;
+        for event in recording.wakers() {
+            waiter.add_ring(event).context("cannot wait for a ring")?;
+        }
+        let bell = waiter.bell();
+        let shared = Arc::new(Shared::default());
+        let worker = Worker {
+            rings: rings.rings,
+            journal,
+            waiter,
+            shared: Arc::clone(&shared),
+        };
+        // Without a name of its own: the filter that leaves us out goes by the name that it inherits.
+        let thread = std::thread::spawn(move || worker.run());
+        Ok(Drain {
+            shared,
+            bell,
+            thread,
+        })
+    }
+
+    /// Hands over what existed at the start; until then only overfull rings are drained.
+    pub(crate) fn set_existing(&self, records: Vec<u8>) {
+        *lock(&self.shared.existing) = Some(records);
+        self.bell.ring();
+    }
+
+    /// Whether it cannot go on. [`Drain::finish`] says why.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.shared.has_failed.load(Ordering::Acquire)
+    }
+
+    /// Takes what is left in the rings and ends the thread. The events must be stopped. The journal is whole
+    /// even if the drain could not go on.
+    pub(crate) fn finish(self) -> (Journal, io::Result<()>) {
+        self.shared.is_stopping.store(true, Ordering::Release);
+        self.bell.ring();
+        match self.thread.join() {
+            Ok(ended) => ended,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+struct Worker {
+    rings: Vec<Ring>,
+    journal: Journal,
+    waiter: Waiter,
+    shared: Arc<Shared>,
+}
+
+impl Worker {
+    fn run(mut self) -> (Journal, io::Result<()>) {
+        let ended = self.drain_until_stopped();
+        if ended.is_err() {
+            self.shared.has_failed.store(true, Ordering::Release);
+        }
+        (self.journal, ended)
+    }
+
+    fn drain_until_stopped(&mut self) -> io::Result<()> {
+        self.begin()?;
+        loop {
+            // Before the pass: what was in the rings when it was set is then drained.
+            let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
+            if self.pass()? > 0 {
+                self.journal.finish_round()?;
+            }
+            if is_stopping {
+                return Ok(());
+            }
+            self.waiter.wait(LONGEST);
+        }
+    }
+
+    /// Waits for what existed at the start, so that it stands in front of the events. A storm does not wait: an
+    /// overfull ring is drained without closing the round, so that readers hold it back all the same.
+    fn begin(&mut self) -> io::Result<()> {
+        loop {
+            if let Some(existing) = lock(&self.shared.existing).take() {
+                return self.journal.append(&existing);
+            }
+            if self.rings.iter().any(Ring::is_half_full) {
+                self.pass()?;
+            }
+            if self.shared.is_stopping.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            self.waiter.wait(LONGEST / 10);
+        }
+    }
+
+    /// Drains all rings once.
+    fn pass(&mut self) -> io::Result<u64> {
+        let mut drained = 0;
+        for ring in &mut self.rings {
+            let whole = self.journal.length();
+            match ring.drain(|piece| self.journal.append(piece)) {
+                Ok(bytes) => drained += bytes,
+                Err(error) => {
+                    // A full disk: the file ends with a whole record, and all before it counts.
+                    self.journal.cut(whole)?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(drained)
+    }
+}
+
+/// The value is replaced in one step, so a panic of its holder leaves it whole.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,213 @@
+//! The journal's head: events with their ids and names, facts about the host, formats, the kernel's mappings.
+
+use std::io;
+
+use super::Journal;
+use super::kernel_maps;
+use super::record::{Records, kind, misc};
+use super::tracing_data;
+use crate::probe::{Kind, pmu_types};
+use crate::recording::{Recording, Track};
+use crate::sys::clock;
+use crate::sys::host;
+use crate::sys::perf_event::attr_bytes;
+use crate::sys::tracefs::Tracefs;
+
+/// `PERFILE2` in the order of this machine: the magic tells the byte order.
+const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
+/// The header's own size; 16 says: a pipe, records follow.
+const PIPE_HEADER_BYTES: u64 = 16;
+/// Ids that fit into a HEADER_ATTR beside the longest attr.
+const IDS_PER_ATTR: usize = 8000;
+
+/// Kinds of EVENT_UPDATE.
+mod update {
+    pub(super) const NAME: u64 = 2;
+    /// Ours: the kernel's filter as text. perf passes over kinds that it does not know.
+    pub(super) const FILTER: u64 = 0x7071_0001;
+}
+
+/// Numbers of HEADER_FEATUREs (tools/perf/util/header.h).
+mod feature {
+    pub(super) const HOSTNAME: u64 = 3;
+    pub(super) const OSRELEASE: u64 = 4;
+    pub(super) const VERSION: u64 = 5;
+    pub(super) const ARCH: u64 = 6;
+    pub(super) const NRCPUS: u64 = 7;
+    pub(super) const CPUDESC: u64 = 8;
+    pub(super) const TOTAL_MEM: u64 = 10;
+    pub(super) const CMDLINE: u64 = 11;
+    pub(super) const PMU_MAPPINGS: u64 = 16;
+    pub(super) const CLOCKID: u64 = 23;
+    pub(super) const CLOCK_DATA: u64 = 29;
+}
+
+impl Journal {
+    /// Writes everything that is known before the first event.
+    pub(crate) fn head(&mut self, recording: &Recording) -> io::Result<()> {
+        let mut head = Vec::new();
+        head.extend(MAGIC.to_ne_bytes());
+        head.extend(PIPE_HEADER_BYTES.to_ne_bytes());
+        let mut records = Records::new();
+        for track in recording.tracks.iter().chain([&recording.side_band]) {
+            add_event(&mut records, track);
+        }
+        add_features(&mut records);
+        head.extend(records.bytes());
+        add_formats(&mut head, recording);
+        head.extend(kernel_maps::records());
+        self.append(&head)
+    }
+}
+
+fn add_event(records: &mut Records, track: &Track) {
+    let ids: Vec<u64> = track.events.iter().map(|opened| opened.id).collect();
+    let attr = attr_bytes(&track.attr);
+    for ids in ids.chunks(IDS_PER_ATTR) {
+        records.add(kind::HEADER_ATTR, 0, |body| {
+            body.raw(&attr);
+            ids.iter().for_each(|id| body.u64(*id));
+        });
+        let Some(first) = ids.first() else { continue };
+        let mut add_update = |kind: u64, text: &str| {
+            records.add(kind::EVENT_UPDATE, 0, |body| {
+                body.u64(kind);
+                body.u64(*first);
+                body.text(text.as_bytes());
+            })
+        };
+        add_update(update::NAME, &track.probe.name);
+        if let Some(filter) = &track.probe.filter {
+            add_update(update::FILTER, filter);
+        }
+    }
+}
+
+fn add_features(records: &mut Records) {
+    let mut text = |feature: u64, text: &str| {
+        records.add(kind::HEADER_FEATURE, 0, |body| {
+            body.u64(feature);
+            body.header_text(text);
+        });
+    };
+    let names = host::names();
+    text(feature::HOSTNAME, &names.host);
+    text(feature::OSRELEASE, &names.release);
+    text(
+        feature::VERSION,
+        concat!("perfquet-record ", env!("CARGO_PKG_VERSION")),
+    );
+    text(feature::ARCH, &names.machine);
+    if let Some(model) = host::cpu_model() {
+        text(feature::CPUDESC, &model);
+    }
+    let (present, online) = (host::present_cpus().len(), host::online_cpus().len());
+    records.add(kind::HEADER_FEATURE, 0, |body| {
+        body.u64(feature::NRCPUS);
+        body.u32(present as u32);
+        body.u32(online as u32);
+    });
+    if let Some(kib) = host::memory_kib() {
+        records.add(kind::HEADER_FEATURE, 0, |body| {
+            body.u64(feature::TOTAL_MEM);
+            body.u64(kib);
+        });
+    }
+    add_command_line(records);
+    add_pmus(records);
+    add_clock(records);
+}
+
+fn add_command_line(records: &mut Records) {
+    let arguments: Vec<String> = std::env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    // A command of 60 KiB and more is cut: a record holds no more, and the trace is not lost over it.
+    let mut room = 48 << 10;
+    let fitting: Vec<&String> = arguments
+        .iter()
+        .take_while(|argument| {
+            room -= argument.len() as i64 + 70;
+            room > 0
+        })
+        .collect();
+    records.add(kind::HEADER_FEATURE, 0, |body| {
+        body.u64(feature::CMDLINE);
+        body.u32(fitting.len() as u32);
+        fitting
+            .iter()
+            .for_each(|argument| body.header_text(argument));
+    });
+}
+
+fn add_pmus(records: &mut Records) {
+    let pmus = pmu_types();
+    records.add(kind::HEADER_FEATURE, 0, |body| {
+        body.u64(feature::PMU_MAPPINGS);
+        body.u32(pmus.len() as u32);
+        for (number, name) in &pmus {
+            body.u32(*number);
+            body.header_text(name);
+        }
+    });
+}
+
+/// Which clock, and what it showed at one moment of the wall's.
+fn add_clock(records: &mut Records) {
+    records.add(kind::HEADER_FEATURE, 0, |body| {
+        body.u64(feature::CLOCKID);
+        body.u64(1); // its resolution, ns
+    });
+    let (wall, monotonic) = clock::wall_and_monotonic();
+    records.add(kind::HEADER_FEATURE, 0, |body| {
+        body.u64(feature::CLOCK_DATA);
+        body.u32(1); // version
+        body.u32(libc::CLOCK_MONOTONIC as u32);
+        body.u64(wall);
+        body.u64(monotonic);
+    });
+}
+
+/// TRACING_DATA: the record tells the size of what follows behind it.
+fn add_formats(head: &mut Vec<u8>, recording: &Recording) {
+    let tracepoints = || {
+        recording
+            .tracks
+            .iter()
+            .filter_map(|track| match &track.probe.kind {
+                Kind::Tracepoint(tracepoint) => Some(tracepoint),
+                Kind::Sampled => None,
+            })
+    };
+    if tracepoints().next().is_none() {
+        return;
+    }
+    let Ok(tracefs) = Tracefs::open() else {
+        return; // the tracepoints were opened through it
+    };
+    let section = tracing_data::section(&tracefs, tracepoints());
+    // 12 bytes, not 16: perf's own record is not padded.
+    head.extend(kind::TRACING_DATA.to_ne_bytes());
+    head.extend(0u16.to_ne_bytes());
+    head.extend(12u16.to_ne_bytes());
+    head.extend((section.len() as u32).to_ne_bytes());
+    head.extend(section);
+}
+
+/// A BUILD_ID record: which file a path was when we recorded.
+pub(super) fn add_build_id(records: &mut Records, space: u16, path: &[u8], build_id: &[u8]) {
+    let mut id = [0u8; 20];
+    let Some(place) = id.get_mut(..build_id.len()) else {
+        return; // longer than any that a linker makes
+    };
+    place.copy_from_slice(build_id);
+    records.add(kind::BUILD_ID, space | misc::BUILD_ID_SIZE, |body| {
+        body.i32(-1);
+        body.raw(&id);
+        body.u8(build_id.len() as u8);
+        body.raw(&[0; 3]);
+        let length = (path.len() + 1).next_multiple_of(64);
+        body.raw(path);
+        body.raw(&vec![0; length - path.len()]);
+    });
+}

@@ -1,0 +1,119 @@
+//! The journal: what the kernel's rings held, as a perf.data in pipe format.
+//!
+//! ```text
+//! "PERFILE2", u64 16            then records only, each { u32 type, u16 misc, u16 size, … }
+//! HEADER_ATTR, EVENT_UPDATE     per event, with its ids and its name
+//! HEADER_FEATURE                host, kernel, CPUs, command line, clocks
+//! TRACING_DATA                  the formats of the recorded tracepoints
+//! BUILD_ID, MMAP                the kernel and its modules
+//! FORK, COMM, MMAP2             what existed at the start; then FINISHED_INIT
+//! the rings' bytes              FINISHED_ROUND behind each pass over all rings
+//! LOST_SAMPLES, BUILD_ID        at the end
+//! ```
+//! Nothing is ever rewritten, so it is a whole perf.data at every moment: a recorder that was killed leaves
+//! a file that imports like any other, and `perf report -i` opens it. (tools/perf/Documentation/perf.data-file-format.txt)
+
+pub(crate) mod build_ids;
+pub(crate) mod header;
+mod kernel_maps;
+pub(crate) mod processes;
+mod record;
+mod tracing_data;
+mod walk;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::recording::Recording;
+use crate::sys::clock;
+use record::{Records, kind};
+
+pub(crate) use walk::count_samples;
+
+/// A journal that is being written.
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+    written: Arc<AtomicU64>,
+}
+
+impl Journal {
+    /// Creates it; an existing file is an error, a link is not followed: traces hold secrets, and we may be root.
+    pub(crate) fn create(path: &Path) -> io::Result<Journal> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)?;
+        Ok(Journal {
+            file,
+            path: path.to_owned(),
+            written: Arc::default(),
+        })
+    }
+
+    /// Bytes written so far, for whoever watches.
+    pub(crate) fn written(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.written)
+    }
+
+    /// Where it lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends bytes that are whole records, or pieces that become whole with the next.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.written
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Where the next byte goes.
+    pub(crate) fn length(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// After a failed write: back to a place where records were whole.
+    pub(crate) fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)?;
+        // Appending goes on from there; the position of the file is behind it.
+        io::Seek::seek(&mut self.file, io::SeekFrom::Start(length))?;
+        self.written.store(length, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends a pass over all rings: whatever follows is younger than the youngest of the pass before, so a
+    /// reader can hand out in order what it has read until then.
+    pub(crate) fn finish_round(&mut self) -> io::Result<()> {
+        let mut records = Records::new();
+        records.add(kind::FINISHED_ROUND, 0, |_| {});
+        self.append(records.bytes())
+    }
+
+    /// Writes what was lost per event and CPU, as the kernel counted it.
+    pub(crate) fn losses(&mut self, recording: &Recording) -> io::Result<u64> {
+        let mut records = Records::new();
+        let mut total = 0;
+        let time = clock::monotonic();
+        for (_, opened, counts) in recording.counts() {
+            let lost = counts.lost.unwrap_or(0);
+            if lost == 0 {
+                continue;
+            }
+            total += lost;
+            records.add(kind::LOST_SAMPLES, 0, |body| {
+                body.u64(lost);
+                body.trailer(0, 0, time, opened.place.cpu, opened.id);
+            });
+        }
+        self.append(records.bytes())?;
+        Ok(total)
+    }
+}

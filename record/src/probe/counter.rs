@@ -1,0 +1,209 @@
+//! Counters and clocks that the kernel knows by number: hardware, hardware caches, software, raw `rNNN`.
+//!
+//! The names are perf's (`perf list hw sw cache`; include/uapi/linux/perf_event.h, enum perf_hw_id).
+
+use super::{Kind, Probe, modifiers};
+use crate::failure::Failure;
+use crate::sys::perf_event::{Attr, abi};
+
+const HARDWARE: &[(&str, &str, u32)] = &[
+    ("cycles", "cpu-cycles", abi::PERF_COUNT_HW_CPU_CYCLES),
+    ("instructions", "", abi::PERF_COUNT_HW_INSTRUCTIONS),
+    ("cache-references", "", abi::PERF_COUNT_HW_CACHE_REFERENCES),
+    ("cache-misses", "", abi::PERF_COUNT_HW_CACHE_MISSES),
+    (
+        "branches",
+        "branch-instructions",
+        abi::PERF_COUNT_HW_BRANCH_INSTRUCTIONS,
+    ),
+    ("branch-misses", "", abi::PERF_COUNT_HW_BRANCH_MISSES),
+    ("bus-cycles", "", abi::PERF_COUNT_HW_BUS_CYCLES),
+    (
+        "stalled-cycles-frontend",
+        "idle-cycles-frontend",
+        abi::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND,
+    ),
+    (
+        "stalled-cycles-backend",
+        "idle-cycles-backend",
+        abi::PERF_COUNT_HW_STALLED_CYCLES_BACKEND,
+    ),
+    ("ref-cycles", "", abi::PERF_COUNT_HW_REF_CPU_CYCLES),
+];
+
+const SOFTWARE: &[(&str, &str, u32)] = &[
+    ("cpu-clock", "", abi::PERF_COUNT_SW_CPU_CLOCK),
+    ("task-clock", "", abi::PERF_COUNT_SW_TASK_CLOCK),
+    ("page-faults", "faults", abi::PERF_COUNT_SW_PAGE_FAULTS),
+    (
+        "context-switches",
+        "cs",
+        abi::PERF_COUNT_SW_CONTEXT_SWITCHES,
+    ),
+    (
+        "cpu-migrations",
+        "migrations",
+        abi::PERF_COUNT_SW_CPU_MIGRATIONS,
+    ),
+    ("minor-faults", "", abi::PERF_COUNT_SW_PAGE_FAULTS_MIN),
+    ("major-faults", "", abi::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
+    ("alignment-faults", "", abi::PERF_COUNT_SW_ALIGNMENT_FAULTS),
+    ("emulation-faults", "", abi::PERF_COUNT_SW_EMULATION_FAULTS),
+    ("cgroup-switches", "", abi::PERF_COUNT_SW_CGROUP_SWITCHES),
+];
+
+const CACHES: &[&str] = &[
+    "L1-dcache",
+    "L1-icache",
+    "LLC",
+    "dTLB",
+    "iTLB",
+    "branch",
+    "node",
+];
+/// One cache has a load and a store for each operation, and the misses of each.
+const CACHE_OPERATIONS: &[(&str, &str)] = &[
+    ("loads", "load-misses"),
+    ("stores", "store-misses"),
+    ("prefetches", "prefetch-misses"),
+];
+
+/// The counter of this name; `None` if it is none.
+pub(crate) fn parse(name: &str, modifiers: &str) -> Result<Option<Probe>, Failure> {
+    let Some((kind, config)) = number_of(name) else {
+        return Ok(None);
+    };
+    new(name, kind, config, modifiers).map(Some)
+}
+
+/// What is sampled if nobody says otherwise: cycles as precise as can be.
+pub(crate) fn default() -> Result<Probe, Failure> {
+    new(
+        "cycles",
+        abi::PERF_TYPE_HARDWARE,
+        abi::PERF_COUNT_HW_CPU_CYCLES.into(),
+        "P",
+    )
+    .map(|probe| Probe {
+        name: "cycles".into(),
+        ..probe
+    })
+}
+
+/// cpu-clock with the exclusions of `instead_of`: where there is no counter of cycles.
+pub(crate) fn clock(instead_of: &Probe) -> Probe {
+    let modifiers = instead_of
+        .name
+        .split_once(':')
+        .map_or("", |(_, modifiers)| modifiers);
+    let modifiers: String = modifiers
+        .chars()
+        .filter(|m| "ukhGHI".contains(*m))
+        .collect();
+    let mut attr = instead_of.attr;
+    attr.type_ = abi::PERF_TYPE_SOFTWARE;
+    attr.config = abi::PERF_COUNT_SW_CPU_CLOCK.into();
+    attr.set_precise_ip(0);
+    Probe {
+        name: named("cpu-clock", &modifiers),
+        attr,
+        wants_precision: false,
+        ..instead_of.clone()
+    }
+}
+
+/// Whether it is the hardware's counter of cycles, for which a clock can stand in.
+pub(crate) fn is_cycles(attr: &Attr) -> bool {
+    attr.type_ == abi::PERF_TYPE_HARDWARE && attr.config == u64::from(abi::PERF_COUNT_HW_CPU_CYCLES)
+}
+
+/// All names, for `--list` and for the nearest one.
+pub(crate) fn names() -> impl Iterator<Item = String> {
+    let tables = HARDWARE.iter().chain(SOFTWARE);
+    let numbered = tables.flat_map(|(name, alias, _)| [*name, *alias]);
+    let caches = CACHES.iter().flat_map(|cache| {
+        let operations = CACHE_OPERATIONS.iter();
+        operations
+            .flat_map(move |(hit, miss)| [format!("{cache}-{hit}"), format!("{cache}-{miss}")])
+    });
+    numbered
+        .filter(|name| !name.is_empty())
+        .map(String::from)
+        .chain(caches)
+}
+
+fn new(name: &str, kind: u32, config: u64, modifiers: &str) -> Result<Probe, Failure> {
+    let mut attr = Attr {
+        type_: kind,
+        config,
+        ..Attr::default()
+    };
+    if kind != abi::PERF_TYPE_SOFTWARE {
+        // As perf: what happens in guests is theirs, unless asked for.
+        attr.set_exclude_guest(1);
+    }
+    let wants_precision = modifiers::apply(name, modifiers, &mut attr)?;
+    Ok(Probe {
+        name: named(name, modifiers),
+        attr,
+        kind: Kind::Sampled,
+        filter: None,
+        wants_precision,
+    })
+}
+
+fn named(name: &str, modifiers: &str) -> String {
+    match modifiers {
+        "" => name.to_owned(),
+        _ => format!("{name}:{modifiers}"),
+    }
+}
+
+/// Type and config.
+fn number_of(name: &str) -> Option<(u32, u64)> {
+    let find = |table: &[(&str, &str, u32)]| {
+        let entry = table
+            .iter()
+            .find(|(known, alias, _)| name == *known || (name == *alias));
+        entry.map(|(_, _, number)| u64::from(*number))
+    };
+    if name.is_empty() {
+        return None;
+    }
+    if let Some(config) = find(HARDWARE) {
+        return Some((abi::PERF_TYPE_HARDWARE, config));
+    }
+    if let Some(config) = find(SOFTWARE) {
+        return Some((abi::PERF_TYPE_SOFTWARE, config));
+    }
+    cache(name).or_else(|| raw(name))
+}
+
+/// `L1-dcache-load-misses`: cache | operation << 8 | result << 16.
+fn cache(name: &str) -> Option<(u32, u64)> {
+    for (cache, cache_name) in CACHES.iter().enumerate() {
+        let Some(rest) = name
+            .strip_prefix(cache_name)
+            .and_then(|rest| rest.strip_prefix('-'))
+        else {
+            continue;
+        };
+        for (operation, (hit, miss)) in CACHE_OPERATIONS.iter().enumerate() {
+            let result = match rest {
+                _ if rest == *hit => 0,
+                _ if rest == *miss => 1,
+                _ => continue,
+            };
+            let config = cache as u64 | (operation as u64) << 8 | result << 16;
+            return Some((abi::PERF_TYPE_HW_CACHE, config));
+        }
+    }
+    None
+}
+
+/// `r1a8`: a number of the CPU's own.
+fn raw(name: &str) -> Option<(u32, u64)> {
+    let digits = name.strip_prefix('r')?;
+    let config = u64::from_str_radix(digits, 16).ok()?;
+    Some((abi::PERF_TYPE_RAW, config))
+}

@@ -1,0 +1,104 @@
+//! What can be recorded, and how `-e` spells it. One file per kind of probe.
+//!
+//! ```text
+//! -e sched:sched_switch -e 'syscalls:*read*' -e cycles:u,cpu-clock -e r1a8 -e cpu/event=0x3c,umask=1/
+//! ```
+
+pub(crate) mod counter;
+mod modifiers;
+mod nearest;
+mod pmu;
+pub(crate) mod tracepoint;
+
+use crate::failure::{Failure, misuse};
+use crate::sys::perf_event::Attr;
+use tracepoint::Tracepoint;
+
+pub(crate) use nearest::glob_matches;
+pub(crate) use pmu::{names as pmu_names, types as pmu_types};
+
+/// One event to record.
+#[derive(Clone)]
+pub(crate) struct Probe {
+    /// As the user reads it: "sched:sched_switch", "cycles:u".
+    pub(crate) name: String,
+    /// Type, configuration and modifiers; the rest is set by [`crate::recording`].
+    pub(crate) attr: Attr,
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// In the kernel's language.
+    pub(crate) filter: Option<String>,
+    /// Take as much precision as the hardware has (`:P`, and `cycles` when nobody asked for an event).
+    pub(crate) wants_precision: bool,
+}
+
+/// The kinds of events, by what their records hold.
+#[derive(Clone)]
+pub(crate) enum Kind {
+    /// A counter or clock: samples.
+    Sampled,
+    /// Every hit, with its payload.
+    Tracepoint(Tracepoint),
+}
+
+impl Probe {
+    /// Whether it samples a counter or clock.
+    pub(crate) fn is_sampled(&self) -> bool {
+        matches!(self.kind, Kind::Sampled)
+    }
+}
+
+/// Reads one argument of `-e`: a comma list, each with wildcards.
+pub(crate) fn parse(argument: &str) -> Result<Vec<Probe>, Failure> {
+    if argument.contains(['{', '}']) {
+        return Err(
+            misuse(format!("{argument}: event groups are not supported"))
+                .hint("name the events one by one: -e A -e B"),
+        );
+    }
+    let mut probes = Vec::new();
+    for event in split(argument) {
+        probes.extend(parse_event(event.trim())?);
+    }
+    Ok(probes)
+}
+
+/// At commas, but not inside `/…/`.
+fn split(argument: &str) -> Vec<&str> {
+    let mut is_inside = false;
+    argument
+        .split(|character| {
+            is_inside ^= character == '/';
+            character == ',' && !is_inside
+        })
+        .collect()
+}
+
+fn parse_event(event: &str) -> Result<Vec<Probe>, Failure> {
+    if event.is_empty() {
+        return Err(misuse("an empty event name").hint("perfquet-record --list shows the events"));
+    }
+    if event.contains('/') {
+        return pmu::parse(event).map(|probe| vec![probe]);
+    }
+    let (name, modifiers) = event.split_once(':').unwrap_or((event, ""));
+    if let Some(probe) = counter::parse(name, modifiers)? {
+        return Ok(vec![probe]);
+    }
+    if event.contains(':') {
+        return tracepoint::parse(event);
+    }
+    if let Some(probe) = pmu::parse_alias(event)? {
+        return Ok(vec![probe]);
+    }
+    Err(unknown(event))
+}
+
+fn unknown(event: &str) -> Failure {
+    let mut names: Vec<String> = counter::names().collect();
+    names.extend(tracepoint::all_names());
+    misuse(format!("no event {event}")).hint(nearest::sentence(event, names))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Tracepoints of the kernel: `SYSTEM:NAME`, both with wildcards, and modifiers behind another colon.
+//!
+//! ```text
+//! sched:sched_switch    syscalls:*read*    ext4:*    raw_syscalls:sys_enter:u
+//! ```
+
+use super::{Kind, Probe, glob_matches, modifiers, nearest};
+use crate::failure::{Failure, failed, misuse};
+use crate::sys::perf_event::{Attr, abi};
+use crate::sys::tracefs::Tracefs;
+
+/// A tracepoint of the running kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tracepoint {
+    /// "sched"
+    pub(crate) system: String,
+    /// "sched_switch"
+    pub(crate) name: String,
+    /// Format file: how its payload is laid out.
+    pub(crate) format: Vec<u8>,
+}
+
+/// The tracepoints that a name with wildcards stands for.
+pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
+    let tracefs =
+        Tracefs::open().map_err(|failure| failure.during(&format!("cannot record {event}")))?;
+    let mut parts = event.splitn(3, ':');
+    let (system, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+    let modifiers = parts.next().unwrap_or("");
+    let mut probes = Vec::new();
+    for system in matching(&tracefs.systems(), system) {
+        for name in matching(&tracefs.tracepoints(&system), name) {
+            probes.push(open(&tracefs, &system, &name, modifiers)?);
+        }
+    }
+    if probes.is_empty() {
+        return Err(
+            misuse(format!("no tracepoint {event}")).hint(nearest::sentence(
+                &format!("{system}:{name}"),
+                names(&tracefs),
+            )),
+        );
+    }
+    Ok(probes)
+}
+
+/// `SYSTEM:NAME` of all tracepoints; none where tracefs cannot be read.
+pub(crate) fn all_names() -> Vec<String> {
+    Tracefs::open().map_or_else(|_| Vec::new(), |tracefs| names(&tracefs))
+}
+
+fn names(tracefs: &Tracefs) -> Vec<String> {
+    let of_system = |system: String| {
+        let names = tracefs.tracepoints(&system).into_iter();
+        names.map(move |name| format!("{system}:{name}"))
+    };
+    tracefs.systems().into_iter().flat_map(of_system).collect()
+}
+
+fn matching(names: &[String], pattern: &str) -> Vec<String> {
+    let matches = |name: &&String| glob_matches(pattern, name);
+    names.iter().filter(matches).cloned().collect()
+}
+
+fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<Probe, Failure> {
+    let unreadable = |error| {
+        failed(format!(
+            "cannot read the tracepoint {system}:{name}: {error}"
+        ))
+        .hint("only root may: run as root")
+    };
+    let mut attr = Attr {
+        type_: abi::PERF_TYPE_TRACEPOINT,
+        config: tracefs.id(system, name).map_err(unreadable)?,
+        ..Attr::default()
+    };
+    modifiers::apply(name, modifiers, &mut attr)?;
+    let mut shown = format!("{system}:{name}");
+    if !modifiers.is_empty() {
+        shown = format!("{shown}:{modifiers}");
+    }
+    Ok(Probe {
+        name: shown,
+        attr,
+        kind: Kind::Tracepoint(Tracepoint {
+            system: system.to_owned(),
+            name: name.to_owned(),
+            format: tracefs.format(system, name).map_err(unreadable)?,
+        }),
+        filter: None,
+        wants_precision: false,
+    })
+}

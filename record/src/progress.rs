@@ -1,0 +1,116 @@
+//! One line while it runs, on a terminal only: time, events, lost, bytes.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+
+/// The line.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    started: Instant,
+}
+
+/// What it shows.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Shown {
+    /// Events so far, where known.
+    pub(crate) events: Option<u64>,
+    /// Events lost so far.
+    pub(crate) lost: u64,
+    /// Bytes of the journal.
+    pub(crate) bytes: u64,
+}
+
+impl Progress {
+    /// Starts the clock. Hidden while a command writes to the same terminal.
+    pub(crate) fn start(is_hidden: bool) -> Progress {
+        let bar = if is_hidden {
+            ProgressBar::hidden()
+        } else {
+            ProgressBar::new_spinner()
+        };
+        if let Ok(style) = ProgressStyle::with_template("{msg}") {
+            bar.set_style(style);
+        }
+        Progress {
+            bar,
+            started: Instant::now(),
+        }
+    }
+
+    /// Whether anybody sees it: if not, what it shows need not be found out.
+    pub(crate) fn is_visible(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// Time since the start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Shows how far the recording is.
+    pub(crate) fn show(&self, shown: Shown) {
+        self.bar
+            .set_message(line("recording", self.elapsed(), shown));
+        self.bar.tick();
+    }
+
+    /// Shows what is being done after the recording.
+    pub(crate) fn step(&self, step: &str) {
+        self.bar.set_message(step.to_owned());
+        self.bar.tick();
+    }
+
+    /// Takes the line away.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn line(step: &str, elapsed: Duration, shown: Shown) -> String {
+    let events = shown.events.map_or(String::new(), |events| {
+        format!(" · {} events", HumanCount(events))
+    });
+    format!(
+        "{step} {:.1} s{events} · {} lost · {}",
+        elapsed.as_secs_f64(),
+        HumanCount(shown.lost),
+        HumanBytes(shown.bytes)
+    )
+}
+
+/// "1,234 events, 0 lost, 5.2 MiB"
+pub(crate) fn summary(events: u64, lost: u64, bytes: u64) -> String {
+    format!(
+        "{} events, {} lost, {}",
+        HumanCount(events),
+        HumanCount(lost),
+        HumanBytes(bytes)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let shown = Shown {
+            events: Some(12_345),
+            lost: 0,
+            bytes: 3 << 20,
+        };
+        assert_eq!(
+            line("recording", Duration::from_millis(1500), shown),
+            "recording 1.5 s · 12,345 events · 0 lost · 3.00 MiB"
+        );
+        let shown = Shown {
+            events: None,
+            ..shown
+        };
+        assert_eq!(
+            line("recording", Duration::from_millis(1500), shown),
+            "recording 1.5 s · 0 lost · 3.00 MiB"
+        );
+    }
+}

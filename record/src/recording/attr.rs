@@ -1,0 +1,112 @@
+//! The kernel's attributes of an event: what each record holds, when the reader is woken.
+
+use super::Settings;
+use crate::probe::{Kind, Probe};
+use crate::sys::perf_event::{Attr, abi};
+
+/// Every record carries these, so that any record can be told from its neighbours in the ring.
+const COMMON: u32 = abi::PERF_SAMPLE_IDENTIFIER
+    | abi::PERF_SAMPLE_TID
+    | abi::PERF_SAMPLE_TIME
+    | abi::PERF_SAMPLE_CPU;
+
+/// Whether the kernel counts lost records per event (PERF_FORMAT_LOST, Linux 6.0).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kernel {
+    pub(super) has_lost: bool,
+}
+
+impl Kernel {
+    /// What all events share.
+    pub(super) fn base(self, attr: Attr, inherits: bool) -> Attr {
+        let mut attr = attr;
+        let lost = if self.has_lost {
+            abi::PERF_FORMAT_LOST
+        } else {
+            0
+        };
+        attr.sample_type = COMMON.into();
+        attr.read_format = (abi::PERF_FORMAT_ID | lost).into();
+        attr.set_disabled(1);
+        attr.set_inherit(inherits.into());
+        attr.set_sample_id_all(1);
+        attr.set_use_clockid(1);
+        attr.clockid = libc::CLOCK_MONOTONIC;
+        attr.set_watermark(1);
+        attr
+    }
+
+    /// An event of the user's.
+    pub(super) fn probe(self, probe: &Probe, settings: &Settings, inherits: bool) -> Attr {
+        let mut attr = self.base(probe.attr, inherits);
+        let mut sample_type = COMMON;
+        match &probe.kind {
+            Kind::Tracepoint(_) => {
+                sample_type |= abi::PERF_SAMPLE_RAW;
+                attr.sample_period = 1;
+            }
+            Kind::Sampled => {
+                sample_type |= abi::PERF_SAMPLE_IP | abi::PERF_SAMPLE_PERIOD;
+                set_rate(&mut attr, probe, settings);
+            }
+        }
+        if settings.has_stacks {
+            // IP as well: perf script refuses to print a stack without it.
+            sample_type |= abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_IP;
+        }
+        attr.sample_type = sample_type.into();
+        attr
+    }
+
+    /// The owner of a ring: counts nothing, writes nothing.
+    pub(super) fn owner(self, ring_bytes: usize, inherits: bool) -> Attr {
+        let mut attr = self.base(dummy(), inherits);
+        // A quarter: three quarters are left for the time until we run (research/kernel-recording.md, 1.1).
+        attr.wakeup_watermark = u32::try_from(ring_bytes / 4).unwrap_or(u32::MAX);
+        attr
+    }
+
+    /// The side-band, the richest first: what a kernel or a plain user is refused is left out step by step.
+    pub(super) fn side_bands(self, inherits: bool) -> Vec<Attr> {
+        let mut least = self.base(dummy(), inherits);
+        least.set_mmap(1);
+        least.set_mmap2(1);
+        least.set_comm(1);
+        least.set_comm_exec(1);
+        least.set_task(1);
+        let mut build_ids = least;
+        build_ids.set_build_id(1);
+        let mut namespaces = build_ids;
+        namespaces.set_namespaces(1);
+        let mut all = namespaces;
+        all.set_exclude_kernel(0);
+        all.set_ksymbol(1);
+        all.set_bpf_event(1);
+        vec![all, namespaces, build_ids, least]
+    }
+}
+
+fn dummy() -> Attr {
+    let mut attr = Attr {
+        type_: abi::PERF_TYPE_SOFTWARE,
+        config: abi::PERF_COUNT_SW_DUMMY.into(),
+        ..Attr::default()
+    };
+    // It samples nothing; with the kernel included a plain user would be refused.
+    attr.set_exclude_kernel(1);
+    attr
+}
+
+/// A rate in the event's own terms (`cpu/…,period=N/`) goes before the command line's.
+fn set_rate(attr: &mut Attr, probe: &Probe, settings: &Settings) {
+    if probe.attr.sample_period != 0 {
+        return;
+    }
+    match (settings.period, settings.frequency_hz) {
+        (Some(period), _) => attr.sample_period = period,
+        (None, frequency) => {
+            attr.set_freq(1);
+            attr.sample_freq = frequency.unwrap_or(crate::cli::DEFAULT_FREQUENCY_HZ);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The command behind `--`: forked first, started only when everything listens; and the closer.
+//!
+//! Closing the last event of a tracepoint waits for the kernel's grace period, 20 to 40 ms each: with all
+//! syscalls half a minute. A forked child holds the descriptors and does the waiting ([`close_elsewhere`]).
+
+#![expect(unsafe_code, reason = "fork and exec")]
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+
+use crate::sys::signals;
+
+/// A command that waits for its start.
+pub(crate) struct Waiting {
+    pid: i32,
+    start: File,
+    failure: File,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// With this exit status.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+}
+
+/// Forks; the child waits before its exec. Call it while the process has one thread.
+pub(crate) fn fork(command: &[OsString]) -> io::Result<Waiting> {
+    let arguments = command
+        .iter()
+        .map(|argument| CString::new(argument.clone().into_vec()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a NUL in the command"))?;
+    let mut pointers: Vec<*const libc::c_char> =
+        arguments.iter().map(|argument| argument.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    let (start_read, start_write) = pipe()?;
+    let (failure_read, failure_write) = pipe()?;
+    // SAFETY: the child only makes async-signal-safe calls until exec or _exit.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => child(&pointers, &start_read, start_write, &failure_write),
+        pid => Ok(Waiting {
+            pid,
+            start: File::from(start_write),
+            failure: File::from(failure_read),
+        }),
+    }
+}
+
+/// The child's way: wait, exec, or tell why not. Allocates nothing.
+fn child(
+    arguments: &[*const libc::c_char],
+    start: &OwnedFd,
+    parents_end: OwnedFd,
+    failure: &OwnedFd,
+) -> ! {
+    drop(parents_end); // else the read below would not end with our parent
+    let mut byte = 0u8;
+    // SAFETY: plain system calls; `byte` and `error` live on this stack, `arguments` ends with NULL, and its strings
+    // are the parent's, copied by fork.
+    unsafe {
+        if libc::read(start.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
+            libc::_exit(127); // the recorder gave up
+        }
+        signals::reset_in_child();
+        libc::execvp(arguments[0], arguments.as_ptr());
+        let error = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        libc::write(failure.as_raw_fd(), (&raw const error).cast(), 4);
+        libc::_exit(127)
+    }
+}
+
+impl Waiting {
+    /// Its pid, which stays over the exec.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Starts the command; fails if it cannot be executed.
+    pub(crate) fn start(mut self) -> io::Result<i32> {
+        self.start.write_all(&[1])?;
+        let mut error = [0u8; 4];
+        // The exec closes the pipe: end of file is success.
+        match self.failure.read(&mut error)? {
+            4 => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error))),
+            _ => Ok(self.pid),
+        }
+    }
+}
+
+/// Asks whether the child has ended, without waiting.
+pub(crate) fn ended(pid: i32) -> Option<Ended> {
+    let mut status = 0;
+    // SAFETY: the kernel writes one int.
+    let found = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
+    if found != pid {
+        return None;
+    }
+    Some(if libc::WIFSIGNALED(status) {
+        Ended::Killed(libc::WTERMSIG(status))
+    } else {
+        Ended::Exited(libc::WEXITSTATUS(status))
+    })
+}
+
+/// Sends SIGTERM.
+pub(crate) fn terminate(pid: i32) {
+    // SAFETY: takes no address; the pid is that of a child not yet waited for.
+    unsafe { libc::kill(pid, libc::SIGTERM) };
+}
+
+/// Forks a child that keeps all open descriptors and ends at once, so that the kernel's waiting is its own.
+/// The caller closes its descriptors afterwards; they are no longer the last ones.
+pub(crate) fn close_elsewhere() {
+    // SAFETY: the child only makes async-signal-safe calls and leaves by _exit.
+    unsafe {
+        if libc::fork() != 0 {
+            return;
+        }
+        // In a session of its own Ctrl-C does not reach it, and whoever reads our output sees its end with us.
+        libc::setsid();
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        for fd in 0..3 {
+            libc::dup2(null, fd);
+        }
+        // Time for the parent to drop its own: the last to close is the one who waits.
+        libc::usleep(200_000);
+        libc::_exit(0)
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends: [RawFd; 2] = [-1; 2];
+    // SAFETY: the kernel writes two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both were made for us just now.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}

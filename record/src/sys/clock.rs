@@ -1,0 +1,27 @@
+//! Clocks, and the pair of stamps that ties the trace's clock to the wall's.
+
+#![expect(unsafe_code, reason = "clock_gettime")]
+
+/// Nanoseconds of CLOCK_MONOTONIC, the clock of every recording: tracefs's `mono` and BPF's
+/// `bpf_ktime_get_ns` count the same.
+pub(crate) fn monotonic() -> u64 {
+    now(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds since 1970, and of CLOCK_MONOTONIC at the same moment.
+pub(crate) fn wall_and_monotonic() -> (u64, u64) {
+    let before = monotonic();
+    let wall = now(libc::CLOCK_REALTIME);
+    let after = monotonic();
+    (wall, before + (after - before) / 2)
+}
+
+fn now(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec. These two clocks exist on every Linux, so it does not fail.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

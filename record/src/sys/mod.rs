@@ -1,0 +1,14 @@
+//! The kernel's interfaces: all `unsafe` of this crate lies here, each file one interface.
+
+pub(crate) mod child;
+pub(crate) mod clock;
+pub(crate) mod host;
+pub(crate) mod limits;
+pub(crate) mod perf_event;
+pub(crate) mod privileges;
+pub(crate) mod procfs;
+pub(crate) mod ring;
+pub(crate) mod signals;
+pub(crate) mod thread;
+pub(crate) mod tracefs;
+pub(crate) mod wait;

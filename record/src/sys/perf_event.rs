@@ -1,0 +1,128 @@
+//! `perf_event_open(2)`: one counter, tracepoint or clock on one CPU or thread.
+
+#![expect(unsafe_code, reason = "system calls that no safe crate wraps")]
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use perf_event_open_sys as raw;
+pub(crate) use perf_event_open_sys::bindings as abi;
+
+/// What to record and how: `struct perf_event_attr`.
+pub(crate) type Attr = abi::perf_event_attr;
+
+/// Bytes of an attr that every reader since Linux 5.13 knows (`PERF_ATTR_SIZE_VER7`). perf 6.1 takes what is
+/// behind them for ids.
+const JOURNAL_ATTR_BYTES: usize = 128;
+
+/// The numbers behind an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Occurrences, the lost ones included; for clocks nanoseconds.
+    pub(crate) value: u64,
+    /// Samples lost; `None` on kernels before 6.0.
+    pub(crate) lost: Option<u64>,
+}
+
+/// An open event.
+#[derive(Debug)]
+pub(crate) struct Event {
+    fd: OwnedFd,
+    has_lost: bool,
+}
+
+impl Event {
+    /// Opens it for `pid` (-1: every process) on `cpu` (-1: every CPU).
+    pub(crate) fn open(attr: &Attr, pid: i32, cpu: i32) -> io::Result<Event> {
+        let mut attr = *attr;
+        attr.size = size_of::<Attr>() as u32;
+        // SAFETY: `attr` is initialized, its `size` is that of the struct, and the kernel copies it. The members
+        // that hold addresses (kprobe_func, uprobe_path) are never set here.
+        let fd = unsafe {
+            raw::perf_event_open(&mut attr, pid, cpu, -1, abi::PERF_FLAG_FD_CLOEXEC.into())
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor for us, nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let has_lost = attr.read_format & u64::from(abi::PERF_FORMAT_LOST) != 0;
+        Ok(Event { fd, has_lost })
+    }
+
+    /// Starts it.
+    pub(crate) fn enable(&self) -> io::Result<()> {
+        // SAFETY: takes no address.
+        check(unsafe { raw::ioctls::ENABLE(self.as_raw_fd(), 0) })
+    }
+
+    /// Stops it, in the children that inherited it too.
+    pub(crate) fn disable(&self) -> io::Result<()> {
+        // SAFETY: takes no address.
+        check(unsafe { raw::ioctls::DISABLE(self.as_raw_fd(), 0) })
+    }
+
+    /// Sends its records into the ring of `owner`, which must be on the same CPU and clock.
+    pub(crate) fn set_output(&self, owner: &Event) -> io::Result<()> {
+        // SAFETY: takes no address.
+        check(unsafe { raw::ioctls::SET_OUTPUT(self.as_raw_fd(), owner.as_raw_fd()) })
+    }
+
+    /// Sets a tracepoint's filter. Once only: the kernel refuses a second one.
+    pub(crate) fn set_filter(&self, filter: &CStr) -> io::Result<()> {
+        // SAFETY: the kernel reads the string, which ends with NUL, and does not write it.
+        check(unsafe { raw::ioctls::SET_FILTER(self.as_raw_fd(), filter.as_ptr().cast_mut()) })
+    }
+
+    /// The id that its records carry.
+    pub(crate) fn id(&self) -> io::Result<u64> {
+        let mut id = 0u64;
+        // SAFETY: the kernel writes 8 bytes to `id`.
+        check(unsafe { raw::ioctls::ID(self.as_raw_fd(), &mut id) })?;
+        Ok(id)
+    }
+
+    /// Reads its counts (`read_format`: value, id, and lost where the kernel has it).
+    pub(crate) fn counts(&self) -> io::Result<Counts> {
+        let mut words = [0u64; 3];
+        let wanted = if self.has_lost { 24 } else { 16 };
+        // SAFETY: the kernel writes at most `wanted` bytes, and `words` has 24.
+        let read = unsafe { libc::read(self.as_raw_fd(), words.as_mut_ptr().cast(), wanted) };
+        match usize::try_from(read) {
+            Ok(count) if count == wanted => Ok(Counts {
+                value: words[0],
+                lost: self.has_lost.then_some(words[2]),
+            }),
+            // End of file: an event in error state (a pinned counter that found no place).
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl AsRawFd for Event {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// The bytes of an attr as a journal holds them.
+pub(crate) fn attr_bytes(attr: &Attr) -> Vec<u8> {
+    let mut attr = *attr;
+    let size = if attr.config3 == 0 && attr.config4 == 0 {
+        JOURNAL_ATTR_BYTES
+    } else {
+        size_of::<Attr>()
+    };
+    attr.size = size as u32;
+    // SAFETY: `perf_event_attr` is `repr(C)` without padding and initialized throughout; `size` is at most its own.
+    unsafe { std::slice::from_raw_parts((&raw const attr).cast::<u8>(), size) }.to_vec()
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

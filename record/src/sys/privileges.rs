@@ -1,0 +1,127 @@
+//! Why the kernel refused, in words with a next step: which sysctl, which capability, which limit.
+
+use std::fs;
+use std::io;
+
+use crate::failure::{Failure, failed};
+
+/// `kernel.perf_event_NAME`, where it can be read.
+pub(crate) fn perf_sysctl(name: &str) -> Option<i64> {
+    let path = format!("/proc/sys/kernel/perf_event_{name}");
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// What an event was opened for, as a sentence needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Whole CPUs.
+    System,
+    /// This process or thread.
+    Task(i32),
+    /// The command that we start.
+    Command,
+}
+
+/// `perf_event_open` failed for the event `name`.
+pub(crate) fn cannot_open(name: &str, scope: Scope, error: &io::Error) -> Failure {
+    let number = error.raw_os_error().unwrap_or(0);
+    match number {
+        libc::EACCES | libc::EPERM => not_permitted(name, scope),
+        libc::ESRCH => match scope {
+            Scope::Task(pid) => failed(format!("no process {pid}")),
+            Scope::System | Scope::Command => failed("the command ended before it began"),
+        },
+        libc::EMFILE | libc::ENFILE => failed(format!("cannot open the event {name}: {error}"))
+            .hint("raise the limit of open files (ulimit -n), or record fewer events"),
+        libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO => failed(format!(
+            "this machine cannot count {name}: no such hardware counter here"
+        ))
+        .hint("virtual machines often have none; cpu-clock works everywhere"),
+        libc::EBUSY => failed(format!("cannot open the event {name}: the counter is taken"))
+            .hint("another profiler or the NMI watchdog holds it: sysctl kernel.nmi_watchdog=0"),
+        libc::EINVAL => failed(format!("the kernel does not take the event {name}: {error}")).hint(
+            match perf_sysctl("max_sample_rate") {
+                Some(rate) => format!("check its modifiers, and that -F is at most {rate} (kernel.perf_event_max_sample_rate)"),
+                None => "check its modifiers".to_owned(),
+            },
+        ),
+        libc::ENOSYS => failed("this kernel was built without perf events (CONFIG_PERF_EVENTS)"),
+        libc::EOVERFLOW => failed(format!("cannot open the event {name}: stacks deeper than kernel.perf_event_max_stack")),
+        _ => failed(format!("cannot open the event {name}: {error}")),
+    }
+}
+
+fn not_permitted(name: &str, scope: Scope) -> Failure {
+    let level = perf_sysctl("paranoid");
+    let reason = level.map_or(String::new(), |level| {
+        format!(" (kernel.perf_event_paranoid is {level})")
+    });
+    match scope {
+        Scope::System => failed(format!("not permitted to record system-wide{reason}")).hint(
+            "run as root, or give perfquet-record CAP_PERFMON (setcap cap_perfmon,cap_ipc_lock+ep FILE), or: \
+             sysctl kernel.perf_event_paranoid=-1; a command of yours needs none of it: perfquet-record -- COMMAND",
+        ),
+        Scope::Task(pid) => failed(format!("not permitted to record {name} of process {pid}{reason}")).hint(
+            "its owner may, where kernel.perf_event_paranoid is 2 or less; otherwise run as root, or give \
+             perfquet-record CAP_PERFMON",
+        ),
+        Scope::Command => failed(format!("not permitted to record {name}{reason}")).hint(
+            "run as root, or give perfquet-record CAP_PERFMON, or: sysctl kernel.perf_event_paranoid=1",
+        ),
+    }
+}
+
+/// No ring, however small, could be mapped; or not the one that was asked for.
+pub(crate) fn cannot_map(ring_bytes: usize, locked_limit_bytes: u64, error: &io::Error) -> Failure {
+    if error.raw_os_error() != Some(libc::EPERM) {
+        return failed(format!(
+            "cannot map a ring of {}: {error}",
+            kib(ring_bytes as u64)
+        ))
+        .hint("give -m a smaller size");
+    }
+    let per_cpu = perf_sysctl("mlock_kb").map_or("unknown".to_owned(), |limit| limit.to_string());
+    failed(format!(
+        "rings of {} exceed locked memory (kernel.perf_event_mlock_kb is {per_cpu} per CPU, the memlock limit is {})",
+        kib(ring_bytes as u64),
+        kib(locked_limit_bytes)
+    ))
+    .hint("give -m a smaller size, or grant CAP_IPC_LOCK, or raise ulimit -l")
+}
+
+fn kib(bytes: u64) -> String {
+    match bytes {
+        u64::MAX => "unlimited".to_owned(),
+        _ if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} KiB", bytes >> 10),
+    }
+}
+
+/// More descriptors are needed than the limit allows.
+pub(crate) fn too_many_files(events: usize, places: usize, limit: u64) -> Failure {
+    failed(format!(
+        "{events} events on {places} CPUs or threads need {} file descriptors, the limit is {limit}",
+        events * places
+    ))
+    .hint(
+        "raise it (ulimit -n), or record fewer events: all system calls are raw_syscalls:sys_enter and \
+         raw_syscalls:sys_exit, two events instead of hundreds",
+    )
+}
+
+/// The kernel refused a filter.
+pub(crate) fn bad_filter(event: &str, filter: &str, format: &[u8], error: &io::Error) -> Failure {
+    let fields = String::from_utf8_lossy(format)
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("field:"))
+        .filter_map(|field| field.split(';').next())
+        .map(|field| field.trim().to_owned())
+        .collect::<Vec<_>>()
+        .join("; ");
+    failed(format!(
+        "{event}: the kernel refused the filter '{filter}': {error}"
+    ))
+    .hint(format!(
+        "a filter looks like 'prev_pid == 0 && next_comm ~ \"kw*\"'; the fields are: {fields}"
+    ))
+}

@@ -1,0 +1,196 @@
+//! `/proc`: the processes that exist, their threads, what is mapped where.
+
+use std::fs;
+use std::io::Read;
+
+/// A process or thread of `/proc`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Task {
+    /// Its name: at most 15 bytes, any but NUL.
+    pub(crate) comm: Vec<u8>,
+    /// `R`, `S`, … `Z`, `X`
+    pub(crate) state: u8,
+    /// Process of its creator.
+    pub(crate) parent: i32,
+}
+
+/// A line of `/proc/PID/maps`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Map<'a> {
+    /// First address.
+    pub(crate) start: u64,
+    /// Behind the last.
+    pub(crate) end: u64,
+    /// PROT_*
+    pub(crate) protection: u32,
+    /// MAP_*
+    pub(crate) flags: u32,
+    /// Offset in the file.
+    pub(crate) file_offset: u64,
+    /// Device.
+    pub(crate) device: (u32, u32),
+    /// Inode.
+    pub(crate) inode: u64,
+    /// Path, or a name in brackets, or nothing.
+    pub(crate) path: &'a [u8],
+}
+
+/// Pids of all processes.
+pub(crate) fn processes() -> Vec<i32> {
+    numbers("/proc")
+}
+
+/// Tids of a process; empty once it is gone.
+pub(crate) fn threads(pid: i32) -> Vec<i32> {
+    numbers(&format!("/proc/{pid}/task"))
+}
+
+/// The process that a thread belongs to.
+pub(crate) fn process_of(tid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("Tgid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Whether a thread still runs: exists and is no zombie.
+pub(crate) fn is_alive(tid: i32) -> bool {
+    task(tid, tid).is_some_and(|task| !matches!(task.state, b'Z' | b'X'))
+}
+
+/// Whether a process still has a running thread. Its first may have ended before the others.
+pub(crate) fn is_process_alive(pid: i32) -> bool {
+    threads(pid)
+        .into_iter()
+        .any(|tid| task(pid, tid).is_some_and(|task| !matches!(task.state, b'Z' | b'X')))
+}
+
+/// A thread; `None` once it is gone.
+pub(crate) fn task(pid: i32, tid: i32) -> Option<Task> {
+    parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+}
+
+/// Reads `/proc/PID/maps` into `buffer`; empty for kernel threads and what we may not see.
+pub(crate) fn read_maps(pid: i32, buffer: &mut Vec<u8>) {
+    buffer.clear();
+    if let Ok(mut file) = fs::File::open(format!("/proc/{pid}/maps")) {
+        // A process that ends meanwhile leaves what was read until then.
+        let _ = file.read_to_end(buffer);
+    }
+}
+
+/// The lines of a maps file.
+pub(crate) fn parse_maps(text: &[u8]) -> impl Iterator<Item = Map<'_>> {
+    text.split(|&byte| byte == b'\n').filter_map(parse_map)
+}
+
+/// `PID (COMM) STATE PPID …`; COMM may hold blanks and parentheses, so its end is the last one.
+fn parse_stat(stat: &[u8]) -> Option<Task> {
+    let open = stat.iter().position(|&byte| byte == b'(')?;
+    let close = stat.iter().rposition(|&byte| byte == b')')?;
+    let comm = stat.get(open + 1..close)?.to_vec();
+    let mut rest = stat.get(close + 2..)?.split(|&byte| byte == b' ');
+    let state = *rest.next()?.first()?;
+    let parent = std::str::from_utf8(rest.next()?).ok()?.parse().ok()?;
+    Some(Task {
+        comm,
+        state,
+        parent,
+    })
+}
+
+/// `55d8a7c6e000-55d8a7c70000 r-xp 00002000 fd:00 1234   /usr/bin/cat`
+fn parse_map(line: &[u8]) -> Option<Map<'_>> {
+    let (range, rest) = word(line)?;
+    let (permissions, rest) = word(rest)?;
+    let (file_offset, rest) = word(rest)?;
+    let (device, rest) = word(rest)?;
+    let (inode, rest) = word(rest).unwrap_or((rest, b""));
+    let (start, end) = pair(range, b'-')?;
+    let (major, minor) = pair(device, b':')?;
+    let mut protection = 0;
+    for (letter, bit) in [
+        (b'r', libc::PROT_READ),
+        (b'w', libc::PROT_WRITE),
+        (b'x', libc::PROT_EXEC),
+    ] {
+        if permissions.contains(&letter) {
+            protection |= bit as u32;
+        }
+    }
+    let shared = permissions.contains(&b's');
+    Some(Map {
+        start,
+        end,
+        protection,
+        flags: if shared {
+            libc::MAP_SHARED
+        } else {
+            libc::MAP_PRIVATE
+        } as u32,
+        file_offset: hexadecimal(file_offset)?,
+        device: (major as u32, minor as u32),
+        inode: std::str::from_utf8(inode).ok()?.parse().ok()?,
+        path: rest.trim_ascii_start(),
+    })
+}
+
+fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().position(|&byte| byte == b' ')?;
+    Some((&text[..end], text[end..].trim_ascii_start()))
+}
+
+fn pair(text: &[u8], separator: u8) -> Option<(u64, u64)> {
+    let at = text.iter().position(|&byte| byte == separator)?;
+    Some((hexadecimal(&text[..at])?, hexadecimal(&text[at + 1..])?))
+}
+
+fn hexadecimal(text: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
+}
+
+fn numbers(folder: &str) -> Vec<i32> {
+    let mut numbers: Vec<i32> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comm_with_parentheses() {
+        let task = parse_stat(b"12 (a) b (c)) S 1 12 12 0").unwrap();
+        assert_eq!(task.comm, b"a) b (c)");
+        assert_eq!((task.state, task.parent), (b'S', 1));
+        assert_eq!(parse_stat(b"12 (a"), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn maps() {
+        let text = b"7f00-8f00 r-xp 00002000 fd:0a 1234                       /usr/bin/a b\n\
+            8f00-9f00 rw-s 00000000 00:00 0 \nnonsense\n";
+        let maps: Vec<Map<'_>> = parse_maps(text).collect();
+        assert_eq!(maps.len(), 2);
+        assert_eq!(maps[0].path, b"/usr/bin/a b");
+        assert_eq!(
+            (maps[0].start, maps[0].end, maps[0].file_offset),
+            (0x7f00, 0x8f00, 0x2000)
+        );
+        assert_eq!((maps[0].device, maps[0].inode), ((0xfd, 10), 1234));
+        assert_eq!(
+            maps[0].protection,
+            (libc::PROT_READ | libc::PROT_EXEC) as u32
+        );
+        assert_eq!(
+            (maps[1].path, maps[1].flags),
+            (&b""[..], libc::MAP_SHARED as u32)
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! The ring that the kernel writes records into: a control page, then 2^n pages of data
+//! (`include/uapi/linux/perf_event.h`, struct perf_event_mmap_page).
+
+#![expect(unsafe_code, reason = "memory shared with the kernel")]
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::perf_event::{Event, abi};
+
+/// Handed out at once. The kernel gets its space back after each piece, not only after a whole ring.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// A ring of one CPU.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    page: NonNull<abi::perf_event_mmap_page>,
+    mapped_bytes: usize,
+    data: *const u8,
+    data_bytes: u64,
+    /// Our copy: nobody else writes `data_tail`.
+    tail: u64,
+}
+
+// SAFETY: the mapping belongs to this value alone; which thread reads it does not matter.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Maps the ring of `event`; `data_bytes` is a power of two of at least a page.
+    pub(crate) fn map(event: &Event, data_bytes: usize) -> io::Result<Ring> {
+        let page_bytes = page_bytes();
+        let mapped_bytes = data_bytes + page_bytes;
+        // SAFETY: a new mapping where the kernel wants it; nothing else is touched.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapped_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                event.as_raw_fd(),
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let page = NonNull::new(address.cast()).ok_or(io::ErrorKind::Other)?;
+        // SAFETY: the data lies behind the control page, inside the mapping.
+        let data = unsafe { address.cast::<u8>().add(page_bytes) };
+        Ok(Ring {
+            page,
+            mapped_bytes,
+            data,
+            data_bytes: data_bytes as u64,
+            tail: 0,
+        })
+    }
+
+    /// Bytes that wait to be drained.
+    pub(crate) fn pending_bytes(&self) -> u64 {
+        self.head().wrapping_sub(self.tail)
+    }
+
+    /// Whether more than half of it waits to be drained.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.pending_bytes() > self.data_bytes / 2
+    }
+
+    /// Hands over all that waits, in pieces that together are whole records, and gives the space back.
+    /// After an error of `write` the rest stays.
+    pub(crate) fn drain(
+        &mut self,
+        mut write: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<u64> {
+        let head = self.head();
+        let pending = head.wrapping_sub(self.tail);
+        let mut left = pending;
+        while left > 0 {
+            let at = self.tail % self.data_bytes;
+            let count = left.min(self.data_bytes - at).min(PIECE_BYTES);
+            // SAFETY: `at + count` is inside the data. The kernel does not write between tail and head, since the
+            // ring is mapped writable and therefore not in overwrite mode.
+            let piece =
+                unsafe { std::slice::from_raw_parts(self.data.add(at as usize), count as usize) };
+            write(piece)?;
+            left -= count;
+            self.tail = self.tail.wrapping_add(count);
+            self.release();
+        }
+        Ok(pending)
+    }
+
+    fn head(&self) -> u64 {
+        // SAFETY: `data_head` lies inside the mapping, which lives as long as `self`; only the kernel writes it.
+        let head = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_head) };
+        head.load(Ordering::Acquire)
+    }
+
+    /// Release: the kernel may overwrite only what we have read.
+    fn release(&self) {
+        // SAFETY: as for the head; we alone write `data_tail`.
+        let tail = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_tail) };
+        tail.store(self.tail, Ordering::Release);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made by `map`, unmapped once.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), self.mapped_bytes) };
+    }
+}
+
+/// Bytes of a page.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: reads a constant of the system.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}

@@ -1,0 +1,92 @@
+//! Ctrl-C, SIGTERM, SIGHUP and SIGCHLD as a descriptor that one waits on; no handler runs anywhere.
+
+#![expect(unsafe_code, reason = "signal masks")]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// What arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Finish: Ctrl-C, SIGTERM, a terminal that was closed.
+    Finish,
+    /// A child ended.
+    Child,
+}
+
+/// The descriptor.
+pub(crate) struct Signals(OwnedFd);
+
+impl Signals {
+    /// Blocks the signals in this thread and all that it starts later.
+    pub(crate) fn block() -> io::Result<Signals> {
+        let set = set_of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD]);
+        // SAFETY: reads `set`; the old mask is not asked for.
+        let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+        if blocked != 0 {
+            return Err(io::Error::from_raw_os_error(blocked));
+        }
+        // SAFETY: reads `set` and makes a descriptor.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was made for us just now.
+        Ok(Signals(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// The next signal, waiting at most so long.
+    pub(crate) fn wait(&self, timeout: Duration) -> io::Result<Option<Signal>> {
+        let mut poll = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: one pollfd, as told.
+        if unsafe { libc::poll(&mut poll, 1, timeout_ms) } <= 0 {
+            return Ok(None);
+        }
+        let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
+        let size = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: the kernel writes at most `size` bytes.
+        let read = unsafe { libc::read(self.0.as_raw_fd(), info.as_mut_ptr().cast(), size) };
+        if read != size as isize {
+            return Ok(None);
+        }
+        // SAFETY: zeroed above, and then written by the kernel; every bit pattern is valid.
+        let number = unsafe { info.assume_init() }.ssi_signo as i32;
+        Ok(Some(match number {
+            libc::SIGCHLD => Signal::Child,
+            _ => Signal::Finish,
+        }))
+    }
+}
+
+/// Gives a forked child the signals that a command expects: none blocked, SIGPIPE not ignored (Rust's
+/// start-up ignores it).
+///
+/// # Safety
+/// Only in a forked child before its exec.
+pub(super) unsafe fn reset_in_child() {
+    let none = set_of(&[]);
+    // SAFETY: async-signal-safe calls on this thread's own mask.
+    unsafe {
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
+fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: `sigemptyset` initializes the set, the others change it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for &signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
