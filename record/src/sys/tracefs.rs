@@ -6,7 +6,7 @@
 //! ```
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, failed};
@@ -75,7 +75,7 @@ impl Tracefs {
 
     /// Any other file, by its path from the root; empty if it cannot be read.
     pub(crate) fn file(&self, path: &str) -> Vec<u8> {
-        fs::read(self.root.join(path)).unwrap_or_default()
+        read_at_once(&self.root.join(path)).unwrap_or_default()
     }
 
     fn event_file(&self, system: &str, name: &str, file: &str) -> PathBuf {
@@ -100,6 +100,17 @@ fn mounted() -> Option<PathBuf> {
         let inside = mount("debugfs")?.join("tracing");
         inside.join("events").exists().then_some(inside)
     })
+}
+
+/// Some files (events/header_page) give as much as the first read asks for and nothing to the second, so
+/// `fs::read`, which begins with 32 bytes, would cut them.
+fn read_at_once(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = fs::File::open(path)?;
+    let mut text = vec![0; 64 << 10];
+    let count = file.read(&mut text)?;
+    text.truncate(count);
+    file.read_to_end(&mut text)?;
+    Ok(text)
 }
 
 fn folders(path: &Path) -> Vec<String> {
