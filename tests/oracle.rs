@@ -4,3 +4,5 @@
 
 #[path = "oracle/perf_data_digest.rs"]
 mod perf_data_digest;
+#[path = "oracle/store.rs"]
+mod store;

@@ -497,6 +497,13 @@ fn take_text(keys: &mut Vec<u32>, interner: &mut Interner) -> TextData {
 /// Text is checked when it is new; what has a number has been checked.
 #[inline]
 fn intern_text(interner: &mut Interner, text: &[u8]) -> (u32, usize) {
+    match interner.last(text) {
+        Some(number) => (number, 0),
+        None => intern_other_text(interner, text),
+    }
+}
+
+fn intern_other_text(interner: &mut Interner, text: &[u8]) -> (u32, usize) {
     if text.is_ascii() {
         return interner.intern(text);
     }

@@ -8,6 +8,7 @@
 
 use std::hash::BuildHasher as _;
 
+use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 /// Above so many entries, or bytes in them, the numbers begin anew with the next batch: a column whose texts
@@ -98,24 +99,32 @@ pub(super) struct Interner {
 }
 
 impl Interner {
+    /// The number of `text` if it is the same as the last one.
+    #[inline]
+    pub(super) fn last(&self, text: &[u8]) -> Option<u32> {
+        // What is not there is an empty text, too.
+        (self.entries.get(self.last) == text && self.entries.len() > 0).then_some(self.last)
+    }
+
     /// The number of `text`, and the memory that it took if it is new.
     #[inline]
     pub(super) fn intern(&mut self, text: &[u8]) -> (u32, usize) {
-        // An empty text equals also what is not there: the first is looked up all the same.
-        if self.entries.len() > 0 && self.entries.get(self.last) == text {
-            return (self.last, 0);
+        match self.last(text) {
+            Some(number) => (number, 0),
+            None => self.look_up(text),
         }
-        let (number, grown) = self.look_up(text);
-        self.last = number;
-        (number, grown)
     }
 
     /// Whether `text` has a number already.
-    pub(super) fn find(&self, text: &[u8]) -> Option<u32> {
+    pub(super) fn find(&mut self, text: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
-        self.numbers
-            .find(hash, |&number| self.entries.get(number) == text)
-            .copied()
+        let found = self
+            .numbers
+            .find(hash, |&number| self.entries.get(number) == text);
+        if let Some(&number) = found {
+            self.last = number;
+        }
+        found.copied()
     }
 
     fn look_up(&mut self, text: &[u8]) -> (u32, usize) {
@@ -130,18 +139,18 @@ impl Interner {
             |&number| entries.get(number) == text,
             |&number| hasher.hash_one(entries.get(number)),
         );
-        match found {
-            hashbrown::hash_table::Entry::Occupied(found) => (*found.get(), 0),
-            hashbrown::hash_table::Entry::Vacant(free) => {
+        let (number, grown) = match found {
+            Entry::Occupied(found) => (*found.get(), 0),
+            Entry::Vacant(free) => {
                 let number = entries.len() as u32;
                 free.insert(number);
                 entries.push(text);
-                (
-                    number,
-                    text.len() + size_of::<usize>() + 2 * size_of::<u32>(),
-                )
+                let place = size_of::<usize>() + 2 * size_of::<u32>();
+                (number, text.len() + place)
             }
-        }
+        };
+        self.last = number;
+        (number, grown)
     }
 
     /// The entries that the encoder does not have yet, and whether they replace those that it has.
