@@ -28,6 +28,7 @@ mod error;
 pub mod event;
 pub mod event_format;
 pub mod input;
+mod normalize;
 pub mod perf_data;
 pub mod store;
 pub mod symbols;

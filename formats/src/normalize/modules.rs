@@ -1,0 +1,270 @@
+//! The files behind mappings, each once: path, build id, and whether addresses in it mean an offset.
+//!
+//! Build ids may come with the mapping, or at the end of the input for a path (perf's header, its BUILD_ID
+//! records); they are joined when the tables are written.
+
+use hashbrown::HashMap;
+
+use super::texts::{TextId, Texts};
+use crate::event::{BuildId, KernelSymbol, Mapping, Space};
+
+/// Number of a module in its [`Modules`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ModuleId(pub(crate) u32);
+
+/// How a place in a module is told from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Placing {
+    /// By its offset in the file.
+    Offset,
+    /// By its absolute address: the kernel, and memory without a file (generated code).
+    Address,
+    /// By its absolute address, and the module is one symbol that begins here.
+    Symbol {
+        /// First address.
+        start: u64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Module {
+    path: TextId,
+    build_id: Option<TextId>,
+    placing: Placing,
+}
+
+/// All modules of one input.
+#[derive(Default)]
+pub(crate) struct Modules {
+    modules: Vec<Module>,
+    ids: HashMap<Module, u32>,
+    texts: Texts,
+    /// Build ids told for a path.
+    told: HashMap<TextId, TextId>,
+    /// The running kernel's, told as a fact.
+    kernel_build_id: Option<TextId>,
+}
+
+impl Modules {
+    /// The module of a mapping.
+    pub(crate) fn of_mapping(&mut self, event: &Mapping<'_>) -> ModuleId {
+        let kernel = event.pid == -1
+            || matches!(
+                event.space,
+                Space::Kernel | Space::GuestKernel | Space::Hypervisor
+            );
+        let (path, placing) = if kernel {
+            (kernel_module(event.path), Placing::Address)
+        } else if has_no_file(event.path) {
+            (event.path, Placing::Address)
+        } else {
+            (event.path, Placing::Offset)
+        };
+        self.intern(path, event.build_id, placing)
+    }
+
+    /// The module that is one symbol of the kernel; perf too shows its name as that of the module.
+    pub(crate) fn of_kernel_symbol(&mut self, event: &KernelSymbol<'_>) -> ModuleId {
+        let start = event.start;
+        self.intern(event.name, None, Placing::Symbol { start })
+    }
+
+    /// A build id became known for a path.
+    pub(crate) fn build_id(&mut self, event: &BuildId<'_>) {
+        let path = self.texts.intern(event.path);
+        let build_id = self.texts.intern(event.build_id);
+        self.told.insert(path, build_id);
+        if event.space == Space::Kernel && is_kernel_image(event.path) {
+            self.kernel_build_id = Some(build_id);
+        }
+        // Modules are mapped as "/lib/modules/…/xfs.ko" or "[xfs]", and told by the other name.
+        if let Some(name) = module_name(event.path) {
+            let name = self.texts.intern(&name);
+            self.told.insert(name, build_id);
+        }
+    }
+
+    /// The build id of the running kernel.
+    pub(crate) fn kernel_build_id(&mut self, build_id: &[u8]) {
+        self.kernel_build_id = Some(self.texts.intern(build_id));
+    }
+
+    /// Path, or a name in brackets.
+    pub(crate) fn path(&self, module: ModuleId) -> &[u8] {
+        self.get(module)
+            .map_or(&[], |module| self.texts.get(module.path))
+    }
+
+    /// How places in it are told apart.
+    #[inline]
+    pub(crate) fn placing(&self, module: ModuleId) -> Placing {
+        self.get(module)
+            .map_or(Placing::Address, |module| module.placing)
+    }
+
+    /// Its build id: the mapping's own, or the one told for its path so far.
+    pub(crate) fn build_id_of(&mut self, module: ModuleId) -> Option<&[u8]> {
+        let &module = self.get(module)?;
+        let id = match module.build_id.or_else(|| self.told.get(&module.path).copied()) {
+            Some(id) => id,
+            None => {
+                let path = self.texts.get(module.path);
+                if module.placing == Placing::Address && path == KERNEL {
+                    self.kernel_build_id?
+                } else {
+                    let name = module_name(path)?;
+                    let name = self.texts.intern(&name);
+                    *self.told.get(&name)?
+                }
+            }
+        };
+        Some(self.texts.get(id)).filter(|id| !id.is_empty())
+    }
+
+    fn intern(&mut self, path: &[u8], build_id: Option<&[u8]>, placing: Placing) -> ModuleId {
+        let module = Module {
+            path: self.texts.intern(path),
+            build_id: build_id.map(|id| self.texts.intern(id)),
+            placing,
+        };
+        let next = self.modules.len() as u32;
+        let id = *self.ids.entry(module).or_insert(next);
+        if id == next {
+            self.modules.push(module);
+        }
+        ModuleId(id)
+    }
+
+    fn get(&self, module: ModuleId) -> Option<&Module> {
+        self.modules.get(module.0 as usize)
+    }
+}
+
+const KERNEL: &[u8] = b"[kernel.kallsyms]";
+
+/// "[kernel.kallsyms]_text" names the symbol by which perf measures relocation: the module is what is in brackets.
+fn kernel_module(path: &[u8]) -> &[u8] {
+    let bracket = path.iter().position(|&byte| byte == b']');
+    match bracket {
+        Some(bracket) if path.starts_with(b"[") && is_kernel_image(path) => {
+            path.get(..=bracket).unwrap_or(path)
+        }
+        _ => path,
+    }
+}
+
+fn is_kernel_image(path: &[u8]) -> bool {
+    path.starts_with(KERNEL) || path.starts_with(b"[guest.kernel.kallsyms") || path == b"[kernel.vmlinux]"
+}
+
+/// Memory in which an offset means nothing beyond its process (tools/perf/util/map.h, `is_anon_memory`, `is_no_dso_memory`).
+fn has_no_file(path: &[u8]) -> bool {
+    const PREFIXES: &[&[u8]] = &[
+        b"//anon",
+        b"/dev/zero",
+        b"/anon_hugepage",
+        b"[anon",
+        b"[stack",
+        b"[heap]",
+        b"[vsyscall]",
+        b"/SYSV",
+        b"//toolong",
+        b"/memfd:",
+        b"/dev/ashmem/dalvik",
+    ];
+    path.is_empty() || PREFIXES.iter().any(|prefix| path.starts_with(prefix))
+}
+
+/// "[xfs]" for "/lib/modules/6.1/kernel/fs/xfs/xfs.ko.xz", where a path is that of a kernel module.
+fn module_name(path: &[u8]) -> Option<Vec<u8>> {
+    let file = path.rsplit(|&byte| byte == b'/').next()?;
+    let end = file.windows(3).position(|part| part == b".ko")?;
+    let rest = file.get(end + 3..)?;
+    if !(rest.is_empty() || rest.starts_with(b".")) {
+        return None;
+    }
+    let mut name = vec![b'['];
+    name.extend(file.get(..end)?.iter().map(|&byte| if byte == b'-' { b'_' } else { byte }));
+    name.push(b']');
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping<'a>(pid: i32, path: &'a [u8], build_id: Option<&'a [u8]>) -> Mapping<'a> {
+        Mapping {
+            time: None,
+            pid,
+            tid: pid,
+            space: if pid == -1 { Space::Kernel } else { Space::User },
+            start: 0x1000,
+            length: 0x1000,
+            file_offset: 0,
+            path,
+            build_id,
+            device: None,
+            inode: None,
+            protection: None,
+            flags: None,
+        }
+    }
+
+    fn told<'a>(space: Space, path: &'a [u8], build_id: &'a [u8]) -> BuildId<'a> {
+        BuildId {
+            pid: -1,
+            space,
+            path,
+            build_id,
+        }
+    }
+
+    #[test]
+    fn build_ids_join_by_path_even_later() {
+        let mut modules = Modules::default();
+        let early = modules.of_mapping(&mapping(1, b"/bin/sh", None));
+        let own = modules.of_mapping(&mapping(1, b"/bin/ls", Some(b"own")));
+        assert_eq!(modules.build_id_of(early), None);
+        modules.build_id(&told(Space::User, b"/bin/sh", b"told"));
+        modules.build_id(&told(Space::User, b"/bin/ls", b"other"));
+        assert_eq!(modules.build_id_of(early), Some(&b"told"[..]));
+        assert_eq!(modules.build_id_of(own), Some(&b"own"[..]));
+    }
+
+    #[test]
+    fn kernel_modules_have_two_names() {
+        let mut modules = Modules::default();
+        let long = modules.of_mapping(&mapping(-1, b"/lib/modules/6.1/nf-nat.ko.xz", None));
+        let short = modules.of_mapping(&mapping(-1, b"[xfs]", None));
+        modules.build_id(&told(Space::Kernel, b"[nf_nat]", b"one"));
+        modules.build_id(&told(Space::Kernel, b"/lib/modules/6.1/xfs.ko", b"two"));
+        assert_eq!(modules.build_id_of(long), Some(&b"one"[..]));
+        assert_eq!(modules.build_id_of(short), Some(&b"two"[..]));
+    }
+
+    #[test]
+    fn the_kernel_is_named_without_its_reference_symbol() {
+        let mut modules = Modules::default();
+        let kernel = modules.of_mapping(&mapping(-1, b"[kernel.kallsyms]_text", None));
+        assert_eq!(modules.path(kernel), b"[kernel.kallsyms]");
+        assert_eq!(modules.placing(kernel), Placing::Address);
+        modules.kernel_build_id(b"id");
+        assert_eq!(modules.build_id_of(kernel), Some(&b"id"[..]));
+    }
+
+    #[test]
+    fn generated_code_keeps_its_address() {
+        let mut modules = Modules::default();
+        for (path, placing) in [
+            (&b"//anon"[..], Placing::Address),
+            (b"[anon:libc_malloc]", Placing::Address),
+            (b"[stack]", Placing::Address),
+            (b"[vdso]", Placing::Offset),
+            (b"/usr/lib/libc.so.6", Placing::Offset),
+        ] {
+            let module = modules.of_mapping(&mapping(1, path, None));
+            assert_eq!(modules.placing(module), placing);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Byte strings, each kept once and named by a number.
+//!
+//! Names of threads, modules and functions come by the million and differ by the hundred: what is kept
+//! per thread, mapping or frame is four bytes.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+/// Number of a text in its [`Texts`], from 0 in the order of arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TextId(pub(crate) u32);
+
+/// The texts.
+#[derive(Default)]
+pub(crate) struct Texts {
+    bytes: Vec<u8>,
+    /// End of each text in `bytes`; it begins where the former one ends.
+    ends: Vec<usize>,
+    ids: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Texts {
+    /// The number of `text`, which is added if it is new.
+    pub(crate) fn intern(&mut self, text: &[u8]) -> TextId {
+        let hash = self.hasher.hash_one(text);
+        let (bytes, ends, hasher) = (&self.bytes, &self.ends, &self.hasher);
+        let known = self.ids.find(hash, |&id| text_of(bytes, ends, id) == text);
+        if let Some(&id) = known {
+            return TextId(id);
+        }
+        let id = self.ends.len() as u32;
+        self.ids.insert_unique(hash, id, |&id| {
+            hasher.hash_one(text_of(bytes, ends, id))
+        });
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+        TextId(id)
+    }
+
+    /// The text of a number; empty for one that was never given out.
+    pub(crate) fn get(&self, id: TextId) -> &[u8] {
+        text_of(&self.bytes, &self.ends, id.0)
+    }
+
+    /// How many texts there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+}
+
+fn text_of<'a>(bytes: &'a [u8], ends: &[usize], id: u32) -> &'a [u8] {
+    let index = id as usize;
+    let end = ends.get(index).copied().unwrap_or(0);
+    let start = index
+        .checked_sub(1)
+        .and_then(|before| ends.get(before).copied())
+        .unwrap_or(0);
+    bytes.get(start..end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_each_text_once() {
+        let mut texts = Texts::default();
+        let ids: Vec<u32> = ["a", "", "bc", "a", "bc", ""]
+            .iter()
+            .map(|text| texts.intern(text.as_bytes()).0)
+            .collect();
+        assert_eq!(ids, [0, 1, 2, 0, 2, 1]);
+        assert_eq!(texts.len(), 3);
+        assert_eq!(texts.get(TextId(2)), b"bc");
+        assert_eq!(texts.get(TextId(1)), b"");
+        assert_eq!(texts.get(TextId(9)), b"");
+        for number in 0..10_000 {
+            texts.intern(format!("{number}").as_bytes());
+        }
+        assert_eq!(texts.intern(b"bc"), TextId(2));
+    }
+}
