@@ -89,6 +89,11 @@ impl Modules {
         self.kernel_build_id = Some(self.texts.intern(build_id));
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = ModuleId> + use<> {
+        (0..self.modules.len() as u32).map(ModuleId)
+    }
+
     /// Path, or a name in brackets.
     pub(crate) fn path(&self, module: ModuleId) -> &[u8] {
         self.get(module)

@@ -54,6 +54,8 @@ pub(crate) struct Stacks {
     index: HashTable<u32>,
     /// Nodes before the first of `nodes`.
     before: StackId,
+    /// How often the tree began anew.
+    epoch: u32,
     /// Nodes not written yet: the last ones.
     fresh: Vec<Node>,
     cache: Cache,
@@ -70,6 +72,25 @@ struct Trail {
 }
 
 impl Stacks {
+    /// An empty tree, whose first node gets this number.
+    pub(crate) fn starting_at(first: StackId) -> Stacks {
+        Stacks {
+            before: first.saturating_sub(1),
+            ..Stacks::default()
+        }
+    }
+
+    /// The number of the node that comes next.
+    pub(crate) fn next_id(&self) -> StackId {
+        self.before + self.nodes.len() as u32 + 1
+    }
+
+    /// Changes when the tree begins anew: nodes found before are then not to be used again.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// The node of a chain; `None` when all numbers are used up.
     #[inline]
     pub(crate) fn of(&mut self, chain: Chain<'_>, frames: &mut Frames) -> Option<StackId> {
@@ -127,6 +148,7 @@ impl Stacks {
     /// Forgets all nodes, as the frames begin anew: those that come get higher numbers.
     pub(crate) fn restart(&mut self) {
         self.before += self.nodes.len() as u32;
+        self.epoch += 1;
         self.nodes = Vec::new();
         self.index = HashTable::new();
         self.forget_chains();

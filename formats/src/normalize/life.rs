@@ -1,0 +1,155 @@
+//! Threads and mappings together: what an event means for both, and their rows.
+//!
+//! Mappings are kept as rows until the input ends, since build ids may come there (in a pipe they come last); those
+//! of very long recordings are written before, with what is known by then.
+
+use super::mappings::Mappings;
+use super::modules::{ModuleId, Modules};
+use super::output::Output;
+use super::threads::{Thread, Threads};
+use crate::Error;
+use crate::event::{Comm, Exit, Fork, KernelSymbol, Mapping};
+use crate::tables;
+
+/// Rows of mappings, and of threads that ended, that are kept: 40 MiB of them.
+const ROWS_KEPT: usize = 1 << 19;
+
+/// Threads, mappings, and what lies behind these.
+#[derive(Default)]
+pub(crate) struct Life {
+    pub(crate) threads: Threads,
+    pub(crate) mappings: Mappings,
+    pub(crate) modules: Modules,
+    rows: Vec<MappingRow>,
+}
+
+struct MappingRow {
+    time: Option<i64>,
+    pid: Option<i32>,
+    start: u64,
+    end: u64,
+    file_offset: u64,
+    module: ModuleId,
+    inode: Option<u64>,
+    protection: Option<i32>,
+}
+
+impl Life {
+    pub(crate) fn comm(&mut self, comm: &Comm<'_>, output: &mut Output) -> Result<(), Error> {
+        if comm.exec {
+            self.mappings.exec(comm.pid.unwrap_or(comm.tid));
+        }
+        self.threads.comm(comm);
+        self.write_some_threads(output)
+    }
+
+    pub(crate) fn fork(&mut self, fork: &Fork, output: &mut Output) -> Result<(), Error> {
+        self.threads.fork(fork);
+        self.mappings.fork(fork);
+        self.write_some_threads(output)
+    }
+
+    pub(crate) fn exit(&mut self, exit: &Exit, output: &mut Output) -> Result<(), Error> {
+        self.threads.exit(exit);
+        self.mappings.exit(exit);
+        self.write_some_threads(output)
+    }
+
+    pub(crate) fn map(&mut self, mapping: &Mapping<'_>, output: &mut Output) -> Result<(), Error> {
+        let module = self.mappings.map(mapping, &mut self.modules);
+        self.rows.push(MappingRow {
+            time: mapping.time,
+            pid: (mapping.pid >= 0).then_some(mapping.pid),
+            start: mapping.start,
+            end: mapping.start.saturating_add(mapping.length),
+            file_offset: mapping.file_offset,
+            module,
+            inode: mapping.inode,
+            protection: mapping.protection.map(|bits| bits as i32),
+        });
+        if self.rows.len() >= ROWS_KEPT {
+            self.write_mappings(output)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn kernel_symbol(&mut self, symbol: &KernelSymbol<'_>) {
+        self.mappings.kernel_symbol(symbol, &mut self.modules);
+    }
+
+    /// Writes all rows of threads and mappings.
+    pub(crate) fn write_all(&mut self, output: &mut Output) -> Result<(), Error> {
+        let finished = self.threads.take_finished(true);
+        self.write_threads(finished, output)?;
+        self.write_mappings(output)
+    }
+
+    fn write_some_threads(&mut self, output: &mut Output) -> Result<(), Error> {
+        if self.threads.finished_count() < ROWS_KEPT {
+            return Ok(());
+        }
+        let finished = self.threads.take_finished(false);
+        self.write_threads(finished, output)
+    }
+
+    fn write_threads(&self, mut rows: Vec<Thread>, output: &mut Output) -> Result<(), Error> {
+        rows.sort_by_key(|row| (row.start, row.tid));
+        let table = output.fixed.threads;
+        for row in rows {
+            tables::threads::Row {
+                tid: row.tid,
+                pid: row.pid,
+                parent: row.parent,
+                comm: row.comm.map(|comm| self.threads.comm_bytes(comm)),
+                start: row.start,
+                end: row.end,
+                exit_code: row.exit_code,
+                ..tables::threads::Row::default()
+            }
+            .push(output.writer.rows(table));
+            output.writer.end_row(table)?;
+        }
+        Ok(())
+    }
+
+    fn write_mappings(&mut self, output: &mut Output) -> Result<(), Error> {
+        let table = output.fixed.mappings;
+        for row in std::mem::take(&mut self.rows) {
+            let build_id = self.modules.build_id_of(row.module).map(hexadecimal);
+            tables::mappings::Row {
+                time: row.time,
+                pid: row.pid,
+                start: row.start,
+                end: row.end,
+                file_offset: row.file_offset,
+                path: self.modules.path(row.module),
+                build_id: build_id.as_deref().map(str::as_bytes),
+                inode: row.inode,
+                protection: row.protection,
+            }
+            .push(output.writer.rows(table));
+            output.writer.end_row(table)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes as two digits each.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+    ];
+    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or('0');
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn digits_are_lower_case() {
+        assert_eq!(super::hexadecimal(&[0x0a, 0xf9]), "0af9");
+    }
+}

@@ -1,0 +1,271 @@
+//! Frames become rows, with the names that can be had for them.
+//!
+//! All distinct frames are asked for at once, at the end: by then the build ids are known, and each place is looked up
+//! once however often it was sampled. Code that was inlined at a frame follows behind all frames, as rows that
+//! point to what they are inlined into:
+//!
+//! ```text
+//! frame_id  module    offset  function  inlined_into
+//!        1  /bin/a    0x1234  main
+//!        2  /bin/a    0x1234  parse                1
+//!        3  /bin/a    0x1234  next                 2
+//! ```
+//! Stacks name frame 1 only.
+
+use super::frames::{Frame, FrameId, FrameKey, Frames, Said};
+use super::life::hexadecimal;
+use super::modules::{ModuleId, Modules, Placing};
+use super::output::Output;
+use super::texts::{TextId, Texts};
+use crate::Error;
+use crate::event::Symbol;
+use crate::symbols::{KernelFacts, Name, Options, Request, Symbolizer};
+use crate::tables;
+
+/// Frames asked for at once.
+const CHUNK: usize = 1 << 16;
+
+/// Symbols that the input tells itself.
+#[derive(Default)]
+pub(crate) struct Told {
+    symbols: Vec<(Option<TextId>, u64, u64, TextId)>,
+    texts: Texts,
+}
+
+impl Told {
+    pub(crate) fn add(&mut self, symbol: &Symbol<'_>) {
+        let module = symbol.module.map(|module| self.texts.intern(module));
+        let name = self.texts.intern(symbol.name);
+        self.symbols.push((module, symbol.start, symbol.length, name));
+    }
+
+    fn tell(&self, symbolizer: &mut Symbolizer) {
+        for &(module, start, length, name) in &self.symbols {
+            let module = module.map(|module| String::from_utf8_lossy(self.texts.get(module)));
+            symbolizer.add_symbol(module.as_deref(), start, length, self.texts.get(name));
+        }
+    }
+}
+
+/// A module as requests and rows need it.
+struct Module {
+    path: String,
+    build_id: Option<Vec<u8>>,
+    build_id_text: Option<String>,
+    placing: Placing,
+}
+
+/// What is known of a frame before names are looked up.
+#[derive(Default)]
+struct Place<'m> {
+    module: Option<&'m str>,
+    build_id: Option<&'m [u8]>,
+    build_id_text: Option<&'m str>,
+    offset: Option<u64>,
+    address: Option<u64>,
+    /// Known without looking.
+    names: Vec<Name>,
+}
+
+/// Names and writes all frames kept; gives the id that comes next.
+pub(crate) fn write(
+    frames: &Frames,
+    modules: &mut Modules,
+    told: &Told,
+    kernel: &KernelFacts,
+    options: &Options,
+    output: &mut Output,
+) -> Result<FrameId, Error> {
+    let (first, keys) = frames.kept();
+    let mut symbolizer = Symbolizer::new(options.clone(), kernel.clone())?;
+    told.tell(&mut symbolizer);
+    let modules = resolve(modules);
+    let mut inlined = Vec::new();
+    let mut id = first;
+    for chunk in keys.chunks(CHUNK) {
+        let said: Vec<Vec<Said>> = chunk.iter().map(|key| said_of(frames, key)).collect();
+        let mut places: Vec<Place<'_>> = chunk
+            .iter()
+            .zip(&said)
+            .map(|(key, said)| place(key, said, &modules))
+            .collect();
+        look_up(&mut symbolizer, chunk, &mut places);
+        for (key, place) in chunk.iter().zip(places) {
+            write_frame(id, key, &place, place.names.first(), None, output)?;
+            if place.names.len() > 1 {
+                inlined.push((id, *key, place.names));
+            }
+            id += 1;
+        }
+    }
+    for (into, key, names) in inlined {
+        let said = said_of(frames, &key);
+        let place = place(&key, &said, &modules);
+        let mut into = into;
+        for name in names.iter().skip(1) {
+            write_frame(id, &key, &place, Some(name), Some(into), output)?;
+            into = id;
+            id += 1;
+        }
+    }
+    output.symbols.push(symbolizer.report().clone());
+    Ok(id)
+}
+
+fn resolve(modules: &mut Modules) -> Vec<Module> {
+    modules
+        .all()
+        .map(|module| {
+            let build_id = modules.build_id_of(module).map(<[u8]>::to_vec);
+            Module {
+                path: String::from_utf8_lossy(modules.path(module)).into_owned(),
+                build_id_text: build_id.as_deref().map(hexadecimal),
+                build_id,
+                placing: modules.placing(module),
+            }
+        })
+        .collect()
+}
+
+fn said_of(frames: &Frames, key: &FrameKey) -> Vec<Said> {
+    match key.frame {
+        Frame::Named(id) => frames.said(id),
+        Frame::Offset(..) | Frame::Address(..) | Frame::Unmapped(_) => Vec::new(),
+    }
+}
+
+fn place<'m>(key: &FrameKey, said: &'m [Said], modules: &'m [Module]) -> Place<'m> {
+    let of = |module: ModuleId| match modules.get(module.0 as usize) {
+        Some(module) => Place {
+            module: Some(&module.path),
+            build_id: module.build_id.as_deref(),
+            build_id_text: module.build_id_text.as_deref(),
+            ..Place::default()
+        },
+        None => Place::default(),
+    };
+    match key.frame {
+        Frame::Offset(module, offset) => Place {
+            offset: Some(offset),
+            ..of(module)
+        },
+        Frame::Address(module, address) => Place {
+            address: Some(address),
+            names: symbol_name(modules.get(module.0 as usize), address),
+            ..of(module)
+        },
+        Frame::Unmapped(address) => Place {
+            address: Some(address),
+            ..Place::default()
+        },
+        Frame::Named(_) => said_place(said),
+    }
+}
+
+/// The module that is one symbol names its frames itself.
+fn symbol_name(module: Option<&Module>, address: u64) -> Vec<Name> {
+    match module {
+        Some(Module {
+            path,
+            placing: Placing::Symbol { start },
+            ..
+        }) => vec![Name {
+            function: path.clone(),
+            function_offset: Some(address.wrapping_sub(*start)),
+            file: None,
+            line: None,
+        }],
+        _ => Vec::new(),
+    }
+}
+
+/// The outermost of a group has the place, the others are inlined there.
+fn said_place(said: &[Said]) -> Place<'_> {
+    let Some(outer) = said.last() else {
+        return Place::default();
+    };
+    let is_named = said.iter().any(|said| !said.function.is_empty());
+    let name = |said: &Said| Name {
+        function: String::from_utf8_lossy(&said.function).into_owned(),
+        function_offset: said.function_offset,
+        file: None,
+        line: None,
+    };
+    Place {
+        module: str::from_utf8(&outer.module)
+            .ok()
+            .filter(|module| !module.is_empty()),
+        address: outer.address,
+        names: match is_named {
+            true => said.iter().rev().map(name).collect(),
+            false => Vec::new(),
+        },
+        ..Place::default()
+    }
+}
+
+/// Asks for the names of all places that have none.
+fn look_up(symbolizer: &mut Symbolizer, keys: &[FrameKey], places: &mut [Place<'_>]) {
+    let (indices, requests): (Vec<usize>, Vec<Request<'_>>) = keys
+        .iter()
+        .zip(places.iter())
+        .enumerate()
+        .filter(|(_, (_, place))| place.names.is_empty())
+        .map(|(index, (key, place))| {
+            let request = Request {
+                module: place.module,
+                build_id: place.build_id,
+                offset: place.offset,
+                address: place.address,
+                space: key.space,
+                return_address: key.return_address,
+            };
+            (index, request)
+        })
+        .unzip();
+    if requests.is_empty() {
+        return;
+    }
+    let names = symbolizer.names(&requests);
+    for (index, names) in indices.into_iter().zip(names) {
+        if let Some(place) = places.get_mut(index) {
+            place.names = names;
+        }
+    }
+}
+
+fn write_frame(
+    id: FrameId,
+    key: &FrameKey,
+    place: &Place<'_>,
+    name: Option<&Name>,
+    inlined_into: Option<FrameId>,
+    output: &mut Output,
+) -> Result<(), Error> {
+    let function = name
+        .map(|name| name.function.as_bytes())
+        .filter(|function| !function.is_empty());
+    let table = output.fixed.frames;
+    output.counts.frames += 1;
+    output.counts.named_frames += u64::from(function.is_some());
+    tables::frames::Row {
+        frame_id: id as i32,
+        module: place.module.map(str::as_bytes),
+        build_id: place.build_id_text.map(str::as_bytes),
+        offset: place.offset,
+        address: place.address,
+        function,
+        function_offset: name
+            .and_then(|name| name.function_offset)
+            .and_then(|offset| offset.try_into().ok()),
+        file: name.and_then(|name| name.file.as_deref()).map(str::as_bytes),
+        line: name
+            .and_then(|name| name.line)
+            .and_then(|line| line.try_into().ok()),
+        inlined_into: inlined_into.map(|into| into as i32),
+        space: key.space.as_str().map(str::as_bytes),
+        return_address: key.return_address,
+    }
+    .push(output.writer.rows(table));
+    output.writer.end_row(table)
+}
