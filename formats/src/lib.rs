@@ -27,6 +27,7 @@ pub mod bytes;
 mod error;
 pub mod event;
 pub mod event_format;
+pub mod import;
 pub mod input;
 mod normalize;
 pub mod perf_data;

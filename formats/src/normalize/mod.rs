@@ -22,16 +22,18 @@ mod reads;
 mod rows;
 mod samples;
 mod stacks;
-mod texts;
+pub(crate) mod texts;
 mod threads;
+mod window;
 #[cfg(test)]
 mod tests;
 
 pub use output::Counts;
+pub use window::TimeRange;
 pub(crate) use output::Output;
 
 use crate::Error;
-use crate::event::{Event, EventType, Loss, Place, Problem, Progress, Sink};
+use crate::event::{Event, EventType, Fact, Loss, Place, Problem, Progress, Sink};
 use crate::symbols;
 
 use frames::Frames;
@@ -40,6 +42,7 @@ use names::Told;
 use reads::Reads;
 use rows::Plan;
 use stacks::Stacks;
+use window::Window;
 
 /// Rows of `stacks` that may wait to be written.
 const FRESH_STACKS: usize = 4096;
@@ -50,8 +53,9 @@ pub(crate) struct Normalizer<'o> {
     /// Name of the input.
     source: String,
     /// What to do with the progress that the reader tells.
-    progress: &'o mut dyn FnMut(Progress),
+    progress: &'o mut (dyn FnMut(Progress) + Send),
     symbols: symbols::Options,
+    window: Window,
     life: Life,
     frames: Frames,
     stacks: Stacks,
@@ -68,7 +72,8 @@ impl<'o> Normalizer<'o> {
         output: &'o mut Output,
         source: &str,
         symbols: symbols::Options,
-        progress: &'o mut dyn FnMut(Progress),
+        time: Option<TimeRange>,
+        progress: &'o mut (dyn FnMut(Progress) + Send),
     ) -> Normalizer<'o> {
         let mut frames = Frames::default();
         frames.restart(output.next_frame);
@@ -78,6 +83,7 @@ impl<'o> Normalizer<'o> {
             source: source.to_owned(),
             progress,
             symbols,
+            window: Window::new(time),
             life: Life::default(),
             frames,
             stacks,
@@ -95,6 +101,15 @@ impl<'o> Normalizer<'o> {
         self.write_stacks()?;
         self.write_frames()?;
         self.output.next_stack = self.stacks.next_id();
+        if self.window.left_out() > 0 {
+            self.loss(&Loss {
+                time: None,
+                cpu: None,
+                event: None,
+                count: Some(self.window.left_out()),
+                reason: "filtered: outside the time asked for",
+            })?;
+        }
         let given_up = self.life.mappings.given_up();
         if given_up > 0 {
             self.problem(
@@ -104,6 +119,12 @@ impl<'o> Normalizer<'o> {
         }
         for plan in std::mem::take(&mut self.plans) {
             plan.finish(self.output)?;
+        }
+        if let Some((name, address)) = &self.kernel.reference {
+            self.facts.tell(Fact::Other {
+                name: crate::import::KERNEL_REFERENCE,
+                value: &format!("{name} {address:#x}"),
+            });
         }
         self.facts.store(&mut self.output.facts);
         Ok(())
@@ -196,7 +217,7 @@ impl Normalizer<'_> {
             Event::Sample(sample) => return self.sample(sample),
             Event::Fact(fact) => {
                 self.facts.tell(fact);
-                if let crate::event::Fact::KernelBuildId(id) = fact {
+                if let Fact::KernelBuildId(id) = fact {
                     self.life.modules.kernel_build_id(id);
                 }
             }

@@ -21,6 +21,9 @@ impl Normalizer<'_> {
     /// Takes one hit or sample.
     #[inline]
     pub(super) fn sample(&mut self, sample: &Sample<'_>) -> Result<(), Error> {
+        if !self.window.holds(sample.time) {
+            return Ok(());
+        }
         let Normalizer {
             life,
             frames,

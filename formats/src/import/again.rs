@@ -1,0 +1,344 @@
+//! Trace directories that are taken up again: one whose recorder died, and one that is to get other names.
+
+use std::path::Path;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{Int32Type, Int64Type, UInt64Type};
+use hashbrown::HashMap;
+
+use super::{ImportOptions, Report, import};
+use crate::event::Space;
+use crate::normalize::Counts;
+use crate::normalize::texts::{TextId, Texts};
+use crate::store::{Directory, Facts, JOURNAL, State, TableId, Writer, WriterOptions};
+use crate::symbols::{KernelFacts, Name, Options, Request, Symbolizer};
+use crate::{Error, Input, tables};
+
+/// Frames asked for at once.
+const CHUNK: usize = 1 << 16;
+
+/// What lies in a directory that was given as input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A trace that was written to its end.
+    Whole,
+    /// A trace whose recorder died, with its journal: [`recover`] completes it.
+    Unfinished,
+    /// A trace whose writer died, without a journal.
+    Partial,
+    /// No trace directory.
+    Nothing,
+}
+
+/// Says what lies in a directory.
+pub fn look_into(directory: &Path) -> Found {
+    let state = Directory::open(directory)
+        .map(|trace| trace.manifest().state)
+        .ok();
+    let has_journal = journal_of(directory).is_file();
+    match state {
+        Some(State::Complete | State::Recovered) => Found::Whole,
+        Some(State::Recording) | None if has_journal => Found::Unfinished,
+        Some(State::Recording) => Found::Partial,
+        None => Found::Nothing,
+    }
+}
+
+/// Completes the trace that a dead recorder left in `directory`: imports its journal again from the start, in place
+/// of the parts that were written so far. The journal stays.
+pub fn recover(directory: &Path, mut options: ImportOptions) -> Result<Report, Error> {
+    let input = Input::open(&journal_of(directory))?;
+    options.recovered = true;
+    options.store.adopt = true;
+    import(vec![input], directory, options)
+}
+
+/// Removes the journal of a trace that is complete.
+pub fn remove_journal(directory: &Path) -> Result<(), Error> {
+    let journal = directory.join(JOURNAL);
+    std::fs::remove_dir_all(&journal).map_err(Error::io(journal))
+}
+
+fn journal_of(directory: &Path) -> std::path::PathBuf {
+    directory.join(JOURNAL).join("perf.data")
+}
+
+/// Looks for the names of all frames of a whole trace again. A frame for which there are none now keeps those
+/// that it has.
+pub fn name_again(directory: &Path, options: Options) -> Result<Report, Error> {
+    let trace = Directory::open(directory)?;
+    let facts = &trace.manifest().facts;
+    let mut symbolizer = Symbolizer::new(options, kernel_facts(facts))?;
+    let frames = Frames::read(&trace)?;
+    let names = frames.look_up(&mut symbolizer);
+    let mut writer = Writer::open(directory, WriterOptions::default())?;
+    let table = writer.add_table(tables::frames::schema())?;
+    let counts = frames.write(&names, &mut writer, table)?;
+    let summary = writer.finish_replacing()?;
+    Ok(Report {
+        rows: summary.rows,
+        output_bytes: summary.bytes,
+        counts,
+        symbols: vec![symbolizer.report().clone()],
+        ..Report::default()
+    })
+}
+
+/// What the manifest keeps of the kernel.
+fn kernel_facts(facts: &Facts) -> KernelFacts {
+    let reference = facts.other.get(KERNEL_REFERENCE).and_then(|text| {
+        let (name, address) = text.split_once(' ')?;
+        let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).ok()?;
+        Some((name.to_owned(), address))
+    });
+    KernelFacts {
+        os_release: facts.os_release.clone(),
+        build_id: facts.kernel_build_id.as_deref().and_then(bytes_of),
+        reference,
+    }
+}
+
+/// The fact that keeps a symbol of the kernel with its address: "_text 0xffffffff81000000".
+pub(crate) const KERNEL_REFERENCE: &str = "kernel.reference";
+
+/// The frames of a trace.
+#[derive(Default)]
+struct Frames {
+    rows: Vec<Row>,
+    texts: Texts,
+}
+
+/// A row of `frames`.
+#[derive(Clone, Copy)]
+struct Row {
+    id: i32,
+    module: Option<TextId>,
+    build_id: Option<TextId>,
+    offset: Option<u64>,
+    address: Option<u64>,
+    function: Option<TextId>,
+    function_offset: Option<i64>,
+    file: Option<TextId>,
+    line: Option<i32>,
+    inlined_into: Option<i32>,
+    space: Space,
+    return_address: bool,
+}
+
+impl Frames {
+    fn read(trace: &Directory) -> Result<Frames, Error> {
+        let mut frames = Frames::default();
+        for batch in trace.read(tables::frames::NAME)? {
+            frames.add(&batch?);
+        }
+        Ok(frames)
+    }
+
+    fn add(&mut self, batch: &RecordBatch) {
+        for row in 0..batch.num_rows() {
+            let Some(id) = number::<Int32Type>(batch, "frame_id", row) else {
+                continue;
+            };
+            let mut text = |name| text(batch, name, row).map(|text| self.texts.intern(text));
+            let row = Row {
+                id,
+                module: text("module"),
+                build_id: text("build_id"),
+                function: text("function"),
+                file: text("file"),
+                offset: number::<UInt64Type>(batch, "offset", row),
+                address: number::<UInt64Type>(batch, "address", row),
+                function_offset: number::<Int64Type>(batch, "function_offset", row),
+                line: number::<Int32Type>(batch, "line", row),
+                inlined_into: number::<Int32Type>(batch, "inlined_into", row),
+                space: space_of(self::text(batch, "space", row)),
+                return_address: truth(batch, "return_address", row),
+            };
+            self.rows.push(row);
+        }
+    }
+
+    /// Frames that stacks name: all but the inlined ones.
+    fn outer(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.inlined_into.is_none())
+    }
+
+    fn text(&self, id: Option<TextId>) -> Option<&[u8]> {
+        id.map(|id| self.texts.get(id))
+    }
+
+    /// Names of the outer frames, in their order; empty where none were found.
+    fn look_up(&self, symbolizer: &mut Symbolizer) -> Vec<Vec<Name>> {
+        let outer: Vec<&Row> = self.outer().collect();
+        let mut all = Vec::with_capacity(outer.len());
+        for chunk in outer.chunks(CHUNK) {
+            let build_ids: Vec<Option<Vec<u8>>> = chunk
+                .iter()
+                .map(|row| str::from_utf8(self.text(row.build_id)?).ok().and_then(bytes_of))
+                .collect();
+            let requests: Vec<Request<'_>> = chunk
+                .iter()
+                .zip(&build_ids)
+                .map(|(row, build_id)| Request {
+                    module: self
+                        .text(row.module)
+                        .and_then(|module| str::from_utf8(module).ok()),
+                    build_id: build_id.as_deref(),
+                    offset: row.offset,
+                    address: row.address,
+                    space: row.space,
+                    return_address: row.return_address,
+                })
+                .collect();
+            all.extend(symbolizer.names(&requests));
+        }
+        all
+    }
+
+    fn write(
+        &self,
+        names: &[Vec<Name>],
+        writer: &mut Writer,
+        table: TableId,
+    ) -> Result<Counts, Error> {
+        let mut counts = Counts::default();
+        let mut put = |row: tables::frames::Row<'_>| {
+            counts.frames += 1;
+            counts.named_frames += u64::from(row.function.is_some());
+            row.push(writer.rows(table));
+            writer.end_row(table)
+        };
+        let mut next = 1;
+        for (row, names) in self.outer().zip(names) {
+            next = next.max(row.id.saturating_add(1));
+            let known = self.as_written(row);
+            match names.first() {
+                Some(name) => put(named(known, name))?,
+                None => put(known)?,
+            }
+        }
+        let inlined = self.inlined();
+        for (row, names) in self.outer().zip(names) {
+            let mut into = row.id;
+            if names.is_empty() {
+                // What was inlined there stays, under another number.
+                let mut former = row.id;
+                while let Some(row) = inlined.get(&former) {
+                    former = row.id;
+                    put(tables::frames::Row {
+                        frame_id: next,
+                        inlined_into: Some(into),
+                        ..self.as_written(row)
+                    })?;
+                    into = next;
+                    next += 1;
+                }
+            }
+            for name in names.iter().skip(1) {
+                put(tables::frames::Row {
+                    frame_id: next,
+                    inlined_into: Some(into),
+                    ..named(self.as_written(row), name)
+                })?;
+                into = next;
+                next += 1;
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Inlined frames by what they are inlined into. Ids grow along such a chain, so that following it ends.
+    fn inlined(&self) -> HashMap<i32, &Row> {
+        self.rows
+            .iter()
+            .filter_map(|row| Some((row.inlined_into?, row)))
+            .filter(|(into, row)| *into < row.id)
+            .collect()
+    }
+
+    fn as_written(&self, row: &Row) -> tables::frames::Row<'_> {
+        tables::frames::Row {
+            frame_id: row.id,
+            module: self.text(row.module),
+            build_id: self.text(row.build_id),
+            offset: row.offset,
+            address: row.address,
+            function: self.text(row.function),
+            function_offset: row.function_offset,
+            file: self.text(row.file),
+            line: row.line,
+            inlined_into: None,
+            space: row.space.as_str().map(str::as_bytes),
+            return_address: row.return_address,
+        }
+    }
+}
+
+fn named<'a>(row: tables::frames::Row<'a>, name: &'a Name) -> tables::frames::Row<'a> {
+    tables::frames::Row {
+        function: Some(name.function.as_bytes()),
+        function_offset: name.function_offset.and_then(|offset| offset.try_into().ok()),
+        file: name.file.as_deref().map(str::as_bytes),
+        line: name.line.and_then(|line| line.try_into().ok()),
+        ..row
+    }
+}
+
+fn number<T: arrow::datatypes::ArrowPrimitiveType>(
+    batch: &RecordBatch,
+    name: &str,
+    row: usize,
+) -> Option<T::Native> {
+    let values = batch.column_by_name(name)?.as_primitive_opt::<T>()?;
+    values.is_valid(row).then(|| values.value(row))
+}
+
+fn text<'b>(batch: &'b RecordBatch, name: &str, row: usize) -> Option<&'b [u8]> {
+    let values = batch.column_by_name(name)?.as_string_opt::<i32>()?;
+    values.is_valid(row).then(|| values.value(row).as_bytes())
+}
+
+fn truth(batch: &RecordBatch, name: &str, row: usize) -> bool {
+    batch
+        .column_by_name(name)
+        .and_then(|values| values.as_boolean_opt())
+        .is_some_and(|values| values.is_valid(row) && values.value(row))
+}
+
+fn space_of(text: Option<&[u8]>) -> Space {
+    const SPACES: [Space; 5] = [
+        Space::Kernel,
+        Space::User,
+        Space::Hypervisor,
+        Space::GuestKernel,
+        Space::GuestUser,
+    ];
+    let is = |space: &Space| space.as_str().map(str::as_bytes) == text;
+    SPACES.into_iter().find(is).unwrap_or_default()
+}
+
+/// Two digits each to bytes.
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    text.as_bytes()
+        .chunks(2)
+        .map(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn build_ids_come_back() {
+        assert_eq!(bytes_of("0af9"), Some(vec![0x0a, 0xf9]));
+        assert_eq!(bytes_of("xy"), None);
+    }
+
+    #[test]
+    fn spaces_come_back() {
+        for space in [Space::Unknown, Space::Kernel, Space::GuestUser] {
+            assert_eq!(space_of(space.as_str().map(str::as_bytes)), space);
+        }
+    }
+}

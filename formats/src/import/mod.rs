@@ -1,0 +1,206 @@
+//! The whole way of an import: which format is it, its events, the rows, the trace directory.
+//!
+//! ```text
+//! import([a.data], a.pqt)       sniff ─► Format::read ─► normalize ─► store
+//! recover(a.pqt)                the journal of a recorder that died, imported again from its start
+//! name_again(a.pqt)             the frames of a whole trace, asked for their names once more
+//! ```
+//! Several inputs go one behind the other into the same tables. Each has its own clock and its own threads; rows of a
+//! later input follow those of an earlier one, so a table made of inputs that overlap in time is
+//! not in order of time as a whole (its parts say whether they are).
+
+mod again;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::event::{Progress, Sink};
+use crate::normalize::{Counts, Normalizer, Output, TimeRange};
+use crate::store::{Source, Writer, WriterOptions};
+use crate::{Error, FORMATS, Format, Guess, Input, symbols};
+
+pub(crate) use again::KERNEL_REFERENCE;
+pub use again::{Found, look_into, name_again, recover, remove_journal};
+
+/// Hears how far an import is.
+pub type Listener = Box<dyn FnMut(Progress) + Send>;
+
+/// How to import.
+#[derive(Default)]
+pub struct ImportOptions {
+    /// The format, where it is not to be recognized by content.
+    pub from: Option<&'static Format>,
+    /// Where names of addresses come from.
+    pub symbols: symbols::Options,
+    /// How the trace directory is written.
+    pub store: WriterOptions,
+    /// The inputs are the journal of a recorder that died: the trace says so.
+    pub recovered: bool,
+    /// Keep only what happened in this time, counted from the first event of each input.
+    pub time: Option<TimeRange>,
+    /// Hears how far the import is.
+    pub progress: Option<Listener>,
+}
+
+/// What an import did.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Rows of each table.
+    pub rows: BTreeMap<String, u64>,
+    /// What the closing line tells.
+    pub counts: Counts,
+    /// Name of the format of each input.
+    pub formats: Vec<&'static str>,
+    /// Bytes of the inputs: as they lie on the disk, or as they were read from a pipe.
+    pub input_bytes: u64,
+    /// Bytes of the trace's parts.
+    pub output_bytes: u64,
+    /// What could not be named and why, input by input.
+    pub symbols: Vec<symbols::Report>,
+}
+
+/// Imports inputs into the trace directory `output`.
+pub fn import(
+    inputs: Vec<Input>,
+    output: &Path,
+    mut options: ImportOptions,
+) -> Result<Report, Error> {
+    // Before the output is touched: an older trace is not set aside for an input that cannot be read.
+    let formats = inputs
+        .iter()
+        .map(|input| options.from.map_or_else(|| sniff(input), Ok))
+        .collect::<Result<Vec<_>, _>>()?;
+    let writer = Writer::create(output, options.store.clone())?;
+    let mut output = Output::new(writer)?;
+    output.facts.recovered = options.recovered;
+    let mut input_bytes = 0;
+    for (mut input, &format) in inputs.into_iter().zip(&formats) {
+        import_one(&mut input, format, &mut output, &mut options)?;
+        input_bytes += input.size_bytes().unwrap_or_else(|| input.consumed_bytes());
+    }
+    let reports = std::mem::take(&mut output.symbols);
+    let (summary, counts) = output.finish()?;
+    Ok(Report {
+        rows: summary.rows,
+        counts,
+        formats: formats.iter().map(|format| format.name).collect(),
+        input_bytes,
+        output_bytes: summary.bytes,
+        symbols: reports,
+    })
+}
+
+fn import_one(
+    input: &mut Input,
+    format: &'static Format,
+    output: &mut Output,
+    options: &mut ImportOptions,
+) -> Result<(), Error> {
+    let mut silent: Listener = Box::new(|_| ());
+    let progress = options.progress.as_mut().unwrap_or(&mut silent);
+    let name = input.name().to_owned();
+    let mut normalizer = Normalizer::new(
+        output,
+        &name,
+        options.symbols.clone(),
+        options.time,
+        &mut **progress,
+    );
+    (format.read)(input, &mut normalizer)?;
+    normalizer.finish()?;
+    output.add_source(Source {
+        name,
+        format: format.name.to_owned(),
+        bytes: input.size_bytes(),
+    });
+    Ok(())
+}
+
+/// The format of an input, by its first bytes.
+pub fn sniff(input: &Input) -> Result<&'static Format, Error> {
+    let mut likely = Vec::new();
+    for &format in FORMATS {
+        match (format.sniff)(input.head()) {
+            Guess::Certain => return Ok(format),
+            Guess::Likely => likely.push(format),
+            Guess::No => {}
+        }
+    }
+    match likely.first() {
+        Some(format) => Ok(format),
+        None => Err(Error::UnknownFormat {
+            input: input.name().to_owned(),
+            nearest: nearest(input),
+        }),
+    }
+}
+
+/// Reads the events of an input, whatever its format is.
+pub fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<&'static Format, Error> {
+    let format = sniff(input)?;
+    (format.read)(input, sink)?;
+    Ok(format)
+}
+
+/// What the first bytes look like instead, and what the name suggests, as the end of a sentence.
+fn nearest(input: &Input) -> String {
+    let what = looks_like(input.head()).map(|what| format!(": it looks like {what}"));
+    let name = input.name().to_ascii_lowercase().replace('-', "_");
+    let meant = FORMATS
+        .iter()
+        .find(|format| format.name.split('_').all(|word| name.contains(word)))
+        .map(|format| format!("; by its name it could be {}", format.name));
+    what.unwrap_or_default() + &meant.unwrap_or_default()
+}
+
+/// Files that people take for a trace, by their first bytes.
+fn looks_like(head: &[u8]) -> Option<&'static str> {
+    const KINDS: &[(&[u8], &str)] = &[
+        (b"", "an empty file"),
+        (b"\x7fELF", "a program (ELF)"),
+        (b"PAR1", "a Parquet file, which perfquet-query and DuckDB read as it is"),
+        (b"PERFFILE", "a perf.data of version 1 (before 2010)"),
+        (b"\x17\x08\x44tracing", "a trace.dat of trace-cmd"),
+        (b"PK\x03\x04", "a zip archive, to be unpacked first"),
+        (b"\xfd7zXZ\0", "a file packed with xz, to be unpacked first"),
+        (b"BZh", "a file packed with bzip2, to be unpacked first"),
+        (b"\x04\x22\x4d\x18", "a file packed with lz4, to be unpacked first"),
+        (b"JitD", "a jitdump, which names code but holds no events"),
+        (b"<!DOCTYPE", "a web page"),
+        (b"<html", "a web page"),
+        (b"<svg", "a picture (SVG)"),
+        (b"<?xml", "an XML document"),
+        (b"{", "JSON"),
+        (b"[", "JSON"),
+        (b"SQLite format 3\0", "an SQLite database"),
+    ];
+    let starts = |kind: &&(&[u8], &'static str)| match kind.0 {
+        [] => head.is_empty(),
+        magic => head.starts_with(magic),
+    };
+    let known = KINDS.iter().find(starts).map(|kind| kind.1);
+    let zeros = head.len() >= 64 && head.iter().all(|&byte| byte == 0);
+    known.or(zeros.then_some("nothing but zeros, as a file that was never written"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(name: &str, bytes: &[u8]) -> String {
+        match sniff(&Input::from_bytes(name, bytes).unwrap()) {
+            Err(error) => error.to_string(),
+            Ok(format) => format!("taken for {}", format.name),
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_it_looks_like() {
+        assert_eq!(
+            refusal("a", b"\x7fELF\x02"),
+            "a: not a trace format that is known here: it looks like a program (ELF)"
+        );
+        assert!(refusal("empty", b"").ends_with("it looks like an empty file"));
+        assert!(refusal("zeros", &[0; 4096]).contains("never written"));
+    }
+}

@@ -1,0 +1,73 @@
+//! A part of the time: what happened outside is not kept, but counted.
+
+/// A range of time, in nanoseconds after the first event of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TimeRange {
+    /// Its first nanosecond; `None`: from the start.
+    pub start: Option<i64>,
+    /// The first behind it; `None`: to the end.
+    pub end: Option<i64>,
+}
+
+/// The range on the clock of one input.
+pub(crate) struct Window {
+    range: Option<TimeRange>,
+    first: Option<i64>,
+    left_out: u64,
+}
+
+impl Window {
+    pub(crate) fn new(range: Option<TimeRange>) -> Window {
+        Window {
+            range,
+            first: None,
+            left_out: 0,
+        }
+    }
+
+    /// Whether an event is to be kept. One without a time is left out, if a range was asked for.
+    #[inline]
+    pub(crate) fn holds(&mut self, time: Option<i64>) -> bool {
+        let Some(range) = self.range else {
+            return true;
+        };
+        let first = match (self.first, time) {
+            (Some(first), _) => first,
+            (None, Some(time)) => *self.first.insert(time),
+            (None, None) => 0,
+        };
+        let holds = time.is_some_and(|time| {
+            let after = time.saturating_sub(first);
+            range.start.is_none_or(|start| after >= start)
+                && range.end.is_none_or(|end| after < end)
+        });
+        self.left_out += u64::from(!holds);
+        holds
+    }
+
+    /// How many events were left out.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_from_the_first_event() {
+        let range = TimeRange {
+            start: Some(10),
+            end: Some(20),
+        };
+        let mut window = Window::new(Some(range));
+        let held: Vec<i64> = (1000..1030)
+            .filter(|&time| window.holds(Some(time)))
+            .collect();
+        assert_eq!(held, (1010..1020).collect::<Vec<_>>());
+        assert!(!window.holds(None));
+        assert_eq!(window.left_out(), 21);
+        assert!(Window::new(None).holds(None));
+    }
+}
