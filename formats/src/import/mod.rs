@@ -10,15 +10,18 @@
 //! not in order of time as a whole (its parts say whether they are).
 
 mod again;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::event::{Progress, Sink};
-use crate::normalize::{Counts, Normalizer, Output, TimeRange};
+use crate::normalize::{Normalizer, Output};
 use crate::store::{Source, Writer, WriterOptions};
 use crate::{Error, FORMATS, Format, Guess, Input, symbols};
 
+pub use crate::normalize::{Counts, TimeRange};
 pub(crate) use again::KERNEL_REFERENCE;
 pub use again::{Found, look_into, name_again, recover, remove_journal};
 
@@ -57,6 +60,8 @@ pub struct Report {
     pub output_bytes: u64,
     /// What could not be named and why, input by input.
     pub symbols: Vec<symbols::Report>,
+    /// How the walks through copied user stacks ended, where there were any, input by input.
+    pub unwound: Vec<symbols::UnwindCounts>,
 }
 
 /// Imports inputs into the trace directory `output`.
@@ -79,6 +84,7 @@ pub fn import(
         input_bytes += input.size_bytes().unwrap_or_else(|| input.consumed_bytes());
     }
     let reports = std::mem::take(&mut output.symbols);
+    let unwound = std::mem::take(&mut output.unwound);
     let (summary, counts) = output.finish()?;
     Ok(Report {
         rows: summary.rows,
@@ -87,6 +93,7 @@ pub fn import(
         input_bytes,
         output_bytes: summary.bytes,
         symbols: reports,
+        unwound,
     })
 }
 
@@ -181,26 +188,4 @@ fn looks_like(head: &[u8]) -> Option<&'static str> {
     let known = KINDS.iter().find(starts).map(|kind| kind.1);
     let zeros = head.len() >= 64 && head.iter().all(|&byte| byte == 0);
     known.or(zeros.then_some("nothing but zeros, as a file that was never written"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refusal(name: &str, bytes: &[u8]) -> String {
-        match sniff(&Input::from_bytes(name, bytes).unwrap()) {
-            Err(error) => error.to_string(),
-            Ok(format) => format!("taken for {}", format.name),
-        }
-    }
-
-    #[test]
-    fn refusals_say_what_it_looks_like() {
-        assert_eq!(
-            refusal("a", b"\x7fELF\x02"),
-            "a: not a trace format that is known here: it looks like a program (ELF)"
-        );
-        assert!(refusal("empty", b"").ends_with("it looks like an empty file"));
-        assert!(refusal("zeros", &[0; 4096]).contains("never written"));
-    }
 }

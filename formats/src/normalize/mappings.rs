@@ -29,6 +29,8 @@ pub(crate) struct Range {
     pub(crate) end: u64,
     pub(crate) file_offset: u64,
     pub(crate) module: ModuleId,
+    /// Code may run there.
+    pub(crate) executable: bool,
 }
 
 /// The map of one process, or of a kernel.
@@ -160,6 +162,7 @@ impl Mappings {
             end: event.start.saturating_add(event.length),
             file_offset: event.file_offset,
             module,
+            executable: event.protection.is_none_or(|bits| bits & 4 != 0),
         };
         if range.start >= range.end {
             return module;
@@ -192,6 +195,7 @@ impl Mappings {
                 end,
                 file_offset: 0,
                 module: modules.of_kernel_symbol(event),
+                executable: true,
             };
             let room = self.kernel.change(generation, range);
             self.given_up += u64::from(!room);

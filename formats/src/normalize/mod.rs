@@ -24,6 +24,7 @@ mod samples;
 mod stacks;
 pub(crate) mod texts;
 mod threads;
+mod unwinding;
 mod window;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ use names::Told;
 use reads::Reads;
 use rows::Plan;
 use stacks::Stacks;
+use unwinding::Unwinding;
 use window::Window;
 
 /// Rows of `stacks` that may wait to be written.
@@ -61,6 +63,7 @@ pub(crate) struct Normalizer<'o> {
     stacks: Stacks,
     plans: Vec<Plan>,
     reads: Reads,
+    unwinding: Unwinding,
     told: Told,
     kernel: symbols::KernelFacts,
     facts: facts::Told,
@@ -82,6 +85,7 @@ impl<'o> Normalizer<'o> {
             output,
             source: source.to_owned(),
             progress,
+            unwinding: Unwinding::new(symbols.clone()),
             symbols,
             window: Window::new(time),
             life: Life::default(),
@@ -100,6 +104,8 @@ impl<'o> Normalizer<'o> {
         self.life.write_all(self.output)?;
         self.write_stacks()?;
         self.write_frames()?;
+        self.output.unwound.extend(self.unwinding.counts());
+        self.unwinding.log();
         self.output.next_stack = self.stacks.next_id();
         if self.window.left_out() > 0 {
             self.loss(&Loss {
@@ -217,8 +223,12 @@ impl Normalizer<'_> {
             Event::Sample(sample) => return self.sample(sample),
             Event::Fact(fact) => {
                 self.facts.tell(fact);
-                if let Fact::KernelBuildId(id) = fact {
-                    self.life.modules.kernel_build_id(id);
+                match fact {
+                    Fact::KernelBuildId(id) => self.life.modules.kernel_build_id(id),
+                    Fact::Architecture(name) => {
+                        self.unwinding.architecture = Some(name.to_owned());
+                    }
+                    _ => {}
                 }
             }
             Event::Type(event) => self.declare(event),

@@ -27,6 +27,8 @@ pub(crate) struct Output {
     pub(crate) problems: Problems,
     /// What could not be named, input by input.
     pub(crate) symbols: Vec<symbols::Report>,
+    /// How the walks through copied stacks ended, input by input.
+    pub(crate) unwound: Vec<symbols::UnwindCounts>,
     events: Vec<EventTable>,
     /// Name of a table → its place in `events`.
     names: HashMap<String, usize>,
@@ -127,6 +129,7 @@ impl Output {
             facts: Facts::default(),
             problems: Problems::default(),
             symbols: Vec::new(),
+            unwound: Vec::new(),
             events: Vec::new(),
             names: HashMap::new(),
             types: Vec::new(),

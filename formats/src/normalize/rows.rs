@@ -3,7 +3,7 @@
 use super::output::{Output, Target, TypeRow};
 use crate::Error;
 use crate::event::{EventType, Fields, FieldType, Sample, Value};
-use crate::event_format::{Decoded, Plan as Decoder};
+use crate::event_format::{Array, Decoded, Plan as Decoder};
 use crate::store::{Column, Rows};
 use crate::tables;
 
@@ -106,8 +106,15 @@ impl Plan {
         let (fields, extras) = columns.split_at_mut(self.event.fields.len().min(columns.len()));
         match sample.fields {
             Fields::Raw(payload) => {
-                for (op, column) in self.decoder.ops().iter().zip(fields) {
-                    push_decoded(op.decode(payload), column, &mut self.lists);
+                let ops = self.decoder.ops().iter().zip(&self.event.fields);
+                for ((op, field), column) in ops.zip(fields) {
+                    match op.decode(payload) {
+                        Decoded::List(array) => {
+                            let signed = matches!(field.kind, FieldType::IntList(_));
+                            self.lists.push(array, signed, column);
+                        }
+                        value => push_decoded(value, column),
+                    }
                 }
             }
             Fields::Values(values) => {
@@ -152,7 +159,7 @@ fn full_name(event: &EventType) -> String {
 }
 
 #[inline]
-fn push_decoded(value: Decoded<'_>, column: &mut Column, lists: &mut Lists) {
+fn push_decoded(value: Decoded<'_>, column: &mut Column) {
     match value {
         Decoded::Null => column.push_null(),
         Decoded::Bool(value) => column.push_bool(value),
@@ -160,18 +167,21 @@ fn push_decoded(value: Decoded<'_>, column: &mut Column, lists: &mut Lists) {
         Decoded::UInt(value) => column.push_u64(value),
         Decoded::Float(value) => column.push_f64(value),
         Decoded::Bytes(value) => column.push_bytes(value),
-        Decoded::List(array) => match is_signed(column) {
-            true => {
-                lists.signed.clear();
-                lists.signed.extend(array.signed());
-                column.push_i64_list(&lists.signed);
-            }
-            false => {
-                lists.unsigned.clear();
-                lists.unsigned.extend(array.unsigned());
-                column.push_u64_list(&lists.unsigned);
-            }
-        },
+        Decoded::List(_) => column.push_null(),
+    }
+}
+
+impl Lists {
+    fn push(&mut self, array: Array<'_>, signed: bool, column: &mut Column) {
+        if signed {
+            self.signed.clear();
+            self.signed.extend(array.signed());
+            column.push_i64_list(&self.signed);
+        } else {
+            self.unsigned.clear();
+            self.unsigned.extend(array.unsigned());
+            column.push_u64_list(&self.unsigned);
+        }
     }
 }
 

@@ -30,6 +30,7 @@ impl Normalizer<'_> {
             stacks,
             plans,
             reads,
+            unwinding,
             output,
             ..
         } = self;
@@ -52,7 +53,20 @@ impl Normalizer<'_> {
                 }
             };
         }
-        let pair = stacks_of(sample, pid, plan, life, stacks, frames);
+        let mut pair = stacks_of(sample, pid, plan, life, stacks, frames);
+        if let (false, Some(pid), Some(registers)) =
+            (sample.user_memory.is_empty(), pid, &sample.user_registers)
+        {
+            let Life {
+                mappings, modules, ..
+            } = life;
+            let unwound = unwinding.unwind(sample, registers, pid, mappings, modules);
+            if let Some(addresses) = unwound {
+                let space = Space::User;
+                let stack = Stack::Addresses { space, addresses };
+                pair.user = stack_of(stack, Some(pid), life, stacks, frames);
+            }
+        }
         let common = tables::common::Row {
             time: sample.time,
             cpu: sample.cpu.map(|cpu| cpu as i32),

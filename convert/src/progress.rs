@@ -1,0 +1,57 @@
+//! How far the import is: one line that is rewritten, on a terminal only.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use perfquet_formats::event::Progress;
+use perfquet_formats::import::Listener;
+
+/// The line, gone when it is dropped.
+pub(crate) struct Line {
+    bar: Option<ProgressBar>,
+}
+
+impl Line {
+    /// A line on stderr, if that is a terminal.
+    pub(crate) fn new() -> Line {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new_spinner();
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        Line { bar }
+    }
+
+    /// What is to be called with the progress.
+    pub(crate) fn listener(&self) -> Option<Listener> {
+        let bar = self.bar.clone()?;
+        Some(Box::new(move |progress| show(&bar, progress)))
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    if let Some(total) = progress.total
+        && bar.length() != Some(total)
+    {
+        bar.set_length(total);
+        let style = "{bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+    } else if progress.total.is_none() && bar.position() == 0 {
+        let style = "{spinner} {binary_bytes}, {binary_bytes_per_sec}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+    }
+    bar.set_position(progress.done);
+}

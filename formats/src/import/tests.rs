@@ -1,0 +1,228 @@
+//! Whole imports: recordings of the corpus against what `perf script` says of them, and directories taken up again.
+
+use std::path::{Path, PathBuf};
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{Int32Type, Int64Type};
+
+use super::*;
+use crate::store::{Directory, State};
+
+/// Who was seen when: comm, tid, time.
+type Seen = (Option<String>, Option<i32>, i64);
+
+fn corpus() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
+    let corpus = match std::env::var_os("PERFQUET_CORPUS") {
+        Some(path) => PathBuf::from(path),
+        None => root.parent()?.join("shared/corpus"),
+    };
+    let found = corpus.join("perf-data").is_dir();
+    if !found {
+        println!("skipped: needs the corpus");
+    }
+    found.then_some(corpus)
+}
+
+fn options() -> ImportOptions {
+    ImportOptions {
+        symbols: symbols::Options {
+            kernel: symbols::KernelSource::None,
+            user: false,
+            system: false,
+            ..symbols::Options::default()
+        },
+        store: WriterOptions {
+            sync: false,
+            ..WriterOptions::default()
+        },
+        ..ImportOptions::default()
+    }
+}
+
+/// All rows of samples and event tables.
+fn seen(trace: &Directory) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    for (name, _) in trace.tables() {
+        if name != "samples" && !name.starts_with("events/") {
+            continue;
+        }
+        for batch in trace.read(name).unwrap() {
+            let batch = batch.unwrap();
+            let column = |name| batch.column_by_name(name).unwrap();
+            let comms = column("comm").as_string::<i32>();
+            let tids = column("tid").as_primitive::<Int32Type>();
+            let times = column("time").as_primitive::<Int64Type>();
+            for row in 0..batch.num_rows() {
+                let comm = comms.is_valid(row).then(|| comms.value(row).to_owned());
+                let tid = tids.is_valid(row).then(|| tids.value(row));
+                seen.push((comm, tid, times.value(row)));
+            }
+        }
+    }
+    seen.sort();
+    seen
+}
+
+/// The same out of `perf script`: lines with a time in them ("dd   419/419   [000]   209.380503876:  …").
+fn printed(script: &str) -> Vec<Seen> {
+    let mut seen: Vec<Seen> = script.lines().filter_map(line).collect();
+    seen.sort();
+    seen
+}
+
+fn line(line: &str) -> Option<Seen> {
+    let mut before = Vec::new();
+    for word in line.split_whitespace() {
+        let time = word.strip_suffix(':').and_then(|time| {
+            let (seconds, nanos) = time.split_once('.')?;
+            (nanos.len() == 9).then_some(())?;
+            Some(seconds.parse::<i64>().ok()? * 1_000_000_000 + nanos.parse::<i64>().ok()?)
+        });
+        let Some(time) = time else {
+            before.push(word);
+            continue;
+        };
+        before.retain(|word| !word.starts_with('['));
+        let tid = before.pop()?;
+        let tid: i32 = tid.rsplit('/').next()?.parse().ok()?;
+        let comm = before.join(" ");
+        let comm = (!comm.starts_with(':') && !comm.is_empty()).then_some(comm);
+        return Some((comm, (tid >= 0).then_some(tid), time));
+    }
+    None
+}
+
+#[test]
+fn rows_are_those_that_perf_script_prints() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut compared = 0;
+    for kernel in ["6.12", "host-6.18"] {
+        let mut files: Vec<PathBuf> = std::fs::read_dir(corpus.join("perf-data").join(kernel))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|ending| ending == "data"))
+            .collect();
+        files.sort();
+        for file in files {
+            let Ok(script) = std::fs::read_to_string(file.with_extension("script")) else {
+                continue;
+            };
+            let output = folder.path().join(format!("{compared}.pqt"));
+            let report = import(vec![Input::open(&file).unwrap()], &output, options()).unwrap();
+            let trace = Directory::open(&output).unwrap();
+            assert_eq!(trace.manifest().state, State::Complete);
+            let (ours, theirs) = (seen(&trace), printed(&script));
+            assert_eq!(report.counts.events, ours.len() as u64);
+            assert_eq!(ours, theirs, "{}", file.display());
+            compared += 1;
+        }
+    }
+    assert!(compared > 0);
+}
+
+/// A recording of the corpus, cut somewhere, as the journal of a recorder that died.
+#[test]
+fn the_trace_of_a_dead_recorder_is_completed() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let dead = folder.path().join("dead.pqt");
+    std::fs::create_dir_all(dead.join("journal")).unwrap();
+    let recording = corpus.join("perf-data/6.12/cpu-clock-g.data");
+    let bytes = std::fs::read(&recording).unwrap();
+    std::fs::write(dead.join("journal/perf.data"), &bytes[..bytes.len() / 2]).unwrap();
+    assert_eq!(look_into(&dead), Found::Unfinished);
+    let report = recover(&dead, options()).unwrap();
+    assert!(report.counts.events > 0);
+    assert!(report.counts.problems > 0, "the cut is a problem");
+    let trace = Directory::open(&dead).unwrap();
+    assert_eq!(trace.manifest().state, State::Recovered);
+    assert_eq!(look_into(&dead), Found::Whole);
+    remove_journal(&dead).unwrap();
+    assert_eq!(look_into(&dead), Found::Whole);
+}
+
+#[test]
+fn a_whole_trace_is_named_again() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("a.pqt");
+    let recording = corpus.join("perf-data/6.12/cpu-clock-g.data");
+    let before = import(vec![Input::open(&recording).unwrap()], &output, options()).unwrap();
+    assert_eq!(before.counts.named_frames, 0);
+    let mut symbols = options().symbols;
+    symbols.user = true;
+    symbols.kernel =
+        symbols::KernelSource::Kallsyms(corpus.join("perf-data/6.12/kallsyms.part"));
+    symbols.directories.push(corpus.join("perf-data/programs"));
+    let after = name_again(&output, symbols.clone()).unwrap();
+    assert_eq!(after.counts.frames, before.counts.frames);
+    assert!(after.counts.named_frames * 2 > after.counts.frames, "{:?}", after.counts);
+    // What has names keeps them if none can be had now.
+    let kept = name_again(&output, options().symbols).unwrap();
+    assert_eq!(kept.counts, after.counts);
+    let trace = Directory::open(&output).unwrap();
+    assert_eq!(trace.manifest().state, State::Complete);
+    assert_eq!(trace.table("frames").unwrap().rows(), before.counts.frames);
+    // And it is what an import with these symbols gives.
+    let at_once = folder.path().join("b.pqt");
+    let options = ImportOptions {
+        symbols,
+        ..options()
+    };
+    let imported = import(vec![Input::open(&recording).unwrap()], &at_once, options).unwrap();
+    assert_eq!(imported.counts.named_frames, after.counts.named_frames);
+}
+
+#[test]
+fn several_inputs_follow_each_other() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let one = |name: &str| Input::open(&corpus.join("perf-data/6.12").join(name)).unwrap();
+    let single = |name: &str| {
+        let output = folder.path().join(name);
+        import(vec![one(name)], &output, options()).unwrap().counts.events
+    };
+    let expected = single("cpu-clock-g.data") + single("group.data");
+    let both = folder.path().join("both.pqt");
+    let inputs = vec![one("cpu-clock-g.data"), one("group.data")];
+    let report = import(inputs, &both, options()).unwrap();
+    assert_eq!(report.counts.events, expected);
+    let trace = Directory::open(&both).unwrap();
+    assert_eq!(trace.manifest().facts.sources.len(), 2);
+}
+
+#[test]
+fn an_input_that_cannot_be_read_leaves_the_older_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("a.pqt");
+    let input = Input::from_bytes("x", b"no trace").unwrap();
+    assert!(import(vec![input], &output, options()).is_err());
+    assert!(!output.exists());
+}
+
+fn refusal(name: &str, bytes: &[u8]) -> String {
+    match sniff(&Input::from_bytes(name, bytes).unwrap()) {
+        Err(error) => error.to_string(),
+        Ok(format) => format!("taken for {}", format.name),
+    }
+}
+
+#[test]
+fn refusals_say_what_it_looks_like() {
+    assert_eq!(
+        refusal("a", b"\x7fELF\x02"),
+        "a: not a trace format that is known here: it looks like a program (ELF)"
+    );
+    assert!(refusal("empty", b"").ends_with("it looks like an empty file"));
+    assert!(refusal("zeros", &[0; 4096]).contains("never written"));
+}
