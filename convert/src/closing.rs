@@ -34,7 +34,9 @@ pub(crate) fn imported(output: &Path, report: &Report) {
             0 => "events".to_owned(),
             lost => format!("{} events", number(lost)),
         };
-        put(&format!("{output}: {lost} are missing: see the table losses"));
+        put(&format!(
+            "{output}: {lost} are missing: see the table losses"
+        ));
     }
     if counts.problems > 0 {
         put(&format!(

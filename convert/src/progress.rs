@@ -43,7 +43,8 @@ fn show(bar: &ProgressBar, progress: Progress) {
         && bar.length() != Some(total)
     {
         bar.set_length(total);
-        let style = "{bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+        let style =
+            "{bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }

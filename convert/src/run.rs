@@ -19,9 +19,9 @@ use perfquet_formats::symbols::{self, KernelSource};
 use perfquet_formats::{Error, FORMATS, Input};
 
 use crate::cli::Arguments;
+use crate::closing;
 use crate::export::{EXPORTERS, Exporter};
 use crate::progress::Line;
-use crate::closing;
 
 /// How it ended, if it did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,11 +85,12 @@ pub(crate) fn hints(error: &anyhow::Error) -> Vec<String> {
     let hint = match error.downcast_ref::<Error>() {
         Some(Error::UnknownFormat { .. }) => {
             let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
-            Some(format!("--from FORMAT says what it is: {}", names.join(", ")))
+            Some(format!(
+                "--from FORMAT says what it is: {}",
+                names.join(", ")
+            ))
         }
-        Some(Error::Exists { .. }) => {
-            Some("--force replaces it, -o makes another".to_owned())
-        }
+        Some(Error::Exists { .. }) => Some("--force replaces it, -o makes another".to_owned()),
         _ => misuse.map(|misuse| misuse.hint.to_owned()),
     };
     hint.into_iter().filter(|hint| !hint.is_empty()).collect()
@@ -225,7 +226,11 @@ fn refuse_output(arguments: &Arguments, trace: &Path) -> Result<()> {
 }
 
 fn export(arguments: &Arguments, exporter: &Exporter, trace: &Path) -> Result<()> {
-    let Some(path) = arguments.output.as_deref().filter(|path| path.as_os_str() != "-") else {
+    let Some(path) = arguments
+        .output
+        .as_deref()
+        .filter(|path| path.as_os_str() != "-")
+    else {
         let mut out = BufWriter::new(std::io::stdout().lock());
         (exporter.write)(trace, arguments.time, &mut out)?;
         return out.flush().context("cannot write to standard output");
@@ -238,7 +243,10 @@ fn export(arguments: &Arguments, exporter: &Exporter, trace: &Path) -> Result<()
         .open(path);
     let file = match file {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            return Err(Error::Exists { path: path.to_owned() }.into());
+            return Err(Error::Exists {
+                path: path.to_owned(),
+            }
+            .into());
         }
         file => file.with_context(|| format!("cannot open {}", path.display()))?,
     };
@@ -291,7 +299,10 @@ fn default_output(input: &Path) -> PathBuf {
         false => input.file_name().unwrap_or_default().to_os_string(),
     };
     let mut name = PathBuf::from(name);
-    if name.extension().is_some_and(|ending| ending == "gz" || ending == "zst") {
+    if name
+        .extension()
+        .is_some_and(|ending| ending == "gz" || ending == "zst")
+    {
         name.set_extension("");
     }
     name.set_extension("pqt");

@@ -59,7 +59,9 @@ mod tests {
         check("..500ms", None, Some(500_000_000));
         check("2m..", Some(120_000_000_000), None);
         check("250us..1ms", Some(250_000), Some(1_000_000));
-        for wrong in ["", "..", "5s", "2s..1s", "1x..2x", "1..2", "-1s..2s", "1.2.3s.."] {
+        for wrong in [
+            "", "..", "5s", "2s..1s", "1x..2x", "1..2", "-1s..2s", "1.2.3s..",
+        ] {
             assert!(range(wrong).is_err(), "{wrong}");
         }
     }

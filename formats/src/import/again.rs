@@ -174,7 +174,11 @@ impl Frames {
         for chunk in outer.chunks(CHUNK) {
             let build_ids: Vec<Option<Vec<u8>>> = chunk
                 .iter()
-                .map(|row| str::from_utf8(self.text(row.build_id)?).ok().and_then(bytes_of))
+                .map(|row| {
+                    str::from_utf8(self.text(row.build_id)?)
+                        .ok()
+                        .and_then(bytes_of)
+                })
                 .collect();
             let requests: Vec<Request<'_>> = chunk
                 .iter()
@@ -277,7 +281,9 @@ impl Frames {
 fn named<'a>(row: tables::frames::Row<'a>, name: &'a Name) -> tables::frames::Row<'a> {
     tables::frames::Row {
         function: Some(name.function.as_bytes()),
-        function_offset: name.function_offset.and_then(|offset| offset.try_into().ok()),
+        function_offset: name
+            .function_offset
+            .and_then(|offset| offset.try_into().ok()),
         file: name.file.as_deref().map(str::as_bytes),
         line: name.line.and_then(|line| line.try_into().ok()),
         ..row

@@ -165,13 +165,19 @@ fn looks_like(head: &[u8]) -> Option<&'static str> {
     const KINDS: &[(&[u8], &str)] = &[
         (b"", "an empty file"),
         (b"\x7fELF", "a program (ELF)"),
-        (b"PAR1", "a Parquet file, which perfquet-query and DuckDB read as it is"),
+        (
+            b"PAR1",
+            "a Parquet file, which perfquet-query and DuckDB read as it is",
+        ),
         (b"PERFFILE", "a perf.data of version 1 (before 2010)"),
         (b"\x17\x08\x44tracing", "a trace.dat of trace-cmd"),
         (b"PK\x03\x04", "a zip archive, to be unpacked first"),
         (b"\xfd7zXZ\0", "a file packed with xz, to be unpacked first"),
         (b"BZh", "a file packed with bzip2, to be unpacked first"),
-        (b"\x04\x22\x4d\x18", "a file packed with lz4, to be unpacked first"),
+        (
+            b"\x04\x22\x4d\x18",
+            "a file packed with lz4, to be unpacked first",
+        ),
         (b"JitD", "a jitdump, which names code but holds no events"),
         (b"<!DOCTYPE", "a web page"),
         (b"<html", "a web page"),

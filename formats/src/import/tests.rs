@@ -159,12 +159,15 @@ fn a_whole_trace_is_named_again() {
     assert_eq!(before.counts.named_frames, 0);
     let mut symbols = options().symbols;
     symbols.user = true;
-    symbols.kernel =
-        symbols::KernelSource::Kallsyms(corpus.join("perf-data/6.12/kallsyms.part"));
+    symbols.kernel = symbols::KernelSource::Kallsyms(corpus.join("perf-data/6.12/kallsyms.part"));
     symbols.directories.push(corpus.join("perf-data/programs"));
     let after = name_again(&output, symbols.clone()).unwrap();
     assert_eq!(after.counts.frames, before.counts.frames);
-    assert!(after.counts.named_frames * 2 > after.counts.frames, "{:?}", after.counts);
+    assert!(
+        after.counts.named_frames * 2 > after.counts.frames,
+        "{:?}",
+        after.counts
+    );
     // What has names keeps them if none can be had now.
     let kept = name_again(&output, options().symbols).unwrap();
     assert_eq!(kept.counts, after.counts);
@@ -190,7 +193,10 @@ fn several_inputs_follow_each_other() {
     let one = |name: &str| Input::open(&corpus.join("perf-data/6.12").join(name)).unwrap();
     let single = |name: &str| {
         let output = folder.path().join(name);
-        import(vec![one(name)], &output, options()).unwrap().counts.events
+        import(vec![one(name)], &output, options())
+            .unwrap()
+            .counts
+            .events
     };
     let expected = single("cpu-clock-g.data") + single("group.data");
     let both = folder.path().join("both.pqt");

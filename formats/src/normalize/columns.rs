@@ -73,7 +73,12 @@ fn extra_columns() -> impl Iterator<Item = (ColumnSchema, fn(Extras) -> bool)> {
             |extras| extras.period,
         ),
         (
-            extra("addr", ColumnType::UInt64, "address", "Address of the data."),
+            extra(
+                "addr",
+                ColumnType::UInt64,
+                "address",
+                "Address of the data.",
+            ),
             |extras| extras.addr,
         ),
         (

@@ -67,7 +67,11 @@ impl Told {
         join("recorder", &mut all.recorder, told.recorder);
         join("command_line", &mut all.command_line, told.command_line);
         join("cpu_model", &mut all.cpu_model, told.cpu_model);
-        join("kernel_build_id", &mut all.kernel_build_id, told.kernel_build_id);
+        join(
+            "kernel_build_id",
+            &mut all.kernel_build_id,
+            told.kernel_build_id,
+        );
         let mut join_number = |name: &str, known: Option<String>, told: Option<String>| {
             let mut known = known;
             join(name, &mut known, told);
@@ -82,7 +86,10 @@ impl Told {
         all.cpus = all.cpus.or(told.cpus);
         all.memory_bytes = all.memory_bytes.or(told.memory_bytes);
         for (name, value) in told.other {
-            let known = all.other.entry(name.clone()).or_insert_with(|| value.clone());
+            let known = all
+                .other
+                .entry(name.clone())
+                .or_insert_with(|| value.clone());
             if *known != value {
                 differing.insert(format!("input{number}.{name}"), value);
             }

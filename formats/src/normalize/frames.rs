@@ -181,8 +181,10 @@ impl Frames {
             Some(&index) => index,
             None => {
                 let (index, hasher) = (keys.len() as u32, &self.hasher);
-                self.index
-                    .insert_unique(hash, index, |&index| keys.get(index as usize).map_or(0, |key| hasher.hash_one(key)));
+                self.index.insert_unique(hash, index, |&index| {
+                    keys.get(index as usize)
+                        .map_or(0, |key| hasher.hash_one(key))
+                });
                 self.keys.push(key);
                 index
             }

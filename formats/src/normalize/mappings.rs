@@ -291,7 +291,11 @@ mod tests {
             time: None,
             pid,
             tid: pid,
-            space: if pid == -1 { Space::Kernel } else { Space::User },
+            space: if pid == -1 {
+                Space::Kernel
+            } else {
+                Space::User
+            },
             start,
             length: end - start,
             file_offset: 0x1000,
@@ -328,13 +332,19 @@ mod tests {
         }
 
         fn map(&mut self, pid: i32, start: u64, end: u64, path: &str) {
-            self.mappings
-                .map(&mapping(pid, start, end, path.as_bytes()), &mut self.modules);
+            self.mappings.map(
+                &mapping(pid, start, end, path.as_bytes()),
+                &mut self.modules,
+            );
         }
 
         /// "path+offset in the file", or "-".
         fn at(&self, pid: i32, address: u64) -> String {
-            let space = if pid == -1 { Space::Kernel } else { Space::User };
+            let space = if pid == -1 {
+                Space::Kernel
+            } else {
+                Space::User
+            };
             match self.mappings.of(Some(pid), space).find(address) {
                 Some(range) => format!(
                     "{}+{:x}",

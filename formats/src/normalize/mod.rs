@@ -22,16 +22,16 @@ mod reads;
 mod rows;
 mod samples;
 mod stacks;
+#[cfg(test)]
+mod tests;
 pub(crate) mod texts;
 mod threads;
 mod unwinding;
 mod window;
-#[cfg(test)]
-mod tests;
 
 pub use output::Counts;
-pub use window::TimeRange;
 pub(crate) use output::Output;
+pub use window::TimeRange;
 
 use crate::Error;
 use crate::event::{Event, EventType, Fact, Loss, Place, Problem, Progress, Sink};

@@ -110,7 +110,10 @@ impl Modules {
     /// Its build id: the mapping's own, or the one told for its path so far.
     pub(crate) fn build_id_of(&mut self, module: ModuleId) -> Option<&[u8]> {
         let &module = self.get(module)?;
-        let id = match module.build_id.or_else(|| self.told.get(&module.path).copied()) {
+        let id = match module
+            .build_id
+            .or_else(|| self.told.get(&module.path).copied())
+        {
             Some(id) => id,
             None => {
                 let path = self.texts.get(module.path);
@@ -159,7 +162,9 @@ fn kernel_module(path: &[u8]) -> &[u8] {
 }
 
 fn is_kernel_image(path: &[u8]) -> bool {
-    path.starts_with(KERNEL) || path.starts_with(b"[guest.kernel.kallsyms") || path == b"[kernel.vmlinux]"
+    path.starts_with(KERNEL)
+        || path.starts_with(b"[guest.kernel.kallsyms")
+        || path == b"[kernel.vmlinux]"
 }
 
 /// Memory in which an offset means nothing beyond its process (tools/perf/util/map.h, `is_anon_memory`, `is_no_dso_memory`).
@@ -189,7 +194,11 @@ fn module_name(path: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut name = vec![b'['];
-    name.extend(file.get(..end)?.iter().map(|&byte| if byte == b'-' { b'_' } else { byte }));
+    name.extend(
+        file.get(..end)?
+            .iter()
+            .map(|&byte| if byte == b'-' { b'_' } else { byte }),
+    );
     name.push(b']');
     Some(name)
 }
@@ -203,7 +212,11 @@ mod tests {
             time: None,
             pid,
             tid: pid,
-            space: if pid == -1 { Space::Kernel } else { Space::User },
+            space: if pid == -1 {
+                Space::Kernel
+            } else {
+                Space::User
+            },
             start: 0x1000,
             length: 0x1000,
             file_offset: 0,

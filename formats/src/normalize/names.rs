@@ -36,7 +36,8 @@ impl Told {
     pub(crate) fn add(&mut self, symbol: &Symbol<'_>) {
         let module = symbol.module.map(|module| self.texts.intern(module));
         let name = self.texts.intern(symbol.name);
-        self.symbols.push((module, symbol.start, symbol.length, name));
+        self.symbols
+            .push((module, symbol.start, symbol.length, name));
     }
 
     fn tell(&self, symbolizer: &mut Symbolizer) {
@@ -258,7 +259,9 @@ fn write_frame(
         function_offset: name
             .and_then(|name| name.function_offset)
             .and_then(|offset| offset.try_into().ok()),
-        file: name.and_then(|name| name.file.as_deref()).map(str::as_bytes),
+        file: name
+            .and_then(|name| name.file.as_deref())
+            .map(str::as_bytes),
         line: name
             .and_then(|name| name.line)
             .and_then(|line| line.try_into().ok()),

@@ -9,8 +9,8 @@ use super::columns::{event_schema, sql_name, table_name};
 use super::problems::Problems;
 use crate::Error;
 use crate::event::{EventKind, EventType, Extras, Field};
-use crate::symbols;
 use crate::store::{Facts, Source, Summary, TableId, Writer};
+use crate::symbols;
 use crate::tables;
 
 /// Tables that one name of an event may lead to: another kernel's fields are another table.
@@ -159,7 +159,11 @@ impl Output {
                 _ => format!("{plain}_{number}"),
             };
             // Columns differ, or another event has a name that looks the same in a path.
-            match self.names.get(&name).and_then(|&place| self.events.get(place)) {
+            match self
+                .names
+                .get(&name)
+                .and_then(|&place| self.events.get(place))
+            {
                 Some(table) if table.holds(event, extras) => return Ok(Some(table.target())),
                 Some(_) => {}
                 None => return self.add_event_table(name, event, extras).map(Some),

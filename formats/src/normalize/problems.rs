@@ -51,15 +51,18 @@ impl Problems {
             key.1 = "further problems of other kinds".to_owned();
         }
         let rows = &mut self.rows;
-        let index = *self.counted.entry(key).or_insert_with_key(|(source, message)| {
-            rows.push(Kept {
-                source: source.clone(),
-                place: Place::Whole,
-                count: 0,
-                message: message.clone(),
+        let index = *self
+            .counted
+            .entry(key)
+            .or_insert_with_key(|(source, message)| {
+                rows.push(Kept {
+                    source: source.clone(),
+                    place: Place::Whole,
+                    count: 0,
+                    message: message.clone(),
+                });
+                rows.len() - 1
             });
-            rows.len() - 1
-        });
         if let Some(row) = self.rows.get_mut(index) {
             row.count += count;
         }

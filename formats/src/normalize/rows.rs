@@ -2,7 +2,7 @@
 
 use super::output::{Output, Target, TypeRow};
 use crate::Error;
-use crate::event::{EventType, Fields, FieldType, Sample, Value};
+use crate::event::{EventType, FieldType, Fields, Sample, Value};
 use crate::event_format::{Array, Decoded, Plan as Decoder};
 use crate::store::{Column, Rows};
 use crate::tables;
@@ -77,7 +77,13 @@ impl Plan {
         self.rows += 1;
         output.counts.events += 1;
         let table = output.fixed.samples;
-        push_sample(output.writer.rows(table), &self.event.name, common, sample, period);
+        push_sample(
+            output.writer.rows(table),
+            &self.event.name,
+            common,
+            sample,
+            period,
+        );
         output.writer.end_row(table)
     }
 

@@ -1,7 +1,7 @@
 //! A sample becomes a row: who, on which stacks, with which values.
 
-use super::Normalizer;
 use super::FRESH_STACKS;
+use super::Normalizer;
 use super::frames::Frames;
 use super::life::Life;
 use super::rows::{LastIp, Plan};

@@ -109,7 +109,11 @@ impl Stacks {
     }
 
     /// The node of a chain that its format names, leaf first.
-    pub(crate) fn of_named(&mut self, chain: &[NamedFrame<'_>], frames: &mut Frames) -> Option<StackId> {
+    pub(crate) fn of_named(
+        &mut self,
+        chain: &[NamedFrame<'_>],
+        frames: &mut Frames,
+    ) -> Option<StackId> {
         self.make_room()?;
         let mut parent = 0;
         let mut depth = 0;
@@ -215,15 +219,18 @@ impl Stacks {
     fn child(&mut self, parent: StackId, frame: FrameId, depth: u32) -> StackId {
         let hash = hash_node(&self.hasher, (parent, frame));
         let nodes = &self.nodes;
-        let known = self
-            .index
-            .find(hash, |&index| nodes.get(index as usize) == Some(&(parent, frame)));
+        let known = self.index.find(hash, |&index| {
+            nodes.get(index as usize) == Some(&(parent, frame))
+        });
         let index = match known {
             Some(&index) => index,
             None => {
                 let (index, hasher) = (nodes.len() as u32, &self.hasher);
                 self.index.insert_unique(hash, index, |&index| {
-                    hash_node(hasher, nodes.get(index as usize).copied().unwrap_or_default())
+                    hash_node(
+                        hasher,
+                        nodes.get(index as usize).copied().unwrap_or_default(),
+                    )
                 });
                 self.nodes.push((parent, frame));
                 self.fresh.push(Node {
@@ -278,13 +285,7 @@ impl Cache {
             .map(|chain| chain.stack)
     }
 
-    fn insert(
-        &mut self,
-        hash: u64,
-        tag: u64,
-        addresses: &[u64],
-        stack: StackId,
-    ) {
+    fn insert(&mut self, hash: u64, tag: u64, addresses: &[u64], stack: StackId) {
         if self.words.len() + addresses.len() >= CACHED_WORDS {
             self.words.clear();
             self.chains.clear();
@@ -398,7 +399,11 @@ mod tests {
             ..NamedFrame::default()
         };
         let (mut stacks, mut frames) = (Stacks::default(), Frames::default());
-        let chain = [frame("leaf", true), frame("outer", false), frame("main", false)];
+        let chain = [
+            frame("leaf", true),
+            frame("outer", false),
+            frame("main", false),
+        ];
         assert_eq!(stacks.of_named(&chain, &mut frames), Some(2));
         assert_eq!(stacks.of_named(&chain[1..], &mut frames), Some(3));
         let (_, nodes) = stacks.take_fresh();

@@ -95,13 +95,19 @@ impl Rows {
     /// Functions or places of a stack, leaf first.
     fn stack(&self, id: &str) -> String {
         let nodes = self.of("stacks", &["stack_id", "parent_id", "frame_id"]);
-        let frames = self.of("frames", &["frame_id", "function", "module", "offset", "address"]);
+        let frames = self.of(
+            "frames",
+            &["frame_id", "function", "module", "offset", "address"],
+        );
         let cell = |row: &str, index: usize| row.split(' ').nth(index).unwrap().to_owned();
         let mut id = id.to_owned();
         let mut names = Vec::new();
         while id != "0" {
             let node = nodes.iter().find(|row| cell(row, 0) == id).unwrap();
-            let frame = frames.iter().find(|row| cell(row, 0) == cell(node, 2)).unwrap();
+            let frame = frames
+                .iter()
+                .find(|row| cell(row, 0) == cell(node, 2))
+                .unwrap();
             let function = cell(frame, 1);
             names.push(match function.as_str() {
                 "-" => format!("{}+{}/{}", cell(frame, 2), cell(frame, 3), cell(frame, 4)),
@@ -195,7 +201,10 @@ fn samples_know_who_and_where() {
         send(sink, Event::Type(&clock()));
         send(sink, comm(40, b"sh"));
         send(sink, comm(41, b"sh"));
-        send(sink, mapping(-1, 0xffff_ffff_8100_0000, b"[kernel.kallsyms]_text"));
+        send(
+            sink,
+            mapping(-1, 0xffff_ffff_8100_0000, b"[kernel.kallsyms]_text"),
+        );
         send(sink, mapping(40, 0x1000, b"/bin/sh"));
         send(sink, mapping(41, 0x5000, b"/bin/sh"));
         let both = Sample {
@@ -237,7 +246,15 @@ fn samples_know_who_and_where() {
         send(sink, Event::BuildId(build_id));
     });
     let rows = trace.finish();
-    let columns = ["time", "pid", "comm", "event", "period", "kernel_stack", "user_stack"];
+    let columns = [
+        "time",
+        "pid",
+        "comm",
+        "event",
+        "period",
+        "kernel_stack",
+        "user_stack",
+    ];
     assert_eq!(
         rows.of("samples", &columns),
         [
@@ -250,7 +267,10 @@ fn samples_know_who_and_where() {
     assert_eq!(rows.stack("3"), "/bin/sh+528/- /bin/sh+544/-");
     assert_eq!(rows.stack("4"), "-+-/39321");
     assert_eq!(
-        rows.of("frames", &["frame_id", "build_id", "space", "return_address"]),
+        rows.of(
+            "frames",
+            &["frame_id", "build_id", "space", "return_address"]
+        ),
         [
             "1 - kernel false",
             "2 abcd user true",
@@ -259,10 +279,16 @@ fn samples_know_who_and_where() {
         ]
     );
     assert_eq!(
-        rows.of("mappings", &["pid", "start", "end", "build_id", "protection"])[1],
+        rows.of(
+            "mappings",
+            &["pid", "start", "end", "build_id", "protection"]
+        )[1],
         "40 4096 8192 abcd 5"
     );
-    assert_eq!(rows.of("threads", &["tid", "comm"]), ["0 swapper", "40 sh", "41 sh"]);
+    assert_eq!(
+        rows.of("threads", &["tid", "comm"]),
+        ["0 swapper", "40 sh", "41 sh"]
+    );
     assert_eq!(rows.counts.events, 3);
 }
 
@@ -304,7 +330,10 @@ fn raw_payloads_become_columns() {
     let rows = trace.finish();
     let table = "events/sched/sched_wakeup";
     assert_eq!(
-        rows.of(table, &["time", "tid", "comm", "arg_pid", "arg_comm", "mask"]),
+        rows.of(
+            table,
+            &["time", "tid", "comm", "arg_pid", "arg_comm", "mask"]
+        ),
         [
             "10 3 - 7 ls [5, 9223372036854775808]",
             "20 3 - 7 ls [5, 9223372036854775808]",
@@ -411,7 +440,11 @@ fn names_that_come_with_the_input_are_used() {
     let mut trace = Trace::new();
     trace.input("a", |sink| {
         send(sink, Event::Type(&clock()));
-        let chain = [named("next", true), named("parse", false), named("main", false)];
+        let chain = [
+            named("next", true),
+            named("parse", false),
+            named("main", false),
+        ];
         let sample = Sample {
             user_stack: Stack::Named(&chain),
             ..Sample::of(EventId(0))
@@ -450,7 +483,10 @@ fn names_that_come_with_the_input_are_used() {
     let rows = trace.finish();
     assert_eq!(rows.stack("2"), "parse main");
     assert_eq!(
-        rows.of("frames", &["frame_id", "function", "function_offset", "inlined_into"]),
+        rows.of(
+            "frames",
+            &["frame_id", "function", "function_offset", "inlined_into"]
+        ),
         [
             "1 main - -",
             "2 parse - -",

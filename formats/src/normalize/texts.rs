@@ -31,9 +31,8 @@ impl Texts {
             return TextId(id);
         }
         let id = self.ends.len() as u32;
-        self.ids.insert_unique(hash, id, |&id| {
-            hasher.hash_one(text_of(bytes, ends, id))
-        });
+        self.ids
+            .insert_unique(hash, id, |&id| hasher.hash_one(text_of(bytes, ends, id)));
         self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len());
         TextId(id)

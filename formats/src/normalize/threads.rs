@@ -267,8 +267,7 @@ impl Threads {
     }
 
     fn intern_comm(&mut self, comm: &[u8]) -> TextId {
-        self.comms
-            .intern(comm.get(..COMM_BYTES).unwrap_or(comm))
+        self.comms.intern(comm.get(..COMM_BYTES).unwrap_or(comm))
     }
 }
 
@@ -341,7 +340,10 @@ mod tests {
         assert_eq!(name(&mut threads, 41).unwrap(), "sh");
         let mut rows = threads.take_finished(true);
         rows.sort_by_key(|row| (row.tid, row.start));
-        let lives: Vec<_> = rows.iter().map(|row| (row.tid, row.start, row.end)).collect();
+        let lives: Vec<_> = rows
+            .iter()
+            .map(|row| (row.tid, row.start, row.end))
+            .collect();
         assert_eq!(
             lives,
             [

@@ -46,7 +46,10 @@ impl Unwinding {
     ) -> Option<&[u64]> {
         let unwinder = self.unwinder.get_or_insert_with(|| {
             let architecture = self.architecture.as_deref();
-            Unwinder::new(&self.options, architecture.unwrap_or(std::env::consts::ARCH))
+            Unwinder::new(
+                &self.options,
+                architecture.unwrap_or(std::env::consts::ARCH),
+            )
         });
         let map = mappings.of(Some(pid), Space::User);
         if self.told.get(&pid) != Some(&map.generation) {
