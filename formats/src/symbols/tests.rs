@@ -3,8 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use super::elf::{Content, Elf};
 use super::*;
+use crate::Input;
+use crate::event::{Mapping, Registers, Sample, Sink};
 
 /// The recordings beside the project, if they are there.
 fn corpus() -> Option<PathBuf> {
@@ -145,4 +149,608 @@ fn user_names_are_those_of_perf() {
     );
     assert!(frames.len() > 50, "{}", frames.len());
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Unwinds the stacks of a recording and keeps them as perf script prints them: offsets in files, those of callers
+/// one less.
+struct Unwinding {
+    unwinder: Unwinder,
+    mappings: Vec<(i32, u64, u64, u64, String)>,
+    stacks: Vec<Vec<(u64, String)>>,
+}
+
+impl Unwinding {
+    fn add(&mut self, sample: &Sample<'_>, registers: &Registers<'_>) {
+        let mut addresses = Vec::new();
+        let pid = sample.pid.unwrap();
+        let memory = sample.user_memory;
+        self.unwinder.unwind(pid, registers, memory, &mut addresses);
+        let in_file = |(index, address): (usize, &u64)| {
+            let address = address - u64::from(index > 0);
+            let mapping = self.mappings.iter().rev();
+            mapping
+                .filter(|(of, ..)| *of == pid)
+                .find(|(_, start, length, ..)| (*start..start + length).contains(&address))
+                .map(|(_, start, _, offset, path)| (address - start + offset, path.clone()))
+                .unwrap()
+        };
+        let stack = addresses.iter().enumerate().map(in_file).collect();
+        self.stacks.push(stack);
+    }
+}
+
+impl Sink for Unwinding {
+    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+        match event {
+            Event::Mapping(mapping) => {
+                self.unwinder.add_mapping(&mapping);
+                let Mapping {
+                    pid,
+                    start,
+                    length,
+                    file_offset,
+                    path,
+                    ..
+                } = mapping;
+                let path = String::from_utf8_lossy(path).into_owned();
+                self.mappings.push((pid, start, length, file_offset, path));
+            }
+            Event::BuildId(id) => self.unwinder.add_build_id(id.path, id.build_id),
+            Event::Fork(fork) => self.unwinder.fork(fork.parent_pid, fork.pid),
+            Event::Sample(sample) => {
+                if let Some(registers) = &sample.user_registers {
+                    self.add(sample, registers);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn stacks_are_those_of_perf() {
+    let Some(corpus) = corpus() else { return };
+    let libc = Elf::open(Path::new("/usr/lib/x86_64-linux-gnu/libc.so.6"));
+    let recorded = "93ac61ec5a8eb1396f9fbd350e3169a558528a40";
+    if !libc.is_ok_and(|libc| libc.build_id().map(build_id::hex).as_deref() == Some(recorded)) {
+        println!("skipped: needs the C library of the recordings");
+        return;
+    }
+    for folder in ["6.12", "host-6.18"] {
+        let path = corpus
+            .join("perf-data")
+            .join(folder)
+            .join("cpu-clock-dwarf.data");
+        let options = Options {
+            directories: vec![corpus.join("perf-data/programs")],
+            ..Options::default()
+        };
+        let mut unwinding = Unwinding {
+            unwinder: Unwinder::new(&options, "x86_64"),
+            mappings: Vec::new(),
+            stacks: Vec::new(),
+        };
+        let mut input = Input::open(&path).unwrap();
+        (crate::perf_data::PERF_DATA.read)(&mut input, &mut unwinding).unwrap();
+
+        let script = fs::read_to_string(path.with_extension("script")).unwrap();
+        let stack = |block: &str| -> Vec<_> {
+            let frames = block.lines().filter_map(printed);
+            let of_user = frames.filter(|frame| !frame.module.starts_with("[kernel"));
+            of_user.map(|frame| (frame.address, frame.module)).collect()
+        };
+        let blocks = script
+            .split("\n\n")
+            .filter(|block| !block.trim().is_empty());
+        let expected: Vec<_> = blocks.map(stack).collect();
+        println!("{folder}: {} stacks", expected.len());
+        assert!(expected.len() > 50);
+        assert_eq!(unwinding.stacks, expected);
+        let counts = unwinding.unwinder.counts();
+        assert_eq!(counts.complete, expected.len() as u64);
+    }
+}
+
+/// A C program with `outer`, which calls `ends`, which ends in a call that never returns, and into which `inlined`
+/// is inlined.
+const PROGRAM: &str = "#include <stdlib.h>
+volatile int sink;
+static inline __attribute__((always_inline)) void inlined(int n) { sink += n; sink *= n; }
+__attribute__((noinline, noreturn)) void ends(int n) { sink = n; exit(n); }
+__attribute__((noinline)) void outer(int n) {
+    inlined(n);
+    if (sink < 1000) ends(n);
+    sink++;
+}
+__attribute__((weak, alias(\"outer\"))) void __weak_name(int n);
+int main(int argc, char **argv) { outer(argc); return 0; }
+";
+
+/// A folder of its own with the program in it, if there is a compiler.
+struct Built {
+    folder: tempfile::TempDir,
+}
+
+impl Built {
+    fn new(arguments: &[&str]) -> Option<Built> {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("program.c"), PROGRAM).unwrap();
+        let built = Built { folder };
+        let mut all = vec!["-O1", "-g", "-Wl,--build-id", "-o", "program", "program.c"];
+        all.extend(arguments);
+        built.run("cc", &all).then_some(built)
+    }
+
+    /// Runs a tool in the folder; says so if it is not there.
+    fn run(&self, tool: &str, arguments: &[&str]) -> bool {
+        let status = Command::new(tool)
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .status();
+        match status {
+            Ok(status) => assert!(status.success(), "{tool} {arguments:?}"),
+            Err(_) => println!("skipped: needs {tool}"),
+        }
+        status.is_ok()
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("program")
+    }
+
+    /// The offset in the file of a function of the program, and its length.
+    fn function(&self, name: &str) -> (u64, u64) {
+        let elf = Elf::open(&self.program()).unwrap();
+        let functions = elf.functions().unwrap();
+        let found = functions.list.iter().find(|function| {
+            crate::bytes::before_nul(&functions.names[function.name as usize..]) == name.as_bytes()
+        });
+        let found = found.unwrap();
+        let text = elf.section(b".text").unwrap();
+        let bias = elf.address_minus_offset(text.address & 0xffff).unwrap();
+        (found.address - bias, found.bytes)
+    }
+
+    fn names(&self, options: Options, offset: u64, return_address: bool) -> Vec<Name> {
+        let path = self.program();
+        let mut symbolizer = Symbolizer::new(options, KernelFacts::default()).unwrap();
+        let request = user_request(path.to_str().unwrap(), offset, return_address);
+        symbolizer.names(&[request]).remove(0)
+    }
+}
+
+fn user_request(module: &str, offset: u64, return_address: bool) -> Request<'_> {
+    Request {
+        module: Some(module),
+        build_id: None,
+        offset: Some(offset),
+        address: None,
+        space: Space::User,
+        return_address,
+    }
+}
+
+fn check_program(arguments: &[&str]) {
+    let Some(built) = Built::new(arguments) else {
+        return;
+    };
+    let (outer, _) = built.function("outer");
+    let names = built.names(Options::default(), outer + 2, false);
+    assert_eq!(
+        as_printed(&names).as_deref(),
+        Some("outer+0x2"),
+        "strong before weak"
+    );
+
+    let (ends, length) = built.function("ends");
+    let names = built.names(Options::default(), ends + length, true);
+    let expected = format!("ends+{length:#x}");
+    assert_eq!(as_printed(&names), Some(expected), "behind its last call");
+    assert_eq!(built.names(Options::default(), 1 << 40, false), []);
+}
+
+#[test]
+fn names_of_a_program() {
+    check_program(&[]);
+    check_program(&["-no-pie"]);
+    check_program(&["-static"]);
+}
+
+#[test]
+fn lines_and_inlined_functions() {
+    let Some(built) = Built::new(&["-gz=zlib"]) else {
+        return;
+    };
+    let (outer, length) = built.function("outer");
+    let with_lines = || Options {
+        lines: true,
+        ..Options::default()
+    };
+    let all: BTreeSet<_> = (0..length)
+        .map(|inside| built.names(with_lines(), outer + inside, false))
+        .map(|names| {
+            let place = |name: &Name| {
+                let file = name.file.as_deref().unwrap_or("").rsplit('/').next();
+                format!(
+                    "{} {}:{}",
+                    name.function,
+                    file.unwrap(),
+                    name.line.unwrap_or(0)
+                )
+            };
+            names.iter().map(place).collect::<Vec<_>>().join(" > ")
+        })
+        .collect();
+    let inlined = "outer program.c:6 > inlined program.c:3".to_owned();
+    assert!(all.contains(&inlined), "{all:#?}");
+    assert!(all.contains("outer program.c:8"), "{all:#?}");
+}
+
+#[test]
+fn a_stripped_program_and_its_debugging_information() {
+    let Some(built) = Built::new(&[]) else { return };
+    let (outer, _) = built.function("outer");
+    let split = built.run(
+        "objcopy",
+        &["--only-keep-debug", "program", "program.debug"],
+    ) && built.run("strip", &["program"]);
+    if !split {
+        return;
+    }
+    assert_eq!(
+        built.names(Options::default(), outer, false),
+        [],
+        "stripped"
+    );
+    // By its build id, in a given directory, under any name.
+    let directory = built.folder.path().join("symbols");
+    fs::create_dir(&directory).unwrap();
+    fs::rename(
+        built.folder.path().join("program.debug"),
+        directory.join("x"),
+    )
+    .unwrap();
+    let options = Options {
+        directories: vec![directory.clone()],
+        lines: true,
+        ..Options::default()
+    };
+    let names = built.names(options, outer, false);
+    assert_eq!(as_printed(&names).as_deref(), Some("outer+0x0"));
+    assert!(names[0].file.as_deref().unwrap().ends_with("program.c"));
+    // By the link that it holds, beside it.
+    fs::rename(
+        directory.join("x"),
+        built.folder.path().join("program.debug"),
+    )
+    .unwrap();
+    built.run("objcopy", &["--add-gnu-debuglink=program.debug", "program"]);
+    let names = built.names(Options::default(), outer, false);
+    assert_eq!(as_printed(&names).as_deref(), Some("outer+0x0"));
+}
+
+#[test]
+fn another_build_is_not_used() {
+    let Some(built) = Built::new(&[]) else { return };
+    let (outer, _) = built.function("outer");
+    let path = built.program();
+    let id = Elf::open(&path).unwrap().build_id().unwrap().to_vec();
+    let mut symbolizer = Symbolizer::new(Options::default(), KernelFacts::default()).unwrap();
+    let request = user_request(path.to_str().unwrap(), outer, false);
+    let names = symbolizer.names(&[
+        Request {
+            build_id: Some(&id),
+            ..request
+        },
+        Request {
+            build_id: Some(&[7; 20]),
+            ..request
+        },
+    ]);
+    assert_eq!(as_printed(&names[0]).as_deref(), Some("outer+0x0"));
+    assert!(names[1].is_empty());
+    let report = symbolizer.report();
+    assert_eq!((report.frames, report.named), (2, 1));
+    let unnamed = report.unnamed();
+    assert_eq!(unnamed.len(), 1);
+    assert!(
+        unnamed[0].reason.contains("its build id differs"),
+        "{}",
+        unnamed[0]
+    );
+}
+
+#[test]
+fn what_is_no_file_is_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let empty = folder.path().join("empty");
+    fs::write(&empty, "").unwrap();
+    let paths = [&pipe, &empty].map(|path| path.to_str().unwrap().to_owned());
+    let mut symbolizer = Symbolizer::new(Options::default(), KernelFacts::default()).unwrap();
+    for module in [
+        &paths[0],
+        &paths[1],
+        "/dev/zero",
+        "/dev/tty",
+        "//anon",
+        "[stack]",
+        "",
+        "/",
+        "/\0",
+    ] {
+        assert_eq!(
+            symbolizer.names(&[user_request(module, 0x1000, false)]),
+            [[]],
+            "{module}"
+        );
+    }
+}
+
+#[test]
+fn damaged_files_do_no_harm() {
+    let Some(built) = Built::new(&[]) else { return };
+    let whole = fs::read(built.program()).unwrap();
+    let read_all = |bytes: Vec<u8>| {
+        let Ok(elf) = Elf::parse(Content::Owned(bytes)) else {
+            return;
+        };
+        elf.build_id();
+        elf.debug_link();
+        elf.address_of_offset(0x1000);
+        elf.contents(b".debug_info");
+        let table = elf
+            .functions()
+            .map_or_else(table::Table::empty, table::Table::of_functions);
+        table.at(0x1010);
+        plt::names(&elf, &table);
+    };
+    for length in (0..whole.len()).step_by(211).chain(0..200) {
+        read_all(whole[..length].to_vec());
+    }
+    // Headers at the start and the end, changed one byte at a time, and many bytes everywhere.
+    let headers = (0..1200).chain(whole.len() - 3000..whole.len());
+    for at in headers.step_by(7) {
+        for value in [0, 0x7f, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] = value;
+            read_all(bytes);
+        }
+    }
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..100 {
+        let mut bytes = whole.clone();
+        for _ in 0..50 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let at = (state >> 33) as usize % bytes.len();
+            bytes[at] = (state >> 20) as u8;
+        }
+        read_all(bytes);
+    }
+}
+
+#[test]
+fn damaged_files_and_lines_do_no_harm() {
+    let Some(built) = Built::new(&[]) else { return };
+    let whole = fs::read(built.program()).unwrap();
+    let (outer, _) = built.function("outer");
+    let elf = Elf::open(&built.program()).unwrap();
+    let debug_info = elf.contents(b".debug_info").unwrap().to_vec();
+    let start = whole
+        .windows(debug_info.len())
+        .position(|part| part == debug_info)
+        .unwrap();
+    let damaged = built.folder.path().join("damaged");
+    let mut state = 1_u64;
+    for round in 0..60 {
+        let mut bytes = whole.clone();
+        for _ in 0..20 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            bytes[start + (state >> 33) as usize % debug_info.len()] = (state >> 20) as u8;
+        }
+        let path = damaged.with_extension(round.to_string());
+        fs::write(&path, bytes).unwrap();
+        let options = Options {
+            lines: true,
+            ..Options::default()
+        };
+        let mut symbolizer = Symbolizer::new(options, KernelFacts::default()).unwrap();
+        let names = symbolizer.names(&[user_request(path.to_str().unwrap(), outer, false)]);
+        // The symbol table is whole: the name stays.
+        assert_eq!(as_printed(&names[0]).as_deref(), Some("outer+0x0"));
+    }
+}
+
+fn kernel_request(address: u64, module: &str) -> Request<'_> {
+    Request {
+        module: Some(module),
+        build_id: None,
+        offset: None,
+        address: Some(address),
+        space: Space::Kernel,
+        return_address: false,
+    }
+}
+
+const SYSTEM_MAP: &str = "ffffffff81000000 T _text\nffffffff81000100 T vfs_read\nffffffff81000200 T vfs_write\n\
+                          ffffffffc0000000 t ext4_write\t[ext4]\n";
+
+fn facts(reference: u64) -> KernelFacts {
+    KernelFacts {
+        os_release: Some("0.0.0-foreign".into()),
+        build_id: None,
+        reference: Some(("_text".into(), reference)),
+    }
+}
+
+#[test]
+fn a_kernel_that_lay_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let map = folder.path().join("System.map");
+    fs::write(&map, SYSTEM_MAP).unwrap();
+    let mut options = Options::default();
+    options.add(&map).unwrap();
+    assert_eq!(options.kernel, KernelSource::Kallsyms(map));
+    let mut symbolizer = Symbolizer::new(options.clone(), facts(0xffff_ffff_9300_0000)).unwrap();
+    let names = symbolizer.names(&[
+        kernel_request(0xffff_ffff_9300_0123, KERNEL),
+        kernel_request(0xffff_ffff_c000_0010, "[ext4]"),
+    ]);
+    assert_eq!(as_printed(&names[0]).as_deref(), Some("vfs_read+0x23"));
+    assert!(
+        names[1].is_empty(),
+        "modules lay elsewhere too, and nobody knows where"
+    );
+    assert!(
+        symbolizer.report().unnamed()[0]
+            .reason
+            .contains("another boot")
+    );
+
+    let mut symbolizer = Symbolizer::new(options, facts(0xffff_ffff_8100_0000)).unwrap();
+    let names = symbolizer.names(&[kernel_request(0xffff_ffff_c000_0010, "[ext4]")]);
+    assert_eq!(
+        as_printed(&names[0]).as_deref(),
+        Some("ext4_write+0x10"),
+        "same boot"
+    );
+}
+
+#[test]
+fn a_kernel_as_elf() {
+    let Some(built) = Built::new(&["-no-pie"]) else {
+        return;
+    };
+    let (outer, _) = built.function("outer");
+    let mut options = Options::default();
+    options.add(&built.program()).unwrap();
+    assert_eq!(options.kernel, KernelSource::Vmlinux(built.program()));
+    let shift = 0x1200_0000;
+    let facts = KernelFacts {
+        reference: Some(("outer".into(), 0x40_0000 + outer + shift)),
+        ..KernelFacts::default()
+    };
+    let mut symbolizer = Symbolizer::new(options, facts).unwrap();
+    let (ends, _) = built.function("ends");
+    let names = symbolizer.names(&[kernel_request(0x40_0000 + ends + shift + 1, KERNEL)]);
+    assert_eq!(as_printed(&names[0]).as_deref(), Some("ends+0x1"));
+}
+
+#[test]
+fn a_foreign_kernel_has_no_names() {
+    let options = Options::default();
+    let mut symbolizer = Symbolizer::new(options, facts(0xffff_ffff_8100_0000)).unwrap();
+    let names = symbolizer.names(&[kernel_request(0xffff_ffff_8100_0123, KERNEL)]);
+    assert!(names[0].is_empty());
+    let kernel = symbolizer.report().kernel.clone().unwrap();
+    assert!(
+        kernel.contains("recorded on kernel 0.0.0-foreign"),
+        "{kernel}"
+    );
+}
+
+#[test]
+fn a_list_that_cannot_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kallsyms");
+    let error = |text: &str| {
+        fs::write(&path, text).unwrap();
+        let options = Options {
+            kernel: KernelSource::Kallsyms(path.clone()),
+            ..Options::default()
+        };
+        let error = Symbolizer::new(options, KernelFacts::default()).err();
+        error.unwrap().to_string()
+    };
+    assert!(error("0000000000000000 T _text\n").contains("kptr_restrict"));
+    assert!(error("some text\n").contains("found 0 of them and 1 others"));
+}
+
+#[test]
+fn symbols_that_the_trace_tells() {
+    let mut symbolizer = Symbolizer::new(Options::default(), facts(1)).unwrap();
+    symbolizer.add_symbol(None, 0xffff_ffff_c000_1000, 0x40, b"bpf_prog_1234_count");
+    symbolizer.add_symbol(Some("/system/lib/libart.so"), 0x500, 0, b"_ZN3art3RunEv");
+    symbolizer.add_symbol(Some("/system/lib/libart.so"), 0x600, 0x10, b"last");
+    let art = "/system/lib/libart.so";
+    let names = symbolizer.names(&[
+        kernel_request(0xffff_ffff_c000_1010, "[bpf]"),
+        user_request(art, 0x5ff, false),
+        user_request(art, 0x600, true),
+        user_request(art, 0x610, false),
+    ]);
+    let printed: Vec<_> = names.iter().map(|names| as_printed(names)).collect();
+    assert_eq!(printed[0].as_deref(), Some("bpf_prog_1234_count+0x10"));
+    assert_eq!(printed[1].as_deref(), Some("art::Run+0xff"));
+    assert_eq!(printed[2].as_deref(), Some("art::Run+0x100"));
+    assert_eq!(printed[3], None);
+}
+
+#[test]
+fn hostile_stacks_end() {
+    let path = std::env::current_exe().unwrap();
+    let path = path.to_str().unwrap().as_bytes();
+    let mut unwinder = Unwinder::new(&Options::default(), "x86_64");
+    let mapping = |start, length, file_offset| Mapping {
+        time: None,
+        pid: 7,
+        tid: 7,
+        space: Space::User,
+        start,
+        length,
+        file_offset,
+        path,
+        build_id: None,
+        device: None,
+        inode: None,
+        protection: Some(5),
+        flags: None,
+    };
+    let length = fs::metadata(std::env::current_exe().unwrap())
+        .unwrap()
+        .len();
+    unwinder.add_mapping(&mapping(0x1_0000, length, 0));
+    unwinder.add_mapping(&mapping(u64::MAX - 0x1000, u64::MAX, u64::MAX));
+    unwinder.add_mapping(&mapping(0x2_0000, 0x1000, 0x50_0000));
+    let mut state = 3_u64;
+    let mut random = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+        state >> 8
+    };
+    let mut addresses = Vec::new();
+    for round in 0..2000 {
+        let sp = if round % 10 == 0 {
+            u64::MAX - 64
+        } else {
+            0x7000_0000
+        };
+        let memory: Vec<u8> = (0..256)
+            .flat_map(|slot| {
+                match slot % 3 {
+                    0 => 0x1_0000 + random() % length,
+                    1 => sp.wrapping_add(random() % 2048),
+                    _ => random(),
+                }
+                .to_le_bytes()
+            })
+            .collect();
+        let values = [
+            sp.wrapping_add(random() % 64),
+            sp,
+            0x1_0000 + random() % length,
+        ];
+        let registers = Registers {
+            mask: 1 << 6 | 1 << 7 | 1 << 8,
+            abi: 2,
+            values: &values[..round % 4],
+        };
+        unwinder.unwind(7, &registers, &memory, &mut addresses);
+        assert!(addresses.len() <= 1024);
+    }
+    let counts = unwinder.counts();
+    assert_eq!(counts.unsupported, 1500);
+    unwinder.clear(7);
 }
