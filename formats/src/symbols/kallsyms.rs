@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ffffffff81442060 t do_sys_openat2
-//! ffffffffc0a5e000 t ext4_file_read_iter	[ext4]
+//! ffffffffc0a5e000 t ext4_file_read_iter [ext4]
 //! ```
 //! Type letters as in nm(1): `T` code, `W` weak, lower case local. Without lengths, so a function reaches up to the next
 //! symbol; the last of a module to the end of its page. Addresses are all zero for those who may not see them
