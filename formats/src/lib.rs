@@ -28,6 +28,9 @@ mod error;
 pub mod event;
 pub mod event_format;
 pub mod import;
+pub mod folded;
+#[cfg(test)]
+mod golden;
 pub mod input;
 mod normalize;
 pub mod perf_data;
@@ -66,4 +69,4 @@ pub enum Guess {
 }
 
 /// All formats, in the order of trial.
-pub const FORMATS: &[&Format] = &[&perf_data::PERF_DATA];
+pub const FORMATS: &[&Format] = &[&perf_data::PERF_DATA, &folded::FOLDED];

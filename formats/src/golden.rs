@@ -1,0 +1,299 @@
+//! For tests of readers: golden files, and the events that they are expected to give, as text.
+//!
+//! ```text
+//! golden/diff.folded        a small input
+//! golden/diff.folded.snap   its events, one a line: what `as_text` makes of them, kept by insta
+//! ```
+//! A folder `golden/` lies beside each reader; its README.md tells of every file how it was made.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use crate::event::{Event, EventType, Fields, NamedFrame, Sample, Sink, Stack};
+use crate::{Error, Format, Guess, Input};
+
+/// All golden files of `reader` (a folder of `formats/src`), in order: everything but README.md and *.snap.
+pub(crate) fn golden_files(reader: &str) -> Vec<PathBuf> {
+    let folder = golden_folder(reader);
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.file_name() != Some("README.md".as_ref())
+                && !path.to_string_lossy().contains(".snap")
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+fn golden_folder(reader: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src")
+        .join(reader)
+        .join("golden")
+}
+
+/// Compares `text` with the snapshot beside the golden file `path`.
+pub(crate) fn assert_golden(path: &Path, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(path.parent().unwrap());
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.set_input_file(path.file_name().unwrap());
+    let name = path.file_name().unwrap().to_str().unwrap();
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+/// The events of a golden file, as text.
+pub(crate) fn read_golden(format: &Format, path: &Path) -> String {
+    let mut input = Input::open(path).unwrap();
+    as_text(format, &mut input)
+}
+
+/// The events of `bytes`, as text.
+pub(crate) fn read_bytes(format: &Format, bytes: &[u8]) -> String {
+    as_text(format, &mut Input::from_bytes("test", bytes).unwrap())
+}
+
+/// One event a line, of each what is known; the last line is the error, if the reader failed.
+pub(crate) fn as_text(format: &Format, input: &mut Input) -> String {
+    let mut lines = Lines::default();
+    if let Err(error) = (format.read)(input, &mut lines) {
+        let name = input.name().to_owned();
+        let file = Path::new(&name).file_name().unwrap_or_default();
+        let error = error.to_string().replace(&name, &file.to_string_lossy());
+        writeln!(lines.text, "error {error}").unwrap();
+    }
+    lines.text
+}
+
+/// What every sniffer must say of a format's golden files: this format's not less than any other's.
+pub(crate) fn assert_recognized(format: &Format, path: &Path) {
+    let input = Input::open(path).unwrap();
+    let own = (format.sniff)(input.head());
+    assert_ne!(
+        own,
+        Guess::No,
+        "{} recognizes {}",
+        format.name,
+        path.display()
+    );
+    for other in crate::FORMATS {
+        let guess = (other.sniff)(input.head());
+        assert!(
+            other.name == format.name || guess < own,
+            "{} takes {} for its own",
+            other.name,
+            path.display()
+        );
+    }
+}
+
+/// A sink that writes events down.
+#[derive(Default)]
+struct Lines {
+    text: String,
+    types: Vec<EventType>,
+}
+
+impl Sink for Lines {
+    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+        match event {
+            Event::Type(event_type) => {
+                self.types.push(event_type.clone());
+                let id = self.types.len() - 1;
+                writeln!(self.text, "type {id} {}", type_text(event_type)).unwrap();
+            }
+            Event::Sample(sample) => {
+                let line = self.sample_text(sample);
+                writeln!(self.text, "{line}").unwrap();
+            }
+            Event::Problem(problem) => {
+                let (place, count) = (problem.place, problem.count);
+                writeln!(self.text, "problem {place}{count} × {}", problem.message).unwrap();
+            }
+            Event::Progress(_) => {}
+            other => writeln!(self.text, "{}", readable(&format!("{other:?}"))).unwrap(),
+        }
+        Ok(())
+    }
+}
+
+/// Debug prints byte strings as lists of numbers; what is text is easier to read as such.
+fn readable(debug: &str) -> String {
+    let mut text = String::new();
+    let mut rest = debug;
+    while let Some(start) = rest.find('[') {
+        let (before, list) = rest.split_at(start);
+        text.push_str(before);
+        let Some(end) = list.find(']') else {
+            break;
+        };
+        let bytes: Option<Vec<u8>> = list[1..end]
+            .split(", ")
+            .map(|number| number.parse().ok())
+            .collect();
+        match bytes {
+            Some(bytes) if bytes.iter().all(|byte| (32..127).contains(byte)) => {
+                write!(text, "{:?}", String::from_utf8(bytes).unwrap()).unwrap();
+            }
+            Some(bytes) => {
+                let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                write!(text, "<{}>", digits.concat()).unwrap();
+            }
+            None => text.push_str(&list[..=end]),
+        }
+        rest = &list[end + 1..];
+    }
+    text + rest
+}
+
+fn type_text(event_type: &EventType) -> String {
+    let mut text = format!(
+        "{}:{} {}",
+        event_type.system,
+        event_type.name,
+        event_type.kind.as_str()
+    );
+    let optional = [
+        event_type.period.map(|period| format!(" period={period}")),
+        event_type
+            .frequency
+            .map(|rate| format!(" frequency={rate}")),
+        event_type
+            .filter
+            .as_ref()
+            .map(|filter| format!(" filter={filter:?}")),
+    ];
+    text.extend(optional.into_iter().flatten());
+    for field in &event_type.fields {
+        write!(text, " {}:{:?}", field.name, field.kind).unwrap();
+    }
+    text
+}
+
+impl Lines {
+    fn sample_text(&self, sample: &Sample<'_>) -> String {
+        let mut text = format!("sample {}", sample.event.0);
+        let mut put = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                write!(text, " {name}={value}").unwrap();
+            }
+        };
+        let hex = |value: u64| format!("{value:#x}");
+        put("time", sample.time.map(|value| value.to_string()));
+        put("cpu", sample.cpu.map(|value| value.to_string()));
+        put("pid", sample.pid.map(|value| value.to_string()));
+        put("tid", sample.tid.map(|value| value.to_string()));
+        put(
+            "comm",
+            sample
+                .comm
+                .map(|value| format!("{:?}", String::from_utf8_lossy(value))),
+        );
+        put("ip", sample.ip.map(hex));
+        put("space", sample.space.as_str().map(str::to_owned));
+        put("period", sample.period.map(|value| value.to_string()));
+        put("addr", sample.addr.map(hex));
+        put("weight", sample.weight.map(|value| value.to_string()));
+        put("data_src", sample.data_src.map(hex));
+        put("transaction", sample.transaction.map(hex));
+        put("phys_addr", sample.phys_addr.map(hex));
+        put("cgroup", sample.cgroup.map(|value| value.to_string()));
+        put(
+            "data_page_size",
+            sample.data_page_size.map(|value| value.to_string()),
+        );
+        put(
+            "code_page_size",
+            sample.code_page_size.map(|value| value.to_string()),
+        );
+        put("stream_id", sample.stream_id.map(|value| value.to_string()));
+        let branches = sample.branches.iter();
+        let branches: Vec<String> = branches
+            .map(|branch| format!("{:#x}→{:#x}/{:#x}", branch.from, branch.to, branch.flags))
+            .collect();
+        put(
+            "branches",
+            (!branches.is_empty()).then(|| branches.join(" ")),
+        );
+        put(
+            "user_registers",
+            sample.user_registers.map(|value| format!("{value:x?}")),
+        );
+        put(
+            "interrupt_registers",
+            sample
+                .interrupt_registers
+                .map(|value| format!("{value:x?}")),
+        );
+        let memory = sample.user_memory.len();
+        put(
+            "user_memory",
+            (memory > 0).then(|| format!("{memory} bytes")),
+        );
+        put(
+            "read",
+            (!sample.read.is_empty()).then(|| format!("{:?}", sample.read)),
+        );
+        put("kernel_stack", stack_text(sample.kernel_stack));
+        put("user_stack", stack_text(sample.user_stack));
+        put("fields", self.fields_text(sample));
+        text
+    }
+
+    fn fields_text(&self, sample: &Sample<'_>) -> Option<String> {
+        match sample.fields {
+            Fields::None => None,
+            Fields::Raw(payload) => {
+                let event_type = &self.types[sample.event.0 as usize];
+                let plan =
+                    crate::event_format::Plan::new(&event_type.fields, event_type.big_endian);
+                let fields = plan.ops().iter().zip(&event_type.fields);
+                let fields: Vec<String> = fields
+                    .map(|(op, field)| {
+                        readable(&format!("{}={:?}", field.name, op.decode(payload)))
+                    })
+                    .collect();
+                Some(format!("{{{}}}", fields.join(" ")))
+            }
+            Fields::Values(values) => Some(readable(&format!("{values:?}"))),
+        }
+    }
+}
+
+/// Root last, as it comes; empty: `[]`.
+fn stack_text(stack: Stack<'_>) -> Option<String> {
+    match stack {
+        Stack::None => None,
+        Stack::Addresses { space, addresses } => {
+            let space = space.as_str().unwrap_or("unknown");
+            Some(format!("{space} {addresses:#x?}").replace('\n', ""))
+        }
+        Stack::Named(frames) => {
+            let frames: Vec<String> = frames.iter().map(frame_text).collect();
+            Some(format!("[{}]", frames.join(", ")))
+        }
+    }
+}
+
+fn frame_text(frame: &NamedFrame<'_>) -> String {
+    let mut text = format!("{:?}", String::from_utf8_lossy(frame.function));
+    if let Some(offset) = frame.function_offset {
+        write!(text, "+{offset:#x}").unwrap();
+    }
+    if !frame.module.is_empty() {
+        write!(text, " in {:?}", String::from_utf8_lossy(frame.module)).unwrap();
+    }
+    if let Some(address) = frame.address {
+        write!(text, " at {address:#x}").unwrap();
+    }
+    if let Some(space) = frame.space.as_str() {
+        write!(text, " ({space})").unwrap();
+    }
+    if frame.inlined {
+        text.push_str(" inlined");
+    }
+    text
+}
