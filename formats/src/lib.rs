@@ -27,10 +27,10 @@ pub mod bytes;
 mod error;
 pub mod event;
 pub mod event_format;
-pub mod import;
 pub mod folded;
 #[cfg(test)]
 mod golden;
+pub mod import;
 pub mod input;
 mod normalize;
 pub mod perf_data;
