@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::str;
 
-use super::intern::{Entries, Interner};
+use super::intern::{Handed, Interner};
 use super::table::{ColumnType, TableSchema};
 
 /// A table's rows that were not handed to the encoder yet.
@@ -93,8 +93,8 @@ impl Rows {
         bytes
     }
 
-    /// Takes the rows out. `Err` is the index of a column that does not have one value for each row.
-    pub(super) fn take(&mut self) -> Result<Batch, usize> {
+    /// Takes the rows out; with `forget` the distinct texts, too. `Err` is the index of a column that does not have one value for each row.
+    pub(super) fn take(&mut self, forget: bool) -> Result<Batch, usize> {
         let count = self.count;
         if let Some(wrong) = self.columns.iter().position(|c| c.len() != count) {
             return Err(wrong);
@@ -102,7 +102,11 @@ impl Rows {
         self.count = 0;
         Ok(Batch {
             count,
-            columns: self.columns.iter_mut().map(Column::take).collect(),
+            columns: self
+                .columns
+                .iter_mut()
+                .map(|column| column.take(forget))
+                .collect(),
         })
     }
 
@@ -227,10 +231,7 @@ pub(super) enum Data {
 #[derive(Debug)]
 pub(super) struct TextData {
     pub(super) keys: Vec<u32>,
-    /// Entries that the encoder does not have yet.
-    pub(super) fresh: Entries,
-    /// They replace those that it has.
-    pub(super) restarted: bool,
+    pub(super) texts: Handed,
 }
 
 /// The values of one column that were not handed to the encoder yet.
@@ -463,19 +464,19 @@ impl Column {
         }
     }
 
-    fn take(&mut self) -> Values {
+    fn take(&mut self, forget: bool) -> Values {
         let data = match &mut self.values {
             Buffer::Narrow(values) => Data::Narrow(std::mem::take(values)),
             Buffer::Wide(values) => Data::Wide(std::mem::take(values)),
             Buffer::Float(values) => Data::Float(std::mem::take(values)),
-            Buffer::Text(keys, interner) => Data::Text(take_text(keys, interner)),
+            Buffer::Text(keys, interner) => Data::Text(take_text(keys, interner, forget)),
             Buffer::WideList(lengths, items) => Data::WideList {
                 lengths: std::mem::take(lengths),
                 items: std::mem::take(items),
             },
             Buffer::TextList(lengths, items, interner) => Data::TextList {
                 lengths: std::mem::take(lengths),
-                items: take_text(items, interner),
+                items: take_text(items, interner, forget),
             },
         };
         Values {
@@ -485,12 +486,10 @@ impl Column {
     }
 }
 
-fn take_text(keys: &mut Vec<u32>, interner: &mut Interner) -> TextData {
-    let (fresh, restarted) = interner.hand_over();
+fn take_text(keys: &mut Vec<u32>, interner: &mut Interner, forget: bool) -> TextData {
     TextData {
         keys: std::mem::take(keys),
-        fresh,
-        restarted,
+        texts: interner.hand_over(forget),
     }
 }
 
@@ -532,7 +531,7 @@ mod tests {
                 column.push_i64(row);
             }
         }
-        let taken = column.take();
+        let taken = column.take(false);
         assert_eq!((taken.presence.rows(), taken.presence.nulls()), (200, 71));
         for row in 0..200 {
             assert_eq!(taken.presence.has(row), row >= 70 && row != 130, "{row}");
@@ -548,7 +547,7 @@ mod tests {
         nullable.push_u64(u64::MAX);
         nullable.push_bytes(b"text");
         nullable.push_i64(-128);
-        let taken = nullable.take();
+        let taken = nullable.take(false);
         assert_eq!(taken.presence.nulls(), 3);
         assert!(matches!(taken.data, Data::Narrow(values) if values == [-128i32 as u32]));
 
@@ -556,13 +555,15 @@ mod tests {
         required.push_i64(-1);
         required.push_u64(70_000);
         required.push_null();
-        assert!(matches!(required.take().data, Data::Narrow(values) if values == [0, 65_535, 0]));
+        assert!(
+            matches!(required.take(false).data, Data::Narrow(values) if values == [0, 65_535, 0])
+        );
 
         let mut wide = column(ColumnType::Int64, false);
         wide.push_u64(u64::MAX);
         wide.push_i64(i64::MIN);
         assert!(
-            matches!(wide.take().data, Data::Wide(values) if values == [i64::MAX as u64, i64::MIN as u64])
+            matches!(wide.take(false).data, Data::Wide(values) if values == [i64::MAX as u64, i64::MIN as u64])
         );
     }
 
@@ -572,16 +573,16 @@ mod tests {
         for value in [&b"a\xff"[..], "a\u{fffd}".as_bytes(), b"a\xff", b""] {
             text.push_bytes(value);
         }
-        let Data::Text(data) = text.take().data else {
+        let Data::Text(data) = text.take(false).data else {
             panic!("no text");
         };
         assert_eq!(data.keys, [0, 0, 0, 1]);
-        assert_eq!(data.fresh.get(0), "a\u{fffd}".as_bytes());
+        assert_eq!(data.texts.fresh.get(0), "a\u{fffd}".as_bytes());
         let mut binary = column(ColumnType::Binary, false);
         binary.push_bytes(b"a\xff");
-        let Data::Text(data) = binary.take().data else {
+        let Data::Text(data) = binary.take(false).data else {
             panic!("no binary");
         };
-        assert_eq!(data.fresh.get(0), b"a\xff");
+        assert_eq!(data.texts.fresh.get(0), b"a\xff");
     }
 }

@@ -14,7 +14,7 @@ use crate::Error;
 use super::column::{Batch, Data};
 use super::encode::Workshop;
 use super::files;
-use super::intern::Entries;
+use super::intern::{Entries, Handed};
 use super::manifest::{self, Facts, Manifest, State, Summary};
 use super::part::{Part, Written, settle};
 use super::shape;
@@ -30,6 +30,8 @@ pub(super) struct Encoder {
     options: WriterOptions,
     gauge: Arc<Gauge>,
     tables: Vec<Table>,
+    /// Parts that have no name yet, and the tables that they are of.
+    written: Vec<(usize, Written)>,
     /// Memory of all row groups that are being filled.
     held: usize,
     shop: Workshop,
@@ -42,6 +44,7 @@ struct Table {
     entry: manifest::Table,
     /// Distinct texts of each column; none for columns without.
     texts: Vec<Entries>,
+    first_part: u32,
     next_part: u32,
     part: Option<Part>,
 }
@@ -61,6 +64,7 @@ impl Encoder {
             options,
             gauge,
             tables: Vec::new(),
+            written: Vec::new(),
             held: 0,
             shop,
         })
@@ -84,7 +88,7 @@ impl Encoder {
                     batch,
                     bytes,
                 } => {
-                    self.append(table, batch)?;
+                    self.append(table, &batch)?;
                     self.gauge.subtract(bytes);
                 }
                 Job::Finish(facts) => return self.finish(*facts).map(Some),
@@ -110,25 +114,30 @@ impl Encoder {
             schema: Arc::new(schema),
             shape,
             entry,
+            first_part: next_part,
             next_part,
             part: None,
         });
         Ok(())
     }
 
-    fn append(&mut self, index: usize, mut batch: Batch) -> Result<(), Error> {
+    fn append(&mut self, index: usize, batch: &Batch) -> Result<(), Error> {
         let Some(table) = self.tables.get_mut(index) else {
             return Ok(());
         };
-        table.learn(&mut batch);
-        let Table { part, texts, .. } = table.open(&self.path)?;
-        let Some(part) = part else {
-            return Ok(());
-        };
-        let before = part.memory();
-        part.append(&batch, texts, &mut self.shop)?;
-        self.held = (self.held + part.memory()).saturating_sub(before);
-        if part.group_rows() >= self.options.rows_per_group {
+        table.learn(batch);
+        let mut rows = 0;
+        if batch.count > 0 {
+            let Table { part, texts, .. } = table.open(&self.path)?;
+            if let Some(part) = part {
+                let before = part.memory();
+                part.append(batch, texts, &mut self.shop)?;
+                self.held = (self.held + part.memory()).saturating_sub(before);
+                rows = part.group_rows();
+            }
+        }
+        table.forget(batch);
+        if rows >= self.options.rows_per_group {
             self.close_group(index)?;
         }
         if self.held > self.options.memory_bytes / 4 {
@@ -164,18 +173,15 @@ impl Encoder {
         let is_full = part.rows() >= self.options.rows_per_part
             || part.bytes() >= self.options.bytes_per_part
             || part.is_fragmented();
-        if is_full {
-            let written = table.end_part(&self.path, &mut self.shop)?;
-            settle(written.as_slice(), self.options.sync)?;
-            table
-                .entry
-                .parts
-                .extend(written.map(|written| written.entry));
-            if !self.replacing {
-                self.publish(State::Recording)?;
-            }
+        if !is_full {
+            return Ok(());
         }
-        Ok(())
+        self.end_part(index)?;
+        if self.replacing {
+            return Ok(());
+        }
+        self.settle()?;
+        self.publish(State::Recording)
     }
 
     /// Makes all parts whole, then the manifest.
@@ -199,24 +205,39 @@ impl Encoder {
     /// Writes all open parts, and gives them their names. When the disk is full in the middle, those that are
     /// whole get theirs all the same.
     fn end_parts(&mut self) -> Result<(), Error> {
-        let mut ended = Vec::new();
-        let mut done = Ok(());
-        for table in &mut self.tables {
-            match table.end_part(&self.path, &mut self.shop) {
-                Ok(None) => {}
-                Ok(Some(written)) => ended.push((&mut table.entry.parts, written)),
-                Err(error) => {
-                    done = Err(error);
-                    break;
-                }
+        let done = (0..self.tables.len()).try_for_each(|index| self.end_part(index));
+        if done.is_err() && self.replacing {
+            return done;
+        }
+        self.settle()?;
+        done
+    }
+
+    /// Writes what there is of a table's open part. Other programs find the fixed tables by `TABLE/*.parquet`: of
+    /// those there is a part even without a row. Of hundreds of events that never came, the manifest is enough.
+    fn end_part(&mut self, index: usize) -> Result<(), Error> {
+        let Some(table) = self.tables.get_mut(index) else {
+            return Ok(());
+        };
+        if table.next_part == table.first_part && !table.schema.name.contains('/') {
+            table.open(&self.path)?;
+        }
+        if let Some(part) = table.part.take() {
+            let written = part.finish(&self.path, &mut self.shop)?;
+            self.written.push((index, written));
+        }
+        Ok(())
+    }
+
+    /// Gives the parts that are written their names.
+    fn settle(&mut self) -> Result<(), Error> {
+        settle(&self.written, self.options.sync)?;
+        for (index, written) in self.written.drain(..) {
+            if let Some(table) = self.tables.get_mut(index) {
+                table.entry.parts.push(written.entry);
             }
         }
-        let (parts, written): (Vec<_>, Vec<Written>) = ended.into_iter().unzip();
-        settle(&written, self.options.sync)?;
-        for (parts, written) in parts.into_iter().zip(written) {
-            parts.push(written.entry);
-        }
-        done
+        Ok(())
     }
 
     /// Files of the tables that are being replaced.
@@ -247,6 +268,9 @@ impl Encoder {
                 part.discard();
             }
         }
+        for (_, written) in self.written.drain(..) {
+            written.discard();
+        }
         if !self.replacing
             && self
                 .tables
@@ -268,15 +292,19 @@ impl Drop for Encoder {
 
 impl Table {
     /// Takes the distinct texts that came with a batch.
-    fn learn(&mut self, batch: &mut Batch) {
-        for (texts, values) in self.texts.iter_mut().zip(&mut batch.columns) {
-            if let Data::Text(data) | Data::TextList { items: data, .. } = &mut values.data {
-                let fresh = std::mem::take(&mut data.fresh);
-                if data.restarted {
-                    *texts = fresh;
-                } else {
-                    texts.append(&fresh);
-                }
+    fn learn(&mut self, batch: &Batch) {
+        for (texts, handed) in self.texts.iter_mut().zip(handed_texts(batch)) {
+            if let Some(handed) = handed {
+                texts.append(&handed.fresh);
+            }
+        }
+    }
+
+    /// Forgets the texts whose numbers mean others in the next batch.
+    fn forget(&mut self, batch: &Batch) {
+        for (texts, handed) in self.texts.iter_mut().zip(handed_texts(batch)) {
+            if handed.is_some_and(|handed| handed.ends) {
+                *texts = Entries::default();
             }
         }
     }
@@ -292,16 +320,14 @@ impl Table {
         }
         Ok(self)
     }
+}
 
-    /// Writes what there is of the open part. Other programs find the fixed tables by `TABLE/*.parquet`: of those
-    /// there is a part even without a row. Of hundreds of events that never came, the manifest is enough.
-    fn end_part(&mut self, path: &Path, shop: &mut Workshop) -> Result<Option<Written>, Error> {
-        if self.entry.parts.is_empty() && !self.schema.name.contains('/') {
-            self.open(path)?;
-        }
-        let part = self.part.take();
-        part.map(|part| part.finish(path, shop)).transpose()
-    }
+/// The texts that came with each column; `None` for columns without.
+fn handed_texts(batch: &Batch) -> impl Iterator<Item = Option<&Handed>> {
+    batch.columns.iter().map(|values| match &values.data {
+        Data::Text(data) | Data::TextList { items: data, .. } => Some(&data.texts),
+        _ => None,
+    })
 }
 
 /// One more than the number in a part's name.

@@ -78,11 +78,17 @@ impl Entries {
         self.ends.truncate(count);
         self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
     }
+}
 
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
+/// What comes with the numbers of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Handed {
+    /// Entries that were not handed over yet.
+    pub(super) fresh: Entries,
+    /// Numbers mean other texts than in the batch before.
+    pub(super) begins: bool,
+    /// Numbers mean other texts in the next batch.
+    pub(super) ends: bool,
 }
 
 /// Gives equal texts equal numbers.
@@ -153,18 +159,24 @@ impl Interner {
         (number, grown)
     }
 
-    /// The entries that the encoder does not have yet, and whether they replace those that it has.
-    pub(super) fn hand_over(&mut self) -> (Entries, bool) {
+    /// The entries that the encoder does not have yet. The numbers begin anew behind them if there are too many, or
+    /// if the memory is needed.
+    pub(super) fn hand_over(&mut self, forget: bool) -> Handed {
         let fresh = self.entries.from(self.handed);
-        let restarted = std::mem::take(&mut self.restarted);
-        if self.entries.len() >= MAX_ENTRIES || self.entries.bytes() >= MAX_BYTES {
-            self.entries.clear();
-            self.numbers.clear();
+        let begins = std::mem::take(&mut self.restarted);
+        let ends = forget || self.entries.len() >= MAX_ENTRIES || self.entries.bytes() >= MAX_BYTES;
+        if ends {
+            self.entries = Entries::default();
+            self.numbers = HashTable::new();
             self.last = 0;
             self.restarted = true;
         }
         self.handed = self.entries.len();
-        (fresh, restarted)
+        Handed {
+            fresh,
+            begins,
+            ends,
+        }
     }
 
     /// Memory that stays with the column after a batch was handed over.
@@ -183,15 +195,18 @@ mod tests {
         let texts: [&[u8]; 6] = [b"", b"a", b"a", b"", b"bc", b"a"];
         let numbers: Vec<u32> = texts.iter().map(|text| interner.intern(text).0).collect();
         assert_eq!(numbers, [0, 1, 1, 0, 2, 1]);
-        let (entries, restarted) = interner.hand_over();
-        assert!(!restarted);
-        assert_eq!(entries.get(2), b"bc");
+        let handed = interner.hand_over(false);
+        assert!(!handed.begins && !handed.ends);
+        assert_eq!(handed.fresh.get(2), b"bc");
         assert_eq!(interner.intern(b"d").0, 3);
-        let (fresh, restarted) = interner.hand_over();
-        assert_eq!(
-            (fresh.len(), fresh.get(0), restarted),
-            (1, &b"d"[..], false)
-        );
+        let Handed {
+            fresh,
+            begins,
+            ends,
+        } = interner.hand_over(true);
+        assert_eq!((fresh.len(), fresh.get(0)), (1, &b"d"[..]));
+        assert!(!begins && ends);
+        assert_eq!(interner.bytes(), 0);
     }
 
     #[test]
@@ -200,11 +215,11 @@ mod tests {
         for number in 0..=MAX_ENTRIES {
             interner.intern(number.to_string().as_bytes());
         }
-        assert_eq!(interner.hand_over().0.len(), MAX_ENTRIES + 1);
+        assert_eq!(interner.hand_over(false).fresh.len(), MAX_ENTRIES + 1);
         assert_eq!(interner.intern(b"").0, 0);
         assert_eq!(interner.intern(b"x").0, 1);
-        let (entries, restarted) = interner.hand_over();
-        assert!(restarted);
-        assert_eq!((entries.len(), entries.get(1)), (2, &b"x"[..]));
+        let handed = interner.hand_over(false);
+        assert!(handed.begins && !handed.ends);
+        assert_eq!((handed.fresh.len(), handed.fresh.get(1)), (2, &b"x"[..]));
     }
 }

@@ -167,7 +167,7 @@ mod tests {
                     }
                     rows.end_row();
                 }
-                order.check(&rows.take().unwrap());
+                order.check(&rows.take(false).unwrap());
             }
             order.holds()
         };

@@ -65,16 +65,22 @@ pub(super) struct Written {
 ///
 /// Several at once: a disk that takes 6 ms to sync one file takes 12 to sync eight (measured on ext4, whose
 /// journal commits them together), and a trace has at least a dozen.
-pub(super) fn settle(written: &[Written], sync: bool) -> Result<(), Error> {
+pub(super) fn settle(written: &[(usize, Written)], sync: bool) -> Result<(), Error> {
     const AT_ONCE: usize = 8;
     if !sync {
-        return written.iter().try_for_each(Written::rename);
+        return written.iter().try_for_each(|(_, part)| part.rename());
     }
     let share = written.len().div_ceil(AT_ONCE).max(1);
     std::thread::scope(|scope| {
         let threads: Vec<_> = written
             .chunks(share)
-            .map(|share| scope.spawn(|| share.iter().try_for_each(Written::sync_and_rename)))
+            .map(|share| {
+                scope.spawn(|| {
+                    share
+                        .iter()
+                        .try_for_each(|(_, part)| part.sync_and_rename())
+                })
+            })
             .collect();
         threads
             .into_iter()
@@ -85,7 +91,21 @@ pub(super) fn settle(written: &[Written], sync: bool) -> Result<(), Error> {
     })
 }
 
+fn remove(path: &Path) {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            log::debug!("{}: {error}", path.display());
+        }
+        _ => {}
+    }
+}
+
 impl Written {
+    /// Removes the file, if it has no name yet.
+    pub(super) fn discard(self) {
+        remove(&self.temporary);
+    }
+
     fn rename(&self) -> Result<(), Error> {
         std::fs::rename(&self.temporary, &self.path).map_err(Error::io(&self.path))
     }
@@ -319,13 +339,7 @@ impl Part {
 
     /// Removes the file.
     pub(super) fn discard(self) {
-        let path = &self.sink.inner().path;
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                log::debug!("{}: {error}", path.display());
-            }
-            _ => {}
-        }
+        remove(&self.sink.inner().path);
     }
 }
 

@@ -266,7 +266,7 @@ impl Writer {
         open.bytes += bytes;
         self.buffered += bytes;
         if open.rows.count() >= self.options.rows_per_page || open.bytes >= LARGEST_BATCH {
-            return self.hand_over(table.0 as usize);
+            return self.hand_over(table.0 as usize, false);
         }
         if self.buffered > self.options.memory_bytes / 2 {
             return self.relieve();
@@ -297,7 +297,7 @@ impl Writer {
 
     fn close(mut self, facts: Facts) -> Result<Summary, Error> {
         for table in 0..self.tables.len() {
-            self.hand_over(table)?;
+            self.hand_over(table, false)?;
         }
         self.send(Job::Finish(Box::new(facts)))?;
         let summary = self.join()?;
@@ -322,21 +322,24 @@ impl Writer {
             if self.buffered <= self.options.memory_bytes / 4 {
                 break;
             }
-            self.hand_over(table)?;
+            self.hand_over(table, true)?;
         }
         Ok(())
     }
 
     #[cold]
-    fn hand_over(&mut self, table: usize) -> Result<(), Error> {
+    fn hand_over(&mut self, table: usize, relieving: bool) -> Result<(), Error> {
         let Some(open) = self.tables.get_mut(table) else {
             return Ok(());
         };
-        if open.rows.count() == 0 {
+        // Distinct texts that take more than the rows are worth less than the memory.
+        let kept = open.rows.kept_bytes();
+        let forget = relieving && kept > open.bytes / 4;
+        if open.rows.count() == 0 && !forget {
             return Ok(());
         }
         let bytes = open.bytes;
-        let batch = open.rows.take();
+        let batch = open.rows.take(forget);
         // The distinct texts stay, and the encoder has a copy of them.
         open.bytes = open.rows.kept_bytes();
         self.buffered = (self.buffered + open.bytes).saturating_sub(bytes);

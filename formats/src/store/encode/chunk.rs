@@ -320,9 +320,10 @@ impl Chunk {
             return None;
         };
         let before = dictionary.entries.len();
-        // After a restart the same text has another number: it would come a second time.
-        let usable = before == 0 || !data.restarted;
-        if usable && dictionary.keys_of(&data.keys, texts, &mut shop.keys, &mut shop.scratch) {
+        if data.texts.begins && before > 0 {
+            dictionary.restart();
+        }
+        if dictionary.keys_of(&data.keys, texts, &mut shop.keys, &mut shop.scratch) {
             let entries = &dictionary.entries;
             let width = hybrid::width(entries.len());
             if pays(&data.keys, texts, entries.len() - before, width) {

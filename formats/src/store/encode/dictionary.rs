@@ -6,6 +6,9 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
+use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashTable};
+
 use crate::store::intern::Entries;
 
 /// No dictionary has more entries: above, its keys are hardly smaller than the values.
@@ -137,6 +140,8 @@ pub(super) struct Texts {
     pub(super) entries: Entries,
     /// Key by number, or `ABSENT`.
     keys: Vec<u32>,
+    /// Keys by text, once numbers changed their meaning: the same texts come with other ones.
+    by_text: Option<(HashTable<u32>, DefaultHashBuilder)>,
     /// The page that a key was last used in, by key.
     pages: Vec<u32>,
     page: u32,
@@ -159,23 +164,56 @@ impl Texts {
             self.keys.resize(texts.len(), ABSENT);
         }
         for &number in numbers {
-            let Some(key) = self.keys.get_mut(number as usize) else {
-                return false;
-            };
-            if *key == ABSENT {
-                *key = self.entries.len() as u32;
-                self.entries.push(texts.get(number));
-                self.pages.push(0);
+            let mut key = self.keys.get(number as usize).copied().unwrap_or(ABSENT);
+            if key == ABSENT {
+                key = self.key_of(texts.get(number));
+                if let Some(place) = self.keys.get_mut(number as usize) {
+                    *place = key;
+                }
             }
-            if let Some(page) = self.pages.get_mut(*key as usize)
+            if let Some(page) = self.pages.get_mut(key as usize)
                 && *page != self.page
             {
                 *page = self.page;
-                used.push(*key);
+                used.push(key);
             }
-            keys.push(*key);
+            keys.push(key);
         }
         self.entries.len() <= MAX_ENTRIES && self.entries.bytes() <= MAX_BYTES
+    }
+
+    /// Numbers mean other texts from here on.
+    pub(super) fn restart(&mut self) {
+        self.keys.clear();
+        if self.by_text.is_none() {
+            let (mut table, hasher) = (HashTable::new(), DefaultHashBuilder::default());
+            for key in 0..self.entries.len() as u32 {
+                let hash = hasher.hash_one(self.entries.get(key));
+                let hash_of = |&key: &u32| hasher.hash_one(self.entries.get(key));
+                table.insert_unique(hash, key, hash_of);
+            }
+            self.by_text = Some((table, hasher));
+        }
+    }
+
+    /// The key of a text whose number is seen for the first time.
+    fn key_of(&mut self, text: &[u8]) -> u32 {
+        let next = self.entries.len() as u32;
+        if let Some((table, hasher)) = &mut self.by_text {
+            let entries = &self.entries;
+            let found = table.entry(
+                hasher.hash_one(text),
+                |&key| entries.get(key) == text,
+                |&key| hasher.hash_one(entries.get(key)),
+            );
+            match found {
+                Entry::Occupied(known) => return *known.get(),
+                Entry::Vacant(free) => free.insert(next),
+            };
+        }
+        self.entries.push(text);
+        self.pages.push(0);
+        next
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -187,5 +225,6 @@ impl Texts {
         self.entries.truncate(count);
         self.keys = Vec::new();
         self.pages = Vec::new();
+        self.by_text = None;
     }
 }

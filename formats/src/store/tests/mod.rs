@@ -9,6 +9,7 @@ use super::*;
 use crate::tables;
 
 mod model;
+mod replace;
 mod roundtrip;
 
 fn write(path: &Path, options: WriterOptions, rows: i64) -> Summary {

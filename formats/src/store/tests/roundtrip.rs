@@ -304,3 +304,35 @@ fn footers_have_no_entry_without_a_value_and_an_index_of_pages() {
         Some(parquet::basic::BoundaryOrder::ASCENDING)
     );
 }
+
+/// So little memory that the distinct texts are forgotten again and again.
+#[test]
+fn dictionaries_hold_no_text_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pqt");
+    let options = WriterOptions {
+        memory_bytes: 4096,
+        ..WriterOptions::default()
+    };
+    let rows: Vec<Vec<Cell>> = (0..2000)
+        .map(|at| {
+            vec![Cell::Text(
+                format!("a long name, number {}", at % 30).into_bytes(),
+            )]
+        })
+        .collect();
+    let columns = vec![column("c", ColumnType::Text, false, Encoding::Dictionary)];
+    write(&path, options, table("t", columns), &rows);
+    assert_eq!(read(&path, "t"), rows);
+    let trace = Directory::open(&path).unwrap();
+    let file = std::fs::File::open(&trace.parts("t")[0]).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    for group in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(group).unwrap();
+        let mut pages = group.get_column_page_reader(0).unwrap();
+        let first = pages.get_next_page().unwrap().unwrap();
+        if first.page_type() == parquet::basic::PageType::DICTIONARY_PAGE {
+            assert!(first.num_values() <= 30, "{} texts", first.num_values());
+        }
+    }
+}
