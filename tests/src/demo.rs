@@ -111,14 +111,7 @@ fn record_system(trace: &Path, builder: &mut Builder, seconds: u64) -> Result<()
     builder.wait_until_busy();
     let mut events = vec!["-a", "-g", "-F", "997"];
     if Path::new("/sys/kernel/tracing/events/sched").is_dir() {
-        events.extend([
-            "-e",
-            "cpu-clock",
-            "-e",
-            "sched:sched_switch",
-            "-e",
-            "sched:sched_wakeup",
-        ]);
+        events.extend(["-e", "sched:sched_switch", "-e", "sched:sched_wakeup"]);
     } else {
         say::note(
             "no scheduler events: tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)",

@@ -14,7 +14,7 @@ pub(super) fn show(trace: &Path, directory: &Path) -> Result<()> {
     let picture = directory.join("flamegraph.svg").display().to_string();
 
     say::step("where the time went");
-    query(&["top", &path, "--limit", "15"], &path)?;
+    query(&["top", &path, "-n", "15"], &path)?;
 
     say::step("the same trace in SQL");
     query(&["sql", &path, &question(trace)], &path)?;

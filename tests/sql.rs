@@ -1,0 +1,191 @@
+//! Meaning, as text: a trace, a question, the rows. `sql/*.slt`, in the format of sqllogictest.
+//!
+//! ```text
+//! # trace: formats/src/folded/golden/small.folded
+//! query TI rowsort
+//! SELECT comm, count(*) FROM samples GROUP BY comm
+//! ----
+//! java 3
+//! ```
+//! The first line names the input in the repository; it is imported anew for every run, without names for
+//! addresses, which would differ between machines. Rows are asked of `perfquet-query sql` itself, so its
+//! rendering is tested along. NULL reads `NULL`, an empty text `(empty)`. `PERFQUET_UPDATE=1` fills in the
+//! rows; read them before you commit.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use perfquet_tests::{bin, root};
+use sqllogictest::{DB, DBOutput, DefaultColumnType, Runner};
+
+#[test]
+fn questions_have_their_answers() {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(root().join("tests/sql"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
+        .collect();
+    files.sort();
+    let wrong: Vec<String> = files
+        .iter()
+        .filter_map(|file| run_file(file).err())
+        .collect();
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
+}
+
+fn run_file(file: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let first = text.lines().next().unwrap_or_default();
+    let input = first
+        .strip_prefix("# trace: ")
+        .unwrap_or_else(|| panic!("{}: begin with `# trace: PATH`", file.display()));
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("trace.pqt");
+    import(&root().join(input.trim()), &trace)?;
+    let mut runner = Runner::new(|| async {
+        Ok(Query {
+            trace: trace.clone(),
+        })
+    });
+    if std::env::var_os("PERFQUET_UPDATE").is_some() {
+        let updated = runner.update_test_file(
+            file,
+            " ",
+            sqllogictest::default_validator,
+            sqllogictest::default_normalizer,
+            sqllogictest::default_column_validator,
+        );
+        return block_on(updated).map_err(|error| format!("{}: {error}", file.display()));
+    }
+    runner
+        .run_file(file)
+        .map_err(|error| error.display(false).to_string())
+}
+
+fn import(input: &Path, trace: &Path) -> Result<(), String> {
+    let output = Command::new(bin("perfquet-convert"))
+        .arg(input)
+        .args(["--no-symbols", "-o"])
+        .arg(trace)
+        .output()
+        .unwrap();
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: {}",
+        input.display(),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+/// The query tool as a database: every statement is a run of it.
+struct Query {
+    trace: PathBuf,
+}
+
+#[derive(Debug)]
+struct QueryError(String);
+
+impl std::fmt::Display for QueryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+impl DB for Query {
+    type Error = QueryError;
+    type ColumnType = DefaultColumnType;
+
+    fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, QueryError> {
+        let output = Command::new(bin("perfquet-query"))
+            .arg("sql")
+            .arg(&self.trace)
+            .args([sql, "--format", "csv"])
+            .output()
+            .unwrap();
+        if !output.status.success() {
+            return Err(QueryError(
+                String::from_utf8_lossy(&output.stderr).into_owned(),
+            ));
+        }
+        let mut rows = parse_csv(&String::from_utf8_lossy(&output.stdout));
+        let columns = if rows.is_empty() {
+            0
+        } else {
+            rows.remove(0).len()
+        };
+        Ok(DBOutput::Rows {
+            types: vec![DefaultColumnType::Any; columns],
+            rows,
+        })
+    }
+
+    fn engine_name(&self) -> &str {
+        "perfquet"
+    }
+}
+
+/// RFC 4180, where nothing between two commas is NULL, and `""` an empty text.
+fn parse_csv(text: &str) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let mut row = Vec::new();
+    let mut cell = String::new();
+    let mut is_quoted = false;
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => {
+                is_quoted = true;
+                while let Some(letter) = letters.next() {
+                    if letter != '"' {
+                        cell.push(letter);
+                    } else if letters.next_if_eq(&'"').is_some() {
+                        cell.push('"');
+                    } else {
+                        break;
+                    }
+                }
+            }
+            ',' | '\n' => {
+                row.push(shown(&cell, is_quoted));
+                cell.clear();
+                is_quoted = false;
+                if letter == '\n' {
+                    rows.push(std::mem::take(&mut row));
+                }
+            }
+            _ => cell.push(letter),
+        }
+    }
+    rows
+}
+
+fn shown(cell: &str, is_quoted: bool) -> String {
+    match (cell, is_quoted) {
+        ("", false) => "NULL".to_owned(),
+        ("", true) => "(empty)".to_owned(),
+        _ => cell.to_owned(),
+    }
+}
+
+#[test]
+fn null_and_empty_text_are_told_apart() {
+    let rows = parse_csv("a,b,c\n1,,\"\"\n\"x,\"\"y\"\"\",2,3\n");
+    assert_eq!(rows[1], ["1", "NULL", "(empty)"]);
+    assert_eq!(rows[2], ["x,\"y\"", "2", "3"]);
+}
+
+/// Runs a future that never waits for anything: ours only start processes.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        std::thread::yield_now();
+    }
+}
