@@ -1,2 +1,135 @@
-//! perfquet-query
-fn main() {}
+//! perfquet-query: asks trace directories in SQL, and answers with tables, reports and pictures.
+//!
+//! ```text
+//! Cli ─► Subcommand ─► Session (traces, catalog, functions, views) ─► Answer ─► render ─► stdout
+//! ```
+
+mod catalog;
+mod commands;
+mod explain;
+mod failure;
+mod filter;
+mod functions;
+mod nearest;
+mod render;
+mod reports;
+mod session;
+mod settings;
+mod stacks;
+mod table;
+mod trace;
+mod views;
+
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+use arrow::error::ArrowError;
+use clap::{ArgMatches, Command};
+use parquet::errors::ParquetError;
+
+use crate::commands::{COMMANDS, Subcommand};
+use crate::failure::{Interrupted, Misuse};
+use crate::reports::REPORTS;
+
+/// Exit codes: 0 done, 1 failed, 2 misuse, 130 interrupted. They are chosen here and nowhere else.
+fn main() -> ExitCode {
+    let matches = match command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => {
+            // A closed stdout is no failure of `--help`.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match run(&matches) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let code = if error.is::<Interrupted>() {
+                130
+            } else if error.is::<Misuse>() {
+                2
+            } else {
+                1
+            };
+            let _ = writeln!(
+                std::io::stderr(),
+                "perfquet-query: {}",
+                render::text::harmless_lines(&format!("{error:#}"))
+            );
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn subcommands() -> impl Iterator<Item = &'static Subcommand> {
+    COMMANDS.iter().chain(REPORTS).copied()
+}
+
+/// The command line, made from the lists of commands and reports.
+fn command() -> Command {
+    let command = Command::new("perfquet-query")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Answers questions about trace directories in SQL, reports and pictures")
+        .after_help(
+            "Examples:
+  perfquet-query info a.pqt
+  perfquet-query top a.pqt
+  perfquet-query sql a.pqt 'SELECT prev_comm, count(*) n FROM sched_switch GROUP BY 1 ORDER BY n DESC LIMIT 5'
+  perfquet-query flamegraph a.pqt -o a.svg
+  perfquet-query shell a.pqt",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true);
+    let add = |command: Command, sub: &Subcommand| {
+        command.subcommand((sub.arguments)(Command::new(sub.name)))
+    };
+    subcommands().fold(command, add)
+}
+
+fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
+    let mut all = subcommands();
+    let subcommand = all
+        .find(|sub| sub.name == name)
+        .expect("clap knows only those of the lists");
+    (subcommand.run)(matches)
+}
+
+/// Whether the reader of our stdout went away, as `head` does: it has all that it wants.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        let arrow = cause.downcast_ref::<ArrowError>();
+        let kind = match (io, arrow, cause.downcast_ref::<ParquetError>()) {
+            (Some(error), _, _) => Some(error.kind()),
+            (_, Some(ArrowError::IoError(_, error)), _) => Some(error.kind()),
+            (_, _, Some(ParquetError::External(error))) => error
+                .downcast_ref::<std::io::Error>()
+                .map(std::io::Error::kind),
+            _ => None,
+        };
+        kind == Some(ErrorKind::BrokenPipe)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    /// Conflicting options, missing values, wrong defaults.
+    #[test]
+    fn the_command_line_is_sound() {
+        super::command().debug_assert();
+    }
+
+    #[test]
+    fn every_subcommand_says_what_it_does_and_shows_an_example() {
+        for sub in super::command().get_subcommands() {
+            assert!(sub.get_about().is_some(), "{}", sub.get_name());
+            let help = sub
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(help.contains("perfquet-query "), "{}", sub.get_name());
+        }
+    }
+}

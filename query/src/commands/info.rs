@@ -1,0 +1,197 @@
+//! `info`: what a trace holds, from its manifest alone where possible.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use anyhow::Result;
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use clap::{ArgMatches, Args};
+
+use super::{Subcommand, arguments};
+use crate::functions::in_fitting_unit;
+use crate::render::text::{bytes, grouped, harmless};
+use crate::render::{self, Format};
+use crate::session::Session;
+use crate::settings::{Limits, Output, Traces};
+use crate::trace::Trace;
+
+pub(super) const COMMAND: Subcommand = Subcommand::new::<Info>("info", run);
+
+/// Say what a trace holds: when, where, which events, what is missing
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  perfquet-query info a.pqt
+  perfquet-query info 'runs/*.pqt'
+  perfquet-query info a.pqt --format json         the facts as rows of the view trace_info")]
+struct Info {
+    #[command(flatten)]
+    traces: Traces,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+fn run(matches: &ArgMatches) -> Result<()> {
+    let info: Info = arguments(matches)?;
+    if info.output.format != Format::Table {
+        let session = Session::open(&info.traces.traces, &info.limits)?;
+        let mut answer = session.query("SELECT * FROM trace_info")?;
+        render::answer(info.output.format, &mut answer)?;
+        return Ok(());
+    }
+    let mut out = render::stdout();
+    // One session each: what is counted is counted per trace.
+    for (index, trace) in crate::trace::open_all(&info.traces.traces)?
+        .iter()
+        .enumerate()
+    {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        let session = Session::open(std::slice::from_ref(&trace.path), &info.limits)?;
+        out.write_all(about(&session, trace)?.as_bytes())?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Everything about one trace as text.
+fn about(session: &Session, trace: &Trace) -> Result<String> {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(text, "{name:<13}{}", harmless(value));
+    };
+    line("trace", &trace.path.display().to_string());
+    line("state", &trace.state);
+    if let Some((start, end)) = trace.time_range() {
+        let length = in_fitting_unit(end.saturating_sub(start) as f64);
+        match trace.wall_offset {
+            Some(offset) => line(
+                "recorded",
+                &format!("{}, for {length}", wall_time(start.saturating_add(offset))),
+            ),
+            None => line(
+                "recorded",
+                &format!("for {length}; wall-clock time is not known"),
+            ),
+        }
+    }
+    for (name, value) in &trace.facts {
+        if name != "wall_offset" && !name.contains('.') {
+            line(&name.replace('_', " "), value);
+        }
+    }
+    for source in &trace.sources {
+        line("source", source);
+    }
+    let rows = |table: &str| trace.table(table).map_or(0, crate::trace::TraceTable::rows);
+    line("threads", &grouped(rows("threads")));
+    line(
+        "stacks",
+        &format!(
+            "{} nodes, {} frames",
+            grouped(rows("stacks")),
+            grouped(rows("frames"))
+        ),
+    );
+    line("calls", &grouped(rows("calls")));
+    let total: u64 = trace
+        .tables
+        .iter()
+        .map(crate::trace::TraceTable::bytes)
+        .sum();
+    line(
+        "size",
+        &format!("{} in {} tables", bytes(total), trace.tables.len()),
+    );
+    text.push('\n');
+    text.push_str(&events(session)?);
+    text.push_str(&losses_and_problems(session, trace)?);
+    Ok(text)
+}
+
+/// Nanoseconds since 1970 as a date in UTC.
+fn wall_time(nanoseconds: i64) -> String {
+    let array =
+        arrow::array::TimestampNanosecondArray::from(vec![nanoseconds]).with_timezone("UTC");
+    let mut text = String::new();
+    match render::text::Texts::new(&array).and_then(|texts| texts.write(0, &mut text)) {
+        Ok(true) => text.split('.').next().unwrap_or_default().to_owned() + " UTC",
+        _ => nanoseconds.to_string(),
+    }
+}
+
+fn events(session: &Session) -> Result<String> {
+    let batches = session.collect(
+        "SELECT CASE WHEN system = '' THEN event ELSE system || ':' || event END AS event, kind, rows, lost, \
+         coalesce('period ' || period, 'frequency ' || frequency || ' Hz') AS every \
+         FROM event_types ORDER BY rows DESC, 1",
+    )?;
+    let mut text = format!(
+        "{:<40} {:<11} {:>14} {:>10}\n",
+        "event", "kind", "rows", "lost"
+    );
+    for batch in &batches {
+        let number = |column: usize, row: usize| {
+            let column = batch.column(column).as_primitive::<Int64Type>();
+            column
+                .is_valid(row)
+                .then(|| grouped(column.value(row).max(0) as u64))
+        };
+        for row in 0..batch.num_rows() {
+            let _ = writeln!(
+                text,
+                "{:<40} {:<11} {:>14} {:>10}  {}",
+                harmless(&cell(batch, 0, row)?),
+                harmless(&cell(batch, 1, row)?),
+                number(2, row).unwrap_or_default(),
+                number(3, row).unwrap_or_else(|| "not told".to_owned()),
+                harmless(&cell(batch, 4, row)?),
+            );
+        }
+    }
+    let trimmed: Vec<&str> = text.lines().map(str::trim_end).collect();
+    Ok(trimmed.join("\n") + "\n")
+}
+
+/// What is missing and what could not be read, the most frequent first.
+fn losses_and_problems(session: &Session, trace: &Trace) -> Result<String> {
+    let questions = [
+        (
+            "losses",
+            "SELECT reason, count(*) AS times, sum(count) AS events FROM losses GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT 10",
+        ),
+        (
+            "problems",
+            "SELECT message, count(*) AS times, sum(count) AS places FROM problems GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT 10",
+        ),
+    ];
+    let mut text = String::new();
+    for (name, sql) in questions {
+        let rows = trace.table(name).map_or(0, crate::trace::TraceTable::rows);
+        if rows == 0 {
+            let _ = writeln!(text, "\n{name}: none");
+            continue;
+        }
+        let _ = writeln!(text, "\n{name}:");
+        for batch in session.collect(sql)? {
+            for row in 0..batch.num_rows() {
+                let count = cell(&batch, 2, row)?;
+                let count = if count.is_empty() {
+                    "some".to_owned()
+                } else {
+                    count
+                };
+                let _ = writeln!(text, "  {count:>10}  {}", harmless(&cell(&batch, 0, row)?));
+            }
+        }
+    }
+    Ok(text)
+}
+
+fn cell(batch: &RecordBatch, column: usize, row: usize) -> Result<String> {
+    let mut text = String::new();
+    render::text::Texts::new(batch.column(column))?.write(row, &mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,44 @@
+//! The subcommands that are no reports, one file each.
+
+mod info;
+mod shell;
+mod sql;
+mod tables;
+
+use anyhow::Result;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+/// A subcommand: its arguments for clap, and what it does. Reports are subcommands of the same shape.
+pub(crate) struct Subcommand {
+    pub(crate) name: &'static str,
+    /// Adds arguments and help.
+    pub(crate) arguments: fn(Command) -> Command,
+    pub(crate) run: fn(&ArgMatches) -> Result<()>,
+}
+
+impl Subcommand {
+    /// One whose arguments are those of `A`.
+    pub(crate) const fn new<A: Args>(
+        name: &'static str,
+        run: fn(&ArgMatches) -> Result<()>,
+    ) -> Subcommand {
+        Subcommand {
+            name,
+            arguments: A::augment_args,
+            run,
+        }
+    }
+}
+
+/// The arguments of a subcommand, as clap has read them.
+pub(crate) fn arguments<A: FromArgMatches>(matches: &ArgMatches) -> Result<A> {
+    A::from_arg_matches(matches).map_err(|error| crate::failure::Misuse(error.to_string()).into())
+}
+
+/// All of them, in the order of `--help`.
+pub(crate) const COMMANDS: &[&Subcommand] = &[
+    &sql::COMMAND,
+    &shell::COMMAND,
+    &tables::COMMAND,
+    &info::COMMAND,
+];

@@ -1,0 +1,299 @@
+//! Completion, colours and the end of input for the shell's line.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use rustyline::completion::Pair;
+use rustyline::highlight::{CmdKind, Highlighter};
+use rustyline::hint::HistoryHinter;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Context, Helper, Hinter};
+
+use super::meta;
+use crate::commands::sql;
+use crate::functions::FUNCTIONS;
+use crate::render;
+use crate::session::{Session, quoted};
+
+/// Words of SQL that are offered.
+const KEYWORDS: &[&str] = &[
+    "SELECT",
+    "DISTINCT",
+    "FROM",
+    "WHERE",
+    "GROUP BY",
+    "HAVING",
+    "ORDER BY",
+    "LIMIT",
+    "OFFSET",
+    "JOIN",
+    "LEFT JOIN",
+    "FULL JOIN",
+    "CROSS JOIN",
+    "ON",
+    "USING",
+    "AS",
+    "AND",
+    "OR",
+    "NOT",
+    "IN",
+    "IS NULL",
+    "IS NOT NULL",
+    "BETWEEN",
+    "LIKE",
+    "ILIKE",
+    "CASE",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "END",
+    "WITH",
+    "UNION ALL",
+    "EXCEPT",
+    "INTERSECT",
+    "OVER",
+    "PARTITION BY",
+    "ROWS",
+    "DESC",
+    "ASC",
+    "NULLS FIRST",
+    "NULLS LAST",
+    "CAST",
+    "EXPLAIN",
+    "EXPLAIN ANALYZE",
+    "CREATE VIEW",
+    "DESCRIBE",
+    "TRUE",
+    "FALSE",
+    "NULL",
+];
+
+/// What the line editor asks.
+#[derive(Helper, Hinter)]
+pub(super) struct Completer {
+    tables: Vec<String>,
+    /// Column names with the tables that have them.
+    columns: Vec<(String, Vec<String>)>,
+    functions: Vec<String>,
+    #[rustyline(Hinter)]
+    hinter: HistoryHinter,
+}
+
+impl Completer {
+    pub(super) fn new(session: &Session) -> Completer {
+        let mut functions = session.function_names();
+        functions.extend(
+            FUNCTIONS
+                .iter()
+                .filter_map(|function| function.usage.split('(').next())
+                .map(str::to_owned),
+        );
+        functions.sort();
+        functions.dedup();
+        let mut completer = Completer {
+            tables: Vec::new(),
+            columns: Vec::new(),
+            functions,
+            hinter: HistoryHinter::new(),
+        };
+        completer.learn(session);
+        completer
+    }
+
+    /// Looks at the tables again: a view may be new.
+    pub(super) fn learn(&mut self, session: &Session) {
+        let tables = session.table_names();
+        if tables == self.tables {
+            return;
+        }
+        let mut columns: std::collections::BTreeMap<String, Vec<String>> = Default::default();
+        for table in &tables {
+            let Ok(provider) = session.table(table) else {
+                continue;
+            };
+            for field in provider.schema().fields() {
+                columns
+                    .entry(quoted(field.name()))
+                    .or_default()
+                    .push(table.clone());
+            }
+        }
+        self.tables = tables;
+        self.columns = columns.into_iter().collect();
+    }
+
+    /// What may stand at the end of `line`: where it begins, and the candidates.
+    fn candidates(&self, line: &str) -> (usize, Vec<String>) {
+        let start = line
+            .rfind(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '\\' | '?')))
+            .map_or(0, |index| {
+                index + line[index..].chars().next().map_or(1, char::len_utf8)
+            });
+        let word = &line[start..];
+        if let Some(command) = word.strip_prefix('\\') {
+            let names = meta::COMMANDS
+                .iter()
+                .map(|meta| meta.name)
+                .filter(|name| name.starts_with(command));
+            return (start, names.map(|name| format!("\\{name}")).collect());
+        }
+        let fits = |name: &str| name.to_lowercase().starts_with(&word.to_lowercase());
+        let before = line[..start].trim_end().to_lowercase();
+        let tables = || self.tables.iter().filter(|name| fits(name)).cloned();
+        if ["from", "join", "\\d", "describe"]
+            .iter()
+            .any(|keyword| before.ends_with(keyword))
+        {
+            return (start, tables().collect());
+        }
+        // Columns of the tables that are named already come alone; before FROM, all.
+        let named: BTreeSet<&str> = line
+            .split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.')))
+            .collect();
+        let of_named =
+            |tables: &[String]| tables.iter().any(|table| named.contains(table.as_str()));
+        let any_named = self
+            .tables
+            .iter()
+            .any(|table| named.contains(table.as_str()));
+        let columns = self
+            .columns
+            .iter()
+            .filter(|(name, tables)| fits(name) && (!any_named || of_named(tables)));
+        let mut found: Vec<String> = columns.map(|(name, _)| name.clone()).collect();
+        found.extend(tables());
+        if !word.is_empty() {
+            found.extend(
+                self.functions
+                    .iter()
+                    .filter(|name| fits(name))
+                    .map(|name| format!("{name}(")),
+            );
+            let lower = word.chars().all(|c| !c.is_uppercase());
+            let keywords = KEYWORDS.iter().filter(|keyword| fits(keyword));
+            found.extend(keywords.map(|keyword| {
+                if lower {
+                    keyword.to_lowercase()
+                } else {
+                    (*keyword).to_owned()
+                }
+            }));
+        }
+        found.dedup();
+        (start, found)
+    }
+}
+
+impl rustyline::completion::Completer for Completer {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        position: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let (start, found) = self.candidates(&line[..position]);
+        let pair = |text: String| Pair {
+            display: text.clone(),
+            replacement: text,
+        };
+        Ok((start, found.into_iter().map(pair).collect()))
+    }
+}
+
+impl Validator for Completer {
+    /// A question goes on until its semicolon; a backslash command is one line.
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let text = context.input();
+        let blank = sql::statements(text).is_empty();
+        let word = matches!(text.trim(), "quit" | "exit" | "help");
+        let ended = sql::ends(text)
+            .last()
+            .is_some_and(|&end| sql::statements(&text[end + 1..]).is_empty());
+        Ok(
+            match blank || word || ended || text.trim_start().starts_with('\\') {
+                true => ValidationResult::Valid(None),
+                false => ValidationResult::Incomplete,
+            },
+        )
+    }
+}
+
+impl Highlighter for Completer {
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
+        if render::is_coloured() {
+            Cow::Owned(format!("\x1b[1;32m{prompt}\x1b[0m"))
+        } else {
+            Cow::Borrowed(prompt)
+        }
+    }
+
+    fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
+        if render::is_coloured() {
+            Cow::Owned(format!("\x1b[2m{hint}\x1b[0m"))
+        } else {
+            Cow::Borrowed(hint)
+        }
+    }
+
+    fn highlight_char(&self, _: &str, _: usize, _: CmdKind) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completer() -> Completer {
+        let of = |names: &[&str]| {
+            names
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect::<Vec<_>>()
+        };
+        Completer {
+            tables: of(&["samples", "sched.sched_switch", "sched_switch"]),
+            columns: vec![
+                ("comm".into(), of(&["samples", "sched_switch"])),
+                ("period".into(), of(&["samples"])),
+                ("prev_comm".into(), of(&["sched_switch"])),
+            ],
+            functions: of(&["count", "sum"]),
+            hinter: HistoryHinter::new(),
+        }
+    }
+
+    #[test]
+    fn tables_behind_from_columns_elsewhere() {
+        let completer = completer();
+        assert_eq!(
+            completer.candidates("SELECT * FROM s").1,
+            ["samples", "sched.sched_switch", "sched_switch"]
+        );
+        assert_eq!(
+            completer.candidates("SELECT p").1,
+            ["period", "prev_comm", "PARTITION BY"]
+                .map(|word| word.replace("PARTITION BY", "partition by"))
+        );
+        assert_eq!(
+            completer.candidates("SELECT x FROM samples WHERE p").1[0],
+            "period"
+        );
+        assert!(
+            !completer
+                .candidates("SELECT x FROM samples WHERE p")
+                .1
+                .contains(&"prev_comm".to_owned())
+        );
+        assert_eq!(
+            completer.candidates("SELECT co"),
+            (7, vec!["comm".to_owned(), "count(".to_owned()])
+        );
+        assert_eq!(
+            completer.candidates("\\t"),
+            (0, vec!["\\timing".to_owned()])
+        );
+    }
+}

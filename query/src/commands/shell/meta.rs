@@ -1,0 +1,140 @@
+//! Backslash commands of the shell, as psql has them.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use super::{Next, State};
+use crate::commands::tables;
+use crate::functions::FUNCTIONS;
+use crate::render::{self, Format};
+
+/// A command: its letters, its argument, what it does.
+pub(super) struct Meta {
+    pub(super) name: &'static str,
+    argument: &'static str,
+    about: &'static str,
+    run: fn(&mut State, &str) -> Result<Next>,
+}
+
+pub(super) const COMMANDS: &[Meta] = &[
+    Meta {
+        name: "dt",
+        argument: "",
+        about: "list the tables",
+        run: list,
+    },
+    Meta {
+        name: "d",
+        argument: "[TABLE]",
+        about: "the columns of a table, with unit and meaning",
+        run: describe,
+    },
+    Meta {
+        name: "df",
+        argument: "",
+        about: "the functions beside those of SQL",
+        run: functions,
+    },
+    Meta {
+        name: "timing",
+        argument: "",
+        about: "say how long each answer took, or no longer",
+        run: timing,
+    },
+    Meta {
+        name: "format",
+        argument: "[FORMAT]",
+        about: "table, csv, json, ndjson, parquet or arrow",
+        run: format,
+    },
+    Meta {
+        name: "?",
+        argument: "",
+        about: "this help",
+        run: help,
+    },
+    Meta {
+        name: "q",
+        argument: "",
+        about: "leave",
+        run: |_, _| Ok(Next::Quit),
+    },
+];
+
+/// Runs what stands behind the backslash.
+pub(super) fn run(state: &mut State, command: &str) -> Result<Next> {
+    let (name, argument) = command
+        .split_once(char::is_whitespace)
+        .unwrap_or((command, ""));
+    match COMMANDS.iter().find(|meta| meta.name == name) {
+        Some(meta) => (meta.run)(state, argument.trim().trim_end_matches(';').trim()),
+        None => bail!("no command \\{name}\nhint: \\? lists all"),
+    }
+}
+
+fn list(state: &mut State, _: &str) -> Result<Next> {
+    render::batch(state.format, &tables::list(&state.session)?)?;
+    Ok(Next::Ask)
+}
+
+fn describe(state: &mut State, table: &str) -> Result<Next> {
+    if table.is_empty() {
+        return list(state, table);
+    }
+    render::batch(state.format, &tables::describe(&state.session, table)?)?;
+    Ok(Next::Ask)
+}
+
+fn functions(_: &mut State, _: &str) -> Result<Next> {
+    let mut text = String::new();
+    for function in FUNCTIONS {
+        let _ = writeln!(text, "{:<32}{}", function.usage, function.about);
+    }
+    say(&text)
+}
+
+fn timing(state: &mut State, _: &str) -> Result<Next> {
+    state.timing = !state.timing;
+    say(if state.timing {
+        "timing is on\n"
+    } else {
+        "timing is off\n"
+    })
+}
+
+fn format(state: &mut State, name: &str) -> Result<Next> {
+    if !name.is_empty() {
+        state.format = Format::from_str(name, true).map_err(|_| {
+            anyhow::anyhow!("no format {name}\nhint: table, csv, json, ndjson, parquet, arrow")
+        })?;
+    }
+    let name = state
+        .format
+        .to_possible_value()
+        .map(|value| value.get_name().to_owned())
+        .unwrap_or_default();
+    say(&format!("format is {name}\n"))
+}
+
+fn help(_: &mut State, _: &str) -> Result<Next> {
+    let mut text = String::new();
+    for meta in COMMANDS {
+        let _ = writeln!(
+            text,
+            "\\{:<20}{}",
+            format!("{} {}", meta.name, meta.argument),
+            meta.about
+        );
+    }
+    text.push_str("A question may go over many lines and ends with a semicolon. Tab completes names, Ctrl-R searches\n");
+    text.push_str("the history, Ctrl-C drops what was typed or stops a question, Ctrl-D leaves.\n");
+    say(&text)
+}
+
+fn say(text: &str) -> Result<Next> {
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(Next::Ask)
+}

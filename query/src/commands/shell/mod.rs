@@ -1,0 +1,217 @@
+//! `shell`: questions one after the other, with history and completion.
+
+mod complete;
+mod meta;
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::{ArgMatches, Args};
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{CompletionType, Config, Editor};
+
+use super::{Subcommand, arguments, sql};
+use crate::failure::Interrupted;
+use crate::functions::in_fitting_unit;
+use crate::render::text::{grouped, harmless_lines};
+use crate::render::{self, Format};
+use crate::session::Session;
+use crate::settings::{Limits, Output, Traces};
+use complete::Completer;
+
+pub(super) const COMMAND: Subcommand = Subcommand::new::<Shell>("shell", run);
+
+/// Ask many questions, with history and completion
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  perfquet-query shell a.pqt
+  perfquet-query shell 'runs/*.pqt'
+Inside, a question ends with a semicolon; \\? tells the rest.")]
+struct Shell {
+    #[command(flatten)]
+    traces: Traces,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+/// What the backslash commands change.
+struct State {
+    session: Session,
+    format: Format,
+    timing: bool,
+}
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Ask,
+    Quit,
+}
+
+fn run(matches: &ArgMatches) -> Result<()> {
+    let shell: Shell = arguments(matches)?;
+    let mut state = State {
+        session: Session::open(&shell.traces.traces, &shell.limits)?,
+        format: shell.output.format,
+        timing: false,
+    };
+    if std::io::stdin().is_terminal() {
+        return interactive(&mut state);
+    }
+    // A script on stdin: the first failure ends it.
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("cannot read stdin")?;
+    for piece in pieces(&text) {
+        if state.answer(piece)? == Next::Quit {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn interactive(state: &mut State) -> Result<()> {
+    let config = Config::builder()
+        .completion_type(CompletionType::List)
+        .history_ignore_space(true)
+        .build();
+    let mut editor: Editor<Completer, FileHistory> = Editor::with_config(config)?;
+    editor.set_helper(Some(Completer::new(&state.session)));
+    let history = history_file();
+    if let Some(path) = &history {
+        // Absent at the first time.
+        let _ = editor.load_history(path);
+    }
+    eprintln!("A question ends with ;   \\? for help, \\q to leave.");
+    loop {
+        match editor.readline("perfquet> ") {
+            Ok(line) => {
+                editor.add_history_entry(line.trim())?;
+                let mut next = Next::Ask;
+                for piece in pieces(&line) {
+                    next = state.answer(piece).unwrap_or_else(|error| {
+                        eprintln!("{}", harmless_lines(&format!("{error:#}")));
+                        Next::Ask
+                    });
+                }
+                if let Some(helper) = editor.helper_mut() {
+                    helper.learn(&state.session);
+                }
+                if next == Next::Quit {
+                    break;
+                }
+            }
+            // Ctrl-C drops what was typed, Ctrl-D leaves.
+            Err(ReadlineError::Interrupted) => {}
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(error).context("cannot read from the terminal"),
+        }
+    }
+    if let Some(path) = &history
+        && let Err(error) = save_history(&mut editor, path)
+    {
+        eprintln!("cannot keep the history in {}: {error}", path.display());
+    }
+    Ok(())
+}
+
+/// Backslash commands and statements of a text. A command takes its line.
+fn pieces(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let length = if rest.starts_with('\\') {
+            rest.find('\n').unwrap_or(rest.len())
+        } else {
+            sql::ends(rest).first().map_or(rest.len(), |end| end + 1)
+        };
+        let piece = rest[..length].trim();
+        found.push(if piece.starts_with('\\') {
+            piece
+        } else {
+            piece.trim_end_matches(';')
+        });
+        rest = rest[length..].trim_start();
+    }
+    found.retain(|piece| !sql::statements(piece).is_empty() || piece.starts_with('\\'));
+    found
+}
+
+impl State {
+    /// Answers one command or question.
+    fn answer(&mut self, piece: &str) -> Result<Next> {
+        if let Some(command) = piece.strip_prefix('\\') {
+            return meta::run(self, command);
+        }
+        match piece.to_lowercase().as_str() {
+            "quit" | "exit" => return Ok(Next::Quit),
+            "help" => return meta::run(self, "?"),
+            _ => {}
+        }
+        let start = Instant::now();
+        let asked = self.ask(piece);
+        std::io::stdout().flush()?;
+        match asked {
+            Ok(()) => {}
+            // Only the question was interrupted, not the shell.
+            Err(error) if error.is::<Interrupted>() => eprintln!("interrupted"),
+            Err(error) => return Err(error),
+        }
+        if self.timing {
+            eprintln!("{}", in_fitting_unit(start.elapsed().as_nanos() as f64));
+        }
+        Ok(Next::Ask)
+    }
+
+    fn ask(&self, sql: &str) -> Result<()> {
+        let mut answer = self.session.query(sql)?;
+        if answer.schema().fields().is_empty() {
+            // CREATE VIEW and the like answer nothing.
+            while answer.next()?.is_some() {}
+            return Ok(());
+        }
+        let rows = render::answer(self.format, &mut answer)?;
+        match rows {
+            0 => eprintln!("no rows"),
+            1 => eprintln!("1 row"),
+            rows => eprintln!("{} rows", grouped(rows)),
+        }
+        Ok(())
+    }
+}
+
+/// `$XDG_STATE_HOME/perfquet/history`, where state of programs belongs.
+fn history_file() -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    Some(state.or_else(home)?.join("perfquet/history"))
+}
+
+fn save_history(editor: &mut Editor<Completer, FileHistory>, path: &PathBuf) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    Ok(editor.save_history(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_statements() {
+        assert_eq!(
+            pieces("\\d samples\nSELECT 1; SELECT ';';\n\\q"),
+            ["\\d samples", "SELECT 1", "SELECT ';'", "\\q"]
+        );
+        assert_eq!(pieces(" ; -- nothing\n"), [""; 0]);
+    }
+}

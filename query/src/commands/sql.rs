@@ -1,0 +1,156 @@
+//! `sql`: one question, one answer.
+
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{ArgMatches, Args};
+
+use super::{Subcommand, arguments};
+use crate::failure::Misuse;
+use crate::render;
+use crate::session::Session;
+use crate::settings::{Limits, Output};
+
+pub(super) const COMMAND: Subcommand = Subcommand::new::<Sql>("sql", run);
+
+/// Answer a question in SQL
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  perfquet-query sql a.pqt 'SELECT comm, count(*) FROM samples GROUP BY 1 ORDER BY 2 DESC LIMIT 10'
+  perfquet-query sql 'runs/*.pqt' 'SELECT trace, count(*) FROM sched_switch GROUP BY 1'
+  perfquet-query sql a.pqt -f question.sql --format csv > answer.csv
+  echo 'SELECT * FROM losses' | perfquet-query sql a.pqt
+  perfquet-query sql a.pqt 'SELECT * FROM samples' --format arrow | python3 analyze.py
+Several statements, divided by semicolons, are answered one after the other.")]
+struct Sql {
+    /// Trace directories, or patterns as 'runs/*.pqt'; then the SQL, if neither a file nor stdin has it
+    #[arg(value_name = "TRACE... [SQL]", required = true)]
+    words: Vec<String>,
+    /// Read the SQL from a file; - is stdin
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+fn run(matches: &ArgMatches) -> Result<()> {
+    let mut sql: Sql = arguments(matches)?;
+    let text = sql_text(&mut sql)?;
+    let traces: Vec<PathBuf> = sql.words.iter().map(PathBuf::from).collect();
+    let session = Session::open(&traces, &sql.limits)?;
+    let statements = statements(&text);
+    if statements.is_empty() {
+        bail!(Misuse("expected SQL, found nothing".to_owned()));
+    }
+    for statement in statements {
+        let mut answer = session.query(statement)?;
+        let columns = answer.schema().fields().len();
+        let rows = render::answer(sql.output.format, &mut answer)?;
+        if rows == 0 && columns > 0 {
+            eprintln!("no rows");
+        }
+    }
+    Ok(())
+}
+
+/// Takes the SQL from the file, the last word, or stdin.
+fn sql_text(sql: &mut Sql) -> Result<String> {
+    if let Some(file) = &sql.file {
+        return match file.as_os_str() == "-" {
+            true => from_stdin(),
+            false => std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read {}", file.display())),
+        };
+    }
+    let last = sql.words.last().map(String::as_str).unwrap_or_default();
+    let is_trace = std::path::Path::new(last).exists();
+    match (sql.words.len(), is_trace) {
+        (2.., false) => Ok(sql.words.pop().unwrap_or_default()),
+        _ if !std::io::stdin().is_terminal() => from_stdin(),
+        _ => bail!(Misuse(
+            "expected SQL behind the traces\nhint: perfquet-query sql TRACE 'SELECT …', or: perfquet-query shell TRACE".to_owned()
+        )),
+    }
+}
+
+fn from_stdin() -> Result<String> {
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("cannot read the SQL from stdin")?;
+    Ok(text)
+}
+
+/// The statements of a text, without their semicolons. Those in quotes and comments divide nothing.
+pub(super) fn statements(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    for end in ends(text) {
+        found.push(&text[start..end]);
+        start = end + 1;
+    }
+    found.push(&text[start.min(text.len())..]);
+    found.retain(|statement| !is_blank(statement));
+    found
+}
+
+/// Offsets of the semicolons that end statements.
+pub(super) fn ends(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut index = 0;
+    while index < bytes.len() {
+        let rest = &text.as_bytes()[index..];
+        index += match bytes[index] {
+            b';' => {
+                found.push(index);
+                1
+            }
+            quote @ (b'\'' | b'"') => 1 + length_until(&rest[1..], &[quote]),
+            b'-' if rest.starts_with(b"--") => 2 + length_until(&rest[2..], b"\n"),
+            b'/' if rest.starts_with(b"/*") => 2 + length_until(&rest[2..], b"*/"),
+            _ => 1,
+        };
+    }
+    found
+}
+
+/// Bytes up to and with `end`; all of them without it.
+fn length_until(bytes: &[u8], end: &[u8]) -> usize {
+    let at = bytes.windows(end.len()).position(|window| window == end);
+    at.map_or(bytes.len(), |at| at + end.len())
+}
+
+/// Whether there is nothing but blanks and comments.
+fn is_blank(statement: &str) -> bool {
+    let mut rest = statement.trim_start();
+    loop {
+        let comment = if rest.starts_with("--") {
+            2 + length_until(&rest.as_bytes()[2..], b"\n")
+        } else if rest.starts_with("/*") {
+            2 + length_until(&rest.as_bytes()[2..], b"*/")
+        } else {
+            return rest.is_empty();
+        };
+        rest = rest[comment..].trim_start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divided_at_semicolons() {
+        assert_eq!(statements("SELECT 1; SELECT 2"), ["SELECT 1", " SELECT 2"]);
+        assert_eq!(
+            statements("SELECT ';'';' -- ;\n; /* ; */ ;"),
+            ["SELECT ';'';' -- ;\n"]
+        );
+        assert_eq!(statements(" ;; -- nothing"), [""; 0]);
+        assert_eq!(statements("SELECT 'open;"), ["SELECT 'open;"]);
+    }
+}

@@ -1,0 +1,230 @@
+//! `tables`: which tables there are, and what their columns mean.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Result;
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array};
+use clap::{ArgMatches, Args};
+use perfquet_formats::store::{ColumnSchema, TableSchema};
+
+use super::{Subcommand, arguments};
+use crate::catalog;
+use crate::render;
+use crate::session::{Session, quoted};
+use crate::settings::{Limits, Output};
+use crate::trace::Trace;
+use crate::views::VIEWS;
+
+pub(super) const COMMAND: Subcommand = Subcommand::new::<Tables>("tables", run);
+
+/// List the tables of a trace, or the columns of one table
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  perfquet-query tables a.pqt                         all tables with their rows
+  perfquet-query tables a.pqt sched_switch            the columns of one, with unit and meaning
+  perfquet-query tables                               the tables that every trace has
+  perfquet-query tables samples")]
+struct Tables {
+    /// Trace directory; then the table. Without a trace: what every trace has
+    #[arg(value_name = "[TRACE] [TABLE]", num_args = 0..=2)]
+    words: Vec<String>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+fn run(matches: &ArgMatches) -> Result<()> {
+    let tables: Tables = arguments(matches)?;
+    let format = tables.output.format;
+    match tables.words.as_slice() {
+        [] => render::batch(format, &fixed_tables()?),
+        [table] if !looks_like_trace(table) => {
+            render::batch(format, &columns(&fixed_table(table)?)?)
+        }
+        [trace] => {
+            let session = Session::open(&[PathBuf::from(trace)], &tables.limits)?;
+            render::batch(format, &list(&session)?)
+        }
+        [trace, table, ..] => {
+            let session = Session::open(&[PathBuf::from(trace)], &tables.limits)?;
+            render::batch(format, &describe(&session, table)?)
+        }
+    }
+}
+
+fn looks_like_trace(word: &str) -> bool {
+    word.contains(['/', '*', '?']) || word.ends_with(".pqt") || std::path::Path::new(word).exists()
+}
+
+/// The declarations that every trace has.
+fn fixed() -> Vec<TableSchema> {
+    perfquet_formats::tables::all()
+}
+
+fn fixed_tables() -> Result<RecordBatch> {
+    let tables = fixed();
+    Ok(RecordBatch::try_from_iter([
+        ("table", text(tables.iter().map(|table| table.name.clone()))),
+        ("doc", text(tables.iter().map(|table| table.doc.clone()))),
+    ])?)
+}
+
+fn fixed_table(name: &str) -> Result<TableSchema> {
+    let tables = fixed();
+    let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+    let near = crate::nearest::nearest(name, names);
+    let missing = || {
+        let hint = if near.is_empty() {
+            "perfquet-query tables".to_owned()
+        } else {
+            near.join(", ")
+        };
+        anyhow::anyhow!(
+            "no table {name} that every trace has\nhint: {hint}; event tables: perfquet-query tables TRACE"
+        )
+    };
+    let found = tables.iter().find(|table| table.name == name);
+    found.cloned().ok_or_else(missing)
+}
+
+/// All tables of the opened traces, views last.
+pub(super) fn list(session: &Session) -> Result<RecordBatch> {
+    let mut names = std::collections::BTreeMap::new();
+    for trace in session.traces.iter() {
+        for table in &trace.tables {
+            let entry = names
+                .entry(&table.schema.name)
+                .or_insert((&table.schema, 0, 0));
+            entry.1 += table.rows();
+            entry.2 += table.bytes();
+        }
+    }
+    let mut rows: Vec<(String, Option<u64>, Option<u64>, String)> = names
+        .into_values()
+        .map(|(schema, rows, bytes)| {
+            (
+                sql_name(&schema.name),
+                Some(rows),
+                Some(bytes),
+                schema.doc.clone(),
+            )
+        })
+        .collect();
+    for view in VIEWS {
+        rows.push((view.name.to_owned(), None, None, view.about.to_owned()));
+    }
+    rows.push((
+        "trace_info".to_owned(),
+        None,
+        None,
+        "What the manifest says, one fact a row.".to_owned(),
+    ));
+    let numbers = |values: Vec<Option<u64>>| Arc::new(UInt64Array::from(values)) as ArrayRef;
+    Ok(RecordBatch::try_from_iter_with_nullable([
+        ("table", text(rows.iter().map(|row| row.0.clone())), false),
+        (
+            "rows",
+            numbers(rows.iter().map(|row| row.1).collect()),
+            true,
+        ),
+        (
+            "bytes",
+            numbers(rows.iter().map(|row| row.2).collect()),
+            true,
+        ),
+        ("doc", text(rows.iter().map(|row| row.3.clone())), false),
+    ])?)
+}
+
+/// `events/sched/sched_switch` as `sched.sched_switch`.
+fn sql_name(table: &str) -> String {
+    match catalog::event_name(table) {
+        Some((system, event)) => format!("{}.{}", quoted(system), quoted(event)),
+        None => quoted(table),
+    }
+}
+
+/// The columns of a table or view, by its name in SQL.
+pub(super) fn describe(session: &Session, name: &str) -> Result<RecordBatch> {
+    // Tables first: they know unit and meaning.
+    if let Some(schema) = declared(&session.traces, name) {
+        return columns(schema);
+    }
+    let provider = session.table(name)?;
+    let schema = provider.schema();
+    let fields = schema.fields();
+    Ok(RecordBatch::try_from_iter([
+        (
+            "column",
+            text(fields.iter().map(|field| field.name().clone())),
+        ),
+        (
+            "type",
+            text(fields.iter().map(|field| field.data_type().to_string())),
+        ),
+    ])?)
+}
+
+fn declared<'a>(traces: &'a [Trace], name: &str) -> Option<&'a TableSchema> {
+    let plain = name.replace('"', "");
+    let tables = || {
+        traces
+            .iter()
+            .flat_map(|trace| &trace.tables)
+            .map(|table| &table.schema)
+    };
+    let full = |table: &&TableSchema| match catalog::event_name(&table.name) {
+        Some((system, event)) => format!("{system}.{event}") == plain,
+        None => table.name == plain,
+    };
+    tables().find(full).or_else(|| {
+        let mut short: Vec<_> = tables()
+            .filter(|table| {
+                catalog::event_name(&table.name).is_some_and(|(_, event)| event == plain)
+            })
+            .collect();
+        short.dedup_by_key(|table| &table.name);
+        (short.len() == 1).then(|| short[0])
+    })
+}
+
+fn columns(schema: &TableSchema) -> Result<RecordBatch> {
+    let all = &schema.columns;
+    let nullable: BooleanArray = all.iter().map(|column| Some(column.nullable)).collect();
+    Ok(RecordBatch::try_from_iter([
+        ("column", text(all.iter().map(|column| column.name.clone()))),
+        ("type", text(all.iter().map(type_name))),
+        ("unit", text(all.iter().map(|column| column.unit.clone()))),
+        ("nullable", Arc::new(nullable) as ArrayRef),
+        ("doc", text(all.iter().map(|column| column.doc.clone()))),
+    ])?)
+}
+
+/// As in schemas/*.toml.
+fn type_name(column: &ColumnSchema) -> String {
+    use perfquet_formats::store::ColumnType as T;
+    match column.kind {
+        T::Bool => "bool",
+        T::Int8 => "int8",
+        T::Int16 => "int16",
+        T::Int32 => "int32",
+        T::Int64 => "int64",
+        T::UInt8 => "uint8",
+        T::UInt16 => "uint16",
+        T::UInt32 => "uint32",
+        T::UInt64 => "uint64",
+        T::Float64 => "float64",
+        T::Text => "text",
+        T::Binary => "binary",
+        T::Int64List => "list<int64>",
+        T::UInt64List => "list<uint64>",
+        T::TextList => "list<text>",
+    }
+    .to_owned()
+}
+
+fn text(values: impl Iterator<Item = String>) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(values))
+}

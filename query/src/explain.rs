@@ -1,0 +1,245 @@
+//! What DataFusion says, in our words: what is wrong, where in the text, which names were meant.
+//!
+//! ```text
+//! no column prev_com in sched_switch
+//!   SELECT prev_com FROM sched_switch
+//!          ^
+//! hint: prev_comm, prev_prio
+//! ```
+
+use anyhow::anyhow;
+use datafusion::common::{Column, SchemaError};
+use datafusion::error::DataFusionError;
+
+use crate::functions::FUNCTIONS;
+use crate::nearest::nearest;
+use crate::session::Session;
+
+/// An error of a query as text. With the session, names near to a wrong one are looked up.
+pub(crate) fn error(error: DataFusionError, sql: &str, session: Option<&Session>) -> anyhow::Error {
+    if let Some(kind) = io_kind(&error) {
+        return std::io::Error::new(kind, error.strip_backtrace()).into();
+    }
+    let place = place_of(&error, sql);
+    let mut text = match root(&error) {
+        DataFusionError::SchemaError(schema, _) => schema_error(schema),
+        DataFusionError::SQL(parser, _) => {
+            let text = parser.to_string();
+            let text = text.strip_prefix("sql parser error: ").unwrap_or(&text);
+            let text = text.split(" at Line:").next().unwrap_or(text);
+            lower_first(text)
+        }
+        DataFusionError::ResourcesExhausted(text) => {
+            let text = text.lines().next().unwrap_or_default();
+            format!(
+                "the query needs more memory than it may use: {text}\nhint: --memory SIZE, fewer --threads, or a narrower question"
+            )
+        }
+        DataFusionError::Plan(text) => plan_error(text, session),
+        other => lower_first(message(&other.strip_backtrace())),
+    };
+    if let Some(place) = place {
+        // The picture belongs under the message, before the hint.
+        let hint = text.find("\nhint: ").unwrap_or(text.len());
+        text.insert_str(hint, &format!("\n{place}"));
+    }
+    anyhow!(text)
+}
+
+/// The innermost error, without what was wrapped around it.
+fn root(error: &DataFusionError) -> &DataFusionError {
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => root(inner),
+        DataFusionError::Shared(inner) => root(inner),
+        DataFusionError::Collection(all) => all.first().map_or(error, root),
+        _ => error,
+    }
+}
+
+fn io_kind(error: &DataFusionError) -> Option<std::io::ErrorKind> {
+    match root(error) {
+        DataFusionError::IoError(error) => Some(error.kind()),
+        _ => None,
+    }
+}
+
+/// Without the kind of error in front, that only developers care for.
+fn message(text: &str) -> &str {
+    let kinds = [
+        "Error during planning: ",
+        "Execution error: ",
+        "Optimizer rule",
+        "Arrow error: ",
+        "Parquet error: ",
+        "External error: ",
+        "Schema error: ",
+        "This feature is not implemented: ",
+        "Invalid or Unsupported Configuration: ",
+    ];
+    let stripped = kinds.iter().find_map(|kind| text.strip_prefix(kind));
+    stripped.unwrap_or(text)
+}
+
+fn lower_first(text: &str) -> String {
+    let mut letters = text.chars();
+    match (letters.next(), letters.clone().next()) {
+        // An abbreviation stays as it is.
+        (Some(first), Some(second)) if first.is_uppercase() && second.is_lowercase() => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn schema_error(error: &SchemaError) -> String {
+    match error {
+        SchemaError::FieldNotFound {
+            field,
+            valid_fields,
+        } => no_column(field, valid_fields),
+        SchemaError::AmbiguousReference { field } => format!(
+            "column {0} is in more than one table\nhint: write the table in front: table.{0}",
+            field.name
+        ),
+        other => lower_first(message(&other.to_string())),
+    }
+}
+
+fn no_column(field: &Column, valid: &[Column]) -> String {
+    let mut tables: Vec<String> = valid
+        .iter()
+        .filter_map(|column| {
+            column
+                .relation
+                .as_ref()
+                .map(|table| table.table().to_owned())
+        })
+        .collect();
+    tables.dedup();
+    let place = match tables.as_slice() {
+        [] => String::new(),
+        tables => format!(" in {}", tables.join(", ")),
+    };
+    let names: Vec<&str> = valid.iter().map(|column| column.name.as_str()).collect();
+    let near = nearest(&field.name, names.iter().copied());
+    let hint = if !near.is_empty() {
+        near.join(", ")
+    } else if names.is_empty() {
+        "there are no columns here; text stands in single quotes: 'text'".to_owned()
+    } else {
+        let shown = names.len().min(20);
+        let more = if shown < names.len() { ", …" } else { "" };
+        format!(
+            "there are {}{more}; text stands in single quotes: 'text'",
+            names[..shown].join(", ")
+        )
+    };
+    format!("no column {}{place}\nhint: {hint}", field.flat_name())
+}
+
+fn plan_error(text: &str, session: Option<&Session>) -> String {
+    let first = text.lines().next().unwrap_or_default();
+    if let Some(name) =
+        between(first, "table '", "' not found").or_else(|| between(first, "Table not found: ", ""))
+    {
+        let name = name
+            .trim_start_matches("perfquet.")
+            .trim_start_matches("main.");
+        let names = session.map(Session::table_names).unwrap_or_default();
+        let near = nearest(name, names.iter().map(String::as_str));
+        let hint = if near.is_empty() {
+            "perfquet-query tables TRACE lists all".to_owned()
+        } else {
+            near.join(", ")
+        };
+        return format!("no table {name}\nhint: {hint}");
+    }
+    if let Some(name) = between(first, "table function '", "' not found")
+        .or_else(|| between(first, "Invalid function '", "'"))
+    {
+        let mut names = session.map(Session::function_names).unwrap_or_default();
+        names.extend(FUNCTIONS.iter().map(|function| {
+            function
+                .usage
+                .split('(')
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        }));
+        let near = nearest(name, names.iter().map(String::as_str));
+        let hint = if near.is_empty() {
+            String::new()
+        } else {
+            format!("\nhint: {}", near.join(", "))
+        };
+        return format!("no function {name}{hint}");
+    }
+    lower_first(message(text))
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let start = text.to_lowercase().find(&before.to_lowercase())? + before.len();
+    let rest = &text[start..];
+    if after.is_empty() {
+        Some(rest)
+    } else {
+        rest.find(after).map(|end| &rest[..end])
+    }
+}
+
+/// The line of `sql` that is wrong, with a mark under the place.
+fn place_of(error: &DataFusionError, sql: &str) -> Option<String> {
+    let (line, column) = match error.diagnostic().and_then(|diagnostic| diagnostic.span) {
+        Some(span) => (span.start.line as usize, span.start.column as usize),
+        None => match root(error) {
+            DataFusionError::SQL(parser, _) => line_and_column(&parser.to_string())?,
+            _ => return None,
+        },
+    };
+    let text = sql.lines().nth(line.checked_sub(1)?)?;
+    let column = column.saturating_sub(1).min(text.chars().count());
+    // Long queries of one line: only what is near.
+    let from = column.saturating_sub(60);
+    let shown: String = text
+        .chars()
+        .skip(from)
+        .take(100)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    Some(format!("  {shown}\n  {}^", " ".repeat(column - from)))
+}
+
+/// The place in "… at Line: 1, Column: 8".
+fn line_and_column(text: &str) -> Option<(usize, usize)> {
+    let line = text.rsplit("Line: ").next()?;
+    let (line, column) = line.split_once(", Column: ")?;
+    let digits: String = column.chars().take_while(char::is_ascii_digit).collect();
+    Some((line.parse().ok()?, digits.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places() {
+        assert_eq!(
+            line_and_column("expected: x, found: y at Line: 2, Column: 17"),
+            Some((2, 17))
+        );
+        assert_eq!(line_and_column("no place"), None);
+    }
+
+    #[test]
+    fn names_between() {
+        assert_eq!(
+            between(
+                "table 'perfquet.main.x' not found",
+                "table '",
+                "' not found"
+            ),
+            Some("perfquet.main.x")
+        );
+        assert_eq!(between("other", "table '", "'"), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! `--where`, `--time`, `--pid` and their like, as conditions in SQL.
+//!
+//! ```text
+//! --where "duration > 500us and comm = 'dd'"    duration > 500000 and comm = 'dd'
+//! --time 1.2s..1.5s                             time >= START + 1200000000 and time < START + 1500000000
+//! ```
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::failure::Misuse;
+use crate::session::{Session, literal};
+
+/// Which rows count.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Which rows")]
+pub(crate) struct Filters {
+    /// Condition in SQL; durations may bear ns, us, ms, s, m: "duration > 500us and comm = 'dd'"
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
+    /// Part of the trace, from its start: 1.2s..1.5s, ..500ms, 2m..
+    #[arg(long, value_name = "FROM..TO")]
+    time: Option<String>,
+    /// Only these processes
+    #[arg(long, value_name = "PID,…", value_delimiter = ',')]
+    pid: Vec<i32>,
+    /// Only these threads
+    #[arg(long, value_name = "TID,…", value_delimiter = ',')]
+    tid: Vec<i32>,
+    /// Only threads of these names
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    comm: Vec<String>,
+    /// Only these CPUs
+    #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
+    cpu: Vec<i32>,
+}
+
+impl Filters {
+    /// All of it as one condition; `TRUE` if nothing was asked for.
+    pub(crate) fn condition(&self, session: &Session) -> Result<String> {
+        let mut all = Vec::new();
+        if let Some(condition) = &self.condition {
+            all.push(format!("({})", with_nanoseconds(condition)?));
+        }
+        if let Some(time) = &self.time {
+            all.push(time_condition(session, time)?);
+        }
+        let mut one_of = |column: &str, values: Vec<String>| {
+            if !values.is_empty() {
+                all.push(format!("{column} IN ({})", values.join(", ")));
+            }
+        };
+        let texts = |values: &[i32]| values.iter().map(ToString::to_string).collect();
+        one_of("pid", texts(&self.pid));
+        one_of("tid", texts(&self.tid));
+        one_of("cpu", texts(&self.cpu));
+        one_of("comm", self.comm.iter().map(|name| literal(name)).collect());
+        Ok(if all.is_empty() {
+            "TRUE".to_owned()
+        } else {
+            all.join(" AND ")
+        })
+    }
+}
+
+/// The range in each trace, as each has a start of its own.
+fn time_condition(session: &Session, text: &str) -> Result<String> {
+    let (from, to) = time_range(text)?;
+    let mut each = Vec::new();
+    for trace in session.traces.iter() {
+        let Some((start, _)) = trace.time_range() else {
+            continue;
+        };
+        let mut bounds = Vec::new();
+        if let Some(from) = from {
+            bounds.push(format!("time >= {}", start.saturating_add(from)));
+        }
+        if let Some(to) = to {
+            bounds.push(format!("time < {}", start.saturating_add(to)));
+        }
+        if session.traces.len() > 1 {
+            bounds.push(format!("trace = {}", literal(&trace.name)));
+        }
+        each.push(format!("({})", bounds.join(" AND ")));
+    }
+    Ok(match each.len() {
+        0 => "FALSE".to_owned(),
+        _ => format!("({})", each.join(" OR ")),
+    })
+}
+
+/// `1.2s..1.5s` in nanoseconds; either end may be left out.
+fn time_range(text: &str) -> Result<(Option<i64>, Option<i64>)> {
+    let wrong = || {
+        Misuse(format!(
+            "--time {text}: expected a range as 1.2s..1.5s, ..500ms or 2m.."
+        ))
+    };
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let end = |text: &str| match text.trim() {
+        "" => Ok(None),
+        text => nanoseconds(text).map(Some).ok_or_else(wrong),
+    };
+    let (from, to) = (end(from)?, end(to)?);
+    if from.is_none() && to.is_none() || from.zip(to).is_some_and(|(from, to)| from >= to) {
+        bail!(wrong());
+    }
+    Ok((from, to))
+}
+
+/// The units of durations, in nanoseconds.
+const UNITS: &[(&str, f64)] = &[
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("m", 60e9),
+];
+
+/// `1.5ms` in nanoseconds.
+fn nanoseconds(text: &str) -> Option<i64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit.trim_start())?;
+    let nanoseconds = number.parse::<f64>().ok()? * factor;
+    // Beyond 2^63 ns, 292 years, the cast would cut it in silence.
+    (nanoseconds < 9.2e18).then(|| nanoseconds.round() as i64)
+}
+
+/// `condition` with every duration turned into a number. Text in quotes, names and comments stay.
+fn with_nanoseconds(condition: &str) -> Result<String> {
+    let mut result = String::with_capacity(condition.len());
+    let mut rest = condition;
+    // Behind a letter, digits belong to a name: `arg1s`.
+    let mut in_name = false;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '\'' | '"' => quoted_length(rest, first),
+            '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
+            '0'..='9' if !in_name => {
+                let literal = rest
+                    .find(|c: char| !c.is_alphanumeric() && c != '.' && c != '_')
+                    .unwrap_or(rest.len());
+                match nanoseconds(&rest[..literal]) {
+                    Some(nanoseconds) => result.push_str(&nanoseconds.to_string()),
+                    None if has_unit(&rest[..literal]) => {
+                        bail!(Misuse(format!(
+                            "--where: {}: expected a duration, as 1.5ms",
+                            &rest[..literal]
+                        )))
+                    }
+                    None => result.push_str(&rest[..literal]),
+                }
+                rest = &rest[literal..];
+                continue;
+            }
+            _ => first.len_utf8(),
+        };
+        in_name = first.is_alphanumeric() || first == '_' || first == '$';
+        result.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    Ok(result)
+}
+
+/// Whether a literal that is no duration was probably meant to be one: `5sec`, but not `1e9` or `0x1f`.
+fn has_unit(literal: &str) -> bool {
+    let unit = literal.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    !unit.is_empty() && !literal.starts_with("0x") && literal.parse::<f64>().is_err()
+}
+
+/// Length of a quoted text with its quotes; a doubled quote does not end it.
+fn quoted_length(text: &str, quote: char) -> usize {
+    let mut letters = text.char_indices().skip(1).peekable();
+    while let Some((index, letter)) = letters.next() {
+        if letter == quote {
+            match letters.peek() {
+                Some((_, next)) if *next == quote => {
+                    letters.next();
+                }
+                _ => return index + quote.len_utf8(),
+            }
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(condition: &str, expected: &str) {
+        assert_eq!(with_nanoseconds(condition).unwrap(), expected);
+    }
+
+    #[test]
+    fn durations_become_numbers() {
+        check(
+            "duration > 500us and comm = 'dd'",
+            "duration > 500000 and comm = 'dd'",
+        );
+        check("duration>1.5ms", "duration>1500000");
+        check(
+            "d between 1s and 2m",
+            "d between 1000000000 and 120000000000",
+        );
+        check("comm = '5s' and \"1s\" = 2", "comm = '5s' and \"1s\" = 2");
+        check(
+            "comm = 'it''s 5s' and x > 1ns",
+            "comm = 'it''s 5s' and x > 1",
+        );
+        check("arg1s = 3 and x = 1e9 -- 5s", "arg1s = 3 and x = 1e9 -- 5s");
+        check("period = 1003009", "period = 1003009");
+        check("'open 5s", "'open 5s");
+        assert!(with_nanoseconds("x > 5sec").is_err());
+    }
+
+    #[test]
+    fn ranges() {
+        assert_eq!(
+            time_range("1.2s..1.5s").unwrap(),
+            (Some(1_200_000_000), Some(1_500_000_000))
+        );
+        assert_eq!(time_range("..500ms").unwrap(), (None, Some(500_000_000)));
+        assert_eq!(time_range("2m..").unwrap(), (Some(120_000_000_000), None));
+        for wrong in [
+            "..",
+            "5",
+            "5..6",
+            "2s..1s",
+            "1s-2s",
+            "99999999999m..",
+            "1x..2s",
+        ] {
+            assert!(time_range(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Functions for SQL beside those of DataFusion, one file each.
+
+mod address;
+mod duration;
+mod quantile;
+mod stack_frames;
+mod stack_text;
+
+use std::sync::Arc;
+
+use datafusion::prelude::SessionContext;
+
+use crate::stacks::Forest;
+
+pub(crate) use duration::in_fitting_unit;
+
+/// A function, for the shell's help and its completion.
+pub(crate) struct Function {
+    /// How it is called: `duration(ns)`.
+    pub(crate) usage: &'static str,
+    pub(crate) about: &'static str,
+    register: fn(&SessionContext, &Arc<Forest>),
+}
+
+/// All of them.
+pub(crate) const FUNCTIONS: &[&Function] = &[
+    &duration::FUNCTION,
+    &address::FUNCTION,
+    &quantile::FUNCTION,
+    &stack_text::FUNCTION,
+    &stack_frames::FUNCTION,
+];
+
+/// Makes them known.
+pub(crate) fn register(context: &SessionContext, forest: &Arc<Forest>) {
+    for function in FUNCTIONS {
+        (function.register)(context, forest);
+    }
+}

@@ -1,0 +1,429 @@
+//! Table function `stack_frames()`: every frame of every stack, the leaf first.
+//!
+//! ```text
+//! stack_id | position | frame_id | recursion | function | module | …
+//!        3 |        0 |        7 |         0 | vfs_read | [kernel]
+//!        3 |        1 |        2 |         0 | main     | /bin/dd
+//! SELECT f.function, count(*) FROM samples s JOIN stack_frames() f ON f.stack_id = s.user_stack GROUP BY 1
+//! ```
+//! Each frame comes once per stack. Two places of one function are two frames: `WHERE recursion = 0` counts
+//! the function once. With an id, `stack_frames(3)`, only that stack. The rows are made while they are read.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int32Array, RecordBatch, StringViewArray, UInt32Array,
+};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+};
+
+use super::Function;
+use crate::stacks::{Forest, Frames, Seen, Tree};
+
+pub(super) const FUNCTION: Function = Function {
+    usage: "stack_frames([stack_id])",
+    about: "a table: every frame of every stack, the leaf first, with names; JOIN stack_frames() f ON f.stack_id = user_stack",
+    register: |context, forest| {
+        let function = StackFrames {
+            forest: Arc::clone(forest),
+        };
+        context.register_udtf("stack_frames", Arc::new(function));
+    },
+};
+
+#[derive(Debug)]
+struct StackFrames {
+    forest: Arc<Forest>,
+}
+
+impl TableFunctionImpl for StackFrames {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let only = match args.exprs() {
+            [] => None,
+            [Expr::Literal(value, _)] => {
+                let id = value.cast_to(&DataType::Int64)?.to_array()?;
+                let id = id.as_primitive::<Int64Type>();
+                Some(if id.is_valid(0) {
+                    vec![id.value(0)]
+                } else {
+                    Vec::new()
+                })
+            }
+            _ => {
+                let text = "stack_frames: expected nothing or one stack_id; for the stacks of a column: JOIN stack_frames() f ON f.stack_id = user_stack";
+                return Err(DataFusionError::Plan(text.to_owned()));
+            }
+        };
+        let mut fields = vec![
+            Field::new("stack_id", DataType::Int32, false),
+            Field::new("position", DataType::Int32, false),
+            Field::new("frame_id", DataType::Int32, false),
+            Field::new("recursion", DataType::Int32, false),
+        ];
+        fields.extend(Frames::columns());
+        if self.forest.len() > 1 {
+            fields.push(Field::new("trace", DataType::Utf8View, false));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let forest = Arc::clone(&self.forest);
+        Ok(Arc::new(FramesTable {
+            forest,
+            schema,
+            only,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct FramesTable {
+    forest: Arc<Forest>,
+    schema: SchemaRef,
+    /// Ids given as argument.
+    only: Option<Vec<i64>>,
+}
+
+#[async_trait]
+impl TableProvider for FramesTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match wanted_ids(filter) {
+            Some(_) => TableProviderFilterPushDown::Exact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut only: Option<HashSet<i64>> =
+            self.only.as_ref().map(|ids| ids.iter().copied().collect());
+        for wanted in filters.iter().filter_map(wanted_ids) {
+            match &mut only {
+                Some(only) => only.retain(|id| wanted.contains(id)),
+                None => only = Some(wanted.into_iter().collect()),
+            }
+        }
+        let mut pieces = Vec::new();
+        for trace in 0..self.forest.len() {
+            let tree = self
+                .forest
+                .tree(trace)
+                .map_err(|error| DataFusionError::External(error.into()))?;
+            let stacks: Vec<u32> = match &only {
+                Some(only) => only
+                    .iter()
+                    .filter_map(|&id| tree.node(id))
+                    .filter(|&node| node != 0)
+                    .collect(),
+                None => (1..tree.len() as u32).collect(),
+            };
+            let per_piece = stacks
+                .len()
+                .div_ceil(state.config().target_partitions())
+                .max(4096);
+            for stacks in stacks.chunks(per_piece) {
+                let name = self.forest.name(trace).to_owned();
+                pieces.push(Piece {
+                    tree: Arc::clone(&tree),
+                    name,
+                    stacks: stacks.to_vec(),
+                });
+            }
+        }
+        if pieces.is_empty() {
+            let tree = self
+                .forest
+                .tree(0)
+                .map_err(|error| DataFusionError::External(error.into()))?;
+            pieces.push(Piece {
+                tree,
+                name: String::new(),
+                stacks: Vec::new(),
+            });
+        }
+        FramesScan::new(Arc::clone(&self.schema), projection.cloned(), pieces)
+    }
+}
+
+/// The ids in `stack_id = 3` or `stack_id IN (3, 5)`.
+fn wanted_ids(filter: &Expr) -> Option<Vec<i64>> {
+    let is_id = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == "stack_id");
+    let number = |expr: &Expr| match expr {
+        Expr::Literal(value, _) => {
+            let value = value.cast_to(&DataType::Int64).ok()?.to_array().ok()?;
+            let value = value.as_primitive::<Int64Type>();
+            value.is_valid(0).then(|| value.value(0))
+        }
+        _ => None,
+    };
+    match filter {
+        Expr::BinaryExpr(binary) if binary.op == Operator::Eq => {
+            if is_id(&binary.left) {
+                Some(vec![number(&binary.right)?])
+            } else if is_id(&binary.right) {
+                Some(vec![number(&binary.left)?])
+            } else {
+                None
+            }
+        }
+        Expr::InList(list) if !list.negated && is_id(&list.expr) => {
+            list.list.iter().map(number).collect()
+        }
+        _ => None,
+    }
+}
+
+/// Stacks that one thread writes out.
+#[derive(Debug, Clone)]
+struct Piece {
+    tree: Arc<Tree>,
+    name: String,
+    stacks: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct FramesScan {
+    schema: SchemaRef,
+    projection: Vec<usize>,
+    pieces: Vec<Piece>,
+    properties: Arc<PlanProperties>,
+}
+
+impl FramesScan {
+    fn new(
+        schema: SchemaRef,
+        projection: Option<Vec<usize>>,
+        pieces: Vec<Piece>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let projection = projection.unwrap_or_else(|| (0..schema.fields().len()).collect());
+        let projected = Arc::new(schema.project(&projection)?);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(projected),
+            Partitioning::UnknownPartitioning(pieces.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Arc::new(FramesScan {
+            schema,
+            projection,
+            pieces,
+            properties: Arc::new(properties),
+        }))
+    }
+}
+
+impl DisplayAs for FramesScan {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stacks: usize = self.pieces.iter().map(|piece| piece.stacks.len()).sum();
+        write!(f, "FramesScan: stacks={stacks}")
+    }
+}
+
+impl ExecutionPlan for FramesScan {
+    fn name(&self) -> &str {
+        "FramesScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    /// Without it, a join would keep all frames in memory instead of the few stacks that are asked about.
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        // Frames per stack are not counted beforehand.
+        const GUESS: usize = 16;
+        let pieces = match partition {
+            Some(index) => &self.pieces[index..=index],
+            None => &self.pieces[..],
+        };
+        let stacks: usize = pieces.iter().map(|piece| piece.stacks.len()).sum();
+        let mut statistics =
+            Statistics::new_unknown(self.properties.equivalence_properties().schema());
+        statistics.num_rows = Precision::Inexact(stacks * GUESS);
+        Ok(Arc::new(statistics))
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let batches = Batches {
+            schema: Arc::clone(&self.schema),
+            projection: self.projection.clone(),
+            seen: Seen::new(self.pieces[partition].tree.frames.len() + 1),
+            piece: self.pieces[partition].clone(),
+            next: 0,
+            recursion: Recursion::new(self.pieces[partition].tree.frames.len() + 1),
+        };
+        let schema = Arc::clone(self.properties.equivalence_properties().schema());
+        let stream = futures::stream::iter(batches);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+    }
+}
+
+/// Writes a piece out, some thousand rows at a time.
+struct Batches {
+    schema: SchemaRef,
+    projection: Vec<usize>,
+    piece: Piece,
+    next: usize,
+    seen: Seen,
+    recursion: Recursion,
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        const ROWS: usize = 8192;
+        if self.next == self.piece.stacks.len() {
+            return None;
+        }
+        let tree = Arc::clone(&self.piece.tree);
+        let (mut stack_ids, mut positions, mut frame_ids, mut recursions) =
+            (vec![], vec![], vec![], vec![]);
+        let mut frames = Vec::new();
+        while let Some(&stack) = self.piece.stacks.get(self.next) {
+            tree.frames_of_stack(stack, &mut self.seen, &mut frames);
+            self.recursion.seen.forget();
+            for (position, &frame) in frames.iter().enumerate() {
+                stack_ids.push(stack as i32);
+                positions.push(position as i32);
+                frame_ids.push(frame as i32);
+                recursions.push(self.recursion.count(tree.frames.same_function(frame)));
+            }
+            self.next += 1;
+            if stack_ids.len() >= ROWS {
+                break;
+            }
+        }
+        Some(self.batch(stack_ids, positions, frame_ids, recursions))
+    }
+}
+
+impl Batches {
+    fn batch(
+        &self,
+        stack_ids: Vec<i32>,
+        positions: Vec<i32>,
+        frame_ids: Vec<i32>,
+        recursions: Vec<i32>,
+    ) -> Result<RecordBatch> {
+        let rows: UInt32Array = frame_ids.iter().map(|&frame| frame as u32 - 1).collect();
+        let count = rows.len();
+        // Only the named columns that are asked for are gathered.
+        let own = 4;
+        let all = &self.piece.tree.frames.batch;
+        let named: Vec<usize> = self
+            .projection
+            .iter()
+            .filter(|&&column| column >= own && column < own + all.num_columns())
+            .map(|column| column - own)
+            .collect();
+        let named_batch = take_record_batch(&all.project(&named)?, &rows)?;
+        let mut gathered = named_batch.columns().iter();
+        let number = |values: &Vec<i32>| Arc::new(Int32Array::from(values.clone())) as ArrayRef;
+        let columns = self.projection.iter().map(|&column| match column {
+            0 => number(&stack_ids),
+            1 => number(&positions),
+            2 => number(&frame_ids),
+            3 => number(&recursions),
+            column if column < own + all.num_columns() => Arc::clone(
+                gathered
+                    .next()
+                    .expect("each of these columns was gathered, in this order"),
+            ),
+            _ => Arc::new(
+                std::iter::repeat_n(Some(&self.piece.name), count).collect::<StringViewArray>(),
+            ),
+        });
+        let schema = Arc::new(self.schema.project(&self.projection)?);
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(count));
+        Ok(RecordBatch::try_new_with_options(
+            schema,
+            columns.collect(),
+            &options,
+        )?)
+    }
+}
+
+/// Counts how often a function was met on the way from the leaf.
+struct Recursion {
+    seen: Seen,
+    counts: Vec<i32>,
+}
+
+impl Recursion {
+    fn new(frames: usize) -> Recursion {
+        Recursion {
+            seen: Seen::new(frames),
+            counts: vec![0; frames],
+        }
+    }
+
+    fn count(&mut self, function: u32) -> i32 {
+        let count = &mut self.counts[function as usize];
+        *count = if self.seen.is_new(function) {
+            0
+        } else {
+            *count + 1
+        };
+        *count
+    }
+}

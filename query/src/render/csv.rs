@@ -1,0 +1,93 @@
+//! Comma-separated values (RFC 4180), NULL as nothing, an empty text as `""`.
+
+use std::io::Write;
+
+use anyhow::Result;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+use super::Rows;
+use super::text::{Texts, harmless};
+
+pub(super) struct Csv {
+    out: Box<dyn Write + Send>,
+    /// Control characters are written out.
+    terminal: bool,
+    line: String,
+}
+
+impl Csv {
+    pub(super) fn new(
+        out: Box<dyn Write + Send>,
+        schema: SchemaRef,
+        terminal: bool,
+    ) -> Result<Csv> {
+        let mut csv = Csv {
+            out,
+            terminal,
+            line: String::new(),
+        };
+        for (index, field) in schema.fields().iter().enumerate() {
+            csv.separate(index);
+            csv.cell(field.name());
+        }
+        csv.end_line()?;
+        Ok(csv)
+    }
+
+    fn separate(&mut self, index: usize) {
+        if index > 0 {
+            self.line.push(',');
+        }
+    }
+
+    fn cell(&mut self, text: &str) {
+        let text = if self.terminal {
+            harmless(text)
+        } else {
+            text.into()
+        };
+        let quoted = text.is_empty() || text.contains([',', '"', '\n', '\r']);
+        if quoted {
+            self.line.push('"');
+            self.line.push_str(&text.replace('"', "\"\""));
+            self.line.push('"');
+        } else {
+            self.line.push_str(&text);
+        }
+    }
+
+    fn end_line(&mut self) -> Result<()> {
+        self.line.push('\n');
+        self.out.write_all(self.line.as_bytes())?;
+        self.line.clear();
+        Ok(())
+    }
+}
+
+impl Rows for Csv {
+    fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
+        let texts: Result<Vec<Texts<'_>>> = batch
+            .columns()
+            .iter()
+            .map(|column| Texts::new(column))
+            .collect();
+        let texts = texts?;
+        let mut cell = String::new();
+        for row in 0..batch.num_rows() {
+            for (index, text) in texts.iter().enumerate() {
+                self.separate(index);
+                cell.clear();
+                if text.write(row, &mut cell)? {
+                    self.cell(&cell);
+                }
+            }
+            self.end_line()?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        Ok(self.out.flush()?)
+    }
+}

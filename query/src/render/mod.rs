@@ -1,0 +1,155 @@
+//! Results as bytes: one file per form. Only here is asked whether stdout is a terminal, and how wide.
+
+mod arrow_stream;
+mod csv;
+mod json;
+mod parquet_file;
+pub(crate) mod svg;
+mod table;
+pub(crate) mod text;
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use anyhow::{Result, bail};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use clap::ValueEnum;
+
+use crate::failure::Misuse;
+use crate::session::Answer;
+
+/// Forms of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned columns, for reading
+    Table,
+    /// Comma-separated values with a header
+    Csv,
+    /// One array of objects
+    Json,
+    /// One object per line
+    Ndjson,
+    /// A Parquet file
+    Parquet,
+    /// An Arrow IPC stream
+    Arrow,
+}
+
+/// Writes rows in one form.
+pub(crate) trait Rows {
+    /// Takes the next rows.
+    fn rows(&mut self, batch: &RecordBatch) -> Result<()>;
+    /// Writes what is left.
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// Begins a result on stdout.
+pub(crate) fn begin(format: Format, schema: SchemaRef) -> Result<Box<dyn Rows>> {
+    let terminal = io::stdout().is_terminal();
+    let out = stdout();
+    Ok(match format {
+        Format::Table => Box::new(table::Table::new(out, schema, width())?),
+        Format::Csv => Box::new(csv::Csv::new(out, schema, terminal)?),
+        Format::Json => Box::new(json::Json::array(out)),
+        Format::Ndjson => Box::new(json::Json::lines(out)),
+        Format::Parquet | Format::Arrow if terminal => {
+            bail!(Misuse(format!(
+                "{} is not for a terminal\nhint: > FILE, or --format table",
+                if format == Format::Parquet {
+                    "Parquet"
+                } else {
+                    "an Arrow stream"
+                }
+            )))
+        }
+        Format::Parquet => Box::new(parquet_file::ParquetFile::new(out, schema)?),
+        Format::Arrow => Box::new(arrow_stream::ArrowStream::new(out, schema)?),
+    })
+}
+
+/// Writes all rows of an answer to stdout, and how many there were.
+pub(crate) fn answer(format: Format, answer: &mut Answer<'_>) -> Result<u64> {
+    if format == Format::Table && is_plan(&answer.schema()) {
+        return plan(answer);
+    }
+    let mut rows = begin(format, answer.schema())?;
+    let mut count = 0;
+    while let Some(batch) = answer.next()? {
+        count += batch.num_rows() as u64;
+        rows.rows(&batch)?;
+    }
+    rows.finish()?;
+    Ok(count)
+}
+
+/// Whether this is what EXPLAIN answers.
+fn is_plan(schema: &SchemaRef) -> bool {
+    let names: Vec<&str> = schema
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect();
+    names == ["plan_type", "plan"]
+}
+
+/// Writes a plan as the lines that it is made of: in a cell they could not be read.
+fn plan(answer: &mut Answer<'_>) -> Result<u64> {
+    let mut out = stdout();
+    let mut count = 0;
+    while let Some(batch) = answer.next()? {
+        let (kinds, plans) = (
+            text::strings(batch.column(0))?,
+            text::strings(batch.column(1))?,
+        );
+        for row in 0..batch.num_rows() {
+            let plan = text::harmless_lines(plans.value(row).trim_end());
+            writeln!(
+                out,
+                "{}\n  {}",
+                kinds.value(row),
+                plan.replace('\n', "\n  ")
+            )?;
+            count += 1;
+        }
+    }
+    out.flush()?;
+    Ok(count)
+}
+
+/// Writes all rows of a finished result to stdout.
+pub(crate) fn batch(format: Format, batch: &RecordBatch) -> Result<()> {
+    let mut rows = begin(format, batch.schema())?;
+    rows.rows(batch)?;
+    rows.finish()
+}
+
+/// Stdout, buffered.
+pub(crate) fn stdout() -> Box<dyn Write + Send> {
+    Box::new(BufWriter::with_capacity(64 * 1024, io::stdout()))
+}
+
+/// Whether stdout is a terminal.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether colours are wanted on stdout (<https://no-color.org>).
+pub(crate) fn is_coloured() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    is_terminal() && !refused
+}
+
+/// Columns of the terminal; `None` where there is none, and nothing is to be cut.
+pub(crate) fn width() -> Option<usize> {
+    if !is_terminal() {
+        return None;
+    }
+    let told = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    // What the terminal says itself comes through clap's own dependency on its size.
+    Some(
+        told.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
+            .unwrap_or(120),
+    )
+}

@@ -1,0 +1,200 @@
+//! Values as text, and text made harmless for a terminal.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use anyhow::Result;
+use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
+use arrow::datatypes::DataType;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+
+/// How values look in a table and in CSV.
+fn options() -> FormatOptions<'static> {
+    FormatOptions::new()
+        .with_null("")
+        .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.9f"))
+        .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.9fZ"))
+}
+
+/// Texts of a column, one by one.
+pub(crate) struct Texts<'a> {
+    column: &'a dyn Array,
+    formatter: ArrayFormatter<'a>,
+}
+
+impl<'a> Texts<'a> {
+    pub(crate) fn new(column: &'a dyn Array) -> Result<Texts<'a>> {
+        // The options hold no reference into the column, so a static one serves all.
+        static OPTIONS: std::sync::OnceLock<FormatOptions<'static>> = std::sync::OnceLock::new();
+        let formatter = ArrayFormatter::try_new(column, OPTIONS.get_or_init(options))?;
+        Ok(Texts { column, formatter })
+    }
+
+    /// Writes the text of a row behind `into`; false: it is NULL.
+    pub(crate) fn write(&self, row: usize, into: &mut String) -> Result<bool> {
+        if self.column.is_null(row) {
+            return Ok(false);
+        }
+        self.formatter.value(row).write(into)?;
+        Ok(true)
+    }
+}
+
+/// A column of text, whichever of Arrow's kinds of text it is.
+pub(crate) fn strings(column: &ArrayRef) -> Result<StringViewArray> {
+    Ok(arrow::compute::cast(column, &DataType::Utf8View)?
+        .as_string_view()
+        .clone())
+}
+
+/// Whether the values are numbers, to be aligned at the right.
+pub(crate) fn is_number(kind: &DataType) -> bool {
+    kind.is_numeric()
+}
+
+/// Text with control characters written out: `\x1b[31m` cannot colour the terminal, nor do worse.
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    // C1 controls too: some terminals take U+009B for ESC [. And the marks that reverse the order of text.
+    let harmful =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '\n' => safe.push_str("\\n"),
+            '\t' => safe.push_str("\\t"),
+            '\r' => safe.push_str("\\r"),
+            c if harmful(c) && (c as u32) < 0x100 => {
+                let _ = write!(safe, "\\x{:02x}", c as u32);
+            }
+            c if harmful(c) => {
+                let _ = write!(safe, "\\u{{{:x}}}", c as u32);
+            }
+            c => safe.push(c),
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// As [`harmless`], but lines stay lines: for messages of several lines.
+pub(crate) fn harmless_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(harmless).collect();
+    lines.join("\n")
+}
+
+/// Columns that text takes on a terminal. Wide letters (Chinese, Japanese, Korean, most signs) take two.
+pub(crate) fn columns(text: &str) -> usize {
+    if text.is_ascii() {
+        return text.len();
+    }
+    text.chars().map(letter_columns).sum()
+}
+
+fn letter_columns(letter: char) -> usize {
+    match letter as u32 {
+        0x300..=0x36f | 0x200b..=0x200f | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f
+        | 0x2e80..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1f64f
+        | 0x1f900..=0x1f9ff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+/// Text of at most `width` columns: `core::iter…::fold` is cut in the middle, as both ends tell the most.
+pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
+    if columns(text) <= width {
+        return Cow::Borrowed(text);
+    }
+    if width == 0 {
+        return Cow::Borrowed("");
+    }
+    let room = width - 1;
+    let letters: Vec<char> = text.chars().collect();
+    let taken = |letters: &mut dyn Iterator<Item = &char>, room: usize| {
+        let mut used = 0;
+        letters
+            .take_while(|&&letter| {
+                used += letter_columns(letter);
+                used <= room
+            })
+            .count()
+    };
+    let front = taken(&mut letters.iter(), room - room / 2);
+    let back = taken(&mut letters.iter().rev(), room / 2);
+    let short = letters[..front]
+        .iter()
+        .chain(&['…'])
+        .chain(&letters[letters.len() - back..]);
+    Cow::Owned(short.collect())
+}
+
+/// A whole number with a space between thousands: `1 234 567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Bytes in the unit that fits: `1.2 MiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{count} B")
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_written_out() {
+        assert_eq!(
+            harmless("evil\x1b[31m\u{9b}\n\u{202e}x"),
+            "evil\\x1b[31m\\x9b\\n\\u{202e}x"
+        );
+        assert!(matches!(harmless("plain é 漢"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn cut_in_the_middle() {
+        assert_eq!(cut("abcdefghij", 10), "abcdefghij");
+        assert_eq!(cut("abcdefghij", 5), "ab…ij");
+        assert_eq!(cut("abcdefghij", 1), "…");
+        assert_eq!(cut("abc", 0), "");
+        assert_eq!(columns(&cut("漢字漢字漢字", 7)), 7);
+        assert!(columns(&cut("漢字漢字漢字", 6)) <= 6);
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(grouped(1_234_567), "1 234 567");
+        assert_eq!(grouped(0), "0");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1_048_575), "1.0 MiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+    }
+}

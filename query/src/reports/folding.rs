@@ -1,0 +1,127 @@
+//! Weights of stacks, as SQL gives them, for the walks over the tree.
+
+use anyhow::Result;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{Int32Type, Int64Type};
+
+use super::subject::Subject;
+use crate::render::text::strings;
+use crate::session::Session;
+
+/// How much weighs what ran under a pair of stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Weighted {
+    pub(super) trace: usize,
+    /// Nodes of the trace's tree; 0: no stack.
+    pub(super) kernel: u32,
+    pub(super) user: u32,
+    /// Number of the extra key in [`Folded::keys`].
+    pub(super) key: u32,
+    pub(super) weight: u64,
+}
+
+/// All pairs of stacks of one event.
+#[derive(Debug, Default)]
+pub(super) struct Folded {
+    pub(super) rows: Vec<Weighted>,
+    /// Values of the extra key.
+    pub(super) keys: Vec<String>,
+    pub(super) weight: u64,
+    pub(super) samples: u64,
+}
+
+impl Folded {
+    /// Asks for the weights per pair of stacks, and per value of `key` (a column) if there is one.
+    pub(super) fn query(
+        session: &Session,
+        subject: &Subject,
+        condition: &str,
+        key: Option<&str>,
+    ) -> Result<Folded> {
+        let mut keys = vec!["kernel_stack", "user_stack"];
+        if session.traces.len() > 1 {
+            keys.push("trace");
+        }
+        keys.extend(key);
+        let sql = subject
+            .fill(include_str!("folding.sql"), condition)
+            .replace("{keys}", &keys.join(", "));
+        let mut folded = Folded::default();
+        let mut answer = session.query(&sql)?;
+        let mut known = std::collections::HashMap::new();
+        while let Some(batch) = answer.next()? {
+            folded.add(session, &batch, key.is_some(), &mut known)?;
+        }
+        Ok(folded)
+    }
+
+    fn add(
+        &mut self,
+        session: &Session,
+        batch: &RecordBatch,
+        keyed: bool,
+        known: &mut std::collections::HashMap<String, u32>,
+    ) -> Result<()> {
+        let several = session.traces.len() > 1;
+        let stacks = [batch.column(0), batch.column(1)]
+            .map(|column: &ArrayRef| column.as_primitive::<Int32Type>());
+        let number = |name: &str| {
+            batch
+                .column_by_name(name)
+                .map(|column| column.as_primitive::<Int64Type>())
+        };
+        let (Some(weights), Some(samples)) = (number("weight"), number("samples")) else {
+            anyhow::bail!("folding.sql: expected the columns weight and samples");
+        };
+        let texts: Result<Vec<_>> = batch.columns()[2..batch.num_columns() - 2]
+            .iter()
+            .map(strings)
+            .collect();
+        let mut texts = texts?;
+        let keyed = if keyed { texts.pop() } else { None };
+        let traces = if several { texts.pop() } else { None };
+        for row in 0..batch.num_rows() {
+            let trace = match &traces {
+                Some(names) => session.forest.trace(names.value(row)).unwrap_or_default(),
+                None => 0,
+            };
+            let key = match &keyed {
+                Some(column) => {
+                    let name = if column.is_valid(row) {
+                        column.value(row)
+                    } else {
+                        "[unknown]"
+                    };
+                    match known.get(name) {
+                        Some(&key) => key,
+                        None => {
+                            let key = self.keys.len() as u32;
+                            self.keys.push(name.to_owned());
+                            known.insert(name.to_owned(), key);
+                            key
+                        }
+                    }
+                }
+                None => 0,
+            };
+            let tree = session.forest.tree(trace)?;
+            // An id that the tree does not know is no stack: the file is damaged, the row still counts.
+            let node = |column: &arrow::array::Int32Array| match column.is_valid(row) {
+                true => tree.node(i64::from(column.value(row))).unwrap_or_default(),
+                false => 0,
+            };
+            let weight = u64::try_from(weights.value(row)).unwrap_or_default();
+            self.weight += weight;
+            self.samples += u64::try_from(samples.value(row)).unwrap_or_default();
+            let (kernel, user) = (node(stacks[0]), node(stacks[1]));
+            self.rows.push(Weighted {
+                trace,
+                kernel,
+                user,
+                key,
+                weight,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! Which events a report is about, and how much each of their rows weighs.
+
+use anyhow::{Result, bail};
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use clap::Args;
+
+use crate::filter::Filters;
+use crate::nearest::nearest;
+use crate::render::text::strings;
+use crate::session::{Session, literal, quoted};
+
+/// The choice of rows that every report offers.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Choice {
+    /// Event to look at: a counter, a clock, or an event as sched:sched_switch. The sampled one with the most rows if not given
+    #[arg(short = 'e', long, value_name = "EVENT")]
+    pub(super) event: Option<String>,
+    #[command(flatten)]
+    pub(super) filters: Filters,
+}
+
+/// One event, as SQL reaches it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Subject {
+    /// As it is called on the command line.
+    pub(super) name: String,
+    /// Table in SQL.
+    pub(super) table: String,
+    /// Condition that picks its rows.
+    pub(super) condition: String,
+    /// How much a row weighs, in SQL.
+    pub(super) weight: &'static str,
+    /// What the weights count.
+    pub(super) unit: &'static str,
+    pub(super) rows: i64,
+}
+
+impl Subject {
+    /// SQL with the placeholders `{table}`, `{weight}` and `{where}` filled in.
+    pub(super) fn fill(&self, sql: &str, condition: &str) -> String {
+        sql.replace("{table}", &self.table)
+            .replace("{weight}", self.weight)
+            .replace("{where}", &format!("{} AND {condition}", self.condition))
+    }
+}
+
+impl Choice {
+    /// The event that was asked for, else the sampled one with the most rows, else the one with the most rows.
+    pub(super) fn subject(&self, session: &Session) -> Result<Subject> {
+        let subjects = subjects(session)?;
+        let Some(wanted) = &self.event else {
+            let Some(subject) = subjects.first() else {
+                bail!("the trace holds no event\nhint: perfquet-query info TRACE");
+            };
+            let others: Vec<&str> = subjects[1..]
+                .iter()
+                .take(5)
+                .map(|other| other.name.as_str())
+                .collect();
+            if !others.is_empty() {
+                eprintln!(
+                    "{}; other events: {} (--event)",
+                    subject.name,
+                    others.join(", ")
+                );
+            }
+            return Ok(subject.clone());
+        };
+        let bears = |subject: &&Subject| {
+            let short = subject.name.rsplit(':').next().unwrap_or_default();
+            // A counter bears its modifiers behind a colon: `cycles:u` is no event of a system `cycles`.
+            subject.name == *wanted
+                || subject.name == wanted.replace('.', ":")
+                || subject.table != "samples" && short == wanted
+        };
+        if let Some(found) = subjects.iter().find(bears) {
+            return Ok(found.clone());
+        }
+        let near = nearest(wanted, subjects.iter().map(|subject| subject.name.as_str()));
+        let names: Vec<&str> = match near.is_empty() {
+            true => subjects
+                .iter()
+                .take(10)
+                .map(|subject| subject.name.as_str())
+                .collect(),
+            false => near,
+        };
+        bail!(
+            "no event {wanted} in this trace\nhint: {}",
+            names.join(", ")
+        )
+    }
+}
+
+/// Every event with rows: sampled ones first, then by rows.
+fn subjects(session: &Session) -> Result<Vec<Subject>> {
+    let mut subjects = Vec::new();
+    for batch in session.collect(include_str!("subject.sql"))? {
+        let texts = [
+            strings(batch.column(0))?,
+            strings(batch.column(1))?,
+            strings(batch.column(2))?,
+        ];
+        let rows = batch.column(3).as_primitive::<Int64Type>();
+        for row in 0..batch.num_rows() {
+            let [system, event, table] = texts.each_ref().map(|texts| texts.value(row));
+            subjects.push(subject(system, event, table, rows.value(row)));
+        }
+    }
+    subjects.retain(|subject| subject.rows > 0);
+    Ok(subjects)
+}
+
+fn subject(system: &str, event: &str, table: &str, rows: i64) -> Subject {
+    if table == "samples" {
+        return Subject {
+            name: event.to_owned(),
+            table: table.to_owned(),
+            condition: format!("event = {}", literal(event)),
+            weight: "coalesce(period, 1)",
+            unit: if event.contains("clock") {
+                "ns"
+            } else {
+                "events"
+            },
+            rows,
+        };
+    }
+    Subject {
+        name: if system.is_empty() {
+            event.to_owned()
+        } else {
+            format!("{system}:{event}")
+        },
+        table: format!("{}.{}", quoted(system), quoted(event)),
+        condition: "TRUE".to_owned(),
+        weight: "1",
+        unit: "events",
+        rows,
+    }
+}

@@ -1,0 +1,384 @@
+//! `top`: where the time goes, by function, module, thread name or event.
+//!
+//! ```text
+//! self_percent  total_percent  self  total  function   module
+//!        41.20          41.20   412    412  memcpy     /usr/lib/libc.so.6
+//!         0.10          98.70     1    987  main       /usr/bin/dd
+//! ```
+//! *self* is what ran in the function itself, *total* also what it called; recursion is counted once. Samples
+//! of counters weigh as many events as they stand for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::Result;
+use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow::datatypes::Int64Type;
+use clap::{ArgMatches, Args, ValueEnum};
+
+use super::folding::Folded;
+use super::subject::{Choice, Subject};
+use crate::commands::{Subcommand, arguments};
+use crate::render;
+use crate::render::text::{grouped, strings};
+use crate::session::Session;
+use crate::settings::{Limits, Output, Traces};
+use crate::stacks::{Forest, Tree};
+
+pub(super) const REPORT: Subcommand = Subcommand::new::<Top>("top", run);
+
+/// Show where the time goes: the hottest functions, modules, threads or events
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  perfquet-query top a.pqt
+  perfquet-query top a.pqt --by module --comm dd
+  perfquet-query top a.pqt --sort total -n 10 --time 1s..2s
+  perfquet-query top a.pqt --by comm --event sched:sched_switch --where 'prev_state = 1'
+  perfquet-query top a.pqt --by event
+  perfquet-query top a.pqt --format csv -n 0 > all.csv")]
+struct Top {
+    #[command(flatten)]
+    traces: Traces,
+    /// What to add up by
+    #[arg(long, value_enum, default_value_t = By::Function)]
+    by: By,
+    /// What comes first
+    #[arg(long, value_enum, default_value_t = Sort::SelfWeight)]
+    sort: Sort,
+    /// How many lines; 0: all
+    #[arg(short = 'n', long, value_name = "LINES", default_value_t = 25)]
+    limit: usize,
+    #[command(flatten)]
+    choice: Choice,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    Function,
+    Module,
+    Comm,
+    Event,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    /// What ran in it
+    #[value(name = "self")]
+    SelfWeight,
+    /// What ran in it and in what it called
+    Total,
+}
+
+fn run(matches: &ArgMatches) -> Result<()> {
+    let top: Top = arguments(matches)?;
+    let session = Session::open(&top.traces.traces, &top.limits)?;
+    let condition = top.choice.filters.condition(&session)?;
+    let batch = match top.by {
+        By::Function | By::Module => by_frame(&top, &session, &condition)?,
+        By::Comm => by_column(
+            &top,
+            &session,
+            &top.choice.subject(&session)?,
+            "comm",
+            &condition,
+        )?,
+        By::Event => by_column(&top, &session, &every_event(), "event", &condition)?,
+    };
+    if batch.num_rows() == 0 {
+        eprintln!("no rows");
+    }
+    render::batch(top.output.format, &batch)
+}
+
+fn every_event() -> Subject {
+    Subject {
+        name: "events".to_owned(),
+        table: "events".to_owned(),
+        condition: "TRUE".to_owned(),
+        weight: "1",
+        unit: "events",
+        rows: 0,
+    }
+}
+
+fn by_column(
+    top: &Top,
+    session: &Session,
+    subject: &Subject,
+    column: &str,
+    condition: &str,
+) -> Result<RecordBatch> {
+    let sql = subject
+        .fill(include_str!("top.sql"), condition)
+        .replace("{key}", column);
+    let (mut keys, mut weights, mut samples) = (Vec::new(), Vec::new(), Vec::new());
+    for batch in session.collect(&sql)? {
+        let names = strings(batch.column(0))?;
+        keys.extend(
+            names
+                .iter()
+                .map(|name| name.unwrap_or("[unknown]").to_owned()),
+        );
+        let numbers = |column: usize| {
+            batch
+                .column(column)
+                .as_primitive::<Int64Type>()
+                .values()
+                .iter()
+                .map(|&n| n.max(0) as u64)
+        };
+        weights.extend(numbers(1));
+        samples.extend(numbers(2));
+    }
+    let all: u64 = weights.iter().sum();
+    say_total(subject, all, samples.iter().sum());
+    let shown = if top.limit == 0 {
+        keys.len()
+    } else {
+        top.limit.min(keys.len())
+    };
+    let percents = weights[..shown].iter().map(|&weight| percent(weight, all));
+    Ok(RecordBatch::try_from_iter([
+        (
+            "self_percent",
+            Arc::new(Float64Array::from_iter_values(percents)) as ArrayRef,
+        ),
+        (
+            "self",
+            Arc::new(UInt64Array::from(weights[..shown].to_vec())),
+        ),
+        (
+            "samples",
+            Arc::new(UInt64Array::from(samples[..shown].to_vec())),
+        ),
+        (column, Arc::new(StringArray::from(keys[..shown].to_vec()))),
+    ])?)
+}
+
+/// What was added up, on stderr: the table shows shares of it.
+fn say_total(subject: &Subject, weight: u64, samples: u64) {
+    if weight == samples {
+        eprintln!("{}: {} {}", subject.name, grouped(samples), subject.unit);
+    } else {
+        eprintln!(
+            "{}: {} samples, {} {}",
+            subject.name,
+            grouped(samples),
+            grouped(weight),
+            subject.unit
+        );
+    }
+}
+
+/// Per cent of `all`, to two digits behind the point.
+fn percent(part: u64, all: u64) -> f64 {
+    if all == 0 {
+        0.0
+    } else {
+        (part as f64 / all as f64 * 1e4).round() / 1e2
+    }
+}
+
+fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<RecordBatch> {
+    let subject = top.choice.subject(session)?;
+    let folded = Folded::query(session, &subject, condition, None)?;
+    say_total(&subject, folded.weight, folded.samples);
+    let mut lines = lines(&session.forest, &folded, top.by)?;
+    lines.sort_by(|a, b| {
+        let by_weight = match top.sort {
+            Sort::SelfWeight => (b.own, b.total).cmp(&(a.own, a.total)),
+            Sort::Total => (b.total, b.own).cmp(&(a.total, a.own)),
+        };
+        by_weight.then_with(|| (&a.function, &a.module).cmp(&(&b.function, &b.module)))
+    });
+    if top.limit > 0 {
+        lines.truncate(top.limit);
+    }
+    let numbers = |value: fn(&Line) -> u64| {
+        Arc::new(UInt64Array::from_iter_values(lines.iter().map(value))) as ArrayRef
+    };
+    let percents = |value: fn(&Line) -> u64| {
+        let values = lines.iter().map(|line| percent(value(line), folded.weight));
+        Arc::new(Float64Array::from_iter_values(values)) as ArrayRef
+    };
+    let modules: StringArray = lines.iter().map(|line| line.module.as_deref()).collect();
+    let mut columns = vec![
+        ("self_percent", percents(|line| line.own), false),
+        ("total_percent", percents(|line| line.total), false),
+        ("self", numbers(|line| line.own), false),
+        ("total", numbers(|line| line.total), false),
+    ];
+    if top.by == By::Function {
+        let functions = StringArray::from_iter_values(lines.iter().map(|line| &line.function));
+        columns.push(("function", Arc::new(functions), false));
+    }
+    columns.push(("module", Arc::new(modules), true));
+    Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
+}
+
+/// A function or module with what it weighs.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Line {
+    function: String,
+    module: Option<String>,
+    own: u64,
+    total: u64,
+}
+
+/// Adds up all trees by function or module.
+fn lines(forest: &Forest, folded: &Folded, by: By) -> Result<Vec<Line>> {
+    let mut lines = Lines::default();
+    for trace in 0..forest.len() {
+        let rows = folded.rows.iter().filter(|row| row.trace == trace);
+        let tree = forest.tree(trace)?;
+        let names = lines.number_frames(&tree, by);
+        let mut weights = vec![0; tree.len()];
+        for row in rows {
+            weights[row.kernel as usize] += row.weight;
+            weights[row.user as usize] += row.weight;
+            let leaf = if row.kernel != 0 {
+                row.kernel
+            } else {
+                row.user
+            };
+            let line = match tree.frames_of_node(leaf).next() {
+                Some(frame) => names[frame as usize],
+                None => lines.without_stack(),
+            };
+            lines.all[line].own += row.weight;
+            if leaf == 0 {
+                lines.all[line].total += row.weight;
+            }
+        }
+        weights[0] = 0;
+        lines.add_totals(&tree, &names, weights);
+    }
+    Ok(lines
+        .all
+        .into_iter()
+        .filter(|line| line.total > 0)
+        .collect())
+}
+
+#[derive(Default)]
+struct Lines {
+    all: Vec<Line>,
+    /// By space, function and module: kernel and user code never share a line, so a pair of stacks counts once in each.
+    known: HashMap<(bool, String, Option<String>), usize>,
+    without_stack: Option<usize>,
+}
+
+impl Lines {
+    /// The line of each frame of a tree, by frame id.
+    fn number_frames(&mut self, tree: &Tree, by: By) -> Vec<usize> {
+        let frames = &tree.frames;
+        let mut of_function: HashMap<u32, usize> = HashMap::new();
+        let mut numbers = vec![0];
+        for frame in 1..=frames.len() as u32 {
+            let same = frames.same_function(frame);
+            let number = of_function.get(&same).copied().unwrap_or_else(|| {
+                let module = frames.module(frame).map(str::to_owned);
+                let function = match by {
+                    By::Function => frames.name(frame).into_owned(),
+                    By::Module | By::Comm | By::Event => String::new(),
+                };
+                self.number(frames.is_kernel(frame), function, module)
+            });
+            of_function.insert(same, number);
+            numbers.push(number);
+        }
+        numbers
+    }
+
+    fn number(&mut self, kernel: bool, function: String, module: Option<String>) -> usize {
+        let next = self.all.len();
+        let number = *self
+            .known
+            .entry((kernel, function.clone(), module.clone()))
+            .or_insert(next);
+        if number == next {
+            self.all.push(Line {
+                function,
+                module,
+                ..Line::default()
+            });
+        }
+        number
+    }
+
+    fn without_stack(&mut self) -> usize {
+        if let Some(number) = self.without_stack {
+            return number;
+        }
+        let number = self.number(false, "[no stack]".to_owned(), None);
+        self.without_stack = Some(number);
+        number
+    }
+
+    /// Adds the weight of each subtree to the lines of its root, unless the line is met again further up.
+    fn add_totals(&mut self, tree: &Tree, names: &[usize], mut weights: Vec<u64>) {
+        // Children come behind their parents: from the back, every subtree is complete when it is added.
+        for node in (1..tree.len() as u32).rev() {
+            let weight = weights[node as usize];
+            weights[tree.parent(node) as usize] += weight;
+        }
+        let children = Children::of(tree, &weights);
+        let mut on_path = vec![0u32; self.all.len()];
+        // Depth first; a node is met again when its subtree is done.
+        let mut pending: Vec<(u32, bool)> = children.of_node(0).map(|node| (node, false)).collect();
+        while let Some((node, done)) = pending.pop() {
+            if done {
+                for frame in tree.frames_of_node(node) {
+                    on_path[names[frame as usize]] -= 1;
+                }
+                continue;
+            }
+            for frame in tree.frames_of_node(node) {
+                let line = names[frame as usize];
+                if on_path[line] == 0 {
+                    self.all[line].total += weights[node as usize];
+                }
+                on_path[line] += 1;
+            }
+            pending.push((node, true));
+            pending.extend(children.of_node(node).map(|child| (child, false)));
+        }
+    }
+}
+
+/// The children of every node that weighs something.
+struct Children {
+    /// Where in `nodes` the children of a node begin.
+    starts: Vec<u32>,
+    nodes: Vec<u32>,
+}
+
+impl Children {
+    fn of(tree: &Tree, weights: &[u64]) -> Children {
+        let heavy = || (1..tree.len() as u32).filter(|&node| weights[node as usize] > 0);
+        let mut starts = vec![0u32; tree.len() + 1];
+        for node in heavy() {
+            starts[tree.parent(node) as usize + 1] += 1;
+        }
+        for node in 1..starts.len() {
+            starts[node] += starts[node - 1];
+        }
+        let mut next = starts.clone();
+        let mut nodes = vec![0; starts[tree.len()] as usize];
+        for node in heavy() {
+            let place = &mut next[tree.parent(node) as usize];
+            nodes[*place as usize] = node;
+            *place += 1;
+        }
+        Children { starts, nodes }
+    }
+
+    fn of_node(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
+        let range = self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize;
+        self.nodes[range].iter().copied()
+    }
+}

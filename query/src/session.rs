@@ -1,0 +1,331 @@
+//! Traces opened for questions: DataFusion with our tables, views and functions, and the runtime it needs.
+//!
+//! Opening reads the manifests and nothing else; a query opens the parts that it needs. Memory is
+//! limited: what sorts, groups and joins need beyond the limit goes to files in the temporary directory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::ViewTable;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::StreamExt;
+use tokio::runtime::Runtime;
+
+use crate::catalog::{self, CATALOG, MAIN};
+use crate::explain;
+use crate::failure::Interrupted;
+use crate::functions;
+use crate::settings::Limits;
+use crate::stacks::Forest;
+use crate::trace::{self, Trace};
+use crate::views::VIEWS;
+
+/// Opened traces.
+pub(crate) struct Session {
+    pub(crate) context: SessionContext,
+    pub(crate) traces: Arc<Vec<Trace>>,
+    /// The stacks of all traces, read when they are first asked for.
+    pub(crate) forest: Arc<Forest>,
+    runtime: Runtime,
+}
+
+impl Session {
+    /// Opens every trace that `patterns` name.
+    pub(crate) fn open(patterns: &[PathBuf], limits: &Limits) -> Result<Session> {
+        let traces = Arc::new(trace::open_all(patterns)?);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(limits.threads())
+            .thread_name("query")
+            .enable_all()
+            .build()
+            .context("cannot start the threads of the query engine")?;
+        let context = context(limits)?;
+        let forest = Arc::new(Forest::new(Arc::clone(&traces)));
+        let name = |error| explain::error(error, "", None);
+        context.register_catalog(CATALOG, catalog::catalog(&traces).map_err(name)?);
+        functions::register(&context, &forest);
+        let session = Session {
+            context,
+            traces,
+            forest,
+            runtime,
+        };
+        session.add_views().map_err(name)?;
+        Ok(session)
+    }
+
+    fn add_views(&self) -> datafusion::error::Result<()> {
+        for view in VIEWS {
+            let plan = self
+                .runtime
+                .block_on(self.context.state().create_logical_plan(view.sql))?;
+            let table = ViewTable::new(plan, Some(view.sql.to_owned()));
+            self.context.register_table(view.name, Arc::new(table))?;
+        }
+        Ok(())
+    }
+
+    /// Plans and starts a query.
+    pub(crate) fn query(&self, sql: &str) -> Result<Answer<'_>> {
+        let started = async {
+            let frame = self.context.sql(sql).await?;
+            frame.execute_stream().await
+        };
+        let stream = self
+            .interruptible(started)?
+            .map_err(|error| explain::error(error, sql, Some(self)))?;
+        Ok(Answer {
+            session: self,
+            sql: sql.to_owned(),
+            schema: with_plain_names(&stream.schema()),
+            stream,
+        })
+    }
+
+    /// Runs a query and keeps its whole result.
+    pub(crate) fn collect(&self, sql: &str) -> Result<Vec<RecordBatch>> {
+        let mut answer = self.query(sql)?;
+        let mut batches = Vec::new();
+        while let Some(batch) = answer.next()? {
+            batches.push(batch);
+        }
+        Ok(batches)
+    }
+
+    /// Every table and view, event tables with their system too.
+    pub(crate) fn table_names(&self) -> Vec<String> {
+        let Some(catalog) = self.context.catalog(CATALOG) else {
+            return Vec::new();
+        };
+        let mut names = Vec::new();
+        for schema in catalog.schema_names() {
+            let Some(tables) = catalog.schema(&schema) else {
+                continue;
+            };
+            for table in tables.table_names() {
+                match schema.as_str() {
+                    MAIN => names.push(quoted(&table)),
+                    catalog::PARTS => {}
+                    _ => names.push(format!("{}.{}", quoted(&schema), quoted(&table))),
+                }
+            }
+        }
+        names.sort();
+        names
+    }
+
+    /// A table or view by its name in SQL.
+    pub(crate) fn table(&self, name: &str) -> Result<Arc<dyn TableProvider>> {
+        self.runtime
+            .block_on(self.context.table_provider(name))
+            .map_err(|error| explain::error(error, "", Some(self)))
+    }
+
+    /// Every function, scalar, aggregate, window and table.
+    pub(crate) fn function_names(&self) -> Vec<String> {
+        let state = self.context.state();
+        let mut names: Vec<String> = state.scalar_functions().keys().cloned().collect();
+        names.extend(state.aggregate_functions().keys().cloned());
+        names.extend(state.window_functions().keys().cloned());
+        names.extend(state.table_functions().keys().cloned());
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Waits for `work`, or for Ctrl-C.
+    fn interruptible<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        self.runtime.block_on(async {
+            tokio::select! {
+                done = work => Ok(done),
+                _ = tokio::signal::ctrl_c() => Err(Interrupted.into()),
+            }
+        })
+    }
+}
+
+/// The rows of a query, as they come.
+pub(crate) struct Answer<'a> {
+    session: &'a Session,
+    sql: String,
+    schema: SchemaRef,
+    stream: SendableRecordBatchStream,
+}
+
+impl Answer<'_> {
+    /// Its columns.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// The next rows, `None` behind the last ones.
+    pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let next = self.session.interruptible(self.stream.next())?;
+        let next = next
+            .transpose()
+            .map_err(|error| explain::error(error, &self.sql, Some(self.session)))?;
+        let named = |batch: RecordBatch| {
+            let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            RecordBatch::try_new_with_options(
+                Arc::clone(&self.schema),
+                batch.columns().to_vec(),
+                &rows,
+            )
+        };
+        Ok(next.map(named).transpose()?)
+    }
+}
+
+/// The columns, where they have no name of their own, under the text of their expression: `duration(1000)`,
+/// not `duration(Int64(1000))`.
+fn with_plain_names(schema: &SchemaRef) -> SchemaRef {
+    let rename = |field: &Arc<Field>| field.as_ref().clone().with_name(plain_name(field.name()));
+    let fields: Vec<Field> = schema.fields().iter().map(rename).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// Takes the types off the literals in DataFusion's name of an expression.
+fn plain_name(name: &str) -> String {
+    const TYPES: &[&str] = &["Int64(", "UInt64(", "Float64(", "Boolean("];
+    let mut plain = String::new();
+    let mut rest = name;
+    while let Some(letter) = rest.chars().next() {
+        let in_word = plain.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let number = TYPES
+            .iter()
+            .filter(|_| !in_word)
+            .find_map(|kind| rest.strip_prefix(kind)?.split_once(')'));
+        let text = (!in_word)
+            .then(|| rest.strip_prefix("Utf8(\"")?.split_once("\")"))
+            .flatten();
+        if let Some((value, behind)) = number {
+            plain.push_str(value);
+            rest = behind;
+        } else if let Some((value, behind)) = text {
+            plain.push_str(&literal(value));
+            rest = behind;
+        } else {
+            plain.push(letter);
+            rest = &rest[letter.len_utf8()..];
+        }
+    }
+    plain
+}
+
+fn context(limits: &Limits) -> Result<SessionContext> {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(limits.threads())
+        .with_default_catalog_and_schema(CATALOG, MAIN)
+        .with_create_default_catalog_and_schema(false)
+        .with_information_schema(true);
+    let options = config.options_mut();
+    options.execution.parquet.pushdown_filters = true;
+    options.execution.parquet.reorder_filters = true;
+    options.sql_parser.collect_spans = true;
+    // As our parts are sorted. And `ORDER BY duration DESC` then has the longest first, not the unknown ones.
+    options.sql_parser.default_null_ordering = "nulls_min".to_owned();
+    let pool = FairSpillPool::new(limits.memory_bytes());
+    let consumers = std::num::NonZeroUsize::new(3).expect("3 is not 0");
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, consumers)))
+        .build_arc()
+        .map_err(|error| explain::error(error, "", None))?;
+    Ok(SessionContext::new_with_config_rt(config, runtime))
+}
+
+/// A value as an SQL literal.
+pub(crate) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A name as SQL wants it: quoted where it is no plain word in lower case.
+pub(crate) fn quoted(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && !RESERVED.contains(&name);
+    if plain {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
+}
+
+/// Words that columns of ours, or fields of events, bear, and that SQL reads otherwise.
+const RESERVED: &[&str] = &[
+    "all",
+    "and",
+    "as",
+    "by",
+    "case",
+    "cross",
+    "end",
+    "except",
+    "filter",
+    "from",
+    "full",
+    "group",
+    "having",
+    "in",
+    "inner",
+    "interval",
+    "into",
+    "is",
+    "join",
+    "left",
+    "limit",
+    "not",
+    "null",
+    "offset",
+    "on",
+    "or",
+    "order",
+    "outer",
+    "over",
+    "partition",
+    "right",
+    "select",
+    "set",
+    "start",
+    "table",
+    "then",
+    "to",
+    "union",
+    "when",
+    "where",
+    "with",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_as_names() {
+        assert_eq!(plain_name("count(*)"), "count(*)");
+        assert_eq!(
+            plain_name("quantile(samples.period,Float64(0.5))"),
+            "quantile(samples.period,0.5)"
+        );
+        assert_eq!(plain_name("Utf8(\"a b\")"), "'a b'");
+        assert_eq!(plain_name("myInt64(3)"), "myInt64(3)");
+        assert_eq!(plain_name("Int64("), "Int64(");
+    }
+
+    #[test]
+    fn names_and_literals() {
+        assert_eq!(quoted("prev_comm"), "prev_comm");
+        assert_eq!(quoted("end"), "\"end\"");
+        assert_eq!(quoted("Setjmp"), "\"Setjmp\"");
+        assert_eq!(quoted("a\"b"), "\"a\"\"b\"");
+        assert_eq!(literal("it's"), "'it''s'");
+    }
+}

@@ -1,0 +1,100 @@
+//! Options that many commands share.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::Misuse;
+use crate::render::Format;
+
+/// What a query may use.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct Limits {
+    /// Memory for sorts, groups and joins; beyond it they use temporary files. Half of the machine's if not given
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<usize>,
+    /// Threads; as many as CPUs if not given
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+impl Limits {
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory.unwrap_or_else(default_memory)
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.threads.map_or_else(available, NonZeroUsize::get)
+    }
+}
+
+/// How results are written.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Output {
+    /// Form of the result; a table if not given
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Table, hide_default_value = true)]
+    pub(crate) format: Format,
+}
+
+/// The traces of a command that takes nothing else.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Traces {
+    /// Trace directories, or patterns as 'runs/*.pqt'
+    #[arg(value_name = "TRACE", required = true)]
+    pub(crate) traces: Vec<PathBuf>,
+}
+
+/// Reads a size: a number of bytes, or with K, M, G behind it.
+fn size(text: &str) -> Result<usize, Misuse> {
+    let wrong = || Misuse("expected a size as 512M or 4G".to_owned());
+    let upper = text.trim().to_ascii_uppercase();
+    let upper = upper.strip_suffix('B').unwrap_or(&upper);
+    let upper = upper.strip_suffix('I').unwrap_or(upper);
+    let (digits, shift) = match upper.chars().last().ok_or_else(wrong)? {
+        'K' => (&upper[..upper.len() - 1], 10),
+        'M' => (&upper[..upper.len() - 1], 20),
+        'G' => (&upper[..upper.len() - 1], 30),
+        'T' => (&upper[..upper.len() - 1], 40),
+        _ => (upper, 0),
+    };
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    let bytes =
+        number * f64::from(1u32 << (shift % 32)) * if shift >= 32 { 4_294_967_296.0 } else { 1.0 };
+    // Below 16 MiB not even one row group can be decoded.
+    if !bytes.is_finite() || bytes < 16.0 * 1024.0 * 1024.0 {
+        return Err(Misuse("expected at least 16M".to_owned()));
+    }
+    Ok(bytes as usize)
+}
+
+/// Half of the machine's memory; 2 GiB where that cannot be read.
+fn default_memory() -> usize {
+    let total_kib = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix("MemTotal:"))?;
+            line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()
+        });
+    total_kib.map_or(2 << 30, |kib| kib * 1024 / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("512M").unwrap(), 512 << 20);
+        assert_eq!(size("1.5GiB").unwrap(), 3 << 29);
+        assert_eq!(size("1T").unwrap(), 1 << 40);
+        assert_eq!(size("67108864").unwrap(), 64 << 20);
+        for wrong in ["", "M", "12 apples", "1K", "-1G", "nan"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The prefix tree of a trace's stacks, in memory.
+//!
+//! ```text
+//! stacks: stack_id 3, parent_id 1, frame_id 7      frames: frame_id 7, function "main", module "/bin/dd"
+//! ```
+//! Flame graphs, `top` and `stack_frames` walk it in Rust: a recursive query takes 20 to 50 times as long on
+//! deep stacks. Nodes come behind their parents, so one pass from the back adds up all subtrees.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context, Result, bail};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int32Array, RecordBatch, StringViewArray,
+};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Field, Int32Type, Schema};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use crate::trace::{Trace, TraceTable};
+
+/// The trees of all traces, each read when first asked for.
+#[derive(Debug)]
+pub(crate) struct Forest {
+    traces: Arc<Vec<Trace>>,
+    trees: Vec<OnceLock<Result<Arc<Tree>, String>>>,
+}
+
+impl Forest {
+    pub(crate) fn new(traces: Arc<Vec<Trace>>) -> Forest {
+        let trees = traces.iter().map(|_| OnceLock::new()).collect();
+        Forest { traces, trees }
+    }
+
+    /// How many traces there are.
+    pub(crate) fn len(&self) -> usize {
+        self.trees.len()
+    }
+
+    /// Name of a trace.
+    pub(crate) fn name(&self, trace: usize) -> &str {
+        &self.traces[trace].name
+    }
+
+    /// Number of the trace of that name.
+    pub(crate) fn trace(&self, name: &str) -> Option<usize> {
+        self.traces.iter().position(|trace| trace.name == name)
+    }
+
+    /// The tree of a trace.
+    pub(crate) fn tree(&self, trace: usize) -> Result<Arc<Tree>> {
+        let tree = self.trees[trace].get_or_init(|| {
+            let tree = Tree::read(&self.traces[trace]);
+            tree.map(Arc::new).map_err(|error| format!("{error:#}"))
+        });
+        tree.clone().map_err(anyhow::Error::msg)
+    }
+}
+
+/// The stacks of one trace. Node 0 is the empty stack.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    parent: Vec<u32>,
+    frame: Vec<u32>,
+    pub(crate) frames: Frames,
+}
+
+impl Tree {
+    fn read(trace: &Trace) -> Result<Tree> {
+        let frames = Frames::read(trace)?;
+        let (mut parent, mut frame) = (vec![0], vec![0]);
+        let rows = read(trace, "stacks", &["stack_id", "parent_id", "frame_id"])?;
+        for batch in &rows {
+            let column = |index: usize| batch.column(index).as_primitive::<Int32Type>().values();
+            for ((&id, &up), &at) in column(0).iter().zip(column(1)).zip(column(2)) {
+                let expected = parent.len();
+                // Walks rely on it: ids without gaps, every parent before its children, frames that exist.
+                let in_order = usize::try_from(id) == Ok(expected);
+                let rooted = usize::try_from(up).is_ok_and(|up| up < expected);
+                let known = usize::try_from(at).is_ok_and(|at| at >= 1 && at <= frames.len());
+                if !(in_order && rooted && known) {
+                    bail!(
+                        "{}: table stacks: row {expected}: expected stack_id {expected}, a parent_id below it and a known frame_id, found {id}, {up}, {at}",
+                        trace.path.display()
+                    );
+                }
+                parent.push(up as u32);
+                frame.push(at as u32);
+            }
+        }
+        Ok(Tree {
+            parent,
+            frame,
+            frames,
+        })
+    }
+
+    /// Nodes, with the empty stack.
+    pub(crate) fn len(&self) -> usize {
+        self.parent.len()
+    }
+
+    /// The caller's node; 0 above the root.
+    pub(crate) fn parent(&self, node: u32) -> u32 {
+        self.parent[node as usize]
+    }
+
+    /// The frames of one node, innermost first: more than one where code was inlined, none in the empty stack.
+    pub(crate) fn frames_of_node(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
+        let frame = self.frame[node as usize];
+        self.frames
+            .with_inlined(frame)
+            .take_while(|&frame| frame != 0)
+    }
+
+    /// The frames of a whole stack, leaf first, each once: recursion does not repeat it.
+    pub(crate) fn frames_of_stack(&self, stack: u32, seen: &mut Seen, into: &mut Vec<u32>) {
+        into.clear();
+        seen.forget();
+        let mut node = stack;
+        while node != 0 {
+            into.extend(
+                self.frames_of_node(node)
+                    .filter(|&frame| seen.is_new(frame)),
+            );
+            node = self.parent(node);
+        }
+    }
+
+    /// The stack as text, root first: `main;read;vfs_read`.
+    pub(crate) fn folded(&self, stack: u32) -> String {
+        let mut names = Vec::new();
+        let mut node = stack;
+        while node != 0 {
+            names.extend(
+                self.frames_of_node(node)
+                    .map(|frame| self.frames.name(frame)),
+            );
+            node = self.parent(node);
+        }
+        names.reverse();
+        names.join(";")
+    }
+
+    /// Whether `stack` is a node of this tree, or the empty stack.
+    pub(crate) fn node(&self, stack: i64) -> Option<u32> {
+        u32::try_from(stack)
+            .ok()
+            .filter(|&node| (node as usize) < self.len())
+    }
+}
+
+/// Remembers numbers, and forgets all of them at once.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    round: u32,
+    rounds: Vec<u32>,
+}
+
+impl Seen {
+    /// For numbers below `count`.
+    pub(crate) fn new(count: usize) -> Seen {
+        Seen {
+            round: 1,
+            rounds: vec![0; count],
+        }
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.rounds.fill(0);
+            self.round = 1;
+        }
+    }
+
+    /// Whether `number` was not seen since the last `forget`.
+    pub(crate) fn is_new(&mut self, number: u32) -> bool {
+        std::mem::replace(&mut self.rounds[number as usize], self.round) != self.round
+    }
+}
+
+/// The table `frames`; frame 1 is row 0.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    /// All columns but the ids, as [`Frames::columns`] names them.
+    pub(crate) batch: RecordBatch,
+    function: StringViewArray,
+    module: StringViewArray,
+    kernel: BooleanArray,
+    /// The frame that is inlined into this one, the call site that this one is inlined into; 0: none.
+    inner: Vec<u32>,
+    outer: Vec<u32>,
+    /// For each frame the first one of the same function; made when first needed.
+    same_function: OnceLock<Vec<u32>>,
+}
+
+impl Frames {
+    /// Columns that `stack_frames` shows.
+    pub(crate) fn columns() -> Vec<Field> {
+        let text = |name| Field::new(name, DataType::Utf8View, true);
+        vec![
+            text("function"),
+            text("module"),
+            Field::new("offset", DataType::UInt64, true),
+            Field::new("address", DataType::UInt64, true),
+            text("file"),
+            Field::new("line", DataType::Int32, true),
+            text("space"),
+        ]
+    }
+
+    fn read(trace: &Trace) -> Result<Frames> {
+        let fields = Frames::columns();
+        let mut names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+        names.extend(["frame_id", "inlined_into"]);
+        let batches = read(trace, "frames", &names)?;
+        let schema = Arc::new(Schema::new(fields.clone()));
+        let mut own = Vec::new();
+        let (mut inner, mut outer) = (vec![0u32], vec![0u32]);
+        for batch in &batches {
+            let ids = batch.column(names.len() - 2).as_primitive::<Int32Type>();
+            let into: &Int32Array = batch.column(names.len() - 1).as_primitive();
+            for row in 0..batch.num_rows() {
+                if usize::try_from(ids.value(row)) != Ok(outer.len()) {
+                    bail!(
+                        "{}: table frames: row {}: expected frame_id {0}, found {1}",
+                        trace.path.display(),
+                        outer.len(),
+                    );
+                }
+                let into = if into.is_valid(row) {
+                    into.value(row)
+                } else {
+                    0
+                };
+                outer.push(u32::try_from(into).unwrap_or(0));
+            }
+            let columns: Result<Vec<ArrayRef>, _> = schema
+                .fields()
+                .iter()
+                .zip(batch.columns())
+                .map(|(field, column)| arrow::compute::cast(column, field.data_type()))
+                .collect();
+            own.push(RecordBatch::try_new(Arc::clone(&schema), columns?)?);
+        }
+        inner.resize(outer.len(), 0);
+        for frame in 1..outer.len() {
+            let into = outer[frame] as usize;
+            if into >= outer.len() || into == frame {
+                outer[frame] = 0;
+            } else if into != 0 {
+                inner[into] = frame as u32;
+            }
+        }
+        let batch = concat_batches(&schema, &own)?;
+        let text = |index: usize| batch.column(index).as_string_view().clone();
+        let space = text(6);
+        let kernel = space
+            .iter()
+            .map(|space| Some(space.is_some_and(|space| space.contains("kernel"))));
+        Ok(Frames {
+            function: text(0),
+            module: text(1),
+            kernel: kernel.collect(),
+            inner,
+            outer,
+            same_function: OnceLock::new(),
+            batch,
+        })
+    }
+
+    /// How many frames there are.
+    pub(crate) fn len(&self) -> usize {
+        self.function.len()
+    }
+
+    /// Name of the function, if known.
+    pub(crate) fn function(&self, frame: u32) -> Option<&str> {
+        let row = frame as usize - 1;
+        self.function
+            .is_valid(row)
+            .then(|| self.function.value(row))
+    }
+
+    /// File that holds the code, if known.
+    pub(crate) fn module(&self, frame: u32) -> Option<&str> {
+        let row = frame as usize - 1;
+        self.module.is_valid(row).then(|| self.module.value(row))
+    }
+
+    /// Whether the code is the kernel's.
+    pub(crate) fn is_kernel(&self, frame: u32) -> bool {
+        self.kernel.value(frame as usize - 1)
+    }
+
+    /// The first frame of the function that `frame` is in; itself where the function is unknown.
+    pub(crate) fn same_function(&self, frame: u32) -> u32 {
+        let first = self.same_function.get_or_init(|| {
+            let mut first: HashMap<(&str, Option<&str>), u32> = HashMap::new();
+            let frames = 1..=self.len() as u32;
+            let of = |frame: u32| match self.function(frame) {
+                Some(function) => *first.entry((function, self.module(frame))).or_insert(frame),
+                None => frame,
+            };
+            std::iter::once(0).chain(frames.map(of)).collect()
+        });
+        first[frame as usize]
+    }
+
+    /// What to call a frame: its function, else its module in brackets.
+    pub(crate) fn name(&self, frame: u32) -> std::borrow::Cow<'_, str> {
+        match (self.function(frame), self.module(frame)) {
+            (Some(function), _) => function.into(),
+            (None, Some(module)) => in_brackets(module).into(),
+            (None, None) => "[unknown]".into(),
+        }
+    }
+
+    /// `frame` with what is inlined into it and what it is inlined into, innermost first.
+    fn with_inlined(&self, frame: u32) -> impl Iterator<Item = u32> + '_ {
+        // Deeper inlining than this is a damaged file that refers to itself.
+        const DEEPEST: usize = 1000;
+        let follow = |links: &[u32], from: u32| match links[from as usize] {
+            0 => None,
+            next => Some(next),
+        };
+        let innermost = std::iter::successors(Some(frame), |&frame| follow(&self.inner, frame))
+            .take(DEEPEST)
+            .last()
+            .unwrap_or(frame);
+        std::iter::successors(Some(innermost), move |&frame| follow(&self.outer, frame))
+            .take(DEEPEST)
+    }
+}
+
+/// `/usr/lib/libc.so.6` as `[libc.so.6]`; names that are in brackets already stay.
+fn in_brackets(module: &str) -> String {
+    if module.starts_with('[') {
+        return module.to_owned();
+    }
+    let name = module.rsplit('/').next().unwrap_or(module);
+    format!("[{name}]")
+}
+
+/// Reads columns of a table, in the order of `columns`.
+fn read(trace: &Trace, table: &str, columns: &[&str]) -> Result<Vec<RecordBatch>> {
+    let mut batches = Vec::new();
+    let Some(table) = trace.table(table) else {
+        return Ok(batches);
+    };
+    for part in table.parts.iter().filter(|part| part.rows > 0) {
+        let rows = read_part(table, &part.path, columns);
+        batches.extend(rows.with_context(|| part.path.display().to_string())?);
+    }
+    Ok(batches)
+}
+
+fn read_part(table: &TraceTable, path: &Path, columns: &[&str]) -> Result<Vec<RecordBatch>> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?;
+    let schema = Arc::clone(reader.schema());
+    let roots: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
+    let roots = roots.with_context(|| format!("table {}", table.schema.name))?;
+    let mask = ProjectionMask::roots(reader.parquet_schema(), roots);
+    let reader = reader
+        .with_projection(mask)
+        .with_batch_size(64 * 1024)
+        .build()?;
+    let mut batches = Vec::new();
+    for batch in reader {
+        let batch = batch?;
+        let order: Result<Vec<usize>, _> = columns
+            .iter()
+            .map(|name| batch.schema().index_of(name))
+            .collect();
+        batches.push(batch.project(&order?)?);
+    }
+    Ok(batches)
+}

@@ -1,0 +1,247 @@
+//! A table of one or many traces, as DataFusion sees it: a list of Parquet parts.
+//!
+//! Schema, row counts and time ranges come from the manifests, so that no footer is read before a query
+//! needs the part. Parts lie in the order of time, which is declared: `ORDER BY time` and windows over
+//! time sort nothing. What is the same in all rows of a part (`trace`, and in the view `events` also
+//! `event`) is a constant of the part and costs nothing to read or to filter by.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, Statistics};
+use datafusion::config::TableParquetOptions;
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::object_store::ObjectMeta;
+use datafusion::object_store::path::Path as ObjectPath;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::scalar::ScalarValue;
+
+/// One Parquet file.
+#[derive(Debug, Clone)]
+pub(crate) struct PartFile {
+    pub(crate) path: PathBuf,
+    pub(crate) rows: u64,
+    /// Smallest and largest value of `time`.
+    pub(crate) time: Option<(i64, i64)>,
+    /// Values of the constant columns.
+    pub(crate) constants: Vec<ScalarValue>,
+}
+
+/// A list of parts under one schema.
+#[derive(Debug)]
+pub(crate) struct PartsTable {
+    schema: TableSchema,
+    /// Parts that follow each other in time, one run per trace and table.
+    runs: Vec<Vec<PartFile>>,
+    /// Columns by which the rows of each run are ordered, ascending, NULL first.
+    sort: Vec<String>,
+    doc: String,
+}
+
+/// More sorted runs than this are read in any order: each would be an open file of its own.
+const MOST_SORTED_RUNS: usize = 64;
+
+impl PartsTable {
+    /// `columns` are those in the files, `constants` those that each part gives a value for.
+    pub(crate) fn new(
+        columns: SchemaRef,
+        constants: Vec<FieldRef>,
+        runs: Vec<Vec<PartFile>>,
+        sort: Vec<String>,
+        doc: String,
+    ) -> PartsTable {
+        let runs: Vec<_> = runs.into_iter().filter(|run| !run.is_empty()).collect();
+        let sorted = runs.len() <= MOST_SORTED_RUNS && runs.iter().all(|run| in_order(run));
+        PartsTable {
+            schema: TableSchema::builder(columns)
+                .with_table_partition_cols(constants)
+                .build(),
+            runs,
+            sort: if sorted { sort } else { Vec::new() },
+            doc,
+        }
+    }
+
+    /// What one row is.
+    pub(crate) fn doc(&self) -> &str {
+        &self.doc
+    }
+
+    /// Rows in all parts.
+    pub(crate) fn rows(&self) -> u64 {
+        self.runs.iter().flatten().map(|part| part.rows).sum()
+    }
+
+    fn file_groups(&self, partitions: usize) -> Result<Vec<FileGroup>> {
+        let mut groups = Vec::new();
+        for run in &self.runs {
+            let files: Result<Vec<_>> =
+                run.iter().map(|part| self.partitioned_file(part)).collect();
+            groups.push(FileGroup::new(files?));
+        }
+        if self.sort.is_empty() && groups.len() > partitions {
+            let files = groups.into_iter().flat_map(FileGroup::into_inner).collect();
+            groups = FileGroup::new(files).split_files(partitions);
+        }
+        Ok(groups)
+    }
+
+    fn partitioned_file(&self, part: &PartFile) -> Result<PartitionedFile> {
+        let path = &part.path;
+        let place = |error: std::io::Error| {
+            let text = format!("{}: {error}", path.display());
+            DataFusionError::IoError(std::io::Error::new(error.kind(), text))
+        };
+        let metadata = std::fs::metadata(path).map_err(place)?;
+        let path = std::fs::canonicalize(path).map_err(place)?;
+        let file = PartitionedFile::new_from_meta(ObjectMeta {
+            location: ObjectPath::from_absolute_path(&path)
+                .map_err(|error| DataFusionError::External(error.into()))?,
+            last_modified: metadata.modified().map_err(place)?.into(),
+            size: metadata.len(),
+            e_tag: None,
+            version: None,
+        });
+        let mut known = statistics(self.schema.file_schema(), std::slice::from_ref(part));
+        // By hand, not by `with_statistics`: that one declares every constant to be not NULL.
+        for constant in &part.constants {
+            known.column_statistics.push(constant_statistics(constant));
+        }
+        let mut file = file.with_partition_values(part.constants.clone());
+        file.statistics = Some(Arc::new(known));
+        Ok(file)
+    }
+
+    fn ordering(&self) -> Option<LexOrdering> {
+        let schema = self.schema.table_schema();
+        // A column that cannot be found ends the order: what comes behind it is ordered only within it.
+        let columns = self.sort.iter().map_while(|name| {
+            let index = schema.index_of(name).ok()?;
+            Some(PhysicalSortExpr {
+                expr: Arc::new(Column::new(name, index)),
+                options: arrow::compute::SortOptions {
+                    descending: false,
+                    nulls_first: true,
+                },
+            })
+        });
+        LexOrdering::new(columns)
+    }
+}
+
+#[async_trait]
+impl TableProvider for PartsTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.schema.table_schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let parts: Vec<_> = self.runs.iter().flatten().cloned().collect();
+        Some(statistics(&self.schema(), &parts))
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let groups = self.file_groups(state.config().target_partitions())?;
+        if groups.is_empty() {
+            let schema = match projection {
+                Some(columns) => Arc::new(self.schema().project(columns)?),
+                None => self.schema(),
+            };
+            return Ok(Arc::new(EmptyExec::new(schema)));
+        }
+        let format = ParquetFormat::new().with_options(TableParquetOptions {
+            global: state.config_options().execution.parquet.clone(),
+            ..Default::default()
+        });
+        let source = format.file_source(self.schema.clone());
+        let parts: Vec<_> = self.runs.iter().flatten().cloned().collect();
+        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
+            .with_file_groups(groups)
+            .with_statistics(statistics(&self.schema(), &parts))
+            .with_projection_indices(projection.cloned())?
+            .with_limit(limit)
+            .with_output_ordering(self.ordering().into_iter().collect())
+            .build();
+        format.create_physical_plan(state, scan).await
+    }
+}
+
+/// Whether each part begins where the one before it ends, or later. Parts without a time are taken on trust.
+fn in_order(run: &[PartFile]) -> bool {
+    let ends = run.iter().filter_map(|part| part.time);
+    ends.clone()
+        .zip(ends.skip(1))
+        .all(|(before, after)| before.1 <= after.0)
+}
+
+/// What is known of `parts` without opening them.
+fn statistics(schema: &Schema, parts: &[PartFile]) -> Statistics {
+    let mut statistics = Statistics::new_unknown(schema);
+    let rows: u64 = parts.iter().map(|part| part.rows).sum();
+    statistics.num_rows = Precision::Exact(rows as usize);
+    if let Ok(time) = schema.index_of("time") {
+        let ranges: Option<Vec<_>> = (parts.iter().filter(|part| part.rows > 0))
+            .map(|part| part.time)
+            .collect();
+        let ranges = ranges.unwrap_or_default();
+        let bound = |value: Option<i64>| match value {
+            Some(value) => Precision::Exact(ScalarValue::Int64(Some(value))),
+            None => Precision::Absent,
+        };
+        statistics.column_statistics[time] = ColumnStatistics {
+            min_value: bound(ranges.iter().map(|range| range.0).min()),
+            max_value: bound(ranges.iter().map(|range| range.1).max()),
+            ..ColumnStatistics::new_unknown()
+        };
+    }
+    statistics
+}
+
+fn constant_statistics(value: &ScalarValue) -> ColumnStatistics {
+    if value.is_null() {
+        return ColumnStatistics::new_unknown();
+    }
+    ColumnStatistics {
+        null_count: Precision::Exact(0),
+        min_value: Precision::Exact(value.clone()),
+        max_value: Precision::Exact(value.clone()),
+        distinct_count: Precision::Exact(1),
+        ..ColumnStatistics::new_unknown()
+    }
+}
+
+/// A column whose value is the same in all rows of a part.
+pub(crate) fn constant_column(name: &str, kind: DataType) -> FieldRef {
+    Arc::new(Field::new(name, kind, true))
+}

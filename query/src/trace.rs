@@ -1,0 +1,323 @@
+//! The traces that a question is asked of: directories named one by one or by a pattern.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use perfquet_formats::store::{
+    Directory, FILE_NAME, Facts, JOURNAL, Source, TableEntry, TableSchema,
+};
+
+use crate::render::text::bytes;
+
+/// One trace directory, with what its manifest says.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    /// Name in the column `trace`: the directory's, without `.pqt`; with its parents where that is not unique.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    /// "recording", "complete" or "recovered".
+    pub(crate) state: String,
+    /// Facts by name, as the manifest lists them.
+    pub(crate) facts: Vec<(String, String)>,
+    /// Add this to a `time` to get nanoseconds since 1970 (UTC).
+    pub(crate) wall_offset: Option<i64>,
+    /// The inputs that it was made from, as text.
+    pub(crate) sources: Vec<String>,
+    pub(crate) tables: Vec<TraceTable>,
+}
+
+/// A table of one trace.
+#[derive(Debug)]
+pub(crate) struct TraceTable {
+    pub(crate) schema: TableSchema,
+    pub(crate) parts: Vec<TracePart>,
+}
+
+/// One Parquet file of a table.
+#[derive(Debug)]
+pub(crate) struct TracePart {
+    pub(crate) path: PathBuf,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    /// Its rows are ordered as the table says.
+    pub(crate) sorted: bool,
+    pub(crate) time: Option<(i64, i64)>,
+}
+
+impl Trace {
+    /// The table `name`, as the manifest names it: "samples", "events/sched/sched_switch".
+    pub(crate) fn table(&self, name: &str) -> Option<&TraceTable> {
+        self.tables.iter().find(|table| table.schema.name == name)
+    }
+
+    /// First and last time of any event.
+    pub(crate) fn time_range(&self) -> Option<(i64, i64)> {
+        let events = self.tables.iter().filter(|table| {
+            table.is_event() || table.schema.name == "samples" || table.schema.name == "calls"
+        });
+        let ranges = events.flat_map(|table| table.parts.iter().filter_map(|part| part.time));
+        ranges.reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)))
+    }
+
+    fn open(path: &Path) -> Result<Trace> {
+        let directory = Directory::open(path)?;
+        let manifest = directory.manifest();
+        let table = |(name, table): (&str, &TableEntry)| {
+            let parts = table.parts.iter().map(|part| TracePart {
+                path: path.join(&part.file),
+                rows: part.rows,
+                bytes: part.bytes,
+                sorted: part.sorted,
+                time: part.time_min.zip(part.time_max),
+            });
+            TraceTable {
+                schema: table.schema(name),
+                parts: parts.collect(),
+            }
+        };
+        Ok(Trace {
+            name: String::new(),
+            path: path.to_owned(),
+            state: manifest.state.as_str().to_owned(),
+            facts: facts(&manifest.facts),
+            sources: manifest.facts.sources.iter().map(source).collect(),
+            wall_offset: manifest.facts.wall_offset,
+            tables: directory.tables().map(table).collect(),
+        })
+    }
+}
+
+/// The facts that are known, by the names that the manifest gives them.
+fn facts(facts: &Facts) -> Vec<(String, String)> {
+    let number = |value: Option<u64>| value.map(|value| value.to_string());
+    let known = [
+        ("host", facts.host.clone()),
+        ("os_release", facts.os_release.clone()),
+        ("architecture", facts.architecture.clone()),
+        ("cpu_model", facts.cpu_model.clone()),
+        ("cpus", number(facts.cpus.map(u64::from))),
+        ("memory_bytes", number(facts.memory_bytes)),
+        ("kernel_build_id", facts.kernel_build_id.clone()),
+        ("recorder", facts.recorder.clone()),
+        ("command_line", facts.command_line.clone()),
+        ("clock", facts.clock.clone()),
+        (
+            "wall_offset",
+            facts.wall_offset.map(|offset| offset.to_string()),
+        ),
+    ];
+    let known = known
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let other = facts
+        .other
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()));
+    known.chain(other).collect()
+}
+
+fn source(source: &Source) -> String {
+    match source.bytes {
+        Some(size) => format!("{}, {}, {}", source.name, source.format, bytes(size)),
+        None => format!("{}, {}", source.name, source.format),
+    }
+}
+
+impl TraceTable {
+    /// Whether it is the table of an event type, below `events/`.
+    pub(crate) fn is_event(&self) -> bool {
+        self.schema.name.starts_with("events/")
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.parts.iter().map(|part| part.rows).sum()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+}
+
+/// Opens every trace that `patterns` name. A pattern that names a directory is taken as it is, else `*`, `?`
+/// and `[…]` are filled in, so that a quoted pattern and one that the shell has filled in mean the same.
+pub(crate) fn open_all(patterns: &[PathBuf]) -> Result<Vec<Trace>> {
+    let mut traces = Vec::new();
+    for pattern in patterns {
+        for path in matching(pattern)? {
+            traces.push(Trace::open(&path)?);
+        }
+    }
+    name_all(&mut traces);
+    Ok(traces)
+}
+
+/// Gives every trace the shortest name that no other bears.
+fn name_all(traces: &mut [Trace]) {
+    let parts = |trace: &Trace, count: usize| {
+        let parts: Vec<_> = trace
+            .path
+            .components()
+            .map(|part| part.as_os_str().to_string_lossy().into_owned())
+            .collect();
+        let name = parts[parts.len().saturating_sub(count)..].join("/");
+        name.strip_suffix(".pqt").unwrap_or(&name).to_owned()
+    };
+    let mut pending: Vec<usize> = (0..traces.len()).collect();
+    for count in 1..=32 {
+        let mut names: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for &index in &pending {
+            let name = parts(&traces[index], count);
+            traces[index].name.clone_from(&name);
+            names.entry(name).or_default().push(index);
+        }
+        pending = names
+            .into_values()
+            .filter(|same| same.len() > 1)
+            .flatten()
+            .collect();
+    }
+    // The same directory twice.
+    for (number, &index) in pending.iter().enumerate() {
+        let name = format!("{}#{}", traces[index].name, number + 1);
+        traces[index].name = name;
+    }
+}
+
+fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
+    if pattern.join(FILE_NAME).exists() {
+        return Ok(vec![pattern.to_owned()]);
+    }
+    if pattern.exists() {
+        if pattern.is_dir() && pattern.join(JOURNAL).is_dir() {
+            bail!(
+                "{0}: this recording was not completed\nhint: perfquet-convert {0}",
+                pattern.display()
+            );
+        }
+        if pattern.is_dir() {
+            bail!(
+                "{0}: expected a trace directory, found no {FILE_NAME}\nhint: for the traces inside: '{0}/*.pqt'",
+                pattern.display()
+            );
+        }
+        bail!(
+            "{0}: expected a trace directory, found a file\nhint: perfquet-convert {0} -o {1}.pqt",
+            pattern.display(),
+            pattern.with_extension("").display()
+        );
+    }
+    let is_pattern = |text: &str| text.contains(['*', '?', '[']);
+    if !is_pattern(&pattern.to_string_lossy()) {
+        bail!("{}: no such trace", pattern.display());
+    }
+    let mut found = vec![PathBuf::new()];
+    for part in pattern.components() {
+        let text = part.as_os_str().to_string_lossy();
+        if !is_pattern(&text) {
+            found.iter_mut().for_each(|path| path.push(part));
+            continue;
+        }
+        let mut next = Vec::new();
+        for path in &found {
+            let folder = if path.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                path
+            };
+            let Ok(entries) = std::fs::read_dir(folder) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                if glob(&text, &entry.file_name().to_string_lossy()) {
+                    next.push(path.join(entry.file_name()));
+                }
+            }
+        }
+        found = next;
+    }
+    found.retain(|path| path.join(FILE_NAME).exists());
+    found.sort();
+    if found.is_empty() {
+        bail!("{}: no trace matches", pattern.display());
+    }
+    Ok(found)
+}
+
+/// Whether `text` matches `pattern` with `*`, `?` and `[a-z]`; a leading dot must be named.
+fn glob(pattern: &str, text: &str) -> bool {
+    if text.starts_with('.') && !pattern.starts_with('.') {
+        return false;
+    }
+    let (pattern, text): (Vec<_>, Vec<_>) = (pattern.chars().collect(), text.chars().collect());
+    // On a mismatch, the last star takes one character more: linear in most cases, never exponential.
+    let (mut p, mut t, mut star) = (0, 0, None);
+    while t < text.len() {
+        if pattern.get(p) == Some(&'*') {
+            star = Some((p, t));
+            p += 1;
+        } else if let Some(length) = one(&pattern[p..], text[t]) {
+            p += length;
+            t += 1;
+        } else if let Some((star_p, star_t)) = star {
+            star = Some((star_p, star_t + 1));
+            (p, t) = (star_p + 1, star_t + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&rest| rest == '*')
+}
+
+/// How long the first element of `pattern` is, if it matches `character`.
+fn one(pattern: &[char], character: char) -> Option<usize> {
+    match pattern.first()? {
+        '?' => Some(1),
+        '[' => {
+            let end = pattern.iter().skip(2).position(|&c| c == ']')? + 2;
+            let (inverted, set) = match pattern[1] {
+                '!' | '^' => (true, &pattern[2..end]),
+                _ => (false, &pattern[1..end]),
+            };
+            let mut found = false;
+            let mut index = 0;
+            while index < set.len() {
+                if index + 2 < set.len() && set[index + 1] == '-' {
+                    found |= (set[index]..=set[index + 2]).contains(&character);
+                    index += 3;
+                } else {
+                    found |= set[index] == character;
+                    index += 1;
+                }
+            }
+            (found != inverted).then_some(end + 1)
+        }
+        &plain => (plain == character).then_some(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, expected) in [
+            ("*.pqt", "a.pqt", true),
+            ("*.pqt", "a.pqt.old", false),
+            ("*.pqt", ".hidden.pqt", false),
+            ("run-?", "run-1", true),
+            ("run-?", "run-10", false),
+            ("run-[0-3]*", "run-2b", true),
+            ("run-[!0-3]", "run-2", false),
+            (
+                "*a*a*a*b",
+                "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                false,
+            ),
+            ("", "", true),
+        ] {
+            assert_eq!(glob(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}
