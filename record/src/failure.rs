@@ -71,7 +71,30 @@ pub(crate) fn is_misuse(error: &anyhow::Error) -> bool {
 }
 
 fn hint_of(error: &anyhow::Error) -> Option<&str> {
-    error
+    // As a context it is found only from outside, as a cause only in the chain.
+    let from_outside = error.downcast_ref::<Failure>();
+    let mut causes = error
         .chain()
-        .find_map(|cause| cause.downcast_ref::<Failure>()?.hint.as_deref())
+        .filter_map(|cause| cause.downcast_ref::<Failure>());
+    from_outside.or_else(|| causes.next())?.hint.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn hints_are_found_wherever_they_are() {
+        let failure = || failed("it failed").hint("do this");
+        let plain = anyhow::Error::new(failure());
+        let cause = anyhow::Error::new(failure()).context("step");
+        let context = Err::<(), _>(std::io::Error::other("x")).context(failure());
+        for error in [plain, cause, context.unwrap_err()] {
+            assert_eq!(hint_of(&error), Some("do this"));
+            assert!(!is_misuse(&error));
+        }
+        assert!(is_misuse(&misuse("so not").into()));
+    }
 }

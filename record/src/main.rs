@@ -7,6 +7,7 @@
 
 mod cli;
 mod drain;
+mod encoder;
 mod failure;
 mod journal;
 mod list;

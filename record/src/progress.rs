@@ -13,7 +13,7 @@ pub(crate) struct Progress {
 /// What it shows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Shown {
-    /// Events so far, where known.
+    /// Events so far, samples by their rate; `None` where asking is too dear.
     pub(crate) events: Option<u64>,
     /// Events lost so far.
     pub(crate) lost: u64,
@@ -53,6 +53,17 @@ impl Progress {
         self.bar
             .set_message(line("recording", self.elapsed(), shown));
         self.bar.tick();
+    }
+
+    /// Shows how far the tables are behind the journal.
+    pub(crate) fn encoding(&self, done_bytes: u64, all_bytes: u64) {
+        let percent = (done_bytes.min(all_bytes) * 100)
+            .checked_div(all_bytes)
+            .unwrap_or(0);
+        self.step(&format!(
+            "writing tables {percent} % of {}",
+            HumanBytes(all_bytes)
+        ));
     }
 
     /// Shows what is being done after the recording.

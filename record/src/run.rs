@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::cli::{CallGraph, Cli, Format};
 use crate::drain::Drain;
+use crate::encoder::Encoder;
 use crate::failure::{Failure, failed, misuse};
 use crate::journal::processes::{self, Files};
 use crate::journal::{self, Journal};
@@ -73,8 +74,66 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
             return Err(error);
         }
     };
+    let encoder = (cli.format == Format::Pqt)
+        .then(|| Encoder::start(output.journal_path(), output.path().to_owned()));
     running.until_end(&signals, cli.duration)?;
-    running.finish(&output, cli)
+    let (ended, lost) = running.finish();
+    let outcome = match encoder {
+        None => complete_file(&output, lost)?,
+        Some(encoder) => complete_trace(&output, encoder, &signals, cli.keep_raw)?,
+    };
+    ended?;
+    Ok(outcome)
+}
+
+/// The journal is all that was asked for.
+fn complete_file(output: &Output, lost: u64) -> Result<Outcome> {
+    output.complete(true)?;
+    let path = output.path();
+    let events = journal::count_samples(path).context("cannot count the events")?;
+    close(path, events, lost, "perf report -i")?;
+    Ok(Outcome::Done)
+}
+
+/// Waits until the journal is in the tables; a second Ctrl-C leaves that to `perfquet-convert`.
+fn complete_trace(
+    output: &Output,
+    encoder: Encoder,
+    signals: &Signals,
+    keeps_journal: bool,
+) -> Result<Outcome> {
+    encoder.hurry();
+    let progress = Progress::start(false);
+    let journal_bytes = size_of(&output.journal_path()).unwrap_or(0);
+    let path = output.path();
+    while !encoder.has_ended() {
+        let signal = signals.wait(TICK / 10).context("cannot wait for signals")?;
+        if signal == Some(Signal::Finish) {
+            progress.clear();
+            output.give_to_caller();
+            eprintln!(
+                "{0}: the journal is whole, its tables are not; next: perfquet-convert {0}",
+                path.display()
+            );
+            return Ok(Outcome::Interrupted);
+        }
+        progress.encoding(encoder.done_bytes(), journal_bytes);
+    }
+    progress.clear();
+    let report = encoder.finish(path);
+    if report.is_err() {
+        output.give_to_caller();
+    }
+    let counts = report?.counts;
+    output.complete(keeps_journal)?;
+    close(path, counts.events, counts.lost, "perfquet-query top")?;
+    if counts.problems > 0 {
+        eprintln!(
+            "{} places could not be read: see the table problems",
+            counts.problems
+        );
+    }
+    Ok(Outcome::Done)
 }
 
 /// What `-e`, `--filter`, `-F` and `-c` say together.
@@ -204,44 +263,62 @@ impl Running {
                 ..Shown::default()
             };
         }
-        let lost = self
-            .recording
-            .counts()
-            .filter_map(|(_, _, counts)| counts.lost)
-            .sum();
+        let (mut events, mut lost) = (0u64, 0);
+        for (track, _, counts) in self.recording.counts() {
+            let lost_here = counts.lost.unwrap_or(0);
+            let occurred = track.samples_in(counts.value, self.progress.elapsed());
+            lost += lost_here;
+            events += occurred.saturating_sub(lost_here);
+        }
         Shown {
-            events: None,
+            events: Some(events),
             lost,
             bytes,
         }
     }
 
-    /// Stops the events, completes the journal and the trace.
-    fn finish(mut self, output: &Output, cli: &Cli) -> Result<Outcome> {
+    /// Stops the events and completes the journal. Says how that went, and how many events were lost; whatever
+    /// went wrong, the journal is whole.
+    fn finish(mut self) -> (Result<()>, u64) {
         self.recording.disable();
         self.progress.step("finishing");
+        self.reap();
         let (mut journal, drained) = self.drain.finish();
-        let lost = journal
+        let ended = journal
             .losses(&self.recording)
             .and_then(|lost| journal.build_ids(&self.files).map(|()| lost))
             .and_then(|lost| journal.finish_round().map(|()| lost));
         if self.recording.is_slow_to_close() {
             child::close_elsewhere();
         }
-        drop(self.recording);
         self.progress.clear();
-        drained.context("the recording ended early: cannot write the journal")?;
-        let lost = lost.context("cannot write the journal's end")?;
-        if cli.format == Format::PerfData {
-            output.complete(true)?;
-            let events =
-                journal::count_samples(journal.path()).context("cannot count the events")?;
-            close(output.path(), events, lost, "perf report -i")?;
-        }
-        if let (Some(pid), None) = (self.command, self.command_ended) {
+        say_goodbye(self.command, self.command_ended);
+        let lost = ended.as_ref().copied().unwrap_or(0);
+        let result = drained.and(ended.map(drop)).map_err(|error| {
+            failed(format!(
+                "the recording ended early: cannot write the journal: {error}"
+            ))
+            .hint("what was written until then is in the trace")
+            .into()
+        });
+        (result, lost)
+    }
+}
+
+/// Tells how the command ended, and ends it if it still runs.
+fn say_goodbye(command: Option<i32>, ended: Option<Ended>) {
+    match (command, ended) {
+        (Some(pid), None) => {
             child::terminate(pid);
+            log::info!("sent SIGTERM to the command, process {pid}");
         }
-        Ok(Outcome::Done)
+        (_, Some(Ended::Exited(status))) if status != 0 => {
+            log::warn!("the command ended with status {status}");
+        }
+        (_, Some(Ended::Killed(signal))) => {
+            log::warn!("the command was killed by signal {signal}");
+        }
+        (_, Some(Ended::Exited(_)) | None) => {}
     }
 }
 

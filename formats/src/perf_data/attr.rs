@@ -77,6 +77,8 @@ pub(super) struct Attr {
     pub(super) sample_regs_intr: u64,
     /// Name told by the file, if it was.
     pub(super) name: Option<String>,
+    /// The kernel's filter, told by perfquet-record.
+    pub(super) filter: Option<String>,
     /// Bytes behind the record's header where a sample has its time.
     pub(super) time_offset: Option<usize>,
     /// Number in the stream of events, once it is declared there.

@@ -116,6 +116,7 @@ impl Session<'_, '_> {
             big_endian: self.is_payload_big,
             period: period.filter(|_| !attr.freq()),
             frequency: period.filter(|_| attr.freq()),
+            filter: attr.filter.clone(),
             extras: extras(attr),
             ..EventType::default()
         };

@@ -170,6 +170,14 @@ impl Session<'_, '_> {
         Ok(())
     }
 
+    /// What a recorder counted at the end (PERF_FORMAT_LOST) holds what LOST records told while it ran: only the
+    /// rest is news. The kernel tells of a loss when there is room again, so the last one is always in that rest.
+    fn untold(&mut self, count: u64) -> u64 {
+        let told = self.told_losses.min(count);
+        self.told_losses -= told;
+        count - told
+    }
+
     /// The outer error is the sink's, the inner one the record's.
     fn emit_other(
         &mut self,
@@ -211,8 +219,16 @@ impl Session<'_, '_> {
                     _ if header.misc & MISC_BIT_15 != 0 => {
                         (trailer.id, take!(body.u64()), "dropped by a BPF filter")
                     }
+                    _ if is_counted_at_the_end(trailer) => {
+                        (trailer.id, self.untold(take!(body.u64())), "ring full")
+                    }
                     _ => (trailer.id, take!(body.u64()), "samples lost by the kernel"),
                 };
+                if header.kind == kind::LOST {
+                    self.told_losses = self.told_losses.saturating_add(count);
+                } else if count == 0 {
+                    return Ok(Ok(()));
+                }
                 let event = self.event_of_id(id.or(trailer.id))?;
                 self.sink.event(Event::Loss(Loss {
                     time,
@@ -427,6 +443,11 @@ impl Session<'_, '_> {
             Err(short) => self.short("deferred user stack", short),
         }
     }
+}
+
+/// LOST_SAMPLES of the recorder, not of the kernel: perf gives it no time, perfquet-record no process.
+fn is_counted_at_the_end(trailer: &Trailer) -> bool {
+    trailer.pid == Some(-1) || trailer.time.is_none_or(|time| time == 0)
 }
 
 fn exit_of(task: Fork) -> Exit {

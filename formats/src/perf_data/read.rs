@@ -57,6 +57,8 @@ pub(super) struct Session<'m, 's> {
     pub(super) simpleperf: Simpleperf,
     /// User stacks that came after their samples, by tid and cookie.
     pub(super) deferred: HashMap<(i32, u64), Vec<u64>>,
+    /// Events lost by what LOST records say.
+    pub(super) told_losses: u64,
     pub(super) stat_values: Vec<StatValue>,
     pub(super) undecoded: Undecoded,
     pub(super) problems: Problems,
@@ -103,6 +105,7 @@ impl<'m, 's> Session<'m, 's> {
             type_names: HashMap::new(),
             simpleperf: Simpleperf::default(),
             deferred: HashMap::new(),
+            told_losses: 0,
             stat_values: Vec::new(),
             undecoded: Undecoded::default(),
             problems: Problems::default(),

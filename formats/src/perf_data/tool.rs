@@ -15,6 +15,9 @@ use crate::perf_data::sample::space_of;
 /// Counts kept until their round ends; more are handed over without knowing its time.
 const STAT_VALUES_MAX: usize = 1 << 16;
 
+/// EVENT_UPDATE of perfquet-record: the kernel's filter as text. perf passes over kinds that it does not know.
+const UPDATE_FILTER: u64 = 0x7071_0001;
+
 /// One count of `perf stat record`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StatValue {
@@ -402,6 +405,12 @@ impl Session<'_, '_> {
                     && !name.is_empty()
                 {
                     attr.name = Some(name);
+                }
+            }
+            UPDATE_FILTER => {
+                let filter = String::from_utf8_lossy(before_nul(body.rest())).into_owned();
+                if let Some(attr) = self.attrs.get_mut(index) {
+                    attr.filter = Some(filter);
                 }
             }
             _ => {}

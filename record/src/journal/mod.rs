@@ -24,7 +24,7 @@ mod walk;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,7 +37,6 @@ pub(crate) use walk::count_samples;
 /// A journal that is being written.
 pub(crate) struct Journal {
     file: File,
-    path: PathBuf,
     written: Arc<AtomicU64>,
 }
 
@@ -52,7 +51,6 @@ impl Journal {
             .open(path)?;
         Ok(Journal {
             file,
-            path: path.to_owned(),
             written: Arc::default(),
         })
     }
@@ -60,11 +58,6 @@ impl Journal {
     /// Bytes written so far, for whoever watches.
     pub(crate) fn written(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.written)
-    }
-
-    /// Where it lies.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Appends bytes that are whole records, or pieces that become whole with the next.
@@ -110,7 +103,8 @@ impl Journal {
             total += lost;
             records.add(kind::LOST_SAMPLES, 0, |body| {
                 body.u64(lost);
-                body.trailer(0, 0, time, opened.place.cpu, opened.id);
+                // -1: told by us, not by the kernel at that moment of that thread.
+                body.trailer(-1, -1, time, opened.place.cpu, opened.id);
             });
         }
         self.append(records.bytes())?;

@@ -117,6 +117,13 @@ pub(crate) fn is_cycles(attr: &Attr) -> bool {
     attr.type_ == abi::PERF_TYPE_HARDWARE && attr.config == u64::from(abi::PERF_COUNT_HW_CPU_CYCLES)
 }
 
+/// Whether it counts nanoseconds.
+pub(crate) fn is_clock(attr: &Attr) -> bool {
+    let clocks = [abi::PERF_COUNT_SW_CPU_CLOCK, abi::PERF_COUNT_SW_TASK_CLOCK];
+    attr.type_ == abi::PERF_TYPE_SOFTWARE
+        && clocks.iter().any(|&clock| attr.config == u64::from(clock))
+}
+
 /// All names, for `--list` and for the nearest one.
 pub(crate) fn names() -> impl Iterator<Item = String> {
     let tables = HARDWARE.iter().chain(SOFTWARE);

@@ -9,11 +9,12 @@ mod attr;
 mod open;
 
 use std::ffi::CString;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::own;
-use crate::probe::{Kind, Probe};
+use crate::probe::{Kind, Probe, counter};
 use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::{Attr, Counts, Event};
 use crate::sys::privileges;
@@ -43,6 +44,21 @@ pub(crate) struct Track {
     pub(crate) events: Vec<Opened>,
 }
 
+impl Track {
+    /// About how many records a counter's value stands for. Clocks count nanoseconds; of other counters with a
+    /// frequency only their time is known.
+    pub(crate) fn samples_in(&self, value: u64, elapsed: Duration) -> u64 {
+        let rate = self.attr.sample_freq;
+        let seconds = match self.attr.freq() {
+            0 => return value.checked_div(self.attr.sample_period).unwrap_or(0),
+            _ if counter::is_clock(&self.attr) => value as f64 / 1e9,
+            _ if value == 0 => 0.0,
+            _ => elapsed.as_secs_f64(),
+        };
+        (seconds * rate as f64) as u64
+    }
+}
+
 /// An open event at its place.
 pub(crate) struct Opened {
     /// Where.
@@ -68,8 +84,6 @@ pub(crate) struct Recording {
 pub(crate) struct Rings {
     /// Side-band first, so that a mapping comes before what uses it.
     pub(crate) rings: Vec<Ring>,
-    /// Bytes of each ring of events.
-    pub(crate) ring_bytes: usize,
 }
 
 impl Recording {

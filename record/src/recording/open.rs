@@ -63,7 +63,7 @@ impl<'a> Opening<'a> {
             match self.try_rings(ring_bytes, &side_band) {
                 Ok((owners, rings)) => {
                     log::info!("rings of {} KiB on {} CPUs", ring_bytes >> 10, owners.len());
-                    let rings = Rings { rings, ring_bytes };
+                    let rings = Rings { rings };
                     return Ok((owners, side_band, rings));
                 }
                 Err(error) => {
@@ -83,29 +83,25 @@ impl<'a> Opening<'a> {
 
     /// Opens an event everywhere, or what can stand in for it.
     pub(super) fn track(&mut self, probe: Probe, owners: &[(u32, Event)]) -> Result<Track> {
-        let Some(first) = self.places.first() else {
+        let Some((first, others)) = self.places.split_first() else {
             return Err(failed("nothing to record on").into());
         };
-        let (probe, attr) = self.settle(probe, *first)?;
+        let (probe, attr, event) = self.settle(probe, *first)?;
         let mut events = Vec::with_capacity(self.places.len());
-        for place in self.places {
-            let event = match Event::open(&attr, place.tid, place.cpu as i32) {
-                Ok(event) => event,
+        events.extend(
+            event
+                .map(|event| opened(*first, event, owners))
+                .transpose()?,
+        );
+        for place in others {
+            match Event::open(&attr, place.tid, place.cpu as i32) {
+                Ok(event) => events.push(opened(*place, event, owners)?),
                 // A thread that ended meanwhile, a CPU that went off: the others go on.
-                Err(error) if self.is_gone(&error) => continue,
+                Err(error) if self.is_gone(&error) => {}
                 Err(error) => {
                     return Err(privileges::cannot_open(&probe.name, self.scope, &error).into());
                 }
-            };
-            if let Some((_, owner)) = owners.iter().find(|(cpu, _)| *cpu == place.cpu) {
-                event.set_output(owner)?;
             }
-            let id = event.id()?;
-            events.push(Opened {
-                place: *place,
-                event,
-                id,
-            });
         }
         if events.is_empty() {
             return Err(
@@ -119,8 +115,9 @@ impl<'a> Opening<'a> {
         })
     }
 
-    /// Finds the attributes that the kernel takes, at one place.
-    fn settle(&self, mut probe: Probe, place: Place) -> Result<(Probe, Attr)> {
+    /// Finds the attributes that the kernel takes, at one place; the event that proves it is kept, since closing
+    /// a tracepoint's last one takes 20 ms and more. None if the thread of this place has ended.
+    fn settle(&self, mut probe: Probe, place: Place) -> Result<(Probe, Attr, Option<Event>)> {
         if probe.wants_precision && probe.attr.type_ != abi::PERF_TYPE_SOFTWARE {
             probe.attr.set_precise_ip(3);
         }
@@ -128,12 +125,15 @@ impl<'a> Opening<'a> {
             let mut attr = self.kernel.probe(&probe, self.settings, self.inherits);
             attr.set_enable_on_exec(self.starts_by_exec.into());
             let error = match Event::open(&attr, place.tid, place.cpu as i32) {
-                Ok(_) => return Ok((probe, attr)),
+                Ok(event) => return Ok((probe, attr, Some(event))),
                 Err(error) => error,
             };
             match self.weaker(&probe, &error) {
                 Some(weaker) => probe = weaker,
-                None => return Err(privileges::cannot_open(&probe.name, self.scope, &error).into()),
+                None if self.is_gone(&error) => return Ok((probe, attr, None)),
+                None => {
+                    return Err(privileges::cannot_open(&probe.name, self.scope, &error).into());
+                }
             }
         }
     }
@@ -192,7 +192,7 @@ impl<'a> Opening<'a> {
                 Err(error) => refused = error,
             }
         }
-        Err(privileges::cannot_open("of mappings and forks", self.scope, &refused).into())
+        Err(privileges::cannot_open("mappings and forks", self.scope, &refused).into())
     }
 
     fn side_band_everywhere(&self, attr: Attr) -> Result<Track> {
@@ -209,8 +209,7 @@ impl<'a> Opening<'a> {
                 }
                 Err(error) if self.is_gone(&error) => {}
                 Err(error) => {
-                    let failure =
-                        privileges::cannot_open("of mappings and forks", self.scope, &error);
+                    let failure = privileges::cannot_open("mappings and forks", self.scope, &error);
                     return Err(failure.into());
                 }
             }
@@ -283,6 +282,15 @@ impl<'a> Opening<'a> {
             _ => false,
         }
     }
+}
+
+/// Sends the event's records to the ring of its CPU.
+fn opened(place: Place, event: Event, owners: &[(u32, Event)]) -> io::Result<Opened> {
+    if let Some((_, owner)) = owners.iter().find(|(cpu, _)| *cpu == place.cpu) {
+        event.set_output(owner)?;
+    }
+    let id = event.id()?;
+    Ok(Opened { place, event, id })
 }
 
 /// Asks the kernel with an event on ourselves.

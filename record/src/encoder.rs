@@ -1,0 +1,93 @@
+//! The encoding thread: reads the journal behind the drain and writes the tables, when nothing else wants the CPU.
+//!
+//! When it falls behind, the journal grows, never the loss. What it does is an ordinary import, so a recording
+//! that died is completed by `perfquet-convert OUT` in the same way.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+use perfquet_formats::import::{ImportOptions, Report, import};
+use perfquet_formats::store::WriterOptions;
+use perfquet_formats::{Error, Input};
+
+use crate::failure::failed;
+use crate::sys::thread;
+
+/// A running encoder.
+pub(crate) struct Encoder {
+    journal_is_whole: Arc<AtomicBool>,
+    done_bytes: Arc<AtomicU64>,
+    thread: JoinHandle<Result<Report, Error>>,
+}
+
+impl Encoder {
+    /// Starts it on a journal that has its head.
+    pub(crate) fn start(journal: PathBuf, output: PathBuf) -> Encoder {
+        let journal_is_whole = Arc::new(AtomicBool::new(false));
+        let done_bytes = Arc::new(AtomicU64::new(0));
+        let (whole, done) = (Arc::clone(&journal_is_whole), Arc::clone(&done_bytes));
+        // Without a name of its own: the filter that leaves us out goes by the name that it inherits.
+        let thread = std::thread::spawn(move || {
+            thread::make_idle();
+            encode(&journal, &output, whole, done)
+        });
+        Encoder {
+            journal_is_whole,
+            done_bytes,
+            thread,
+        }
+    }
+
+    /// The journal has its end, and somebody waits: no longer idle.
+    pub(crate) fn hurry(&self) {
+        self.journal_is_whole.store(true, Ordering::Release);
+        thread::make_all_normal();
+    }
+
+    /// Whether it has ended, well or not.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Bytes of the journal that are in the tables.
+    pub(crate) fn done_bytes(&self) -> u64 {
+        self.done_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What it wrote. Waits for its end.
+    pub(crate) fn finish(self, output: &Path) -> Result<Report> {
+        match self.thread.join() {
+            Ok(Ok(report)) => Ok(report),
+            Ok(Err(error)) => Err(error).with_context(|| {
+                failed("the tables could not be written").hint(format!(
+                    "nothing is lost: the journal is whole, and perfquet-convert {} completes the trace",
+                    output.display()
+                ))
+            }),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+fn encode(
+    journal: &Path,
+    output: &Path,
+    is_whole: Arc<AtomicBool>,
+    done_bytes: Arc<AtomicU64>,
+) -> Result<Report, Error> {
+    let input = Input::following(journal, is_whole)?;
+    let options = ImportOptions {
+        store: WriterOptions {
+            adopt: true,
+            ..WriterOptions::default()
+        },
+        progress: Some(Box::new(move |progress| {
+            done_bytes.store(progress.done, Ordering::Relaxed);
+        })),
+        ..ImportOptions::default()
+    };
+    import(vec![input], output, options)
+}

@@ -1,0 +1,502 @@
+//! Real recordings of this machine, read back as a stranger's file would be.
+//!
+//! They need root and tracefs, and say so where these are missing.
+
+mod seen;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use seen::{Seen, read};
+
+/// `dd` reads and writes single bytes: so many system calls with a count of 1, and none else.
+const STORM: u64 = 100_000;
+const STORM_FILTER: &str = "fd == 1 && count == 1";
+const STORM_EVENT: &[&str] = &["-e", "syscalls:sys_enter_write", "--filter", STORM_FILTER];
+
+fn recorder() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
+}
+
+/// Whether tracepoints of everything can be recorded here. The recorder mounts tracefs itself.
+fn may_record() -> bool {
+    let listed = recorder()
+        .args(["--list", "raw_syscalls:sys_enter"])
+        .output();
+    let has_tracepoints = listed.is_ok_and(|output| !output.stdout.is_empty());
+    let may = is_root() && has_tracepoints;
+    if !may {
+        eprintln!("skipped: needs root and tracefs");
+    }
+    may
+}
+
+fn is_root() -> bool {
+    fs::read_to_string("/proc/self/status")
+        .is_ok_and(|status| status.lines().any(|line| line.starts_with("Uid:\t0\t0\t")))
+}
+
+fn has(tool: &str) -> bool {
+    let found = Command::new(tool).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: needs {tool}");
+    }
+    found
+}
+
+/// A journal in a folder of its own.
+struct Trace {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Trace {
+    fn new() -> Trace {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("t.data");
+        Trace {
+            _folder: folder,
+            path,
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = recorder();
+        command.args(["--format", "perf.data", "-o"]);
+        command.arg(&self.path).args(arguments);
+        command
+    }
+
+    /// Records, expects success, and returns what standard error said beside what was recorded.
+    fn record(&self, arguments: &[&str]) -> (String, Seen) {
+        let output = self.command(arguments).output().expect("the recorder runs");
+        let said = text(&output);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        (said, read(&self.path))
+    }
+
+    /// Records `dd` with so many blocks of one byte.
+    fn record_storm(&self, options: &[&str], count: u64) -> (String, Seen) {
+        let count = format!("count={count}");
+        let dd = [
+            "--",
+            "dd",
+            "if=/dev/zero",
+            "of=/dev/null",
+            "bs=1",
+            "status=none",
+            &count,
+        ];
+        self.record(&[options, &dd].concat())
+    }
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn every_write_of_a_storm_is_there() {
+    if !may_record() {
+        return;
+    }
+    let (said, seen) = Trace::new().record_storm(STORM_EVENT, STORM);
+    assert_eq!(seen.count("sys_enter_write"), STORM, "{said}");
+    assert!(said.contains("100,000 events, 0 lost"), "{said}");
+    assert_eq!(
+        (seen.lost, seen.problems.len()),
+        (0, 0),
+        "{:?}",
+        seen.problems
+    );
+    assert!(seen.samples.iter().all(|sample| sample.comm() == "dd"));
+    let event = seen
+        .types
+        .iter()
+        .find(|event| event.name == "sys_enter_write");
+    let event = event.expect("the event is declared");
+    assert_eq!(event.filter.as_deref(), Some(STORM_FILTER));
+    assert!(event.fields.iter().any(|field| field.name == "count"));
+    assert!(seen.is_in_order);
+}
+
+#[test]
+fn stored_and_lost_make_all() {
+    if !may_record() {
+        return;
+    }
+    let options = [&["-m", "8K"], STORM_EVENT].concat();
+    let (said, seen) = Trace::new().record_storm(&options, 5 * STORM);
+    if !seen.knows_losses() {
+        eprintln!("skipped: needs PERF_FORMAT_LOST, Linux 6.0");
+        return;
+    }
+    assert!(seen.lost > 0, "rings of 8 KiB lost nothing: {said}");
+    assert_eq!(
+        seen.count("sys_enter_write") + seen.lost,
+        5 * STORM,
+        "{said}"
+    );
+    // The side-band has a ring of its own: the storm cannot lose a mapping.
+    assert!(
+        seen.mappings
+            .iter()
+            .any(|mapping| mapping.path.ends_with("/dd"))
+    );
+}
+
+#[test]
+fn starts_names_mappings_and_ends_of_all_processes() {
+    if !may_record() {
+        return;
+    }
+    let script = "for i in 1 2 3 4 5 6 7; do /bin/sleep 0.001; done";
+    let options = [
+        "-e",
+        "cpu-clock",
+        "-F",
+        "max",
+        "-g",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let (said, seen) = Trace::new().record(&options);
+    let execs = seen
+        .comms
+        .iter()
+        .filter(|comm| comm.exec && comm.comm == "sleep");
+    let tids: Vec<i32> = execs.map(|comm| comm.tid).collect();
+    assert_eq!(tids.len(), 7, "{said}");
+    for tid in tids {
+        assert!(seen.forks.contains(&tid), "{tid} has no start");
+        assert!(seen.exits.contains(&tid), "{tid} has no end");
+        let mut own = seen.mappings.iter().filter(|mapping| mapping.pid == tid);
+        assert!(
+            own.any(|mapping| mapping.path.ends_with("/sleep")),
+            "{tid} has no program"
+        );
+    }
+    let kernel = seen.mappings.iter().find(|mapping| mapping.pid == -1);
+    assert!(kernel.is_some_and(|kernel| kernel.path.starts_with("[kernel.kallsyms]")));
+    assert_eq!(
+        seen.facts.get("clock").map(String::as_str),
+        Some("monotonic")
+    );
+}
+
+#[test]
+fn the_whole_system_without_our_own_writing() {
+    if !may_record() {
+        return;
+    }
+    let options = ["-a", "-e", "raw_syscalls:sys_enter,sched:sched_switch"];
+    let (said, seen) = Trace::new().record_storm(&options, 20_000);
+    let of = |comm: &str| {
+        seen.samples_of("sys_enter")
+            .filter(|sample| sample.comm() == comm)
+            .count()
+    };
+    assert!(of("dd") >= 40_000, "{said}");
+    assert_eq!(
+        of("perfquet-record"),
+        0,
+        "own system calls are in the trace"
+    );
+    assert!(seen.count("sched_switch") > 0);
+    // What existed before: this test.
+    let own_pid = std::process::id() as i32;
+    let own_comm = seen.comms.iter().find(|comm| comm.tid == own_pid);
+    assert!(
+        own_comm.is_some_and(|comm| comm.time.is_none()),
+        "{own_pid} is missing"
+    );
+    let program = std::env::current_exe().expect("our own path");
+    let mut own_maps = seen
+        .mappings
+        .iter()
+        .filter(|mapping| mapping.pid == own_pid);
+    assert!(own_maps.any(|mapping| Path::new(&mapping.path) == program));
+}
+
+#[test]
+fn wildcards_open_all_that_match() {
+    if !may_record() {
+        return;
+    }
+    let (_, seen) = Trace::new().record(&["-a", "-e", "sched:sched_w*", "--", "sleep", "0.3"]);
+    let listed = recorder()
+        .args(["--list", "sched:sched_w*"])
+        .output()
+        .expect("it lists");
+    let expected = String::from_utf8_lossy(&listed.stdout).lines().count();
+    let declared = seen
+        .types
+        .iter()
+        .filter(|event| event.system == "sched")
+        .count();
+    assert!(expected >= 3);
+    assert_eq!(declared, expected);
+    assert!(seen.count("sched_waking") > 0);
+}
+
+#[test]
+fn interrupted_recordings_are_whole() {
+    if !may_record() {
+        return;
+    }
+    for signal in ["INT", "TERM"] {
+        let trace = Trace::new();
+        let mut recording = start(&trace, &["-a", "-e", "sched:sched_switch"]);
+        send(signal, &recording);
+        let status = recording.wait().expect("it ends");
+        assert_eq!(status.code(), Some(0), "SIG{signal}");
+        let seen = read(&trace.path);
+        assert!(seen.count("sched_switch") > 0);
+        assert!(seen.problems.is_empty(), "{:?}", seen.problems);
+    }
+}
+
+#[test]
+fn a_killed_recorder_leaves_a_readable_journal() {
+    if !may_record() {
+        return;
+    }
+    let trace = Trace::new();
+    let mut recording = start(&trace, &["-a", "-e", "sched:sched_switch"]);
+    send("KILL", &recording);
+    recording.wait().expect("it ends");
+    let seen = read(&trace.path);
+    assert!(seen.count("sched_switch") > 0);
+    assert!(
+        seen.problems.len() <= 1,
+        "at most a cut end: {:?}",
+        seen.problems
+    );
+}
+
+#[test]
+fn a_process_that_runs_already() {
+    if !may_record() {
+        return;
+    }
+    let mut shell = Command::new("sh")
+        .args(["-c", "while :; do /bin/sleep 0.01; done"])
+        .spawn()
+        .expect("a shell");
+    let pid = shell.id();
+    let options = [
+        "-p",
+        &pid.to_string(),
+        "-e",
+        "raw_syscalls:sys_enter",
+        "--duration",
+        "1s",
+    ];
+    let (_, seen) = Trace::new().record(&options);
+    shell.kill().expect("it can be killed");
+    shell.wait().expect("it ends");
+    // The shell, and what it starts meanwhile.
+    assert!(seen.samples.iter().any(|sample| sample.tid == pid as i32));
+    assert!(seen.samples.iter().any(|sample| sample.comm() == "sleep"));
+    assert!(
+        seen.samples
+            .iter()
+            .all(|sample| ["sh", "sleep"].contains(&sample.comm()))
+    );
+}
+
+#[test]
+fn perf_opens_the_journal() {
+    if !may_record() || !has("perf") {
+        return;
+    }
+    let trace = Trace::new();
+    trace.record_storm(STORM_EVENT, 1000);
+    let output = Command::new("perf")
+        .arg("script")
+        .arg("-i")
+        .arg(&trace.path)
+        .output();
+    let output = output.expect("perf runs");
+    let script = String::from_utf8_lossy(&output.stdout);
+    let lines = script
+        .lines()
+        .filter(|line| line.contains("syscalls:sys_enter_write: "));
+    assert_eq!(lines.count(), 1000, "{}", text(&output));
+    assert!(
+        script.contains("count: 0x00000001"),
+        "fields are decoded: {script:.500}"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_with_a_next_step() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let check = |arguments: &[&str], code: i32, expected: &[&str]| {
+        let output = recorder()
+            .current_dir(folder.path())
+            .args(arguments)
+            .output();
+        let output = output.expect("the recorder runs");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        for part in expected {
+            assert!(
+                said.contains(part),
+                "{arguments:?}: expected {part:?} in {said}"
+            );
+        }
+    };
+    check(
+        &[],
+        2,
+        &["nothing to record", "hint: perfquet-record -g -- COMMAND"],
+    );
+    check(
+        &["-e", "cycels", "--", "true"],
+        2,
+        &["no event cycels", "hint: did you mean cycles"],
+    );
+    check(
+        &["-F", "999999999", "--", "true"],
+        2,
+        &["the kernel allows", "hint: "],
+    );
+    check(&["-p", "2147483647"], 2, &["no process 2147483647"]);
+    check(
+        &["--filter", "x", "--", "true"],
+        2,
+        &["--filter belongs to the -e before it"],
+    );
+    if !may_record() {
+        return;
+    }
+    check(
+        &["-e", "sched:sched_swich", "-a"],
+        2,
+        &["hint: did you mean sched:sched_switch"],
+    );
+    let filter = [
+        "-e",
+        "sched:sched_switch",
+        "--filter",
+        "nonsense == 1",
+        "--",
+        "true",
+    ];
+    check(&filter, 1, &["nonsense == 1", "prev_pid"]);
+    let missing = ["-e", "cpu-clock", "--", "/no/such/program"];
+    check(&missing, 1, &["cannot run the command", "No such file"]);
+    assert!(
+        !folder.path().join("trace.pqt").exists(),
+        "a failed recording leaves nothing"
+    );
+    fs::create_dir(folder.path().join("trace.pqt")).expect("a folder");
+    check(
+        &["-e", "cpu-clock", "--", "true"],
+        1,
+        &["trace.pqt exists", "hint: --force"],
+    );
+}
+
+#[test]
+fn a_plain_user_is_told_what_is_missing() {
+    const NOBODY: u32 = 65534;
+    if !may_record() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // The tree of the tests can be closed to others, so the program is copied to where nobody may go.
+    let program = folder.path().join("perfquet-record");
+    fs::copy(env!("CARGO_BIN_EXE_perfquet-record"), &program).expect("a copy");
+    std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).expect("root may");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command
+            .current_dir(folder.path())
+            .args(arguments)
+            .uid(NOBODY)
+            .gid(NOBODY);
+        let output = command.output().expect("it runs");
+        (output.status.code(), text(&output))
+    };
+    let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let level: i32 = level.trim().parse().unwrap_or(2);
+    let (code, said) = run(&["-a", "-e", "cpu-clock", "--", "true"]);
+    if level >= 1 {
+        assert_eq!(code, Some(1), "{said}");
+        assert!(
+            said.contains(&format!("kernel.perf_event_paranoid is {level}")),
+            "{said}"
+        );
+        assert!(
+            said.contains("hint: run as root, or give perfquet-record CAP_PERFMON"),
+            "{said}"
+        );
+    }
+    let (code, said) = run(&["-e", "sched:sched_switch", "--", "true"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("cannot read /sys/kernel/tracing") && said.contains("hint: "),
+        "{said}"
+    );
+    if level <= 2 {
+        let own = [
+            "-e",
+            "cpu-clock",
+            "-g",
+            "--format",
+            "perf.data",
+            "-o",
+            "own.data",
+            "--",
+        ];
+        let spin = [
+            "sh",
+            "-c",
+            "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done",
+        ];
+        let (code, said) = run(&[&own[..], &spin].concat());
+        assert_eq!(code, Some(0), "{said}");
+        let seen = read(&folder.path().join("own.data"));
+        assert!(!seen.samples.is_empty(), "{said}");
+    }
+    let (code, said) = run(&["-m", "1G", "-e", "cpu-clock:u", "--", "true"]);
+    if code != Some(0) {
+        assert!(
+            said.contains("exceed locked memory") && said.contains("hint: give -m"),
+            "{said}"
+        );
+    }
+}
+
+/// Starts a recording, and waits until its journal has more than the events before the first.
+fn start(trace: &Trace, arguments: &[&str]) -> Child {
+    let mut command = trace.command(arguments);
+    let recording = command
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the recorder runs");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut last = 0;
+    loop {
+        let length = fs::metadata(&trace.path).map_or(0, |metadata| metadata.len());
+        if last > 4096 && length > last {
+            return recording;
+        }
+        last = length;
+        assert!(Instant::now() < deadline, "no journal after 30 s");
+        std::thread::sleep(Duration::from_millis(400));
+    }
+}
+
+fn send(signal: &str, recording: &Child) {
+    let pid = recording.id().to_string();
+    let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+    assert!(sent.expect("kill runs").success());
+}

@@ -1,0 +1,143 @@
+//! What a recording holds, read by the reader that reads every perf.data.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use perfquet_formats::event::{Event, EventType, Fact, Sink};
+use perfquet_formats::{Error, FORMATS, Input};
+
+/// All that the tests look at.
+#[derive(Default)]
+pub struct Seen {
+    pub types: Vec<EventType>,
+    pub samples: Vec<Hit>,
+    pub comms: Vec<Named>,
+    pub forks: Vec<i32>,
+    pub exits: Vec<i32>,
+    pub mappings: Vec<Mapped>,
+    pub lost: u64,
+    pub problems: Vec<String>,
+    pub facts: BTreeMap<&'static str, String>,
+    pub is_in_order: bool,
+    /// Names by thread as they were when each sample came.
+    names: HashMap<i32, String>,
+    newest: i64,
+}
+
+/// A sample.
+pub struct Hit {
+    pub event: usize,
+    pub tid: i32,
+    comm: String,
+}
+
+/// A name that a thread got.
+pub struct Named {
+    pub time: Option<i64>,
+    pub tid: i32,
+    pub comm: String,
+    pub exec: bool,
+}
+
+/// A mapping.
+pub struct Mapped {
+    pub pid: i32,
+    pub path: String,
+}
+
+impl Hit {
+    /// The thread's name at that moment.
+    pub fn comm(&self) -> &str {
+        &self.comm
+    }
+}
+
+impl Seen {
+    /// Hits of an event.
+    pub fn count(&self, event: &str) -> u64 {
+        self.samples_of(event).count() as u64
+    }
+
+    pub fn samples_of(&self, event: &str) -> impl Iterator<Item = &Hit> {
+        let number = self.types.iter().position(|known| known.name == event);
+        self.samples
+            .iter()
+            .filter(move |sample| Some(sample.event) == number)
+    }
+
+    /// Whether the kernel counts losses per event.
+    pub fn knows_losses(&self) -> bool {
+        let release = self.facts.get("release").map_or("", String::as_str);
+        let major = release
+            .split('.')
+            .next()
+            .and_then(|major| major.parse::<u32>().ok());
+        major.is_some_and(|major| major >= 6)
+    }
+}
+
+impl Sink for Seen {
+    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+        match event {
+            Event::Type(declared) => self.types.push(declared.clone()),
+            Event::Sample(sample) => {
+                let time = sample.time.expect("every event of ours has a time");
+                self.is_in_order &= time >= self.newest;
+                self.newest = time;
+                let tid = sample.tid.expect("every event of ours has a thread");
+                self.samples.push(Hit {
+                    event: sample.event.0 as usize,
+                    tid,
+                    comm: self.names.get(&tid).cloned().unwrap_or_default(),
+                });
+            }
+            Event::Comm(comm) => {
+                let name = String::from_utf8_lossy(comm.comm).into_owned();
+                self.names.insert(comm.tid, name.clone());
+                self.comms.push(Named {
+                    time: comm.time,
+                    tid: comm.tid,
+                    comm: name,
+                    exec: comm.exec,
+                });
+            }
+            Event::Fork(fork) => {
+                // A thread starts with the name of its creator.
+                if let Some(name) = self.names.get(&fork.parent_tid).cloned() {
+                    self.names.entry(fork.tid).or_insert(name);
+                }
+                self.forks.push(fork.tid);
+            }
+            Event::Exit(exit) => self.exits.push(exit.tid),
+            Event::Mapping(mapping) => self.mappings.push(Mapped {
+                pid: mapping.pid,
+                path: String::from_utf8_lossy(mapping.path).into_owned(),
+            }),
+            Event::Loss(loss) => self.lost += loss.count.unwrap_or(0),
+            Event::Problem(problem) => self.problems.push(problem.message.to_owned()),
+            Event::Fact(Fact::Clock(clock)) => {
+                self.facts.insert("clock", clock.to_owned());
+            }
+            Event::Fact(Fact::OsRelease(release)) => {
+                self.facts.insert("release", release.to_owned());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Reads a journal.
+pub fn read(path: &Path) -> Seen {
+    let mut seen = Seen {
+        is_in_order: true,
+        ..Seen::default()
+    };
+    let mut input = Input::open(path).expect("the journal opens");
+    let format = FORMATS
+        .iter()
+        .find(|format| format.name == "perf.data")
+        .expect("perf.data is read");
+    (format.read)(&mut input, &mut seen).expect("the journal is read");
+    seen
+}
