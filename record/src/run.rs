@@ -288,8 +288,9 @@ impl Running {
             .losses(&self.recording)
             .and_then(|lost| journal.build_ids(&self.files).map(|()| lost))
             .and_then(|lost| journal.finish_round().map(|()| lost));
-        if self.recording.is_slow_to_close() {
-            child::close_elsewhere();
+        let slow = self.recording.slow_to_close();
+        if !slow.is_empty() {
+            child::close_elsewhere(&slow);
         }
         self.progress.clear();
         say_goodbye(self.command, self.command_ended);

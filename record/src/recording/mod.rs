@@ -9,6 +9,7 @@ mod attr;
 mod open;
 
 use std::ffi::CString;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -87,7 +88,7 @@ pub(crate) struct Rings {
 }
 
 impl Recording {
-    /// Opens everything, stopped.
+    /// Opens everything; all but the side-band is stopped.
     pub(crate) fn open(
         probes: Vec<Probe>,
         target: &Target,
@@ -112,14 +113,9 @@ impl Recording {
         Ok((recording, rings))
     }
 
-    /// Starts everything, the side-band first. A command's events start with its exec.
+    /// Starts everything but the side-band, which runs since it was opened, and a command's events, which start
+    /// with its exec.
     pub(crate) fn enable(&self) -> Result<()> {
-        for opened in &self.side_band.events {
-            opened
-                .event
-                .enable()
-                .context("cannot start the side-band events")?;
-        }
         if self.is_started_by_exec {
             return Ok(());
         }
@@ -169,9 +165,11 @@ impl Recording {
         tracks.map(|track| track.events.len()).sum()
     }
 
-    /// Whether closing waits for the kernel.
-    pub(crate) fn is_slow_to_close(&self) -> bool {
-        self.tracks.iter().any(|track| !track.probe.is_sampled())
+    /// Descriptors whose closing waits for the kernel: 20 ms and more for the last one of each tracepoint.
+    pub(crate) fn slow_to_close(&self) -> Vec<RawFd> {
+        let tracepoints = self.tracks.iter().filter(|track| !track.probe.is_sampled());
+        let opened = tracepoints.flat_map(|track| &track.events);
+        opened.map(|opened| opened.event.as_raw_fd()).collect()
     }
 
     fn set_filters(&self, records_everything: bool) -> Result<()> {

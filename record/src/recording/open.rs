@@ -63,8 +63,11 @@ impl<'a> Opening<'a> {
             match self.try_rings(ring_bytes, &side_band) {
                 Ok((owners, rings)) => {
                     log::info!("rings of {} KiB on {} CPUs", ring_bytes >> 10, owners.len());
-                    let rings = Rings { rings };
-                    return Ok((owners, side_band, rings));
+                    // From here on: whoever forks now has children that inherit the events opened next.
+                    for opened in &side_band.events {
+                        opened.event.enable()?;
+                    }
+                    return Ok((owners, side_band, Rings { rings }));
                 }
                 Err(error) => {
                     let may_shrink = error.raw_os_error() == Some(libc::EPERM)

@@ -115,23 +115,55 @@ pub(crate) fn terminate(pid: i32) {
     unsafe { libc::kill(pid, libc::SIGTERM) };
 }
 
-/// Forks a child that keeps all open descriptors and ends at once, so that the kernel's waiting is its own.
-/// The caller closes its descriptors afterwards; they are no longer the last ones.
-pub(crate) fn close_elsewhere() {
+/// Forks a child that keeps these descriptors and ends at once, so that the kernel's waiting is its own. The
+/// caller closes its own afterwards; they are no longer the last ones.
+pub(crate) fn close_elsewhere(slow: &[RawFd]) {
+    let others = gaps(slow);
     // SAFETY: the child only makes async-signal-safe calls and leaves by _exit.
     unsafe {
         if libc::fork() != 0 {
             return;
         }
-        // In a session of its own Ctrl-C does not reach it, and whoever reads our output sees its end with us.
+        // In a session of its own Ctrl-C does not reach it. All else is closed: whoever reads our output sees its end
+        // with us, and the lock of the trace directory is not held on.
         libc::setsid();
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-        for fd in 0..3 {
-            libc::dup2(null, fd);
+        for &(first, last) in &others {
+            close_range(first, last);
         }
         // Time for the parent to drop its own: the last to close is the one who waits.
         libc::usleep(200_000);
         libc::_exit(0)
+    }
+}
+
+/// Ranges of all descriptors but these.
+fn gaps(kept: &[RawFd]) -> Vec<(u32, u32)> {
+    let mut kept: Vec<u32> = kept.iter().filter_map(|&fd| fd.try_into().ok()).collect();
+    kept.sort_unstable();
+    let mut gaps = Vec::with_capacity(kept.len() + 1);
+    let mut next = 0;
+    for fd in kept {
+        if next < fd {
+            gaps.push((next, fd - 1));
+        }
+        next = fd + 1;
+    }
+    gaps.push((next, u32::MAX));
+    gaps
+}
+
+/// # Safety
+/// Only in a forked child: whoever owns these descriptors must not run on.
+unsafe fn close_range(first: u32, last: u32) {
+    // SAFETY: plain system calls.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
+            // Linux before 5.9.
+            let highest = libc::sysconf(libc::_SC_OPEN_MAX).clamp(0, 1 << 20) as u32;
+            for fd in first..=last.min(highest) {
+                libc::close(fd as RawFd);
+            }
+        }
     }
 }
 
@@ -143,4 +175,16 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     }
     // SAFETY: both were made for us just now.
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::gaps;
+
+    #[test]
+    fn all_but_the_kept() {
+        assert_eq!(gaps(&[]), [(0, u32::MAX)]);
+        assert_eq!(gaps(&[5, 3, 4, 9]), [(0, 2), (6, 8), (10, u32::MAX)]);
+        assert_eq!(gaps(&[0]), [(1, u32::MAX)]);
+    }
 }

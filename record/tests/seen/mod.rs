@@ -8,57 +8,57 @@ use perfquet_formats::{Error, FORMATS, Input};
 
 /// All that the tests look at.
 #[derive(Default)]
-pub struct Seen {
-    pub types: Vec<EventType>,
-    pub samples: Vec<Hit>,
-    pub comms: Vec<Named>,
-    pub forks: Vec<i32>,
-    pub exits: Vec<i32>,
-    pub mappings: Vec<Mapped>,
-    pub lost: u64,
-    pub problems: Vec<String>,
-    pub facts: BTreeMap<&'static str, String>,
-    pub is_in_order: bool,
+pub(crate) struct Seen {
+    pub(crate) types: Vec<EventType>,
+    pub(crate) samples: Vec<Hit>,
+    pub(crate) comms: Vec<Named>,
+    pub(crate) forks: Vec<i32>,
+    pub(crate) exits: Vec<i32>,
+    pub(crate) mappings: Vec<Mapped>,
+    pub(crate) lost: u64,
+    pub(crate) problems: Vec<String>,
+    pub(crate) facts: BTreeMap<&'static str, String>,
+    pub(crate) is_in_order: bool,
     /// Names by thread as they were when each sample came.
     names: HashMap<i32, String>,
     newest: i64,
 }
 
 /// A sample.
-pub struct Hit {
-    pub event: usize,
-    pub tid: i32,
+pub(crate) struct Hit {
+    pub(crate) event: usize,
+    pub(crate) tid: i32,
     comm: String,
 }
 
 /// A name that a thread got.
-pub struct Named {
-    pub time: Option<i64>,
-    pub tid: i32,
-    pub comm: String,
-    pub exec: bool,
+pub(crate) struct Named {
+    pub(crate) time: Option<i64>,
+    pub(crate) tid: i32,
+    pub(crate) comm: String,
+    pub(crate) exec: bool,
 }
 
 /// A mapping.
-pub struct Mapped {
-    pub pid: i32,
-    pub path: String,
+pub(crate) struct Mapped {
+    pub(crate) pid: i32,
+    pub(crate) path: String,
 }
 
 impl Hit {
     /// The thread's name at that moment.
-    pub fn comm(&self) -> &str {
+    pub(crate) fn comm(&self) -> &str {
         &self.comm
     }
 }
 
 impl Seen {
     /// Hits of an event.
-    pub fn count(&self, event: &str) -> u64 {
+    pub(crate) fn count(&self, event: &str) -> u64 {
         self.samples_of(event).count() as u64
     }
 
-    pub fn samples_of(&self, event: &str) -> impl Iterator<Item = &Hit> {
+    pub(crate) fn samples_of(&self, event: &str) -> impl Iterator<Item = &Hit> {
         let number = self.types.iter().position(|known| known.name == event);
         self.samples
             .iter()
@@ -66,7 +66,7 @@ impl Seen {
     }
 
     /// Whether the kernel counts losses per event.
-    pub fn knows_losses(&self) -> bool {
+    pub(crate) fn knows_losses(&self) -> bool {
         let release = self.facts.get("release").map_or("", String::as_str);
         let major = release
             .split('.')
@@ -128,7 +128,7 @@ impl Sink for Seen {
 }
 
 /// Reads a journal.
-pub fn read(path: &Path) -> Seen {
+pub(crate) fn read(path: &Path) -> Seen {
     let mut seen = Seen {
         is_in_order: true,
         ..Seen::default()
