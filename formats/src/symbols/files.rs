@@ -111,7 +111,9 @@ impl Files {
         }
         let path = Path::new(path);
         let mut reason = Missing::NotFound;
-        for candidate in self.images(path, build_id) {
+        let elsewhere = || self.with_build_id(build_id);
+        let candidates = self.images(path, build_id).into_iter();
+        for candidate in candidates.chain(std::iter::once_with(elsewhere).flatten()) {
             match open(&candidate, build_id) {
                 Ok(elf) if elf.holds_code() => {
                     let debug = self.debug_file(&elf, &candidate);
@@ -149,7 +151,6 @@ impl Files {
             candidates.extend(below.as_ref().map(|below| directory.join(below)));
             candidates.extend(path.file_name().map(|name| directory.join(name)));
         }
-        candidates.extend(self.with_build_id(build_id));
         if !self.system {
             return candidates;
         }
@@ -180,7 +181,10 @@ impl Files {
         }
         let link = image.debug_link();
         let build_id = image.build_id();
-        for candidate in self.debug_files(build_id, link.map(|(name, _)| name), image_path) {
+        let elsewhere = || self.with_build_id(build_id);
+        let candidates = self.debug_files(build_id, link.map(|(name, _)| name), image_path);
+        let candidates = candidates.into_iter();
+        for candidate in candidates.chain(std::iter::once_with(elsewhere).flatten()) {
             let Ok(elf) = Elf::open(&candidate) else {
                 continue;
             };
@@ -224,7 +228,6 @@ impl Files {
                 }
             }
         }
-        candidates.extend(self.with_build_id(build_id));
         if let (Some(link), Some(parent)) = (link, image_path.parent()) {
             candidates.push(parent.join(link));
             candidates.push(parent.join(".debug").join(link));
