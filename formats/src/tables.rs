@@ -1342,7 +1342,7 @@ pub mod samples {
         TableSchema {
 name: NAME.to_owned(),
 doc: "One sample of a counter or clock.".to_owned(),
-columns: [common::columns(), vec![column("event", ColumnType::Text, false, "", Encoding::Dictionary, "The counter or clock, as in event_types."),column("period", ColumnType::Int64, true, "", Encoding::Dictionary, "How many events this sample stands for."),column("ip", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Address of the instruction."),column("addr", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Address of the data."),column("weight", ColumnType::UInt64, true, "", Encoding::Dictionary, "Cost of the access, mostly latency in cycles; three packed numbers where the CPU gives a weight structure."),column("data_src", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Where the data came from, as union perf_mem_data_src of include/uapi/linux/perf_event.h."),column("transaction", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Flags of the hardware transaction."),column("phys_addr", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Physical address of the data."),column("cgroup", ColumnType::UInt64, true, "", Encoding::Dictionary, "Id of the cgroup."),column("data_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the page that holds the data."),column("code_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the page that holds the instruction."),column("stream_id", ColumnType::UInt64, true, "", Encoding::Dictionary, "Id of the counter that took the sample."),column("branch_from", ColumnType::UInt64List, true, "address", Encoding::Dictionary, "Addresses of the branches taken last, newest first."),column("branch_to", ColumnType::UInt64List, true, "address", Encoding::Dictionary, "Their targets."),column("branch_flags", ColumnType::UInt64List, true, "mask", Encoding::Dictionary, "Their flags: bit 0 mispredicted, 1 predicted, 2 in a transaction, 3 aborted, 4 to 19 cycles, 20 to 23 type."),column("user_regs", ColumnType::UInt64List, true, "", Encoding::Dictionary, "Registers in user space, lowest number first."),column("user_regs_mask", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Which registers they are: bits as in the architecture's perf_regs.h."),column("interrupt_regs", ColumnType::UInt64List, true, "", Encoding::Dictionary, "Registers at the interrupt, lowest number first."),column("interrupt_regs_mask", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Which registers they are: bits as in the architecture's perf_regs.h."),]].concat(),
+columns: [common::columns(), vec![column("event", ColumnType::Text, false, "", Encoding::Dictionary, "The counter or clock, as in event_types."),column("period", ColumnType::Int64, true, "", Encoding::Dictionary, "How many events this sample stands for."),column("ip", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Address of the instruction."),column("addr", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Address of the data."),column("weight", ColumnType::UInt64, true, "", Encoding::Dictionary, "Cost of the access, mostly latency in cycles; three packed numbers where the CPU gives a weight structure."),column("data_src", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Where the data came from, as union perf_mem_data_src of include/uapi/linux/perf_event.h."),column("transaction", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Flags of the hardware transaction."),column("phys_addr", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Physical address of the data."),column("cgroup", ColumnType::UInt64, true, "", Encoding::Dictionary, "Id of the cgroup."),column("data_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the page that holds the data."),column("code_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the page that holds the instruction."),column("stream_id", ColumnType::UInt64, true, "", Encoding::Dictionary, "Id of the counter that took the sample."),column("branch_from", ColumnType::UInt64List, true, "address", Encoding::Dictionary, "Addresses of the branches taken last, newest first."),column("branch_to", ColumnType::UInt64List, true, "address", Encoding::Dictionary, "Their targets."),column("branch_flags", ColumnType::UInt64List, true, "mask", Encoding::Dictionary, "Their flags: bit 0 mispredicted, 1 predicted, 2 in a transaction, 3 aborted, 4 to 19 cycles, 20 to 23 type."),column("branch_hw_index", ColumnType::UInt64, true, "", Encoding::Dictionary, "Place of the newest branch in the processor's own ring."),column("branch_counters", ColumnType::UInt64List, true, "mask", Encoding::Dictionary, "Events counted between the branches, packed by branch."),column("user_regs", ColumnType::UInt64List, true, "", Encoding::Dictionary, "Registers in user space, lowest number first."),column("user_regs_mask", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Which registers they are: bits as in the architecture's perf_regs.h."),column("interrupt_regs", ColumnType::UInt64List, true, "", Encoding::Dictionary, "Registers at the interrupt, lowest number first."),column("interrupt_regs_mask", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Which registers they are: bits as in the architecture's perf_regs.h."),]].concat(),
 sort: vec!["time".to_owned()],
 }
     }
@@ -1394,6 +1394,10 @@ sort: vec!["time".to_owned()],
         pub branch_to: Option<&'a [u64]>,
         /// Their flags: bit 0 mispredicted, 1 predicted, 2 in a transaction, 3 aborted, 4 to 19 cycles, 20 to 23 type.
         pub branch_flags: Option<&'a [u64]>,
+        /// Place of the newest branch in the processor's own ring.
+        pub branch_hw_index: Option<u64>,
+        /// Events counted between the branches, packed by branch.
+        pub branch_counters: Option<&'a [u64]>,
         /// Registers in user space, lowest number first.
         pub user_regs: Option<&'a [u64]>,
         /// Which registers they are: bits as in the architecture's perf_regs.h.
@@ -1431,6 +1435,8 @@ sort: vec!["time".to_owned()],
                 to_branch_from,
                 to_branch_to,
                 to_branch_flags,
+                to_branch_hw_index,
+                to_branch_counters,
                 to_user_regs,
                 to_user_regs_mask,
                 to_interrupt_regs,
@@ -1524,6 +1530,14 @@ sort: vec!["time".to_owned()],
             match self.branch_flags {
                 Some(value) => to_branch_flags.push_u64_list(value),
                 None => to_branch_flags.push_null(),
+            }
+            match self.branch_hw_index {
+                Some(value) => to_branch_hw_index.push_u64(value),
+                None => to_branch_hw_index.push_null(),
+            }
+            match self.branch_counters {
+                Some(value) => to_branch_counters.push_u64_list(value),
+                None => to_branch_counters.push_null(),
             }
             match self.user_regs {
                 Some(value) => to_user_regs.push_u64_list(value),

@@ -76,14 +76,46 @@ pub fn import(
         .map(|input| options.from.map_or_else(|| sniff(input), Ok))
         .collect::<Result<Vec<_>, _>>()?;
     let writer = Writer::create(output, options.store.clone())?;
+    let adopt = options.store.adopt;
+    let (force, path) = (options.store.force, output);
     let mut output = Output::new(writer)?;
     output.facts.recovered = options.recovered;
-    let mut input_bytes = 0;
-    for (mut input, &format) in inputs.into_iter().zip(&formats) {
-        import_one(&mut input, format, &mut output, &mut options)?;
-        input_bytes += input.size_bytes().unwrap_or_else(|| input.consumed_bytes());
+    match import_all(inputs, &formats, &mut output, &mut options) {
+        Ok(input_bytes) => report(output, &formats, input_bytes),
+        Err(error) => {
+            let is_empty = output.counts.events == 0;
+            drop(output);
+            // What was whole before a disk was full stays; what holds nothing at all is not left lying about.
+            if is_empty && !adopt {
+                undo(path, force);
+            }
+            Err(error)
+        }
     }
-    let reports = std::mem::take(&mut output.symbols);
+}
+
+fn import_all(
+    inputs: Vec<Input>,
+    formats: &[&'static Format],
+    output: &mut Output,
+    options: &mut ImportOptions,
+) -> Result<u64, Error> {
+    let mut bytes = 0;
+    for (mut input, &format) in inputs.into_iter().zip(formats) {
+        import_one(&mut input, format, output, options)?;
+        bytes += input
+            .size_bytes()
+            .unwrap_or_else(|| input.consumed_bytes());
+    }
+    Ok(bytes)
+}
+
+fn report(
+    mut output: Output,
+    formats: &[&'static Format],
+    input_bytes: u64,
+) -> Result<Report, Error> {
+    let symbols = std::mem::take(&mut output.symbols);
     let unwound = std::mem::take(&mut output.unwound);
     let (summary, counts) = output.finish()?;
     Ok(Report {
@@ -92,9 +124,19 @@ pub fn import(
         formats: formats.iter().map(|format| format.name).collect(),
         input_bytes,
         output_bytes: summary.bytes,
-        symbols: reports,
+        symbols,
         unwound,
     })
+}
+
+/// Removes the output that an import made in vain, and puts the older one back that was set aside for it.
+fn undo(output: &Path, force: bool) {
+    if std::fs::remove_dir_all(output).is_err() || !force {
+        return;
+    }
+    let mut old = output.as_os_str().to_owned();
+    old.push(".old");
+    let _ = std::fs::rename(old, output);
 }
 
 fn import_one(

@@ -220,12 +220,41 @@ fn several_inputs_follow_each_other() {
 }
 
 #[test]
-fn an_input_that_cannot_be_read_leaves_the_older_trace() {
+fn an_import_in_vain_leaves_the_older_trace() {
+    const NAMED: Format = Format {
+        name: "refusing",
+        about: "",
+        sniff: |_| Guess::No,
+        read: |input, _| {
+            Err(Error::Unsupported {
+                input: input.name().to_owned(),
+                message: "expected otherwise".to_owned(),
+            })
+        },
+    };
+    const EMPTY: Format = Format {
+        name: "empty",
+        read: |_, _| Ok(()),
+        ..NAMED
+    };
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("a.pqt");
-    let input = Input::from_bytes("x", b"no trace").unwrap();
-    assert!(import(vec![input], &output, options()).is_err());
+    let with = |from: &'static Format, force| {
+        let input = Input::from_bytes("x", b"no trace").unwrap();
+        let mut options = options();
+        options.from = Some(from);
+        options.store.force = force;
+        import(vec![input], &output, options)
+    };
+    let unknown = Input::from_bytes("x", b"no trace").unwrap();
+    assert!(import(vec![unknown], &output, options()).is_err());
+    assert!(with(&NAMED, false).is_err());
     assert!(!output.exists());
+    with(&EMPTY, false).unwrap();
+    assert!(matches!(with(&EMPTY, false), Err(Error::Exists { .. })));
+    assert!(with(&NAMED, true).is_err());
+    assert_eq!(look_into(&output), Found::Whole);
+    assert!(!folder.path().join("a.pqt.old").exists());
 }
 
 fn refusal(name: &str, bytes: &[u8]) -> String {

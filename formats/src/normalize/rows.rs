@@ -276,6 +276,8 @@ fn push_sample(
         branch_from: has_branches.then_some(&from),
         branch_to: has_branches.then_some(&to),
         branch_flags: has_branches.then_some(&flags),
+        branch_hw_index: sample.branch_hw_index,
+        branch_counters: (!sample.branch_counters.is_empty()).then_some(sample.branch_counters),
         user_regs: sample.user_registers.map(|registers| registers.values),
         user_regs_mask: sample.user_registers.map(|registers| registers.mask),
         interrupt_regs: sample.interrupt_registers.map(|registers| registers.values),
