@@ -103,9 +103,7 @@ fn import_all(
     let mut bytes = 0;
     for (mut input, &format) in inputs.into_iter().zip(formats) {
         import_one(&mut input, format, output, options)?;
-        bytes += input
-            .size_bytes()
-            .unwrap_or_else(|| input.consumed_bytes());
+        bytes += input.size_bytes().unwrap_or_else(|| input.consumed_bytes());
     }
     Ok(bytes)
 }
