@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use perfquet_formats::store::{Directory, State};
+
 use seen::{Seen, read};
 
 /// `dd` reads and writes single bytes: so many system calls with a count of 1, and none else.
@@ -307,6 +309,45 @@ fn a_process_that_runs_already() {
         seen.samples
             .iter()
             .all(|sample| ["sh", "sleep"].contains(&sample.comm()))
+    );
+}
+
+#[test]
+fn a_trace_directory_has_every_event() {
+    if !may_record() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("t.pqt");
+    let dd = [
+        "dd",
+        "if=/dev/zero",
+        "of=/dev/null",
+        "bs=1",
+        "status=none",
+        "count=100000",
+    ];
+    for keep in [&[][..], &["--keep-raw", "--force"]] {
+        let mut command = recorder();
+        command.arg("-o").arg(&path).args(STORM_EVENT).args(keep);
+        let output = command
+            .arg("--")
+            .args(dd)
+            .output()
+            .expect("the recorder runs");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("100,000 events, 0 lost"), "{said}");
+        let trace = Directory::open(&path).expect("a trace directory");
+        assert_eq!(trace.manifest().state, State::Complete);
+        let written = trace.table("events/syscalls/sys_enter_write");
+        assert_eq!(written.map(|table| table.rows()), Some(STORM));
+        assert_eq!(path.join("journal").exists(), !keep.is_empty());
+        assert!(!folder.path().join("t.pqt.old").exists());
+    }
+    assert_eq!(
+        read(&path.join("journal/perf.data")).count("sys_enter_write"),
+        STORM
     );
 }
 

@@ -192,7 +192,7 @@ fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
     Ok(match bit {
         3 => Said::Fact(Kind::Host, text(body)?),
         4 => Said::Fact(Kind::OsRelease, text(body)?),
-        5 => Said::Fact(Kind::Recorder, format!("perf {}", text(body)?)),
+        5 => Said::Fact(Kind::Recorder, recorder(&text(body)?)),
         6 => Said::Fact(Kind::Architecture, text(body)?),
         7 => {
             // Available first, then online, whatever perf.data-file-format.txt says.
@@ -301,4 +301,12 @@ fn caches(body: &mut Cursor<'_>) -> Result<String, Short> {
         ));
     }
     Ok(all.join("; "))
+}
+
+/// perf writes its version alone; perfquet-record its name too.
+fn recorder(version: &str) -> String {
+    match version.starts_with("perfquet") {
+        true => version.to_owned(),
+        false => format!("perf {version}"),
+    }
 }
