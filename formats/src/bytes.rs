@@ -101,12 +101,9 @@ impl<'a> Cursor<'a> {
 
     /// Takes text up to a NUL, which is taken too; without one, all that is left.
     pub fn text_to_nul(&mut self) -> &'a [u8] {
-        let length = self.rest.iter().position(|&byte| byte == 0);
-        let (text, used) = match length {
-            Some(length) => (&self.rest[..length], length + 1),
-            None => (self.rest, self.rest.len()),
-        };
-        self.rest = &self.rest[used..];
+        let text = before_nul(self.rest);
+        let used = (text.len() + 1).min(self.rest.len());
+        self.rest = self.rest.get(used..).unwrap_or_default();
         self.offset += used as u64;
         text
     }

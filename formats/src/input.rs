@@ -161,7 +161,7 @@ impl Input {
     }
 
     fn from_map(name: String, map: Mmap) -> Input {
-        let head = map[..map.len().min(HEAD_BYTES)].to_vec();
+        let head = map.iter().take(HEAD_BYTES).copied().collect();
         Input {
             name,
             path: None,
@@ -259,9 +259,7 @@ impl Input {
 
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let available = self.fill_buf()?;
-        let count = available.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&available[..count]);
+        let count = self.fill_buf()?.read(buffer)?;
         self.consume(count);
         Ok(count)
     }
@@ -270,9 +268,9 @@ impl Read for Input {
 impl BufRead for Input {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         match &mut self.source {
-            Source::Mapped { map, read } => Ok(&map[*read..]),
+            Source::Mapped { map, read } => Ok(map.get(*read..).unwrap_or_default()),
             Source::Stream(_) if self.head_read < self.head.len() => {
-                Ok(&self.head[self.head_read..])
+                Ok(self.head.get(self.head_read..).unwrap_or_default())
             }
             Source::Stream(reader) => reader.fill_buf(),
         }

@@ -14,7 +14,7 @@ use std::path::Path;
 use perfquet_formats::event::{Event, EventType, Sample, Sink, Stack};
 use perfquet_formats::perf_data::PERF_DATA;
 use perfquet_formats::{Error, Input};
-use perfquet_tests::{corpus, skip};
+use perfquet_tests::corpus;
 use sha2::{Digest as _, Sha256};
 
 /// What the samples of a file amount to.
@@ -25,7 +25,8 @@ pub(crate) struct Digest {
     /// Samples by event, under the names that perf prints.
     pub(crate) by_event: BTreeMap<String, u64>,
     pub(crate) problems: Vec<String>,
-    times: Vec<i64>,
+    /// Last value of each counter, by id.
+    counters: BTreeMap<u64, u64>,
 }
 
 impl Digest {
@@ -61,12 +62,12 @@ impl Digest {
         if declared.system == "perf" {
             return;
         }
-        let name = match declared.kind.is_sampled() || declared.system.is_empty() {
-            true => declared.name.clone(),
-            false => format!("{}:{}", declared.system, declared.name),
-        };
-        *self.by_event.entry(name).or_default() += 1;
-        self.times.extend(sample.time);
+        if sample.read.len() > 1 {
+            self.members(sample);
+        } else {
+            *self.by_event.entry(name_of(declared)).or_default() += 1;
+        }
+        let declared = &self.types[sample.event.0 as usize];
         let period = sample.period.or(declared.period).or(declared.frequency);
         let line = format!(
             "{} {} {} {} - {} {}",
@@ -78,6 +79,25 @@ impl Digest {
             chain(sample)
         );
         self.lines.push(line);
+    }
+
+    /// A sample of a group counts for each member whose value has grown.
+    fn members(&mut self, sample: &Sample<'_>) {
+        for value in sample.read {
+            let last = self.counters.insert(value.id.unwrap_or(0), value.value);
+            let declared = &self.types[value.event.expect("an event for each id").0 as usize];
+            if value.value != last.unwrap_or(0) {
+                *self.by_event.entry(name_of(declared)).or_default() += 1;
+            }
+        }
+    }
+}
+
+/// As perf prints it.
+fn name_of(declared: &EventType) -> String {
+    match declared.kind.is_sampled() || declared.system.is_empty() {
+        true => declared.name.clone(),
+        false => format!("{}:{}", declared.system, declared.name),
     }
 }
 
@@ -148,7 +168,7 @@ const DIFFERENCES: &[(&str, &str)] = &[];
 #[test]
 fn every_sample_of_the_public_corpus() {
     let Some(corpus) = corpus() else {
-        return skip("needs the corpus");
+        return;
     };
     let readme = std::fs::read_to_string(corpus.join("README-binary.md")).unwrap();
     let rows = rows(&readme);
@@ -182,5 +202,62 @@ fn every_sample_of_the_public_corpus() {
         rows.len(),
         wrong.len()
     );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Events of an output of `perf script`, counted: the word behind time and period.
+///
+/// ```text
+///         workload   212    42.788918830:    1001001 cpu-clock:  ffffffff8146b935 __d_lookup_rcu+0x55 (…)
+/// ```
+fn events_of_script(text: &str) -> BTreeMap<String, u64> {
+    let mut events = BTreeMap::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let event = words.windows(3).find_map(|words| {
+            let (seconds, nanos) = words[0].strip_suffix(':')?.split_once('.')?;
+            let is_time = seconds.parse::<u64>().is_ok() && nanos.len() >= 6;
+            let is_period = words[1].parse::<u64>().is_ok();
+            words[2].strip_suffix(':').filter(|_| is_time && is_period)
+        });
+        if let Some(event) = event {
+            *events.entry(event.to_owned()).or_default() += 1;
+        }
+    }
+    events
+}
+
+#[test]
+fn every_line_of_perf_script() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let mut checked = 0;
+    let mut wrong = Vec::new();
+    for folder in ["6.1", "6.12", "host-6.18"] {
+        let Ok(entries) = std::fs::read_dir(corpus.join("perf-data").join(folder)) else {
+            continue;
+        };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            let script = path.with_extension("script");
+            if path.extension() != Some("data".as_ref()) || !script.exists() {
+                continue;
+            }
+            let expected = events_of_script(&std::fs::read_to_string(&script).unwrap());
+            let digest = Digest::of(&path).unwrap();
+            checked += 1;
+            if digest.by_event != expected || !digest.problems.is_empty() {
+                wrong.push(format!(
+                    "{}: expected {expected:?}, found {:?}; {:?}",
+                    path.display(),
+                    digest.by_event,
+                    digest.problems
+                ));
+            }
+        }
+    }
+    println!("{checked} recordings, {} wrong", wrong.len());
+    assert!(checked > 40, "{checked} recordings");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,7 +1,7 @@
 //! A kernel's `format` file → fields with their types and places.
 //!
 //! ```text
-//! 	field:__data_loc char[] filename;	offset:8;	size:4;	signed:0;
+//!     field:__data_loc char[] filename; offset:8; size:4; signed:0;
 //! ```
 //! The declaration is C, with array lengths that may be macros or expressions: `offset:` and `size:` are the
 //! truth about storage, the declaration only tells what the bytes mean (text, bytes, a pointer, a list).
@@ -92,7 +92,7 @@ impl EventFormat {
     }
 }
 
-/// `field:unsigned short common_type;	offset:0;	size:2;	signed:0;`
+/// `field:unsigned short common_type; offset:0; size:2; signed:0;`
 fn parse_field(line: &str, long_size: u8) -> Result<Field, String> {
     let (_, text) = line
         .split_once(':')

@@ -192,7 +192,7 @@ impl Attr {
         if self.has(sample_type::IDENTIFIER) {
             return Some(8);
         }
-        self.from_end(sample_type::ID)
+        self.distance_from_end(sample_type::ID)
     }
 
     /// Bytes from the end of another record where its time begins.
@@ -200,10 +200,10 @@ impl Attr {
         if !self.sample_id_all() {
             return None;
         }
-        self.from_end(sample_type::TIME)
+        self.distance_from_end(sample_type::TIME)
     }
 
-    fn from_end(&self, bit: u64) -> Option<usize> {
+    fn distance_from_end(&self, bit: u64) -> Option<usize> {
         let behind = match bit {
             sample_type::TIME => {
                 sample_type::ID

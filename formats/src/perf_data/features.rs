@@ -64,10 +64,10 @@ impl Session<'_, '_> {
 
     fn say(&mut self, said: Said) -> Result<(), Error> {
         let (kind, text) = match said {
-            Said::Fact(kind, text) => (kind, text),
+            Said::Fact(kind, text) if !text.is_empty() => (kind, text),
             Said::Cpus(count) => return self.sink.event(Event::Fact(Fact::Cpus(count))),
             Said::Memory(bytes) => return self.sink.event(Event::Fact(Fact::MemoryBytes(bytes))),
-            Said::Nothing => return Ok(()),
+            Said::Fact(..) | Said::Nothing => return Ok(()),
         };
         self.sink.event(Event::Fact(match kind {
             Kind::Host => Fact::Host(&text),
@@ -157,6 +157,8 @@ impl Session<'_, '_> {
     fn clock_data(&mut self, mut body: Cursor<'_>) -> Result<Result<(), Short>, Error> {
         let mut read = || Ok((body.u32()?, body.i32()?, body.u64()?, body.u64()?));
         match read() {
+            // perf stat writes it without having asked.
+            Ok((_, _, 0, 0)) => Ok(Ok(())),
             Ok((_, clock, wall, time)) => {
                 self.sink
                     .event(Event::Fact(Fact::Clock(clock_name(clock))))?;
@@ -215,7 +217,12 @@ fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
         20 => other("perf.caches", caches(body)?),
         21 => {
             let (first, last) = (body.u64()?, body.u64()?);
-            other("perf.sample_time", format!("{first} {last}"))
+            // Zeros where perf did not count: in pipes, in perf stat.
+            let text = match last {
+                0 => String::new(),
+                _ => format!("{first} {last}"),
+            };
+            other("perf.sample_time", text)
         }
         22 => {
             let (_, block, nodes) = (body.u64()?, body.u64()?, body.u64()?);
@@ -224,16 +231,17 @@ fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
                 format!("{nodes} nodes, blocks of {block} bytes"),
             )
         }
-        23 => other("perf.clock_resolution_ns", body.u64()?.to_string()),
-        25 => other("perf.bpf_programs", body.u32()?.to_string()),
-        26 => other("perf.bpf_btf", body.u32()?.to_string()),
+        23 => other("perf.clock_resolution_ns", count(body.u64()?)),
+        25 => other("perf.bpf_programs", count(body.u32()?.into())),
+        26 => other("perf.bpf_btf", count(body.u32()?.into())),
         27 => {
             let (_, kind, level) = (body.u32()?, body.u32()?, body.u32()?);
             let ratio = body.u32()?;
-            other(
-                "perf.compressed",
-                format!("type {kind} level {level} ratio {ratio}"),
-            )
+            let text = match kind {
+                0 => String::new(),
+                _ => format!("type {kind} level {level} ratio {ratio}"),
+            };
+            other("perf.compressed", text)
         }
         28 => {
             let count = body.u32()?;
@@ -257,6 +265,14 @@ fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
         // Flags without a body, places of AUX buffers, and what newer perfs may add.
         _ => Said::Nothing,
     })
+}
+
+/// A number that says something.
+fn count(number: u64) -> String {
+    match number {
+        0 => String::new(),
+        _ => number.to_string(),
+    }
 }
 
 fn pairs(body: &mut Cursor<'_>, count: u32) -> Result<String, Short> {

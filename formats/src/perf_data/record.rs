@@ -111,7 +111,7 @@ impl RecordHeader {
                 ((word >> 32) as u32, (word >> 16) as u16, word as u16)
             }
         };
-        if kind >= kind::SIMPLEPERF_FIRST && kind <= kind::DEBUG {
+        if (kind::SIMPLEPERF_FIRST..=kind::DEBUG).contains(&kind) {
             // simpleperf's own records have a 32-bit size in both fields.
             return Some(RecordHeader {
                 kind,

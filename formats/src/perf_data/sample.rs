@@ -225,7 +225,7 @@ pub(super) fn parse<'a>(
         let size = cursor.u32()?;
         members.raw = Some(cursor.bytes(size.into())?);
     }
-    if attr.sample_type & !(2 * RAW - 1 | IDENTIFIER) != 0 {
+    if attr.sample_type & !((2 * RAW - 1) | IDENTIFIER) != 0 {
         parse_rest(cursor, attr, lists, &mut members)?;
     }
     Ok(members)
