@@ -8,6 +8,8 @@
 //! elf(5); System V ABI, chapters 4 and 5. Both classes and byte orders. The file may be anybody's: every
 //! offset is checked against its length, and nothing is allocated that is larger than the file.
 
+mod symbols;
+
 use std::fmt;
 use std::io::{self, Read};
 use std::ops::{Deref, Range};
@@ -20,31 +22,26 @@ use crate::bytes::{Cursor, Endian, Short};
 
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
-const SHT_SYMTAB: u32 = 2;
 const SHT_NOTE: u32 = 7;
 const SHT_NOBITS: u32 = 8;
-const SHT_DYNSYM: u32 = 11;
 const SHF_ALLOC: u64 = 2;
 const SHF_EXECINSTR: u64 = 4;
 const SHF_COMPRESSED: u64 = 0x800;
 const NT_GNU_BUILD_ID: u32 = 3;
-const SHN_UNDEF: u16 = 0;
-const SHN_ABS: u16 = 0xfff1;
-const STT_NOTYPE: u8 = 0;
-const STT_FUNC: u8 = 2;
-const STT_GNU_IFUNC: u8 = 10;
 const ET_REL: u16 = 1;
 
 /// `e_machine` values that need care.
 const EM_ARM: u16 = 40;
-pub(super) const EM_X86_64: u16 = 62;
-pub(super) const EM_AARCH64: u16 = 183;
+pub(in crate::symbols) const EM_X86_64: u16 = 62;
+pub(in crate::symbols) const EM_AARCH64: u16 = 183;
 
 /// A decompressed section larger than this is not read: a few packed bytes can promise any size.
 const DECOMPRESSED_MAX: u64 = 1 << 30;
 
+pub(super) use symbols::{Function, Functions, Relocation};
+
 /// Bytes of a file, mapped or in memory.
-pub(super) enum Content {
+pub(in crate::symbols) enum Content {
     Mapped(Mmap),
     Owned(Vec<u8>),
 }
@@ -62,14 +59,14 @@ impl Deref for Content {
 
 /// A part of a file that keeps the file alive.
 #[derive(Clone)]
-pub(super) struct Part {
+pub(in crate::symbols) struct Part {
     content: Arc<Content>,
     range: Range<usize>,
 }
 
 impl Part {
     /// All of `bytes`.
-    pub(super) fn owned(bytes: Vec<u8>) -> Part {
+    pub(in crate::symbols) fn owned(bytes: Vec<u8>) -> Part {
         let range = 0..bytes.len();
         Part {
             content: Arc::new(Content::Owned(bytes)),
@@ -94,7 +91,7 @@ impl Deref for Part {
 
 /// Why a file is not read as ELF.
 #[derive(Debug)]
-pub(super) enum Bad {
+pub(in crate::symbols) enum Bad {
     Io(io::Error),
     Text(String),
 }
@@ -116,33 +113,33 @@ impl From<Short> for Bad {
 
 /// A program header.
 #[derive(Debug, Clone)]
-pub(super) struct Segment {
+pub(in crate::symbols) struct Segment {
     kind: u32,
-    pub(super) executable: bool,
-    pub(super) offset: u64,
-    pub(super) address: u64,
-    pub(super) file_bytes: u64,
+    pub(in crate::symbols) executable: bool,
+    pub(in crate::symbols) offset: u64,
+    pub(in crate::symbols) address: u64,
+    pub(in crate::symbols) file_bytes: u64,
 }
 
 /// A section header.
 #[derive(Debug, Clone)]
-pub(super) struct Section {
+pub(in crate::symbols) struct Section {
     name: u32,
     kind: u32,
     flags: u64,
-    pub(super) address: u64,
+    pub(in crate::symbols) address: u64,
     offset: u64,
-    pub(super) bytes: u64,
+    pub(in crate::symbols) bytes: u64,
     link: u32,
     info: u32,
-    pub(super) alignment: u64,
-    pub(super) entry_bytes: u64,
+    pub(in crate::symbols) alignment: u64,
+    pub(in crate::symbols) entry_bytes: u64,
 }
 
 impl Section {
     /// A section of code at an address, for tests.
     #[cfg(test)]
-    pub(super) fn at(address: u64) -> Section {
+    pub(in crate::symbols) fn at(address: u64) -> Section {
         Section {
             name: 0,
             kind: 1,
@@ -158,37 +155,18 @@ impl Section {
     }
 
     /// The addresses that it takes.
-    pub(super) fn addresses(&self) -> Range<u64> {
+    pub(in crate::symbols) fn addresses(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.bytes)
     }
 }
 
-/// A function, or a label in code.
-pub(super) struct Function {
-    pub(super) address: u64,
-    /// 0: not told.
-    pub(super) bytes: u64,
-    /// Where its section ends.
-    pub(super) section_end: u64,
-    /// Offset of the name in [`Functions::names`].
-    pub(super) name: u32,
-    pub(super) weak: bool,
-    pub(super) global: bool,
-}
-
-/// The functions of one symbol table.
-pub(super) struct Functions {
-    pub(super) names: Part,
-    pub(super) list: Vec<Function>,
-}
-
 /// An ELF file.
-pub(super) struct Elf {
+pub(in crate::symbols) struct Elf {
     content: Arc<Content>,
     endian: Endian,
     wide: bool,
     kind: u16,
-    pub(super) machine: u16,
+    pub(in crate::symbols) machine: u16,
     segments: Vec<Segment>,
     sections: Vec<Section>,
     section_names: u32,
@@ -196,13 +174,13 @@ pub(super) struct Elf {
 
 impl Elf {
     /// Maps and reads the headers of a regular file.
-    pub(super) fn open(path: &Path) -> Result<Elf, Bad> {
+    pub(in crate::symbols) fn open(path: &Path) -> Result<Elf, Bad> {
         let map = crate::input::map_foreign(path).map_err(Bad::Io)?;
         Elf::parse(Content::Mapped(map))
     }
 
     /// Reads the headers.
-    pub(super) fn parse(content: Content) -> Result<Elf, Bad> {
+    pub(in crate::symbols) fn parse(content: Content) -> Result<Elf, Bad> {
         let ident = content
             .get(..16)
             .ok_or_else(|| Bad::Text("shorter than an ELF header".into()))?;
@@ -360,17 +338,17 @@ impl Elf {
     }
 
     /// Its byte order.
-    pub(super) fn endian(&self) -> Endian {
+    pub(in crate::symbols) fn endian(&self) -> Endian {
         self.endian
     }
 
     /// Whether it is an object file (a kernel module), whose addresses are still to be relocated.
-    pub(super) fn is_relocatable(&self) -> bool {
+    pub(in crate::symbols) fn is_relocatable(&self) -> bool {
         self.kind == ET_REL
     }
 
     /// The segments that are loaded.
-    pub(super) fn loaded(&self) -> impl Iterator<Item = &Segment> {
+    pub(in crate::symbols) fn loaded(&self) -> impl Iterator<Item = &Segment> {
         self.segments
             .iter()
             .filter(|segment| segment.kind == PT_LOAD)
@@ -378,13 +356,13 @@ impl Elf {
 
     /// Whether code is in the file at all: a file of debugging information alone has empty segments, and
     /// offsets in it say nothing.
-    pub(super) fn holds_code(&self) -> bool {
+    pub(in crate::symbols) fn holds_code(&self) -> bool {
         self.loaded()
             .any(|segment| segment.executable && segment.file_bytes > 0)
     }
 
     /// The address that a file offset is loaded to, relative to the file's own base.
-    pub(super) fn address_of_offset(&self, offset: u64) -> Option<u64> {
+    pub(in crate::symbols) fn address_of_offset(&self, offset: u64) -> Option<u64> {
         let holds = |segment: &&Segment| {
             offset
                 .checked_sub(segment.offset)
@@ -401,7 +379,7 @@ impl Elf {
 
     /// By how much addresses are higher than offsets in the segment of code that a mapping from `offset` on
     /// shows. (Mappings start at whole pages, segments anywhere in them.)
-    pub(super) fn address_minus_offset(&self, offset: u64) -> Option<u64> {
+    pub(in crate::symbols) fn address_minus_offset(&self, offset: u64) -> Option<u64> {
         let of_page = |page: u64| {
             self.loaded()
                 .filter(|segment| segment.executable)
@@ -415,7 +393,7 @@ impl Elf {
     }
 
     /// The section of that name.
-    pub(super) fn section(&self, name: &[u8]) -> Option<&Section> {
+    pub(in crate::symbols) fn section(&self, name: &[u8]) -> Option<&Section> {
         self.sections
             .iter()
             .find(|section| self.section_name(section) == name)
@@ -445,7 +423,7 @@ impl Elf {
     }
 
     /// Contents of the section of that name, unpacked where it is packed.
-    pub(super) fn contents(&self, name: &[u8]) -> Option<Part> {
+    pub(in crate::symbols) fn contents(&self, name: &[u8]) -> Option<Part> {
         let section = self.section(name)?;
         if section.flags & SHF_COMPRESSED != 0 {
             return self.unpacked(section).map(Part::owned);
@@ -489,7 +467,7 @@ impl Elf {
     }
 
     /// The build id, from the note sections or, in a stripped file, the note segments.
-    pub(super) fn build_id(&self) -> Option<&[u8]> {
+    pub(in crate::symbols) fn build_id(&self) -> Option<&[u8]> {
         let in_sections = self
             .sections
             .iter()
@@ -510,7 +488,7 @@ impl Elf {
     }
 
     /// Name and checksum of the file that holds its debugging information (`.gnu_debuglink`).
-    pub(super) fn debug_link(&self) -> Option<(&[u8], u32)> {
+    pub(in crate::symbols) fn debug_link(&self) -> Option<(&[u8], u32)> {
         let link = self.raw(self.section(b".gnu_debuglink")?)?;
         let name = crate::bytes::before_nul(link);
         let checksum = link.get((name.len() + 1).next_multiple_of(4)..)?;
@@ -519,187 +497,13 @@ impl Elf {
     }
 
     /// All of its bytes.
-    pub(super) fn content(&self) -> &[u8] {
+    pub(in crate::symbols) fn content(&self) -> &[u8] {
         &self.content
     }
-
-    /// Whether it has the full symbol table, not only the dynamic one.
-    pub(super) fn has_symbol_table(&self) -> bool {
-        self.symbol_section(SHT_SYMTAB).is_some()
-    }
-
-    fn symbol_section(&self, kind: u32) -> Option<&Section> {
-        self.sections
-            .iter()
-            .find(|section| section.kind == kind && self.raw(section).is_some())
-    }
-
-    /// The functions of the full symbol table, or else of the dynamic one.
-    pub(super) fn functions(&self) -> Option<Functions> {
-        let section = self
-            .symbol_section(SHT_SYMTAB)
-            .or_else(|| self.symbol_section(SHT_DYNSYM))?;
-        let names = self.part(self.sections.get(section.link as usize)?)?;
-        let mut list = Vec::new();
-        for entry in self.symbol_entries(section)? {
-            let Ok(symbol) = self.symbol(entry) else {
-                break;
-            };
-            if let Some(function) = self.as_function(&symbol, &names) {
-                list.push(function);
-            }
-        }
-        Some(Functions { names, list })
-    }
-
-    /// Name of a dynamic symbol.
-    pub(super) fn dynamic_name(&self, index: u32) -> Option<&[u8]> {
-        let section = self.symbol_section(SHT_DYNSYM)?;
-        let entry = self.symbol_entries(section)?.nth(index as usize)?;
-        let symbol = self.symbol(entry).ok()?;
-        let names = self.raw(self.sections.get(section.link as usize)?)?;
-        let name = crate::bytes::before_nul(names.get(symbol.name as usize..)?);
-        (!name.is_empty()).then_some(name)
-    }
-
-    fn symbol_entries(&self, section: &Section) -> Option<std::slice::ChunksExact<'_, u8>> {
-        let size = if self.wide { 24 } else { 16 };
-        Some(self.raw(section)?.chunks_exact(size))
-    }
-
-    fn symbol(&self, entry: &[u8]) -> Result<RawSymbol, Short> {
-        let mut cursor = Cursor::new(entry, 0, self.endian);
-        let name = cursor.u32()?;
-        let symbol = if self.wide {
-            let info = cursor.u8()?;
-            let other = cursor.u8()?;
-            let section = cursor.u16()?;
-            RawSymbol {
-                name,
-                info,
-                other,
-                section,
-                address: cursor.u64()?,
-                bytes: cursor.u64()?,
-            }
-        } else {
-            let address = u64::from(cursor.u32()?);
-            let bytes = u64::from(cursor.u32()?);
-            RawSymbol {
-                name,
-                info: cursor.u8()?,
-                other: cursor.u8()?,
-                section: cursor.u16()?,
-                address,
-                bytes,
-            }
-        };
-        Ok(symbol)
-    }
-
-    /// The choice of `dso__load_sym` in perf's `util/symbol-elf.c`: functions, and labels in sections of code
-    /// that are not hidden; neither absolute nor undefined ones, and no mapping symbols of ARM. (perf keeps
-    /// data too; no sampled address of code is in it.)
-    fn as_function(&self, symbol: &RawSymbol, names: &[u8]) -> Option<Function> {
-        const HIDDEN: u8 = 2;
-        const INTERNAL: u8 = 1;
-        let kind = symbol.info & 0xf;
-        let is_function = kind == STT_FUNC || kind == STT_GNU_IFUNC;
-        let visibility = symbol.other & 3;
-        let is_label = kind == STT_NOTYPE && visibility != HIDDEN && visibility != INTERNAL;
-        if !(is_function || is_label)
-            || symbol.name == 0
-            || symbol.section == SHN_UNDEF
-            || symbol.section == SHN_ABS
-        {
-            return None;
-        }
-        let section = self.sections.get(usize::from(symbol.section))?;
-        if section.flags & SHF_ALLOC == 0 {
-            return None;
-        }
-        if is_label {
-            let is_text =
-                section.flags & SHF_EXECINSTR != 0 && memchr_text(self.section_name(section));
-            if !is_text {
-                return None;
-            }
-        }
-        let name = names.get(symbol.name as usize..)?;
-        let is_arm = self.machine == EM_ARM || self.machine == EM_AARCH64;
-        if is_arm && is_mapping_symbol(name) {
-            return None;
-        }
-        // The lowest bit of a function of ARM says that it is Thumb code.
-        let thumb = self.machine == EM_ARM && kind == STT_FUNC;
-        Some(Function {
-            address: symbol.address & !u64::from(thumb),
-            bytes: symbol.bytes,
-            section_end: section.addresses().end,
-            name: symbol.name,
-            weak: symbol.info >> 4 == 2,
-            global: symbol.info >> 4 == 1,
-        })
-    }
-
-    /// Relocations of a section with addends, as (place, kind, symbol, addend).
-    pub(super) fn relocations(&self, name: &[u8]) -> Vec<Relocation> {
-        let Some(entries) = self
-            .section(name)
-            .and_then(|section| self.raw(section))
-            .filter(|_| self.wide)
-        else {
-            return Vec::new();
-        };
-        let mut relocations = Vec::new();
-        for entry in entries.chunks_exact(24) {
-            let mut cursor = Cursor::new(entry, 0, self.endian);
-            let (Ok(place), Ok(info), Ok(addend)) = (cursor.u64(), cursor.u64(), cursor.i64())
-            else {
-                break;
-            };
-            relocations.push(Relocation {
-                place,
-                kind: info as u32,
-                symbol: (info >> 32) as u32,
-                addend,
-            });
-        }
-        relocations
-    }
-}
-
-/// `Elf64_Rela`
-pub(super) struct Relocation {
-    pub(super) place: u64,
-    pub(super) kind: u32,
-    pub(super) symbol: u32,
-    pub(super) addend: i64,
-}
-
-struct RawSymbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    address: u64,
-    bytes: u64,
-}
-
-fn memchr_text(section_name: &[u8]) -> bool {
-    section_name.windows(4).any(|four| four == b"text")
-}
-
-/// `$a`, `$d`, `$x`, `$t`, alone or before a dot: where code and data change, no functions.
-fn is_mapping_symbol(name: &[u8]) -> bool {
-    matches!(
-        name,
-        [b'$', b'a' | b'd' | b't' | b'x', 0 | b'.', ..] | [b'$', b'a' | b'd' | b't' | b'x']
-    )
 }
 
 /// Finds the build id among notes (`Elf64_Nhdr`: name size, contents' size, type; both padded to 4).
-pub(super) fn build_id_in_notes(notes: &[u8], endian: Endian) -> Option<&[u8]> {
+pub(in crate::symbols) fn build_id_in_notes(notes: &[u8], endian: Endian) -> Option<&[u8]> {
     let mut cursor = Cursor::new(notes, 0, endian);
     loop {
         let name_bytes = u64::from(cursor.u32().ok()?);
