@@ -604,6 +604,9 @@ pub struct Loss<'a> {
     pub event: Option<EventId>,
     /// How many; `None`: told that there were some.
     pub count: Option<u64>,
+    /// How many of this event the recorder counted at its end, what was told before included (and perhaps
+    /// laid to another event: a ring that several share only knows the sum). For `event_types.lost`.
+    pub in_all: Option<u64>,
     /// Why.
     pub reason: &'a str,
 }

@@ -113,6 +113,7 @@ impl<'o> Normalizer<'o> {
                 cpu: None,
                 event: None,
                 count: Some(self.window.left_out()),
+                in_all: None,
                 reason: "filtered: outside the time asked for",
             })?;
         }
@@ -145,9 +146,12 @@ impl<'o> Normalizer<'o> {
             .event
             .and_then(|event| self.plans.get_mut(event.0 as usize));
         let name = plan.map(|plan| {
-            plan.lost(loss.count);
+            plan.lost(loss.count, loss.in_all);
             plan.event_name()
         });
+        if loss.count == Some(0) {
+            return Ok(()); // nothing that was not told before
+        }
         let table = self.output.fixed.losses;
         self.output.counts.losses += 1;
         self.output.counts.lost += loss.count.unwrap_or(0);

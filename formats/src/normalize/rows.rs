@@ -15,6 +15,8 @@ pub(crate) struct Plan {
     target: Option<Target>,
     rows: u64,
     lost: Option<u64>,
+    /// By the recorder's own count, which goes before.
+    lost_in_all: Option<u64>,
     /// The stack of a sample that has nothing but its ip: mostly the one before.
     pub(crate) last_ip: Option<LastIp>,
     lists: Lists,
@@ -45,6 +47,7 @@ impl Plan {
             target: None,
             rows: 0,
             lost: None,
+            lost_in_all: None,
             last_ip: None,
             lists: Lists::default(),
         }
@@ -55,9 +58,12 @@ impl Plan {
         full_name(&self.event)
     }
 
-    pub(crate) fn lost(&mut self, count: Option<u64>) {
-        let lost = self.lost.unwrap_or(0);
-        self.lost = Some(lost.saturating_add(count.unwrap_or(0)));
+    pub(crate) fn lost(&mut self, count: Option<u64>, in_all: Option<u64>) {
+        let add = |sum: Option<u64>, count: u64| Some(sum.unwrap_or(0).saturating_add(count));
+        self.lost = add(self.lost, count.unwrap_or(0));
+        if let Some(in_all) = in_all {
+            self.lost_in_all = add(self.lost_in_all, in_all);
+        }
     }
 
     /// Whether it goes to `samples`.
@@ -146,7 +152,7 @@ impl Plan {
             event: self.event,
             table: target.map(|target| target.name).unwrap_or_default(),
             rows: self.rows,
-            lost: self.lost,
+            lost: self.lost_in_all.or(self.lost),
         });
         Ok(())
     }

@@ -323,6 +323,7 @@ fn raw_payloads_become_columns() {
             cpu: Some(0),
             event: Some(EventId(0)),
             count: Some(5),
+            in_all: None,
             reason: "ring full",
         };
         send(sink, Event::Loss(loss));

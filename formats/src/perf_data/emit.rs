@@ -214,20 +214,21 @@ impl Session<'_, '_> {
                 })?;
             }
             kind::LOST | kind::LOST_SAMPLES => {
+                let mut in_all = None;
                 let (id, count, reason) = match header.kind {
                     kind::LOST => (Some(take!(body.u64())), take!(body.u64()), "ring full"),
                     _ if header.misc & MISC_BIT_15 != 0 => {
                         (trailer.id, take!(body.u64()), "dropped by a BPF filter")
                     }
                     _ if is_counted_at_the_end(trailer) => {
-                        (trailer.id, self.untold(take!(body.u64())), "ring full")
+                        let count = take!(body.u64());
+                        in_all = Some(count);
+                        (trailer.id, self.untold(count), "ring full")
                     }
                     _ => (trailer.id, take!(body.u64()), "samples lost by the kernel"),
                 };
                 if header.kind == kind::LOST {
                     self.told_losses = self.told_losses.saturating_add(count);
-                } else if count == 0 {
-                    return Ok(Ok(()));
                 }
                 let event = self.event_of_id(id.or(trailer.id))?;
                 self.sink.event(Event::Loss(Loss {
@@ -235,6 +236,7 @@ impl Session<'_, '_> {
                     cpu: known_cpu(trailer.cpu),
                     event,
                     count: Some(count),
+                    in_all,
                     reason,
                 }))?;
             }
@@ -298,6 +300,7 @@ impl Session<'_, '_> {
                         cpu: known_cpu(trailer.cpu),
                         event,
                         count: None,
+                        in_all: None,
                         reason: "throttled",
                     }))?;
                 }

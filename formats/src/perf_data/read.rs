@@ -389,6 +389,7 @@ impl<'m, 's> Session<'m, 's> {
                 cpu: None,
                 event: None,
                 count: None,
+                in_all: None,
                 reason: "hardware trace (AUX area) not decoded",
             }))?;
         }

@@ -92,15 +92,19 @@ impl Journal {
 
     /// Writes what was lost per event and CPU, as the kernel counted it.
     pub(crate) fn losses(&mut self, recording: &Recording) -> io::Result<u64> {
+        let counted: Vec<_> = recording.counts().collect();
+        let total: u64 = counted
+            .iter()
+            .filter_map(|(_, _, counts)| counts.lost)
+            .sum();
+        if total == 0 {
+            return Ok(0);
+        }
         let mut records = Records::new();
-        let mut total = 0;
         let time = clock::monotonic();
-        for (_, opened, counts) in recording.counts() {
-            let lost = counts.lost.unwrap_or(0);
-            if lost == 0 {
-                continue;
-            }
-            total += lost;
+        for (_, opened, counts) in counted {
+            // Those that lost nothing too: the kernel lays a loss in a ring to whichever event comes next.
+            let Some(lost) = counts.lost else { continue };
             records.add(kind::LOST_SAMPLES, 0, |body| {
                 body.u64(lost);
                 // -1: told by us, not by the kernel at that moment of that thread.

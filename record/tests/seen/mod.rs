@@ -16,6 +16,8 @@ pub(crate) struct Seen {
     pub(crate) exits: Vec<i32>,
     pub(crate) mappings: Vec<Mapped>,
     pub(crate) lost: u64,
+    /// Losses by event, as counted at the end.
+    pub(crate) lost_of: BTreeMap<usize, u64>,
     pub(crate) problems: Vec<String>,
     pub(crate) facts: BTreeMap<&'static str, String>,
     pub(crate) is_in_order: bool,
@@ -56,6 +58,13 @@ impl Seen {
     /// Hits of an event.
     pub(crate) fn count(&self, event: &str) -> u64 {
         self.samples_of(event).count() as u64
+    }
+
+    /// Hits of an event, the lost ones too.
+    pub(crate) fn count_with_lost(&self, event: &str) -> u64 {
+        let number = self.types.iter().position(|known| known.name == event);
+        let lost = number.and_then(|number| self.lost_of.get(&number));
+        self.count(event) + lost.copied().unwrap_or(0)
     }
 
     pub(crate) fn samples_of(&self, event: &str) -> impl Iterator<Item = &Hit> {
@@ -113,7 +122,12 @@ impl Sink for Seen {
                 pid: mapping.pid,
                 path: String::from_utf8_lossy(mapping.path).into_owned(),
             }),
-            Event::Loss(loss) => self.lost += loss.count.unwrap_or(0),
+            Event::Loss(loss) => {
+                self.lost += loss.count.unwrap_or(0);
+                if let (Some(event), Some(in_all)) = (loss.event, loss.in_all) {
+                    *self.lost_of.entry(event.0 as usize).or_default() += in_all;
+                }
+            }
             Event::Problem(problem) => self.problems.push(problem.message.to_owned()),
             Event::Fact(Fact::Clock(clock)) => {
                 self.facts.insert("clock", clock.to_owned());
