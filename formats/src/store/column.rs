@@ -466,16 +466,16 @@ impl Column {
 
     fn take(&mut self, forget: bool) -> Values {
         let data = match &mut self.values {
-            Buffer::Narrow(values) => Data::Narrow(std::mem::take(values)),
-            Buffer::Wide(values) => Data::Wide(std::mem::take(values)),
-            Buffer::Float(values) => Data::Float(std::mem::take(values)),
+            Buffer::Narrow(values) => Data::Narrow(renew(values)),
+            Buffer::Wide(values) => Data::Wide(renew(values)),
+            Buffer::Float(values) => Data::Float(renew(values)),
             Buffer::Text(keys, interner) => Data::Text(take_text(keys, interner, forget)),
             Buffer::WideList(lengths, items) => Data::WideList {
-                lengths: std::mem::take(lengths),
+                lengths: renew(lengths),
                 items: std::mem::take(items),
             },
             Buffer::TextList(lengths, items, interner) => Data::TextList {
-                lengths: std::mem::take(lengths),
+                lengths: renew(lengths),
                 items: take_text(items, interner, forget),
             },
         };
@@ -486,9 +486,20 @@ impl Column {
     }
 }
 
+/// Takes the values. Of a table that fills its batches, the next one gets as much room at once: growing copies.
+fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
+    const MANY: usize = 1 << 15;
+    let room = if values.len() >= MANY {
+        values.len()
+    } else {
+        0
+    };
+    std::mem::replace(values, Vec::with_capacity(room))
+}
+
 fn take_text(keys: &mut Vec<u32>, interner: &mut Interner, forget: bool) -> TextData {
     TextData {
-        keys: std::mem::take(keys),
+        keys: renew(keys),
         texts: interner.hand_over(forget),
     }
 }

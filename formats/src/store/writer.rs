@@ -301,9 +301,8 @@ impl Writer {
         }
         self.send(Job::Finish(Box::new(facts)))?;
         let summary = self.join()?;
-        match self.place.take() {
-            Some(place) => place.finished()?,
-            None => {}
+        if let Some(place) = self.place.take() {
+            place.finished()?;
         }
         Ok(summary)
     }

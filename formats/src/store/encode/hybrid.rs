@@ -65,7 +65,7 @@ fn pack_groups(keys: &[u32], width: u32, output: &mut Vec<u8>) {
     }
     let groups = keys.len().div_ceil(8);
     write_varint((groups as u64) << 1 | 1, output);
-    output.reserve(groups * width as usize);
+    output.reserve(groups * width as usize + size_of::<u128>());
     let (whole, rest) = keys.as_chunks::<8>();
     for group in whole {
         pack(group, width, output);
@@ -83,20 +83,18 @@ fn pack_groups(keys: &[u32], width: u32, output: &mut Vec<u8>) {
 #[inline]
 fn pack(group: &[u32; 8], width: u32, output: &mut Vec<u8>) {
     let [a, b, c, d, e, f, g, h] = group.map(u64::from);
+    // Two halves of at most 64 bits each, so that no shift is too far.
+    let low = a | b << width | c << (2 * width) | d << (3 * width);
+    let high = e | f << width | g << (2 * width) | h << (3 * width);
+    let end = output.len() + width as usize;
+    // Copies of a fixed size, of which the end is cut: a copy of `width` bytes would be a call.
     if width <= 8 {
-        let low = a | b << width | c << (2 * width) | d << (3 * width);
-        let high = e | f << width | g << (2 * width) | h << (3 * width);
-        // Two halves of at most 32 bits each, so that no shift reaches 64.
-        let packed = low | high << (4 * width);
-        let bytes = packed.to_le_bytes();
-        output.extend_from_slice(bytes.get(..width as usize).unwrap_or_default());
+        output.extend_from_slice(&(low | high << (4 * width)).to_le_bytes());
     } else {
-        let low = a | b << width | c << (2 * width) | d << (3 * width);
-        let high = e | f << width | g << (2 * width) | h << (3 * width);
         let packed = u128::from(low) | u128::from(high) << (4 * width);
-        let bytes = packed.to_le_bytes();
-        output.extend_from_slice(bytes.get(..width as usize).unwrap_or_default());
+        output.extend_from_slice(&packed.to_le_bytes());
     }
+    output.truncate(end);
 }
 
 fn write_value(value: u32, width: u32, output: &mut Vec<u8>) {

@@ -2,17 +2,21 @@
 
 /// Appends 32-bit values.
 pub(super) fn encode_narrow(values: &[u32], output: &mut Vec<u8>) {
-    output.reserve(values.len() * 4);
-    for value in values {
-        output.extend_from_slice(&value.to_le_bytes());
+    let start = output.len();
+    output.resize(start + values.len() * 4, 0);
+    let (places, _) = output.get_mut(start..).unwrap_or_default().as_chunks_mut();
+    for (place, value) in places.iter_mut().zip(values) {
+        *place = value.to_le_bytes();
     }
 }
 
 /// Appends 64-bit values.
 pub(super) fn encode_wide(values: &[u64], output: &mut Vec<u8>) {
-    output.reserve(values.len() * 8);
-    for value in values {
-        output.extend_from_slice(&value.to_le_bytes());
+    let start = output.len();
+    output.resize(start + values.len() * 8, 0);
+    let (places, _) = output.get_mut(start..).unwrap_or_default().as_chunks_mut();
+    for (place, value) in places.iter_mut().zip(values) {
+        *place = value.to_le_bytes();
     }
 }
 
