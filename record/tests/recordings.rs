@@ -522,6 +522,7 @@ fn a_plain_user_is_told_what_is_missing() {
 }
 
 /// Starts a recording, and waits until its journal has more than the events before the first.
+#[expect(clippy::zombie_processes, reason = "the caller ends it and waits")]
 fn start(trace: &Trace, arguments: &[&str]) -> Child {
     let mut command = trace.command(arguments);
     let recording = command

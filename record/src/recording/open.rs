@@ -22,6 +22,9 @@ const USERS_RING_BYTES: usize = 8 << 20;
 const LEAST_RING_BYTES: usize = 32 << 10;
 const SIDE_BAND_BYTES: usize = 1 << 20;
 
+/// The owner of each CPU's ring.
+type Owners = Vec<(u32, Event)>;
+
 /// What stays the same while events are opened.
 pub(super) struct Opening<'a> {
     places: &'a [Place],
@@ -52,7 +55,7 @@ impl<'a> Opening<'a> {
     }
 
     /// Maps two rings per CPU; returns their owners by CPU, the side-band's events and the rings.
-    pub(super) fn rings(&mut self) -> Result<(Vec<(u32, Event)>, Track, Rings)> {
+    pub(super) fn rings(&mut self) -> Result<(Owners, Track, Rings)> {
         let mut ring_bytes = self
             .settings
             .ring_bytes
@@ -85,7 +88,7 @@ impl<'a> Opening<'a> {
     }
 
     /// Opens an event everywhere, or what can stand in for it.
-    pub(super) fn track(&mut self, probe: Probe, owners: &[(u32, Event)]) -> Result<Track> {
+    pub(super) fn track(&mut self, probe: Probe, owners: &Owners) -> Result<Track> {
         let Some((first, others)) = self.places.split_first() else {
             return Err(failed("nothing to record on").into());
         };
@@ -231,14 +234,10 @@ impl<'a> Opening<'a> {
     }
 
     /// Owners and rings of one size; nothing stays after a failure.
-    fn try_rings(
-        &self,
-        ring_bytes: usize,
-        side_band: &Track,
-    ) -> io::Result<(Vec<(u32, Event)>, Vec<Ring>)> {
+    fn try_rings(&self, ring_bytes: usize, side_band: &Track) -> io::Result<(Owners, Vec<Ring>)> {
         let side_band_bytes = SIDE_BAND_BYTES.min((ring_bytes / 4).max(page_bytes()));
         let attr = self.kernel.owner(ring_bytes, self.inherits);
-        let mut owners: Vec<(u32, Event)> = Vec::new();
+        let mut owners: Owners = Vec::new();
         let mut rings = Vec::new();
         let mut side_owners: Vec<(u32, &Event)> = Vec::new();
         for opened in &side_band.events {
@@ -288,7 +287,7 @@ impl<'a> Opening<'a> {
 }
 
 /// Sends the event's records to the ring of its CPU.
-fn opened(place: Place, event: Event, owners: &[(u32, Event)]) -> io::Result<Opened> {
+fn opened(place: Place, event: Event, owners: &Owners) -> io::Result<Opened> {
     if let Some((_, owner)) = owners.iter().find(|(cpu, _)| *cpu == place.cpu) {
         event.set_output(owner)?;
     }
