@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 
 use crate::Error;
 
@@ -402,6 +402,21 @@ pub(crate) fn map_foreign(path: &Path) -> io::Result<Mmap> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     map_file(&file)
+}
+
+/// Takes the pages of a mapped file out of this program's memory; looked at again, they come back.
+#[expect(
+    unsafe_code,
+    reason = "memmap2 marks the advice as such, since it empties private maps"
+)]
+pub(crate) fn release(map: &Mmap) {
+    // SAFETY: the map is a shared one of a file and is only read, so dropped pages have the same bytes when they
+    // are read from the file again.
+    let result = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+    // An advice that is not taken costs nothing but memory.
+    if let Err(error) = result {
+        log::debug!("cannot give mapped pages back: {error}");
+    }
 }
 
 #[expect(

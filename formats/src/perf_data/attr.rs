@@ -79,10 +79,23 @@ pub(super) struct Attr {
     pub(super) name: Option<String>,
     /// The kernel's filter, told by perfquet-record.
     pub(super) filter: Option<String>,
-    /// Bytes behind the record's header where a sample has its time.
-    pub(super) time_offset: Option<usize>,
+    /// Where its records have what is looked at before they are decoded.
+    pub(super) places: Places,
     /// Number in the stream of events, once it is declared there.
     pub(super) event: Option<EventId>,
+}
+
+/// Where the records of an event have their time and id; computed once, looked at for each record.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Places {
+    /// Bytes behind the header of a sample where its time is.
+    pub(super) time: Option<usize>,
+    /// The same for its id.
+    pub(super) id: Option<usize>,
+    /// Bytes from the end of another record where its time begins.
+    pub(super) time_from_end: Option<usize>,
+    /// The same for its id.
+    pub(super) id_from_end: Option<usize>,
 }
 
 macro_rules! flag {
@@ -100,7 +113,7 @@ impl Attr {
         let mut attr = Attr::default();
         // What is missing at the end counts as zero.
         let _ = attr.read(&mut cursor);
-        attr.time_offset = attr.offset_of(sample_type::TIME);
+        attr.places = attr.places();
         attr
     }
 
@@ -176,31 +189,24 @@ impl Attr {
             .then(|| 8 * (self.sample_type & before).count_ones() as usize)
     }
 
-    /// Bytes behind the header where a sample holds its id.
-    pub(super) fn id_offset(&self) -> Option<usize> {
-        if self.has(sample_type::IDENTIFIER) {
-            return Some(0);
+    fn places(&self) -> Places {
+        let trailer = |bit| match self.sample_id_all() {
+            true => self.distance_from_end(bit),
+            false => None,
+        };
+        let is_identified = self.has(sample_type::IDENTIFIER);
+        Places {
+            time: self.offset_of(sample_type::TIME),
+            id: match is_identified {
+                true => Some(0),
+                false => self.offset_of(sample_type::ID),
+            },
+            time_from_end: trailer(sample_type::TIME),
+            id_from_end: match is_identified && self.sample_id_all() {
+                true => Some(8),
+                false => trailer(sample_type::ID),
+            },
         }
-        self.offset_of(sample_type::ID)
-    }
-
-    /// Bytes from the end of another record where its id begins.
-    pub(super) fn id_offset_from_end(&self) -> Option<usize> {
-        if !self.sample_id_all() {
-            return None;
-        }
-        if self.has(sample_type::IDENTIFIER) {
-            return Some(8);
-        }
-        self.distance_from_end(sample_type::ID)
-    }
-
-    /// Bytes from the end of another record where its time begins.
-    pub(super) fn time_offset_from_end(&self) -> Option<usize> {
-        if !self.sample_id_all() {
-            return None;
-        }
-        self.distance_from_end(sample_type::TIME)
     }
 
     fn distance_from_end(&self, bit: u64) -> Option<usize> {
@@ -295,10 +301,10 @@ mod tests {
             flags: 1 << 18,
             ..Attr::default()
         };
-        assert_eq!(attr.offset_of(sample_type::TIME), Some(24));
-        assert_eq!(attr.id_offset(), Some(0));
-        assert_eq!(attr.time_offset_from_end(), Some(24));
-        assert_eq!(attr.id_offset_from_end(), Some(8));
+        let places = attr.places();
+        assert_eq!((places.time, places.id), (Some(24), Some(0)));
+        assert_eq!(places.time_from_end, Some(24));
+        assert_eq!(places.id_from_end, Some(8));
         assert_eq!(attr.trailer_bytes(), 32);
     }
 

@@ -87,10 +87,7 @@ impl Session<'_, '_> {
 
     /// EVENT_DESC lists the events with their ids, or, where there are none, in the order of the attrs.
     fn described_name(&self, index: usize) -> Option<&String> {
-        let is_own = |ids: &[u64]| {
-            ids.iter()
-                .any(|id| self.ids.get(id) == Some(&(index as u32)))
-        };
+        let is_own = |ids: &[u64]| ids.iter().any(|id| self.ids.get(*id) == Some(index));
         let by_id = self.descriptions.iter().find(|(_, ids)| is_own(ids));
         let by_order = self
             .descriptions

@@ -34,6 +34,7 @@ impl Session<'_, '_> {
     /// Hands over a record that leaves the queue.
     #[inline]
     pub(super) fn emit_from(&mut self, record: &[u8], location: Location) -> Result<Step, Error> {
+        self.touch(record.len() as u64);
         match RecordHeader::parse(record, self.endian) {
             Some(header) => self.emit(header, record, Place::Offset(location.offset())),
             None => Ok(Step::Done),

@@ -125,7 +125,7 @@ impl Session<'_, '_> {
             // Some files have their ids only here.
             for id in &ids {
                 if index < self.attrs.len() {
-                    self.ids.entry(*id).or_insert(index as u32);
+                    self.ids.insert(*id, index);
                 }
             }
             self.descriptions.push((name, ids));

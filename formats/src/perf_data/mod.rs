@@ -8,7 +8,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `header.rs` | the header, the sections, the list of events |
-//! | `attr.rs`, `names.rs`, `declare.rs` | how an event was opened; what it is called; its declaration |
+//! | `attr.rs`, `ids.rs`, `names.rs`, `declare.rs` | how an event was opened; its counters; what it is called; its declaration |
 //! | `read.rs`, `pipe.rs`, `resync.rs` | the way through a mapped file; through a stream; past damage |
 //! | `order.rs` | the order of time, in bounded memory |
 //! | `record.rs`, `sample.rs` | the layout of the kernel's records |
@@ -26,6 +26,7 @@ mod declare;
 mod emit;
 mod features;
 mod header;
+mod ids;
 mod names;
 mod order;
 mod pipe;
@@ -40,6 +41,8 @@ mod sniff;
 #[cfg(test)]
 mod tests;
 mod tool;
+
+use std::sync::Arc;
 
 use crate::event::{Place, Sink};
 use crate::perf_data::header::{Header, PIPE_HEADER_BYTES};
@@ -86,6 +89,9 @@ fn read_mapped(
     let mut sources: Vec<&[u8]> = vec![&map];
     sources.extend(parts.iter().map(|(_, map)| &map[..]));
     let mut session = Session::new(sink, endian, sources);
+    session.maps.push(Arc::clone(&map));
+    let further = parts.iter().map(|(_, part)| Arc::clone(part));
+    session.maps.extend(further);
     session.has_rounds = parts.is_empty();
     session.total_bytes = Some(map.len() as u64);
     if let Some(reason) = input.damage() {

@@ -4,14 +4,19 @@
 //! `pipe.rs`) and gives each record to [`Session::record`], which lets it wait in the [`Queue`] if it has a time, or
 //! handles it at once. What leaves the queue becomes events in `emit.rs`; perf's own records are in `tool.rs`.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
+use memmap2::Mmap;
 
 use crate::Error;
 use crate::bytes::{Endian, Short};
 use crate::event::{Event, EventId, Loss, Place, Problem, Progress, Sink};
 use crate::event_format::EventFormat;
+use crate::input::release;
 use crate::perf_data::attr::Attr;
 use crate::perf_data::compressed::Unpacker;
+use crate::perf_data::ids::Ids;
 use crate::perf_data::order::{Location, Queue};
 use crate::perf_data::problems::Problems;
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
@@ -23,6 +28,8 @@ use crate::perf_data::tool::StatValue;
 
 /// Bytes read between two reports of progress.
 const PROGRESS_BYTES: u64 = 4 << 20;
+/// Bytes of mapped files that are kept in memory.
+const RESIDENT_BYTES_MAX: u64 = 64 << 20;
 /// Longest thing that may follow a record (tracing data); more is damage.
 pub(super) const EXTRA_BYTES_MAX: u64 = 256 << 20;
 
@@ -32,7 +39,7 @@ pub(super) struct Session<'m, 's> {
     pub(super) endian: Endian,
     pub(super) attrs: Vec<Attr>,
     /// Which attr an id belongs to.
-    pub(super) ids: HashMap<u64, u32>,
+    pub(super) ids: Ids,
     pub(super) queue: Queue<'m>,
     /// In a directory the rounds of one file say nothing about the others.
     pub(super) has_rounds: bool,
@@ -64,6 +71,10 @@ pub(super) struct Session<'m, 's> {
     pub(super) problems: Problems,
     pub(super) total_bytes: Option<u64>,
     next_progress: u64,
+    /// The mapped files, to give their pages back.
+    pub(super) maps: Vec<Arc<Mmap>>,
+    /// Bytes of them that may be in memory.
+    resident_bytes: u64,
 }
 
 /// Things that are known but not decoded, counted.
@@ -89,7 +100,7 @@ impl<'m, 's> Session<'m, 's> {
             sink,
             endian,
             attrs: Vec::new(),
-            ids: HashMap::new(),
+            ids: Ids::default(),
             queue: Queue::new(sources, endian),
             has_rounds: true,
             is_ending: false,
@@ -111,6 +122,8 @@ impl<'m, 's> Session<'m, 's> {
             problems: Problems::default(),
             total_bytes: None,
             next_progress: PROGRESS_BYTES,
+            maps: Vec::new(),
+            resident_bytes: 0,
         }
     }
 
@@ -119,6 +132,7 @@ impl<'m, 's> Session<'m, 's> {
         let Some(file) = self.queue.sources.get(usize::from(source)).copied() else {
             return Ok(());
         };
+        self.next_progress = start.saturating_add(PROGRESS_BYTES);
         let end = end.min(file.len() as u64) as usize;
         let mut offset = start.min(end as u64) as usize;
         while let Some(rest) = file.get(offset..end)
@@ -288,7 +302,7 @@ impl<'m, 's> Session<'m, 's> {
         }
         match id {
             None | Some(0) => Some(0),
-            Some(id) => self.ids.get(&id).map(|index| *index as usize),
+            Some(id) => self.ids.get(id),
         }
     }
 
@@ -301,10 +315,11 @@ impl<'m, 's> Session<'m, 's> {
         }
         let id = if header.kind == kind::SAMPLE {
             first
-                .id_offset()
+                .places
+                .id
                 .and_then(|offset| self.word(record, HEADER_BYTES + offset))
         } else {
-            let offset = first.id_offset_from_end();
+            let offset = first.places.id_from_end;
             offset.and_then(|offset| self.word(record, record.len().checked_sub(offset)?))
         };
         self.attr_of_id(id)
@@ -314,9 +329,9 @@ impl<'m, 's> Session<'m, 's> {
     fn time_of(&self, header: RecordHeader, record: &[u8]) -> Option<u64> {
         let attr = self.attrs.get(self.attr_of(header, record)?)?;
         if header.kind == kind::SAMPLE {
-            return self.word(record, HEADER_BYTES + attr.time_offset?);
+            return self.word(record, HEADER_BYTES + attr.places.time?);
         }
-        match attr.time_offset_from_end() {
+        match attr.places.time_from_end {
             Some(offset) => self.word(record, record.len().checked_sub(offset)?),
             // Without a trailer these two still have their own.
             None if matches!(header.kind, kind::FORK | kind::EXIT) => self.word(record, 24),
@@ -444,12 +459,24 @@ impl<'m, 's> Session<'m, 's> {
         })
     }
 
+    /// Counts bytes of the mapped files that were looked at. Mapped pages count as this program's memory until
+    /// they are given back; what is looked at again comes from the system's cache.
+    #[inline]
+    pub(super) fn touch(&mut self, bytes: u64) {
+        self.resident_bytes += bytes;
+        if self.resident_bytes > RESIDENT_BYTES_MAX {
+            self.resident_bytes = 0;
+            self.maps.iter().for_each(|map| release(map));
+        }
+    }
+
     #[inline]
     pub(super) fn progress(&mut self, done: u64) -> Result<(), Error> {
         if done < self.next_progress {
             return Ok(());
         }
         self.next_progress = done + PROGRESS_BYTES;
+        self.touch(PROGRESS_BYTES);
         let total = self.total_bytes;
         self.sink.event(Event::Progress(Progress { done, total }))
     }

@@ -115,7 +115,7 @@ impl Session<'_, '_> {
         for _ in 0..body.u64()? {
             let (attr, id) = (body.u64()?, body.u64()?);
             if attr < self.attrs.len() as u64 {
-                self.ids.insert(id, attr as u32);
+                self.ids.insert(id, attr as usize);
             }
         }
         Ok(())

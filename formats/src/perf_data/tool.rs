@@ -84,9 +84,9 @@ impl Session<'_, '_> {
         attr: Attr,
         ids: impl IntoIterator<Item = u64>,
     ) -> Result<(), Error> {
-        let index = self.attrs.len() as u32;
+        let index = self.attrs.len();
         for id in ids {
-            self.ids.entry(id).or_insert(index);
+            self.ids.insert(id, index);
         }
         if index == 0 {
             self.sink.event(Event::Fact(Fact::Clock(attr.clock())))?;
