@@ -2,7 +2,11 @@
 //!
 //! A tool that is not installed is skipped aloud (`perfquet_tests::skip`), never in silence.
 
+#[path = "oracle/folded.rs"]
+mod folded;
 #[path = "oracle/perf_data_digest.rs"]
 mod perf_data_digest;
+#[path = "oracle/perf_script.rs"]
+mod perf_script;
 #[path = "oracle/store.rs"]
 mod store;

@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use perfquet_formats::import::{self, Found, ImportOptions};
-use perfquet_formats::store::WriterOptions;
+use perfquet_formats::store::{Directory, WriterOptions};
 use perfquet_formats::symbols::{self, KernelSource};
 use perfquet_formats::{Error, FORMATS, Input};
 
 use crate::cli::Arguments;
 use crate::closing;
-use crate::export::{EXPORTERS, Exporter};
+use crate::export::{self, EXPORTERS, Exporter};
 use crate::progress::Line;
 
 /// How it ended, if it did not fail.
@@ -226,13 +226,18 @@ fn refuse_output(arguments: &Arguments, trace: &Path) -> Result<()> {
 }
 
 fn export(arguments: &Arguments, exporter: &Exporter, trace: &Path) -> Result<()> {
+    let trace = Directory::open(trace)?;
+    let options = export::Options {
+        time: arguments.time,
+        symbols: symbol_options(arguments)?,
+    };
     let Some(path) = arguments
         .output
         .as_deref()
         .filter(|path| path.as_os_str() != "-")
     else {
         let mut out = BufWriter::new(std::io::stdout().lock());
-        (exporter.write)(trace, arguments.time, &mut out)?;
+        (exporter.write)(&trace, &options, &mut out)?;
         return out.flush().context("cannot write to standard output");
     };
     let file = File::options()
@@ -251,7 +256,7 @@ fn export(arguments: &Arguments, exporter: &Exporter, trace: &Path) -> Result<()
         file => file.with_context(|| format!("cannot open {}", path.display()))?,
     };
     let mut out = BufWriter::new(file);
-    (exporter.write)(trace, arguments.time, &mut out)?;
+    (exporter.write)(&trace, &options, &mut out)?;
     out.flush()
         .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -3,6 +3,7 @@
 //! `cargo xtask NAME` is one file here per chore; `src/bin/xtask.rs` only chooses among them.
 
 pub mod bench;
+pub mod corpus;
 pub mod demo;
 pub mod fuzz;
 pub mod needs;

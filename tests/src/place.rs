@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
-use anyhow::{Context, Result, bail};
-
 /// The top of the clone.
 pub fn root() -> &'static Path {
     // The manifest of this crate lies one level below the top; cargo wrote its path at compile time.
@@ -95,27 +93,4 @@ pub fn corpus() -> Option<PathBuf> {
     }
     crate::skip("needs the corpus (a folder of foreign traces, named by PERFQUET_CORPUS)");
     None
-}
-
-/// Runs the tests whose name contains `filter` of one test program, showing what they print: for chores
-/// that need what only tests link.
-pub fn run_test(program: &str, filter: &str, more: &[&str]) -> Result<()> {
-    let status = cargo()
-        .args([
-            "test",
-            "--quiet",
-            "--release",
-            "--package",
-            "perfquet-tests",
-            "--test",
-            program,
-        ])
-        .args(["--", "--nocapture", filter])
-        .args(more)
-        .status()
-        .context("cannot run cargo")?;
-    if !status.success() {
-        bail!("the test program {program} failed");
-    }
-    Ok(())
 }

@@ -31,5 +31,5 @@ pub mod print;
 mod tracing_data;
 
 pub use decode::{Array, Decoded, Op, Plan, decode_field};
-pub use parse::EventFormat;
+pub use parse::{EventFormat, declared};
 pub use tracing_data::{TRACING_MAGIC, TracingData};

@@ -92,6 +92,17 @@ impl EventFormat {
     }
 }
 
+/// Name and bytes of one element of a declaration that was kept without its place ("__data_loc u16[] ports");
+/// 0 where the size is not known. `None`: it is no declaration.
+pub fn declared(declaration: &str) -> Option<(&str, u8)> {
+    let parsed = Declaration::parse(declaration)?;
+    let width = match parsed.is_pointer {
+        true => 8,
+        false => parsed.known_size(8),
+    };
+    Some((parsed.name, width))
+}
+
 /// `field:unsigned short common_type; offset:0; size:2; signed:0;`
 fn parse_field(line: &str, long_size: u8) -> Result<Field, String> {
     let (_, text) = line

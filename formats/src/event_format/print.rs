@@ -18,6 +18,7 @@ mod printf;
 mod record;
 #[cfg(test)]
 mod tests;
+mod types;
 
 pub use record::Record;
 

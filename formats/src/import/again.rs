@@ -85,7 +85,7 @@ pub fn name_again(directory: &Path, options: Options) -> Result<Report, Error> {
 }
 
 /// What the manifest keeps of the kernel.
-fn kernel_facts(facts: &Facts) -> KernelFacts {
+pub fn kernel_facts(facts: &Facts) -> KernelFacts {
     let reference = facts.other.get(KERNEL_REFERENCE).and_then(|text| {
         let (name, address) = text.split_once(' ')?;
         let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).ok()?;

@@ -23,7 +23,7 @@ use crate::{Error, FORMATS, Format, Guess, Input, symbols};
 
 pub use crate::normalize::{Counts, TimeRange};
 pub(crate) use again::KERNEL_REFERENCE;
-pub use again::{Found, look_into, name_again, recover, remove_journal};
+pub use again::{Found, kernel_facts, look_into, name_again, recover, remove_journal};
 
 /// Hears how far an import is.
 pub type Listener = Box<dyn FnMut(Progress) + Send>;

@@ -13,7 +13,7 @@ usage: cargo xtask CHORE
   test                   every test and lint, then what was skipped and why
   bench [NAME]...        perfquet and its peers in alternation: record, import, encode, queries, size (all by default)
   schemas                writes formats/src/tables.rs from schemas/*.toml
-  corpus                 every foreign trace at hand: counts, digests, fields, as a table
+  corpus [DIR]           every foreign trace at hand: counts, digests, fields, as a table
   fuzz [--minutes N]     damaged inputs for every reader, until the time is over
   help                   this text
 ";
@@ -30,7 +30,8 @@ fn main() -> ExitCode {
         ["test"] => chores::test::run(),
         ["demo", rest @ ..] => chores::demo::run(rest),
         ["bench", rest @ ..] => chores::bench::run(rest),
-        ["corpus", rest @ ..] => chores::place::run_test("oracle", "corpus", rest),
+        ["corpus"] => chores::corpus::run(None),
+        ["corpus", directory] => chores::corpus::run(Some(directory)),
         ["fuzz"] => chores::fuzz::run(1),
         ["fuzz", "--minutes", minutes] => match minutes.parse() {
             Ok(minutes) => chores::fuzz::run(minutes),

@@ -7,9 +7,10 @@ use std::borrow::Cow;
 
 use super::Names;
 use super::address;
-use super::parser::{Expression, Type};
+use super::parser::Expression;
 use super::printf::{Conversion, Kind, Pointer};
 use super::record::Record;
+use super::types::Type;
 
 /// A number and whether C takes it for unsigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

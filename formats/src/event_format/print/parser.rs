@@ -6,6 +6,7 @@
 //! A format file is input: nesting is bounded, and what is not understood is an error that names it.
 
 use super::lexer::{self, Token};
+use super::types::{Type, is_type_word, type_of};
 use crate::event::Field;
 
 /// Deeper than any kernel's format (11 in Linux 6.18), shallow for the stack of a thread.
@@ -59,17 +60,6 @@ pub(super) enum Expression {
     Cpumask(usize),
     /// `__print_ns_to_secs(x)`, `__print_ns_without_secs(x)`
     Nanoseconds(&'static str, Box<Expression>),
-}
-
-/// A type as far as it changes a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Type {
-    /// Bytes; 0 where they are not known, and the value stays as it is.
-    pub(super) bytes: u8,
-    /// Whether it is signed.
-    pub(super) signed: bool,
-    /// Whether it is a pointer; `bytes` and `signed` are of what it points to.
-    pub(super) pointer: bool,
 }
 
 /// A parsed `print fmt`: the template, its arguments, how many variables evaluation needs.
@@ -622,91 +612,5 @@ fn behind_cast(expression: Expression) -> (Expression, Option<Type>) {
     match expression {
         Expression::Cast(kind, inner) if kind.pointer => (*inner, Some(kind)),
         other => (other, None),
-    }
-}
-
-fn is_type_word(word: &str) -> bool {
-    matches!(
-        word,
-        "unsigned"
-            | "signed"
-            | "int"
-            | "long"
-            | "short"
-            | "char"
-            | "void"
-            | "const"
-            | "volatile"
-            | "struct"
-            | "union"
-            | "enum"
-            | "bool"
-            | "_Bool"
-            | "typeof"
-    ) || sized(word).is_some()
-        || word.ends_with("_t")
-}
-
-/// `u8`, `__s64`, `uint32_t`: bytes and sign.
-fn sized(word: &str) -> Option<(u8, bool)> {
-    let word = word.trim_start_matches('_');
-    let (signed, rest) = match word.strip_suffix("_t") {
-        Some(word) => match word.strip_prefix("uint") {
-            Some(bits) => (false, bits),
-            None => (true, word.strip_prefix("int")?),
-        },
-        None => match word.strip_prefix(['u', 's']) {
-            Some(bits) => (word.starts_with('s'), bits),
-            None => (false, word.strip_prefix("be").or(word.strip_prefix("le"))?),
-        },
-    };
-    let bytes = match rest {
-        "8" => 1,
-        "16" => 2,
-        "32" => 4,
-        "64" => 8,
-        _ => return None,
-    };
-    Some((bytes, signed))
-}
-
-fn type_of(words: &[&str], stars: u32) -> Type {
-    let mut bytes = 0;
-    let mut signed = true;
-    for &word in words {
-        if let Some((of_word, sign)) = sized(word) {
-            (bytes, signed) = (of_word, sign);
-            continue;
-        }
-        match word {
-            "unsigned" => {
-                signed = false;
-                bytes = bytes.max(4);
-            }
-            "long" | "size_t" | "ssize_t" | "loff_t" | "ino_t" | "sector_t" | "uintptr_t"
-            | "intptr_t" | "ktime_t" | "phys_addr_t" | "dma_addr_t" | "resource_size_t" => {
-                bytes = 8;
-                signed &= matches!(word, "long" | "ssize_t" | "loff_t" | "intptr_t" | "ktime_t");
-            }
-            "int" | "signed" | "enum" | "pid_t" => bytes = bytes.max(4),
-            "dev_t" | "gfp_t" | "uid_t" | "gid_t" => (bytes, signed) = (4, false),
-            "short" => bytes = 2,
-            "umode_t" => (bytes, signed) = (2, false),
-            "char" => bytes = 1,
-            "bool" | "_Bool" => (bytes, signed) = (1, false),
-            _ => {}
-        }
-    }
-    // `unsigned char` and `unsigned short` met `unsigned` first, which counts as int alone.
-    if words.contains(&"char") {
-        bytes = 1;
-    } else if words.contains(&"short") {
-        bytes = 2;
-    }
-    Type {
-        bytes,
-        signed,
-        // An array of pointers holds pointers.
-        pointer: stars > 0,
     }
 }

@@ -1,0 +1,225 @@
+//! Folded stacks, as flame graph tools take them: one stack a line, root first, and its count.
+//!
+//! ```text
+//! dd;main;[libc.so.6];read_[k];vfs_read_[k] 10101010
+//! ```
+//! As `stackcollapse-perf.pl --all` writes them: the thread's name first, `_[k]` behind kernel frames, `_[i]` behind
+//! inlined ones, `_[j]` behind compiled ones, `[module]` where the function is not known. A count is the sum of the
+//! periods of one event, the first of the trace that has samples; hits of a tracepoint count 1. The two events
+//! `before` and `after` of a comparison become two counts a line.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+
+use anyhow::Result;
+use perfquet_formats::store::Directory;
+use perfquet_formats::tables;
+
+use super::rows::{BatchRow, Rows};
+use super::stacks::{Place, Stacks};
+use super::{Exporter, Options, printable};
+
+/// `--to folded`
+pub(super) const EXPORTER: Exporter = Exporter {
+    name: "folded",
+    about: "folded stacks with their counts, for flame graph tools",
+    write,
+};
+
+/// Thread name (by its number), user stack, kernel stack.
+type Key = (Option<u32>, Option<i32>, Option<i32>);
+
+/// What each line counts.
+struct Counted {
+    /// Events by name, one for each number of a line.
+    events: Vec<String>,
+    /// Counts are in units of 10^-`decimals`.
+    decimals: u32,
+}
+
+fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()> {
+    let Some(counted) = Counted::choose(trace)? else {
+        return Ok(());
+    };
+    let mut comms = Comms::default();
+    let mut counts: HashMap<Key, [i128; 2]> = HashMap::new();
+    let mut rows = Rows::open(trace, options.time)?;
+    let tables: Vec<&str> = rows.tables().collect();
+    while let Some(row) = rows.next()? {
+        let Some(column) = counted.column(tables[row.table], &row.columns) else {
+            continue;
+        };
+        let key = (
+            row.columns.text("comm").map(|comm| comms.number(comm)),
+            row.columns.i32("user_stack"),
+            row.columns.i32("kernel_stack"),
+        );
+        let period = row.columns.i64("period").unwrap_or(1);
+        counts.entry(key).or_default()[column] += i128::from(period);
+    }
+    let stacks = Stacks::read(trace)?;
+    let mut lines: BTreeMap<String, [i128; 2]> = BTreeMap::new();
+    for (key, of_key) in counts {
+        let line = lines.entry(line(key, &stacks, &comms)).or_default();
+        for (sum, count) in line.iter_mut().zip(of_key) {
+            *sum += count;
+        }
+    }
+    for (stack, counts) in lines {
+        out.write_all(stack.as_bytes())?;
+        for count in counts.iter().take(counted.events.len()) {
+            write!(out, " {}", decimal(*count, counted.decimals))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+impl Counted {
+    /// The comparison's two events, else the first with samples, else the first with hits.
+    fn choose(trace: &Directory) -> Result<Option<Counted>> {
+        let mut sampled = Vec::new();
+        let mut hits = Vec::new();
+        for batch in trace.read(tables::event_types::NAME)? {
+            let batch = batch?;
+            for row in BatchRow::all(&batch) {
+                let (Some(event), Some(table)) = (row.text("event"), row.text("table")) else {
+                    continue;
+                };
+                if row.i64("rows") == Some(0) {
+                    continue;
+                }
+                if table == tables::samples::NAME {
+                    sampled.push(event.to_owned());
+                } else {
+                    hits.push(format!("events/{}", table.replace('.', "/")));
+                }
+            }
+        }
+        let is_pair = |before: &str, after: &str| {
+            before.starts_with("before")
+                && after.strip_prefix("after") == before.strip_prefix("before")
+        };
+        let events = match sampled.as_slice() {
+            [before, after] if is_pair(before, after) => sampled.clone(),
+            [first, others @ ..] => {
+                if !others.is_empty() || !hits.is_empty() {
+                    log::warn!(
+                        "only the event {first} is exported: counts of several do not add up"
+                    );
+                }
+                vec![first.clone()]
+            }
+            [] => {
+                if hits.len() > 1 {
+                    log::warn!("only the event {} is exported", hits[0]);
+                }
+                hits.into_iter().take(1).collect()
+            }
+        };
+        if events.is_empty() {
+            return Ok(None);
+        }
+        let decimals = decimals(&events[0]);
+        Ok(Some(Counted { events, decimals }))
+    }
+
+    /// Which number of a line a row counts for.
+    fn column(&self, table: &str, row: &BatchRow<'_>) -> Option<usize> {
+        let event = match table {
+            tables::samples::NAME => row.text("event")?,
+            table => table,
+        };
+        self.events.iter().position(|counted| counted == event)
+    }
+}
+
+/// Decimals of the counts of "count/1000", as the reader of folded stacks names them.
+fn decimals(event: &str) -> u32 {
+    let unit = ["count/", "before/", "after/"]
+        .iter()
+        .find_map(|name| event.strip_prefix(name)?.parse::<u64>().ok());
+    unit.and_then(u64::checked_ilog10)
+        .filter(|decimals| unit == 10u64.checked_pow(*decimals))
+        .unwrap_or(0)
+}
+
+/// `count` × 10^-`decimals` without needless zeros.
+fn decimal(count: i128, decimals: u32) -> String {
+    let unit = 10i128.pow(decimals.min(18));
+    let (whole, fraction) = (count / unit, (count % unit).unsigned_abs());
+    if fraction == 0 {
+        return whole.to_string();
+    }
+    let digits = format!("{fraction:0width$}", width = decimals as usize);
+    format!("{whole}.{}", digits.trim_end_matches('0'))
+}
+
+/// Names of threads by number.
+#[derive(Default)]
+struct Comms {
+    numbers: HashMap<String, u32>,
+    names: Vec<String>,
+}
+
+impl Comms {
+    fn number(&mut self, comm: &str) -> u32 {
+        if let Some(number) = self.numbers.get(comm) {
+            return *number;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(comm.to_owned());
+        self.numbers.insert(comm.to_owned(), number);
+        number
+    }
+}
+
+/// All frames of a key, root first.
+fn line((comm, user, kernel): Key, stacks: &Stacks, comms: &Comms) -> String {
+    let mut frames = Vec::new();
+    if let Some(comm) = comm.and_then(|comm| comms.names.get(comm as usize)) {
+        frames.push(part(comm));
+    }
+    let mut places = Vec::new();
+    for stack in [user, kernel] {
+        stacks.places(stack, &mut places);
+        frames.extend(places.iter().rev().map(frame));
+    }
+    frames.join(";")
+}
+
+/// One frame, with its suffix.
+fn frame(place: &Place<'_>) -> String {
+    let base = |module: &str| module.rsplit('/').next().unwrap_or(module).to_owned();
+    let is_jit = place.module.is_some_and(is_jit);
+    let name = match (place.function, place.module) {
+        (Some(function), _) => part(function),
+        (None, Some(module)) if !is_jit => match base(module) {
+            name if name.starts_with('[') => part(&name),
+            name => part(&format!("[{name}]")),
+        },
+        (None, _) => "[unknown]".to_owned(),
+    };
+    let suffix = match place {
+        Place {
+            is_inlined: true, ..
+        } => "_[i]",
+        Place {
+            is_kernel: true, ..
+        } => "_[k]",
+        _ if is_jit => "_[j]",
+        _ => "",
+    };
+    format!("{name}{suffix}")
+}
+
+/// Code that was compiled while the program ran: perf names its module after the file with its symbols.
+fn is_jit(module: &str) -> bool {
+    let is_map = |module: &str| module.starts_with("/tmp/perf-") && module.ends_with(".map");
+    module == "[jit]" || is_map(module)
+}
+
+/// A name that does not end the frame.
+fn part(name: &str) -> String {
+    printable(name).replace(';', ":")
+}

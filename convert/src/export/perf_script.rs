@@ -1,0 +1,324 @@
+//! Text as `perf script -F comm,pid,tid,cpu,time,event,ip,sym,period,trace --ns --no-inline` prints it.
+//!
+//! ```text
+//!             perf   169/169   [000]     4.720337972:          1 sched:sched_wakeup: comm=migration/0 … ffffffff81114a38 ttwu_do_activate
+//! workload   220/220   [001]    50.102807555:    1001001 cpu-clock:
+//! 	ffffffff81c95a7f __memset
+//! 	            11b7 work_inner
+//! ```
+//! tools/perf/builtin-script.c decides about widths and blanks. Where chains were recorded, perf prints frames of
+//! user modules as offsets in their file, all else as addresses; so do we, since that is what scripts were
+//! written for.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use anyhow::Result;
+use perfquet_formats::event::{Field, FieldType, Fields, Space};
+use perfquet_formats::event_format::declared;
+use perfquet_formats::event_format::print::{PrintFormat, Record};
+use perfquet_formats::import;
+use perfquet_formats::store::{ColumnType, Directory, TableEntry};
+use perfquet_formats::symbols::{Request, Symbolizer};
+use perfquet_formats::tables;
+
+use super::mappings::Mappings;
+use super::rows::{BatchRow, Row, Rows};
+use super::stacks::{Place, Stacks};
+use super::{Exporter, Options, printable};
+
+/// `--to perf-script`
+pub(super) const EXPORTER: Exporter = Exporter {
+    name: "perf-script",
+    about: "text as perf script prints it, for scripts that read that",
+    write,
+};
+
+/// What is known of the events of a table.
+struct Event {
+    /// `sched:sched_switch`; empty for `samples`, whose rows name theirs.
+    name: String,
+    fields: Vec<Field>,
+    print: Option<PrintFormat>,
+    /// What the recorder itself tells (mappings, switches) perf script shows only when it is asked to.
+    is_shown: bool,
+}
+
+fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()> {
+    let mut rows = Rows::open(trace, options.time)?;
+    let tables: Vec<&str> = rows.tables().collect();
+    let (events, name_width) = events(trace, &tables)?;
+    let stacks = Stacks::read(trace)?;
+    let mut printer = Printer {
+        chains: stacks.has_chains(),
+        stacks: &stacks,
+        mappings: Mappings::read(trace)?,
+        names: Names::new(trace, options)?,
+        name_width,
+        text: Vec::new(),
+    };
+    while let Some(row) = rows.next()? {
+        let event = &events[row.table];
+        if !event.is_shown {
+            continue;
+        }
+        let values = row.columns.fields(event.fields.len());
+        printer.line(&row, event, Fields::Values(&values));
+        out.write_all(&printer.text)?;
+    }
+    Ok(())
+}
+
+/// The events of each table, and the width of the longest name.
+fn events(trace: &Directory, tables: &[&str]) -> Result<(Vec<Event>, usize)> {
+    let mut events: Vec<Event> = tables
+        .iter()
+        .map(|table| Event {
+            name: table.trim_start_matches("events/").replace('/', ":"),
+            fields: Vec::new(),
+            print: None,
+            is_shown: true,
+        })
+        .collect();
+    let mut width = 0;
+    for batch in trace.read(tables::event_types::NAME)? {
+        let batch = batch?;
+        for row in BatchRow::all(&batch) {
+            let (Some(table), Some(name)) = (row.text("table"), row.text("event")) else {
+                continue;
+            };
+            if table == tables::samples::NAME {
+                width = width.max(name.chars().count());
+                continue;
+            }
+            let full = match row.text("system") {
+                Some(system) if !system.is_empty() => format!("{system}:{name}"),
+                _ => name.to_owned(),
+            };
+            let is_shown = row.text("kind") != Some("recorder");
+            if is_shown {
+                width = width.max(full.chars().count());
+            }
+            let folder = format!("events/{}", table.replacen('.', "/", 1));
+            let Some(index) = tables.iter().position(|name| **name == folder) else {
+                continue;
+            };
+            let fields = fields(&row.texts("fields"), trace.table(tables[index]));
+            let print = row
+                .text("print_format")
+                .map(|text| PrintFormat::new(text, &fields));
+            events[index] = Event {
+                name: full,
+                fields,
+                print,
+                is_shown,
+            };
+        }
+    }
+    Ok((events, width))
+}
+
+/// The event's fields, from their declarations and the columns that they became.
+fn fields(declarations: &[String], table: Option<&TableEntry>) -> Vec<Field> {
+    let columns = table.map_or(&[][..], |table| &table.columns);
+    let columns = columns.iter().skip(tables::common::columns().len());
+    declarations
+        .iter()
+        .zip(columns)
+        .map(|(declaration, column)| {
+            let (name, width) = declared(declaration).unwrap_or((declaration, 0));
+            Field {
+                name: name.to_owned(),
+                kind: field_type(column.kind, width),
+                layout: None,
+                declaration: declaration.clone(),
+            }
+        })
+        .collect()
+}
+
+/// The type of a field that became a column of this type. A list keeps 64 bits of each element, whatever it had.
+fn field_type(column: ColumnType, element_bytes: u8) -> FieldType {
+    let element_bytes = if element_bytes == 0 { 8 } else { element_bytes };
+    match column {
+        ColumnType::Bool => FieldType::Bool,
+        ColumnType::Int8 => FieldType::Int(1),
+        ColumnType::Int16 => FieldType::Int(2),
+        ColumnType::Int32 => FieldType::Int(4),
+        ColumnType::Int64 => FieldType::Int(8),
+        ColumnType::UInt8 => FieldType::UInt(1),
+        ColumnType::UInt16 => FieldType::UInt(2),
+        ColumnType::UInt32 => FieldType::UInt(4),
+        ColumnType::UInt64 => FieldType::UInt(8),
+        ColumnType::Float64 => FieldType::Float,
+        ColumnType::Text => FieldType::Text,
+        ColumnType::Binary => FieldType::Binary,
+        ColumnType::Int64List => FieldType::IntList(element_bytes),
+        ColumnType::UInt64List => FieldType::UIntList(element_bytes),
+        ColumnType::TextList => FieldType::TextList,
+    }
+}
+
+/// Names of kernel addresses inside events, each looked up once.
+struct Names {
+    symbolizer: Option<Symbolizer>,
+    known: HashMap<u64, Option<(String, u64)>>,
+}
+
+impl Names {
+    fn new(trace: &Directory, options: &Options) -> Result<Names> {
+        let facts = &trace.manifest().facts;
+        let facts = import::kernel_facts(facts);
+        let symbolizer = Symbolizer::new(options.symbols.clone(), facts);
+        if let Err(error) = &symbolizer {
+            log::info!("no names for addresses inside events: {error}");
+        }
+        Ok(Names {
+            symbolizer: symbolizer.ok(),
+            known: HashMap::new(),
+        })
+    }
+
+    fn name(&mut self, address: u64) -> Option<(String, u64)> {
+        if let Some(known) = self.known.get(&address) {
+            return known.clone();
+        }
+        let names = self.symbolizer.as_mut().map(|symbolizer| {
+            symbolizer.names(&[Request {
+                module: None,
+                build_id: None,
+                offset: None,
+                address: Some(address),
+                space: Space::Kernel,
+                return_address: false,
+            }])
+        });
+        let name = names
+            .and_then(|names| names.into_iter().next()?.into_iter().next())
+            .map(|name| (name.function, name.function_offset.unwrap_or(0)));
+        self.known.insert(address, name.clone());
+        name
+    }
+}
+
+struct Printer<'t> {
+    /// Whether stacks were recorded, not only the place itself.
+    chains: bool,
+    stacks: &'t Stacks,
+    mappings: Mappings,
+    names: Names,
+    name_width: usize,
+    /// The event at hand.
+    text: Vec<u8>,
+}
+
+impl Printer<'_> {
+    /// Fills `text` with one event.
+    fn line(&mut self, row: &Row<'_>, event: &Event, values: Fields<'_>) {
+        self.text.clear();
+        self.head(&row.columns, event);
+        if let Some(print) = &event.print {
+            let record = Record {
+                fields: &event.fields,
+                values,
+                big_endian: false,
+            };
+            let names = std::cell::RefCell::new(&mut self.names);
+            let name = |address| names.borrow_mut().name(address);
+            let start = self.text.len();
+            print.print(&record, Some(&name), &mut self.text);
+            tame(&mut self.text, start);
+        }
+        if self.chains {
+            self.chain(&row.columns);
+        } else {
+            self.place(&row.columns);
+        }
+        self.text.push(b'\n');
+    }
+
+    /// Everything up to the event's name.
+    fn head(&mut self, row: &BatchRow<'_>, event: &Event) {
+        let (pid, tid) = (row.i32("pid").unwrap_or(-1), row.i32("tid").unwrap_or(-1));
+        let comm = row
+            .text("comm")
+            .map_or_else(|| format!(":{tid}"), printable);
+        let mut head = if self.chains {
+            format!("{comm} ")
+        } else {
+            format!("{comm:>16} ")
+        };
+        head += &format!("{pid:>5}/{tid:<5} ");
+        if let Some(cpu) = row.i32("cpu") {
+            head += &format!("[{cpu:03}] ");
+        }
+        if let Some(time) = row.i64("time") {
+            let (seconds, nanoseconds) = (time / 1_000_000_000, time % 1_000_000_000);
+            head += &format!("{seconds:>5}.{nanoseconds:09}: ");
+        }
+        let period = match event.name.as_str() {
+            tables::samples::NAME => row.i64("period"),
+            _ => row.extra_i64("sample_period", event.fields.len()),
+        };
+        head += &format!("{:>10} ", period.unwrap_or(1));
+        let name = match event.name.as_str() {
+            tables::samples::NAME => row.text("event").unwrap_or_default(),
+            name => name,
+        };
+        head += &format!("{:>width$}: ", printable(name), width = self.name_width);
+        self.text.extend_from_slice(head.as_bytes());
+    }
+
+    /// One line for each frame, and a blank one.
+    fn chain(&mut self, row: &BatchRow<'_>) {
+        self.text.push(b'\n');
+        let mut places = Vec::new();
+        for stack in ["kernel_stack", "user_stack"] {
+            self.stacks.places(row.i32(stack), &mut places);
+            for place in places.iter().filter(|place| !place.is_inlined) {
+                let shown = place.address.or(place.offset).unwrap_or(0);
+                let line = format!("\t{shown:>16x} {}\n", name(place));
+                self.text.extend_from_slice(line.as_bytes());
+            }
+        }
+    }
+
+    /// Address and name of the place itself.
+    fn place(&mut self, row: &BatchRow<'_>) {
+        let mut places = Vec::new();
+        for stack in ["kernel_stack", "user_stack"] {
+            self.stacks.places(row.i32(stack), &mut places);
+            let Some(place) = places.iter().find(|place| !place.is_inlined) else {
+                continue;
+            };
+            let mapped = || {
+                let (module, offset) = (place.module?, place.offset?);
+                self.mappings
+                    .address(row.i32("pid")?, row.i64("time"), module, offset)
+            };
+            let address = row
+                .u64("ip")
+                .or(place.address)
+                .or_else(mapped)
+                .or(place.offset);
+            let text = format!(" {:>16x} {}", address.unwrap_or(0), name(place));
+            self.text.extend_from_slice(text.as_bytes());
+            return;
+        }
+    }
+}
+
+fn name(place: &Place<'_>) -> String {
+    place
+        .function
+        .map_or_else(|| "[unknown]".to_owned(), printable)
+}
+
+/// Replaces what would control a terminal.
+fn tame(text: &mut [u8], start: usize) {
+    for byte in text.iter_mut().skip(start) {
+        if byte.is_ascii_control() && !matches!(byte, b'\n' | b'\t') {
+            *byte = b'?';
+        }
+    }
+}

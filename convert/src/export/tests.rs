@@ -1,0 +1,101 @@
+//! Round trips, and what exporters print of small traces.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use perfquet_formats::Input;
+use perfquet_formats::folded::FOLDED;
+use perfquet_formats::import::{ImportOptions, import};
+use perfquet_formats::store::Directory;
+
+use super::{Exporter, Options, folded, perf_script};
+
+/// Imports folded stacks and exports them again.
+fn exported(exporter: &Exporter, text: &[u8]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("a.pqt");
+    let input = Input::from_bytes("test", text).unwrap();
+    let options = ImportOptions {
+        from: Some(&FOLDED),
+        ..ImportOptions::default()
+    };
+    import(vec![input], &trace, options).unwrap();
+    let trace = Directory::open(&trace).unwrap();
+    let mut out = Vec::new();
+    (exporter.write)(&trace, &Options::default(), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// Lines with their counts in thousandths; those of the same stack added up, those without a count left out.
+fn merged(text: &str, numbers: usize) -> BTreeMap<String, Vec<u64>> {
+    let mut lines: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for line in text.lines() {
+        let mut words = line.rsplitn(numbers + 1, ' ');
+        let counts: Option<Vec<u64>> = words.by_ref().take(numbers).map(thousandths).collect();
+        let (Some(counts), Some(stack)) = (counts, words.next()) else {
+            continue;
+        };
+        let of_stack = lines
+            .entry(stack.to_owned())
+            .or_insert_with(|| vec![0; numbers]);
+        of_stack
+            .iter_mut()
+            .zip(counts)
+            .for_each(|(sum, count)| *sum += count);
+    }
+    lines
+}
+
+fn thousandths(word: &str) -> Option<u64> {
+    let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
+    format!("{whole}{fraction:0<3}").parse().ok()
+}
+
+#[track_caller]
+fn check_round_trip(text: &str, numbers: usize) {
+    let exported = exported(&folded::EXPORTER, text.as_bytes());
+    assert_eq!(
+        merged(&exported, numbers),
+        merged(text, numbers),
+        "{exported}"
+    );
+    assert_eq!(exported.lines().count(), merged(text, numbers).len());
+}
+
+#[test]
+fn folded_stacks_come_back() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../formats/src/folded/golden");
+    for name in ["bad-lines", "dd", "fractional", "tricky-stack", "diff"] {
+        let text = std::fs::read_to_string(golden.join(name).with_extension("folded")).unwrap();
+        check_round_trip(&text, if name == "diff" { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn suffixes_and_odd_stacks_come_back() {
+    check_round_trip(
+        "a;b_[i];c_[j];d_[k];e_[i];f_[k] 3\na;b_[i];c_[j];d_[k];e_[i];f_[k] 4\n",
+        1,
+    );
+    check_round_trip("k_[k];u 1\n[unknown];[unknown]_[k] 2\nx y z;a 0\n", 1);
+    check_round_trip("a 0 3\nb 2 0\nc 0 0\nd 4 5\n", 2);
+    assert_eq!(exported(&folded::EXPORTER, b" 5\na;b 1\n"), " 5\na;b 1\n");
+}
+
+#[test]
+fn control_characters_do_not_reach_a_terminal() {
+    let text = exported(&folded::EXPORTER, b"a;b\x1b[2Jc 1\nd;e 2\n");
+    assert_eq!(text, "a;b?[2Jc 1\nd;e 2\n");
+}
+
+#[test]
+fn perf_script_prints_chains() {
+    let text = exported(&perf_script::EXPORTER, b"main;read;vfs_read_[k] 7\n");
+    assert_eq!(
+        text,
+        ":-1    -1/-1             7 count: \n\
+         \t               0 vfs_read\n\
+         \t               0 read\n\
+         \t               0 main\n\n"
+    );
+}

@@ -1,0 +1,38 @@
+//! `cargo xtask corpus [DIR]`: every foreign trace at hand against what its own tool says of it.
+//!
+//! The oracles are tests (`tests/oracle/`, those with `corpus` in their names): this runs them, shows their tables,
+//! and fails if anything differs without a known cause.
+
+use anyhow::{Context, Result, bail};
+
+use crate::{place, say};
+
+/// Runs the oracles over the corpus, or over another one in `directory`.
+pub fn run(directory: Option<&str>) -> Result<()> {
+    say::step("every foreign trace against its own tool");
+    let mut command = place::cargo();
+    command.args([
+        "test",
+        "--quiet",
+        "--release",
+        "--package",
+        "perfquet-tests",
+    ]);
+    command.args([
+        "--test",
+        "oracle",
+        "--",
+        "--nocapture",
+        "--test-threads=1",
+        "corpus",
+    ]);
+    if let Some(directory) = directory {
+        let directory = std::path::absolute(directory).context("cannot find the directory")?;
+        command.env("PERFQUET_CORPUS", directory);
+    }
+    let status = command.status().context("cannot run cargo")?;
+    if !status.success() {
+        bail!("something differs, and no cause of it is known");
+    }
+    Ok(())
+}
