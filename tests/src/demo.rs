@@ -22,14 +22,14 @@ enum Rights {
     System,
     /// Processes that the demo starts itself; the reason why not more.
     OwnProcesses(String),
-    /// Nothing; the reason.
-    Nothing(String),
 }
 
 /// The whole demonstration.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let seconds = parse(arguments)?;
     say::need_c_compiler()?;
+    // Before anything is built: nobody wants to wait for minutes to be refused.
+    let rights = rights()?;
     let directory = place::target_directory().join("demo");
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
@@ -40,7 +40,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
 
     let trace = directory.join("demo.pqt");
     let mut builder = Builder::start(&directory)?;
-    match rights() {
+    match rights {
         Rights::System => record_system(&trace, &mut builder, seconds)?,
         Rights::OwnProcesses(reason) => {
             say::note(&format!("only our own processes are recorded: {reason}"));
@@ -48,12 +48,6 @@ pub fn run(arguments: &[&str]) -> Result<()> {
                 "hint: as root the demo records the whole machine: sudo -E env \"PATH=$PATH\" cargo xtask demo",
             );
             record_own(&trace, &directory, seconds)?;
-        }
-        Rights::Nothing(reason) => {
-            bail!(
-                "this user may not record anything here: {reason}\n\
-                 hint: sudo sysctl kernel.perf_event_paranoid=1, or as root: sudo -E env \"PATH=$PATH\" cargo xtask demo"
-            )
         }
     }
     builder.finish()?;
@@ -87,20 +81,22 @@ fn build(package: &str) -> Result<()> {
 }
 
 /// Asks the kernel's settings, not the recorder: the recorder would explain the same with less context.
-fn rights() -> Rights {
+fn rights() -> Result<Rights> {
     if needs::is_root() {
-        return Rights::System;
+        return Ok(Rights::System);
     }
-    match needs::perf_event_paranoid() {
-        None => Rights::Nothing("the kernel has no perf events".to_owned()),
-        // Debian's own level 3: no perf events at all without privileges.
-        Some(level) if level >= 3 => {
-            Rights::Nothing(format!("kernel.perf_event_paranoid is {level}"))
-        }
-        Some(level) => Rights::OwnProcesses(format!(
-            "not root, and kernel.perf_event_paranoid is {level}"
-        )),
+    let level = needs::perf_event_paranoid()
+        .context("this kernel has no perf events (CONFIG_PERF_EVENTS)")?;
+    // Debian's own level 3: no perf events at all without privileges.
+    if level >= 3 {
+        bail!(
+            "this user may not record anything here: kernel.perf_event_paranoid is {level}\n\
+             hint: sudo sysctl kernel.perf_event_paranoid=1, or as root: sudo -E env \"PATH=$PATH\" cargo xtask demo"
+        )
     }
+    Ok(Rights::OwnProcesses(format!(
+        "not root, and kernel.perf_event_paranoid is {level}"
+    )))
 }
 
 fn record_system(trace: &Path, builder: &mut Builder, seconds: u64) -> Result<()> {

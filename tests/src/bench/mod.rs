@@ -3,6 +3,7 @@
 //! Each benchmark writes its section of `docs/benchmarks.md`: a description of the machine, a table per
 //! scenario, and each budget with whether it was kept.
 
+mod encode;
 mod import;
 mod machine;
 mod measure;
@@ -36,6 +37,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "import",
         about: "import of perf.data, against perf script and perf report",
         run: import::run,
+    },
+    Benchmark {
+        name: "encode",
+        about: "encoding alone, against a tuned ArrowWriter",
+        run: encode::run,
     },
     Benchmark {
         name: "size",

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -53,6 +54,10 @@ impl Builder {
                     .arg(target);
             }
         }
+        if scratch.is_some() {
+            // A group of its own, to be ended as a whole. The build of the query tool stays in ours: Ctrl-C ends it too.
+            command.process_group(0);
+        }
         let log = directory.join("build.log");
         let errors =
             File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
@@ -95,10 +100,8 @@ impl Builder {
 
     /// Ends the build of a small crate; waits for that of the query tool, showing how far it is.
     pub(super) fn finish(mut self) -> Result<()> {
-        if let Some(scratch) = &self.scratch {
-            self.child.kill().ok();
-            self.child.wait().ok();
-            // rustc processes of the killed cargo may still write there for a moment; what is left is overwritten by the next demo.
+        if let Some(scratch) = self.scratch.take() {
+            self.end_group();
             let _ = std::fs::remove_dir_all(scratch);
             return Ok(());
         }
@@ -140,6 +143,13 @@ impl Builder {
             say::seconds(self.started.elapsed().as_secs())
         ));
         Ok(())
+    }
+
+    /// Ends cargo and its compilers, which share a process group.
+    fn end_group(&mut self) {
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill").args(["-TERM", "--", &group]).status();
+        let _ = self.child.wait();
     }
 
     fn show_progress(&self) {
@@ -222,7 +232,12 @@ pub(super) fn scratch_build(directory: &Path, seconds: u64) -> Vec<String> {
 /// Ends a build that the demo gave up, so that no compiler is left running.
 impl Drop for Builder {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        if self.scratch.is_some() {
+            self.end_group();
+        } else {
             let _ = Command::new("kill")
                 .arg(self.child.id().to_string())
                 .status();
