@@ -14,7 +14,8 @@
 //! Every file is one session in an empty directory; `with` puts a file of the repository there. `needs` holds
 //! for the next block, which is skipped aloud where the machine lacks it. `[..]` stands for anything in a
 //! line, a line `...` for any lines, `? N` for the exit status. `PERFQUET_UPDATE=1` writes what was found
-//! into the file, for you to read. Blocks marked `console,ignore` are only shown.
+//! into the file, for you to read. A block below `<!-- varies: REASON -->` shows the output of one machine at
+//! one time: its commands must end as shown, and print tables with the headings shown, or nothing as shown.
 
 #[path = "cli/pattern.rs"]
 mod pattern;

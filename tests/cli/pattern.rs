@@ -12,6 +12,21 @@ pub(crate) fn matches(expected: &[&str], found: &[&str]) -> bool {
     }
 }
 
+/// Whether the output is of the same kind as what the page shows: the same tables, or nothing like there.
+pub(crate) fn alike(expected: &[&str], found: &[&str]) -> bool {
+    expected.is_empty() == found.is_empty() && headings(expected) == headings(found)
+}
+
+/// The names of the columns of each table: the words above a rule.
+fn headings<'a>(lines: &[&'a str]) -> Vec<Vec<&'a str>> {
+    let is_rule =
+        |line: &str| line.contains("──") && line.chars().all(|letter| "─ ".contains(letter));
+    let above = lines.windows(2).filter(|pair| is_rule(pair[1]));
+    above
+        .map(|pair| pair[0].split_whitespace().collect())
+        .collect()
+}
+
 fn line_matches(pattern: &str, line: &str) -> bool {
     match pattern.split_once("[..]") {
         None => pattern == line,
@@ -31,4 +46,16 @@ fn anything_in_a_line_and_any_lines() {
     assert!(!matches(&["a [..] c"], &["a b d"]));
     assert!(!matches(&["a", "..."], &["b"]));
     assert!(!matches(&[], &["more than expected"]));
+}
+
+#[test]
+fn what_varies_has_the_same_headings() {
+    let shown = ["comm    n", "────  ───", "sh     12"];
+    assert!(alike(
+        &shown,
+        &["comm       n", "───────  ───", "rustc    900", "ld  1"]
+    ));
+    assert!(!alike(&shown, &["comm", "────", "sh"]));
+    assert!(!alike(&shown, &[]));
+    assert!(!alike(&[], &["surprise"]));
 }

@@ -32,6 +32,7 @@ pub(crate) fn run(text: &str, name: &str) -> Outcome {
         updated: String::new(),
     };
     let mut needed: Option<&str> = None;
+    let mut varies = false;
     let mut lines = text.lines().enumerate().peekable();
     while let Some((number, line)) = lines.next() {
         outcome.updated += line;
@@ -40,6 +41,8 @@ pub(crate) fn run(text: &str, name: &str) -> Outcome {
             place_input(words, directory.path());
         } else if let Some(words) = directive(line, "needs") {
             needed = Some(words);
+        } else if directive(line, "varies").is_some() {
+            varies = true;
         } else if let Some(kind) = line.strip_prefix("```") {
             let mut block = Vec::new();
             while let Some((_, line)) = lines.next_if(|(_, line)| !line.starts_with("```")) {
@@ -53,9 +56,10 @@ pub(crate) fn run(text: &str, name: &str) -> Outcome {
                 push_lines(&mut outcome.updated, &block);
             } else {
                 for step in steps(&block, number + 2) {
-                    run_step(&step, name, directory.path(), &mut outcome);
+                    run_step(&step, name, directory.path(), varies, &mut outcome);
                 }
             }
+            varies = false;
             if let Some((_, fence)) = lines.next() {
                 outcome.updated += fence;
                 outcome.updated.push('\n');
@@ -121,7 +125,7 @@ fn steps<'a>(block: &[&'a str], first_line: usize) -> Vec<Step<'a>> {
     steps
 }
 
-fn run_step(step: &Step, name: &str, directory: &Path, outcome: &mut Outcome) {
+fn run_step(step: &Step, name: &str, directory: &Path, varies: bool, outcome: &mut Outcome) {
     let (status, output) = run_command(&step.command, directory);
     let mut found: Vec<&str> = output.lines().collect();
     while found.last().is_some_and(|line| line.is_empty()) {
@@ -139,7 +143,12 @@ fn run_step(step: &Step, name: &str, directory: &Path, outcome: &mut Outcome) {
     if status != 0 {
         outcome.updated += &format!("? {status}\n");
     }
-    if status == step.status && pattern::matches(&expected, &found) {
+    let agrees = if varies {
+        pattern::alike(&expected, &found)
+    } else {
+        pattern::matches(&expected, &found)
+    };
+    if status == step.status && agrees {
         push_lines(&mut outcome.updated, &step.expected);
         return;
     }
