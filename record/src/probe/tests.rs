@@ -1,3 +1,5 @@
+//! What `-e` accepts and refuses.
+
 use super::*;
 use crate::sys::perf_event::abi;
 
