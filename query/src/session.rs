@@ -228,6 +228,9 @@ fn context(limits: &Limits) -> Result<SessionContext> {
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
+    // The filter that a join makes of its small side keeps most rows of a trace, and costs more than it saves:
+    // 10 M rows joined with 2 000 took 1.5 s of CPU with it, 0.9 s without.
+    options.optimizer.enable_join_dynamic_filter_pushdown = false;
     options.sql_parser.collect_spans = true;
     // As our parts are sorted. And `ORDER BY duration DESC` then has the longest first, not the unknown ones.
     options.sql_parser.default_null_ordering = "nulls_min".to_owned();

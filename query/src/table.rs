@@ -49,7 +49,6 @@ pub(crate) struct PartsTable {
     runs: Vec<Vec<PartFile>>,
     /// Columns by which the rows of each run are ordered, ascending, NULL first.
     sort: Vec<String>,
-    doc: String,
 }
 
 /// More sorted runs than this are read in any order: each would be an open file of its own.
@@ -62,7 +61,6 @@ impl PartsTable {
         constants: Vec<FieldRef>,
         runs: Vec<Vec<PartFile>>,
         sort: Vec<String>,
-        doc: String,
     ) -> PartsTable {
         let runs: Vec<_> = runs.into_iter().filter(|run| !run.is_empty()).collect();
         let sorted = runs.len() <= MOST_SORTED_RUNS && runs.iter().all(|run| in_order(run));
@@ -72,18 +70,7 @@ impl PartsTable {
                 .build(),
             runs,
             sort: if sorted { sort } else { Vec::new() },
-            doc,
         }
-    }
-
-    /// What one row is.
-    pub(crate) fn doc(&self) -> &str {
-        &self.doc
-    }
-
-    /// Rows in all parts.
-    pub(crate) fn rows(&self) -> u64 {
-        self.runs.iter().flatten().map(|part| part.rows).sum()
     }
 
     fn file_groups(&self, partitions: usize) -> Result<Vec<FileGroup>> {

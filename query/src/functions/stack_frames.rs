@@ -16,7 +16,7 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, AsArray, Int32Array, RecordBatch, StringViewArray, UInt32Array,
 };
-use arrow::compute::take_record_batch;
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
@@ -370,35 +370,26 @@ impl Batches {
         // Only the named columns that are asked for are gathered.
         let own = 4;
         let all = &self.piece.tree.frames.batch;
-        let named: Vec<usize> = self
-            .projection
-            .iter()
-            .filter(|&&column| column >= own && column < own + all.num_columns())
-            .map(|column| column - own)
-            .collect();
-        let named_batch = take_record_batch(&all.project(&named)?, &rows)?;
-        let mut gathered = named_batch.columns().iter();
         let number = |values: &Vec<i32>| Arc::new(Int32Array::from(values.clone())) as ArrayRef;
-        let columns = self.projection.iter().map(|&column| match column {
-            0 => number(&stack_ids),
-            1 => number(&positions),
-            2 => number(&frame_ids),
-            3 => number(&recursions),
-            column if column < own + all.num_columns() => Arc::clone(
-                gathered
-                    .next()
-                    .expect("each of these columns was gathered, in this order"),
-            ),
-            _ => Arc::new(
-                std::iter::repeat_n(Some(&self.piece.name), count).collect::<StringViewArray>(),
-            ),
-        });
+        let column = |column: usize| match column {
+            0 => Ok(number(&stack_ids)),
+            1 => Ok(number(&positions)),
+            2 => Ok(number(&frame_ids)),
+            3 => Ok(number(&recursions)),
+            column if column < own + all.num_columns() => {
+                take(all.column(column - own), &rows, None)
+            }
+            _ => {
+                let names = std::iter::repeat_n(Some(&self.piece.name), count);
+                Ok(Arc::new(names.collect::<StringViewArray>()) as ArrayRef)
+            }
+        };
+        let columns: Result<Vec<ArrayRef>, _> =
+            self.projection.iter().map(|&at| column(at)).collect();
         let schema = Arc::new(self.schema.project(&self.projection)?);
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(count));
         Ok(RecordBatch::try_new_with_options(
-            schema,
-            columns.collect(),
-            &options,
+            schema, columns?, &options,
         )?)
     }
 }
