@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough: `perfquet-convert --to folded a.pqt | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::say(&format!("{:#}", error));
+            terminal::say(&sentence(&error));
             for hint in run::hints(&error) {
                 terminal::hint(&hint);
             }
@@ -41,9 +41,53 @@ fn main() -> ExitCode {
     }
 }
 
+/// The error and its causes, one behind the other; a cause that was told already is left out.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = without_number(&cause.to_string());
+        if text.contains(&cause) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&cause);
+    }
+    text
+}
+
+/// "no such file (os error 2)" without what only a programmer reads.
+fn without_number(text: &str) -> String {
+    match text.split_once(" (os error ") {
+        Some((before, after)) => {
+            let after = after.split_once(')').map_or("", |(_, after)| after);
+            format!("{before}{after}")
+        }
+        None => text.to_owned(),
+    }
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let missing = io::Error::from_raw_os_error(2);
+        let error = perfquet_formats::Error::io("a.data")(missing);
+        let error = Err::<(), _>(error).context("cannot import").unwrap_err();
+        assert_eq!(
+            sentence(&error),
+            "cannot import: a.data: No such file or directory"
+        );
+    }
 }
