@@ -284,6 +284,10 @@ fn text_of(bytes: &[u8]) -> &[u8] {
 /// Up to 8 bytes as an unsigned number.
 #[inline]
 fn integer(bytes: &[u8], endian: Endian) -> u64 {
+    // Arrays of arguments are of this kind, and each element comes through here.
+    if let (Endian::Little, Ok(bytes)) = (endian, bytes.try_into()) {
+        return u64::from_le_bytes(bytes);
+    }
     let mut value = 0u64;
     match endian {
         Endian::Little => {

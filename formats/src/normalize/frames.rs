@@ -12,14 +12,15 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::mappings::AddressMap;
+use super::mappings::{AddressMap, Range};
 use super::modules::{ModuleId, Modules, Placing};
 use super::texts::{TextId, Texts};
 use crate::event::{NamedFrame, Space};
 
-/// Frames kept before they are named and written: 64 MiB of them. Real traces stay far below, but stacks
-/// walked by frame pointers through code without them end in random addresses.
-const FRAMES_KEPT: usize = 4 << 20;
+/// Frames kept before they are named and written: with their table 39 MiB, which is full at 7/8 of a power of two.
+/// Most traces stay far below, but stacks walked by frame pointers through code without them end in random
+/// addresses: a compiler sampled at 10 kHz gave a million in half a minute.
+const FRAMES_KEPT: usize = 7 << 18;
 /// Places of the cache in front of the hash table.
 const RECENT: usize = 4096;
 
@@ -39,12 +40,58 @@ pub(crate) enum Frame {
     Named(TextId),
 }
 
-/// A frame with where it runs and how it was reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// A frame with where it runs and how it was reached, in 16 bytes: there are millions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameKey {
-    pub(crate) frame: Frame,
+    place: u64,
+    module: u32,
+    kind: Kind,
     pub(crate) space: Space,
     pub(crate) return_address: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Offset,
+    Address,
+    Unmapped,
+    Named,
+}
+
+impl FrameKey {
+    fn new(frame: Frame, space: Space, return_address: bool) -> FrameKey {
+        let (kind, module, place) = match frame {
+            Frame::Offset(module, offset) => (Kind::Offset, module.0, offset),
+            Frame::Address(module, address) => (Kind::Address, module.0, address),
+            Frame::Unmapped(address) => (Kind::Unmapped, 0, address),
+            Frame::Named(id) => (Kind::Named, id.0, 0),
+        };
+        FrameKey {
+            place,
+            module,
+            kind,
+            space,
+            return_address,
+        }
+    }
+
+    /// What it is.
+    pub(crate) fn frame(&self) -> Frame {
+        match self.kind {
+            Kind::Offset => Frame::Offset(ModuleId(self.module), self.place),
+            Kind::Address => Frame::Address(ModuleId(self.module), self.place),
+            Kind::Unmapped => Frame::Unmapped(self.place),
+            Kind::Named => Frame::Named(TextId(self.module)),
+        }
+    }
+
+    fn hash(&self, hasher: &DefaultHashBuilder) -> u64 {
+        let rest = u64::from(self.module) << 8
+            | (self.kind as u64) << 5
+            | (self.space as u64) << 1
+            | u64::from(self.return_address);
+        hasher.hash_one((self.place, rest))
+    }
 }
 
 /// One frame of a group: what is inlined, and into what.
@@ -64,12 +111,21 @@ struct Recent {
     id: FrameId,
 }
 
+/// A frame in the table: half of its hash decides nearly always, without a look at the frame.
+#[derive(Clone, Copy)]
+struct Indexed {
+    hash: u32,
+    index: u32,
+}
+
 /// All frames not written yet.
 pub(crate) struct Frames {
     keys: Vec<FrameKey>,
     /// Id of the first of `keys`.
     first: FrameId,
-    index: HashTable<u32>,
+    index: HashTable<Indexed>,
+    /// The range that the last address was found in, and the map's generation.
+    last_range: (u64, Option<Range>),
     recent: Box<[Recent; RECENT]>,
     named: Texts,
     scratch: Vec<u8>,
@@ -82,6 +138,7 @@ impl Default for Frames {
             keys: Vec::new(),
             first: 1,
             index: HashTable::new(),
+            last_range: (0, None),
             recent: Box::new([Recent::default(); RECENT]),
             named: Texts::default(),
             scratch: Vec::new(),
@@ -109,12 +166,8 @@ impl Frames {
         {
             return recent.id;
         }
-        let frame = frame_at(address, return_address, map, modules);
-        let id = self.intern(FrameKey {
-            frame,
-            space,
-            return_address,
-        });
+        let frame = self.frame_at(address, return_address, map, modules);
+        let id = self.intern(FrameKey::new(frame, space, return_address));
         if let Some(slot) = self.recent.get_mut(place) {
             *slot = Recent { address, tag, id };
         }
@@ -132,11 +185,7 @@ impl Frames {
         }
         let said = self.named.intern(&self.scratch);
         let space = group.first().map_or(Space::Unknown, |said| said.space);
-        self.intern(FrameKey {
-            frame: Frame::Named(said),
-            space,
-            return_address,
-        })
+        self.intern(FrameKey::new(Frame::Named(said), space, return_address))
     }
 
     /// What was said of a named frame: innermost first.
@@ -162,43 +211,57 @@ impl Frames {
 
     /// Forgets all frames; the next gets the id `next`.
     pub(crate) fn restart(&mut self, next: FrameId) {
-        let (keys, recent) = (Vec::new(), Box::new([Recent::default(); RECENT]));
-        *self = Frames {
-            keys,
-            recent,
-            first: next,
-            ..Frames::default()
-        };
+        self.keys.clear();
+        self.index.clear();
+        self.recent.fill(Recent::default());
+        self.named = Texts::default();
+        self.first = next;
     }
 
     fn intern(&mut self, key: FrameKey) -> FrameId {
-        let hash = self.hasher.hash_one(key);
+        let half = (key.hash(&self.hasher) >> 16) as u32;
+        let hash = spread(half);
         let keys = &self.keys;
-        let known = self
-            .index
-            .find(hash, |&index| keys.get(index as usize) == Some(&key));
+        let known = self.index.find(hash, |known| {
+            known.hash == half && keys.get(known.index as usize) == Some(&key)
+        });
         let index = match known {
-            Some(&index) => index,
+            Some(known) => known.index,
             None => {
-                let (index, hasher) = (keys.len() as u32, &self.hasher);
-                self.index.insert_unique(hash, index, |&index| {
-                    keys.get(index as usize)
-                        .map_or(0, |key| hasher.hash_one(key))
-                });
+                let index = keys.len() as u32;
+                let new = Indexed { hash: half, index };
+                self.index
+                    .insert_unique(hash, new, |known| spread(known.hash));
                 self.keys.push(key);
                 index
             }
         };
         self.first.wrapping_add(index)
     }
-}
 
-fn frame_at(address: u64, return_address: bool, map: &AddressMap, modules: &Modules) -> Frame {
-    // The call may be the last instruction of its mapping: then the return address lies behind it.
-    let looked_up = address.saturating_sub(u64::from(return_address));
-    match map.find(looked_up) {
-        None => Frame::Unmapped(address),
-        Some(range) => match modules.placing(range.module) {
+    fn frame_at(
+        &mut self,
+        address: u64,
+        return_address: bool,
+        map: &AddressMap,
+        modules: &Modules,
+    ) -> Frame {
+        // The call may be the last instruction of its mapping: then the return address lies behind it.
+        let looked_up = address.saturating_sub(u64::from(return_address));
+        let range = match self.last_range {
+            (generation, Some(range))
+                if generation == map.generation
+                    && (range.start..range.end).contains(&looked_up) =>
+            {
+                Some(range)
+            }
+            _ => map.find(looked_up),
+        };
+        let Some(range) = range else {
+            return Frame::Unmapped(address);
+        };
+        self.last_range = (map.generation, Some(range));
+        match modules.placing(range.module) {
             Placing::Offset => Frame::Offset(
                 range.module,
                 address
@@ -206,8 +269,14 @@ fn frame_at(address: u64, return_address: bool, map: &AddressMap, modules: &Modu
                     .wrapping_add(range.file_offset),
             ),
             Placing::Address | Placing::Symbol { .. } => Frame::Address(range.module, address),
-        },
+        }
     }
+}
+
+/// The half of a hash that is kept, as one that the table can use: it looks at the lowest and at the highest bits.
+#[inline]
+fn spread(half: u32) -> u64 {
+    u64::from(half).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 fn append(out: &mut Vec<u8>, text: &[u8]) {
@@ -283,7 +352,7 @@ mod tests {
         assert_eq!(frames.named(&[outer], false), 2);
         assert_eq!(frames.named(&group, false), 1);
         let (_, keys) = frames.kept();
-        let Frame::Named(id) = keys[0].frame else {
+        let Frame::Named(id) = keys[0].frame() else {
             panic!("not a named frame")
         };
         let said = frames.said(id);

@@ -129,7 +129,7 @@ fn resolve(modules: &mut Modules) -> Vec<Module> {
 }
 
 fn said_of(frames: &Frames, key: &FrameKey) -> Vec<Said> {
-    match key.frame {
+    match key.frame() {
         Frame::Named(id) => frames.said(id),
         Frame::Offset(..) | Frame::Address(..) | Frame::Unmapped(_) => Vec::new(),
     }
@@ -145,7 +145,7 @@ fn place<'m>(key: &FrameKey, said: &'m [Said], modules: &'m [Module]) -> Place<'
         },
         None => Place::default(),
     };
-    match key.frame {
+    match key.frame() {
         Frame::Offset(module, offset) => Place {
             offset: Some(offset),
             ..of(module)

@@ -8,7 +8,8 @@
 //! are handed out as rows as they come; what is kept is what finds them again.
 //!
 //! Most chains are repeated: those are found whole by one hash. Of the others most share their outer part with the
-//! chain before: that part is found by comparing (research of 0.4 M samples: three of four frames).
+//! chain before: that part is found by comparing. What is new comes as a run of nodes, each the child of the one before:
+//! a child that stands right behind its parent is found there, and only the others are in a hash table.
 
 use std::hash::BuildHasher;
 
@@ -19,11 +20,13 @@ use super::mappings::AddressMap;
 use super::modules::Modules;
 use crate::event::{NamedFrame, Space};
 
-/// Nodes kept to find them again: with their table about 120 MiB. Beyond, the tree begins anew behind the old
-/// one: stacks stay right, but one that comes again gets a second number.
-const NODES_KEPT: usize = 8 << 20;
-/// Words of chains in the cache, 16 MiB.
-const CACHED_WORDS: usize = 2 << 20;
+/// Nodes kept to find them again, 32 MiB, and how many of them may be in the table: 26 MiB, full at 7/8 of a power of
+/// two. Beyond, the tree begins anew behind the old one: stacks stay right, but one that comes again gets a second
+/// number.
+const NODES_KEPT: usize = 4 << 20;
+const BRANCHES_KEPT: usize = 7 << 18;
+/// Words of chains in the cache, 8 MiB.
+const CACHED_WORDS: usize = 1 << 20;
 
 /// Number of a node, as in `stacks.stack_id`.
 pub(crate) type StackId = u32;
@@ -49,11 +52,13 @@ pub(crate) struct Chain<'a> {
 /// The tree.
 #[derive(Default)]
 pub(crate) struct Stacks {
-    /// Parent and frame of each node kept.
+    /// Parent and frame of the nodes kept, in their order.
     nodes: Vec<(StackId, FrameId)>,
-    index: HashTable<u32>,
-    /// Nodes before the first of `nodes`.
-    before: StackId,
+    /// Those that do not stand right behind their parent. They are in the table as a whole, so that finding one
+    /// costs one miss of the cache.
+    branches: HashTable<Branch>,
+    /// Number of the last node.
+    last: StackId,
     /// How often the tree began anew.
     epoch: u32,
     /// Nodes not written yet: the last ones.
@@ -62,6 +67,13 @@ pub(crate) struct Stacks {
     kernel_trail: Trail,
     user_trail: Trail,
     hasher: DefaultHashBuilder,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Branch {
+    parent: StackId,
+    frame: FrameId,
+    id: StackId,
 }
 
 /// The callers of the chain before, outermost first.
@@ -75,14 +87,14 @@ impl Stacks {
     /// An empty tree, whose first node gets this number.
     pub(crate) fn starting_at(first: StackId) -> Stacks {
         Stacks {
-            before: first.saturating_sub(1),
+            last: first.saturating_sub(1),
             ..Stacks::default()
         }
     }
 
     /// The number of the node that comes next.
     pub(crate) fn next_id(&self) -> StackId {
-        self.before + self.nodes.len() as u32 + 1
+        self.last + 1
     }
 
     /// Changes when the tree begins anew: nodes found before are then not to be used again.
@@ -117,6 +129,7 @@ impl Stacks {
         self.make_room()?;
         let mut parent = 0;
         let mut depth = 0;
+        let mut is_new = false;
         let mut end = chain.len();
         while end > 0 {
             // A group: code that has a place of its own, before it what is inlined into that.
@@ -130,7 +143,7 @@ impl Stacks {
             let start = end - 1 - inlined;
             let frame = frames.named(chain.get(start..end).unwrap_or_default(), start > 0);
             depth += 1;
-            parent = self.child(parent, frame, depth);
+            (parent, is_new) = self.child(parent, frame, depth, is_new);
             end = start;
         }
         Some(parent)
@@ -139,8 +152,7 @@ impl Stacks {
     /// Nodes that came since the last call, with the number of the first.
     pub(crate) fn take_fresh(&mut self) -> (StackId, Vec<Node>) {
         let fresh = std::mem::take(&mut self.fresh);
-        let last = self.before + self.nodes.len() as u32;
-        (last + 1 - fresh.len() as u32, fresh)
+        (self.last + 1 - fresh.len() as u32, fresh)
     }
 
     /// How many nodes wait to be written.
@@ -151,10 +163,9 @@ impl Stacks {
 
     /// Forgets all nodes, as the frames begin anew: those that come get higher numbers.
     pub(crate) fn restart(&mut self) {
-        self.before += self.nodes.len() as u32;
         self.epoch += 1;
-        self.nodes = Vec::new();
-        self.index = HashTable::new();
+        self.nodes.clear();
+        self.branches.clear();
         self.forget_chains();
     }
 
@@ -167,12 +178,11 @@ impl Stacks {
 
     /// Room for the longest chain; `None` when the numbers, which are of 31 bits, are used up.
     fn make_room(&mut self) -> Option<()> {
-        if self.nodes.len() >= NODES_KEPT {
+        if self.nodes.len() >= NODES_KEPT || self.branches.len() >= BRANCHES_KEPT {
             self.restart();
         }
         // No chain is longer than a record can hold.
-        let last = i32::MAX as u32 - (1 << 24);
-        (self.before.checked_add(self.nodes.len() as u32)? < last).then_some(())
+        (self.last < i32::MAX as u32 - (1 << 24)).then_some(())
     }
 
     fn walk(&mut self, chain: Chain<'_>, tag: u64, frames: &mut Frames) -> StackId {
@@ -198,14 +208,15 @@ impl Stacks {
             .count();
         trail.callers.truncate(shared);
         let mut parent = trail.callers.last().map_or(0, |&(_, stack)| stack);
+        let mut is_new = false;
         for (above, &address) in callers.iter().rev().enumerate().skip(shared) {
             let frame = frames.at(address, true, space, map, modules);
-            parent = self.child(parent, frame, above as u32 + 1);
+            (parent, is_new) = self.child(parent, frame, above as u32 + 1, is_new);
             trail.callers.push((address, parent));
         }
         *self.trail_of(space) = trail;
         let frame = frames.at(leaf, false, space, map, modules);
-        self.child(parent, frame, addresses.len() as u32)
+        self.child(parent, frame, addresses.len() as u32, is_new).0
     }
 
     fn trail_of(&mut self, space: Space) -> &mut Trail {
@@ -215,38 +226,45 @@ impl Stacks {
         }
     }
 
-    /// The node of `frame` below `parent`, added if it is new.
-    fn child(&mut self, parent: StackId, frame: FrameId, depth: u32) -> StackId {
-        let hash = hash_node(&self.hasher, (parent, frame));
-        let nodes = &self.nodes;
-        let known = self.index.find(hash, |&index| {
-            nodes.get(index as usize) == Some(&(parent, frame))
-        });
-        let index = match known {
-            Some(&index) => index,
-            None => {
-                let (index, hasher) = (nodes.len() as u32, &self.hasher);
-                self.index.insert_unique(hash, index, |&index| {
-                    hash_node(
-                        hasher,
-                        nodes.get(index as usize).copied().unwrap_or_default(),
-                    )
-                });
-                self.nodes.push((parent, frame));
-                self.fresh.push(Node {
-                    parent,
-                    frame,
-                    depth,
-                });
-                index
+    /// The node of `frame` below `parent`, added if it is new, and whether it is. Below a new node everything is.
+    fn child(
+        &mut self,
+        parent: StackId,
+        frame: FrameId,
+        depth: u32,
+        is_parent_new: bool,
+    ) -> (StackId, bool) {
+        let first = self.last + 1 - self.nodes.len() as u32;
+        let behind = (parent + 1).wrapping_sub(first) as usize;
+        if !is_parent_new && self.nodes.get(behind) == Some(&(parent, frame)) {
+            return (parent + 1, false);
+        }
+        let id = self.last + 1;
+        if id != parent + 1 {
+            let hash = hash_node(&self.hasher, parent, frame);
+            let is_it = |known: &Branch| known.parent == parent && known.frame == frame;
+            if let Some(known) = self.branches.find(hash, is_it) {
+                return (known.id, false);
             }
-        };
-        self.before + index + 1
+            let hasher = &self.hasher;
+            self.branches
+                .insert_unique(hash, Branch { parent, frame, id }, |known| {
+                    hash_node(hasher, known.parent, known.frame)
+                });
+        }
+        self.last = id;
+        self.nodes.push((parent, frame));
+        self.fresh.push(Node {
+            parent,
+            frame,
+            depth,
+        });
+        (id, true)
     }
 }
 
 #[inline]
-fn hash_node(hasher: &DefaultHashBuilder, (parent, frame): (StackId, FrameId)) -> u64 {
+fn hash_node(hasher: &DefaultHashBuilder, parent: StackId, frame: FrameId) -> u64 {
     hasher.hash_one(u64::from(parent) << 32 | u64::from(frame))
 }
 
@@ -355,7 +373,7 @@ mod tests {
                 depth = Some(node.depth);
                 let (first, keys) = self.frames.kept();
                 let key = keys[(node.frame - first) as usize];
-                let Frame::Unmapped(address) = key.frame else {
+                let Frame::Unmapped(address) = key.frame() else {
                     panic!("mapped")
                 };
                 assert_eq!(key.return_address, !addresses.is_empty());
