@@ -218,7 +218,9 @@ impl Output {
     /// Writes what is left, and makes the trace whole.
     pub(crate) fn finish(mut self) -> Result<(Summary, Counts), Error> {
         for row in std::mem::take(&mut self.types) {
-            self.write_type(&row)?;
+            if !is_carrier(&row) {
+                self.write_type(&row)?;
+            }
         }
         self.counts.problems = self.problems.write(&mut self.writer, self.fixed.problems)?;
         let counts = self.counts;
@@ -274,6 +276,12 @@ impl EventTable {
             extras: self.extras,
         }
     }
+}
+
+/// The kernel's `dummy` event has no hits of its own: it is there for the mappings and names that come with it.
+fn is_carrier(row: &TypeRow) -> bool {
+    let name = row.event.name.split(':').next();
+    row.event.kind == EventKind::Software && name == Some("dummy") && row.rows == 0
 }
 
 /// Where a payload holds them may differ (another machine's), names and types not.

@@ -60,7 +60,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
 fn about(session: &Session, trace: &Trace) -> Result<String> {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
-        let _ = writeln!(text, "{name:<13}{}", harmless(value));
+        let _ = writeln!(text, "{name:<16}{}", harmless(value));
     };
     line("trace", &trace.path.display().to_string());
     line("state", &trace.state);

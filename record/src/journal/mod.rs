@@ -97,13 +97,11 @@ impl Journal {
             .iter()
             .filter_map(|(_, _, counts)| counts.lost)
             .sum();
-        if total == 0 {
-            return Ok(0);
-        }
         let mut records = Records::new();
         let time = clock::monotonic();
         for (_, opened, counts) in counted {
-            // Those that lost nothing too: the kernel lays a loss in a ring to whichever event comes next.
+            // Those that lost nothing too: "none" is told, and the kernel lays a loss in a ring to whichever event
+            // comes next.
             let Some(lost) = counts.lost else { continue };
             records.add(kind::LOST_SAMPLES, 0, |body| {
                 body.u64(lost);
