@@ -10,6 +10,7 @@ use std::path::Path;
 
 use perfquet_formats::import::Report;
 
+use crate::cli::Arguments;
 use crate::terminal::{hint, put};
 
 /// Modules without names that are listed.
@@ -38,10 +39,19 @@ pub(crate) fn imported(output: &Path, report: &Report) {
             "{output}: {lost} are missing: see the table losses"
         ));
     }
-    if counts.problems > 0 {
+    if counts.left_out > 0 {
         put(&format!(
-            "{output}: {} places could not be read: see the table problems",
-            number(counts.problems)
+            "{output}: {} events outside the time asked for were left out",
+            number(counts.left_out)
+        ));
+    }
+    if counts.problems > 0 {
+        let places = match counts.problems {
+            1 => "1 place".to_owned(),
+            count => format!("{} places", number(count)),
+        };
+        put(&format!(
+            "{output}: {places} could not be read: see the table problems"
         ));
     }
 }
@@ -78,7 +88,8 @@ pub(crate) fn named(output: &Path, report: &Report) {
 }
 
 /// Tells what has no name, and why: at length with `-v`.
-pub(crate) fn unnamed(report: &Report, verbose: u8) {
+pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
+    let verbose = arguments.verbose;
     let without = report
         .symbols
         .iter()
@@ -98,7 +109,8 @@ pub(crate) fn unnamed(report: &Report, verbose: u8) {
             }
         }
     }
-    if verbose == 0 && without > 0 && report.counts.named_frames * 2 < report.counts.frames {
+    let wanted = verbose == 0 && !arguments.no_symbols;
+    if wanted && without > 0 && report.counts.named_frames * 2 < report.counts.frames {
         hint("most frames have no name; -v says why, --symbols names a System.map or a directory");
     }
 }
@@ -121,7 +133,7 @@ fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(' ');
         }
         text.push(digit);

@@ -120,7 +120,7 @@ fn import_files(arguments: &Arguments) -> Result<Outcome> {
     let report = import_into(arguments, &output, arguments.time)?;
     closing::imported(&output, &report);
     closing::unwound(&report);
-    closing::unnamed(&report, arguments.verbose);
+    closing::unnamed(&report, arguments);
     Ok(outcome(arguments, &report))
 }
 
@@ -197,7 +197,7 @@ fn recover(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
     }
     closing::imported(trace, &report);
     closing::unwound(&report);
-    closing::unnamed(&report, arguments.verbose);
+    closing::unnamed(&report, arguments);
     Ok(outcome(arguments, &report))
 }
 
@@ -211,7 +211,7 @@ fn name_again(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
     }
     let report = import::name_again(trace, symbol_options(arguments)?)?;
     closing::named(trace, &report);
-    closing::unnamed(&report, arguments.verbose);
+    closing::unnamed(&report, arguments);
     Ok(Outcome::Done)
 }
 

@@ -52,8 +52,11 @@ pub(crate) fn event_schema(table: &str, event: &EventType, extras: Extras) -> Ta
     }
 }
 
+/// Whether an extra was recorded.
+type Recorded = fn(Extras) -> bool;
+
 /// What may be recorded with an event beside its fields, and whether it was.
-fn extra_columns() -> impl Iterator<Item = (ColumnSchema, fn(Extras) -> bool)> {
+fn extra_columns() -> impl Iterator<Item = (ColumnSchema, Recorded)> {
     let extra = |name: &str, kind, unit: &str, doc: &str| ColumnSchema {
         name: format!("sample_{name}"),
         kind,
@@ -62,7 +65,7 @@ fn extra_columns() -> impl Iterator<Item = (ColumnSchema, fn(Extras) -> bool)> {
         doc: doc.to_owned(),
         encoding: Encoding::Dictionary,
     };
-    let columns: [(ColumnSchema, fn(Extras) -> bool); 6] = [
+    let columns: [(ColumnSchema, Recorded); 6] = [
         (
             extra(
                 "period",

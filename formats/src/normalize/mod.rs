@@ -107,7 +107,8 @@ impl<'o> Normalizer<'o> {
         self.output.unwound.extend(self.unwinding.counts());
         self.unwinding.log();
         self.output.next_stack = self.stacks.next_id();
-        if self.window.left_out() > 0 {
+        let left_out = self.window.left_out();
+        if left_out > 0 {
             self.loss(&Loss {
                 time: None,
                 cpu: None,

@@ -46,6 +46,8 @@ pub struct Counts {
     pub events: u64,
     /// Events known to be missing.
     pub lost: u64,
+    /// Events outside the time asked for; they too have a row of `losses`.
+    pub left_out: u64,
     /// Rows of `losses`.
     pub losses: u64,
     /// Places that could not be read.

@@ -518,6 +518,7 @@ fn an_event_that_never_came_has_an_empty_table() {
     assert_eq!((table.rows(), table.columns.len()), (0, 10));
     assert_eq!(rows.of("samples", &["time"]), ["100"]);
     assert_eq!(rows.of("losses", &["count"]), ["1"]);
+    assert_eq!((rows.counts.left_out, rows.counts.lost), (1, 0));
     assert_eq!(rows.of("problems", &["count"]), ["1"]);
     assert_eq!(
         rows.of("event_types", &["table", "rows"]),
