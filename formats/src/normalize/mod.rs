@@ -113,10 +113,14 @@ impl<'o> Normalizer<'o> {
                 time: None,
                 cpu: None,
                 event: None,
-                count: Some(self.window.left_out()),
+                count: Some(left_out),
                 in_all: None,
                 reason: "filtered: outside the time asked for",
             })?;
+            // Nobody lost them.
+            self.output.counts.left_out += left_out;
+            self.output.counts.losses -= 1;
+            self.output.counts.lost -= left_out;
         }
         let given_up = self.life.mappings.given_up();
         if given_up > 0 {
