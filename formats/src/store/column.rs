@@ -507,7 +507,7 @@ fn take_text(keys: &mut Vec<u32>, interner: &mut Interner, forget: bool) -> Text
 /// Text is checked when it is new; what has a number has been checked.
 #[inline]
 fn intern_text(interner: &mut Interner, text: &[u8]) -> (u32, usize) {
-    match interner.last(text) {
+    match interner.recent(text) {
         Some(number) => (number, 0),
         None => intern_other_text(interner, text),
     }

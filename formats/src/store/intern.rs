@@ -11,10 +11,15 @@ use std::hash::BuildHasher as _;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::short::{Recent, Short};
+
 /// Above so many entries, or bytes in them, the numbers begin anew with the next batch: a column whose texts
 /// hardly repeat must not keep all of them.
 const MAX_ENTRIES: usize = 1 << 16;
 const MAX_BYTES: usize = 4 << 20;
+
+/// Look-ups after which the recent short texts are remembered.
+const MANY: u32 = 4096;
 
 /// Texts one behind the other.
 #[derive(Debug, Clone, Default)]
@@ -98,6 +103,9 @@ pub(super) struct Interner {
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
     last: u32,
+    /// Made after `MANY` look-ups: most tables of a trace have few rows.
+    recent: Option<Recent>,
+    looked_up: u32,
     /// How many of the entries the encoder has.
     handed: usize,
     /// The entries began anew after the last batch.
@@ -105,17 +113,22 @@ pub(super) struct Interner {
 }
 
 impl Interner {
-    /// The number of `text` if it is the same as the last one.
+    /// The number of `text` if it is the same as the last one, or a short one that was seen lately.
     #[inline]
-    pub(super) fn last(&self, text: &[u8]) -> Option<u32> {
-        // What is not there is an empty text, too.
-        (self.entries.get(self.last) == text && self.entries.len() > 0).then_some(self.last)
+    pub(super) fn recent(&self, text: &[u8]) -> Option<u32> {
+        match (&self.recent, Short::new(text)) {
+            (Some(recent), Some(short)) => recent.get(short),
+            // What is not there is an empty text, too.
+            _ => {
+                (self.entries.get(self.last) == text && self.entries.len() > 0).then_some(self.last)
+            }
+        }
     }
 
     /// The number of `text`, and the memory that it took if it is new.
     #[inline]
     pub(super) fn intern(&mut self, text: &[u8]) -> (u32, usize) {
-        match self.last(text) {
+        match self.recent(text) {
             Some(number) => (number, 0),
             None => self.look_up(text),
         }
@@ -124,13 +137,11 @@ impl Interner {
     /// Whether `text` has a number already.
     pub(super) fn find(&mut self, text: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
-        let found = self
+        let number = *self
             .numbers
-            .find(hash, |&number| self.entries.get(number) == text);
-        if let Some(&number) = found {
-            self.last = number;
-        }
-        found.copied()
+            .find(hash, |&number| self.entries.get(number) == text)?;
+        self.last = number;
+        Some(number)
     }
 
     fn look_up(&mut self, text: &[u8]) -> (u32, usize) {
@@ -155,8 +166,21 @@ impl Interner {
                 (number, text.len() + place)
             }
         };
+        (number, grown + self.remember(text, number))
+    }
+
+    /// Finds `text` faster the next time. Gives the memory that this took.
+    fn remember(&mut self, text: &[u8], number: u32) -> usize {
         self.last = number;
-        (number, grown)
+        self.looked_up = self.looked_up.saturating_add(1);
+        let mut grown = 0;
+        if self.looked_up == MANY {
+            grown = self.recent.insert(Recent::new()).bytes();
+        }
+        if let (Some(recent), Some(short)) = (&mut self.recent, Short::new(text)) {
+            recent.set(short, number);
+        }
+        grown
     }
 
     /// The entries that the encoder does not have yet. The numbers begin anew behind them if there are too many, or
@@ -168,6 +192,8 @@ impl Interner {
         if ends {
             self.entries = Entries::default();
             self.numbers = HashTable::new();
+            self.recent = None;
+            self.looked_up = 0;
             self.last = 0;
             self.restarted = true;
         }
@@ -181,7 +207,8 @@ impl Interner {
 
     /// Memory that stays with the column after a batch was handed over.
     pub(super) fn bytes(&self) -> usize {
-        self.entries.bytes() + self.numbers.capacity() * 2 * size_of::<u32>()
+        let recent = self.recent.as_ref().map_or(0, Recent::bytes);
+        self.entries.bytes() + self.numbers.capacity() * 2 * size_of::<u32>() + recent
     }
 }
 

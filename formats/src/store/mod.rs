@@ -16,6 +16,7 @@ mod order;
 mod part;
 mod place;
 mod shape;
+mod short;
 mod table;
 mod writer;
 
