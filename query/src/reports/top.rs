@@ -12,10 +12,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Result;
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
-use arrow::datatypes::{Int32Type, Int64Type};
+use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow::datatypes::Int64Type;
 use clap::{ArgMatches, Args, ValueEnum};
 
+use super::folding::Folded;
 use super::subject::{Choice, Subject};
 use crate::commands::{Subcommand, arguments};
 use crate::render;
@@ -112,7 +113,7 @@ fn by_column(
     condition: &str,
 ) -> Result<RecordBatch> {
     let sql = subject
-        .fill(include_str!("top_by_column.sql"), condition)
+        .fill(include_str!("top.sql"), condition)
         .replace("{key}", column);
     let (mut keys, mut weights, mut samples) = (Vec::new(), Vec::new(), Vec::new());
     for batch in session.collect(&sql)? {
@@ -184,11 +185,9 @@ fn percent(part: u64, all: u64) -> f64 {
 
 fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<RecordBatch> {
     let subject = top.choice.subject(session)?;
-    let weighted = Weighted::query(session, &subject, condition)?;
-    let whole: u64 = weighted.iter().map(|row| row.own).sum();
-    let samples = weighted.iter().map(|row| row.samples).sum();
-    say_total(&subject, whole, samples);
-    let mut lines = lines(&session.forest, &weighted, top.by)?;
+    let folded = Folded::query(session, &subject, condition, None)?;
+    say_total(&subject, folded.weight, folded.samples);
+    let mut lines = lines(&session.forest, &folded, top.by)?;
     lines.sort_by(|a, b| {
         let by_weight = match top.sort {
             Sort::SelfWeight => (b.own, b.total).cmp(&(a.own, a.total)),
@@ -203,7 +202,7 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<RecordBatch
         Arc::new(UInt64Array::from_iter_values(lines.iter().map(value))) as ArrayRef
     };
     let percents = |value: fn(&Line) -> u64| {
-        let values = lines.iter().map(|line| percent(value(line), whole));
+        let values = lines.iter().map(|line| percent(value(line), folded.weight));
         Arc::new(Float64Array::from_iter_values(values)) as ArrayRef
     };
     let modules: StringArray = lines.iter().map(|line| line.module.as_deref()).collect();
@@ -230,81 +229,29 @@ struct Line {
     total: u64,
 }
 
-/// How much weighs what ran under one stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Weighted {
-    trace: usize,
-    /// Node of the trace's tree; 0: no stack.
-    stack: u32,
-    /// All that ran under it.
-    weight: u64,
-    /// What ran in its topmost frame, and how many samples that were.
-    own: u64,
-    samples: u64,
-}
-
-impl Weighted {
-    fn query(session: &Session, subject: &Subject, condition: &str) -> Result<Vec<Weighted>> {
-        // Stacks of several traces are told apart by the name of the trace.
-        let (trace, by_trace) = match session.traces.len() > 1 {
-            true => ("trace", "trace, "),
-            false => ("''", ""),
-        };
-        let sql = subject
-            .fill(include_str!("top.sql"), condition)
-            .replace("{trace}", trace)
-            .replace("{by_trace}", by_trace);
-        let mut rows = Vec::new();
-        let mut answer = session.query(&sql)?;
-        while let Some(batch) = answer.next()? {
-            let traces = strings(batch.column(0))?;
-            let stacks = batch.column(1).as_primitive::<Int32Type>();
-            let number = |column: usize, row: usize| {
-                let value = batch.column(column).as_primitive::<Int64Type>().value(row);
-                u64::try_from(value).unwrap_or_default()
-            };
-            for row in 0..batch.num_rows() {
-                let trace = session.forest.trace(traces.value(row)).unwrap_or_default();
-                // An id that the tree does not know is no stack: the file is damaged, the row still counts.
-                let stack = match stacks.is_valid(row) {
-                    true => session
-                        .forest
-                        .tree(trace)?
-                        .node(i64::from(stacks.value(row))),
-                    false => None,
-                };
-                rows.push(Weighted {
-                    trace,
-                    stack: stack.unwrap_or_default(),
-                    weight: number(2, row),
-                    own: number(3, row),
-                    samples: number(4, row),
-                });
-            }
-        }
-        Ok(rows)
-    }
-}
-
 /// Adds up all trees by function or module.
-fn lines(forest: &Forest, weighted: &[Weighted], by: By) -> Result<Vec<Line>> {
+fn lines(forest: &Forest, folded: &Folded, by: By) -> Result<Vec<Line>> {
     let mut lines = Lines::default();
     for trace in 0..forest.len() {
+        let rows = folded.rows.iter().filter(|row| row.trace == trace);
         let tree = forest.tree(trace)?;
         let names = lines.number_frames(&tree, by);
         let mut weights = vec![0; tree.len()];
-        for row in weighted.iter().filter(|row| row.trace == trace) {
-            weights[row.stack as usize] += row.weight;
-            if row.own == 0 {
-                continue;
-            }
-            let line = match tree.frames_of_node(row.stack).next() {
+        for row in rows {
+            weights[row.kernel as usize] += row.weight;
+            weights[row.user as usize] += row.weight;
+            let leaf = if row.kernel != 0 {
+                row.kernel
+            } else {
+                row.user
+            };
+            let line = match tree.frames_of_node(leaf).next() {
                 Some(frame) => names[frame as usize],
                 None => lines.without_stack(),
             };
-            lines.all[line].own += row.own;
-            if row.stack == 0 {
-                lines.all[line].total += row.own;
+            lines.all[line].own += row.weight;
+            if leaf == 0 {
+                lines.all[line].total += row.weight;
             }
         }
         weights[0] = 0;
