@@ -3,8 +3,8 @@
 //! ```text
 //!             perf   169/169   [000]     4.720337972:          1 sched:sched_wakeup: comm=migration/0 … ffffffff81114a38 ttwu_do_activate
 //! workload   220/220   [001]    50.102807555:    1001001 cpu-clock:
-//! 	ffffffff81c95a7f __memset
-//! 	            11b7 work_inner
+//!         ffffffff81c95a7f __memset
+//!                     11b7 work_inner
 //! ```
 //! tools/perf/builtin-script.c decides about widths and blanks. Where chains were recorded, perf prints frames of
 //! user modules as offsets in their file, all else as addresses; so do we, since that is what scripts were

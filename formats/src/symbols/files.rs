@@ -68,6 +68,9 @@ impl std::fmt::Display for Missing {
     }
 }
 
+/// Path and build id of a module, as recorded.
+pub(super) type ModuleKey = (String, Option<Vec<u8>>);
+
 /// Where to look, and what was found already.
 pub(super) struct Files {
     directories: Vec<PathBuf>,
@@ -75,7 +78,7 @@ pub(super) struct Files {
     home: Option<PathBuf>,
     /// Build ids of the files below the directories, made when nothing else helped.
     by_build_id: OnceCell<HashMap<Vec<u8>, Vec<PathBuf>>>,
-    found: HashMap<(String, Option<Vec<u8>>), Result<Found, Missing>>,
+    found: HashMap<ModuleKey, Result<Found, Missing>>,
 }
 
 impl Files {

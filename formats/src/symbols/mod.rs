@@ -179,7 +179,7 @@ pub struct Symbolizer {
     facts: KernelFacts,
     kernel: Kernel,
     files: Files,
-    modules: HashMap<(String, Option<Vec<u8>>), Result<Module, Missing>>,
+    modules: HashMap<files::ModuleKey, Result<Module, Missing>>,
     told: Told,
     lines: Option<Lines>,
     report: Report,

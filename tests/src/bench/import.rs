@@ -27,10 +27,13 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
+/// Makes the command that reads an input.
+type Contestant = fn(&Path) -> Command;
+
 fn compare(report: &mut Report, setting: &Setting, title: &str, input: &Path) -> Result<()> {
     let trace = traces::import(input, &setting.directory)?;
     let events = traces::events(&trace)? as f64;
-    let contestants: [(&str, fn(&Path) -> Command); 3] = [
+    let contestants: [(&str, Contestant); 3] = [
         ("perfquet-convert", convert),
         (
             "perf script -F comm,pid,tid,cpu,time,event,trace",

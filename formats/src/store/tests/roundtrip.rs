@@ -169,7 +169,7 @@ fn long_texts_go_to_pages_of_their_own() {
     let rows: Vec<Cell> = (0..140).map(text).collect();
     check_column(ColumnType::Text, false, Encoding::Dictionary, rows);
     let list = |at: usize| match (text(at), text(at + 1)) {
-        (Cell::Text(a), Cell::Text(b)) if at % 3 > 0 => Cell::TextList(vec![a, b]),
+        (Cell::Text(a), Cell::Text(b)) if !at.is_multiple_of(3) => Cell::TextList(vec![a, b]),
         _ => Cell::Null,
     };
     let rows: Vec<Cell> = (0..100).map(list).collect();
