@@ -232,7 +232,7 @@ impl Printer<'_> {
         if self.chains {
             self.chain(&row.columns);
         } else {
-            self.place(&row.columns);
+            self.place(&row.columns, event);
         }
         self.text.push(b'\n');
     }
@@ -284,7 +284,7 @@ impl Printer<'_> {
     }
 
     /// Address and name of the place itself.
-    fn place(&mut self, row: &BatchRow<'_>) {
+    fn place(&mut self, row: &BatchRow<'_>, event: &Event) {
         let mut places = Vec::new();
         for stack in ["kernel_stack", "user_stack"] {
             self.stacks.places(row.i32(stack), &mut places);
@@ -296,11 +296,12 @@ impl Printer<'_> {
                 self.mappings
                     .address(row.i32("pid")?, row.i64("time"), module, offset)
             };
-            let address = row
-                .u64("ip")
-                .or(place.address)
-                .or_else(mapped)
-                .or(place.offset);
+            // The column `ip` of an event's own table is a field of the event.
+            let sampled = match event.name.as_str() {
+                tables::samples::NAME => row.u64("ip"),
+                _ => None,
+            };
+            let address = sampled.or(place.address).or_else(mapped).or(place.offset);
             let text = format!(" {:>16x} {}", address.unwrap_or(0), name(place));
             self.text.extend_from_slice(text.as_bytes());
             return;

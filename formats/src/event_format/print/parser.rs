@@ -557,9 +557,11 @@ impl<'a> Parser<'a> {
             let value = self.expression()?;
             self.operators = operators;
             self.demand(",")?;
+            // The kernel ends some of its tables with a NULL.
             let name = match self.expression()? {
                 Expression::Text(name) => Some(name),
-                Expression::Number(..) | Expression::Unknown => None,
+                other if super::evaluator::constant(&other) == Some(0) => None,
+                Expression::Unknown => None,
                 _ => return Err("expected a text as name".into()),
             };
             self.demand("}")?;

@@ -140,6 +140,10 @@ fn names_and_flags() {
         "ENOENT",
     );
     check(
+        r#""%s", __print_symbolic(REC->a, { 5, "FIVE" }, { -1, ((void *)0) })"#,
+        "FIVE",
+    );
+    check(
         r#""%s", __print_symbolic(REC->a, { UNKNOWN_ENUM, "X" })"#,
         "0x5",
     );
