@@ -40,6 +40,9 @@ pub(super) mod sample_type {
     pub(in super::super) const DATA_PAGE_SIZE: u64 = 1 << 22;
     pub(in super::super) const CODE_PAGE_SIZE: u64 = 1 << 23;
     pub(in super::super) const WEIGHT_STRUCT: u64 = 1 << 24;
+    /// The members that a sample begins with, each of one word.
+    pub(in super::super) const WORDS: u64 =
+        IDENTIFIER | IP | TID | TIME | ADDR | ID | STREAM_ID | CPU | PERIOD;
 }
 
 /// Values of `type`.
@@ -88,6 +91,8 @@ pub(super) struct Attr {
 /// Where the records of an event have their time and id; computed once, looked at for each record.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Places {
+    /// Bytes of a sample's first members, those that are one word each.
+    pub(super) head_bytes: u64,
     /// Bytes behind the header of a sample where its time is.
     pub(super) time: Option<usize>,
     /// The same for its id.
@@ -196,6 +201,7 @@ impl Attr {
         };
         let is_identified = self.has(sample_type::IDENTIFIER);
         Places {
+            head_bytes: 8 * u64::from((self.sample_type & sample_type::WORDS).count_ones()),
             time: self.offset_of(sample_type::TIME),
             id: match is_identified {
                 true => Some(0),

@@ -177,6 +177,7 @@ pub(super) fn space_of(misc: u16) -> Space {
 }
 
 /// Reads the body of a sample (what follows its 8-byte header).
+#[inline]
 pub(super) fn parse<'a>(
     cursor: &mut Cursor<'a>,
     misc: u16,
@@ -186,34 +187,48 @@ pub(super) fn parse<'a>(
     use sample_type::*;
     let mut members = Members::default();
     lists.clear();
+    // The members up to the period are words, all of which are there or the sample is short.
+    let endian = cursor.endian();
+    let (head, _) = cursor.bytes(attr.places.head_bytes)?.as_chunks::<8>();
+    let mut head = head.iter();
+    let mut word = || match (head.next(), endian) {
+        (Some(word), Endian::Little) => u64::from_le_bytes(*word),
+        (Some(word), Endian::Big) => u64::from_be_bytes(*word),
+        (None, _) => 0,
+    };
+    // Two halves of a word, the first of which comes first in memory.
+    let halves = |word: u64| match endian {
+        Endian::Little => (word as u32, (word >> 32) as u32),
+        Endian::Big => ((word >> 32) as u32, word as u32),
+    };
     if attr.has(IDENTIFIER) {
-        members.id = Some(cursor.u64()?);
+        members.id = Some(word());
     }
     if attr.has(IP) {
-        members.ip = Some(cursor.u64()?);
+        members.ip = Some(word());
     }
     if attr.has(TID) {
-        members.pid = Some(cursor.i32()?);
-        members.tid = Some(cursor.i32()?);
+        let (pid, tid) = halves(word());
+        members.pid = Some(pid as i32);
+        members.tid = Some(tid as i32);
     }
     if attr.has(TIME) {
-        members.time = Some(cursor.u64()?);
+        members.time = Some(word());
     }
     if attr.has(ADDR) {
-        members.addr = Some(cursor.u64()?);
+        members.addr = Some(word());
     }
     if attr.has(ID) {
-        members.id = Some(cursor.u64()?);
+        members.id = Some(word());
     }
     if attr.has(STREAM_ID) {
-        members.stream_id = Some(cursor.u64()?);
+        members.stream_id = Some(word());
     }
     if attr.has(CPU) {
-        members.cpu = Some(cursor.u32()?);
-        cursor.u32()?;
+        members.cpu = Some(halves(word()).0);
     }
     if attr.has(PERIOD) {
-        members.period = Some(cursor.u64()?);
+        members.period = Some(word());
     }
     if attr.has(READ) {
         read_counters(cursor, attr.read_format, members.id, &mut lists.read)?;
