@@ -1,8 +1,8 @@
 //! The closing line: what was imported, what was not, and where it is.
 //!
 //! ```text
-//! perf.pqt: 1 285 402 events, 20 911 stacks (812 of 930 frames named); 180 MiB of perf.data became 7.1 MiB
-//! perf.pqt: 1 200 events were lost while recording: see the table losses
+//! perf.pqt: 1,285,402 events, 20,911 stack nodes (812 of 930 frames named); 180 MiB of perf.data became 7.1 MiB
+//! perf.pqt: 1,200 events were lost while recording: see the table losses
 //! perf.pqt: 2 places could not be read: see the table problems
 //! ```
 
@@ -23,9 +23,8 @@ pub(crate) fn imported(output: &Path, report: &Report) {
     let mut formats = report.formats.clone();
     formats.dedup();
     put(&format!(
-        "{output}: {} events, {}; {} of {} became {}",
-        number(counts.events),
-        stacks(report),
+        "{output}: {}; {} of {} became {}",
+        contents(report),
         bytes(report.input_bytes),
         formats.join(" and "),
         bytes(report.output_bytes),
@@ -115,26 +114,37 @@ pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
     }
 }
 
-fn stacks(report: &Report) -> String {
+/// "12 events, 1,310 calls, 9 stack nodes (8 of 9 frames named)"
+fn contents(report: &Report) -> String {
     let counts = &report.counts;
-    match counts.frames {
-        0 => "no stacks".to_owned(),
-        frames => format!(
+    let mut parts = Vec::new();
+    let only_others = counts.events == 0 && counts.calls + counts.aggregates > 0;
+    if !only_others {
+        parts.push(format!("{} events", number(counts.events)));
+    }
+    for (count, what) in [(counts.calls, "calls"), (counts.aggregates, "aggregates")] {
+        if count > 0 {
+            parts.push(format!("{} {what}", number(count)));
+        }
+    }
+    if counts.frames > 0 {
+        parts.push(format!(
             "{} stack nodes ({} of {} frames named)",
             number(counts.stacks),
             number(counts.named_frames),
-            number(frames)
-        ),
+            number(counts.frames)
+        ));
     }
+    parts.join(", ")
 }
 
-/// "1 234 567"
+/// "1,234,567"
 fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(' ');
+            text.push(',');
         }
         text.push(digit);
     }
@@ -167,7 +177,7 @@ mod tests {
     fn numbers_are_readable() {
         assert_eq!(number(0), "0");
         assert_eq!(number(999), "999");
-        assert_eq!(number(1_234_567), "1 234 567");
+        assert_eq!(number(1_234_567), "1,234,567");
         assert_eq!(bytes(12), "12 bytes");
         assert_eq!(bytes(7_444_890), "7.1 MiB");
         assert_eq!(bytes(180 << 20), "180 MiB");

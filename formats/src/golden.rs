@@ -9,7 +9,10 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use crate::event::{Event, EventType, Fields, NamedFrame, Sample, Sink, Stack};
+use crate::event::{
+    Aggregate, Call, Common, Enter, Event, EventType, Fields, Function, Leave, NamedFrame, Sample,
+    Sink, Stack,
+};
 use crate::{Error, Format, Guess, Input};
 
 /// All golden files of `reader` (a folder of `formats/src`), in order: everything but README.md and *.snap.
@@ -114,6 +117,12 @@ impl Sink for Lines {
                 writeln!(self.text, "problem {place}{count} × {}", problem.message).unwrap();
             }
             Event::Progress(_) => {}
+            Event::Enter(enter) => writeln!(self.text, "enter{}", enter_text(enter)).unwrap(),
+            Event::Leave(leave) => writeln!(self.text, "leave{}", leave_text(leave)).unwrap(),
+            Event::Call(call) => writeln!(self.text, "call{}", call_text(call)).unwrap(),
+            Event::Aggregate(aggregate) => {
+                writeln!(self.text, "aggregate{}", aggregate_text(aggregate)).unwrap();
+            }
             other => writeln!(self.text, "{}", readable(&format!("{other:?}"))).unwrap(),
         }
         Ok(())
@@ -261,6 +270,104 @@ impl Lines {
             Fields::Values(values) => Some(readable(&format!("{values:?}"))),
         }
     }
+}
+
+/// ` name=value` of each that is known.
+fn known(values: &[(&str, Option<String>)]) -> String {
+    let values = values.iter();
+    values
+        .filter_map(|(name, value)| Some(format!(" {name}={}", value.as_ref()?)))
+        .collect()
+}
+
+fn quoted(bytes: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(bytes))
+}
+
+fn quoted_list(texts: &[&[u8]]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+fn common_text(common: &Common<'_>) -> String {
+    known(&[
+        ("time", common.time.map(|value| value.to_string())),
+        ("cpu", common.cpu.map(|value| value.to_string())),
+        ("pid", common.pid.map(|value| value.to_string())),
+        ("tid", common.tid.map(|value| value.to_string())),
+        ("comm", common.comm.map(quoted)),
+        ("kernel_stack", stack_text(common.kernel_stack)),
+        ("user_stack", stack_text(common.user_stack)),
+    ])
+}
+
+fn function_text(function: Function<'_>) -> Option<String> {
+    match function {
+        Function::Unknown => None,
+        Function::Named { name, module: b"" } => Some(quoted(name)),
+        Function::Named { name, module } => Some(format!("{} in {}", quoted(name), quoted(module))),
+        Function::Address { space, address } => Some(format!("{space:?} {address:#x}")),
+    }
+}
+
+fn enter_text(enter: &Enter<'_>) -> String {
+    let has_args = !enter.args.is_empty();
+    common_text(&enter.common)
+        + &known(&[
+            ("function", function_text(enter.function)),
+            ("caller", function_text(enter.caller)),
+            ("depth", enter.depth.map(|value| value.to_string())),
+            ("context", enter.context.map(|c| c.as_str().to_owned())),
+            ("args", has_args.then(|| quoted_list(enter.args))),
+        ])
+}
+
+fn leave_text(leave: &Leave<'_>) -> String {
+    common_text(&leave.common)
+        + &known(&[
+            ("function", function_text(leave.function)),
+            ("depth", leave.depth.map(|value| value.to_string())),
+            ("context", leave.context.map(|c| c.as_str().to_owned())),
+            ("duration", leave.duration.map(|value| value.to_string())),
+            ("retval", leave.retval.map(|value| value.to_string())),
+        ])
+}
+
+fn call_text(call: &Call<'_>) -> String {
+    let has_args = !call.args.is_empty();
+    common_text(&call.common)
+        + &known(&[
+            ("function", function_text(call.function)),
+            ("caller", function_text(call.caller)),
+            ("depth", call.depth.map(|value| value.to_string())),
+            ("context", call.context.map(|c| c.as_str().to_owned())),
+            ("args", has_args.then(|| quoted_list(call.args))),
+            ("duration", call.duration.map(|value| value.to_string())),
+            ("retval", call.retval.map(|value| value.to_string())),
+            ("leaf", (!call.may_nest).then(|| "true".to_owned())),
+        ])
+}
+
+fn aggregate_text(aggregate: &Aggregate<'_>) -> String {
+    let mut text = known(&[
+        (
+            "name",
+            (!aggregate.name.is_empty()).then(|| quoted(aggregate.name)),
+        ),
+        ("action", aggregate.action.map(|a| a.as_str().to_owned())),
+        ("keys", Some(quoted_list(aggregate.keys))),
+        ("value", aggregate.value.map(|value| value.to_string())),
+        ("kernel_stack", stack_text(aggregate.kernel_stack)),
+        ("user_stack", stack_text(aggregate.user_stack)),
+        ("snapshot", Some(aggregate.snapshot.to_string())),
+        ("time", aggregate.time.map(|value| value.to_string())),
+    ]);
+    for bucket in aggregate.buckets {
+        let end = |value: Option<i64>| value.map_or("…".to_owned(), |value| value.to_string());
+        let (low, high) = (end(bucket.low), end(bucket.high));
+        write!(text, " [{low}, {high})×{}", bucket.count).unwrap();
+    }
+    text
 }
 
 /// Root last, as it comes; empty: `[]`.

@@ -2,7 +2,7 @@
 //!
 //! A reader of a format either streams ([`Input`] is `Read` and `BufRead`) or asks for the bytes as a
 //! whole ([`Input::whole`]): those of a plain file are memory-mapped, those of a pipe or a packed file
-//! go to an unlinked temporary file first. `.gz` and `.zst` are recognized by their first bytes.
+//! go to an unlinked temporary file first. `.gz`, `.zst` and `.xz` are recognized by their first bytes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -21,6 +21,9 @@ pub const HEAD_BYTES: usize = 4096;
 const BUFFER_BYTES: usize = 1 << 20;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
+/// What `xz -9` needs, and something more; a hostile file may ask for gigabytes.
+const XZ_MEMORY_KIB: u32 = 100 << 10;
 
 /// Something to import.
 pub struct Input {
@@ -287,7 +290,9 @@ impl BufRead for Input {
 }
 
 fn is_packed(bytes: &[u8]) -> bool {
-    bytes.starts_with(GZIP_MAGIC) || bytes.starts_with(ZSTD_MAGIC)
+    [GZIP_MAGIC, ZSTD_MAGIC, XZ_MAGIC]
+        .iter()
+        .any(|magic| bytes.starts_with(magic))
 }
 
 /// Takes one layer of packing off, and says whether there was none.
@@ -303,6 +308,12 @@ fn unpack(
         )
     } else if head.starts_with(ZSTD_MAGIC) {
         let unpacked = zstd::stream::read::Decoder::with_buffer(reader)?;
+        (
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked)),
+            false,
+        )
+    } else if head.starts_with(XZ_MAGIC) {
+        let unpacked = lzma_rust2::XzReader::new_mem_limit(reader, true, XZ_MEMORY_KIB);
         (
             Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked)),
             false,
@@ -452,9 +463,19 @@ mod tests {
         check(&plain, &plain);
         check(&zst, &plain);
         check(&gz, &plain);
+        check(PACKED_BY_XZ, b"function_graph\n");
         check(b"", b"");
         check(b"x", b"x");
     }
+
+    /// `printf 'function_graph\n' | xz -0`
+    const PACKED_BY_XZ: &[u8] = &[
+        0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00, 0x21,
+        0x01, 0x0c, 0x00, 0x00, 0x00, 0x8f, 0x98, 0x41, 0x9c, 0x01, 0x00, 0x0e, 0x66, 0x75, 0x6e,
+        0x63, 0x74, 0x69, 0x6f, 0x6e, 0x5f, 0x67, 0x72, 0x61, 0x70, 0x68, 0x0a, 0x00, 0x00, 0x20,
+        0x80, 0xd3, 0xf6, 0xd5, 0x16, 0x31, 0x7f, 0x00, 0x01, 0x27, 0x0f, 0xdf, 0x1a, 0xfc, 0x6a,
+        0x1f, 0xb6, 0xf3, 0x7d, 0x01, 0x00, 0x00, 0x00, 0x00, 0x04, 0x59, 0x5a,
+    ];
 
     #[test]
     fn spools_a_pipe() {

@@ -57,10 +57,10 @@ pub mod aggregates {
                 column(
                     "action",
                     ColumnType::Text,
-                    false,
+                    true,
                     "",
                     Encoding::Dictionary,
-                    "count, sum, avg, min, max, stddev, quantize, lquantize or llquantize.",
+                    "count, sum, avg, min, max, stddev, quantize, lquantize or llquantize; NULL: the output did not tell.",
                 ),
                 column(
                     "keys",
@@ -122,8 +122,8 @@ pub mod aggregates {
         pub aggregate_id: i64,
         /// Name of the aggregation.
         pub name: Option<&'a [u8]>,
-        /// count, sum, avg, min, max, stddev, quantize, lquantize or llquantize.
-        pub action: &'a [u8],
+        /// count, sum, avg, min, max, stddev, quantize, lquantize or llquantize; NULL: the output did not tell.
+        pub action: Option<&'a [u8]>,
         /// The key, part by part.
         pub keys: &'a [&'a [u8]],
         /// The value; NULL for distributions, whose bars are in buckets.
@@ -162,7 +162,10 @@ pub mod aggregates {
                 Some(value) => to_name.push_bytes(value),
                 None => to_name.push_null(),
             }
-            to_action.push_bytes(self.action);
+            match self.action {
+                Some(value) => to_action.push_bytes(value),
+                None => to_action.push_null(),
+            }
             to_keys.push_text_list(self.keys.iter().copied());
             match self.value {
                 Some(value) => to_value.push_f64(value),

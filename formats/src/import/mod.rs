@@ -83,7 +83,8 @@ pub fn import(
     match import_all(inputs, &formats, &mut output, &mut options) {
         Ok(input_bytes) => report(output, &formats, input_bytes),
         Err(error) => {
-            let is_empty = output.counts.events == 0;
+            let counts = &output.counts;
+            let is_empty = counts.events + counts.calls + counts.aggregates == 0;
             drop(output);
             // What was whole before a disk was full stays; what holds nothing at all is not left lying about.
             if is_empty && !adopt {
@@ -212,7 +213,6 @@ fn looks_like(head: &[u8]) -> Option<&'static str> {
         (b"PERFFILE", "a perf.data of version 1 (before 2010)"),
         (b"\x17\x08\x44tracing", "a trace.dat of trace-cmd"),
         (b"PK\x03\x04", "a zip archive, to be unpacked first"),
-        (b"\xfd7zXZ\0", "a file packed with xz, to be unpacked first"),
         (b"BZh", "a file packed with bzip2, to be unpacked first"),
         (
             b"\x04\x22\x4d\x18",

@@ -4,11 +4,14 @@
 //! Event::Comm, Fork, Exit ─► threads ──┐ who?
 //! Event::Mapping, BuildId ─► mappings ─┤ where?                    ┌─► samples, events/SYSTEM/NAME
 //! Event::Sample ───────────────────────┴─► stacks, frames ─► rows ─┼─► threads, mappings, stacks
+//! Event::Enter, Leave, Call, pairs of samples ─► calls ────────────┤
 //! Event::Loss, Problem, Fact ─► losses, problems, manifest         └─► frames, named at the end
 //! ```
 //! [`Normalizer`] is the [`Sink`] of one input; [`Output`] outlives it. What it keeps is bounded: caches and
 //! trees have limits, and begin anew when these are reached.
 
+mod aggregates;
+mod calls;
 mod columns;
 mod facts;
 mod frames;
@@ -37,6 +40,7 @@ use crate::Error;
 use crate::event::{Event, EventType, Fact, Loss, Place, Problem, Progress, Sink};
 use crate::symbols;
 
+use calls::{Calls, Pairs};
 use frames::Frames;
 use life::Life;
 use names::Told;
@@ -64,6 +68,9 @@ pub(crate) struct Normalizer<'o> {
     plans: Vec<Plan>,
     reads: Reads,
     unwinding: Unwinding,
+    calls: Calls,
+    pairs: Pairs,
+    call_names: calls::Names,
     told: Told,
     kernel: symbols::KernelFacts,
     facts: facts::Told,
@@ -81,6 +88,7 @@ impl<'o> Normalizer<'o> {
         let mut frames = Frames::default();
         frames.restart(output.next_frame);
         let stacks = Stacks::starting_at(output.next_stack);
+        let calls = Calls::starting_at(output.next_call);
         Normalizer {
             output,
             source: source.to_owned(),
@@ -93,6 +101,9 @@ impl<'o> Normalizer<'o> {
             stacks,
             plans: Vec::new(),
             reads: Reads::default(),
+            calls,
+            pairs: Pairs::default(),
+            call_names: calls::Names::default(),
             told: Told::default(),
             kernel: symbols::KernelFacts::default(),
             facts: facts::Told::default(),
@@ -101,6 +112,8 @@ impl<'o> Normalizer<'o> {
 
     /// The input has ended: writes what was kept.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
+        self.calls.write(self.output, true)?;
+        self.output.next_call = self.calls.next_id();
         self.life.write_all(self.output)?;
         self.write_stacks()?;
         self.write_frames()?;
@@ -129,6 +142,13 @@ impl<'o> Normalizer<'o> {
                 "more mappings than can be kept: frames of some processes have addresses only",
             );
         }
+        let given_up = self.calls.given_up();
+        if given_up > 0 {
+            self.problem(
+                given_up,
+                "more open calls than can be kept: these have no exit",
+            );
+        }
         for plan in std::mem::take(&mut self.plans) {
             plan.finish(self.output)?;
         }
@@ -143,10 +163,12 @@ impl<'o> Normalizer<'o> {
     }
 
     fn declare(&mut self, event: &EventType) {
-        self.plans.push(Plan::new(event));
+        let role = self.pairs.role_of(event);
+        self.plans.push(Plan::new(event, role));
     }
 
     fn loss(&mut self, loss: &Loss<'_>) -> Result<(), Error> {
+        self.calls.loss();
         let plan = loss
             .event
             .and_then(|event| self.plans.get_mut(event.0 as usize));
@@ -242,7 +264,17 @@ impl Normalizer<'_> {
             }
             Event::Type(event) => self.declare(event),
             Event::Comm(comm) => return self.life.comm(&comm, self.output),
-            Event::Fork(fork) => return self.life.fork(&fork, self.output),
+            Event::Enter(enter) => return self.enter(enter),
+            Event::Leave(leave) => return self.leave(leave),
+            Event::Call(call) => return self.call(call),
+            Event::Aggregate(aggregate) => return self.aggregate(aggregate),
+            Event::Switch(switch) => self.switch(&switch),
+            Event::Fork(fork) => {
+                if fork.time.is_some() {
+                    self.calls.reused(fork.tid);
+                }
+                return self.life.fork(&fork, self.output);
+            }
             Event::Exit(exit) => return self.life.exit(&exit, self.output),
             Event::Mapping(mapping) => return self.life.map(&mapping, self.output),
             Event::BuildId(build_id) => self.life.modules.build_id(&build_id),

@@ -40,7 +40,8 @@ impl Told {
             .push((module, symbol.start, symbol.length, name));
     }
 
-    fn tell(&self, symbolizer: &mut Symbolizer) {
+    /// Tells a symbolizer all of them.
+    pub(crate) fn tell(&self, symbolizer: &mut Symbolizer) {
         for &(module, start, length, name) in &self.symbols {
             let module = module.map(|module| String::from_utf8_lossy(self.texts.get(module)));
             symbolizer.add_symbol(module.as_deref(), start, length, self.texts.get(name));

@@ -23,6 +23,9 @@ pub(crate) struct Output {
     /// Id of the next frame and of the next stack.
     pub(crate) next_frame: u32,
     pub(crate) next_stack: u32,
+    /// Number of the next row of `calls` and of `aggregates`.
+    pub(crate) next_call: i64,
+    pub(crate) next_aggregate: i64,
     pub(crate) facts: Facts,
     pub(crate) problems: Problems,
     /// What could not be named, input by input.
@@ -44,6 +47,10 @@ pub(crate) struct Output {
 pub struct Counts {
     /// Rows of `samples` and of the events' tables.
     pub events: u64,
+    /// Rows of `calls`.
+    pub calls: u64,
+    /// Rows of `aggregates`.
+    pub aggregates: u64,
     /// Events known to be missing.
     pub lost: u64,
     /// Events outside the time asked for; they too have a row of `losses`.
@@ -68,6 +75,9 @@ pub(crate) struct FixedTables {
     pub(crate) frames: TableId,
     pub(crate) threads: TableId,
     pub(crate) mappings: TableId,
+    pub(crate) calls: TableId,
+    pub(crate) aggregates: TableId,
+    pub(crate) buckets: TableId,
     pub(crate) losses: TableId,
     pub(crate) problems: TableId,
     pub(crate) event_types: TableId,
@@ -119,6 +129,9 @@ impl Output {
             frames: writer.add_table(tables::frames::schema())?,
             threads: writer.add_table(tables::threads::schema())?,
             mappings: writer.add_table(tables::mappings::schema())?,
+            calls: writer.add_table(tables::calls::schema())?,
+            aggregates: writer.add_table(tables::aggregates::schema())?,
+            buckets: writer.add_table(tables::buckets::schema())?,
             losses: writer.add_table(tables::losses::schema())?,
             problems: writer.add_table(tables::problems::schema())?,
             event_types: writer.add_table(tables::event_types::schema())?,
@@ -128,6 +141,8 @@ impl Output {
             fixed,
             next_frame: 1,
             next_stack: 1,
+            next_call: 1,
+            next_aggregate: 1,
             facts: Facts::default(),
             problems: Problems::default(),
             symbols: Vec::new(),

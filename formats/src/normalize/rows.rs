@@ -1,5 +1,6 @@
 //! How the hits of one event type become rows: decided once per type, then only pushed.
 
+use super::calls::Role;
 use super::output::{Output, Target, TypeRow};
 use crate::Error;
 use crate::event::{EventType, FieldType, Fields, Sample, Value};
@@ -17,6 +18,8 @@ pub(crate) struct Plan {
     lost: Option<u64>,
     /// By the recorder's own count, which goes before.
     lost_in_all: Option<u64>,
+    /// What it is to calls.
+    pub(crate) role: Option<Role>,
     /// The stack of a sample that has nothing but its ip: mostly the one before.
     pub(crate) last_ip: Option<LastIp>,
     lists: Lists,
@@ -40,8 +43,9 @@ struct Lists {
 }
 
 impl Plan {
-    pub(crate) fn new(event: &EventType) -> Plan {
+    pub(crate) fn new(event: &EventType, role: Option<Role>) -> Plan {
         Plan {
+            role,
             event: event.clone(),
             decoder: Decoder::new(&event.fields, event.big_endian),
             target: None,
@@ -50,6 +54,30 @@ impl Plan {
             lost_in_all: None,
             last_ip: None,
             lists: Lists::default(),
+        }
+    }
+
+    /// Name of the event, without its system.
+    pub(crate) fn name(&self) -> &str {
+        &self.event.name
+    }
+
+    /// The value of a field of a hit.
+    pub(crate) fn value<'a>(&self, sample: &Sample<'a>, place: usize) -> Decoded<'a> {
+        match sample.fields {
+            Fields::Raw(payload) => match self.decoder.ops().get(place) {
+                Some(op) => op.decode(payload),
+                None => Decoded::Null,
+            },
+            Fields::Values(values) => match values.get(place) {
+                Some(&Value::Bool(value)) => Decoded::Bool(value),
+                Some(&Value::Int(value)) => Decoded::Int(value),
+                Some(&Value::UInt(value)) => Decoded::UInt(value),
+                Some(&Value::Float(value)) => Decoded::Float(value),
+                Some(&Value::Bytes(value)) => Decoded::Bytes(value),
+                _ => Decoded::Null,
+            },
+            Fields::None => Decoded::Null,
         }
     }
 

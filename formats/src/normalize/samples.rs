@@ -2,6 +2,7 @@
 
 use super::FRESH_STACKS;
 use super::Normalizer;
+use super::calls::Hit;
 use super::frames::Frames;
 use super::life::Life;
 use super::rows::{LastIp, Plan};
@@ -79,6 +80,8 @@ impl Normalizer<'_> {
             kernel_stack: pair.kernel.map(|stack| stack as i32),
             user_stack: pair.user.map(|stack| stack as i32),
         };
+        let ids = (pid, tid);
+        let is_edge = plan.role.is_some();
         let mut homeless = 0;
         if sample.read.is_empty() {
             let period = sample.period.map(|period| period as i64);
@@ -97,6 +100,21 @@ impl Normalizer<'_> {
         if homeless > 0 {
             self.problem(homeless, "an event in more forms than there can be tables");
         }
+        if is_edge {
+            let hit = Hit {
+                pid: ids.0,
+                tid: ids.1,
+                kernel_stack: pair.kernel,
+                user_stack: pair.user,
+            };
+            self.pair(sample, &hit)?;
+        }
+        self.make_room()
+    }
+
+    /// Writes stacks and frames where too many of them wait.
+    #[inline]
+    pub(super) fn make_room(&mut self) -> Result<(), Error> {
         if self.stacks.fresh_count() >= FRESH_STACKS {
             self.write_stacks()?;
         }
@@ -146,7 +164,7 @@ fn stacks_of(
 }
 
 #[inline]
-fn stack_of(
+pub(super) fn stack_of(
     stack: Stack<'_>,
     pid: Option<i32>,
     life: &Life,

@@ -10,14 +10,14 @@ use crate::store::{Directory, Writer, WriterOptions};
 use crate::symbols;
 
 /// A trace of one input after the other, in a directory of its own.
-struct Trace {
+pub(super) struct Trace {
     folder: tempfile::TempDir,
     output: Output,
     time: Option<TimeRange>,
 }
 
 impl Trace {
-    fn new() -> Trace {
+    pub(super) fn new() -> Trace {
         let folder = tempfile::tempdir().unwrap();
         let options = WriterOptions {
             sync: false,
@@ -31,7 +31,7 @@ impl Trace {
         }
     }
 
-    fn input(&mut self, name: &str, feed: impl FnOnce(&mut dyn Sink)) {
+    pub(super) fn input(&mut self, name: &str, feed: impl FnOnce(&mut dyn Sink)) {
         let symbols = symbols::Options {
             kernel: symbols::KernelSource::None,
             user: false,
@@ -49,7 +49,7 @@ impl Trace {
         });
     }
 
-    fn finish(self) -> Rows {
+    pub(super) fn finish(self) -> Rows {
         let (_, counts) = self.output.finish().unwrap();
         let directory = Directory::open(&self.folder.path().join("t.pqt")).unwrap();
         Rows {
@@ -61,15 +61,15 @@ impl Trace {
 }
 
 /// What was written.
-struct Rows {
+pub(super) struct Rows {
     _folder: tempfile::TempDir,
     directory: Directory,
-    counts: Counts,
+    pub(super) counts: Counts,
 }
 
 impl Rows {
     /// The rows of a table, some columns of it, "-" for NULL.
-    fn of(&self, table: &str, columns: &[&str]) -> Vec<String> {
+    pub(super) fn of(&self, table: &str, columns: &[&str]) -> Vec<String> {
         let mut rows = Vec::new();
         let options = FormatOptions::default().with_null("-");
         for batch in self.directory.read(table).unwrap() {

@@ -43,6 +43,12 @@ impl Texts {
         text_of(&self.bytes, &self.ends, id.0)
     }
 
+    /// Bytes of all texts, with what each costs beside.
+    pub(crate) fn bytes(&self) -> usize {
+        const BESIDE: usize = 16;
+        self.bytes.len() + self.ends.len() * BESIDE
+    }
+
     /// How many texts there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

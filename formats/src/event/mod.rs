@@ -15,6 +15,12 @@
 //! Everything borrows: an event lives as long as the call that hands it over. Text is bytes as found;
 //! what is no UTF-8 is replaced where it is stored.
 
+mod aggregate;
+mod call;
+
+pub use aggregate::{Action, Aggregate, Bucket};
+pub use call::{Call, Common, Context, Enter, Function, Leave, Switch};
+
 use crate::Error;
 
 /// Receives the events of one input, in the reader's order.
@@ -32,6 +38,16 @@ pub enum Event<'a> {
     Type(&'a EventType),
     /// One hit of a tracepoint or probe, or one sample of a counter or clock.
     Sample(&'a Sample<'a>),
+    /// A function was entered; its end comes later.
+    Enter(&'a Enter<'a>),
+    /// A function was left.
+    Leave(&'a Leave<'a>),
+    /// A whole call.
+    Call(&'a Call<'a>),
+    /// One key of an aggregation that the recording tool made.
+    Aggregate(&'a Aggregate<'a>),
+    /// Another thread runs on a CPU.
+    Switch(Switch<'a>),
     /// A thread bears a name from now on.
     Comm(Comm<'a>),
     /// A thread was created.

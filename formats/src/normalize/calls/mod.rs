@@ -1,0 +1,467 @@
+//! Entry and exit become calls: who was called, by whom, how long, how much of it in others.
+//!
+//! ```text
+//! Enter ksys_write           lane of thread 220: ksys_write
+//!   Enter vfs_write                              ksys_write, vfs_write
+//!   Leave                    a row: vfs_write, 5 µs, inside of ksys_write
+//! Leave                      a row: ksys_write, 9 µs, of which 4 µs itself
+//! ```
+//! Rules, each with its test:
+//! - A *lane* is what nests in itself: a thread with all that interrupts it; the idle task of each CPU; a CPU where
+//!   the input does not tell the thread ([`Switch`] tells it afterwards).
+//! - A leave belongs to the call of its depth where depths are told; otherwise to the innermost open one of its
+//!   function, or of its pair of events; told neither, to the innermost. What was open inside of it has no exit.
+//! - A leave without an enter is a call whose entry was not seen; a call never left is one without an exit.
+//! - Nothing is paired across a loss, unless the leave itself proves it: its duration leads back to the entry.
+//! - The number of a thread that is taken over by another ends what the first had open.
+//! - Whole calls ([`Call`]) lie in one another by their times; where the caller is told and is open, it decides.
+//!
+//! Rows are written in the order of the entries, as `calls.time` is; those that stay open for very long are
+//! written when they end.
+
+mod edges;
+mod names;
+mod pairs;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use hashbrown::HashMap;
+
+use super::output::Output;
+use super::texts::{TextId, Texts};
+use crate::Error;
+use crate::event::Context;
+
+pub(crate) use edges::Hit;
+pub(crate) use names::Names;
+use pairs::{ENTRY_BYTES, PROBE};
+pub(crate) use pairs::{Pairs, Role};
+use rows::{CallId, Pending, Place, Rows};
+
+/// Calls that one lane may have open: deeper than any kernel stack; user code may recurse deeper.
+const DEEPEST: usize = 8192;
+/// Lanes kept: threads and CPUs.
+const LANES: usize = 1 << 18;
+/// Bytes of distinct names of functions, callers and arguments.
+const TEXT_BYTES: usize = 64 << 20;
+/// Durations and times of text formats have microseconds: so far may they be apart and still be the same.
+const SLACK_NS: i64 = 1_500;
+
+/// What nests in itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Lane {
+    Thread(i32),
+    /// The idle tasks of all CPUs share the number 0.
+    Idle(u32),
+    /// The thread is not told.
+    Cpu(u32),
+    Unknown,
+}
+
+impl Lane {
+    fn of(tid: Option<i32>, cpu: Option<u32>) -> Lane {
+        match (tid, cpu) {
+            (Some(0), Some(cpu)) => Lane::Idle(cpu),
+            (Some(tid), _) => Lane::Thread(tid),
+            (None, Some(cpu)) => Lane::Cpu(cpu),
+            (None, None) => Lane::Unknown,
+        }
+    }
+}
+
+/// A call that is not over.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    id: CallId,
+    function: Option<TextId>,
+    time: Option<i64>,
+    /// As the input told it.
+    depth: Option<u32>,
+    /// For those that events of two types make.
+    pair: Option<Pair>,
+    /// The type of the entry, for those.
+    event: u32,
+    /// The exit may not be recorded at all: not known to be a call.
+    is_provisional: bool,
+    end: End,
+    /// How many losses there had been.
+    losses: u64,
+}
+
+/// When a call is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// When its leave comes.
+    ByLeave,
+    /// At this time; it is whole, and waits for those inside of it.
+    At(i64),
+    /// Its line did not tell.
+    Untold,
+}
+
+/// What makes two events edges of one call: the pair of event types, and a key in both payloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Pair {
+    pub(crate) class: u32,
+    pub(crate) key: u64,
+}
+
+impl Pair {
+    /// Whether an exit belongs to this entry. A probe at an entry may sit a few bytes behind it.
+    fn is_of(self, exit: Pair) -> bool {
+        let distance = self.key.wrapping_sub(exit.key);
+        let slack = if self.class == PROBE { ENTRY_BYTES } else { 0 };
+        self.class == exit.class && distance <= slack
+    }
+}
+
+/// A call that begins, with everything looked up.
+#[derive(Debug, Clone, Default)]
+struct Entry {
+    place: Place,
+    function: Option<TextId>,
+    module: Option<TextId>,
+    caller: Option<TextId>,
+    depth: Option<u32>,
+    context: Option<Context>,
+    args: Box<[TextId]>,
+    pair: Option<Pair>,
+    event: u32,
+    is_provisional: bool,
+}
+
+/// A call that ends, with everything looked up.
+#[derive(Debug, Clone, Default)]
+struct Exit {
+    place: Place,
+    function: Option<TextId>,
+    module: Option<TextId>,
+    depth: Option<u32>,
+    context: Option<Context>,
+    duration: Option<i64>,
+    retval: Option<i64>,
+    pair: Option<Pair>,
+}
+
+/// All calls of one input.
+pub(crate) struct Calls {
+    lanes: HashMap<Lane, Vec<Open>>,
+    /// Who runs on a CPU, where lines do not tell.
+    running: HashMap<u32, i32>,
+    texts: Texts,
+    losses: u64,
+    rows: Rows,
+    /// Calls whose exit could not be waited for: too deep, too many threads.
+    given_up: u64,
+}
+
+impl Calls {
+    /// Calls are numbered from `first`.
+    pub(crate) fn starting_at(first: i64) -> Calls {
+        Calls {
+            lanes: HashMap::new(),
+            running: HashMap::new(),
+            texts: Texts::default(),
+            losses: 0,
+            rows: Rows::starting_at(first),
+            given_up: 0,
+        }
+    }
+
+    /// The number of the next call.
+    pub(crate) fn next_id(&self) -> i64 {
+        self.rows.next_id()
+    }
+
+    /// Calls whose exit could not be waited for.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    /// Events are missing: from here on only a leave that proves it belongs to what is open now.
+    pub(crate) fn loss(&mut self) {
+        self.losses += 1;
+        for lane in self.lanes.values_mut() {
+            // Without a depth nobody would ever come to end them.
+            let cut = lane
+                .iter()
+                .position(|open| open.depth.is_none() && open.end == End::ByLeave);
+            if let Some(cut) = cut {
+                abandon(&mut self.rows, lane, cut);
+            }
+        }
+    }
+
+    /// The number of a thread was given to another.
+    pub(crate) fn reused(&mut self, tid: i32) {
+        if let Some(mut lane) = self.lanes.remove(&Lane::Thread(tid)) {
+            abandon(&mut self.rows, &mut lane, 0);
+        }
+    }
+
+    /// Another thread runs on a CPU: what was open there without a thread was the previous one's.
+    fn switch(&mut self, cpu: u32, previous: i32, previous_comm: Option<TextId>, next: i32) {
+        self.running.insert(cpu, next);
+        let Some(mut lane) = self.lanes.remove(&Lane::Cpu(cpu)) else {
+            return;
+        };
+        for open in &lane {
+            if let Some(row) = self.rows.get_mut(open.id) {
+                row.place.tid = Some(previous);
+                row.place.comm = previous_comm;
+            }
+        }
+        let to = Lane::of(Some(previous), Some(cpu));
+        lane.extend(self.lanes.remove(&to).unwrap_or_default());
+        self.lanes.insert(to, lane);
+    }
+
+    /// The lane of a place, which must not grow beyond all bounds.
+    fn lane(&mut self, place: &Place) -> Lane {
+        let lane = Lane::of(place.tid, place.cpu);
+        if self.lanes.len() >= LANES && !self.lanes.contains_key(&lane) {
+            let (rows, given_up) = (&mut self.rows, &mut self.given_up);
+            self.lanes.retain(|_, opens| {
+                *given_up += opens.len() as u64;
+                abandon(rows, opens, 0);
+                false
+            });
+        }
+        lane
+    }
+
+    /// A function is entered.
+    fn enter(&mut self, entry: Entry) {
+        let lane = self.lane(&entry.place);
+        let losses = self.losses;
+        let opens = self.lanes.entry(lane).or_default();
+        end_before(&mut self.rows, opens, &entry);
+        if opens.len() >= DEEPEST {
+            // The outermost has waited longest and is the least likely to end soon.
+            self.given_up += 1;
+            let outermost = opens.remove(0);
+            self.rows.close(outermost.id);
+        }
+        let parent = around(opens, losses);
+        let open = Open {
+            id: CallId::default(),
+            function: entry.function,
+            time: entry.place.time,
+            depth: entry.depth,
+            pair: entry.pair,
+            event: entry.event,
+            is_provisional: entry.is_provisional,
+            end: End::ByLeave,
+            losses,
+        };
+        let depth = opens.iter().filter(|open| !open.is_provisional).count();
+        let mut row = Pending::of(entry, parent.map(|parent| parent.id), depth);
+        row.caller = row.caller.or(parent.and_then(|parent| parent.function));
+        let id = self.rows.add(row);
+        opens.push(Open { id, ..open });
+    }
+
+    /// A function is left. Gives the type of the event that was its entry.
+    fn leave(&mut self, exit: Exit) -> Option<u32> {
+        let lane = self.lane(&exit.place);
+        let losses = self.losses;
+        let opens = self.lanes.entry(lane).or_default();
+        let place = place_of(opens, &exit);
+        let found = place.and_then(|place| opens.get(place).copied());
+        let proven = found.filter(|open| open.losses == losses || is_proven(open, &exit));
+        if let Some(place) = place {
+            // What is inside of it, and it itself if it is another call after all.
+            abandon(&mut self.rows, opens, place + usize::from(proven.is_some()));
+        } else if let Some(depth) = exit.depth {
+            let inside = |open: &Open| open.depth.is_some_and(|inner| inner >= depth);
+            if let Some(place) = opens.iter().position(inside) {
+                abandon(&mut self.rows, opens, place);
+            }
+        }
+        let Some(open) = proven else {
+            let around = around(opens, losses);
+            let mut row = Pending::without_entry(exit, around.map(|open| open.id), opens.len());
+            row.caller = around.and_then(|around| around.function);
+            let (parent, duration) = (row.parent_id, row.duration);
+            self.rows.add(row);
+            self.rows.add_child(parent, duration);
+            return None;
+        };
+        opens.pop();
+        let measured = match (open.time, exit.place.time) {
+            (Some(start), Some(end)) => end.checked_sub(start).filter(|&duration| duration >= 0),
+            _ => None,
+        };
+        let duration = exit.duration.or(measured);
+        if let Some(row) = self.rows.get_mut(open.id) {
+            row.duration = duration;
+            row.retval = exit.retval;
+            row.exit_seen = true;
+            row.function = row.function.or(exit.function);
+            row.is_provisional = false;
+            // What was lost may have been inside of it.
+            if open.losses != losses {
+                row.in_others = None;
+            }
+            let parent = row.parent_id;
+            self.rows.close(open.id);
+            self.rows.add_child(parent, duration);
+        }
+        Some(open.event)
+    }
+
+    /// A whole call, told in the order of the entries.
+    fn call(&mut self, entry: Entry, exit: Exit, may_nest: bool) {
+        let lane = self.lane(&entry.place);
+        let losses = self.losses;
+        let opens = self.lanes.entry(lane).or_default();
+        end_before(&mut self.rows, opens, &entry);
+        let told = exit.duration.is_some();
+        let parent = around(opens, losses);
+        let (function, time, depth) = (entry.function, entry.place.time, entry.depth);
+        let mut row = Pending::of(entry, parent.map(|parent| parent.id), opens.len());
+        row.caller = row.caller.or(parent.and_then(|parent| parent.function));
+        row.duration = exit.duration;
+        row.retval = exit.retval;
+        row.exit_seen = told;
+        let parent = row.parent_id;
+        let id = self.rows.add(row);
+        // Of a function whose end nobody records (the `function` tracer), nothing is taken from those around it.
+        if told || may_nest {
+            self.rows.add_child(parent, exit.duration);
+        }
+        if !may_nest || opens.len() >= DEEPEST {
+            self.rows.close(id);
+            return;
+        }
+        opens.push(Open {
+            id,
+            function,
+            time,
+            depth,
+            pair: None,
+            event: 0,
+            is_provisional: false,
+            end: match (time, exit.duration) {
+                (Some(time), Some(duration)) => End::At(time.saturating_add(duration)),
+                _ => End::Untold,
+            },
+            losses,
+        });
+    }
+
+    /// Whether enough is over to be written.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.rows.is_due() || self.texts.bytes() > TEXT_BYTES
+    }
+
+    /// Writes what is over; everything if the input has ended or too much waits.
+    pub(crate) fn write(&mut self, output: &mut Output, all: bool) -> Result<(), Error> {
+        let too_much = self.texts.bytes() > TEXT_BYTES;
+        if all || too_much {
+            for (_, mut opens) in self.lanes.drain() {
+                if too_much {
+                    self.given_up += opens.len() as u64;
+                }
+                abandon(&mut self.rows, &mut opens, 0);
+            }
+        }
+        self.rows.write(&self.texts, output, all || too_much)?;
+        if too_much {
+            self.texts = Texts::default();
+        }
+        Ok(())
+    }
+}
+
+/// The call that another begins in; none across a loss.
+fn around(opens: &[Open], losses: u64) -> Option<&Open> {
+    let known = opens.iter().rev().find(|open| !open.is_provisional);
+    known.filter(|open| open.losses == losses)
+}
+
+/// Ends the open calls from `place` inwards: their exit was not seen, or they are whole.
+fn abandon(rows: &mut Rows, opens: &mut Vec<Open>, place: usize) {
+    for open in opens.drain(place.min(opens.len())..).rev() {
+        if open.end == End::ByLeave
+            && !open.is_provisional
+            && let Some(row) = rows.get_mut(open.id)
+        {
+            let parent = row.parent_id;
+            rows.add_child(parent, None);
+        }
+        rows.close(open.id);
+    }
+}
+
+/// Ends what cannot be around a call that begins now.
+fn end_before(rows: &mut Rows, opens: &mut Vec<Open>, entry: &Entry) {
+    let place = match (entry.depth, entry.pair) {
+        (Some(depth), _) => opens
+            .iter()
+            .position(|open| open.depth.is_some_and(|other| other >= depth)),
+        // A system call, an interrupt is not inside of itself: the exit of the first was missed. Functions may be.
+        (None, Some(pair)) if pair.class != PROBE || entry.is_provisional => {
+            opens.iter().position(|open| open.pair == Some(pair))
+        }
+        (None, Some(_)) => None,
+        (None, None) => None,
+    };
+    if let Some(place) = place {
+        abandon(rows, opens, place);
+    }
+    // Whole calls: those that are over, unless the caller is told and just ends (times have microseconds).
+    let Some(time) = entry.place.time else {
+        return;
+    };
+    let is_caller = |open: &Open| open.function.is_some() && open.function == entry.caller;
+    while let Some(open) = opens.last() {
+        let is_over = match open.end {
+            End::At(end) => end < time || (end == time && !is_caller(open)),
+            // Without its end only the caller's name can tell.
+            End::Untold => !is_caller(open) && opens.iter().any(is_caller),
+            End::ByLeave => false,
+        };
+        if !is_over {
+            break;
+        }
+        abandon(rows, opens, opens.len() - 1);
+    }
+}
+
+/// Which open call is left.
+fn place_of(opens: &[Open], exit: &Exit) -> Option<usize> {
+    let by_leave = |open: &Open| open.end == End::ByLeave;
+    if let Some(pair) = exit.pair {
+        return opens
+            .iter()
+            .rposition(|open| open.pair.is_some_and(|other| other.is_of(pair)));
+    }
+    if let Some(depth) = exit.depth {
+        let place = opens.iter().rposition(|open| open.depth == Some(depth))?;
+        let open = opens.get(place)?;
+        let same = exit.function.is_none() || exit.function == open.function;
+        return (same && by_leave(open)).then_some(place);
+    }
+    match exit.function {
+        Some(function) => opens.iter().rposition(|open| {
+            open.function == Some(function) && by_leave(open) && open.pair.is_none()
+        }),
+        None => opens
+            .iter()
+            .rposition(|open| by_leave(open) && open.pair.is_none()),
+    }
+}
+
+/// Whether a leave proves by its own duration that a call is its.
+fn is_proven(open: &Open, exit: &Exit) -> bool {
+    match (open.time, exit.place.time, exit.duration) {
+        (Some(start), Some(end), Some(duration)) => {
+            let told = end.saturating_sub(duration);
+            start.abs_diff(told) <= SLACK_NS.unsigned_abs()
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,317 @@
+//! Which events are the two edges of one call: system calls, interrupts, work, timers, probes.
+//!
+//! ```text
+//! syscalls:sys_enter_openat … sys_exit_openat         sys_openat, retval = ret
+//! irq:irq_handler_entry irq=28 name=virtio0 … _exit   irq:virtio0, context irq
+//! probe:vfs_read (__probe_ip) … __return (__probe_func, __probe_ret_ip)     vfs_read, retval = arg1 or ret
+//! ```
+//! Nothing is guessed from names alone: these pairs are the kernel's own. A probe's entry and return belong together by
+//! the address of the function, which both carry. An entry whose exit is not recorded at all is no call.
+
+use crate::event::{Context, EventType, Field};
+
+/// Bytes into a function at which a probe still is at its entry: `endbr64`, the patched call of ftrace.
+pub(super) const ENTRY_BYTES: u64 = 16;
+/// The class of all probes; their key is the address of the function.
+pub(super) const PROBE: u32 = 0;
+
+/// What a type of events is to calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Role {
+    pub(super) edge: Edge,
+    /// Number of the pair; [`PROBE`] for all probes.
+    pub(super) class: u32,
+    /// Field that both edges have in common.
+    pub(super) key: Option<usize>,
+    pub(super) name: NameOf,
+    pub(super) retval: Option<usize>,
+    pub(super) context: Context,
+    /// For entries of probes: a return of that function was seen.
+    pub(super) is_proven: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Edge {
+    Enter,
+    Leave,
+}
+
+/// Where the name of the call is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NameOf {
+    /// It is this.
+    Fixed(String),
+    /// A text in the payload, with this in front.
+    Text(&'static str, usize),
+    /// The number of a softirq in the payload.
+    Softirq(usize),
+    /// A function's address in the payload, or its name.
+    Function(usize),
+    /// The other edge has it.
+    Unknown,
+}
+
+/// The pairs met so far.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs {
+    classes: Vec<Class>,
+}
+
+#[derive(Debug)]
+struct Class {
+    name: String,
+    has_enter: bool,
+    has_leave: bool,
+}
+
+/// `include/linux/interrupt.h`, in the order of their numbers.
+pub(super) const SOFTIRQS: [&str; 10] = [
+    "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
+];
+
+/// A pair with names of its own.
+struct Known {
+    system: &'static str,
+    enter: &'static str,
+    leave: &'static str,
+    /// Field that both have.
+    key: &'static str,
+    context: Context,
+    name: fn(&EventType) -> NameOf,
+    retval: &'static str,
+}
+
+const KNOWN: &[Known] = &[
+    Known {
+        system: "irq",
+        enter: "irq_handler_entry",
+        leave: "irq_handler_exit",
+        key: "irq",
+        context: Context::Irq,
+        name: |event| text("irq:", "name", event),
+        retval: "ret",
+    },
+    Known {
+        system: "irq",
+        enter: "softirq_entry",
+        leave: "softirq_exit",
+        key: "vec",
+        context: Context::Softirq,
+        name: |event| place("vec", event).map_or(NameOf::Unknown, NameOf::Softirq),
+        retval: "",
+    },
+    Known {
+        system: "irq",
+        enter: "tasklet_entry",
+        leave: "tasklet_exit",
+        key: "tasklet",
+        context: Context::Softirq,
+        name: |event| function("func", event),
+        retval: "",
+    },
+    Known {
+        system: "workqueue",
+        enter: "workqueue_execute_start",
+        leave: "workqueue_execute_end",
+        key: "work",
+        context: Context::Task,
+        name: |event| function("function", event),
+        retval: "",
+    },
+    Known {
+        system: "timer",
+        enter: "timer_expire_entry",
+        leave: "timer_expire_exit",
+        key: "timer",
+        context: Context::Softirq,
+        name: |event| function("function", event),
+        retval: "",
+    },
+    Known {
+        system: "timer",
+        enter: "hrtimer_expire_entry",
+        leave: "hrtimer_expire_exit",
+        key: "hrtimer",
+        context: Context::Irq,
+        name: |event| function("function", event),
+        retval: "",
+    },
+    Known {
+        system: "raw_syscalls",
+        enter: "sys_enter",
+        leave: "sys_exit",
+        key: "id",
+        context: Context::Task,
+        name: |event| text("syscall:", "id", event),
+        retval: "ret",
+    },
+];
+
+impl Pairs {
+    /// What a type of events is to calls.
+    pub(crate) fn role_of(&mut self, event: &EventType) -> Option<Role> {
+        let role = self
+            .system_call(event)
+            .or_else(|| self.known(event))
+            .or_else(|| self.vector(event))
+            .or_else(|| probe(event))?;
+        if let Some(class) = self.classes.get_mut(role.class as usize) {
+            class.has_enter |= role.edge == Edge::Enter;
+            class.has_leave |= role.edge == Edge::Leave;
+        }
+        Some(role)
+    }
+
+    /// Whether both edges are recorded.
+    pub(super) fn is_complete(&self, role: &Role) -> bool {
+        match self.classes.get(role.class as usize) {
+            Some(class) if role.class != PROBE => class.has_enter && class.has_leave,
+            _ => role.is_proven,
+        }
+    }
+
+    fn class(&mut self, name: &str) -> u32 {
+        if self.classes.is_empty() {
+            self.classes.push(Class {
+                name: String::new(), // that of the probes
+                has_enter: false,
+                has_leave: false,
+            });
+        }
+        let known = self.classes.iter().position(|class| class.name == name);
+        known.unwrap_or_else(|| {
+            self.classes.push(Class {
+                name: name.to_owned(),
+                has_enter: false,
+                has_leave: false,
+            });
+            self.classes.len() - 1
+        }) as u32
+    }
+
+    fn system_call(&mut self, event: &EventType) -> Option<Role> {
+        let (edge, name) = match (
+            event.name.strip_prefix("sys_enter_"),
+            event.name.strip_prefix("sys_exit_"),
+        ) {
+            (Some(name), _) => (Edge::Enter, name),
+            (None, Some(name)) => (Edge::Leave, name),
+            (None, None) => return None,
+        };
+        Some(Role {
+            edge,
+            class: self.class(&event.name.replacen("sys_exit_", "sys_enter_", 1)),
+            key: None,
+            name: NameOf::Fixed(format!("sys_{name}")),
+            retval: place("ret", event),
+            context: Context::Task,
+            is_proven: false,
+        })
+    }
+
+    fn known(&mut self, event: &EventType) -> Option<Role> {
+        let known = KNOWN.iter().find(|known| {
+            event.system == known.system && [known.enter, known.leave].contains(&&*event.name)
+        })?;
+        let edge = match event.name == known.enter {
+            true => Edge::Enter,
+            false => Edge::Leave,
+        };
+        let name = match edge {
+            Edge::Enter => (known.name)(event),
+            // The name of an interrupt's handler is in the entry only.
+            Edge::Leave => match (known.name)(event) {
+                NameOf::Function(_) => NameOf::Unknown,
+                name => name,
+            },
+        };
+        Some(Role {
+            edge,
+            class: self.class(known.enter),
+            // Without the key nothing says which of them ended.
+            key: Some(place(known.key, event)?),
+            name,
+            retval: place(known.retval, event),
+            context: known.context,
+            is_proven: false,
+        })
+    }
+
+    /// Interrupts of the CPU itself: `irq_vectors:local_timer_entry`, on x86.
+    fn vector(&mut self, event: &EventType) -> Option<Role> {
+        if event.system != "irq_vectors" {
+            return None;
+        }
+        let (edge, name) = match (
+            event.name.strip_suffix("_entry"),
+            event.name.strip_suffix("_exit"),
+        ) {
+            (Some(name), _) => (Edge::Enter, name),
+            (None, Some(name)) => (Edge::Leave, name),
+            (None, None) => return None,
+        };
+        Some(Role {
+            edge,
+            class: self.class(&format!("vector {name}")),
+            key: place("vector", event),
+            name: NameOf::Fixed(format!("irq:{name}")),
+            retval: None,
+            context: Context::Irq,
+            is_proven: false,
+        })
+    }
+}
+
+/// kprobe, uprobe and fprobe events: `__probe_ip` at an entry, `__probe_func` and `__probe_ret_ip` at a return.
+fn probe(event: &EventType) -> Option<Role> {
+    let (edge, key) = match (place("__probe_ip", event), place("__probe_func", event)) {
+        (_, Some(function)) => (Edge::Leave, function),
+        (Some(ip), None) => (Edge::Enter, ip),
+        (None, None) => return None,
+    };
+    let retval = ["ret", "retval", "arg1"]
+        .iter()
+        .find_map(|name| place(name, event));
+    Some(Role {
+        edge,
+        class: PROBE,
+        key: Some(key),
+        name: NameOf::Function(key),
+        retval: retval.filter(|_| edge == Edge::Leave),
+        context: Context::Task,
+        is_proven: false,
+    })
+}
+
+/// The name of a probed function for an address without symbols: perf and tracefs put it into the event's name.
+pub(super) fn name_of_probe(event: &str) -> &str {
+    let name = event.strip_prefix("p_").or(event.strip_prefix("r_"));
+    let name = name.unwrap_or(event);
+    let ends = ["__return", "__exit", "__entry"];
+    let name = ends
+        .iter()
+        .find_map(|end| name.strip_suffix(end))
+        .unwrap_or(name);
+    // tracefs appends the offset, perf a number to the second of a name.
+    let base = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    base.strip_suffix('_')
+        .filter(|base| !base.is_empty())
+        .unwrap_or(name)
+}
+
+fn place(name: &str, event: &EventType) -> Option<usize> {
+    let is = |field: &Field| field.name == name;
+    event
+        .fields
+        .iter()
+        .position(is)
+        .filter(|_| !name.is_empty())
+}
+
+fn text(prefix: &'static str, name: &str, event: &EventType) -> NameOf {
+    place(name, event).map_or(NameOf::Unknown, |place| NameOf::Text(prefix, place))
+}
+
+fn function(name: &str, event: &EventType) -> NameOf {
+    place(name, event).map_or(NameOf::Unknown, NameOf::Function)
+}

@@ -1,0 +1,268 @@
+//! Rows of `calls` that wait: for their end, and for those entered before them.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+
+use super::super::output::Output;
+use super::super::stacks::StackId;
+use super::super::texts::{TextId, Texts};
+use super::{Entry, Exit};
+use crate::Error;
+use crate::event::Context;
+use crate::tables;
+
+/// Rows that may wait for one that is open: some 25 MiB. Then that one is set aside, and comes late.
+const WAITING: usize = 1 << 17;
+/// Rows set aside; then the first of them is written without its end.
+const ASIDE: usize = 1 << 17;
+
+/// Number of a call in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(super) struct CallId(pub(super) i64);
+
+/// Who, where, when, with everything looked up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    pub(super) time: Option<i64>,
+    pub(super) cpu: Option<u32>,
+    pub(super) pid: Option<i32>,
+    pub(super) tid: Option<i32>,
+    pub(super) comm: Option<TextId>,
+    pub(super) kernel_stack: Option<StackId>,
+    pub(super) user_stack: Option<StackId>,
+}
+
+/// A row that waits.
+#[derive(Debug, Clone)]
+pub(super) struct Pending {
+    pub(super) place: Place,
+    pub(super) function: Option<TextId>,
+    pub(super) module: Option<TextId>,
+    pub(super) caller: Option<TextId>,
+    pub(super) depth: u32,
+    pub(super) parent_id: Option<CallId>,
+    pub(super) context: Option<Context>,
+    pub(super) args: Box<[TextId]>,
+    pub(super) duration: Option<i64>,
+    /// Time in the calls inside; `None`: not known of all of them.
+    pub(super) in_others: Option<i64>,
+    pub(super) retval: Option<i64>,
+    pub(super) entry_seen: bool,
+    pub(super) exit_seen: bool,
+    /// Not known to be a call: it is written only if its exit comes.
+    pub(super) is_provisional: bool,
+    /// Nothing more will be told of it.
+    is_closed: bool,
+}
+
+impl Pending {
+    /// A call that begins inside of so many open ones.
+    pub(super) fn of(entry: Entry, parent_id: Option<CallId>, around: usize) -> Pending {
+        Pending {
+            place: entry.place,
+            function: entry.function,
+            module: entry.module,
+            caller: entry.caller,
+            depth: entry.depth.unwrap_or(around as u32),
+            parent_id,
+            context: entry.context,
+            args: entry.args,
+            duration: None,
+            in_others: Some(0),
+            retval: None,
+            entry_seen: true,
+            exit_seen: false,
+            is_provisional: entry.is_provisional,
+            is_closed: false,
+        }
+    }
+
+    /// A call of which only the end was seen.
+    pub(super) fn without_entry(exit: Exit, parent_id: Option<CallId>, around: usize) -> Pending {
+        let mut place = exit.place;
+        if let (Some(time), Some(duration)) = (place.time, exit.duration) {
+            place.time = Some(time.saturating_sub(duration));
+        }
+        // The stacks, if any, are those at the end.
+        place.kernel_stack = None;
+        place.user_stack = None;
+        Pending {
+            place,
+            function: exit.function,
+            module: exit.module,
+            caller: None,
+            depth: exit.depth.unwrap_or(around as u32),
+            parent_id,
+            context: exit.context,
+            args: Box::default(),
+            duration: exit.duration,
+            in_others: None,
+            retval: exit.retval,
+            entry_seen: false,
+            exit_seen: true,
+            is_provisional: false,
+            is_closed: true,
+        }
+    }
+}
+
+/// The rows, in the order of their entries.
+pub(super) struct Rows {
+    /// Number of the first in `waiting`.
+    first: i64,
+    waiting: VecDeque<Pending>,
+    /// Open for so long that those behind them were written.
+    aside: HashMap<CallId, Pending>,
+    /// Those set aside, oldest first; closed ones are forgotten lazily.
+    aside_order: VecDeque<CallId>,
+    /// Set aside, and now closed.
+    late: Vec<(CallId, Pending)>,
+}
+
+impl Rows {
+    pub(super) fn starting_at(first: i64) -> Rows {
+        Rows {
+            first,
+            waiting: VecDeque::new(),
+            aside: HashMap::new(),
+            aside_order: VecDeque::new(),
+            late: Vec::new(),
+        }
+    }
+
+    pub(super) fn next_id(&self) -> i64 {
+        self.first + self.waiting.len() as i64
+    }
+
+    pub(super) fn add(&mut self, row: Pending) -> CallId {
+        let id = CallId(self.next_id());
+        self.waiting.push_back(row);
+        id
+    }
+
+    pub(super) fn get_mut(&mut self, id: CallId) -> Option<&mut Pending> {
+        match usize::try_from(id.0 - self.first) {
+            Ok(place) => self.waiting.get_mut(place),
+            Err(_) => self.aside.get_mut(&id),
+        }
+    }
+
+    /// Time that a call spent in one inside of it; `None`: not known.
+    pub(super) fn add_child(&mut self, parent: Option<CallId>, duration: Option<i64>) {
+        if let Some(row) = parent.and_then(|parent| self.get_mut(parent)) {
+            row.in_others = match (row.in_others, duration) {
+                (Some(sum), Some(duration)) => sum.checked_add(duration),
+                _ => None,
+            };
+        }
+    }
+
+    /// Nothing more will be told of a call.
+    pub(super) fn close(&mut self, id: CallId) {
+        if id.0 >= self.first {
+            if let Some(row) = self.get_mut(id) {
+                row.is_closed = true;
+            }
+        } else if let Some(row) = self.aside.remove(&id) {
+            self.late.push((id, row));
+        }
+    }
+
+    /// Whether there is something to write.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        let first = self.waiting.front();
+        !self.late.is_empty()
+            || self.waiting.len() >= WAITING
+            || first.is_some_and(|row| row.is_closed)
+    }
+
+    /// Writes the rows that are over, up to the first that is not; all of them with `all`.
+    pub(super) fn write(
+        &mut self,
+        texts: &Texts,
+        output: &mut Output,
+        all: bool,
+    ) -> Result<(), Error> {
+        for (id, row) in std::mem::take(&mut self.late) {
+            push(id, &row, texts, output)?;
+        }
+        if all {
+            let mut aside: Vec<_> = self.aside.drain().collect();
+            aside.sort_by_key(|(id, _)| *id);
+            for (id, row) in aside {
+                push(id, &row, texts, output)?;
+            }
+            self.aside_order.clear();
+        }
+        while let Some(row) = self.waiting.front() {
+            let waits = !row.is_closed && !all;
+            if waits && self.waiting.len() < WAITING {
+                break;
+            }
+            let Some(row) = self.waiting.pop_front() else {
+                break;
+            };
+            let id = CallId(self.first);
+            self.first += 1;
+            if waits {
+                self.aside.insert(id, row);
+                self.aside_order.push_back(id);
+                self.bound_aside(texts, output)?;
+            } else {
+                push(id, &row, texts, output)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bound_aside(&mut self, texts: &Texts, output: &mut Output) -> Result<(), Error> {
+        while self.aside_order.len() > ASIDE {
+            let oldest = self.aside_order.pop_front();
+            if let Some((id, row)) = oldest.and_then(|id| self.aside.remove_entry(&id)) {
+                push(id, &row, texts, output)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn push(id: CallId, row: &Pending, texts: &Texts, output: &mut Output) -> Result<(), Error> {
+    if row.is_provisional {
+        return Ok(());
+    }
+    let text = |id: TextId| texts.get(id);
+    let args: Vec<&[u8]> = row.args.iter().copied().map(text).collect();
+    let self_time = match (row.duration, row.in_others) {
+        // Times of text formats are rounded: what is inside may add up to more.
+        (Some(duration), Some(inside)) => Some(duration.saturating_sub(inside).max(0)),
+        _ => None,
+    };
+    output.counts.calls += 1;
+    let table = output.fixed.calls;
+    tables::calls::Row {
+        time: row.place.time,
+        cpu: row.place.cpu.and_then(|cpu| cpu.try_into().ok()),
+        pid: row.place.pid,
+        tid: row.place.tid,
+        comm: row.place.comm.map(text),
+        kernel_stack: row.place.kernel_stack.map(|stack| stack as i32),
+        user_stack: row.place.user_stack.map(|stack| stack as i32),
+        duration: row.duration,
+        self_time,
+        function: row.function.map(text),
+        module: row.module.map(text).filter(|module| !module.is_empty()),
+        caller: row.caller.map(text),
+        depth: Some(i32::try_from(row.depth).unwrap_or(i32::MAX)),
+        call_id: id.0,
+        parent_id: row.parent_id.map(|id| id.0),
+        retval: row.retval,
+        args: (!args.is_empty()).then_some(&args),
+        context: row.context.map(|context| context.as_str().as_bytes()),
+        entry_seen: row.entry_seen,
+        exit_seen: row.exit_seen,
+    }
+    .push(output.writer.rows(table));
+    output.writer.end_row(table)
+}

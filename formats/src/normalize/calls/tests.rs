@@ -1,0 +1,501 @@
+//! The rules, each by a few edges and the rows that they become.
+//!
+//! ```text
+//! > 10 a tid=5        a is entered at 10 by thread 5          ! a loss
+//! < 30 a tid=5        a is left                               f 5 the number 5 is a new thread's
+//! = 10 a dur=20       a whole call; `leaf`: nothing in it     s cpu=0 5 6  on CPU 0, 6 runs after 5
+//! ```
+//! A row: function, caller, number of the call around it, depth, time, duration, self time; `no entry`, `no exit`.
+
+use super::super::tests::{Rows, Trace};
+use crate::event::*;
+
+/// One line of a script.
+struct Line<'a> {
+    words: Vec<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn value<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        let of_name = |word: &&'a str| word.strip_prefix(name)?.strip_prefix('=');
+        let value = self.words.iter().find_map(of_name)?;
+        Some(value.parse().unwrap_or_else(|_| panic!("{value}")))
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.words.contains(&word)
+    }
+
+    fn common(&self) -> Common<'a> {
+        Common {
+            time: self.words[1].parse().ok(),
+            cpu: self.value("cpu"),
+            tid: self.value("tid"),
+            ..Common::default()
+        }
+    }
+
+    fn function(&self, place: usize) -> Function<'a> {
+        match self.words.get(place) {
+            Some(&"?") | None => Function::Unknown,
+            Some(name) => Function::named(name.as_bytes()),
+        }
+    }
+
+    fn caller(&self) -> Function<'a> {
+        let name = self.words.iter().find_map(|word| word.strip_prefix("by="));
+        name.map_or(Function::Unknown, |name| Function::named(name.as_bytes()))
+    }
+}
+
+fn play(sink: &mut dyn Sink, script: &str) {
+    for line in script
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+    {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let line = Line { words };
+        match line.words[0] {
+            ">" => sink.event(Event::Enter(&Enter {
+                common: line.common(),
+                function: line.function(2),
+                caller: line.caller(),
+                depth: line.value("depth"),
+                ..Enter::default()
+            })),
+            "<" => sink.event(Event::Leave(&Leave {
+                common: line.common(),
+                function: line.function(2),
+                depth: line.value("depth"),
+                duration: line.value("dur"),
+                retval: line.value("ret"),
+                ..Leave::default()
+            })),
+            "=" => sink.event(Event::Call(&Call {
+                common: line.common(),
+                function: line.function(2),
+                caller: line.caller(),
+                depth: line.value("depth"),
+                context: None,
+                args: &[],
+                duration: line.value("dur"),
+                retval: line.value("ret"),
+                may_nest: !line.has("leaf"),
+            })),
+            "!" => sink.event(Event::Loss(Loss {
+                time: None,
+                cpu: None,
+                event: None,
+                count: None,
+                in_all: None,
+                reason: "ring full",
+            })),
+            "f" => sink.event(Event::Fork(Fork {
+                time: Some(1),
+                pid: line.words[1].parse().unwrap(),
+                tid: line.words[1].parse().unwrap(),
+                parent_pid: 1,
+                parent_tid: 1,
+            })),
+            "s" => sink.event(Event::Switch(Switch {
+                time: None,
+                cpu: line.value("cpu").unwrap(),
+                previous_tid: line.words[2].parse().unwrap(),
+                previous_comm: b"before",
+                next_tid: line.words[3].parse().unwrap(),
+                next_comm: b"after",
+            })),
+            other => panic!("{other}"),
+        }
+        .unwrap();
+    }
+}
+
+fn rows_of(trace: &Rows, more: &[&str]) -> Vec<String> {
+    let columns = [
+        "function",
+        "caller",
+        "parent_id",
+        "depth",
+        "time",
+        "duration",
+        "self_time",
+    ];
+    let rows = trace.of("calls", &[&columns, more].concat());
+    let seen = trace.of("calls", &["entry_seen", "exit_seen"]);
+    rows.into_iter()
+        .zip(seen)
+        .map(|(row, seen)| {
+            row + match seen.as_str() {
+                "true true" => "",
+                "false true" => " no entry",
+                "true false" => " no exit",
+                _ => " neither",
+            }
+        })
+        .collect()
+}
+
+#[track_caller]
+fn check(script: &str, expected: &[&str]) {
+    let mut trace = Trace::new();
+    trace.input("test", |sink| play(sink, script));
+    assert_eq!(rows_of(&trace.finish(), &[]), expected);
+}
+
+#[test]
+fn nesting() {
+    check(
+        "> 10 a tid=5
+         > 20 b tid=5
+         < 50 b tid=5
+         > 60 c tid=5
+         < 65 c tid=5
+         < 90 a tid=5",
+        &["a - - 0 10 80 45", "b a 1 1 20 30 30", "c a 1 1 60 5 5"],
+    );
+}
+
+#[test]
+fn recursion() {
+    check(
+        "> 10 a tid=5
+         > 20 a tid=5
+         < 50 a tid=5
+         < 90 a tid=5",
+        &["a - - 0 10 80 50", "a a 1 1 20 30 30"],
+    );
+}
+
+#[test]
+fn threads_do_not_mix_and_may_migrate() {
+    check(
+        "> 10 a tid=5 cpu=0
+         > 11 b tid=6 cpu=0
+         < 12 a tid=5 cpu=1
+         < 13 b tid=6 cpu=0",
+        &["a - - 0 10 2 2", "b - - 0 11 2 2"],
+    );
+}
+
+#[test]
+fn each_cpu_has_an_idle_task() {
+    check(
+        "> 10 a tid=0 cpu=0
+         > 11 a tid=0 cpu=1
+         < 12 a tid=0 cpu=0
+         < 15 a tid=0 cpu=1",
+        &["a - - 0 10 2 2", "a - - 0 11 4 4"],
+    );
+}
+
+#[test]
+fn calls_open_at_the_start_and_at_the_end() {
+    check(
+        "< 10 x tid=5 dur=7
+         < 20 y tid=5
+         > 30 a tid=5
+         > 40 b tid=5",
+        &[
+            "x - - 0 3 7 - no entry",
+            "y - - 0 20 - - no entry",
+            "a - - 0 30 - - no exit",
+            "b a 3 1 40 - - no exit",
+        ],
+    );
+}
+
+#[test]
+fn a_missed_exit_ends_with_what_is_around() {
+    check(
+        "> 10 a tid=5
+         > 20 b tid=5
+         < 90 a tid=5",
+        &["a - - 0 10 80 -", "b a 1 1 20 - - no exit"],
+    );
+}
+
+#[test]
+fn depths_decide_where_they_are_told() {
+    check(
+        "> 10 a tid=5 depth=0
+         > 20 b tid=5 depth=1
+         < 40 ? tid=5 depth=1 dur=19
+         > 50 c tid=5 depth=1
+         > 60 d tid=5 depth=1
+         < 70 d tid=5 depth=1
+         < 90 ? tid=5 depth=0",
+        &[
+            "a - - 0 10 80 -",
+            "b a 1 1 20 19 19",
+            "c a 1 1 50 - - no exit",
+            "d a 1 1 60 10 10",
+        ],
+    );
+    // The entry of what is left was not seen: another one is open at its depth.
+    check(
+        "> 10 a tid=5 depth=0
+         < 90 b tid=5 depth=0 dur=5",
+        &["a - - 0 10 - - no exit", "b - - 0 85 5 - no entry"],
+    );
+}
+
+#[test]
+fn nothing_is_paired_across_a_loss() {
+    check(
+        "> 10 a tid=5
+         !
+         < 90 a tid=5",
+        &["a - - 0 10 - - no exit", "a - - 0 90 - - no entry"],
+    );
+    // But for a leave whose duration leads back to the entry; what it did itself is not known.
+    check(
+        "> 10 a tid=5 depth=0
+         !
+         > 20 b tid=5 depth=1
+         < 30 b tid=5 depth=1
+         < 90 a tid=5 depth=0 dur=80",
+        &["a - - 0 10 80 -", "b - - 1 20 10 10"],
+    );
+    check(
+        "> 10 a tid=5 depth=0
+         !
+         < 99000 a tid=5 depth=0 dur=80",
+        &["a - - 0 10 - - no exit", "a - - 0 98920 80 - no entry"],
+    );
+}
+
+#[test]
+fn a_number_taken_over() {
+    check(
+        "> 10 a tid=5
+         f 5
+         < 90 a tid=5",
+        &["a - - 0 10 - - no exit", "a - - 0 90 - - no entry"],
+    );
+}
+
+#[test]
+fn whole_calls_lie_in_one_another_by_their_times() {
+    check(
+        "= 10 a tid=5 dur=80
+         = 20 b tid=5 dur=30
+         = 25 c tid=5 dur=5
+         = 60 d tid=5 dur=10
+         = 95 e tid=5 dur=1",
+        &[
+            "a - - 0 10 80 40",
+            "b a 1 1 20 30 25",
+            "c b 2 2 25 5 5",
+            "d a 1 1 60 10 10",
+            "e - - 0 95 1 1",
+        ],
+    );
+    // Where times are as coarse as this, the caller's name decides; and so it does for a call without its end.
+    check(
+        "= 10 a tid=5 dur=10
+         = 20 b tid=5 dur=0 by=a
+         = 20 c tid=5 dur=3 by=main",
+        &["a - - 0 10 10 10", "b a 1 1 20 0 0", "c main - 0 20 3 3"],
+    );
+    check(
+        "= 10 a tid=5
+         = 20 b tid=5 by=a
+         = 30 c tid=5 by=a dur=4",
+        &[
+            "a - - 0 10 - - no exit",
+            "b a 1 1 20 - - no exit",
+            "c a 1 1 30 4 4",
+        ],
+    );
+}
+
+#[test]
+fn leaves_of_a_graph_and_functions_without_end() {
+    check(
+        "> - a cpu=0
+         = - b cpu=0 dur=300 leaf
+         < - ? cpu=0 dur=1000",
+        &["a - - 0 - 1000 700", "b a 1 1 - 300 300"],
+    );
+    check(
+        "> 10 a tid=5
+         = 20 vfs_read tid=5 by=ksys_read leaf
+         < 90 a tid=5",
+        &["a - - 0 10 80 80", "vfs_read ksys_read 1 1 20 - - no exit"],
+    );
+}
+
+#[test]
+fn a_switch_tells_whose_the_calls_are() {
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        play(
+            sink,
+            "> - a cpu=0
+             s cpu=0 5 6
+             > - b cpu=0
+             < - ? cpu=0 dur=10
+             s cpu=0 6 5
+             < - ? cpu=0 dur=90",
+        );
+    });
+    assert_eq!(
+        rows_of(&trace.finish(), &["tid", "comm"]),
+        ["a - - 0 - 90 90 5 before", "b - - 0 - 10 10 6 after"]
+    );
+}
+
+/// A type of events with fields of 64 bits.
+fn event_type(system: &str, name: &str, fields: &[&str]) -> EventType {
+    EventType {
+        system: system.to_owned(),
+        name: name.to_owned(),
+        fields: fields
+            .iter()
+            .map(|name| Field {
+                name: (*name).to_owned(),
+                kind: FieldType::Int(8),
+                layout: None,
+                declaration: String::new(),
+            })
+            .collect(),
+        ..EventType::default()
+    }
+}
+
+/// Hits of the declared types: number of the type, time, thread, values.
+#[track_caller]
+fn check_pairs(types: &[EventType], hits: &[(u32, i64, i32, &[i64])], expected: &[&str]) {
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        for declared in types {
+            sink.event(Event::Type(declared)).unwrap();
+        }
+        for &(event, time, tid, values) in hits {
+            let values: Vec<Value<'_>> = values.iter().map(|&value| Value::Int(value)).collect();
+            sink.event(Event::Sample(&Sample {
+                time: Some(time),
+                tid: Some(tid),
+                cpu: Some(0),
+                fields: Fields::Values(&values),
+                ..Sample::of(EventId(event))
+            }))
+            .unwrap();
+        }
+    });
+    let rows = rows_of(&trace.finish(), &["context", "retval"]);
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn system_calls_and_interrupts_in_them() {
+    let types = [
+        event_type("syscalls", "sys_enter_read", &["fd"]),
+        event_type("syscalls", "sys_exit_read", &["ret"]),
+        event_type("irq", "softirq_entry", &["vec"]),
+        event_type("irq", "softirq_exit", &["vec"]),
+    ];
+    check_pairs(
+        &types,
+        &[
+            (0, 10, 5, &[3]),
+            (2, 20, 5, &[1]),
+            (2, 25, 5, &[9]),
+            (3, 30, 5, &[9]),
+            (3, 40, 5, &[1]),
+            (1, 90, 5, &[-11]),
+            // The exit of the first was missed; that of the second came.
+            (0, 100, 5, &[3]),
+            (0, 200, 5, &[3]),
+            (1, 300, 5, &[7]),
+        ],
+        &[
+            "sys_read - - 0 10 80 60 task -11",
+            "softirq:TIMER sys_read 1 1 20 20 15 softirq -",
+            "softirq:RCU softirq:TIMER 2 2 25 5 5 softirq -",
+            "sys_read - - 0 100 - - task - no exit",
+            "sys_read - - 0 200 100 100 task 7",
+        ],
+    );
+    // Without exits there are no calls.
+    check_pairs(&types[..1], &[(0, 10, 5, &[3]), (0, 20, 5, &[3])], &[]);
+}
+
+#[test]
+fn probes_by_the_address_of_their_function() {
+    let types = [
+        event_type("probe", "vfs_read", &["__probe_ip"]),
+        event_type("probe", "vfs_read_L12", &["__probe_ip"]),
+        event_type(
+            "probe",
+            "vfs_read__return",
+            &["__probe_func", "__probe_ret_ip", "arg1"],
+        ),
+    ];
+    check_pairs(
+        &types,
+        &[
+            // Nobody knows yet that it has an end; then it has.
+            (0, 10, 5, &[0x1004]),
+            (1, 12, 5, &[0x1040]),
+            (2, 20, 5, &[0x1000, 0x2000, 64]),
+            (0, 30, 5, &[0x1004]),
+            (0, 32, 5, &[0x1004]),
+            (2, 34, 5, &[0x1000, 0x2000, 1]),
+            (2, 40, 5, &[0x1000, 0x2000, 2]),
+            (0, 50, 5, &[0x1004]),
+        ],
+        &[
+            "vfs_read - - 0 10 10 10 task 64",
+            "vfs_read - - 0 30 10 8 task 2",
+            "vfs_read vfs_read 3 1 32 2 2 task 1",
+            "vfs_read - - 0 50 - - task - no exit",
+        ],
+    );
+}
+
+#[test]
+fn rows_come_in_the_order_of_entries_however_long_one_stays_open() {
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        play(sink, "> 1 main tid=1\n > 2 poll tid=2");
+        for time in 0..300_000i64 {
+            let common = Common {
+                time: Some(10 + time),
+                tid: Some(1),
+                ..Common::default()
+            };
+            let function = Function::named(b"work");
+            sink.event(Event::Enter(&Enter {
+                common,
+                function,
+                ..Enter::default()
+            }))
+            .unwrap();
+            sink.event(Event::Leave(&Leave {
+                common,
+                function,
+                ..Leave::default()
+            }))
+            .unwrap();
+        }
+        play(sink, "< 400000 main tid=1");
+    });
+    let trace = trace.finish();
+    assert_eq!(trace.counts.calls, 300_002);
+    let rows = rows_of(&trace, &["call_id"]);
+    assert_eq!(rows.len(), 300_002);
+    let late: Vec<&String> = rows.iter().filter(|row| !row.starts_with("work")).collect();
+    assert_eq!(
+        late,
+        ["main - - 0 1 399999 399999 1", "poll - - 0 2 - - 2 no exit"]
+    );
+    assert!(
+        rows.iter()
+            .filter(|row| row.starts_with("work main 1 1 "))
+            .count()
+            == 300_000
+    );
+}
