@@ -32,6 +32,8 @@ pub mod folded;
 mod golden;
 pub mod import;
 pub mod input;
+pub mod kfi;
+mod lines;
 mod normalize;
 pub mod perf_data;
 pub mod store;
@@ -69,4 +71,4 @@ pub enum Guess {
 }
 
 /// All formats, in the order of trial.
-pub const FORMATS: &[&Format] = &[&perf_data::PERF_DATA, &folded::FOLDED];
+pub const FORMATS: &[&Format] = &[&perf_data::PERF_DATA, &kfi::KFI, &folded::FOLDED];
