@@ -112,7 +112,7 @@ impl<'o> Normalizer<'o> {
 
     /// The input has ended: writes what was kept.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
-        self.calls.write(self.output, true)?;
+        self.calls.write(&self.life.threads, self.output, true)?;
         self.output.next_call = self.calls.next_id();
         self.life.write_all(self.output)?;
         self.write_stacks()?;

@@ -80,7 +80,7 @@ impl Normalizer<'_> {
             kernel_stack: pair.kernel.map(|stack| stack as i32),
             user_stack: pair.user.map(|stack| stack as i32),
         };
-        let ids = (pid, tid);
+        let ids = (pid, tid, comm);
         let is_edge = plan.role.is_some();
         let mut homeless = 0;
         if sample.read.is_empty() {
@@ -104,6 +104,7 @@ impl Normalizer<'_> {
             let hit = Hit {
                 pid: ids.0,
                 tid: ids.1,
+                comm: ids.2,
                 kernel_stack: pair.kernel,
                 user_stack: pair.user,
             };

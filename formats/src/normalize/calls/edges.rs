@@ -3,8 +3,9 @@
 use std::hash::BuildHasher;
 
 use super::super::samples::stack_of;
+use super::super::texts::TextId;
 use super::super::{Normalizer, stacks::StackId};
-use super::pairs::{self, Edge, NameOf, PROBE, SOFTIRQS};
+use super::pairs::{self, Edge, NameOf, PROBE, Recorded, SOFTIRQS};
 use super::{Calls, Entry, Exit, Pair, Place};
 use crate::Error;
 use crate::event::{Call, Common, Enter, Function, Leave, Sample, Space, Switch};
@@ -15,6 +16,7 @@ use crate::event_format::Decoded;
 pub(crate) struct Hit {
     pub(crate) pid: Option<i32>,
     pub(crate) tid: Option<i32>,
+    pub(crate) comm: Option<TextId>,
     pub(crate) kernel_stack: Option<StackId>,
     pub(crate) user_stack: Option<StackId>,
 }
@@ -93,17 +95,16 @@ impl Normalizer<'_> {
 
     /// Another thread runs on a CPU.
     pub(crate) fn switch(&mut self, switch: &Switch<'_>) {
-        for (tid, comm) in [
-            (switch.previous_tid, switch.previous_comm),
-            (switch.next_tid, switch.next_comm),
-        ] {
-            if !comm.is_empty() {
-                let thread = self.life.threads.at(tid, None);
-                self.life.threads.seen_as(thread, comm);
+        let threads = &mut self.life.threads;
+        let mut name = |tid, comm: &[u8]| {
+            let thread = threads.at(tid, None);
+            match comm {
+                [] => threads.describe(thread).1,
+                comm => Some(threads.seen_as(thread, comm)),
             }
-        }
-        let comm = switch.previous_comm;
-        let comm = (!comm.is_empty()).then(|| self.calls.texts.intern(comm));
+        };
+        name(switch.next_tid, switch.next_comm);
+        let comm = name(switch.previous_tid, switch.previous_comm);
         self.calls
             .switch(switch.cpu, switch.previous_tid, comm, switch.next_tid);
     }
@@ -111,12 +112,17 @@ impl Normalizer<'_> {
     /// A sample of an event that is one edge of a pair.
     pub(crate) fn pair(&mut self, sample: &Sample<'_>, hit: &Hit) -> Result<(), Error> {
         let event = sample.event.0 as usize;
-        let Some(plan) = self.plans.get(event) else {
+        let Some((plan, role)) = self
+            .plans
+            .get(event)
+            .and_then(|plan| Some((plan, plan.role.as_ref()?)))
+        else {
             return Ok(());
         };
-        let Some(role) = &plan.role else {
+        let recorded = self.pairs.is_recorded(role);
+        if recorded == Recorded::No {
             return Ok(());
-        };
+        }
         let value = |place: Option<usize>| match place {
             Some(place) => plan.value(sample, place),
             None => Decoded::Null,
@@ -138,62 +144,15 @@ impl Normalizer<'_> {
             Decoded::UInt(value) => Some(value as i64),
             _ => None,
         };
-        let mut name = Vec::new();
-        let mut address = None;
-        match &role.name {
-            NameOf::Fixed(fixed) => name.extend_from_slice(fixed.as_bytes()),
-            NameOf::Text(prefix, place) => match plan.value(sample, *place) {
-                Decoded::Bytes(text) => name.extend([prefix.as_bytes(), text].concat()),
-                Decoded::Int(number) => name.extend(format!("{prefix}{number}").into_bytes()),
-                Decoded::UInt(number) => name.extend(format!("{prefix}{number}").into_bytes()),
-                _ => {}
-            },
-            NameOf::Softirq(_) => {
-                let softirq = usize::try_from(key).ok().and_then(|key| SOFTIRQS.get(key));
-                let softirq = softirq.map_or_else(|| key.to_string(), |name| (*name).to_owned());
-                name.extend(format!("softirq:{softirq}").into_bytes());
-            }
-            NameOf::Function(place) => match plan.value(sample, *place) {
-                Decoded::Bytes(text) => name.extend_from_slice(symbol_of(text)),
-                Decoded::UInt(value) => address = Some(value),
-                Decoded::Int(value) => address = Some(value as u64),
-                _ => {}
-            },
-            NameOf::Unknown => {}
-        }
-        let is_probe = role.class == PROBE;
-        let (edge, context) = (role.edge, role.context);
-        let is_provisional = !self.pairs.is_complete(role);
-        let probe_name = is_probe.then(|| pairs::name_of_probe(plan.name()).to_owned());
-        let function = match address {
-            Some(address) if address >> 63 == 1 => {
-                let space = Space::Kernel;
-                let named = self.name(Function::Address { space, address })?;
-                let unnamed = format!("{address:#x}");
-                match (named.function, probe_name) {
-                    (Some(id), Some(name)) if self.calls.texts.get(id) == unnamed.as_bytes() => {
-                        Some(self.calls.texts.intern(name.as_bytes()))
-                    }
-                    (function, _) => function,
-                }
-            }
-            Some(_) | None => match (probe_name, name.is_empty()) {
-                (Some(probe), true) => Some(self.calls.texts.intern(probe.as_bytes())),
-                (_, false) => Some(self.calls.texts.intern(&name)),
-                (None, true) => None,
-            },
-        };
-        let comm = match (sample.comm, hit.tid) {
-            (Some(comm), _) => Some(self.calls.texts.intern(comm)),
-            (None, Some(tid)) => self.comm_of(tid),
-            (None, None) => None,
-        };
+        let (edge, context, is_probe) = (role.edge, role.context, role.class == PROBE);
+        let is_provisional = recorded == Recorded::Perhaps;
+        let function = self.function_of(sample)?;
         let place = Place {
             time: sample.time,
             cpu: sample.cpu,
             pid: hit.pid,
             tid: hit.tid,
-            comm,
+            comm: hit.comm,
             kernel_stack: hit.kernel_stack,
             user_stack: hit.user_stack,
         };
@@ -226,18 +185,83 @@ impl Normalizer<'_> {
         self.write_calls()
     }
 
+    /// The name of the call that a sample is an edge of.
+    fn function_of(&mut self, sample: &Sample<'_>) -> Result<Option<TextId>, Error> {
+        let Normalizer { plans, calls, .. } = self;
+        let Some((plan, role)) = plans
+            .get(sample.event.0 as usize)
+            .and_then(|plan| Some((plan, plan.role.as_ref()?)))
+        else {
+            return Ok(None);
+        };
+        let texts = &mut calls.texts;
+        let place = match &role.name {
+            NameOf::Unknown => return Ok(None),
+            NameOf::Fixed(name) => {
+                let generation = calls.generation;
+                let known = role.interned.filter(|known| known.0 == generation);
+                let id = known.map_or_else(|| texts.intern(name.as_bytes()), |known| known.1);
+                let plan = plans.get_mut(sample.event.0 as usize);
+                if let Some(role) = plan.and_then(|plan| plan.role.as_mut()) {
+                    role.interned = Some((generation, id));
+                }
+                return Ok(Some(id));
+            }
+            NameOf::Text(prefix, place) => {
+                let name = match plan.value(sample, *place) {
+                    Decoded::Bytes(text) => [prefix.as_bytes(), text].concat(),
+                    Decoded::Int(number) => format!("{prefix}{number}").into_bytes(),
+                    Decoded::UInt(number) => format!("{prefix}{number}").into_bytes(),
+                    _ => return Ok(None),
+                };
+                return Ok(Some(texts.intern(&name)));
+            }
+            NameOf::Softirq(place) => {
+                let number = match plan.value(sample, *place) {
+                    Decoded::UInt(number) => number,
+                    Decoded::Int(number) => number as u64,
+                    _ => return Ok(None),
+                };
+                let known = usize::try_from(number).ok();
+                let name = match known.and_then(|number| SOFTIRQS.get(number)) {
+                    Some(name) => format!("softirq:{name}"),
+                    None => format!("softirq:{number}"),
+                };
+                return Ok(Some(texts.intern(name.as_bytes())));
+            }
+            NameOf::Function(place) => *place,
+        };
+        let probe = (role.class == PROBE).then(|| pairs::name_of_probe(plan.name()).to_owned());
+        let address = match plan.value(sample, place) {
+            Decoded::Bytes(text) => return Ok(Some(texts.intern(symbol_of(text)))),
+            Decoded::UInt(address) => Some(address),
+            Decoded::Int(address) => Some(address as u64),
+            _ => None,
+        };
+        // Functions of user code are named by the event: where its file is mapped is not looked up here.
+        let space = Space::Kernel;
+        let named = match address.filter(|address| address >> 63 == 1) {
+            Some(address) => self.name(Function::Address { space, address })?.function,
+            None => None,
+        };
+        let texts = &mut self.calls.texts;
+        let is_named = named.is_some_and(|name| !texts.get(name).starts_with(b"0x"));
+        Ok(match probe {
+            Some(probe) if !is_named => Some(texts.intern(probe.as_bytes())),
+            _ => named,
+        })
+    }
+
     fn place(&mut self, common: &Common<'_>) -> Place {
         let tid = self.calls.thread_of(common).filter(|&tid| tid >= 0);
         let mut pid = common.pid.filter(|&pid| pid >= 0);
-        let mut comm = common.comm.map(|comm| self.calls.texts.intern(comm));
+        let mut comm = None;
         if let Some(tid) = tid {
             let thread = self.life.threads.at(tid, pid);
-            match common.comm {
-                Some(comm) => {
-                    self.life.threads.seen_as(thread, comm);
-                }
-                None => comm = self.comm_of(tid),
-            }
+            comm = match common.comm {
+                Some(comm) => Some(self.life.threads.seen_as(thread, comm)),
+                None => self.life.threads.describe(thread).1,
+            };
             pid = pid.or(self.life.threads.describe(thread).0);
         }
         let Normalizer {
@@ -257,13 +281,6 @@ impl Normalizer<'_> {
         }
     }
 
-    /// The name of a thread, among the texts of the calls.
-    fn comm_of(&mut self, tid: i32) -> Option<super::TextId> {
-        let thread = self.life.threads.at(tid, None);
-        let comm = self.life.threads.describe(thread).1?;
-        Some(self.calls.texts.intern(self.life.threads.comm_bytes(comm)))
-    }
-
     fn name(&mut self, function: Function<'_>) -> Result<super::names::Named, Error> {
         self.call_names.of(
             function,
@@ -277,7 +294,7 @@ impl Normalizer<'_> {
     #[inline]
     fn write_calls(&mut self) -> Result<(), Error> {
         if self.calls.is_due() {
-            self.calls.write(self.output, false)?;
+            self.calls.write(&self.life.threads, self.output, false)?;
         }
         self.make_room()
     }

@@ -30,6 +30,7 @@ use hashbrown::HashMap;
 
 use super::output::Output;
 use super::texts::{TextId, Texts};
+use super::threads::Threads;
 use crate::Error;
 use crate::event::Context;
 
@@ -150,6 +151,8 @@ pub(crate) struct Calls {
     /// Who runs on a CPU, where lines do not tell.
     running: HashMap<u32, i32>,
     texts: Texts,
+    /// How often the texts began anew.
+    generation: u32,
     losses: u64,
     rows: Rows,
     /// Calls whose exit could not be waited for: too deep, too many threads.
@@ -163,6 +166,7 @@ impl Calls {
             lanes: HashMap::new(),
             running: HashMap::new(),
             texts: Texts::default(),
+            generation: 0,
             losses: 0,
             rows: Rows::starting_at(first),
             given_up: 0,
@@ -358,7 +362,12 @@ impl Calls {
     }
 
     /// Writes what is over; everything if the input has ended or too much waits.
-    pub(crate) fn write(&mut self, output: &mut Output, all: bool) -> Result<(), Error> {
+    pub(crate) fn write(
+        &mut self,
+        threads: &Threads,
+        output: &mut Output,
+        all: bool,
+    ) -> Result<(), Error> {
         let too_much = self.texts.bytes() > TEXT_BYTES;
         if all || too_much {
             for (_, mut opens) in self.lanes.drain() {
@@ -368,9 +377,11 @@ impl Calls {
                 abandon(&mut self.rows, &mut opens, 0);
             }
         }
-        self.rows.write(&self.texts, output, all || too_much)?;
+        self.rows
+            .write(&self.texts, threads, output, all || too_much)?;
         if too_much {
             self.texts = Texts::default();
+            self.generation += 1;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! Nothing is guessed from names alone: these pairs are the kernel's own. A probe's entry and return belong together by
 //! the address of the function, which both carry. An entry whose exit is not recorded at all is no call.
 
+use super::super::texts::TextId;
 use crate::event::{Context, EventType, Field};
 
 /// Bytes into a function at which a probe still is at its entry: `endbr64`, the patched call of ftrace.
@@ -28,6 +29,8 @@ pub(crate) struct Role {
     pub(super) context: Context,
     /// For entries of probes: a return of that function was seen.
     pub(super) is_proven: bool,
+    /// The fixed name among the texts of a generation of them.
+    pub(super) interned: Option<(u32, TextId)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +57,27 @@ pub(super) enum NameOf {
 /// The pairs met so far.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
+    /// That of the probes is the first.
     classes: Vec<Class>,
+    /// Edges met.
+    edges: u64,
+    /// Types are declared as they are met (text), not all of them at the start.
+    declares_late: bool,
 }
+
+/// What is known of an entry's exit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// It is recorded.
+    Yes,
+    /// It may be declared yet, or it is not known to be of this function.
+    Perhaps,
+    /// It is not.
+    No,
+}
+
+/// Edges after which a reader that declares its types as it meets them would have met a second one.
+const EARLY_EDGES: u64 = 64;
 
 #[derive(Debug)]
 struct Class {
@@ -150,6 +172,10 @@ const KNOWN: &[Known] = &[
 impl Pairs {
     /// What a type of events is to calls.
     pub(crate) fn role_of(&mut self, event: &EventType) -> Option<Role> {
+        self.declares_late |= self.edges > 0;
+        if self.classes.is_empty() {
+            self.class("probes");
+        }
         let role = self
             .system_call(event)
             .or_else(|| self.known(event))
@@ -162,22 +188,27 @@ impl Pairs {
         Some(role)
     }
 
-    /// Whether both edges are recorded.
-    pub(super) fn is_complete(&self, role: &Role) -> bool {
-        match self.classes.get(role.class as usize) {
-            Some(class) if role.class != PROBE => class.has_enter && class.has_leave,
-            _ => role.is_proven,
+    /// Whether the exits of what an event enters are recorded. Asked once for each edge.
+    pub(super) fn is_recorded(&mut self, role: &Role) -> Recorded {
+        self.edges += 1;
+        let Some(class) = self.classes.get(role.class as usize) else {
+            return Recorded::No;
+        };
+        let both = class.has_enter && class.has_leave;
+        let is_known = match role.class {
+            PROBE => role.is_proven,
+            _ => both,
+        };
+        if is_known {
+            Recorded::Yes
+        } else if both || self.declares_late || self.edges < EARLY_EDGES {
+            Recorded::Perhaps
+        } else {
+            Recorded::No
         }
     }
 
     fn class(&mut self, name: &str) -> u32 {
-        if self.classes.is_empty() {
-            self.classes.push(Class {
-                name: String::new(), // that of the probes
-                has_enter: false,
-                has_leave: false,
-            });
-        }
         let known = self.classes.iter().position(|class| class.name == name);
         known.unwrap_or_else(|| {
             self.classes.push(Class {
@@ -206,6 +237,7 @@ impl Pairs {
             retval: place("ret", event),
             context: Context::Task,
             is_proven: false,
+            interned: None,
         })
     }
 
@@ -234,6 +266,7 @@ impl Pairs {
             retval: place(known.retval, event),
             context: known.context,
             is_proven: false,
+            interned: None,
         })
     }
 
@@ -258,6 +291,7 @@ impl Pairs {
             retval: None,
             context: Context::Irq,
             is_proven: false,
+            interned: None,
         })
     }
 }
@@ -280,6 +314,7 @@ fn probe(event: &EventType) -> Option<Role> {
         retval: retval.filter(|_| edge == Edge::Leave),
         context: Context::Task,
         is_proven: false,
+        interned: None,
     })
 }
 

@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use super::super::output::Output;
 use super::super::stacks::StackId;
 use super::super::texts::{TextId, Texts};
+use super::super::threads::Threads;
 use super::{Entry, Exit};
 use crate::Error;
 use crate::event::Context;
@@ -28,6 +29,7 @@ pub(super) struct Place {
     pub(super) cpu: Option<u32>,
     pub(super) pid: Option<i32>,
     pub(super) tid: Option<i32>,
+    /// Among the threads' names.
     pub(super) comm: Option<TextId>,
     pub(super) kernel_stack: Option<StackId>,
     pub(super) user_stack: Option<StackId>,
@@ -182,17 +184,18 @@ impl Rows {
     pub(super) fn write(
         &mut self,
         texts: &Texts,
+        threads: &Threads,
         output: &mut Output,
         all: bool,
     ) -> Result<(), Error> {
         for (id, row) in std::mem::take(&mut self.late) {
-            push(id, &row, texts, output)?;
+            push(id, &row, texts, threads, output)?;
         }
         if all {
             let mut aside: Vec<_> = self.aside.drain().collect();
             aside.sort_by_key(|(id, _)| *id);
             for (id, row) in aside {
-                push(id, &row, texts, output)?;
+                push(id, &row, texts, threads, output)?;
             }
             self.aside_order.clear();
         }
@@ -209,26 +212,37 @@ impl Rows {
             if waits {
                 self.aside.insert(id, row);
                 self.aside_order.push_back(id);
-                self.bound_aside(texts, output)?;
+                self.bound_aside(texts, threads, output)?;
             } else {
-                push(id, &row, texts, output)?;
+                push(id, &row, texts, threads, output)?;
             }
         }
         Ok(())
     }
 
-    fn bound_aside(&mut self, texts: &Texts, output: &mut Output) -> Result<(), Error> {
+    fn bound_aside(
+        &mut self,
+        texts: &Texts,
+        threads: &Threads,
+        output: &mut Output,
+    ) -> Result<(), Error> {
         while self.aside_order.len() > ASIDE {
             let oldest = self.aside_order.pop_front();
             if let Some((id, row)) = oldest.and_then(|id| self.aside.remove_entry(&id)) {
-                push(id, &row, texts, output)?;
+                push(id, &row, texts, threads, output)?;
             }
         }
         Ok(())
     }
 }
 
-fn push(id: CallId, row: &Pending, texts: &Texts, output: &mut Output) -> Result<(), Error> {
+fn push(
+    id: CallId,
+    row: &Pending,
+    texts: &Texts,
+    threads: &Threads,
+    output: &mut Output,
+) -> Result<(), Error> {
     if row.is_provisional {
         return Ok(());
     }
@@ -246,7 +260,7 @@ fn push(id: CallId, row: &Pending, texts: &Texts, output: &mut Output) -> Result
         cpu: row.place.cpu.and_then(|cpu| cpu.try_into().ok()),
         pid: row.place.pid,
         tid: row.place.tid,
-        comm: row.place.comm.map(text),
+        comm: row.place.comm.map(|comm| threads.comm_bytes(comm)),
         kernel_stack: row.place.kernel_stack.map(|stack| stack as i32),
         user_stack: row.place.user_stack.map(|stack| stack as i32),
         duration: row.duration,
