@@ -112,6 +112,11 @@ impl Normalizer<'_> {
     /// A sample of an event that is one edge of a pair.
     pub(crate) fn pair(&mut self, sample: &Sample<'_>, hit: &Hit) -> Result<(), Error> {
         let event = sample.event.0 as usize;
+        let role = self
+            .plans
+            .get_mut(event)
+            .and_then(|plan| plan.role.as_mut());
+        let recorded = role.map(|role| self.pairs.is_recorded(role));
         let Some((plan, role)) = self
             .plans
             .get(event)
@@ -119,8 +124,7 @@ impl Normalizer<'_> {
         else {
             return Ok(());
         };
-        let recorded = self.pairs.is_recorded(role);
-        if recorded == Recorded::No {
+        if recorded == Some(Recorded::No) {
             return Ok(());
         }
         let value = |place: Option<usize>| match place {
@@ -145,7 +149,7 @@ impl Normalizer<'_> {
             _ => None,
         };
         let (edge, context, is_probe) = (role.edge, role.context, role.class == PROBE);
-        let is_provisional = recorded == Recorded::Perhaps;
+        let is_provisional = recorded == Some(Recorded::Perhaps);
         let function = self.function_of(sample)?;
         let place = Place {
             time: sample.time,

@@ -29,6 +29,8 @@ pub(crate) struct Role {
     pub(super) context: Context,
     /// For entries of probes: a return of that function was seen.
     pub(super) is_proven: bool,
+    /// Hits while it was not known whether it is an edge.
+    pub(super) hits: u32,
     /// The fixed name among the texts of a generation of them.
     pub(super) interned: Option<(u32, TextId)>,
 }
@@ -59,10 +61,6 @@ pub(super) enum NameOf {
 pub(crate) struct Pairs {
     /// That of the probes is the first.
     classes: Vec<Class>,
-    /// Edges met.
-    edges: u64,
-    /// Types are declared as they are met (text), not all of them at the start.
-    declares_late: bool,
 }
 
 /// What is known of an entry's exit.
@@ -76,8 +74,10 @@ pub(super) enum Recorded {
     No,
 }
 
-/// Edges after which a reader that declares its types as it meets them would have met a second one.
-const EARLY_EDGES: u64 = 64;
+/// Readers declare types as they meet them: after so many entries without an exit, exits are not recorded.
+const EARLY_ENTRIES: u32 = 64;
+/// After so many hits of a probe none of which was the entry of what was left, it sits inside of a function.
+const EARLY_HITS: u32 = 1024;
 
 #[derive(Debug)]
 struct Class {
@@ -172,7 +172,6 @@ const KNOWN: &[Known] = &[
 impl Pairs {
     /// What a type of events is to calls.
     pub(crate) fn role_of(&mut self, event: &EventType) -> Option<Role> {
-        self.declares_late |= self.edges > 0;
         if self.classes.is_empty() {
             self.class("probes");
         }
@@ -189,22 +188,19 @@ impl Pairs {
     }
 
     /// Whether the exits of what an event enters are recorded. Asked once for each edge.
-    pub(super) fn is_recorded(&mut self, role: &Role) -> Recorded {
-        self.edges += 1;
+    pub(super) fn is_recorded(&mut self, role: &mut Role) -> Recorded {
         let Some(class) = self.classes.get(role.class as usize) else {
             return Recorded::No;
         };
         let both = class.has_enter && class.has_leave;
-        let is_known = match role.class {
-            PROBE => role.is_proven,
-            _ => both,
-        };
-        if is_known {
-            Recorded::Yes
-        } else if both || self.declares_late || self.edges < EARLY_EDGES {
-            Recorded::Perhaps
-        } else {
-            Recorded::No
+        if role.is_proven || (both && role.class != PROBE) {
+            return Recorded::Yes;
+        }
+        role.hits = role.hits.saturating_add(1);
+        let early = if both { EARLY_HITS } else { EARLY_ENTRIES };
+        match role.hits <= early || role.edge == Edge::Leave {
+            true => Recorded::Perhaps,
+            false => Recorded::No,
         }
     }
 
@@ -237,6 +233,7 @@ impl Pairs {
             retval: place("ret", event),
             context: Context::Task,
             is_proven: false,
+            hits: 0,
             interned: None,
         })
     }
@@ -266,6 +263,7 @@ impl Pairs {
             retval: place(known.retval, event),
             context: known.context,
             is_proven: false,
+            hits: 0,
             interned: None,
         })
     }
@@ -291,6 +289,7 @@ impl Pairs {
             retval: None,
             context: Context::Irq,
             is_proven: false,
+            hits: 0,
             interned: None,
         })
     }
@@ -314,6 +313,7 @@ fn probe(event: &EventType) -> Option<Role> {
         retval: retval.filter(|_| edge == Edge::Leave),
         context: Context::Task,
         is_proven: false,
+        hits: 0,
         interned: None,
     })
 }
