@@ -140,6 +140,7 @@ impl Session<'_, '_> {
             (None, Some((system, _))) => (system.clone(), name),
             (None, None) => (String::new(), name),
         };
+        declared.extras.period |= counts_itself(&declared.system, &declared.name);
         match known {
             Some((_, format)) => {
                 declared.kind = format.kind(&declared.system);
@@ -178,6 +179,12 @@ fn kind_by_name(system: &str, name: &str) -> EventKind {
         _ if system.starts_with("sdt_") => EventKind::Usdt,
         _ => EventKind::Tracepoint,
     }
+}
+
+/// Tracepoints whose hit counts for more than one, whatever period was asked for: nanoseconds of running or waiting
+/// (`__perf_count` in include/trace/events/sched.h).
+fn counts_itself(system: &str, name: &str) -> bool {
+    system == "sched" && name.starts_with("sched_stat_")
 }
 
 fn extras(attr: &Attr) -> Extras {

@@ -26,7 +26,7 @@ pub(super) fn storm() -> Result<PathBuf> {
     Ok(place::target_directory().join("release/storm"))
 }
 
-/// A perf.data of about a million events, tracepoints and stacks mixed, recorded by perf itself.
+/// A perf.data of some 900 000 events, switches and samples at 4 kHz with stacks, recorded by perf itself.
 pub(super) fn mixed_perf_data(directory: &Path) -> Result<PathBuf> {
     let path = directory.join("mixed.data");
     let storm = storm()?;
@@ -40,15 +40,20 @@ pub(super) fn mixed_perf_data(directory: &Path) -> Result<PathBuf> {
         "-k",
         "CLOCK_MONOTONIC",
         "-g",
-        "-F",
-        "997",
     ]);
+    // A frequency for all of them would thin out the switches, too.
     command
-        .args(["-e", "cpu-clock", "-e", "sched:sched_switch", "-o"])
+        .args([
+            "-e",
+            "cpu-clock/freq=4000/",
+            "-e",
+            "sched:sched_switch",
+            "-o",
+        ])
         .arg(&path)
         .arg("--");
     command.arg("sh").arg("-c").arg(format!(
-        "{0} switches 100000; {0} stacks 3000",
+        "{0} switches 200000; {0} stacks 5000",
         storm.display()
     ));
     measure::run(&mut command, directory)?;
