@@ -10,10 +10,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use perfquet_tests::{bin, corpus};
+use perfquet_tests::{bin, corpus, skip};
 
 /// One event as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -195,19 +196,76 @@ impl Comparison {
     }
 }
 
+/// Events of this machine, as perf prints them now: payloads of many formats, evaluated from typed columns.
+#[test]
+fn live_tracepoints() {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let has_tracefs = Path::new("/sys/kernel/tracing/events/sched").is_dir();
+    if !is_root || !has_tracefs || Command::new("perf").arg("--version").output().is_err() {
+        return skip("needs perf, tracefs and root");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("perf.data");
+    let mut record = Command::new("perf");
+    record.args(["record", "-q", "-o"]).arg(&data);
+    for event in LIVE_EVENTS {
+        record.args(["-e", event]);
+    }
+    let script =
+        "ls -l / >/dev/null; dd if=/dev/zero of=/dev/null bs=4k count=20 2>/dev/null; sleep 0.01";
+    let recorded = record.args(["--", "sh", "-c", script]).output().unwrap();
+    assert!(
+        recorded.status.success(),
+        "{}",
+        String::from_utf8_lossy(&recorded.stderr)
+    );
+    let fields = "comm,pid,tid,cpu,time,event,ip,sym,period,trace";
+    let theirs = Command::new("perf")
+        .args(["script", "--no-inline", "--ns", "-F", fields, "-i"])
+        .arg(&data)
+        .output()
+        .unwrap();
+    let theirs = String::from_utf8_lossy(&theirs.stdout).into_owned();
+    let ours = export(Command::new(bin("perfquet-convert")).arg(&data));
+    let comparison = compare_texts(&ours, &theirs, "live", false);
+    let (mut table, mut wrong) = (String::new(), Vec::new());
+    comparison.judge("live tracepoints", &mut table, &mut wrong);
+    println!("{table}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(comparison.theirs > 300, "only {} events", comparison.theirs);
+}
+
+/// Without those that libtraceevent prints wrongly (docs/perf-script-differences.md).
+const LIVE_EVENTS: [&str; 10] = [
+    "sched:sched_switch",
+    "sched:sched_wak*",
+    "sched:sched_process_*",
+    "sched:sched_stat_runtime",
+    "irq:*",
+    "signal:*",
+    "task:*",
+    "syscalls:sys_enter_*",
+    "syscalls:sys_exit_*",
+    "kmem:k*",
+];
+
 fn compare(corpus: &Path, input: &Path, name: &str) -> Comparison {
     let theirs = std::fs::read_to_string(input.with_extension("script")).unwrap();
-    let ours = exported(corpus, input);
-    let (ours, theirs) = (events(&ours), events(&theirs));
+    let has_kallsyms = input.with_file_name("kallsyms.part").is_file();
+    compare_texts(&exported(corpus, input), &theirs, name, has_kallsyms)
+}
+
+fn compare_texts(ours: &str, theirs: &str, name: &str, has_kallsyms: bool) -> Comparison {
+    let (ours, theirs) = (events(ours), events(theirs));
     let micros = theirs.iter().all(|(_, digits)| *digits == 6) && !theirs.is_empty();
+    let known = DIFFERENCES
+        .iter()
+        .filter(|known| name.ends_with(known.file));
     let mut comparison = Comparison {
-        known: DIFFERENCES
-            .iter()
-            .filter(|known| name.ends_with(known.file))
-            .collect(),
+        known: known.collect(),
         ours: ours.len(),
         theirs: theirs.len(),
-        has_kallsyms: input.with_file_name("kallsyms.part").is_file(),
+        has_kallsyms,
         ..Comparison::default()
     };
     let by_time = |events: Vec<(Printed, usize)>, cut: bool| {
@@ -293,22 +351,18 @@ impl Comparison {
 fn exported(corpus: &Path, input: &Path) -> String {
     let folder = corpus.join("perf-data");
     let mut command = Command::new(bin("perfquet-convert"));
-    command.arg(input).args(["--to", "perf-script"]);
+    command.arg(input);
     let kallsyms = input.with_file_name("kallsyms.part");
     if kallsyms.is_file() {
         command.arg("--symbols").arg(kallsyms);
     }
-    let output = command
-        .arg("--symbols")
-        .arg(folder.join("programs"))
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}: {}",
-        input.display(),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    export(command.arg("--symbols").arg(folder.join("programs")))
+}
+
+fn export(command: &mut Command) -> String {
+    let output = command.args(["--to", "perf-script"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
     String::from_utf8(output.stdout).unwrap()
 }
 
