@@ -215,14 +215,22 @@ fn name_again(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// What is done in place is done to the whole trace.
 fn refuse_output(arguments: &Arguments, trace: &Path) -> Result<()> {
-    match arguments.output {
-        None => Ok(()),
-        Some(_) => Err(misuse(
-            format!("{}: completed and named in its place", trace.display()),
+    let trace = trace.display();
+    if arguments.output.is_some() {
+        return Err(misuse(
+            format!("{trace}: completed and named in its place"),
             "leave -o out",
-        )),
+        ));
     }
+    if arguments.time.is_some() {
+        return Err(misuse(
+            format!("{trace}: completed and named as a whole"),
+            "leave --time out; perfquet-query has it, and --to exports a part",
+        ));
+    }
+    Ok(())
 }
 
 fn export(arguments: &Arguments, exporter: &Exporter, trace: &Path) -> Result<()> {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use perfquet_formats::import::{ImportOptions, recover};
 use perfquet_formats::store::{Directory, State};
 
 use seen::{Seen, read};
@@ -354,6 +355,73 @@ fn a_trace_directory_has_every_event() {
         read(&path.join("journal/perf.data")).count("sys_enter_write"),
         STORM
     );
+}
+
+/// What a dead recorder left becomes a whole trace, with every event that its journal holds.
+#[test]
+fn a_trace_cut_off_in_mid_run_is_completed() {
+    if !may_record() {
+        return;
+    }
+    let mut roughly = 0;
+    for signals in [&["KILL"][..], &["INT", "INT"]] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("t.pqt");
+        let dd = [
+            "dd",
+            "if=/dev/zero",
+            "of=/dev/null",
+            "bs=1",
+            "status=none",
+            // It outlives a recorder that was killed.
+            "count=5000000",
+        ];
+        let recording = recorder()
+            .args(["-e", "syscalls:sys_enter_*", "-o"])
+            .arg(&path)
+            .arg("--")
+            .args(dd)
+            .stderr(Stdio::null())
+            .spawn();
+        let mut recording = recording.expect("the recorder runs");
+        let journal = path.join("journal/perf.data");
+        wait_for_bytes(&journal, 60 << 20);
+        for signal in signals {
+            send(signal, &recording);
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        let status = recording.wait().expect("it ends");
+        if status.success() {
+            // The encoder was so near that the second Ctrl-C came too late: nothing to complete.
+            let trace = Directory::open(&path).expect("a trace directory");
+            assert_eq!(trace.manifest().state, State::Complete);
+            continue;
+        }
+        roughly += 1;
+        if signals.len() > 1 {
+            assert_eq!(status.code(), Some(130), "as by Ctrl-C");
+        }
+        let held = read(&journal);
+        let held = held.count("sys_enter_read") + held.count("sys_enter_write");
+        assert!(held > 100_000, "{held}");
+        recover(&path, ImportOptions::default()).expect("it is completed");
+        let trace = Directory::open(&path).expect("a trace directory");
+        assert_eq!(trace.manifest().state, State::Recovered);
+        let written = ["read", "write"].map(|name| {
+            let table = trace.table(&format!("events/syscalls/sys_enter_{name}"));
+            table.map_or(0, |table| table.rows())
+        });
+        assert_eq!(written.iter().sum::<u64>(), held);
+    }
+    assert!(roughly > 0);
+}
+
+fn wait_for_bytes(path: &Path, bytes: u64) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while fs::metadata(path).map_or(0, |metadata| metadata.len()) < bytes {
+        assert!(Instant::now() < deadline, "{}: too short", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
