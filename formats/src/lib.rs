@@ -36,9 +36,11 @@ pub mod kfi;
 mod lines;
 mod normalize;
 pub mod perf_data;
+mod problems;
 pub mod store;
 pub mod symbols;
 pub mod tables;
+pub mod trace_dat;
 
 pub use error::Error;
 pub use input::Input;
@@ -71,4 +73,9 @@ pub enum Guess {
 }
 
 /// All formats, in the order of trial.
-pub const FORMATS: &[&Format] = &[&perf_data::PERF_DATA, &kfi::KFI, &folded::FOLDED];
+pub const FORMATS: &[&Format] = &[
+    &perf_data::PERF_DATA,
+    &trace_dat::TRACE_DAT,
+    &kfi::KFI,
+    &folded::FOLDED,
+];

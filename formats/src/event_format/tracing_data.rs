@@ -78,6 +78,22 @@ impl<'a> TracingData<'a> {
         };
         *cursor = Cursor::new(cursor.rest(), cursor.offset(), self.endian);
         self.page_size = cursor.u32()?;
+        self.read_header_info(cursor)?;
+        self.read_ftrace_formats(cursor)?;
+        self.read_event_formats(cursor)?;
+        let size = cursor.u32()?;
+        self.kallsyms = cursor.bytes(size.into())?;
+        let size = cursor.u32()?;
+        self.printk_formats = cursor.bytes(size.into())?;
+        if self.version.starts_with(b"0.") && self.version >= &b"0.6"[..] {
+            let size = cursor.u64()?;
+            self.saved_cmdlines = cursor.bytes(size)?;
+        }
+        Ok(())
+    }
+
+    /// `header_page` and `header_event`, each with its size.
+    pub(crate) fn read_header_info(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Short> {
         for _ in 0..2 {
             let name = cursor.text_to_nul();
             let size = cursor.u64()?;
@@ -87,24 +103,26 @@ impl<'a> TracingData<'a> {
                 _ => self.header_event = text,
             }
         }
+        Ok(())
+    }
+
+    /// How many of ftrace's own formats, and each with its size.
+    pub(crate) fn read_ftrace_formats(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Short> {
         for _ in 0..cursor.u32()? {
             let size = cursor.u64()?;
             self.ftrace.push(cursor.bytes(size)?);
         }
+        Ok(())
+    }
+
+    /// How many systems, and each with its name and its formats.
+    pub(crate) fn read_event_formats(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Short> {
         for _ in 0..cursor.u32()? {
             let system = cursor.text_to_nul();
             for _ in 0..cursor.u32()? {
                 let size = cursor.u64()?;
                 self.events.push((system, cursor.bytes(size)?));
             }
-        }
-        let size = cursor.u32()?;
-        self.kallsyms = cursor.bytes(size.into())?;
-        let size = cursor.u32()?;
-        self.printk_formats = cursor.bytes(size.into())?;
-        if self.version.starts_with(b"0.") && self.version >= &b"0.6"[..] {
-            let size = cursor.u64()?;
-            self.saved_cmdlines = cursor.bytes(size)?;
         }
         Ok(())
     }

@@ -211,7 +211,6 @@ fn looks_like(head: &[u8]) -> Option<&'static str> {
             "a Parquet file, which perfquet-query and DuckDB read as it is",
         ),
         (b"PERFFILE", "a perf.data of version 1 (before 2010)"),
-        (b"\x17\x08\x44tracing", "a trace.dat of trace-cmd"),
         (b"PK\x03\x04", "a zip archive, to be unpacked first"),
         (b"BZh", "a file packed with bzip2, to be unpacked first"),
         (

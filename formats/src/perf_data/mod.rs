@@ -30,7 +30,6 @@ mod ids;
 mod names;
 mod order;
 mod pipe;
-mod problems;
 mod read;
 mod record;
 mod recorder;

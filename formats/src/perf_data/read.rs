@@ -18,13 +18,13 @@ use crate::perf_data::attr::Attr;
 use crate::perf_data::compressed::Unpacker;
 use crate::perf_data::ids::Ids;
 use crate::perf_data::order::{Location, Queue};
-use crate::perf_data::problems::Problems;
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
 use crate::perf_data::recorder;
 use crate::perf_data::resync::next_record;
 use crate::perf_data::sample::Lists;
 use crate::perf_data::simpleperf::Simpleperf;
 use crate::perf_data::tool::StatValue;
+use crate::problems::Problems;
 
 /// Bytes read between two reports of progress.
 const PROGRESS_BYTES: u64 = 4 << 20;

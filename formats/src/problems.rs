@@ -8,7 +8,7 @@ const TOLD_MAX: u64 = 16;
 
 /// Counts problems by kind.
 #[derive(Debug, Default)]
-pub(super) struct Problems {
+pub(crate) struct Problems {
     /// Kind, how many in all.
     kinds: Vec<(&'static str, u64)>,
 }
@@ -16,7 +16,7 @@ pub(super) struct Problems {
 impl Problems {
     /// Tells one problem; `message` is only made if it will be told.
     #[cold]
-    pub(super) fn report(
+    pub(crate) fn report(
         &mut self,
         sink: &mut dyn Sink,
         place: Place,
@@ -44,7 +44,7 @@ impl Problems {
     }
 
     /// Tells how many were not told.
-    pub(super) fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
+    pub(crate) fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
         for (kind, count) in self.kinds.drain(..) {
             if count > TOLD_MAX {
                 sink.event(Event::Problem(Problem {

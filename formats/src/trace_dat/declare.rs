@@ -1,0 +1,321 @@
+//! Declares event types when their first event comes, and finds out which need a treatment of their own.
+
+use crate::Error;
+use crate::bytes::Endian;
+use crate::event::{
+    Event, EventId, EventKind, EventType, Field, FieldPlace, FieldType, Layout, Place,
+};
+use crate::event_format::{EventFormat, Op};
+use crate::trace_dat::formats::Formats;
+use crate::trace_dat::read::Teller;
+
+/// What becomes of the events of an id.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    /// Not looked up yet.
+    New,
+    /// A sample with its payload.
+    Plain(EventId),
+    Function(Function),
+    Enter(Entry),
+    Leave(Exit),
+    /// A stack that found no event before it.
+    KernelStack(EventId),
+    UserStack(EventId),
+    Print(EventId, Print),
+    BinaryPrint(EventId, Print),
+    PutString(EventId, Print),
+}
+
+/// `function`: ip, parent_ip, since 6.15 args.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Function {
+    pub(super) ip: Op,
+    pub(super) parent: Option<Op>,
+    pub(super) args: Option<Op>,
+}
+
+/// `funcgraph_entry`, `fgraph_retaddr_entry`: func, depth; retaddr or, since 6.15, args of which it is the first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) func: Op,
+    pub(super) depth: Option<Op>,
+    pub(super) retaddr: Option<Op>,
+    pub(super) args: Option<Op>,
+    pub(super) first_arg_is_retaddr: bool,
+}
+
+/// `funcgraph_exit`: func, depth, calltime, rettime, overrun, where the kernel has it retval.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Exit {
+    pub(super) func: Op,
+    pub(super) depth: Option<Op>,
+    pub(super) calltime: Option<Op>,
+    pub(super) rettime: Option<Op>,
+    pub(super) overrun: Option<Op>,
+    pub(super) retval: Option<Op>,
+}
+
+/// `print`: ip, buf; `bprint`: ip, fmt, buf; `bputs`: ip, str.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Print {
+    pub(super) ip: Op,
+    /// Address of the format or of the text.
+    pub(super) address: Option<Op>,
+    /// Where the text, or the arguments, begin.
+    pub(super) start: u32,
+}
+
+/// Where stacks have what: `size`, or `tgid`; `caller`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct StackFields {
+    pub(super) count: Option<Op>,
+    pub(super) tgid: Option<Op>,
+    pub(super) callers: Option<u32>,
+}
+
+/// Ids that a `common_type` of two bytes can tell.
+const IDS: usize = 1 << 16;
+
+/// All event types of a file.
+pub(super) struct Types<'s> {
+    pub(super) formats: Formats<'s>,
+    endian: Endian,
+    kinds: Vec<Kind>,
+    declared: u32,
+}
+
+impl<'s> Types<'s> {
+    pub(super) fn new(formats: Formats<'s>, endian: Endian) -> Types<'s> {
+        Types {
+            formats,
+            endian,
+            kinds: Vec::new(),
+            declared: 0,
+        }
+    }
+
+    /// What becomes of the events of `id`; declares their type, if need be.
+    #[inline]
+    pub(super) fn kind(
+        &mut self,
+        id: u32,
+        place: Place,
+        tell: &mut Teller<'_>,
+    ) -> Result<Kind, Error> {
+        match self.kinds.get(id as usize) {
+            None | Some(Kind::New) => self.look_up(id, place, tell),
+            Some(kind) => Ok(*kind),
+        }
+    }
+
+    #[cold]
+    fn look_up(&mut self, id: u32, place: Place, tell: &mut Teller<'_>) -> Result<Kind, Error> {
+        let kind = match self.formats.parse(id) {
+            Some(Ok((system, format))) => self.declare(system, format, tell)?,
+            missing => {
+                let reason = match missing {
+                    Some(Err(reason)) => format!("the format of event {id}: {reason}"),
+                    _ => format!("expected a format for event {id}, found none"),
+                };
+                tell.problem(place, "format", || reason)?;
+                let fields = vec![raw_field()];
+                let name = format!("event-{id}");
+                Kind::Plain(self.tell_type(String::new(), name, fields, None, tell)?)
+            }
+        };
+        let index = (id as usize).min(IDS);
+        if self.kinds.len() <= index {
+            self.kinds.resize(index + 1, Kind::New);
+        }
+        if let Some(slot) = self.kinds.get_mut(id as usize) {
+            *slot = kind;
+        }
+        Ok(kind)
+    }
+
+    fn declare(
+        &mut self,
+        system: String,
+        mut format: EventFormat,
+        tell: &mut Teller<'_>,
+    ) -> Result<Kind, Error> {
+        if system == "ftrace"
+            && let Some(kind) = self.own(&format, tell)?
+        {
+            return Ok(kind);
+        }
+        if system == "ftrace" && format.name == "raw_data" {
+            // Whatever a program wrote into trace_marker_raw.
+            for field in format.fields.iter_mut().filter(|field| field.name == "buf") {
+                field.kind = FieldType::Binary;
+            }
+        }
+        let kind = match (system.as_str(), format.name.as_str()) {
+            ("ftrace", "raw_data") => EventKind::Marker,
+            _ => format.kind(&system),
+        };
+        let event = EventType {
+            system,
+            name: format.name,
+            kind,
+            fields: format.fields,
+            big_endian: self.endian == Endian::Big,
+            print_format: format.print_format,
+            ..EventType::default()
+        };
+        Ok(Kind::Plain(self.tell_declared(&event, tell)?))
+    }
+
+    /// Those of ftrace's own events that are more than their fields.
+    fn own(&mut self, format: &EventFormat, tell: &mut Teller<'_>) -> Result<Option<Kind>, Error> {
+        let endian = self.endian;
+        let field = |name: &str| format.fields.iter().find(|field| field.name == name);
+        let op = |name: &str| field(name).map(|field| Op::new(field, endian));
+        let start = |name: &str| Some(field(name)?.layout?.offset);
+        let kind = match format.name.as_str() {
+            "function" => op("ip").map(|ip| {
+                Kind::Function(Function {
+                    ip,
+                    parent: op("parent_ip"),
+                    args: op("args"),
+                })
+            }),
+            "funcgraph_entry" | "fgraph_retaddr_entry" => op("func").map(|func| {
+                Kind::Enter(Entry {
+                    func,
+                    depth: op("depth"),
+                    retaddr: op("retaddr"),
+                    args: op("args"),
+                    first_arg_is_retaddr: format.name == "fgraph_retaddr_entry"
+                        && op("retaddr").is_none(),
+                })
+            }),
+            "funcgraph_exit" => op("func").map(|func| {
+                Kind::Leave(Exit {
+                    func,
+                    depth: op("depth"),
+                    calltime: op("calltime"),
+                    rettime: op("rettime"),
+                    overrun: op("overrun"),
+                    retval: op("retval"),
+                })
+            }),
+            "kernel_stack" | "user_stack" => {
+                let system = "ftrace".to_owned();
+                let event = self.tell_type(system, format.name.clone(), Vec::new(), None, tell)?;
+                Some(match format.name.as_str() {
+                    "kernel_stack" => Kind::KernelStack(event),
+                    _ => Kind::UserStack(event),
+                })
+            }
+            "print" | "bprint" | "bputs" => {
+                let (address, text) = match format.name.as_str() {
+                    "print" => (None, "buf"),
+                    "bprint" => (op("fmt"), "buf"),
+                    _ => (op("str"), "str"),
+                };
+                let (Some(ip), Some(start)) = (op("ip"), start(text)) else {
+                    return Ok(None);
+                };
+                let print = Print { ip, address, start };
+                let event = self.tell_marker(format, tell)?;
+                Some(match format.name.as_str() {
+                    "print" => Kind::Print(event, print),
+                    "bprint" => Kind::BinaryPrint(event, print),
+                    _ => Kind::PutString(event, print),
+                })
+            }
+            _ => None,
+        };
+        Ok(kind)
+    }
+
+    /// Texts: the fields come as values, with the address of a format replaced by its text.
+    fn tell_marker(
+        &mut self,
+        format: &EventFormat,
+        tell: &mut Teller<'_>,
+    ) -> Result<EventId, Error> {
+        let fields = format.fields.iter().map(|field| Field {
+            name: field.name.clone(),
+            kind: match field.name.as_str() {
+                "ip" => FieldType::UInt(8),
+                _ => FieldType::Text,
+            },
+            layout: None,
+            declaration: field.declaration.clone(),
+        });
+        let print_format = match format.name.as_str() {
+            "bprint" => Some("\"%ps: %s\", (void *)REC->ip, REC->buf".to_owned()),
+            _ => format.print_format.clone(),
+        };
+        let event = EventType {
+            system: "ftrace".into(),
+            name: format.name.clone(),
+            kind: EventKind::Marker,
+            fields: fields.collect(),
+            print_format,
+            ..EventType::default()
+        };
+        self.tell_declared(&event, tell)
+    }
+
+    fn tell_type(
+        &mut self,
+        system: String,
+        name: String,
+        fields: Vec<Field>,
+        print_format: Option<String>,
+        tell: &mut Teller<'_>,
+    ) -> Result<EventId, Error> {
+        let event = EventType {
+            system,
+            name,
+            fields,
+            print_format,
+            big_endian: self.endian == Endian::Big,
+            ..EventType::default()
+        };
+        self.tell_declared(&event, tell)
+    }
+
+    fn tell_declared(
+        &mut self,
+        event: &EventType,
+        tell: &mut Teller<'_>,
+    ) -> Result<EventId, Error> {
+        let id = EventId(self.declared);
+        self.declared += 1;
+        tell.sink.event(Event::Type(event))?;
+        Ok(id)
+    }
+
+    /// Where the stacks of this file have what.
+    pub(super) fn stack_fields(&self, id: u32) -> StackFields {
+        let Some(Ok((_, format))) = self.formats.parse(id) else {
+            return StackFields::default();
+        };
+        let field = |name: &str| format.fields.iter().find(|field| field.name == name);
+        let op = |name: &str| field(name).map(|field| Op::new(field, self.endian));
+        StackFields {
+            count: op("size"),
+            tgid: op("tgid"),
+            callers: field("caller").and_then(|field| Some(field.layout?.offset)),
+        }
+    }
+}
+
+/// Without its format the payload is kept as it is.
+fn raw_field() -> Field {
+    Field {
+        name: "raw".into(),
+        kind: FieldType::Binary,
+        layout: Some(Layout {
+            offset: 0,
+            size: 0,
+            place: FieldPlace::Rest,
+        }),
+        declaration: "payload without a known format".into(),
+    }
+}

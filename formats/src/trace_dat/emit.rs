@@ -1,0 +1,433 @@
+//! Records → events.
+
+use std::collections::HashMap;
+
+use crate::Error;
+use crate::bytes::{Cursor, Endian, before_nul};
+use crate::event::{
+    Call, Common as CallCommon, Enter, Event, EventId, Fields, Function as Named, Leave, Loss,
+    Place, Sample, Space, Stack, Value,
+};
+use crate::event_format::{Decoded, Op};
+use crate::trace_dat::declare::{Entry, Exit, Function, Kind, Print, StackFields, Types};
+use crate::trace_dat::formats::number;
+use crate::trace_dat::kallsyms::Kallsyms;
+use crate::trace_dat::page::Lost;
+use crate::trace_dat::printk::Printk;
+use crate::trace_dat::read::Teller;
+use crate::trace_dat::stream::{Event as Hit, Span, Stream};
+
+/// Threads whose overruns are kept in mind.
+const THREADS_MAX: usize = 1 << 20;
+/// Where the ring says that it lost events.
+pub(super) const OVERRUN: &str = "buffer overrun";
+
+/// Turns the records of all streams into events.
+pub(super) struct Emitter<'s> {
+    pub(super) types: Types<'s>,
+    pub(super) kallsyms: Kallsyms<'s>,
+    pub(super) printk: Printk<'s>,
+    pub(super) endian: Endian,
+    pub(super) long_size: u8,
+    pub(super) kernel_stacks: StackFields,
+    pub(super) user_stacks: StackFields,
+    /// Functions that did not fit the return stack of a thread, as last told.
+    pub(super) overruns: HashMap<i32, u64>,
+    pub(super) scratch: Scratch,
+}
+
+/// Memory that is used again and again.
+#[derive(Default)]
+pub(super) struct Scratch {
+    kernel: Vec<u64>,
+    user: Vec<u64>,
+    text: Vec<u8>,
+}
+
+/// Who, when, where, on which stacks.
+#[derive(Clone, Copy)]
+struct Where<'a> {
+    time: Option<i64>,
+    cpu: Option<u32>,
+    hit: &'a Hit,
+    pid: Option<i32>,
+    kernel: Stack<'a>,
+    user: Stack<'a>,
+}
+
+impl<'a> Where<'a> {
+    fn common(&self) -> CallCommon<'a> {
+        CallCommon {
+            time: self.time,
+            cpu: self.cpu,
+            pid: self.pid,
+            tid: Some(self.hit.record.common.tid),
+            comm: None,
+            kernel_stack: self.kernel,
+            user_stack: self.user,
+        }
+    }
+
+    #[inline]
+    fn sample(&self, event: EventId, fields: Fields<'a>) -> Sample<'a> {
+        Sample {
+            time: self.time,
+            cpu: self.cpu,
+            pid: self.pid,
+            tid: Some(self.hit.record.common.tid),
+            kernel_stack: self.kernel,
+            user_stack: self.user,
+            fields,
+            ..Sample::of(event)
+        }
+    }
+}
+
+impl Emitter<'_> {
+    /// Hands over the event that a stream has at hand.
+    #[inline]
+    pub(super) fn emit(&mut self, stream: &Stream<'_>, tell: &mut Teller<'_>) -> Result<(), Error> {
+        let Some(hit) = &stream.current else {
+            return Ok(());
+        };
+        let time = stream.clock.has_time().then_some(hit.key);
+        if hit.record.lost != Lost::Nothing {
+            self.lost(time, stream.cpu, hit.record.lost, tell)?;
+        }
+        let payload = stream.bytes(hit.record.payload);
+        let kind = self.types.kind(hit.record.common.id, Place::Whole, tell)?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = self.emit_as(kind, stream, hit, time, payload, &mut scratch, tell);
+        self.scratch = scratch;
+        result
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one event")]
+    #[inline]
+    fn emit_as(
+        &mut self,
+        kind: Kind,
+        stream: &Stream<'_>,
+        hit: &Hit,
+        time: Option<i64>,
+        payload: &[u8],
+        scratch: &mut Scratch,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let mut at = Where {
+            time,
+            cpu: stream.cpu,
+            hit,
+            pid: hit.record.common.pid,
+            kernel: Stack::None,
+            user: Stack::None,
+        };
+        let (kernel, user) = match kind {
+            Kind::KernelStack(_) => (Some(hit.record.payload), hit.user_stack),
+            Kind::UserStack(_) => (hit.kernel_stack, Some(hit.record.payload)),
+            _ => (hit.kernel_stack, hit.user_stack),
+        };
+        if kernel.is_some() || user.is_some() {
+            let pid = self.stacks(stream, kernel, user, scratch);
+            at.pid = at.pid.or(pid);
+            at.kernel = stack(Space::Kernel, kernel, &scratch.kernel);
+            at.user = stack(Space::User, user, &scratch.user);
+        }
+        match kind {
+            Kind::New => Ok(()),
+            Kind::Plain(event) => {
+                let sample = at.sample(event, Fields::Raw(payload));
+                tell.sink.event(Event::Sample(&sample))
+            }
+            Kind::KernelStack(event) | Kind::UserStack(event) => {
+                let sample = at.sample(event, Fields::None);
+                tell.sink.event(Event::Sample(&sample))
+            }
+            Kind::Function(function) => self.function(function, at, payload, tell),
+            Kind::Enter(entry) => self.enter(entry, at, payload, tell),
+            Kind::Leave(exit) => self.leave(exit, at, payload, tell),
+            Kind::Print(event, print) => {
+                let text = payload.get(print.start as usize..);
+                let text = text.map_or(Value::Null, |text| Value::Bytes(line(before_nul(text))));
+                let values = [value(number(&print.ip, payload)), text];
+                let sample = at.sample(event, Fields::Values(&values));
+                tell.sink.event(Event::Sample(&sample))
+            }
+            Kind::BinaryPrint(event, print) => {
+                self.binary_print(event, print, at, payload, &mut scratch.text, tell)
+            }
+            Kind::PutString(event, print) => {
+                let address = print.address.and_then(|op| number(&op, payload));
+                let text = address.and_then(|address| self.printk.plain(address));
+                let known = text.is_some();
+                let text = text.map_or(Value::Null, |text| Value::Bytes(line(text)));
+                let values = [value(number(&print.ip, payload)), text];
+                let sample = at.sample(event, Fields::Values(&values));
+                tell.sink.event(Event::Sample(&sample))?;
+                unknown_text(known, address, tell)
+            }
+        }
+    }
+
+    /// Fills the lists of addresses; says which process the user stack is of.
+    #[cold]
+    fn stacks(
+        &self,
+        stream: &Stream<'_>,
+        kernel: Option<Span>,
+        user: Option<Span>,
+        scratch: &mut Scratch,
+    ) -> Option<i32> {
+        if let Some(span) = kernel {
+            let payload = stream.bytes(span);
+            self.addresses(&self.kernel_stacks, payload, &mut scratch.kernel);
+        }
+        let payload = stream.bytes(user?);
+        self.addresses(&self.user_stacks, payload, &mut scratch.user);
+        // The kernel fills the rest of its eight places with zeros.
+        let used = scratch.user.iter().position(|&address| address == 0);
+        scratch.user.truncate(used.unwrap_or(usize::MAX));
+        let tgid = self.user_stacks.tgid.and_then(|op| number(&op, payload));
+        tgid.map(|tgid| tgid as i32)
+    }
+
+    fn addresses(&self, fields: &StackFields, payload: &[u8], out: &mut Vec<u64>) {
+        out.clear();
+        let start = fields.callers.unwrap_or(u32::MAX) as usize;
+        let callers = payload.get(start..).unwrap_or_default();
+        let mut cursor = Cursor::new(callers, 0, self.endian);
+        let count = fields.count.and_then(|op| number(&op, payload));
+        let count = count.map_or(usize::MAX, |count| {
+            usize::try_from(count).unwrap_or(usize::MAX)
+        });
+        // Kernels before 2.6.34 end a shorter stack with all bits set.
+        let (last, long) = (u64::MAX, self.long_size);
+        while out.len() < count {
+            let address = match long {
+                4 => cursor.u32().map(|address| match address {
+                    u32::MAX => last,
+                    address => address.into(),
+                }),
+                _ => cursor.u64(),
+            };
+            match address {
+                Ok(address) if address != last => out.push(address),
+                _ => break,
+            }
+        }
+    }
+
+    /// The function at an address that an event holds.
+    #[inline]
+    fn at(&self, address: Option<u64>) -> Named<'_> {
+        match address {
+            None | Some(0) => Named::Unknown,
+            Some(address) => match self.kallsyms.at(address) {
+                Some(found) => Named::Named {
+                    name: found.name,
+                    module: found.module,
+                },
+                None => Named::Address {
+                    space: Space::Kernel,
+                    address,
+                },
+            },
+        }
+    }
+
+    fn function(
+        &self,
+        fields: Function,
+        at: Where<'_>,
+        payload: &[u8],
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let texts = arguments(fields.args, payload, 0);
+        let args: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        let parent = fields.parent.and_then(|op| number(&op, payload));
+        tell.sink.event(Event::Call(&Call {
+            common: at.common(),
+            function: self.at(number(&fields.ip, payload)),
+            caller: self.at(parent),
+            depth: None,
+            context: Some(at.hit.record.common.context()),
+            args: &args,
+            duration: None,
+            retval: None,
+            may_nest: false,
+        }))
+    }
+
+    fn enter(
+        &self,
+        fields: Entry,
+        at: Where<'_>,
+        payload: &[u8],
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let skipped = usize::from(fields.first_arg_is_retaddr);
+        let texts = arguments(fields.args, payload, skipped);
+        let args: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        let mut caller = fields.retaddr.and_then(|op| number(&op, payload));
+        if fields.first_arg_is_retaddr
+            && let Some(Decoded::List(list)) = fields.args.map(|op| op.decode(payload))
+        {
+            caller = list.unsigned().next();
+        }
+        tell.sink.event(Event::Enter(&Enter {
+            common: at.common(),
+            function: self.at(number(&fields.func, payload)),
+            caller: self.at(caller),
+            depth: fields.depth.and_then(|op| depth(op, payload)),
+            context: Some(at.hit.record.common.context()),
+            args: &args,
+        }))
+    }
+
+    fn leave(
+        &mut self,
+        fields: Exit,
+        at: Where<'_>,
+        payload: &[u8],
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let get = |op: Option<Op>| op.and_then(|op| number(&op, payload));
+        let duration = match (get(fields.calltime), get(fields.rettime)) {
+            (Some(from), Some(to)) => to.checked_sub(from).and_then(|span| span.try_into().ok()),
+            _ => None,
+        };
+        let overrun = get(fields.overrun).unwrap_or(0);
+        if overrun > 0 {
+            self.overrun(overrun, at, tell)?;
+        }
+        tell.sink.event(Event::Leave(&Leave {
+            common: at.common(),
+            function: self.at(number(&fields.func, payload)),
+            depth: fields.depth.and_then(|op| depth(op, payload)),
+            context: Some(at.hit.record.common.context()),
+            duration,
+            retval: get(fields.retval).map(|value| value as i64),
+        }))
+    }
+
+    /// The thread had more open functions than its return stack has places: the kernel counts those it left out.
+    #[cold]
+    fn overrun(&mut self, count: u64, at: Where<'_>, tell: &mut Teller<'_>) -> Result<(), Error> {
+        if self.overruns.len() > THREADS_MAX {
+            self.overruns.clear();
+        }
+        let known = self.overruns.insert(at.hit.record.common.tid, count);
+        match count.saturating_sub(known.unwrap_or(0)) {
+            0 => Ok(()),
+            fresh => tell.sink.event(Event::Loss(Loss {
+                time: at.time,
+                cpu: at.cpu,
+                event: None,
+                count: Some(fresh),
+                in_all: None,
+                reason: "return stack full",
+            })),
+        }
+    }
+
+    fn binary_print(
+        &mut self,
+        event: EventId,
+        print: Print,
+        at: Where<'_>,
+        payload: &[u8],
+        text: &mut Vec<u8>,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        text.clear();
+        let address = print.address.and_then(|op| number(&op, payload));
+        let arguments = payload.get(print.start as usize..).unwrap_or_default();
+        let kallsyms = &self.kallsyms;
+        let names = |address: u64| {
+            let found = kallsyms.at(address)?;
+            Some((String::from_utf8_lossy(found.name).into_owned(), 0))
+        };
+        let printk = &mut self.printk;
+        let known = address.is_some_and(|address| printk.print(address, arguments, &names, text));
+        let format = address.and_then(|address| printk.plain(address));
+        let values = [
+            value(number(&print.ip, payload)),
+            format.map_or(Value::Null, |format| Value::Bytes(line(format))),
+            match known {
+                true => Value::Bytes(line(text)),
+                false => Value::Null,
+            },
+        ];
+        let sample = at.sample(event, Fields::Values(&values));
+        tell.sink.event(Event::Sample(&sample))?;
+        unknown_text(known, address, tell)
+    }
+
+    /// Tells of events that are missing before one.
+    #[cold]
+    pub(super) fn lost(
+        &self,
+        time: Option<i64>,
+        cpu: Option<u32>,
+        lost: Lost,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let count = match lost {
+            Lost::Nothing | Lost::Count(0) => return Ok(()),
+            Lost::Some => None,
+            Lost::Count(count) => Some(count),
+        };
+        tell.sink.event(Event::Loss(Loss {
+            time,
+            cpu,
+            event: None,
+            count,
+            in_all: None,
+            reason: OVERRUN,
+        }))
+    }
+}
+
+fn stack(space: Space, span: Option<Span>, addresses: &[u64]) -> Stack<'_> {
+    match span {
+        None => Stack::None,
+        Some(_) => Stack::Addresses { space, addresses },
+    }
+}
+
+/// A format or text that `printk_formats` does not have.
+#[inline]
+fn unknown_text(known: bool, address: Option<u64>, tell: &mut Teller<'_>) -> Result<(), Error> {
+    if known {
+        return Ok(());
+    }
+    tell.problem(Place::Whole, "printk", || {
+        let address = address.unwrap_or(0);
+        format!("expected the text at {address:#x} among the printk formats, found none")
+    })
+}
+
+fn value(number: Option<u64>) -> Value<'static> {
+    number.map_or(Value::Null, Value::UInt)
+}
+
+/// A text without the newline that ends it.
+fn line(text: &[u8]) -> &[u8] {
+    text.strip_suffix(b"\n").unwrap_or(text)
+}
+
+fn depth(op: Op, payload: &[u8]) -> Option<u32> {
+    number(&op, payload)?.try_into().ok()
+}
+
+/// Registers of arguments. How many of them the function takes is not told.
+#[inline]
+fn arguments(args: Option<Op>, payload: &[u8], skipped: usize) -> Vec<String> {
+    let Some(Decoded::List(list)) = args.map(|op| op.decode(payload)) else {
+        return Vec::new();
+    };
+    let numbered = list.unsigned().skip(skipped).enumerate();
+    numbered
+        .map(|(index, value)| format!("arg{}={value:#x}", index + 1))
+        .collect()
+}

@@ -1,0 +1,192 @@
+//! Names of the kernel's functions, from the copy of `/proc/kallsyms` in the file.
+//!
+//! ```text
+//! ffffffff81445d50 T vfs_write
+//! ffffffffc0a5e000 t ext4_file_read_iter	[ext4]
+//! ```
+//! Of several names of one address the first is taken, as the kernel itself does when it prints one
+//! (`kallsyms_lookup`). Entries without an address (kptr_restrict), `A` (offsets of per-CPU variables) and `$x` (marks of
+//! ARM's linker) name nothing.
+
+use std::cell::Cell;
+
+/// Slots of the memory of names looked up.
+const SLOTS: usize = 1 << 12;
+/// How far the last symbol reaches.
+const LAST_BYTES: u64 = 4096;
+
+#[derive(Debug, Clone, Copy)]
+struct Symbol {
+    address: u64,
+    /// Where in the text its name begins.
+    at: u32,
+    length: u32,
+}
+
+/// A symbol table.
+pub(super) struct Kallsyms<'s> {
+    text: &'s [u8],
+    symbols: Vec<Symbol>,
+    /// Addresses looked up before, with the index of their symbol + 1.
+    slots: Vec<Cell<(u64, u32)>>,
+}
+
+/// A function of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Named<'s> {
+    pub(super) name: &'s [u8],
+    /// Empty for the kernel proper.
+    pub(super) module: &'s [u8],
+}
+
+impl<'s> Kallsyms<'s> {
+    /// Reads the lines; also says how many are no symbols.
+    pub(super) fn parse(text: &'s [u8]) -> (Kallsyms<'s>, u64) {
+        let mut symbols = Vec::new();
+        let mut bad = 0;
+        let mut start = 0usize;
+        for line in text.split(|&byte| byte == b'\n') {
+            let at = start;
+            start += line.len() + 1;
+            match parse_line(line) {
+                Some((0, _, _)) => {}
+                Some((address, name_at, length)) => {
+                    if let (Ok(at), Ok(length)) = (u32::try_from(at + name_at), length.try_into()) {
+                        symbols.push(Symbol {
+                            address,
+                            at,
+                            length,
+                        });
+                    }
+                }
+                None if line.is_empty() || line == b"\0" => {}
+                None if is_passed_over(line) => {}
+                None => bad += 1,
+            }
+        }
+        symbols.sort_by_key(|symbol| symbol.address);
+        symbols.dedup_by_key(|symbol| symbol.address);
+        let slots = match symbols.len() {
+            0 => Vec::new(),
+            _ => vec![Cell::new((0, 0)); SLOTS],
+        };
+        let kallsyms = Kallsyms {
+            text,
+            symbols,
+            slots,
+        };
+        (kallsyms, bad)
+    }
+
+    /// The function at an address.
+    #[inline]
+    pub(super) fn at(&self, address: u64) -> Option<Named<'s>> {
+        let slot = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+        let slot = self.slots.get(slot as usize)?;
+        let (known, index) = slot.get();
+        let index = if known == address {
+            index
+        } else {
+            let index = self.search(address).map_or(0, |index| index as u32 + 1);
+            slot.set((address, index));
+            index
+        };
+        let symbol = self.symbols.get(index.checked_sub(1)? as usize)?;
+        Some(self.named(symbol))
+    }
+
+    fn search(&self, address: u64) -> Option<usize> {
+        let behind = self
+            .symbols
+            .partition_point(|symbol| symbol.address <= address);
+        let index = behind.checked_sub(1)?;
+        let is_last = behind == self.symbols.len();
+        let start = self.symbols.get(index)?.address;
+        (!is_last || address - start < LAST_BYTES).then_some(index)
+    }
+
+    fn named(&self, symbol: &Symbol) -> Named<'s> {
+        let (start, length) = (symbol.at as usize, symbol.length as usize);
+        let rest = self.text.get(start..).unwrap_or_default();
+        let (name, behind) = rest.split_at_checked(length).unwrap_or_default();
+        let line = behind
+            .split(|&byte| byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        let module = line.trim_ascii().strip_prefix(b"[");
+        Named {
+            name,
+            module: module
+                .and_then(|rest| rest.strip_suffix(b"]"))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// All symbols with their addresses.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Named<'s>)> {
+        self.symbols
+            .iter()
+            .map(|symbol| (symbol.address, self.named(symbol)))
+    }
+}
+
+/// Symbols that name no place of code or data.
+fn is_passed_over(line: &[u8]) -> bool {
+    let mut words = line.split(|&byte| byte == b' ');
+    let (_, letter, name) = (words.next(), words.next(), words.next());
+    matches!(letter, Some(b"A" | b"a")) || name.is_some_and(|name| name.starts_with(b"$"))
+}
+
+/// Address, and where in the line the name stands.
+fn parse_line(line: &[u8]) -> Option<(u64, usize, usize)> {
+    let digits = line.iter().position(|&byte| byte == b' ')?;
+    let hexadecimal = str::from_utf8(line.get(..digits)?).ok()?;
+    let address = u64::from_str_radix(hexadecimal, 16).ok()?;
+    let (letter, name) = match line.get(digits + 1..)? {
+        [letter, b' ', name @ ..] => (letter, name),
+        _ => return None,
+    };
+    let length = name
+        .iter()
+        .position(|byte| byte.is_ascii_whitespace() || *byte == 0)
+        .unwrap_or(name.len());
+    if length == 0 || matches!(letter, b'A' | b'a') || name.starts_with(b"$") {
+        return None;
+    }
+    Some((address, digits + 3, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"0000000000000000 A fixed_percpu_data\n\
+        0000000000001000 T first\n\
+        0000000000001000 t also_first\n\
+        0000000000001000 t $x\n\
+        0000000000000000 T hidden\n\
+        0000000000003000 t probe\t[ext4]\n\
+        garbage\n\
+        0000000000002000 T second\n\0";
+
+    #[test]
+    fn finds_the_first_of_several_names() {
+        let (kallsyms, bad) = Kallsyms::parse(TEXT);
+        assert_eq!(bad, 1);
+        let name = |address| {
+            let found = kallsyms.at(address)?;
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            Some(format!("{} {}", text(found.name), text(found.module)))
+        };
+        for _ in 0..2 {
+            assert_eq!(name(0xfff), None);
+            assert_eq!(name(0x1000).as_deref(), Some("first "));
+            assert_eq!(name(0x1fff).as_deref(), Some("first "));
+            assert_eq!(name(0x2001).as_deref(), Some("second "));
+            assert_eq!(name(0x3000).as_deref(), Some("probe ext4"));
+            assert_eq!(name(0x4000), None);
+        }
+        assert_eq!(kallsyms.iter().count(), 3);
+        assert_eq!(Kallsyms::parse(b"").0.at(0), None);
+    }
+}

@@ -1,0 +1,311 @@
+//! The way through a file: what it holds, then its events.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use crate::bytes::Cursor;
+use crate::event::{Event, Place, Progress, Sink};
+use crate::input::release;
+use crate::problems::Problems;
+use crate::trace_dat::clock::Clock;
+use crate::trace_dat::declare::Types;
+use crate::trace_dat::emit::{Emitter, Scratch};
+use crate::trace_dat::formats::Formats;
+use crate::trace_dat::head::{Buffer, CpuData, Head, Opened};
+use crate::trace_dat::kallsyms::Kallsyms;
+use crate::trace_dat::merge::merge;
+use crate::trace_dat::page::Layout;
+use crate::trace_dat::printk::Printk;
+use crate::trace_dat::stream::{Ring, Stream};
+use crate::trace_dat::unpack::{Packing, Unpacker};
+use crate::trace_dat::version7::Sections;
+use crate::trace_dat::{facts, restore, version6};
+use crate::{Error, Input};
+
+/// Bytes of pages between two reports of progress.
+const PROGRESS_BYTES: u64 = 1 << 20;
+/// Mapped bytes that may be resident before they are given back.
+const RESIDENT_BYTES_MAX: u64 = 64 << 20;
+/// The kernel's largest sub-buffer has 64 KiB; this leaves room for others.
+const PAGE_BYTES_MAX: u64 = 1 << 26;
+
+/// The sink, with what is told of the way itself.
+pub(super) struct Teller<'k> {
+    pub(super) sink: &'k mut dyn Sink,
+    problems: Problems,
+    maps: Vec<Arc<Mmap>>,
+    done: u64,
+    next_progress: u64,
+    resident: u64,
+    total: u64,
+}
+
+impl Teller<'_> {
+    pub(super) fn problem(
+        &mut self,
+        place: Place,
+        kind: &'static str,
+        message: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        self.problems.report(self.sink, place, kind, message)
+    }
+
+    /// Counts bytes of pages.
+    #[inline]
+    pub(super) fn progress(&mut self, bytes: u64) -> Result<(), Error> {
+        self.done += bytes;
+        if self.done < self.next_progress {
+            return Ok(());
+        }
+        self.next_progress = self.done + PROGRESS_BYTES;
+        self.resident += PROGRESS_BYTES;
+        if self.resident > RESIDENT_BYTES_MAX {
+            self.resident = 0;
+            self.maps.iter().for_each(|map| release(map));
+        }
+        // Packed pages are more than the bytes that they lie in.
+        let done = self.done.min(self.total);
+        let total = Some(self.total);
+        self.sink.event(Event::Progress(Progress { done, total }))
+    }
+}
+
+/// Reads a file.
+pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+    let name = input.name().to_owned();
+    let damaged = |place, message: String| Error::Damaged {
+        input: name.clone(),
+        place,
+        message,
+    };
+    let Some(map) = input.whole()? else {
+        return Err(damaged(
+            Place::Offset(0),
+            "expected \"tracing\", found nothing".into(),
+        ));
+    };
+    let head = Head::parse(&map).map_err(|short| {
+        damaged(
+            Place::Offset(short.offset),
+            format!("the head is cut short: {short}"),
+        )
+    })?;
+    let mut tell = Teller {
+        sink,
+        problems: Problems::default(),
+        maps: vec![Arc::clone(&map)],
+        done: 0,
+        next_progress: PROGRESS_BYTES,
+        resident: 0,
+        total: map.len() as u64,
+    };
+    if let Some(reason) = input.damage() {
+        let reason = reason.to_owned();
+        tell.problem(Place::Offset(map.len() as u64), "input", || reason)?;
+    }
+    let found = match head.version {
+        b"6" => {
+            let opened = version6::open(&map, &head, &mut tell)?;
+            read_opened(input, &map, &head, opened, &mut tell)?
+        }
+        b"7" => {
+            let mut sections = Sections::load(&map, &head, &mut tell)?;
+            let options = sections.take_options();
+            let mut opened = sections.opened(&mut tell)?;
+            opened.options = options;
+            read_opened(input, &map, &head, opened, &mut tell)?
+        }
+        version => {
+            return Err(Error::Unsupported {
+                input: name,
+                message: format!(
+                    "trace.dat of version {:?}, expected 6 or 7",
+                    String::from_utf8_lossy(version)
+                ),
+            });
+        }
+    };
+    tell.problems.finish(tell.sink)?;
+    if !found {
+        let place = Place::Offset(map.len() as u64);
+        let message = "expected the events of a ring buffer, found none".to_owned();
+        return Err(damaged(place, message));
+    }
+    Ok(())
+}
+
+/// Reads what a file holds. `false`: neither events nor a place for them.
+fn read_opened(
+    input: &Input,
+    map: &Arc<Mmap>,
+    head: &Head<'_>,
+    mut opened: Opened<'_>,
+    tell: &mut Teller<'_>,
+) -> Result<bool, Error> {
+    let texts = &opened.texts;
+    let layout = Layout::parse(texts.header_page, head.endian, head.long_size);
+    let mut maps = vec![Arc::clone(map)];
+    if opened.buffers.iter().all(|buffer| buffer.cpus.is_empty())
+        && let Some(path) = input.path()
+    {
+        let clock = opened.options.clock.clone().unwrap_or_default();
+        let page_size = layout.page_size.max(head.page_size.into());
+        let (buffers, further) = restore::beside(path, &clock, page_size);
+        tell.total += further.iter().map(|map| map.len() as u64).sum::<u64>();
+        tell.maps.extend(further.iter().map(Arc::clone));
+        maps.extend(further);
+        opened.buffers.extend(buffers);
+    }
+    facts::tell(head, &opened, tell)?;
+    if opened.buffers.is_empty() && opened.reports.is_empty() {
+        return Ok(false);
+    }
+    for report in &opened.reports {
+        let bytes = report.text.len();
+        tell.problem(Place::Offset(report.offset), "text", || {
+            format!("the text of a latency tracer ({bytes} bytes) stands in place of events")
+        })?;
+    }
+    facts::comms(opened.texts.saved_cmdlines, tell)?;
+    facts::mappings(&opened.options, tell)?;
+    let (kallsyms, bad_symbols) = Kallsyms::parse(opened.texts.kallsyms);
+    let (printk, bad_formats) =
+        Printk::parse(opened.texts.printk_formats, head.endian, layout.long_size);
+    facts::symbols(&kallsyms, tell)?;
+    let (formats, unnumbered) = Formats::new(&opened.texts, layout.long_size);
+    for (count, what) in [
+        (bad_symbols, "kallsyms: lines that are no symbol"),
+        (bad_formats, "printk formats: lines that are none"),
+        (unnumbered, "format files without an id"),
+    ] {
+        if count > 0 {
+            tell.sink.event(Event::Problem(crate::event::Problem {
+                place: Place::Whole,
+                count,
+                message: what,
+            }))?;
+        }
+    }
+    let ring = Ring {
+        layout,
+        common: formats.common(),
+    };
+    let types = Types::new(formats, head.endian);
+    let stack_fields = |id: Option<u32>| id.map(|id| types.stack_fields(id)).unwrap_or_default();
+    let mut emitter = Emitter {
+        kernel_stacks: stack_fields(ring.common.kernel_stack_id()),
+        user_stacks: stack_fields(ring.common.user_stack_id()),
+        types,
+        kallsyms,
+        printk,
+        endian: head.endian,
+        long_size: layout.long_size,
+        overruns: HashMap::new(),
+        scratch: Scratch::default(),
+    };
+    let mut streams = streams(&opened, &maps, head, &layout, tell)?;
+    merge(&mut streams, &ring, tell, |stream, tell| {
+        emitter.emit(stream, tell)
+    })?;
+    let mut counted = facts::counted_losses(&opened.options.cpu_stats);
+    for stream in &streams {
+        emitter.lost(None, stream.cpu, stream.lost_at_end(), tell)?;
+        let name = opened
+            .buffers
+            .get(stream.buffer)
+            .map(|buffer| buffer.name.clone());
+        if let (Some(cpu), Some(name)) = (stream.cpu, name)
+            && let Some(count) = counted.remove(&(name, cpu))
+        {
+            facts::tell_rest(cpu, count, stream.lost, tell)?;
+        }
+    }
+    let mut rest: Vec<_> = counted.into_iter().collect();
+    rest.sort();
+    for ((_, cpu), count) in rest {
+        facts::tell_rest(cpu, count, 0, tell)?;
+    }
+    Ok(true)
+}
+
+/// A stream for each CPU of each buffer that has pages.
+fn streams<'m>(
+    opened: &Opened<'_>,
+    maps: &'m [Arc<Mmap>],
+    head: &Head<'_>,
+    layout: &Layout,
+    tell: &mut Teller<'_>,
+) -> Result<Vec<Stream<'m>>, Error> {
+    let mut streams = Vec::new();
+    let mut taken: Vec<(usize, u64, u64)> = Vec::new();
+    for (index, buffer) in opened.buffers.iter().enumerate() {
+        let Some(page_size) = page_size(buffer, head, layout) else {
+            tell.problem(Place::Whole, "buffer", || {
+                let name = String::from_utf8_lossy(&buffer.name);
+                let size = buffer.page_size;
+                format!("buffer {name:?}: expected pages of at most 64 MiB, found {size} bytes")
+            })?;
+            continue;
+        };
+        let clock = Clock::new(&buffer.clock, &opened.options);
+        for data in buffer.cpus.iter().filter(|data| data.size > 0) {
+            let Some(map) = maps.get(data.file) else {
+                continue;
+            };
+            let end = data.offset.saturating_add(data.size);
+            let overlaps = |other: &(usize, u64, u64)| {
+                other.0 == data.file && data.offset < other.2 && other.1 < end
+            };
+            if taken.iter().any(overlaps) {
+                tell.problem(Place::Offset(data.offset), "overlap", || {
+                    let cpu = data.cpu.unwrap_or(0);
+                    format!("the pages of CPU {cpu} are those of another")
+                })?;
+                continue;
+            }
+            taken.push((data.file, data.offset, end));
+            let bytes = pages(map, data, tell)?;
+            let page_size = page_size as usize;
+            let cpu = data.cpu;
+            let stream = Stream::new(index, cpu, clock.clone(), page_size, bytes, data.offset);
+            streams.push(if data.packed {
+                // The size leaves out the word that counts the chunks in some versions of trace-cmd.
+                let whole = usize::try_from(data.offset).ok();
+                let whole = whole.and_then(|start| map.get(start..)).unwrap_or_default();
+                let cursor = Cursor::new(whole, data.offset, head.endian);
+                stream.packed(cursor, Unpacker::new(Packing::named(opened.packed_by)))
+            } else {
+                stream
+            });
+        }
+    }
+    Ok(streams)
+}
+
+/// Bytes of a buffer's pages: as the buffer says, or the kernel, or the machine's page.
+fn page_size(buffer: &Buffer, head: &Head<'_>, layout: &Layout) -> Option<u64> {
+    let known = [buffer.page_size, layout.page_size, head.page_size.into()];
+    let told = known.into_iter().find(|&size| size > layout.data_start())?;
+    // Version 6 tells the machine's page only, though sub-buffers may be larger.
+    let size = match head.version {
+        b"6" => told.max(layout.page_size),
+        _ => told,
+    };
+    (size <= PAGE_BYTES_MAX).then_some(size)
+}
+
+/// The bytes of a CPU's pages, as far as the file has them.
+fn pages<'m>(map: &'m Mmap, data: &CpuData, tell: &mut Teller<'_>) -> Result<&'m [u8], Error> {
+    let length = map.len() as u64;
+    let end = data.offset.saturating_add(data.size);
+    if end > length && !data.packed {
+        let cpu = data.cpu.map_or("?".into(), |cpu| cpu.to_string());
+        tell.problem(Place::Offset(length), "cut short", || {
+            format!("CPU {cpu}: expected pages up to {end:#x}, found the end of the file")
+        })?;
+    }
+    let range = data.offset.min(length) as usize..end.min(length) as usize;
+    Ok(map.get(range).unwrap_or_default())
+}

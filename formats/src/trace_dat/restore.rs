@@ -1,0 +1,86 @@
+//! Files of single CPUs that a dead recorder left: pages as they came out of the kernel, without anything else.
+//!
+//! ```text
+//! trace.dat.cpu0  trace.dat.cpu1            the top buffer of `trace-cmd record -o trace.dat`
+//! trace.dat.sched.cpu0                      an instance's
+//! trace-partial.dat                         heads and formats, written by `trace-cmd restore -c` on that machine
+//! ```
+//! They are taken if the trace.dat itself holds no events: those with its own name, or, for a file named differently,
+//! those of the one recording that lies in the same folder.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use crate::input::map_foreign;
+use crate::trace_dat::head::{Buffer, CpuData};
+
+/// The files of one recording, by instance and CPU.
+type Found = BTreeMap<(String, u32), PathBuf>;
+
+/// Files that lie beside `path`, mapped, and what buffers they make up. Their numbers in [`CpuData::file`] begin at 1.
+pub(super) fn beside(path: &Path, clock: &[u8], page_size: u64) -> (Vec<Buffer>, Vec<Arc<Mmap>>) {
+    let (mut buffers, mut maps): (Vec<Buffer>, Vec<Arc<Mmap>>) = Default::default();
+    for ((name, cpu), path) in find(path) {
+        let Ok(map) = map_foreign(&path) else {
+            continue;
+        };
+        let name = name.into_bytes();
+        if buffers.last().is_none_or(|buffer| buffer.name != name) {
+            buffers.push(Buffer {
+                name,
+                clock: clock.to_vec(),
+                page_size,
+                cpus: Vec::new(),
+            });
+        }
+        maps.push(Arc::new(map));
+        if let (Some(buffer), Some(map)) = (buffers.last_mut(), maps.last()) {
+            buffer.cpus.push(CpuData {
+                cpu: Some(cpu),
+                file: maps.len(),
+                offset: 0,
+                size: map.len() as u64,
+                packed: false,
+            });
+        }
+    }
+    (buffers, maps)
+}
+
+fn find(path: &Path) -> Found {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let own = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut recordings: BTreeMap<String, Found> = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some((stem, cpu)) = name.rsplit_once(".cpu") else {
+            continue;
+        };
+        let Ok(cpu) = cpu.parse() else {
+            continue;
+        };
+        // "trace.dat" or "trace.dat.INSTANCE"
+        let (stem, instance) = match stem.find(".dat.") {
+            Some(at) => (
+                stem.get(..at + 4).unwrap_or_default(),
+                stem.get(at + 5..).unwrap_or_default(),
+            ),
+            None => (stem, ""),
+        };
+        recordings
+            .entry(stem.to_owned())
+            .or_default()
+            .insert((instance.to_owned(), cpu), entry.path());
+    }
+    match recordings.remove(own.as_ref()) {
+        Some(found) => found,
+        None if recordings.len() == 1 => recordings.into_values().next().unwrap_or_default(),
+        None => Found::new(),
+    }
+}

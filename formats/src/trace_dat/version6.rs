@@ -1,0 +1,150 @@
+//! Version 6 (trace-cmd before 3.0): one thing behind the other.
+//!
+//! ```text
+//! format files, kallsyms, printk formats          as in perf's tracing data
+//! u64 size, text                                  saved_cmdlines
+//! u32 cpus
+//! "options  \0" { u16 id, u32 size, data } u16 0  mostly
+//! "flyrecord\0" { u64 offset, u64 size } per CPU  the top buffer; with a clock behind it, if the options have one
+//! "latency  \0" text                              instead: the text of `trace`
+//! pages, from a multiple of the page size on
+//! ```
+//! The events of an instance have a table of their own, at an offset that a BUFFER option tells.
+
+use crate::Error;
+use crate::bytes::{Cursor, Short};
+use crate::event::Place;
+use crate::event_format::TracingData;
+use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
+use crate::trace_dat::options::{Options, current_clock};
+use crate::trace_dat::read::Teller;
+
+const TAG_BYTES: u64 = 10;
+/// Longer than any list of clocks.
+const CLOCK_BYTES_MAX: u64 = 4096;
+
+/// Takes a file apart. What cannot be read is told; what comes before it is there.
+pub(super) fn open<'m>(
+    bytes: &'m [u8],
+    head: &Head<'m>,
+    tell: &mut Teller<'_>,
+) -> Result<Opened<'m>, Error> {
+    let texts = TracingData::parse(bytes, 0).unwrap_or_default();
+    let mut opened = Opened {
+        options: Options::default(),
+        buffers: Vec::new(),
+        reports: Vec::new(),
+        packed_by: b"",
+        texts,
+    };
+    if let Some(damage) = opened.texts.damage.take() {
+        tell.problem(Place::Offset(bytes.len() as u64), "head", || damage)?;
+        return Ok(opened);
+    }
+    let start = opened.texts.length;
+    let rest = usize::try_from(start)
+        .ok()
+        .and_then(|start| bytes.get(start..));
+    let mut cursor = Cursor::new(rest.unwrap_or_default(), start, head.endian);
+    let mut messages = Vec::new();
+    let result = read(&mut opened, bytes, head, &mut cursor, &mut messages);
+    for (offset, message) in messages {
+        tell.problem(Place::Offset(offset), "option", || message)?;
+    }
+    if let Err(short) = result {
+        tell.problem(Place::Offset(short.offset), "head", || short.to_string())?;
+    }
+    Ok(opened)
+}
+
+fn read<'m>(
+    opened: &mut Opened<'m>,
+    bytes: &'m [u8],
+    head: &Head<'m>,
+    cursor: &mut Cursor<'m>,
+    messages: &mut Vec<(u64, String)>,
+) -> Result<(), Short> {
+    let size = cursor.u64()?;
+    opened.texts.saved_cmdlines = cursor.bytes(size)?;
+    let mut cpus = cursor.u32()?;
+    let mut tag = cursor.bytes(TAG_BYTES)?;
+    if tag.starts_with(b"options") {
+        let mut tell = |offset, message| messages.push((offset, message));
+        opened.options.take_all(cursor, &mut tell)?;
+        tag = cursor.bytes(TAG_BYTES)?;
+    }
+    cpus = opened.options.cpu_count.unwrap_or(cpus);
+    opened.options.cpu_count = Some(cpus);
+    let page_size = u64::from(head.page_size);
+    if tag.starts_with(b"latency") {
+        opened.reports.push(Report {
+            offset: cursor.offset(),
+            text: cursor.rest().into(),
+        });
+    } else if tag.starts_with(b"flyrecord") {
+        let top = table(cursor, cpus, page_size, &mut opened.options)?;
+        opened.buffers.push(top);
+    } else {
+        let message = format!(
+            "expected \"flyrecord\" or \"latency\", found {:?}",
+            String::from_utf8_lossy(tag)
+        );
+        messages.push((cursor.offset().saturating_sub(TAG_BYTES), message));
+    }
+    for (offset, option) in std::mem::take(&mut opened.options.buffers) {
+        let mut option = Cursor::new(&option, offset, head.endian);
+        let (start, name) = (option.u64()?, option.text_to_nul());
+        let rest = usize::try_from(start)
+            .ok()
+            .and_then(|start| bytes.get(start..));
+        let mut cursor = Cursor::new(rest.unwrap_or_default(), start, head.endian);
+        if !cursor.bytes(TAG_BYTES)?.starts_with(b"flyrecord") {
+            let name = String::from_utf8_lossy(name);
+            messages.push((start, format!("expected the events of buffer {name:?}")));
+            continue;
+        }
+        let mut buffer = table(&mut cursor, cpus, page_size, &mut opened.options)?;
+        buffer.name = name.to_vec();
+        // The one for the top comes again with its name, where it alone was converted.
+        match opened.buffers.iter_mut().find(|known| known.name == name) {
+            Some(known) if known.cpus.iter().all(|cpu| cpu.size == 0) => *known = buffer,
+            Some(known) if known.cpus == buffer.cpus => {}
+            _ => opened.buffers.push(buffer),
+        }
+    }
+    Ok(())
+}
+
+/// Offset and size for each CPU, and the clock where the options announce it.
+fn table(
+    cursor: &mut Cursor<'_>,
+    cpus: u32,
+    page_size: u64,
+    options: &mut Options<'_>,
+) -> Result<Buffer, Short> {
+    let mut buffer = Buffer {
+        page_size,
+        ..Buffer::default()
+    };
+    for cpu in 0..cpus {
+        buffer.cpus.push(CpuData {
+            cpu: Some(cpu),
+            file: 0,
+            offset: cursor.u64()?,
+            size: cursor.u64()?,
+            packed: false,
+        });
+    }
+    if options.has_clock {
+        // trace-cmd had times in which it wrote something else here.
+        let mut ahead = *cursor;
+        let size = ahead.u64().unwrap_or(0).min(CLOCK_BYTES_MAX);
+        if let Some(clock) = ahead.bytes(size).ok().and_then(current_clock) {
+            buffer.clock = clock.to_vec();
+        }
+    }
+    if buffer.clock.is_empty() {
+        buffer.clock = options.clock.clone().unwrap_or_default();
+    }
+    Ok(buffer)
+}

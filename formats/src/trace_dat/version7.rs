@@ -1,0 +1,494 @@
+//! Version 7 (trace-cmd since 3.0): sections anywhere in the file, found through options, packed or not.
+//!
+//! ```text
+//! head, name and version of the packer, u64 offset of the first options
+//! section  u16 id, u16 flags (1: packed), u32 name (offset in the section of strings), u64 size, body
+//! ```
+//! Options name the sections and the next options; the last of them come behind the events. A file that was cut, or
+//! whose recorder died, lacks these: then the sections are found by walking from one to the next, and the pages of
+//! the CPUs behind the head of their section, each from a multiple of the page size on.
+
+use std::borrow::Cow;
+
+use crate::Error;
+use crate::bytes::{Cursor, Endian, Short};
+use crate::event::Place;
+use crate::event_format::TracingData;
+use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
+use crate::trace_dat::options::{Options, id, told_buffer};
+use crate::trace_dat::read::Teller;
+use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker};
+
+const SECTION_HEAD_BYTES: u64 = 16;
+const PACKED: u16 = 1;
+/// Sections of options that are followed: one for each buffer, and the first.
+const OPTIONS_MAX: usize = 1 << 16;
+
+/// The sections of a file, unpacked: what [`Opened`] borrows from.
+pub(super) struct Sections<'m> {
+    bytes: &'m [u8],
+    endian: Endian,
+    page_size: u32,
+    packed_by: &'m [u8],
+    bodies: Vec<Body<'m>>,
+    options: Options<'m>,
+    /// Where the options stop, if they do so before their end.
+    is_cut: bool,
+    /// Sections with events that were found without options.
+    found: Vec<Found>,
+}
+
+struct Body<'m> {
+    id: u16,
+    offset: u64,
+    bytes: Cow<'m, [u8]>,
+}
+
+#[derive(Clone, Copy)]
+struct Found {
+    section: u64,
+    end: u64,
+    packed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct SectionHead {
+    id: u16,
+    flags: u16,
+    size: u64,
+}
+
+impl<'m> Sections<'m> {
+    /// Finds and unpacks all sections but those of events.
+    pub(super) fn load(
+        bytes: &'m [u8],
+        head: &Head<'m>,
+        tell: &mut Teller<'_>,
+    ) -> Result<Sections<'m>, Error> {
+        let mut sections = Sections {
+            bytes,
+            endian: head.endian,
+            page_size: head.page_size,
+            packed_by: b"",
+            bodies: Vec::new(),
+            options: Options::default(),
+            is_cut: false,
+            found: Vec::new(),
+        };
+        let mut cursor = sections.at(head.length);
+        sections.packed_by = cursor.text_to_nul();
+        cursor.text_to_nul();
+        let options = match cursor.u64() {
+            Ok(options) => options,
+            Err(short) => {
+                tell.problem(Place::Offset(short.offset), "head", || short.to_string())?;
+                return Ok(sections);
+            }
+        };
+        let mut unpacker = Unpacker::new(Packing::named(sections.packed_by));
+        sections.follow_options(options, &mut unpacker, tell)?;
+        let told: Vec<(u16, u64)> = std::mem::take(&mut sections.options.sections);
+        for (id, offset) in told {
+            sections.add(id, offset, &mut unpacker, tell)?;
+        }
+        if sections.is_cut {
+            sections.walk(cursor.offset(), &mut unpacker, tell)?;
+        }
+        Ok(sections)
+    }
+
+    fn at(&self, offset: u64) -> Cursor<'m> {
+        let rest = usize::try_from(offset)
+            .ok()
+            .and_then(|offset| self.bytes.get(offset..));
+        Cursor::new(rest.unwrap_or_default(), offset, self.endian)
+    }
+
+    fn follow_options(
+        &mut self,
+        first: u64,
+        unpacker: &mut Unpacker,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let mut seen = std::collections::HashSet::new();
+        let mut next = first;
+        while next != 0 {
+            if !seen.insert(next) || seen.len() > OPTIONS_MAX {
+                tell.problem(Place::Offset(next), "options", || {
+                    "the options lead back to where they were".into()
+                })?;
+                break;
+            }
+            let mut cursor = self.at(next);
+            let head = match section_head(&mut cursor) {
+                Ok(head) if head.id == id::DONE => head,
+                Ok(head) => {
+                    self.is_cut = true;
+                    tell.problem(Place::Offset(next), "options", || {
+                        format!("expected a section of options, found section {}", head.id)
+                    })?;
+                    break;
+                }
+                Err(_) => {
+                    self.is_cut = true;
+                    let length = self.bytes.len();
+                    tell.problem(Place::Offset(length as u64), "options", || {
+                        format!(
+                            "cut short: expected options at {next:#x}, found the end of the file"
+                        )
+                    })?;
+                    break;
+                }
+            };
+            let (body, damage) = unpacker.section(cursor, head.flags & PACKED != 0);
+            let mut messages = Vec::new();
+            let mut options = Cursor::new(&body, cursor.offset(), self.endian);
+            let mut note = |offset, message| messages.push((offset, message));
+            let done = self.options.take_all(&mut options, &mut note);
+            for (offset, message) in messages {
+                tell.problem(Place::Offset(offset), "option", || message)?;
+            }
+            next = match done {
+                Ok(next) => next.unwrap_or(0),
+                Err(short) => {
+                    self.is_cut = true;
+                    let message = damage.unwrap_or_else(|| short.to_string());
+                    tell.problem(Place::Offset(short.offset), "options", || message)?;
+                    break;
+                }
+            };
+        }
+        // A recorder that died has written none yet.
+        self.is_cut |= first == 0;
+        Ok(())
+    }
+
+    /// Unpacks one section.
+    fn add(
+        &mut self,
+        id: u16,
+        offset: u64,
+        unpacker: &mut Unpacker,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        if self.bodies.iter().any(|body| body.id == id) {
+            return Ok(());
+        }
+        let mut cursor = self.at(offset);
+        let message = match section_head(&mut cursor) {
+            Ok(head) if head.id == id => {
+                let body = cursor.part(head.size.min(cursor.left()));
+                let cut = cursor.left() == 0 && body.is_ok_and(|body| body.left() < head.size);
+                let body = body.unwrap_or(cursor);
+                let (bytes, damage) = unpacker.section(body, head.flags & PACKED != 0);
+                self.bodies.push(Body {
+                    id,
+                    offset: body.offset(),
+                    bytes,
+                });
+                match (damage, cut) {
+                    (None, false) => return Ok(()),
+                    (Some(damage), _) => damage,
+                    (None, true) => format!("expected {} bytes, found the end", head.size),
+                }
+            }
+            Ok(head) => format!("expected it, found section {}", head.id),
+            Err(short) => short.to_string(),
+        };
+        tell.problem(Place::Offset(offset), "section", || {
+            format!("section {id} ({}): {message}", section_name(id))
+        })
+    }
+
+    /// Goes from section to section, and takes those that no option told.
+    fn walk(
+        &mut self,
+        start: u64,
+        unpacker: &mut Unpacker,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let mut offset = start;
+        loop {
+            let mut cursor = self.at(offset);
+            let Ok(head) = section_head(&mut cursor) else {
+                return Ok(());
+            };
+            let end = cursor.offset().saturating_add(head.size);
+            match head.id {
+                id::HEADER_INFO..=id::CMDLINES => self.add(head.id, offset, unpacker, tell)?,
+                id::BUFFER => {
+                    self.found.push(Found {
+                        section: offset,
+                        // The size is filled in when the section is complete.
+                        end: match head.size {
+                            0 => self.bytes.len() as u64,
+                            _ => end.min(self.bytes.len() as u64),
+                        },
+                        packed: head.flags & PACKED != 0,
+                    });
+                }
+                id::DONE..=id::MODULES_FILE => {}
+                _ => return Ok(()),
+            }
+            if head.size == 0 {
+                return Ok(());
+            }
+            offset = end;
+        }
+    }
+
+    /// Puts together what the sections hold.
+    pub(super) fn opened(&self, tell: &mut Teller<'_>) -> Result<Opened<'_>, Error> {
+        let mut opened = Opened {
+            texts: self.texts(tell)?,
+            options: Options::default(),
+            buffers: Vec::new(),
+            reports: Vec::new(),
+            packed_by: self.packed_by,
+        };
+        for (offset, option) in &self.options.buffers {
+            match told_buffer(option, *offset, self.endian, false) {
+                Ok(told) => {
+                    let packed = section_head(&mut self.at(told.section));
+                    let packed = packed.is_ok_and(|head| head.flags & PACKED != 0);
+                    let cpus = told.cpus.iter().map(|cpu| CpuData {
+                        cpu: Some(cpu.cpu),
+                        file: 0,
+                        offset: cpu.offset,
+                        size: cpu.size,
+                        packed,
+                    });
+                    opened.buffers.push(Buffer {
+                        name: told.name.to_vec(),
+                        clock: told.clock.to_vec(),
+                        page_size: told.page_size.into(),
+                        cpus: cpus.collect(),
+                    });
+                }
+                Err(short) => {
+                    tell.problem(Place::Offset(*offset), "option", || {
+                        format!("buffer: {short}")
+                    })?;
+                }
+            }
+        }
+        for found in &self.found {
+            let told = |buffer: &Buffer| {
+                let inside = |cpu: &CpuData| (found.section..found.end).contains(&cpu.offset);
+                buffer.cpus.iter().any(inside)
+            };
+            if !opened.buffers.iter().any(told) {
+                opened.buffers.push(self.search(*found));
+            }
+        }
+        for (offset, option) in &self.options.texts {
+            match told_buffer(option, *offset, self.endian, true) {
+                Ok(told) => self.report(told.section, &mut opened, tell)?,
+                Err(short) => {
+                    tell.problem(Place::Offset(*offset), "option", || {
+                        format!("text: {short}")
+                    })?;
+                }
+            }
+        }
+        Ok(opened)
+    }
+
+    /// The options, which can be taken once.
+    pub(super) fn take_options(&mut self) -> Options<'m> {
+        let kept = |list: &Vec<(u64, Cow<'m, [u8]>)>| list.clone();
+        let (buffers, texts) = (kept(&self.options.buffers), kept(&self.options.texts));
+        let taken = std::mem::take(&mut self.options);
+        self.options.buffers = buffers;
+        self.options.texts = texts;
+        taken
+    }
+
+    fn texts(&self, tell: &mut Teller<'_>) -> Result<TracingData<'_>, Error> {
+        let mut texts = TracingData {
+            endian: self.endian,
+            page_size: self.page_size,
+            long_size: 8,
+            version: b"7",
+            ..TracingData::default()
+        };
+        for body in &self.bodies {
+            let mut cursor = Cursor::new(&body.bytes, body.offset, self.endian);
+            let cursor = &mut cursor;
+            let mut sized = |long: bool| {
+                let size = match long {
+                    true => cursor.u64()?,
+                    false => cursor.u32()?.into(),
+                };
+                // The part before a damage is as good as any.
+                Ok(match cursor.bytes(size) {
+                    Ok(text) => text,
+                    Err(_) => cursor.rest(),
+                })
+            };
+            let result = match body.id {
+                id::KALLSYMS => sized(false).map(|text| texts.kallsyms = text),
+                id::PRINTK => sized(false).map(|text| texts.printk_formats = text),
+                id::CMDLINES => sized(true).map(|text| texts.saved_cmdlines = text),
+                id::HEADER_INFO => texts.read_header_info(cursor),
+                id::FTRACE_EVENTS => texts.read_ftrace_formats(cursor),
+                id::EVENT_FORMATS => texts.read_event_formats(cursor),
+                _ => Ok(()),
+            };
+            if let Err(short) = result {
+                tell.problem(Place::Offset(body.offset), "section", || {
+                    format!("section {} ({}): {short}", body.id, section_name(body.id))
+                })?;
+            }
+        }
+        Ok(texts)
+    }
+
+    fn report<'s>(
+        &'s self,
+        section: u64,
+        opened: &mut Opened<'s>,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let mut cursor = self.at(section);
+        let head = match section_head(&mut cursor) {
+            Ok(head) => head,
+            Err(short) => {
+                return tell.problem(Place::Offset(section), "section", || {
+                    format!("section {} (text): {short}", id::BUFFER_TEXT)
+                });
+            }
+        };
+        let offset = cursor.offset();
+        if head.flags & PACKED == 0 {
+            let text = cursor.bytes(head.size.min(cursor.left()));
+            let text = text.unwrap_or_default().into();
+            opened.reports.push(Report { offset, text });
+            return Ok(());
+        }
+        let mut unpacker = Unpacker::new(Packing::named(self.packed_by));
+        let mut text = Vec::new();
+        let damage = chunks(cursor, |data, size| {
+            let mut chunk = Vec::new();
+            let result = unpacker.unpack(data, size, &mut chunk);
+            text.extend(chunk);
+            result
+        });
+        opened.reports.push(Report {
+            offset,
+            text: text.into(),
+        });
+        match damage {
+            Ok(()) => Ok(()),
+            Err(message) => tell.problem(Place::Offset(section), "section", || message),
+        }
+    }
+
+    /// Finds the pages of CPUs in a section that no option tells of. Those of packed ones follow each other at
+    /// multiples of the page size; unpacked ones cannot be told apart but by their time, which goes back.
+    fn search(&self, found: Found) -> Buffer {
+        let page_size = u64::from(self.page_size).max(16);
+        let mut buffer = Buffer {
+            page_size,
+            ..Buffer::default()
+        };
+        let aligned = |offset: u64| offset.next_multiple_of(page_size);
+        let mut offset = aligned(found.section + SECTION_HEAD_BYTES);
+        if found.packed {
+            while offset < found.end {
+                let mut cursor = self.at(offset);
+                let start = offset;
+                let Ok(count @ 1..) = cursor.u32() else {
+                    break;
+                };
+                for _ in 0..count {
+                    let sizes = (|| Ok::<_, Short>((cursor.u32()?, cursor.u32()?)))();
+                    let Ok((packed_bytes, bytes)) = sizes else {
+                        break;
+                    };
+                    if u64::from(bytes) > CHUNK_BYTES_MAX
+                        || cursor.bytes(packed_bytes.into()).is_err()
+                    {
+                        break;
+                    }
+                }
+                let end = cursor.offset();
+                buffer.cpus.push(self.unknown_cpu(start, end - start, true));
+                offset = aligned(end);
+            }
+            return buffer;
+        }
+        let mut start = offset;
+        let mut last = 0;
+        while offset < found.end {
+            let time = self.at(offset).u64().unwrap_or(last);
+            if time < last && offset > start {
+                buffer
+                    .cpus
+                    .push(self.unknown_cpu(start, offset - start, false));
+                start = offset;
+            }
+            last = time;
+            offset += page_size;
+        }
+        if start < found.end {
+            let size = found.end - start;
+            buffer.cpus.push(self.unknown_cpu(start, size, false));
+        }
+        buffer
+    }
+
+    fn unknown_cpu(&self, offset: u64, size: u64, packed: bool) -> CpuData {
+        CpuData {
+            cpu: None,
+            file: 0,
+            offset,
+            size,
+            packed,
+        }
+    }
+}
+
+/// Goes through `u32 count, { u32 packed bytes, u32 bytes, data }`.
+fn chunks(
+    mut cursor: Cursor<'_>,
+    mut take: impl FnMut(&[u8], u64) -> Result<(), String>,
+) -> Result<(), String> {
+    let text = |short: Short| short.to_string();
+    for _ in 0..cursor.u32().map_err(text)? {
+        let (packed_bytes, bytes) = (cursor.u32().map_err(text)?, cursor.u32().map_err(text)?);
+        if u64::from(bytes) > CHUNK_BYTES_MAX {
+            return Err(format!(
+                "expected a chunk of at most {CHUNK_BYTES_MAX} bytes, found {bytes}"
+            ));
+        }
+        take(
+            cursor.bytes(packed_bytes.into()).map_err(text)?,
+            bytes.into(),
+        )?;
+    }
+    Ok(())
+}
+
+fn section_head(cursor: &mut Cursor<'_>) -> Result<SectionHead, Short> {
+    let (id, flags) = (cursor.u16()?, cursor.u16()?);
+    cursor.u32()?;
+    Ok(SectionHead {
+        id,
+        flags,
+        size: cursor.u64()?,
+    })
+}
+
+fn section_name(section: u16) -> &'static str {
+    match section {
+        id::HEADER_INFO => "headers",
+        id::FTRACE_EVENTS => "ftrace events",
+        id::EVENT_FORMATS => "event formats",
+        id::KALLSYMS => "kallsyms",
+        id::PRINTK => "printk",
+        id::CMDLINES => "command lines",
+        id::MODULES_FILE => "modules",
+        _ => "unknown",
+    }
+}
