@@ -10,3 +10,5 @@ mod perf_data_digest;
 mod perf_script;
 #[path = "oracle/store.rs"]
 mod store;
+#[path = "oracle/trace_dat.rs"]
+mod trace_dat;

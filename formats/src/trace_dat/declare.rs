@@ -16,6 +16,8 @@ pub(super) enum Kind {
     New,
     /// A sample with its payload.
     Plain(EventId),
+    /// The same, and it names threads.
+    Sched(EventId, Names),
     Function(Function),
     Enter(Entry),
     Leave(Exit),
@@ -64,6 +66,13 @@ pub(super) struct Print {
     pub(super) address: Option<Op>,
     /// Where the text, or the arguments, begin.
     pub(super) start: u32,
+}
+
+/// `sched_switch`, `sched_wakeup`: threads and their names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Names {
+    pub(super) first: (Op, Op),
+    pub(super) second: Option<(Op, Op)>,
 }
 
 /// Where stacks have what: `size`, or `tgid`; `caller`.
@@ -155,6 +164,7 @@ impl<'s> Types<'s> {
             ("ftrace", "raw_data") => EventKind::Marker,
             _ => format.kind(&system),
         };
+        let names = self.names(&system, &format);
         let event = EventType {
             system,
             name: format.name,
@@ -164,7 +174,27 @@ impl<'s> Types<'s> {
             print_format: format.print_format,
             ..EventType::default()
         };
-        Ok(Kind::Plain(self.tell_declared(&event, tell)?))
+        let event = self.tell_declared(&event, tell)?;
+        Ok(names.map_or(Kind::Plain(event), |names| Kind::Sched(event, names)))
+    }
+
+    /// Events that name threads, which the saved command lines may lack.
+    fn names(&self, system: &str, format: &EventFormat) -> Option<Names> {
+        let op = |name: &str| {
+            let field = format.fields.iter().find(|field| field.name == name)?;
+            Some(Op::new(field, self.endian))
+        };
+        match (system, format.name.as_str()) {
+            ("sched", "sched_switch") => Some(Names {
+                first: (op("prev_pid")?, op("prev_comm")?),
+                second: Some((op("next_pid")?, op("next_comm")?)),
+            }),
+            ("sched", "sched_wakeup" | "sched_wakeup_new" | "sched_waking") => Some(Names {
+                first: (op("pid")?, op("comm")?),
+                second: None,
+            }),
+            _ => None,
+        }
     }
 
     /// Those of ftrace's own events that are more than their fields.

@@ -1,12 +1,12 @@
 //! Records → events.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::Error;
 use crate::bytes::{Cursor, Endian, before_nul};
 use crate::event::{
-    Call, Common as CallCommon, Enter, Event, EventId, Fields, Function as Named, Leave, Loss,
-    Place, Sample, Space, Stack, Value,
+    Call, Comm, Common as CallCommon, Enter, Event, EventId, Fields, Function as Named, Leave,
+    Loss, Place, Sample, Space, Stack, Value,
 };
 use crate::event_format::{Decoded, Op};
 use crate::trace_dat::declare::{Entry, Exit, Function, Kind, Print, StackFields, Types};
@@ -31,6 +31,8 @@ pub(super) struct Emitter<'s> {
     pub(super) long_size: u8,
     pub(super) kernel_stacks: StackFields,
     pub(super) user_stacks: StackFields,
+    /// Threads whose names are known.
+    pub(super) named: HashSet<i32>,
     /// Functions that did not fit the return stack of a thread, as last told.
     pub(super) overruns: HashMap<i32, u64>,
     pub(super) scratch: Scratch,
@@ -139,6 +141,14 @@ impl Emitter<'_> {
                 let sample = at.sample(event, Fields::Raw(payload));
                 tell.sink.event(Event::Sample(&sample))
             }
+            Kind::Sched(event, names) => {
+                self.name(names.first, time, payload, tell)?;
+                if let Some(second) = names.second {
+                    self.name(second, time, payload, tell)?;
+                }
+                let sample = at.sample(event, Fields::Raw(payload));
+                tell.sink.event(Event::Sample(&sample))
+            }
             Kind::KernelStack(event) | Kind::UserStack(event) => {
                 let sample = at.sample(event, Fields::None);
                 tell.sink.event(Event::Sample(&sample))
@@ -167,6 +177,33 @@ impl Emitter<'_> {
                 unknown_text(known, address, tell)
             }
         }
+    }
+
+    /// Takes the name of a thread from an event, if nothing else has told it; so does `trace-cmd report`.
+    #[inline]
+    fn name(
+        &mut self,
+        (tid, comm): (Op, Op),
+        time: Option<i64>,
+        payload: &[u8],
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let Some(tid) = number(&tid, payload).map(|tid| tid as i32) else {
+            return Ok(());
+        };
+        if self.named.len() >= THREADS_MAX || !self.named.insert(tid) {
+            return Ok(());
+        }
+        let Decoded::Bytes(comm) = comm.decode(payload) else {
+            return Ok(());
+        };
+        tell.sink.event(Event::Comm(Comm {
+            time,
+            pid: None,
+            tid,
+            comm,
+            exec: false,
+        }))
     }
 
     /// Fills the lists of addresses; says which process the user stack is of.

@@ -1,6 +1,6 @@
 //! What a file tells beside its events: facts, command lines, mappings, and what the rings counted as lost.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::Error;
 use crate::bytes::before_nul;
@@ -107,8 +107,9 @@ pub(super) fn tell(
     Ok(())
 }
 
-/// Tells the names of threads: `174 dd`, one a line.
-pub(super) fn comms(saved: &[u8], tell: &mut Teller<'_>) -> Result<(), Error> {
+/// Tells the names of threads: `174 dd`, one a line. Returns the threads.
+pub(super) fn comms(saved: &[u8], tell: &mut Teller<'_>) -> Result<HashSet<i32>, Error> {
+    let mut named = HashSet::from([0]);
     let comm = |tid: i32, comm| {
         Event::Comm(Comm {
             time: None,
@@ -133,7 +134,10 @@ pub(super) fn comms(saved: &[u8], tell: &mut Teller<'_>) -> Result<(), Error> {
                 Some((tid, name.get(1..)?))
             });
         match parsed {
-            Some((tid, name)) => tell.sink.event(comm(tid, name))?,
+            Some((tid, name)) => {
+                tell.sink.event(comm(tid, name))?;
+                named.insert(tid);
+            }
             None => {
                 tell.problem(Place::Whole, "comm", || {
                     let found = String::from_utf8_lossy(line.get(..60).unwrap_or(line));
@@ -142,14 +146,16 @@ pub(super) fn comms(saved: &[u8], tell: &mut Teller<'_>) -> Result<(), Error> {
             }
         }
     }
-    Ok(())
+    Ok(named)
 }
 
 /// Tells the mappings of the traced processes: `160 13 /usr/bin/dd`, numbers hexadecimal; then one a line,
-/// `55a287134000 55a287136000 /usr/bin/dd`, without offsets in the files.
+/// `55a287134000 55a287136000 /usr/bin/dd`. Offsets in the files are not told: that of a mapping is taken for its
+/// distance from the file's first one, which holds for code as GNU ld lays it out.
 pub(super) fn mappings(options: &Options<'_>, tell: &mut Teller<'_>) -> Result<(), Error> {
     for maps in &options.proc_maps {
         let mut pid = None;
+        let mut first_of: (&[u8], u64) = (b"", 0);
         for line in maps
             .split(|&byte| byte == b'\n')
             .filter(|line| !line.is_empty())
@@ -161,8 +167,14 @@ pub(super) fn mappings(options: &Options<'_>, tell: &mut Teller<'_>) -> Result<(
             match (pid, first, second) {
                 (None, Some(found), Some(_)) => pid = i32::try_from(found).ok(),
                 (Some(pid), Some(start), Some(end)) if end > start => {
-                    tell.sink
-                        .event(Event::Mapping(mapping(pid, start, end, path)))?;
+                    if first_of.0 != path || start < first_of.1 {
+                        first_of = (path, start);
+                    }
+                    let mut mapping = mapping(pid, start, end, path);
+                    if path.starts_with(b"/") {
+                        mapping.file_offset = start - first_of.1;
+                    }
+                    tell.sink.event(Event::Mapping(mapping))?;
                 }
                 _ => {
                     tell.problem(Place::Whole, "mapping", || {

@@ -35,6 +35,8 @@ mod facts;
 mod formats;
 mod head;
 mod kallsyms;
+#[cfg(test)]
+mod made;
 mod merge;
 mod options;
 mod page;

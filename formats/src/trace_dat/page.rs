@@ -13,6 +13,8 @@
 //! ```
 //! On a big-endian machine the five bits are the upper ones. include/linux/ring_buffer.h, `enum ring_buffer_type`.
 
+use std::ops::Range;
+
 use crate::bytes::{Cursor, Endian, Short};
 
 const USED_MASK: u64 = (1 << 27) - 1;
@@ -196,6 +198,36 @@ pub(super) fn step<'a>(data: &mut Cursor<'a>, time: u64) -> Result<Step<'a>, Str
             Ok(Step::Time((high + delta) | time & TIME_HIGH))
         }
     }
+}
+
+/// Where in a sequence of pages time goes back: there the pages of another CPU begin.
+pub(super) fn runs(bytes: &[u8], page_size: usize, layout: &Layout) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let (mut start, mut last) = (0, 0);
+    for (index, page) in bytes.chunks(page_size.max(1)).enumerate() {
+        let Ok(head) = layout.head(page, 0, page_size as u64) else {
+            continue;
+        };
+        let here = index * page_size;
+        if head.time < last && here > start {
+            runs.push(start..here);
+            start = here;
+        }
+        last = head.time;
+        let data = page.get(layout.data_start() as usize..).unwrap_or_default();
+        let data = data.get(..head.used as usize).unwrap_or(data);
+        let mut data = Cursor::new(data, 0, layout.endian);
+        while !data.is_empty() {
+            match step(&mut data, last) {
+                Ok(Step::Event(time, _) | Step::Time(time)) => last = time,
+                Ok(Step::End) | Err(_) => break,
+            }
+        }
+    }
+    if start < bytes.len() {
+        runs.push(start..bytes.len());
+    }
+    runs
 }
 
 #[cold]

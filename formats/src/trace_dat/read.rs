@@ -16,7 +16,7 @@ use crate::trace_dat::formats::Formats;
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened};
 use crate::trace_dat::kallsyms::Kallsyms;
 use crate::trace_dat::merge::merge;
-use crate::trace_dat::page::Layout;
+use crate::trace_dat::page::{Layout, runs};
 use crate::trace_dat::printk::Printk;
 use crate::trace_dat::stream::{Ring, Stream};
 use crate::trace_dat::unpack::{Packing, Unpacker};
@@ -168,7 +168,7 @@ fn read_opened(
             format!("the text of a latency tracer ({bytes} bytes) stands in place of events")
         })?;
     }
-    facts::comms(opened.texts.saved_cmdlines, tell)?;
+    let named = facts::comms(opened.texts.saved_cmdlines, tell)?;
     facts::mappings(&opened.options, tell)?;
     let (kallsyms, bad_symbols) = Kallsyms::parse(opened.texts.kallsyms);
     let (printk, bad_formats) =
@@ -202,6 +202,7 @@ fn read_opened(
         printk,
         endian: head.endian,
         long_size: layout.long_size,
+        named,
         overruns: HashMap::new(),
         scratch: Scratch::default(),
     };
@@ -269,6 +270,15 @@ fn streams<'m>(
             let bytes = pages(map, data, tell)?;
             let page_size = page_size as usize;
             let cpu = data.cpu;
+            if cpu.is_none() && !data.packed {
+                for run in runs(bytes, page_size, layout) {
+                    let at = data.offset + run.start as u64;
+                    let pages = bytes.get(run).unwrap_or_default();
+                    let clock = clock.clone();
+                    streams.push(Stream::new(index, cpu, clock, page_size, pages, at));
+                }
+                continue;
+            }
             let stream = Stream::new(index, cpu, clock.clone(), page_size, bytes, data.offset);
             streams.push(if data.packed {
                 // The size leaves out the word that counts the chunks in some versions of trace-cmd.

@@ -21,6 +21,8 @@ use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker};
 
 const SECTION_HEAD_BYTES: u64 = 16;
 const PACKED: u16 = 1;
+/// A latency tracer keeps one ring's worth.
+const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// Sections of options that are followed: one for each buffer, and the first.
 const OPTIONS_MAX: usize = 1 << 16;
 
@@ -298,9 +300,11 @@ impl<'m> Sections<'m> {
     pub(super) fn take_options(&mut self) -> Options<'m> {
         let kept = |list: &Vec<(u64, Cow<'m, [u8]>)>| list.clone();
         let (buffers, texts) = (kept(&self.options.buffers), kept(&self.options.texts));
+        let clock = self.options.clock.clone();
         let taken = std::mem::take(&mut self.options);
         self.options.buffers = buffers;
         self.options.texts = texts;
+        self.options.clock = clock;
         taken
     }
 
@@ -369,6 +373,9 @@ impl<'m> Sections<'m> {
         let mut unpacker = Unpacker::new(Packing::named(self.packed_by));
         let mut text = Vec::new();
         let damage = chunks(cursor, |data, size| {
+            if text.len() as u64 > TEXT_BYTES_MAX {
+                return Err(format!("text: expected at most {TEXT_BYTES_MAX} bytes"));
+            }
             let mut chunk = Vec::new();
             let result = unpacker.unpack(data, size, &mut chunk);
             text.extend(chunk);
@@ -385,11 +392,13 @@ impl<'m> Sections<'m> {
     }
 
     /// Finds the pages of CPUs in a section that no option tells of. Those of packed ones follow each other at
-    /// multiples of the page size; unpacked ones cannot be told apart but by their time, which goes back.
+    /// multiples of the page size; unpacked ones cannot be told apart but by their time
+    /// ([`runs`](crate::trace_dat::page::runs)).
     fn search(&self, found: Found) -> Buffer {
         let page_size = u64::from(self.page_size).max(16);
         let mut buffer = Buffer {
             page_size,
+            clock: self.options.clock.clone().unwrap_or_default(),
             ..Buffer::default()
         };
         let aligned = |offset: u64| offset.next_multiple_of(page_size);
@@ -418,22 +427,9 @@ impl<'m> Sections<'m> {
             }
             return buffer;
         }
-        let mut start = offset;
-        let mut last = 0;
-        while offset < found.end {
-            let time = self.at(offset).u64().unwrap_or(last);
-            if time < last && offset > start {
-                buffer
-                    .cpus
-                    .push(self.unknown_cpu(start, offset - start, false));
-                start = offset;
-            }
-            last = time;
-            offset += page_size;
-        }
-        if start < found.end {
-            let size = found.end - start;
-            buffer.cpus.push(self.unknown_cpu(start, size, false));
+        if offset < found.end {
+            let size = found.end - offset;
+            buffer.cpus.push(self.unknown_cpu(offset, size, false));
         }
         buffer
     }
