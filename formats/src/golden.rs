@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::event::{
     Aggregate, Call, Common, Enter, Event, EventType, Fields, Function, Leave, NamedFrame, Sample,
-    Sink, Stack,
+    Sink, Stack, Value,
 };
 use crate::{Error, Format, Guess, Input};
 
@@ -267,8 +267,26 @@ impl Lines {
                     .collect();
                 Some(format!("{{{}}}", fields.join(" ")))
             }
-            Fields::Values(values) => Some(readable(&format!("{values:?}"))),
+            Fields::Values(values) => {
+                let values: Vec<String> = values.iter().map(value_text).collect();
+                Some(format!("[{}]", values.join(", ")))
+            }
         }
+    }
+}
+
+/// Text as text, numbers as numbers.
+fn value_text(value: &Value<'_>) -> String {
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::UInt(value) => value.to_string(),
+        Value::Float(value) => value.to_string(),
+        Value::Bytes(text) => quoted(text),
+        Value::IntList(values) => format!("{values:?}"),
+        Value::UIntList(values) => format!("{values:?}"),
+        Value::TextList(texts) => quoted_list(texts),
     }
 }
 

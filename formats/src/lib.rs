@@ -24,6 +24,7 @@
 )]
 
 pub mod bytes;
+pub mod dtrace;
 mod error;
 pub mod event;
 pub mod event_format;
@@ -77,5 +78,6 @@ pub const FORMATS: &[&Format] = &[
     &perf_data::PERF_DATA,
     &trace_dat::TRACE_DAT,
     &kfi::KFI,
+    &dtrace::DTRACE,
     &folded::FOLDED,
 ];

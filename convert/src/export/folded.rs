@@ -6,7 +6,8 @@
 //! As `stackcollapse-perf.pl --all` writes them: the thread's name first, `_[k]` behind kernel frames, `_[i]` behind
 //! inlined ones, `_[j]` behind compiled ones, `[module]` where the function is not known. A count is the sum of the
 //! periods of one event, the first of the trace that has samples; hits of a tracepoint count 1. The two events
-//! `before` and `after` of a comparison become two counts a line.
+//! `before` and `after` of a comparison become two counts a line. Where there are no samples, the stacks of aggregations
+//! are exported (`aggregates.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -17,7 +18,7 @@ use perfquet_formats::tables;
 
 use super::rows::{BatchRow, Rows};
 use super::stacks::{Place, Stacks};
-use super::{Exporter, Options, printable};
+use super::{Exporter, Options, aggregates, printable};
 
 /// `--to folded`
 pub(super) const EXPORTER: Exporter = Exporter {
@@ -35,12 +36,19 @@ struct Counted {
     events: Vec<String>,
     /// Counts are in units of 10^-`decimals`.
     decimals: u32,
+    /// They are samples, no hits of a tracepoint.
+    is_sampled: bool,
 }
 
 fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()> {
     let Some(counted) = Counted::choose(trace)? else {
+        aggregates::write(trace, out)?;
         return Ok(());
     };
+    // Stacks that a tool counted itself say more than the lines that it printed around them.
+    if !counted.is_sampled && aggregates::write(trace, out)? {
+        return Ok(());
+    }
     let mut comms = Comms::default();
     let mut counts: HashMap<Key, [i128; 2]> = HashMap::new();
     let mut rows = Rows::open(trace, options.time)?;
@@ -100,6 +108,7 @@ impl Counted {
             before.starts_with("before")
                 && after.strip_prefix("after") == before.strip_prefix("before")
         };
+        let is_sampled = !sampled.is_empty();
         let events = match sampled.as_slice() {
             [before, after] if is_pair(before, after) => sampled.clone(),
             [first, others @ ..] => {
@@ -121,7 +130,11 @@ impl Counted {
             return Ok(None);
         }
         let decimals = decimals(&events[0]);
-        Ok(Some(Counted { events, decimals }))
+        Ok(Some(Counted {
+            events,
+            decimals,
+            is_sampled,
+        }))
     }
 
     /// Which number of a line a row counts for.

@@ -7,6 +7,7 @@
 //! ```
 //! Rows stream; what is kept are stacks, frames and mappings.
 
+mod aggregates;
 mod folded;
 mod mappings;
 mod perf_script;

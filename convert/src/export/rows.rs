@@ -182,6 +182,12 @@ impl<'a> BatchRow<'a> {
         Some(column.value(self.row))
     }
 
+    /// A column of floating-point numbers.
+    pub(super) fn f64(&self, name: &str) -> Option<f64> {
+        let column = self.column(name)?.as_primitive_opt::<Float64Type>()?;
+        Some(column.value(self.row))
+    }
+
     /// A column of addresses.
     pub(super) fn u64(&self, name: &str) -> Option<u64> {
         let column = self.column(name)?.as_primitive_opt::<UInt64Type>()?;

@@ -1,0 +1,151 @@
+//! The stacks of aggregations as folded stacks, for traces of tools that counted stacks themselves.
+//!
+//! ```text
+//! unix`sys_syscall;genunix`open;genunix`copen 17
+//! ```
+//! As FlameGraph's `stackcollapse.pl` makes them of DTrace's output: `module`function` without offset, arguments of C++
+//! functions cut, `_[i]` behind inlined ones; other keys stand before the root. Of a key that was printed several times,
+//! the last value counts. A distribution counts as many as there are values in it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+
+use anyhow::Result;
+use perfquet_formats::store::Directory;
+use perfquet_formats::tables;
+
+use super::printable;
+use super::rows::BatchRow;
+use super::stacks::{Place, Stacks};
+
+/// A key of an aggregation: its name, its parts, user stack, kernel stack.
+type Key = (Option<String>, Vec<String>, Option<i32>, Option<i32>);
+
+/// Last snapshot, and the sum in it.
+type Latest = (i32, f64);
+
+/// Writes the stacks of the first aggregation that has some; false: there is none.
+pub(super) fn write(trace: &Directory, out: &mut dyn Write) -> Result<bool> {
+    let keys = read(trace)?;
+    let Some(first) = keys.keys().map(|key| &key.0).min().cloned() else {
+        return Ok(false);
+    };
+    if keys.keys().any(|key| key.0 != first) {
+        log::warn!(
+            "only the aggregation {} is exported: values of several do not add up",
+            first.as_deref().unwrap_or("without a name")
+        );
+    }
+    let stacks = Stacks::read(trace)?;
+    let mut lines: BTreeMap<String, f64> = BTreeMap::new();
+    let mut places = Vec::new();
+    for ((_, texts, user, kernel), (_, value)) in keys.iter().filter(|(key, _)| key.0 == first) {
+        let mut frames: Vec<String> = texts.iter().map(|text| part(text)).collect();
+        for stack in [*user, *kernel] {
+            stacks.places(stack, &mut places);
+            frames.extend(places.iter().rev().map(frame));
+        }
+        *lines.entry(frames.join(";")).or_default() += value;
+    }
+    for (line, value) in lines {
+        writeln!(out, "{line} {value}")?;
+    }
+    Ok(true)
+}
+
+/// Keys with a stack, and their values.
+fn read(trace: &Directory) -> Result<HashMap<Key, Latest>> {
+    let counts = counts_of_distributions(trace)?;
+    let mut keys: HashMap<Key, Latest> = HashMap::new();
+    if trace.table(tables::aggregates::NAME).is_none() {
+        return Ok(keys);
+    }
+    for batch in trace.read(tables::aggregates::NAME)? {
+        let batch = batch?;
+        for row in BatchRow::all(&batch) {
+            let (user, kernel) = (row.i32("user_stack"), row.i32("kernel_stack"));
+            if user.is_none() && kernel.is_none() {
+                continue;
+            }
+            let counted = row.i64("aggregate_id").and_then(|id| counts.get(&id));
+            let Some(value) = row.f64("value").or(counted.map(|count| *count as f64)) else {
+                continue;
+            };
+            let name = row.text("name").map(str::to_owned);
+            let snapshot = row.i32("snapshot").unwrap_or(0);
+            let key = (name, row.texts("keys"), user, kernel);
+            let latest = keys.entry(key).or_insert((snapshot, 0.0));
+            if snapshot > latest.0 {
+                *latest = (snapshot, 0.0);
+            }
+            if snapshot == latest.0 {
+                latest.1 += value;
+            }
+        }
+    }
+    Ok(keys)
+}
+
+/// Values in each distribution.
+fn counts_of_distributions(trace: &Directory) -> Result<HashMap<i64, i64>> {
+    let mut counts = HashMap::new();
+    if trace.table(tables::buckets::NAME).is_none() {
+        return Ok(counts);
+    }
+    for batch in trace.read(tables::buckets::NAME)? {
+        let batch = batch?;
+        for row in BatchRow::all(&batch) {
+            let (Some(id), Some(count)) = (row.i64("aggregate_id"), row.i64("count")) else {
+                continue;
+            };
+            let sum: &mut i64 = counts.entry(id).or_default();
+            *sum = sum.saturating_add(count);
+        }
+    }
+    Ok(counts)
+}
+
+/// One frame as DTrace writes it, without its offset.
+fn frame(place: &Place<'_>) -> String {
+    let address = place.address.or(place.offset);
+    let name = match (place.function, address) {
+        (Some(function), _) => function.to_owned(),
+        (None, Some(address)) => format!("{address:#x}"),
+        (None, None) => "-".to_owned(),
+    };
+    match place.module {
+        _ if place.is_inlined => part(&name) + "_[i]",
+        Some(module) => part(&format!("{module}`{}", without_arguments(&name))),
+        None => part(&name),
+    }
+}
+
+/// `a::b(int)` → `a::b`: from the last bracket behind the first `::`, as `stackcollapse.pl` cuts.
+fn without_arguments(name: &str) -> &str {
+    let Some(scope) = name.find("::") else {
+        return name;
+    };
+    match name[scope..].rfind(['(', '<']) {
+        Some(bracket) => &name[..scope + bracket],
+        None => name,
+    }
+}
+
+/// A name that does not end the frame.
+fn part(name: &str) -> String {
+    printable(name).replace(';', ":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_cut() {
+        let check = |name: &str, expected: &str| assert_eq!(without_arguments(name), expected);
+        check("JavaCalls::call(JavaValue*, int)", "JavaCalls::call");
+        check("JavaThread::run()", "JavaThread::run");
+        check("thread_entry(JavaThread*)", "thread_entry(JavaThread*)");
+        check("a::b", "a::b");
+    }
+}

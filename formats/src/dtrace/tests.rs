@@ -1,0 +1,70 @@
+//! Golden files, the parts that they do not show, random lines.
+
+use proptest::prelude::*;
+
+use super::DTRACE;
+use crate::golden::*;
+
+#[test]
+fn golden() {
+    for path in golden_files("dtrace") {
+        assert_golden(&path, &read_golden(&DTRACE, &path));
+        let name = path.to_string_lossy();
+        if !name.contains("garbage") && !name.contains("quiet") {
+            assert_recognized(&DTRACE, &path);
+        }
+    }
+}
+
+/// Lines of all kinds.
+const LINES: [&str; 14] = [
+    "",
+    "dtrace: 7 drops on CPU 1",
+    "CPU     ID                    FUNCTION:NAME",
+    "  0   8408                     malloc:entry                64 ",
+    "              genunix`open+0x25",
+    "              libc.so.1`main->f",
+    "                1",
+    "  snmpd                                                             1",
+    "           value  ------------- Distribution ------------- count    ",
+    "              16 |@@@@                                     4        ",
+    "  0  -> vfs_read",
+    "a title  b",
+    "-------  --",
+    "x          12",
+];
+
+fn text_of(lines: &[usize]) -> String {
+    let lines = lines.iter().filter_map(|line| LINES.get(*line));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+proptest! {
+    /// Blocks in any order are read without a panic, and what was traced is never lost.
+    #[test]
+    fn any_lines(lines in prop::collection::vec(0..11usize, 0..60)) {
+        let events = read_bytes(&DTRACE, text_of(&lines).as_bytes());
+        let count = |line: usize| lines.iter().filter(|other| **other == line).count();
+        prop_assert_eq!(events.matches("Loss(").count(), count(1));
+        prop_assert_eq!(events.matches("enter ").count(), count(10));
+        prop_assert_eq!(events.matches("\"malloc\"").count(), count(3));
+        prop_assert_eq!(events.matches("keys=[\"snmpd\"").count(), count(7));
+    }
+
+    /// What a text gives begins with what a prefix of it gives, but for its last block.
+    #[test]
+    fn prefixes(cut in 0usize..900) {
+        let whole = text_of(&[2, 3, 0, 4, 4, 6, 0, 7, 7, 0, 10, 1]).repeat(4);
+        let events = read_bytes(&DTRACE, &whole.as_bytes()[..cut.min(whole.len())]);
+        let all = read_bytes(&DTRACE, whole.as_bytes());
+        let kept = events.lines().count().saturating_sub(5);
+        for (part, of_whole) in events.lines().zip(all.lines()).take(kept) {
+            prop_assert_eq!(part, of_whole);
+        }
+    }
+
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        read_bytes(&DTRACE, &bytes);
+    }
+}
