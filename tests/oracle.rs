@@ -4,6 +4,8 @@
 
 #[path = "oracle/folded.rs"]
 mod folded;
+#[path = "oracle/ftrace_text.rs"]
+mod ftrace_text;
 #[path = "oracle/perf_data_digest.rs"]
 mod perf_data_digest;
 #[path = "oracle/perf_script.rs"]

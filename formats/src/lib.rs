@@ -29,6 +29,7 @@ mod error;
 pub mod event;
 pub mod event_format;
 pub mod folded;
+pub mod ftrace_text;
 #[cfg(test)]
 mod golden;
 pub mod import;
@@ -36,8 +37,10 @@ pub mod input;
 pub mod kfi;
 mod lines;
 mod normalize;
+mod payload_text;
 pub mod perf_data;
 mod problems;
+mod scan;
 pub mod store;
 pub mod symbols;
 pub mod tables;
@@ -79,5 +82,6 @@ pub const FORMATS: &[&Format] = &[
     &trace_dat::TRACE_DAT,
     &kfi::KFI,
     &dtrace::DTRACE,
+    &ftrace_text::FTRACE_TEXT,
     &folded::FOLDED,
 ];

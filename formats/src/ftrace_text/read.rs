@@ -1,0 +1,753 @@
+//! Lines → what they are: heads, stacks, graphs, losses.
+//!
+//! The first megabyte is read twice: at first only to learn the types of the events' columns and whether there are
+//! stacks. A line's event waits until the next line shows that nothing more belongs to it: the rest of a text with
+//! several lines, a stack. With stacks in the file it waits for the next event of its CPU, since lines of other CPUs
+//! may stand between it and its stack.
+
+use std::collections::VecDeque;
+
+use super::graph::{self, GraphLine};
+use super::head::{self, Head, Parts};
+use super::header::{self, HeaderLine};
+use super::hist::{HistLine, Histogram};
+use super::page::{self, Page, PageLine};
+use super::symbol;
+use crate::event::{Event, Fact, Loss, NamedFrame, Place, Sink, Space, Switch};
+use crate::lines::{Line, Lines, Meter, Problems, quoted};
+use crate::payload_text::Payloads;
+use crate::scan::{bare_hex, split_once, trim, trim_start};
+use crate::{Error, Input};
+
+/// What is read twice.
+const LEARN_BYTES: usize = 1 << 20;
+/// Events that may wait for their stacks.
+const MAX_WAITING: usize = 128;
+/// Frames of a stack: the kernel prints at most some hundred.
+const MAX_FRAMES: usize = 1024;
+/// Pages of the input are given back after so many bytes.
+const RELEASE_BYTES: u64 = 64 << 20;
+
+/// Reads all lines.
+pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+    let Some(map) = input.whole()? else {
+        return Ok(());
+    };
+    let text: &[u8] = &map;
+    let mut silent = Silent;
+    let beginning = whole_lines(text.get(..LEARN_BYTES).unwrap_or(text));
+    let mut learning = Session::new(beginning, &mut silent, Payloads::learn());
+    learning.read_all(|| ())?;
+    if !learning.found_something() {
+        return Err(Error::Damaged {
+            input: input.name().to_owned(),
+            place: Place::Line(1),
+            message: format!(
+                "expected events of ftrace (comm-tid [cpu] time: event), found {}",
+                quoted(text)
+            ),
+        });
+    }
+    let has_stacks = learning.has_stacks;
+    let has_heads = learning.has_heads;
+    let mut payloads = learning.payloads;
+    payloads.learned();
+    let mut session = Session::new(text, sink, payloads);
+    session.has_stacks = has_stacks;
+    session.has_heads = has_heads;
+    session.read_all(|| crate::input::release(&map))?;
+    session.finish(input.damage())
+}
+
+/// Without a last line that may be cut; of it nothing is learned.
+fn whole_lines(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|&byte| byte == b'\n');
+    end.and_then(|end| text.get(..=end)).unwrap_or(text)
+}
+
+/// Takes everything and does nothing.
+struct Silent;
+
+impl Sink for Silent {
+    fn event(&mut self, _: Event<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What the lines were.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counts {
+    data: u64,
+    header: u64,
+    blank: u64,
+    loss: u64,
+    problem: u64,
+}
+
+/// The forms that lines of events have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Normal,
+    Graph,
+    Latency,
+    Verbose,
+    Raw,
+    Blk,
+    /// A graph of which only the last column is printed.
+    BareGraph,
+}
+
+const FORMS: [Form; 7] = [
+    Form::Normal,
+    Form::Graph,
+    Form::Latency,
+    Form::Verbose,
+    Form::Raw,
+    Form::Blk,
+    Form::BareGraph,
+];
+
+/// An event that waits for what may still belong to it.
+pub(super) struct Item<'a> {
+    pub(super) head: Head<'a>,
+    pub(super) body: Body<'a>,
+    /// Where the text of the body begins in the input, so that it can be made longer.
+    start: usize,
+    /// Another event of its CPU has come.
+    is_closed: bool,
+    pub(super) kernel: Option<Vec<NamedFrame<'a>>>,
+    pub(super) user: Option<Vec<NamedFrame<'a>>>,
+    pub(super) line: Line<'a>,
+}
+
+/// What a line has behind its head.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Body<'a> {
+    Payload(&'a [u8]),
+    Graph {
+        duration: Option<i64>,
+        depth: u32,
+        text: &'a [u8],
+        in_interrupt: bool,
+    },
+    /// Number of a type of records.
+    Raw(&'a [u8]),
+    /// Device, and what is behind the thread.
+    Blk(&'a [u8], &'a [u8]),
+}
+
+/// A stack whose frames are being read.
+struct OpenStack<'a> {
+    head: Head<'a>,
+    is_user: bool,
+    frames: Vec<NamedFrame<'a>>,
+    line: Line<'a>,
+}
+
+/// The reading of one input.
+pub(super) struct Session<'a, 's> {
+    text: &'a [u8],
+    pub(super) sink: &'s mut dyn Sink,
+    pub(super) payloads: Payloads<'a>,
+    pub(super) problems: Problems,
+    counts: Counts,
+    page: Page,
+    form: Form,
+    /// The file says that it is a graph.
+    is_graph: bool,
+    /// A tracer was named: a line without a head may be an event.
+    has_tracer: bool,
+    has_heads: bool,
+    pub(super) has_stacks: bool,
+    waiting: VecDeque<Item<'a>>,
+    stack: Option<OpenStack<'a>>,
+    histogram: Histogram<'a>,
+    /// Entries in the buffer by the header, and those read since.
+    told_entries: Option<u64>,
+    entries: u64,
+    /// CPUs in an interrupt.
+    interrupted: Vec<u32>,
+    /// Facts told once.
+    pub(super) told_clock: bool,
+    pub(super) args: Vec<&'a [u8]>,
+    pub(super) addresses: Vec<u64>,
+}
+
+impl<'a, 's> Session<'a, 's> {
+    fn new(text: &'a [u8], sink: &'s mut dyn Sink, payloads: Payloads<'a>) -> Session<'a, 's> {
+        let head = text.get(..crate::input::HEAD_BYTES).unwrap_or(text);
+        Session {
+            text,
+            sink,
+            payloads,
+            problems: Problems::default(),
+            counts: Counts::default(),
+            page: if page::is_page(head) {
+                Page::Outside
+            } else {
+                Page::None
+            },
+            form: Form::Normal,
+            is_graph: false,
+            has_tracer: false,
+            has_heads: false,
+            has_stacks: false,
+            waiting: VecDeque::new(),
+            stack: None,
+            histogram: Histogram::default(),
+            told_entries: None,
+            entries: 0,
+            interrupted: Vec::new(),
+            told_clock: false,
+            args: Vec::new(),
+            addresses: Vec::new(),
+        }
+    }
+
+    fn read_all(&mut self, release: impl Fn()) -> Result<(), Error> {
+        let mut lines = Lines::of(self.text);
+        let mut meter = Meter::default();
+        let mut released = 0;
+        loop {
+            let progress = lines.progress();
+            let Some(line) = lines.next() else {
+                break;
+            };
+            match self.page.line(line.text) {
+                PageLine::Text(text) => self.line(
+                    Line { text, ..line },
+                    usize::try_from(progress.done).unwrap_or(usize::MAX),
+                )?,
+                PageLine::Markup => self.counts.header += 1,
+                PageLine::ForeignBlock => {
+                    self.problem(line, "the text of ftrace in the next block of the page")?;
+                }
+            }
+            meter.tell(progress, self.sink)?;
+            if progress.done - released >= RELEASE_BYTES {
+                released = progress.done;
+                release();
+            }
+        }
+        self.end_stack()?;
+        self.flush()?;
+        self.histogram.end(self.sink)
+    }
+
+    fn found_something(&self) -> bool {
+        let Counts {
+            data,
+            header,
+            loss,
+            problem,
+            ..
+        } = self.counts;
+        data + header + loss > 0 || problem == 0
+    }
+
+    fn finish(mut self, damage: Option<&str>) -> Result<(), Error> {
+        self.check_entries()?;
+        if let Some(damage) = damage {
+            self.problems.tell(Place::Whole, damage, self.sink)?;
+        }
+        let Counts {
+            data,
+            header,
+            blank,
+            loss,
+            problem,
+        } = self.counts;
+        let all = data + header + blank + loss + problem;
+        let value = format!(
+            "{all}: {data} data, {header} header, {blank} blank, {loss} losses, {problem} problems"
+        );
+        self.sink.event(Event::Fact(Fact::Other {
+            name: "ftrace.lines",
+            value: &value,
+        }))?;
+        self.problems.finish(self.sink)
+    }
+
+    /// A line of which something was expected and is not there.
+    #[cold]
+    pub(super) fn problem(&mut self, line: Line<'a>, expected: &str) -> Result<(), Error> {
+        self.counts.problem += 1;
+        self.problems.line(line, expected, self.sink)
+    }
+
+    /// A line that was counted as data, and turns out to be unreadable.
+    #[cold]
+    pub(super) fn spoiled(&mut self, line: Line<'a>, expected: &str) -> Result<(), Error> {
+        self.counts.data -= 1;
+        self.problem(line, expected)
+    }
+
+    fn line(&mut self, line: Line<'a>, start: usize) -> Result<(), Error> {
+        let text = line.text;
+        if self.stack.is_some() && self.frame(text)? {
+            return Ok(());
+        }
+        match text.first() {
+            None => {
+                self.counts.blank += 1;
+                return Ok(());
+            }
+            Some(b'#') => return self.header(line),
+            _ => {}
+        }
+        if self.histogram.is_open() {
+            return self.line_of_histogram(line);
+        }
+        let first = self.form;
+        if self.event(first, line, start)? {
+            return Ok(());
+        }
+        self.other_line(line, start)
+    }
+
+    #[cold]
+    fn other_line(&mut self, line: Line<'a>, start: usize) -> Result<(), Error> {
+        let text = line.text;
+        if trim(text).is_empty() {
+            self.counts.blank += 1;
+            return Ok(());
+        }
+        if let Some((cpu, count)) = header::loss(text) {
+            self.counts.loss += 1;
+            self.flush()?;
+            return self.loss(cpu, count, "buffer overrun");
+        }
+        if let Some(found) = header::of_tool(text) {
+            self.counts.header += 1;
+            return self.header_line(found);
+        }
+        for form in FORMS {
+            if form != self.form && self.event(form, line, start)? {
+                self.form = form;
+                return Ok(());
+            }
+        }
+        if self.continues(line, start) {
+            self.counts.data += 1;
+            return Ok(());
+        }
+        if self.has_tracer && !self.has_heads && super::emit::is_payload(text) {
+            return self.item(Head::default(), Body::Payload(trim(text)), line, start);
+        }
+        if super::hist::is_row(text) {
+            self.histogram.begin(self.sink)?;
+            return self.line_of_histogram(line);
+        }
+        self.problem(
+            line,
+            "an event (comm-tid [cpu] time: event), or a call of a graph",
+        )
+    }
+
+    /// Takes a line of this form; false: it is none.
+    #[inline]
+    fn event(&mut self, form: Form, line: Line<'a>, start: usize) -> Result<bool, Error> {
+        let text = line.text;
+        let parts: Option<Parts<'a>> = match form {
+            Form::Normal => head::normal(text),
+            Form::Latency => head::latency(text),
+            Form::Verbose => head::verbose(text),
+            Form::Graph => {
+                return match graph::line(text, false) {
+                    Some(found) => self.graph_line(found, line, start),
+                    None => Ok(false),
+                };
+            }
+            Form::BareGraph if self.is_graph => {
+                return match graph::line(text, true) {
+                    Some(found) => self.graph_line(found, line, start),
+                    None => Ok(false),
+                };
+            }
+            Form::BareGraph => None,
+            Form::Raw => {
+                return match head::raw(text) {
+                    Some((head, kind)) => {
+                        self.item(head, Body::Raw(kind), line, start)?;
+                        Ok(true)
+                    }
+                    None => Ok(false),
+                };
+            }
+            Form::Blk => {
+                return match head::blk_classic(text) {
+                    Some((head, device, rest)) => {
+                        self.item(head, Body::Blk(device, rest), line, start)?;
+                        Ok(true)
+                    }
+                    None => Ok(false),
+                };
+            }
+        };
+        let Some((head, payload)) = parts else {
+            return Ok(false);
+        };
+        self.has_heads = true;
+        if matches!(payload.first(), Some(b'<' | b'k' | b'u'))
+            && let Some((is_user, rest)) = stack_start(payload)
+        {
+            self.begin_stack(head, is_user, rest, line)?;
+            return Ok(true);
+        }
+        let offset = start + (text.len() - payload.len());
+        self.item(head, Body::Payload(payload), line, offset)?;
+        Ok(true)
+    }
+
+    fn graph_line(
+        &mut self,
+        found: GraphLine<'a>,
+        line: Line<'a>,
+        start: usize,
+    ) -> Result<bool, Error> {
+        match found {
+            GraphLine::Function {
+                head,
+                duration,
+                depth,
+                text,
+            } => {
+                self.has_heads = true;
+                let in_interrupt = head.cpu.is_some_and(|cpu| self.interrupted.contains(&cpu));
+                let offset = start + (line.text.len() - text.len());
+                let body = Body::Graph {
+                    duration,
+                    depth,
+                    text,
+                    in_interrupt,
+                };
+                self.item(head, body, line, offset)?;
+            }
+            GraphLine::Interrupt { cpu, begins } => {
+                self.counts.data += 1;
+                self.flush()?;
+                if let Some(cpu) = cpu {
+                    self.interrupted.retain(|other| *other != cpu);
+                    // A hostile file may name any number of CPUs.
+                    if begins && self.interrupted.len() < 8192 {
+                        self.interrupted.push(cpu);
+                    }
+                }
+            }
+            GraphLine::Switch {
+                cpu,
+                previous,
+                next,
+            } => {
+                self.counts.data += 1;
+                self.flush()?;
+                self.sink.event(Event::Switch(Switch {
+                    time: None,
+                    cpu,
+                    previous_tid: previous.0,
+                    previous_comm: previous.1.unwrap_or_default(),
+                    next_tid: next.0,
+                    next_comm: next.1.unwrap_or_default(),
+                }))?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// An event has come.
+    #[inline]
+    fn item(
+        &mut self,
+        head: Head<'a>,
+        body: Body<'a>,
+        line: Line<'a>,
+        start: usize,
+    ) -> Result<(), Error> {
+        self.counts.data += 1;
+        self.entries += 1;
+        if self.has_stacks {
+            let before = self.waiting.iter_mut().rev();
+            let mut of_cpu = before.filter(|item| item.head.cpu == head.cpu);
+            if let Some(item) = of_cpu.next() {
+                item.is_closed = true;
+            }
+            while self
+                .waiting
+                .front()
+                .is_some_and(|item| item.is_closed || self.waiting.len() >= MAX_WAITING)
+            {
+                self.release_first()?;
+            }
+        } else {
+            self.flush()?;
+        }
+        self.waiting.push_back(Item {
+            head,
+            body,
+            start,
+            is_closed: false,
+            kernel: None,
+            user: None,
+            line,
+        });
+        Ok(())
+    }
+
+    #[inline]
+    fn release_first(&mut self) -> Result<(), Error> {
+        match self.waiting.pop_front() {
+            Some(item) => self.emit(&item),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands over all that waits.
+    #[inline]
+    fn flush(&mut self) -> Result<(), Error> {
+        while !self.waiting.is_empty() {
+            self.release_first()?;
+        }
+        Ok(())
+    }
+
+    /// Whether a line is the rest of a text with several lines, which is then made longer.
+    fn continues(&mut self, line: Line<'a>, start: usize) -> bool {
+        let Some(item) = self.waiting.back_mut() else {
+            return false;
+        };
+        let end = start + line.text.len();
+        let Some(longer) = self.text.get(item.start..end) else {
+            return false;
+        };
+        match &mut item.body {
+            Body::Payload(text) if super::emit::is_marker(text) => *text = longer,
+            Body::Graph { text, .. } if text.starts_with(b"/*") && !text.ends_with(b"*/") => {
+                *text = longer;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn begin_stack(
+        &mut self,
+        head: Head<'a>,
+        is_user: bool,
+        rest: &'a [u8],
+        line: Line<'a>,
+    ) -> Result<(), Error> {
+        self.counts.data += 1;
+        self.entries += 1;
+        self.has_stacks = true;
+        let mut frames = Vec::new();
+        if let Some(frame) = rest.strip_prefix(b"=>") {
+            frames.extend(symbol::frame(frame, is_user));
+        } else if let Some((_, array)) = split_once(rest, b"ARRAY[") {
+            frames_of_array(array, is_user, &mut frames);
+        }
+        self.stack = Some(OpenStack {
+            head,
+            is_user,
+            frames,
+            line,
+        });
+        Ok(())
+    }
+
+    /// Takes a line of a stack; false: the stack has ended before it.
+    fn frame(&mut self, text: &'a [u8]) -> Result<bool, Error> {
+        let Some(stack) = &mut self.stack else {
+            return Ok(false);
+        };
+        if let Some(frame) = trim_start(text).strip_prefix(b"=>") {
+            self.counts.data += 1;
+            if stack.frames.len() < MAX_FRAMES {
+                stack.frames.extend(symbol::frame(frame, stack.is_user));
+            }
+            return Ok(true);
+        }
+        self.end_stack()?;
+        Ok(false)
+    }
+
+    /// Gives the stack to its event: the last one before it of the same CPU and thread.
+    fn end_stack(&mut self) -> Result<(), Error> {
+        let Some(stack) = self.stack.take() else {
+            return Ok(());
+        };
+        let is_owner = |item: &&mut Item<'_>| {
+            item.head.cpu == stack.head.cpu
+                && (item.head.tid == stack.head.tid || item.head.tid.is_none())
+        };
+        if let Some(item) = self.waiting.iter_mut().rev().find(is_owner) {
+            let place = match stack.is_user {
+                true => &mut item.user,
+                false => &mut item.kernel,
+            };
+            if place.is_none() {
+                *place = Some(stack.frames);
+                return Ok(());
+            }
+        }
+        self.flush()?;
+        self.emit_stack(&stack.head, stack.is_user, &stack.frames, stack.line)
+    }
+
+    fn header(&mut self, line: Line<'a>) -> Result<(), Error> {
+        self.counts.header += 1;
+        self.flush()?;
+        self.header_line(header::line(line.text))
+    }
+
+    fn header_line(&mut self, found: HeaderLine<'a>) -> Result<(), Error> {
+        match found {
+            HeaderLine::Tracer(name) => {
+                self.check_entries()?;
+                self.has_tracer = true;
+                self.is_graph = name.ends_with(b"graph");
+                self.other_fact("ftrace.tracer", name)
+            }
+            HeaderLine::Entries {
+                in_buffer,
+                written,
+                cpus,
+            } => {
+                self.told_entries = Some(in_buffer).filter(|count| *count > 0);
+                self.entries = 0;
+                self.cpus(cpus)?;
+                self.overwritten(in_buffer, written)
+            }
+            HeaderLine::Latency {
+                microseconds,
+                printed,
+                all,
+                cpus,
+            } => {
+                self.told_entries = Some(printed).filter(|count| *count > 0);
+                self.entries = 0;
+                self.cpus(cpus)?;
+                self.other_fact("ftrace.latency_us", microseconds.to_string().as_bytes())?;
+                self.overwritten(printed, all)
+            }
+            HeaderLine::Release(release) => {
+                let release = String::from_utf8_lossy(release);
+                self.sink.event(Event::Fact(Fact::OsRelease(&release)))
+            }
+            HeaderLine::Named(name, value) => self.other_fact(name, value),
+            HeaderLine::Cpus(count) => {
+                self.sink.event(Event::Fact(Fact::Recorder("trace-cmd")))?;
+                self.cpus(Some(count))
+            }
+            HeaderLine::Histogram => self.histogram.begin(self.sink),
+            HeaderLine::Trigger(trigger) => self.other_fact("ftrace.trigger", trigger),
+            HeaderLine::Graph => {
+                self.is_graph = true;
+                Ok(())
+            }
+            HeaderLine::Other => Ok(()),
+        }
+    }
+
+    pub(super) fn other_fact(&mut self, name: &str, value: &[u8]) -> Result<(), Error> {
+        let value = &String::from_utf8_lossy(value);
+        self.sink.event(Event::Fact(Fact::Other { name, value }))
+    }
+
+    fn cpus(&mut self, count: Option<u32>) -> Result<(), Error> {
+        match count {
+            Some(count) => self.sink.event(Event::Fact(Fact::Cpus(count))),
+            None => Ok(()),
+        }
+    }
+
+    fn overwritten(&mut self, in_buffer: u64, written: u64) -> Result<(), Error> {
+        match written.checked_sub(in_buffer) {
+            Some(count) if count > 0 => {
+                self.loss(None, Some(count), "overwritten before it was read")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn loss(&mut self, cpu: Option<u32>, count: Option<u64>, reason: &str) -> Result<(), Error> {
+        self.sink.event(Event::Loss(Loss {
+            time: None,
+            cpu,
+            event: None,
+            count,
+            in_all: None,
+            reason,
+        }))
+    }
+
+    /// Compares the entries that the header told with those that came.
+    fn check_entries(&mut self) -> Result<(), Error> {
+        match self.told_entries.take() {
+            Some(told) if told != self.entries => {
+                let message = format!(
+                    "expected {told} entries, as the header says, found {}",
+                    self.entries
+                );
+                self.problems.tell(Place::Whole, &message, self.sink)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn line_of_histogram(&mut self, line: Line<'a>) -> Result<(), Error> {
+        match self.histogram.line(line.text, self.sink)? {
+            HistLine::Data => self.counts.data += 1,
+            HistLine::Header => self.counts.header += 1,
+            HistLine::Dropped(count) => {
+                self.counts.loss += 1;
+                self.loss(None, Some(count), "no room in the histogram")?;
+            }
+            HistLine::Wrong { told, read } => {
+                self.counts.header += 1;
+                let message = format!("expected {told} rows of the histogram, found {read}");
+                self.problems
+                    .tell(Place::Line(line.number), &message, self.sink)?;
+            }
+            HistLine::Unknown => return self.problem(line, "a row of a histogram"),
+        }
+        Ok(())
+    }
+}
+
+/// Whether a stack follows: that of user space?, and what stands behind.
+fn stack_start(payload: &[u8]) -> Option<(bool, &[u8])> {
+    const STARTS: [(&[u8], bool); 6] = [
+        (b"<stack trace>", false),
+        (b"<stack trace >", false),
+        (b"<user stack trace>", true),
+        (b"<user stack trace >", true),
+        (b"kernel_stack:", false),
+        (b"user_stack:", true),
+    ];
+    STARTS.iter().find_map(|(start, is_user)| {
+        let rest = payload.strip_prefix(*start)?;
+        Some((*is_user, trim(rest)))
+    })
+}
+
+/// `20, 0f, 21, 90, ff, ff, ff, ff, …]`: addresses in little-endian bytes.
+fn frames_of_array<'a>(array: &'a [u8], is_user: bool, frames: &mut Vec<NamedFrame<'a>>) {
+    let bytes = array.strip_suffix(b"]").unwrap_or(array);
+    let mut address = 0u64;
+    for (index, byte) in bytes.split(|&byte| byte == b',').enumerate() {
+        let Some(byte) = bare_hex(trim(byte)).filter(|byte| *byte < 256) else {
+            return;
+        };
+        address |= byte << (8 * (index % 8));
+        if index % 8 == 7 {
+            if address != 0 && address != u64::MAX && frames.len() < MAX_FRAMES {
+                frames.push(NamedFrame {
+                    address: Some(address),
+                    space: if is_user { Space::User } else { Space::Kernel },
+                    ..NamedFrame::default()
+                });
+            }
+            address = 0;
+        }
+    }
+}

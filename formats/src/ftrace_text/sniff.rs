@@ -1,0 +1,66 @@
+//! Recognizes ftrace's text: by the header of the kernel or of trace-cmd, else by lines that only it has.
+
+use super::{graph, head, header, hist, page};
+use crate::Guess;
+use crate::lines::Lines;
+
+/// Lines that are looked at.
+const LINES: usize = 40;
+
+/// Certain by a header, likely by lines.
+pub(super) fn sniff(text: &[u8]) -> Guess {
+    if page::is_page(text) {
+        return Guess::Certain;
+    }
+    if text.contains(&0) && !text.starts_with(b"#") && !text.starts_with(b" ") {
+        return Guess::No;
+    }
+    let mut heads = 0;
+    let mut others = 0;
+    for (index, line) in Lines::of(text).take(LINES).enumerate() {
+        let text = line.text;
+        if text.starts_with(b"#") {
+            match header::line(text) {
+                header::HeaderLine::Tracer(_)
+                | header::HeaderLine::Entries { .. }
+                | header::HeaderLine::Histogram => return Guess::Certain,
+                _ => continue,
+            }
+        }
+        let is_tool = text.starts_with(b"cpus=") || text.starts_with(b"version = ");
+        if index < 10 && is_tool && header::of_tool(text).is_some() {
+            return Guess::Certain;
+        }
+        if head::normal(text).is_some() || is_graph(text) || header::loss(text).is_some() {
+            heads += 1;
+        } else if head::latency(text).is_some() || head::verbose(text).is_some() {
+            heads += 1;
+        } else if head::raw(text).is_some() || head::blk_classic(text).is_some() {
+            heads += 1;
+        } else if hist::is_row(text) {
+            heads += 1;
+        } else if !is_part(text) {
+            others += 1;
+        }
+    }
+    if heads >= 1 && heads >= others {
+        Guess::Likely
+    } else {
+        Guess::No
+    }
+}
+
+/// A line of a graph that nothing else looks like: a duration or nothing, a bar, and a function behind it.
+fn is_graph(text: &[u8]) -> bool {
+    match graph::line(text, false) {
+        Some(graph::GraphLine::Function { text, .. }) => graph::content(text).is_some(),
+        Some(graph::GraphLine::Interrupt { .. } | graph::GraphLine::Switch { .. }) => true,
+        None => false,
+    }
+}
+
+/// Blank, a frame of a stack, or what a tool says besides.
+fn is_part(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    text.is_empty() || text.starts_with(b"=>") || header::of_tool(text).is_some()
+}

@@ -1,0 +1,166 @@
+//! Golden files, random lines, prefixes.
+
+use proptest::prelude::*;
+
+use super::FTRACE_TEXT;
+use crate::Guess;
+use crate::golden::*;
+
+#[test]
+fn golden() {
+    for path in golden_files("ftrace_text") {
+        assert_golden(&path, &read_golden(&FTRACE_TEXT, &path));
+        if !path.to_string_lossy().contains("garbage") {
+            assert_recognized(&FTRACE_TEXT, &path);
+        }
+    }
+}
+
+/// The five counts of `ftrace.lines` after their sum, which is the first number.
+fn counts(events: &str) -> (u64, Vec<u64>) {
+    let line = events
+        .lines()
+        .find(|line| line.contains("ftrace.lines"))
+        .expect("the counts of lines");
+    let numbers: Vec<u64> = line
+        .split(|letter: char| !letter.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
+        .collect();
+    (numbers[0], numbers[1..].to_vec())
+}
+
+#[test]
+fn every_line_is_counted() {
+    for path in golden_files("ftrace_text") {
+        let text = std::fs::read(&path).unwrap();
+        let lines = text.split_inclusive(|&byte| byte == b'\n').count() as u64;
+        let (sum, parts) = counts(&read_golden(&FTRACE_TEXT, &path));
+        assert_eq!(sum, lines, "{}", path.display());
+        assert_eq!(parts.iter().sum::<u64>(), lines, "{}", path.display());
+    }
+}
+
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let events = read_bytes(&FTRACE_TEXT, text.as_bytes());
+    let lines: Vec<&str> = events
+        .lines()
+        .filter(|line| !line.starts_with("type") && !line.contains("ftrace.lines"))
+        .collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_stack_finds_its_event_behind_those_of_other_cpus() {
+    check(
+        "  a-1 [000] .... 1.000001: x: v=1\n  b-2 [001] .... 1.000002: x: v=2\n  \
+           a-1 [000] .... 1.000003: <stack trace>\n => f\n => g\n  \
+           b-2 [001] .... 1.000004: <stack trace>\n => h\n  a-1 [000] .... 1.000005: x: v=3\n",
+        &[
+            "sample 0 time=1000001000 cpu=0 tid=1 comm=\"a\" kernel_stack=[\"f\" (kernel), \"g\" (kernel)] fields=[Int(1)]",
+            "sample 0 time=1000002000 cpu=1 tid=2 comm=\"b\" kernel_stack=[\"h\" (kernel)] fields=[Int(2)]",
+            "sample 0 time=1000005000 cpu=0 tid=1 comm=\"a\" fields=[Int(3)]",
+        ],
+    );
+}
+
+#[test]
+fn a_stack_without_an_event_is_one() {
+    check(
+        "  a-1 [000] .... 1.000003: <stack trace>\n => f\n",
+        &[
+            "sample 0 time=1000003000 cpu=0 tid=1 comm=\"a\" kernel_stack=[\"f\" (kernel)] fields=[]",
+        ],
+    );
+}
+
+#[test]
+fn losses() {
+    check(
+        "# tracer: nop\n# entries-in-buffer/entries-written: 1/12   #P:2\nCPU:1 [LOST EVENTS]\n\
+         CPU:1 [LOST 3 EVENTS]\n  a-1 [000] .... 1.000003: x: v=1\n",
+        &[
+            "Fact(Other { name: \"ftrace.tracer\", value: \"nop\" })",
+            "Fact(Cpus(2))",
+            "Loss(Loss { time: None, cpu: None, event: None, count: Some(11), in_all: None, \
+             reason: \"overwritten before it was read\" })",
+            "Loss(Loss { time: None, cpu: Some(1), event: None, count: None, in_all: None, reason: \"buffer overrun\" })",
+            "Loss(Loss { time: None, cpu: Some(1), event: None, count: Some(3), in_all: None, reason: \"buffer overrun\" })",
+            "sample 0 time=1000003000 cpu=0 tid=1 comm=\"a\" fields=[Int(1)]",
+        ],
+    );
+}
+
+#[test]
+fn what_repeats_is_noted() {
+    check(
+        "  a-1 [000] .... 1.000003: f <-g (repeats: 3, last_ts: 1.000009)\n",
+        &[
+            "call time=1000003000 cpu=0 tid=1 comm=\"a\" function=\"f\" caller=\"g\" context=task \
+             args=[\"repeats=3\"] leaf=true",
+        ],
+    );
+}
+
+#[test]
+fn other_text_is_refused() {
+    for text in [
+        "",
+        "hello world\n",
+        "dd 29776 666709.771979:   10101010 cpu-clock: \n\t  414b3b f (/x)\n",
+        "a;b;c 12\n",
+        "{\"a\": 1}\n",
+        "# a comment\nint main() { return 1; }\n",
+    ] {
+        assert_eq!((FTRACE_TEXT.sniff)(text.as_bytes()), Guess::No, "{text:?}");
+    }
+    let events = read_bytes(&FTRACE_TEXT, b"hello\nworld\n");
+    assert!(
+        events.starts_with("error test: line 1: expected events of ftrace"),
+        "{events}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        read_bytes(&FTRACE_TEXT, &bytes);
+    }
+
+    /// Pieces of what real lines are made of, in any order.
+    #[test]
+    fn any_pieces(pieces in prop::collection::vec(
+        prop::sample::select(vec![
+            "# tracer: function_graph\n", "# event histogram\n", "  dd-1 ", "[000] ", "d..2. ", "1.000001: ", "12us+: ",
+            " 0) ", "  1.5 us  | ", " | ", "f() {", "}", "f();", "/* ", " */", "\n", "\n => f", "<stack trace>", "a=1 ",
+            "sys_write(", "fd: 1, ", ")", " -> 0x1", "sched_switch: ", "{ a: ~ 2^3 }", " hitcount: 5", "Totals:\n",
+            "CPU:1 [LOST 5 EVENTS]\n", "=>", "==========>", "-", "\"", "<-g", "block_rq_issue: ", "8,0 ", "[dd]", "-2",
+            "kernel_stack: ", "ARRAY[", "ff, ", "tracing_mark_write: ", "B|1|", "0x", "18446744073709551616", ": ",
+        ]), 0..60,
+    )) {
+        let text: String = pieces.concat();
+        let events = read_bytes(&FTRACE_TEXT, text.as_bytes());
+        if !events.starts_with("error") && !text.is_empty() {
+            let (sum, parts) = counts(&events);
+            prop_assert_eq!(sum, parts.iter().sum::<u64>());
+            prop_assert_eq!(sum, text.split_inclusive('\n').count() as u64);
+        }
+    }
+
+    /// What a file gives begins with what any prefix of it gives, but for the line that was cut.
+    #[test]
+    fn prefixes(cut in 0usize..2000) {
+        let whole = "          <idle>-0       [001] d..2.     2.055256: sched_wakeup: comm=a pid=1 prio=120 target_cpu=003\n\
+              dd-205     [000] .....     2.364069: vfs_read <-ksys_read\n 1)   1.578 us    |    fdget_pos();\n".repeat(8);
+        let cut = cut.min(whole.len());
+        let events = read_bytes(&FTRACE_TEXT, &whole.as_bytes()[..cut]);
+        let all = read_bytes(&FTRACE_TEXT, whole.as_bytes());
+        if !events.starts_with("error") {
+            // The counts, the line that was cut and what it may do to the one before.
+            let kept = events.lines().count().saturating_sub(4);
+            for (part, of_whole) in events.lines().zip(all.lines()).take(kept) {
+                prop_assert_eq!(part, of_whole);
+            }
+        }
+    }
+}
