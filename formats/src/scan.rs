@@ -145,7 +145,8 @@ pub(crate) fn prefixed_hex(text: &[u8]) -> Option<u64> {
     bare_hex(text.strip_prefix(b"0x")?)
 }
 
-/// Seconds with a fraction of up to nine digits, in nanoseconds: `12.000345`.
+/// Seconds with a fraction of up to nine digits, in nanoseconds: `12.000345`. Times before 0 are printed as
+/// what they are without a sign in 64 bits.
 #[inline]
 pub(crate) fn seconds(text: &[u8]) -> Option<i64> {
     let (whole, rest) = leading_decimal(text)?;
@@ -158,7 +159,7 @@ pub(crate) fn seconds(text: &[u8]) -> Option<i64> {
     let nanoseconds = whole
         .checked_mul(1_000_000_000)?
         .checked_add(fraction * scale)?;
-    nanoseconds.try_into().ok()
+    Some(nanoseconds.cast_signed())
 }
 
 #[cfg(test)]
@@ -188,6 +189,7 @@ mod tests {
         assert_eq!(seconds(b"668.619500700"), Some(668_619_500_700));
         assert_eq!(seconds(b"12"), None);
         assert_eq!(seconds(b"1."), None);
+        assert_eq!(seconds(b"18446744073.709551615"), Some(-1));
         assert_eq!(seconds(b"99999999999.0"), None);
     }
 

@@ -52,6 +52,9 @@ pub(super) fn is_marker(payload: &[u8]) -> bool {
     ]
     .iter()
     .any(|name| payload.starts_with(name))
+        // What a pointer of a system call points to, as trace-cmd prints what it cannot print.
+        || (find_text(payload, b"[FAILED TO PARSE]").is_some()
+            && find_text(payload, b"_val=").is_some())
 }
 
 /// What kind of payload it is.
@@ -232,10 +235,17 @@ impl<'a> Session<'a, '_> {
                 let context = in_interrupt.then_some(Context::Irq);
                 self.graph(item, duration, depth, text, item.head.context().or(context))
             }
-            Body::Raw(kind) => {
-                let fields = [(&b"type"[..], FieldKind::Int, kind)];
-                self.fields(item, b"raw", EventKind::Tracepoint, &fields)
-            }
+            Body::Raw(text) => match text.strip_prefix(b"# ") {
+                Some(print) => {
+                    let (writer, text) = word(print).unwrap_or_default();
+                    self.print(item, writer, trim(text))
+                }
+                None => {
+                    let kind = text.strip_prefix(b"type: ").unwrap_or(text);
+                    let fields = [(&b"type"[..], FieldKind::Int, kind)];
+                    self.fields(item, b"raw", EventKind::Tracepoint, &fields)
+                }
+            },
             Body::Blk(device, rest) => self.blk(item, device, rest),
         }
     }

@@ -255,13 +255,16 @@ pub(super) fn verbose(line: &[u8]) -> Option<Parts<'_>> {
     Some((head, line.get(end + b"ms): ".len()..)?))
 }
 
-/// A record of the trace options `raw` and `hex`: the number of its type, of which the name is not told.
+/// A record of the trace options `raw` and `hex`: `type: 820`, of which the name is not told, or of a text written
+/// by hand `# ffffffff8149ab1a text`.
 pub(super) fn raw(line: &[u8]) -> Option<Parts<'_>> {
     let (tid, rest) = word(line)?;
     let (cpu, rest) = word(rest)?;
     let (time, rest) = word(rest)?;
-    let rest = trim_start(rest).strip_prefix(b"type: ")?;
-    decimal(rest)?;
+    let rest = trim_start(rest);
+    if !rest.starts_with(b"# ") {
+        decimal(rest.strip_prefix(b"type: ")?)?;
+    }
     let is_hex = tid.len() == 8 && cpu.len() == 8 && time.len() == 16;
     let number = if is_hex { bare_hex } else { decimal };
     let head = Head {
@@ -417,11 +420,11 @@ mod tests {
         );
         check(
             raw(b"142 0 1985469023 type: 820"),
-            Some("-|142|-|0||1985469023||820"),
+            Some("-|142|-|0||1985469023||type: 820"),
         );
         check(
             raw(b"0000008e 00000001 0000000078692d7c type: 820"),
-            Some("-|142|-|1||2020158844||820"),
+            Some("-|142|-|1||2020158844||type: 820"),
         );
         let (head, device, rest) =
             blk_classic(b"254,0    0    91.420701829   439  Q  WS 0 + 8 [dd]").unwrap();

@@ -133,6 +133,11 @@ pub(super) fn of_tool(line: &[u8]) -> Option<HeaderLine<'_>> {
         b"Tracing ",
         b"Ending tracing",
         b"buffer=",
+        // trace-cmd report -w, behind the events.
+        b"Average wakeup latency: ",
+        b"Maximum Latency: ",
+        b"Minimum Latency: ",
+        b"RT task timings:",
     ]
     .iter()
     .any(|notice| text.starts_with(notice));
