@@ -35,6 +35,7 @@ mod header;
 mod hist;
 mod page;
 mod read;
+mod shape;
 mod sniff;
 mod symbol;
 #[cfg(test)]

@@ -331,7 +331,7 @@ impl<'a, 's> Session<'a, 's> {
             self.counts.data += 1;
             return Ok(());
         }
-        if self.has_tracer && !self.has_heads && super::emit::is_payload(text) {
+        if self.has_tracer && !self.has_heads && super::shape::is_payload(text) {
             return self.item(Head::default(), Body::Payload(trim(text)), line, start);
         }
         if super::hist::is_row(text) {
@@ -520,7 +520,7 @@ impl<'a, 's> Session<'a, 's> {
             return false;
         };
         match &mut item.body {
-            Body::Payload(text) if super::emit::is_marker(text) => *text = longer,
+            Body::Payload(text) if super::shape::is_marker(text) => *text = longer,
             Body::Graph { text, .. } if text.starts_with(b"/*") && !text.ends_with(b"*/") => {
                 *text = longer;
             }

@@ -109,11 +109,6 @@ impl<'a> Payloads<'a> {
         }
     }
 
-    /// Whether nothing is to be handed over yet.
-    pub(crate) fn is_learning(&self) -> bool {
-        self.is_learning
-    }
-
     /// The event of this name. `system` is empty where the text does not tell it.
     #[inline]
     pub(crate) fn slot(
