@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
 
 use crate::failure::{Failure, misuse};
+use crate::probe::Asked;
 use crate::sys::ring::page_bytes;
 use crate::sys::{host, privileges};
 use crate::target::Target;
@@ -20,6 +21,8 @@ Examples:
   perfquet-record -a -g -F 997 --duration 10s             the whole system, ten seconds
   perfquet-record -a -e 'sched:sched_switch,irq:*'        every switch and interrupt until Ctrl-C
   perfquet-record -e syscalls:sys_enter_write --filter 'count > 4096' -p 1234
+  perfquet-record -a --uprobe 'libc.so.6:malloc bytes=%di:u64' --duration 5s
+  perfquet-record --kprobe 'tcp_sendmsg size' -- curl -s example.org
   perfquet-record --list 'block:*'                        which events there are
 Then: perfquet-query top trace.pqt";
 
@@ -31,7 +34,24 @@ pub(crate) struct Cli {
     /// pmu/term=…/. Repeat it, or separate by commas. Without: cycles
     #[arg(short = 'e', long = "event", value_name = "EVENT")]
     pub(crate) events: Vec<String>,
-    /// Record only hits that fulfil it, in the kernel's language; belongs to the -e before it
+    /// Function of the kernel: FUNC[+OFFSET] [NAME=]ARG..., an ARG being a parameter (size, skb->len), a register (%di)
+    /// or $comm; wildcards in FUNC
+    #[arg(long = "kprobe", value_name = "PROBE")]
+    pub(crate) kprobes: Vec<String>,
+    /// Return of a kernel function; $retval is what it returned
+    #[arg(long = "kretprobe", value_name = "PROBE")]
+    pub(crate) kretprobes: Vec<String>,
+    /// Function or line of a program or library: OBJECT:FUNC[+OFFSET|:LINE] [NAME=]ARG..., OBJECT being a path, a name
+    /// (libc.so.6) or the number of a process, an ARG a variable (with debugging information) or a register
+    #[arg(long = "uprobe", value_name = "PROBE")]
+    pub(crate) uprobes: Vec<String>,
+    /// Return of a function of a program or library
+    #[arg(long = "uretprobe", value_name = "PROBE")]
+    pub(crate) uretprobes: Vec<String>,
+    /// Static probe of a program or library, with its arguments; wildcards
+    #[arg(long = "usdt", value_name = "OBJECT:PROVIDER:NAME")]
+    pub(crate) usdts: Vec<String>,
+    /// Record only hits that fulfil it, in the kernel's language; belongs to the event or probe before it
     #[arg(long = "filter", value_name = "EXPR")]
     pub(crate) filters: Vec<String>,
     /// The whole system
@@ -85,15 +105,41 @@ pub(crate) struct Cli {
     /// List events whose name matches, and what is said about them; without PATTERN all
     #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*")]
     pub(crate) list: Option<String>,
+    /// List functions that can be probed: a pattern for the kernel's, OBJECT:PATTERN for those of a program or library
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) functions: Option<String>,
+    /// List the lines of a function that can be probed: OBJECT:FUNC
+    #[arg(long, value_name = "FUNC")]
+    pub(crate) lines: Option<String>,
+    /// List the variables that can be recorded: FUNC of the kernel, OBJECT:FUNC[:LINE] of a program or library
+    #[arg(long, value_name = "FUNC")]
+    pub(crate) vars: Option<String>,
+    /// Remove the probes that recorders left which were killed
+    #[arg(long)]
+    pub(crate) cleanup: bool,
     /// Say what is done; twice: in detail
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Command to run and record with all it starts
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
-    /// Index of the -e that each --filter belongs to.
+    /// Events and probes in their order, each with its filters.
     #[arg(skip)]
-    pub(crate) filter_owners: Vec<Option<usize>>,
+    pub(crate) asked: Vec<AskedFor>,
+    /// A filter with nothing before it.
+    #[arg(skip)]
+    pub(crate) has_lonely_filter: bool,
+}
+
+/// What one option asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AskedFor {
+    /// Which option.
+    pub(crate) option: Asked,
+    /// What stands behind it.
+    pub(crate) text: String,
+    /// The filters behind that.
+    pub(crate) filters: Vec<String>,
 }
 
 /// How stacks are found.
@@ -122,13 +168,37 @@ impl Cli {
             .unwrap_or_else(|error| error.exit())
     }
 
-    /// A filter belongs to the last -e in front of it.
+    /// A filter belongs to the last event or probe in front of it.
     fn with_filters(mut self, matches: &ArgMatches) -> Cli {
-        let events: Vec<usize> = matches.indices_of("events").into_iter().flatten().collect();
-        let filters = matches.indices_of("filters").into_iter().flatten();
-        self.filter_owners = filters
-            .map(|filter| events.iter().rposition(|&event| event < filter))
-            .collect();
+        let options = [
+            (Asked::Event, "events", &self.events),
+            (Asked::Kprobe, "kprobes", &self.kprobes),
+            (Asked::Kretprobe, "kretprobes", &self.kretprobes),
+            (Asked::Uprobe, "uprobes", &self.uprobes),
+            (Asked::Uretprobe, "uretprobes", &self.uretprobes),
+            (Asked::Usdt, "usdts", &self.usdts),
+        ];
+        let mut placed = Vec::new();
+        for (option, id, texts) in options {
+            let places = matches.indices_of(id).into_iter().flatten();
+            placed.extend(places.zip(texts).map(|(place, text)| {
+                let asked = AskedFor {
+                    option,
+                    text: text.clone(),
+                    filters: Vec::new(),
+                };
+                (place, asked)
+            }));
+        }
+        placed.sort_by_key(|(place, _)| *place);
+        let places = matches.indices_of("filters").into_iter().flatten();
+        for (place, filter) in places.zip(&self.filters) {
+            match placed.iter_mut().rfind(|(before, _)| *before < place) {
+                Some((_, asked)) => asked.filters.push(filter.clone()),
+                None => self.has_lonely_filter = true,
+            }
+        }
+        self.asked = placed.into_iter().map(|(_, asked)| asked).collect();
         self
     }
 
@@ -269,9 +339,22 @@ mod tests {
 
     #[test]
     fn filters_belong_to_the_event_before() {
-        let cli = read("-e a:b -e c:d --filter x -e e:f,g:h --filter y -a").unwrap();
-        assert_eq!(cli.filter_owners, [Some(1), Some(2)]);
-        assert_eq!(read("--filter x -e a:b -a").unwrap().filter_owners, [None]);
+        let cli = read("-e a:b --kprobe f --filter x --filter z -e e:f,g:h --filter y -a").unwrap();
+        let asked: Vec<(Asked, &str, usize)> = cli
+            .asked
+            .iter()
+            .map(|asked| (asked.option, asked.text.as_str(), asked.filters.len()))
+            .collect();
+        assert_eq!(
+            asked,
+            [
+                (Asked::Event, "a:b", 0),
+                (Asked::Kprobe, "f", 2),
+                (Asked::Event, "e:f,g:h", 1)
+            ]
+        );
+        assert!(!cli.has_lonely_filter);
+        assert!(read("--filter x -e a:b -a").unwrap().has_lonely_filter);
     }
 
     #[test]

@@ -1,12 +1,44 @@
-//! `--list`: the events of this machine, one a line, as `-e` takes them.
+//! What is asked instead of a recording: `--list` and its sisters, `--cleanup`.
 
 use std::io::{self, Write};
 
-use crate::probe::{counter, glob_matches, pmu_names, tracepoint};
+use anyhow::{Context, Result};
+
+use crate::cli::Cli;
+use crate::probe::{counter, definition, glob_matches, pmu_names, shown, tracepoint};
 use crate::sys::tracefs::Tracefs;
 
-/// Prints the events whose name, or its part behind the colon, matches. A pattern without wildcards matches inside.
-pub(crate) fn print(pattern: &str) -> io::Result<()> {
+/// Answers what is asked, if anything is.
+pub(crate) fn answer(cli: &Cli) -> Result<bool> {
+    let text = if let Some(pattern) = &cli.list {
+        print(pattern).context("cannot write the list")?;
+        return Ok(true);
+    } else if let Some(pattern) = &cli.functions {
+        shown::functions(pattern)?
+    } else if let Some(function) = &cli.lines {
+        shown::lines(function)?
+    } else if let Some(function) = &cli.vars {
+        shown::variables(function)?
+    } else if cli.cleanup {
+        let removed = definition::clean_up()?;
+        eprintln!(
+            "removed {} probes of recorders that are gone",
+            removed.len()
+        );
+        removed.iter().map(|name| format!("{name}\n")).collect()
+    } else {
+        return Ok(false);
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write the list")
+        }
+        _ => Ok(true),
+    }
+}
+
+/// Prints the events of this machine, one a line, whose name, or its part behind the colon, matches. A pattern without wildcards matches inside.
+fn print(pattern: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let names = counter::names()
         .chain(pmu_names())

@@ -15,6 +15,7 @@ use crate::journal::processes::{self, Files};
 use crate::journal::{self, Journal};
 use crate::list;
 use crate::output::Output;
+use crate::probe::definition::Definitions;
 use crate::probe::{self, Probe, counter};
 use crate::progress::{self, Progress, Shown};
 use crate::recording::{Recording, Rings, Settings};
@@ -25,6 +26,8 @@ use crate::target::Target;
 
 /// How often ends and signals are looked for, and the line of progress is drawn.
 const TICK: Duration = Duration::from_millis(250);
+/// Each costs 20 to 40 ms.
+const MOST_CLOSED_HERE: usize = 16;
 /// Counting by asking every descriptor is too dear beyond so many.
 const MOST_COUNTED: usize = 256;
 
@@ -39,13 +42,14 @@ pub(crate) enum Outcome {
 
 /// Does what the command line says.
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
-    if let Some(pattern) = &cli.list {
-        list::print(pattern).context("cannot write the list")?;
+    if list::answer(cli)? {
         return Ok(Outcome::Done);
     }
     thread::set_comm();
     let target = cli.target()?;
-    let probes = probes(cli)?;
+    // Ours go when this function ends, after the events on them are closed.
+    let mut definitions = None;
+    let probes = probes(cli, &mut definitions)?;
     let settings = Settings {
         frequency_hz: cli.frequency_hz()?,
         period: cli.count,
@@ -77,7 +81,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     let encoder = (cli.format == Format::Pqt)
         .then(|| Encoder::start(output.journal_path(), output.path().to_owned()));
     running.until_end(&signals, cli.duration)?;
-    let (ended, lost) = running.finish();
+    let (ended, lost) = running.finish(definitions.as_mut());
     let outcome = match encoder {
         None => complete_file(&output, lost)?,
         Some(encoder) => complete_trace(&output, encoder, &signals, cli.keep_raw)?,
@@ -136,19 +140,20 @@ fn complete_trace(
     Ok(Outcome::Done)
 }
 
-/// What `-e`, `--filter`, `-F` and `-c` say together.
-fn probes(cli: &Cli) -> Result<Vec<Probe>> {
+/// What `-e`, the probes, `--filter`, `-F` and `-c` say together.
+fn probes(cli: &Cli, definitions: &mut Option<Definitions>) -> Result<Vec<Probe>> {
+    if cli.has_lonely_filter {
+        return Err(
+            misuse("--filter belongs to the event or probe before it, and there is none").into(),
+        );
+    }
     let mut probes = Vec::new();
-    for (index, argument) in cli.events.iter().enumerate() {
-        let mut found = probe::parse(argument)?;
-        let filters = cli.filters.iter().zip(&cli.filter_owners);
-        for (filter, _) in filters.filter(|(_, owner)| **owner == Some(index)) {
-            set_filter(&mut found, argument, filter)?;
+    for asked in &cli.asked {
+        let mut found = probe::of(asked.option, &asked.text, definitions)?;
+        for filter in &asked.filters {
+            set_filter(&mut found, &asked.text, filter)?;
         }
         probes.extend(found);
-    }
-    if cli.filter_owners.contains(&None) {
-        return Err(misuse("--filter belongs to the -e before it, and there is none").into());
     }
     let has_sampled = probes.iter().any(Probe::is_sampled);
     if !has_sampled && cli.count.is_some() && !probes.is_empty() {
@@ -279,7 +284,7 @@ impl Running {
 
     /// Stops the events and completes the journal. Says how that went, and how many events were lost; whatever
     /// went wrong, the journal is whole.
-    fn finish(mut self) -> (Result<()>, u64) {
+    fn finish(mut self, definitions: Option<&mut Definitions>) -> (Result<()>, u64) {
         self.recording.disable();
         self.progress.step("finishing");
         self.reap();
@@ -288,9 +293,12 @@ impl Running {
             .losses(&self.recording)
             .and_then(|lost| journal.build_ids(&self.files).map(|()| lost))
             .and_then(|lost| journal.finish_round().map(|()| lost));
-        let slow = self.recording.slow_to_close();
+        // Few probes of our own are closed here, so that they are gone when we are.
+        let removal = definitions.filter(|definitions| definitions.len() > MOST_CLOSED_HERE);
+        let slow = self.recording.slow_to_close(removal.is_some());
         if !slow.is_empty() {
-            child::close_elsewhere(&slow);
+            let removal = removal.map(Definitions::leave).unwrap_or_default();
+            child::close_elsewhere(&slow, &removal);
         }
         self.progress.clear();
         say_goodbye(self.command, self.command_ended);

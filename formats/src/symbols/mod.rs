@@ -16,12 +16,14 @@ mod files;
 mod kallsyms;
 mod kernel;
 mod lines;
+mod object;
 mod plt;
 mod report;
 mod table;
 mod told;
 mod unwind;
 mod user;
+mod variables;
 
 #[cfg(test)]
 mod tests;
@@ -37,8 +39,10 @@ use lines::Lines;
 use told::Told;
 use user::{Module, NoName, Place};
 
+pub use object::{CodeSymbol, Object, StaticProbe};
 pub use report::{Report, Unnamed};
 pub use unwind::{UnwindCounts, Unwinder, Unwound};
+pub use variables::{LinePlace, Location, Member, Scope, Shape, SourceLines, Variable};
 
 /// Name of the kernel as a module.
 pub const KERNEL: &str = "[kernel.kallsyms]";

@@ -1,21 +1,48 @@
-//! What can be recorded, and how `-e` spells it. One file per kind of probe.
+//! What can be recorded, and how the command line spells it. One file per kind of probe.
 //!
 //! ```text
 //! -e sched:sched_switch -e 'syscalls:*read*' -e cycles:u,cpu-clock -e r1a8 -e cpu/event=0x3c,umask=1/
+//! --kprobe 'tcp_sendmsg size' --uprobe 'libc.so.6:malloc bytes=%di:u64' --usdt ./prog:prov:name
 //! ```
 
+mod argument;
+mod btf;
 pub(crate) mod counter;
+pub(crate) mod definition;
+mod fetch;
+pub(crate) mod kprobe;
 mod modifiers;
 mod nearest;
 mod pmu;
+pub(crate) mod shown;
 pub(crate) mod tracepoint;
+pub(crate) mod uprobe;
+pub(crate) mod usdt;
 
 use crate::failure::{Failure, misuse};
 use crate::sys::perf_event::Attr;
+use definition::Definitions;
 use tracepoint::Tracepoint;
 
 pub(crate) use nearest::glob_matches;
 pub(crate) use pmu::{names as pmu_names, types as pmu_types};
+
+/// What one option of the command line asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// `-e`
+    Event,
+    /// `--kprobe`
+    Kprobe,
+    /// `--kretprobe`
+    Kretprobe,
+    /// `--uprobe`
+    Uprobe,
+    /// `--uretprobe`
+    Uretprobe,
+    /// `--usdt`
+    Usdt,
+}
 
 /// One event to record.
 #[derive(Clone)]
@@ -46,6 +73,30 @@ impl Probe {
     pub(crate) fn is_sampled(&self) -> bool {
         matches!(self.kind, Kind::Sampled)
     }
+}
+
+/// The probes that an option asks for. Those of our own are defined on the way.
+pub(crate) fn of(
+    asked: Asked,
+    text: &str,
+    definitions: &mut Option<Definitions>,
+) -> Result<Vec<Probe>, Failure> {
+    let wanted = match asked {
+        Asked::Event => return parse(text),
+        Asked::Kprobe => kprobe::definitions(text, false)?,
+        Asked::Kretprobe => kprobe::definitions(text, true)?,
+        Asked::Uprobe => uprobe::definitions(text, false)?,
+        Asked::Uretprobe => uprobe::definitions(text, true)?,
+        Asked::Usdt => usdt::definitions(text)?,
+    };
+    let definitions = match definitions {
+        Some(definitions) => definitions,
+        none => none.insert(Definitions::new()?),
+    };
+    wanted
+        .iter()
+        .map(|definition| definitions.define(definition))
+        .collect()
 }
 
 /// Reads one argument of `-e`: a comma list, each with wildcards.

@@ -12,6 +12,15 @@ pub(crate) fn sentence(wanted: &str, names: impl IntoIterator<Item = String>) ->
     format!("did you mean {}? --list shows all", found.join(", "))
 }
 
+/// The next step after an unknown function or static probe.
+pub(crate) fn meant(wanted: &str, names: impl IntoIterator<Item = String>, list: &str) -> String {
+    let found = nearest(wanted, names);
+    match found.is_empty() {
+        true => format!("{list} shows what there is"),
+        false => format!("did you mean {}? {list} shows all", found.join(", ")),
+    }
+}
+
 /// At most five names that resemble `wanted`, the nearest first. For "sched:switch" the part behind the
 /// colon counts as well: many know the name and not the system.
 pub(crate) fn nearest(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {

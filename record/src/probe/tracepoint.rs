@@ -18,6 +18,8 @@ pub(crate) struct Tracepoint {
     pub(crate) name: String,
     /// Format file: how its payload is laid out.
     pub(crate) format: Vec<u8>,
+    /// We defined it, and remove it.
+    pub(crate) is_own: bool,
 }
 
 /// The tracepoints that a name with wildcards stands for.
@@ -86,6 +88,7 @@ fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<
             system: system.to_owned(),
             name: name.to_owned(),
             format: tracefs.format(system, name).map_err(unreadable)?,
+            is_own: false,
         }),
         filter: None,
         wants_precision: false,

@@ -165,9 +165,13 @@ impl Recording {
         tracks.map(|track| track.events.len()).sum()
     }
 
-    /// Descriptors whose closing waits for the kernel: 20 ms and more for the last one of each tracepoint.
-    pub(crate) fn slow_to_close(&self) -> Vec<RawFd> {
-        let tracepoints = self.tracks.iter().filter(|track| !track.probe.is_sampled());
+    /// Descriptors whose closing waits for the kernel: 20 ms and more for the last one of each tracepoint. Those on
+    /// probes of our own only `with_own`.
+    pub(crate) fn slow_to_close(&self, with_own: bool) -> Vec<RawFd> {
+        let tracepoints = self.tracks.iter().filter(|track| match &track.probe.kind {
+            Kind::Tracepoint(tracepoint) => with_own || !tracepoint.is_own,
+            Kind::Sampled => false,
+        });
         let opened = tracepoints.flat_map(|track| &track.events);
         opened.map(|opened| opened.event.as_raw_fd()).collect()
     }

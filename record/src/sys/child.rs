@@ -9,7 +9,8 @@ use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use crate::sys::signals;
 
@@ -115,10 +116,17 @@ pub(crate) fn terminate(pid: i32) {
     unsafe { libc::kill(pid, libc::SIGTERM) };
 }
 
-/// Forks a child that keeps these descriptors and ends at once, so that the kernel's waiting is its own. The
-/// caller closes its own afterwards; they are no longer the last ones.
-pub(crate) fn close_elsewhere(slow: &[RawFd]) {
+/// Forks a child that keeps these descriptors and closes them, so that the kernel's waiting is its own; then it
+/// writes each line to its file. The caller closes its own descriptors afterwards; they are no longer the last ones.
+pub(crate) fn close_elsewhere(slow: &[RawFd], then: &[(PathBuf, String)]) {
     let others = gaps(slow);
+    let then: Vec<(CString, &str)> = then
+        .iter()
+        .filter_map(|(path, line)| {
+            let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+            Some((path, line.as_str()))
+        })
+        .collect();
     // SAFETY: the child only makes async-signal-safe calls and leaves by _exit.
     unsafe {
         if libc::fork() != 0 {
@@ -132,6 +140,16 @@ pub(crate) fn close_elsewhere(slow: &[RawFd]) {
         }
         // Time for the parent to drop its own: the last to close is the one who waits.
         libc::usleep(200_000);
+        if !then.is_empty() {
+            for &fd in slow {
+                libc::close(fd);
+            }
+        }
+        for (path, line) in &then {
+            let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_APPEND);
+            libc::write(fd, line.as_ptr().cast(), line.len());
+            libc::close(fd);
+        }
         libc::_exit(0)
     }
 }

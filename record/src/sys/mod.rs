@@ -3,6 +3,7 @@
 pub(crate) mod child;
 pub(crate) mod clock;
 pub(crate) mod host;
+pub(crate) mod kallsyms;
 pub(crate) mod limits;
 pub(crate) mod perf_event;
 pub(crate) mod privileges;

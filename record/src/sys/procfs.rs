@@ -52,6 +52,15 @@ pub(crate) fn process_of(tid: i32) -> Option<i32> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// When a process started, in ticks since the boot: with its pid it is named for ever.
+pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything, even brackets: fields are counted from behind it. Field 22 of proc_pid_stat(5).
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    let fields = String::from_utf8_lossy(&stat[end + 1..]).into_owned();
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
 /// Whether a thread still runs: exists and is no zombie.
 pub(crate) fn is_alive(tid: i32) -> bool {
     task(tid, tid).is_some_and(|task| !matches!(task.state, b'Z' | b'X'))

@@ -73,6 +73,11 @@ impl Tracefs {
         fs::read(self.event_file(system, name, "format"))
     }
 
+    /// Where a file of it lies.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
     /// Any other file, by its path from the root; empty if it cannot be read.
     pub(crate) fn file(&self, path: &str) -> Vec<u8> {
         read_at_once(&self.root.join(path)).unwrap_or_default()

@@ -347,6 +347,11 @@ impl Elf {
         self.kind == ET_REL
     }
 
+    /// Whether addresses have 64 bits.
+    pub(in crate::symbols) fn is_wide(&self) -> bool {
+        self.wide
+    }
+
     /// The segments that are loaded.
     pub(in crate::symbols) fn loaded(&self) -> impl Iterator<Item = &Segment> {
         self.segments

@@ -1,0 +1,286 @@
+//! The text of a probe: where, and which arguments. perf probe's grammar, and the kernel's own.
+//!
+//! ```text
+//! tcp_sendmsg size                          a parameter by its name
+//! vfs_read+4 buf=%si:x64 $comm              a place in a function, registers, the kernel's variables
+//! libc.so.6:malloc bytes=%di:u64            a function of a library
+//! ./prog:work:12 i total                    a line of a function, counted from its first
+//! malloc.c:120                              a line of a source file
+//! ```
+
+use crate::failure::{Failure, misuse};
+
+/// What a probe is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Name of the event, where the user gives one (`NAME=FUNC`).
+    pub(crate) event: Option<String>,
+    /// Program or library, for probes in user code.
+    pub(crate) object: Option<String>,
+    /// Function (with wildcards) or source file.
+    pub(crate) function: String,
+    /// Bytes into it.
+    pub(crate) offset: u64,
+    /// Line, counted from the function's first, or in the source file.
+    pub(crate) line: Option<u32>,
+    /// Behind the place.
+    pub(crate) arguments: Vec<Argument>,
+}
+
+/// One argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Argument {
+    /// Name of the field, where given.
+    pub(crate) name: Option<String>,
+    /// What is fetched.
+    pub(crate) value: Value,
+    /// Type that the user asked for: "u64", "string", "x8[4]".
+    pub(crate) kind: Option<String>,
+}
+
+/// What is fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// In the kernel's own words: a register, memory, `$comm`, `$retval`, a constant.
+    Raw(String),
+    /// A parameter or local variable by its name, and what hangs on it.
+    Variable(Variable),
+}
+
+/// `skb->len`, `*buf`, `list[3].next`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Variable {
+    /// Its name.
+    pub(crate) name: String,
+    /// Steps from it, in order.
+    pub(crate) steps: Vec<Step>,
+}
+
+/// A step from a value to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// `.member`, or `->member` of what is pointed at.
+    Member(String),
+    /// `[index]`, or `*` for 0.
+    Element(i64),
+}
+
+/// Reads `[NAME=]FUNC[+OFFSET|:LINE] ARG...`; with an object, `PATH:` comes before FUNC.
+pub(crate) fn parse(text: &str, has_object: bool) -> Result<Asked, Failure> {
+    let mut words = text.split_whitespace();
+    let Some(place) = words.next() else {
+        return Err(misuse("a probe without a place"));
+    };
+    let (event, place) = match place.split_once('=') {
+        Some((event, place)) => (Some(event.to_owned()), place),
+        None => (None, place),
+    };
+    let (object, place) = match (has_object, place.split_once(':')) {
+        (false, _) => (None, place),
+        (true, Some((object, place))) if !object.is_empty() && !place.is_empty() => {
+            (Some(object.to_owned()), place)
+        }
+        (true, _) => {
+            return Err(misuse(format!("{text}: expected PROGRAM:FUNCTION")).hint(
+                "as in libc.so.6:malloc, ./prog:work or 1234:work for the program of a process",
+            ));
+        }
+    };
+    let (place, line) = match place.rsplit_once(':') {
+        Some((place, line)) => {
+            let number = line.parse().map_err(|_| {
+                misuse(format!(
+                    "{text}: expected a number of a line, found {line:?}"
+                ))
+            })?;
+            (place, Some(number))
+        }
+        None => (place, None),
+    };
+    let (function, offset) = match place.split_once('+') {
+        Some((function, offset)) => (function, number(text, offset)?),
+        None => (place, 0),
+    };
+    if function.is_empty() {
+        return Err(misuse(format!("{text}: expected a function")));
+    }
+    Ok(Asked {
+        event,
+        object,
+        function: function.to_owned(),
+        offset,
+        line,
+        arguments: words
+            .map(|word| argument(text, word))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn number(text: &str, digits: &str) -> Result<u64, Failure> {
+    let number = match digits.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => digits.parse(),
+    };
+    number.map_err(|_| {
+        misuse(format!(
+            "{text}: expected an offset in bytes, found {digits:?}"
+        ))
+    })
+}
+
+/// `[NAME=]VALUE[:TYPE]`
+fn argument(text: &str, word: &str) -> Result<Argument, Failure> {
+    let (name, value) = match word.split_once('=') {
+        Some((name, value)) => (Some(name.to_owned()), value),
+        None => (None, word),
+    };
+    let is_raw = value.starts_with(['%', '$', '@', '+', '-', '\\']);
+    // Types stand behind the last colon; `$retval:string`, `+0(%si):u32`.
+    let (value, kind) = match value.rsplit_once(':') {
+        Some((value, kind)) if !kind.is_empty() => (value, Some(kind.to_owned())),
+        _ => (value, None),
+    };
+    let value = match is_raw {
+        true => Value::Raw(value.to_owned()),
+        false => Value::Variable(variable(text, value)?),
+    };
+    Ok(Argument { name, value, kind })
+}
+
+fn variable(text: &str, value: &str) -> Result<Variable, Failure> {
+    let bad = || {
+        misuse(format!("{text}: {value:?} is no argument")).hint(
+            "an argument is a variable (skb->len, *buf, list[0].x), a register (%di), $retval, $comm, or memory (+8(%di)); \
+             NAME= may stand before it, :TYPE behind it",
+        )
+    };
+    let dereferences = value.bytes().take_while(|&byte| byte == b'*').count();
+    let mut rest = &value[dereferences..];
+    let name_end = |text: &str| {
+        let ends = |letter: char| !letter.is_alphanumeric() && letter != '_';
+        text.find(ends).unwrap_or(text.len())
+    };
+    let name = &rest[..name_end(rest)];
+    rest = &rest[name.len()..];
+    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let mut steps = Vec::new();
+    while !rest.is_empty() {
+        let member = rest.strip_prefix("->").or(rest.strip_prefix('.'));
+        if let Some(behind) = member {
+            let member = &behind[..name_end(behind)];
+            if member.is_empty() {
+                return Err(bad());
+            }
+            steps.push(Step::Member(member.to_owned()));
+            rest = &behind[member.len()..];
+        } else if let Some((index, behind)) = rest
+            .strip_prefix('[')
+            .and_then(|inside| inside.split_once(']'))
+        {
+            steps.push(Step::Element(index.parse().map_err(|_| bad())?));
+            rest = behind;
+        } else {
+            return Err(bad());
+        }
+    }
+    steps.extend(std::iter::repeat_n(Step::Element(0), dereferences));
+    Ok(Variable {
+        name: name.to_owned(),
+        steps,
+    })
+}
+
+impl Variable {
+    /// A name for the field: as perf makes it, the last member.
+    pub(crate) fn field_name(&self) -> &str {
+        let members = self.steps.iter().rev().find_map(|step| match step {
+            Step::Member(name) => Some(name.as_str()),
+            Step::Element(_) => None,
+        });
+        members.unwrap_or(&self.name)
+    }
+}
+
+impl Asked {
+    /// Whether anything is to be fetched by its name.
+    pub(crate) fn has_variables(&self) -> bool {
+        let mut values = self.arguments.iter().map(|argument| &argument.value);
+        values.any(|value| matches!(value, Value::Variable(_)))
+    }
+}
+
+impl Argument {
+    /// In the kernel's words, if it is in them already.
+    pub(crate) fn raw(&self) -> Option<String> {
+        let Value::Raw(value) = &self.value else {
+            return None;
+        };
+        Some(in_kernels_words(
+            self.name.as_deref(),
+            value,
+            self.kind.as_deref(),
+        ))
+    }
+}
+
+/// `name=value:kind`
+pub(crate) fn in_kernels_words(name: Option<&str>, value: &str, kind: Option<&str>) -> String {
+    let name = name.map(|name| format!("{name}=")).unwrap_or_default();
+    let kind = kind.map(|kind| format!(":{kind}")).unwrap_or_default();
+    format!("{name}{value}{kind}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places() {
+        let asked = parse("libc.so.6:malloc bytes=%di:u64 $comm", true).unwrap();
+        assert_eq!(asked.object.as_deref(), Some("libc.so.6"));
+        assert_eq!((asked.function.as_str(), asked.offset), ("malloc", 0));
+        let words: Vec<String> = asked.arguments.iter().filter_map(Argument::raw).collect();
+        assert_eq!(words, ["bytes=%di:u64", "$comm"]);
+        let asked = parse("mine=vfs_read+0x10", false).unwrap();
+        assert_eq!(asked.event.as_deref(), Some("mine"));
+        assert_eq!((asked.function.as_str(), asked.offset), ("vfs_read", 16));
+        let asked = parse("./prog:work:12 i total", true).unwrap();
+        assert_eq!((asked.function.as_str(), asked.line), ("work", Some(12)));
+        assert_eq!(asked.arguments.len(), 2);
+        for (wrong, has_object) in [
+            ("", false),
+            ("malloc", true),
+            (":malloc", true),
+            ("a:b:c", true),
+            ("f+x", false),
+            ("f 9x", false),
+            ("f a->", false),
+            ("f a[x]", false),
+            ("f a!b", false),
+        ] {
+            assert!(parse(wrong, has_object).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn variables() {
+        let steps = |text: &str| {
+            let asked = parse(&format!("f {text}"), false).unwrap();
+            match asked.arguments[0].value.clone() {
+                Value::Variable(variable) => variable,
+                Value::Raw(raw) => panic!("{raw}"),
+            }
+        };
+        let member = |name: &str| Step::Member(name.to_owned());
+        assert_eq!(steps("skb->len").steps, [member("len")]);
+        assert_eq!(steps("skb->len").field_name(), "len");
+        assert_eq!(steps("*buf:string").steps, [Step::Element(0)]);
+        assert_eq!(steps("*buf").field_name(), "buf");
+        assert_eq!(
+            steps("a.b[3].c").steps,
+            [member("b"), Step::Element(3), member("c")]
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! What can be probed, as text: `--functions`, `--lines`, `--vars`, as `perf probe -F`, `-L` and `-V` have them.
+//!
+//! ```text
+//! $ perfquet-record --lines ./prog:work          $ perfquet-record --vars ./prog:work:2
+//! work at prog.c:10                              n      int     %di
+//!    0  int work(int n)                          total  int     -20(%bp)
+//! ```
+
+use std::fmt::Write;
+use std::fs;
+
+use perfquet_formats::symbols::{Location, Object, Shape};
+
+use super::btf::Btf;
+use super::fetch::Types;
+use super::{argument, glob_matches, nearest, uprobe};
+use crate::failure::{Failure, failed, misuse};
+use crate::sys::kallsyms;
+
+/// Names of functions, one a line.
+pub(crate) fn functions(pattern: &str) -> Result<String, Failure> {
+    let (names, pattern) = match pattern.rsplit_once(':') {
+        Some((object, pattern)) => {
+            let object = open(object)?;
+            let symbols = object.functions().into_iter();
+            (symbols.map(|symbol| symbol.name).collect(), pattern)
+        }
+        None => (kallsyms::functions(), pattern),
+    };
+    let names: Vec<String> = names;
+    let matching = names
+        .iter()
+        .filter(|name| match pattern.contains(['*', '?', '[']) {
+            true => glob_matches(pattern, name),
+            false => name.contains(pattern),
+        });
+    let mut text = String::new();
+    let mut last = None;
+    for name in matching {
+        if last != Some(name) {
+            let _ = writeln!(text, "{name}");
+        }
+        last = Some(name);
+    }
+    if text.is_empty() {
+        return Err(
+            misuse(format!("no function {pattern}")).hint(nearest::meant(
+                pattern,
+                names,
+                "--functions '*'",
+            )),
+        );
+    }
+    Ok(text)
+}
+
+/// The lines of a function that have code, with their text where the source is at hand.
+pub(crate) fn lines(text: &str) -> Result<String, Failure> {
+    if !text.contains(':') {
+        return Err(failed(format!(
+            "{text}: the kernel's lines need its debugging information, which is not read here"
+        ))
+        .hint("for programs: --lines PROGRAM:FUNCTION"));
+    }
+    let asked = argument::parse(text, true)?;
+    let object = open(asked.object.as_deref().unwrap_or_default())?;
+    let symbol = symbol(text, &object, &asked.function)?;
+    let lines = object
+        .lines_of(&symbol)
+        .map_err(|error| failed(format!("{text}: {error}")))?;
+    let Some(first) = lines.first_line else {
+        return Err(without_information(text));
+    };
+    let source = fs::read_to_string(&lines.file).unwrap_or_default();
+    let source: Vec<&str> = source.lines().collect();
+    let last = lines.places.last().map_or(first, |place| place.line);
+    let mut out = format!("{} at {}:{first}\n", symbol.name, lines.file);
+    for line in first..=last.max(first) {
+        let has_code = lines.places.iter().any(|place| place.line == line);
+        let words = source.get(line as usize - 1).copied();
+        let number = match has_code {
+            true => (line - first).to_string(),
+            false if words.is_none() => continue,
+            false => String::new(),
+        };
+        let _ = writeln!(out, "{number:>6}  {}", words.unwrap_or_default());
+    }
+    Ok(out)
+}
+
+/// Parameters of a kernel function, or variables at a place of a program.
+pub(crate) fn variables(text: &str) -> Result<String, Failure> {
+    if !text.contains(':') {
+        return parameters(text);
+    }
+    let asked = argument::parse(text, true)?;
+    let object = open(asked.object.as_deref().unwrap_or_default())?;
+    let symbol = symbol(text, &object, &asked.function)?;
+    let place = match asked.line {
+        Some(line) => uprobe::place_of_line(text, &object, &symbol, line)?,
+        None if asked.offset == 0 => uprobe::behind_prologue(text, &object, &symbol)?,
+        None => symbol.offset.saturating_add(asked.offset),
+    };
+    let scope = object
+        .variables_at(&symbol, place)
+        .map_err(|error| failed(format!("{text}: {error}")))?;
+    if !scope.has_debugging_information() {
+        return Err(without_information(text));
+    }
+    let mut rows = Vec::new();
+    for variable in scope.variables() {
+        let place = match &variable.location {
+            Ok(Location::Register(register)) => format!("%{register}"),
+            Ok(Location::Memory { register, offset }) => format!("{offset:+}(%{register})"),
+            Err(reason) => format!("({reason})"),
+        };
+        rows.push([
+            variable.name.clone(),
+            type_text(&scope, variable.kind, 0),
+            place,
+        ]);
+    }
+    Ok(aligned(&rows))
+}
+
+fn parameters(function: &str) -> Result<String, Failure> {
+    let Some(btf) = Btf::of_the_kernel() else {
+        return Err(failed(
+            "this kernel does not describe its functions (no /sys/kernel/btf/vmlinux)",
+        ));
+    };
+    let Some(parameters) = btf.parameters(function) else {
+        return Err(
+            misuse(format!("the kernel's BTF does not describe {function}")).hint(nearest::meant(
+                function,
+                kallsyms::functions(),
+                "--functions '*'",
+            )),
+        );
+    };
+    let rows: Vec<[String; 3]> = parameters
+        .into_iter()
+        .enumerate()
+        .map(|(index, (name, kind))| [name, type_text(&btf, kind, 0), format!("$arg{}", index + 1)])
+        .collect();
+    Ok(aligned(&rows))
+}
+
+/// What a type is, in few words: members show what can be followed.
+fn type_text(types: &dyn Types, number: u64, depth: usize) -> String {
+    match types.shape(number) {
+        Shape::Integer { bytes, signed } => {
+            let sign = if signed { 's' } else { 'u' };
+            format!("{sign}{}", u32::from(bytes) * 8)
+        }
+        Shape::Pointer(target) if depth == 0 => format!("*{}", type_text(types, target, depth + 1)),
+        Shape::Pointer(_) => "pointer".to_owned(),
+        Shape::Structure(_) => {
+            let members = types.members(number);
+            let names: Vec<&str> = members
+                .iter()
+                .map(|member| member.name.as_str())
+                .filter(|name| !name.is_empty())
+                .take(6)
+                .collect();
+            let more = if members.len() > names.len() {
+                ", …"
+            } else {
+                ""
+            };
+            format!("{{{}{more}}}", names.join(", "))
+        }
+        Shape::Array(element, count) => {
+            format!("{}[{count}]", type_text(types, element, depth + 1))
+        }
+        Shape::Other => "?".to_owned(),
+    }
+}
+
+fn aligned(rows: &[[String; 3]]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let (names, kinds) = (width(0), width(1));
+    let mut text = String::new();
+    for [name, kind, place] in rows {
+        let _ = writeln!(text, "{name:<names$}  {kind:<kinds$}  {place}");
+    }
+    text
+}
+
+fn open(object: &str) -> Result<Object, Failure> {
+    let path = uprobe::find(object)?;
+    Object::open(&path).map_err(|error| failed(error.to_string()))
+}
+
+fn symbol(
+    text: &str,
+    object: &Object,
+    function: &str,
+) -> Result<perfquet_formats::symbols::CodeSymbol, Failure> {
+    let all = object.functions();
+    match all.iter().find(|symbol| symbol.name == function) {
+        Some(symbol) => Ok(symbol.clone()),
+        None => Err(
+            misuse(format!("{text}: no function {function}")).hint(nearest::meant(
+                function,
+                all.into_iter().map(|symbol| symbol.name),
+                "--functions 'OBJECT:*'",
+            )),
+        ),
+    }
+}
+
+fn without_information(text: &str) -> Failure {
+    failed(format!("{text}: there is no debugging information"))
+        .hint("compile it with -g, or install its debug package")
+}

@@ -1,0 +1,365 @@
+//! `--uprobe` and `--uretprobe`: functions and lines of programs and libraries.
+//!
+//! ```text
+//! --uprobe 'libc.so.6:malloc bytes=%di:u64'     p:pq_…/malloc /usr/lib/…/libc.so.6:0x9d1e0 bytes=%di:u64
+//! --uretprobe 1234:work                         r:pq_…/work__return /usr/bin/prog:0x1189 ret=$retval:s64
+//! ```
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use perfquet_formats::symbols::{CodeSymbol, Object};
+
+use super::argument::{self, Argument, Asked, Value};
+use super::definition::{Definition, Place};
+use super::kprobe::is_retval;
+use super::{fetch, glob_matches, nearest};
+use crate::failure::{Failure, failed, misuse};
+
+/// Functions that one pattern may stand for.
+const MOST: usize = 1000;
+/// Where libraries lie, beside what the dynamic linker is told.
+const LIBRARIES: &[&str] = &[
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/usr/local/lib",
+];
+
+/// What the text asks for; several with wildcards.
+pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>, Failure> {
+    let asked = argument::parse(text, true)?;
+    let path = find(asked.object.as_deref().unwrap_or_default())?;
+    let object = Object::open(&path).map_err(|error| failed(format!("{text}: {error}")))?;
+    if at_return && (asked.offset != 0 || asked.line.is_some()) {
+        return Err(misuse(format!(
+            "{text}: a return has no offset and no line"
+        )));
+    }
+    let mut definitions = Vec::new();
+    for symbol in functions(text, &asked, &path, &object)? {
+        definitions.push(definition(
+            text, &asked, &path, &object, &symbol, at_return,
+        )?);
+    }
+    Ok(definitions)
+}
+
+fn definition(
+    text: &str,
+    asked: &Asked,
+    path: &Path,
+    object: &Object,
+    symbol: &CodeSymbol,
+    at_return: bool,
+) -> Result<Definition, Failure> {
+    let place = match asked.line {
+        Some(line) => place_of_line(text, object, symbol, line)?,
+        None if asked.offset == 0 && !at_return && asked.has_variables() => {
+            behind_prologue(text, object, symbol)?
+        }
+        None => symbol.offset.saturating_add(asked.offset),
+    };
+    let mut body = format!("{}:{place:#x}", path.display());
+    for argument in &asked.arguments {
+        body.push(' ');
+        body.push_str(&match argument.raw() {
+            Some(raw) => raw,
+            None => variable(text, path, object, symbol, place, argument, at_return)?,
+        });
+    }
+    if at_return && !asked.arguments.iter().any(is_retval) {
+        body.push_str(" ret=$retval:s64");
+    }
+    if is_stepped(object.code(place, 16)) && !at_return {
+        log::info!(
+            "{text}: the instruction there is single-stepped at every hit, some 15 µs; \
+             a place with push or nop costs a twentieth"
+        );
+    }
+    let name = match (at_return, asked.line) {
+        (true, _) => format!("{}__return", symbol.name),
+        (false, Some(line)) => format!("{}_L{line}", symbol.name),
+        (false, None) => symbol.name.clone(),
+    };
+    Ok(Definition {
+        asked: text.to_owned(),
+        place: Place::User,
+        letter: if at_return { 'r' } else { 'p' },
+        system: format!("probe_{}", short_name(path)),
+        name: asked.event.clone().unwrap_or(name),
+        body,
+    })
+}
+
+/// At the entry of code that is not optimized the parameters are not yet where DWARF says.
+pub(crate) fn behind_prologue(
+    text: &str,
+    object: &Object,
+    symbol: &CodeSymbol,
+) -> Result<u64, Failure> {
+    let bad = |error| failed(format!("{text}: {error}"));
+    let scope = object.variables_at(symbol, symbol.offset).map_err(bad)?;
+    if !scope.is_unoptimized() {
+        return Ok(symbol.offset);
+    }
+    let lines = object
+        .lines_of(symbol)
+        .map_err(|error| failed(format!("{text}: {error}")))?;
+    Ok(lines.after_prologue.unwrap_or(symbol.offset))
+}
+
+/// Where the code of a line of a function begins, in the file.
+pub(crate) fn place_of_line(
+    text: &str,
+    object: &Object,
+    symbol: &CodeSymbol,
+    line: u32,
+) -> Result<u64, Failure> {
+    let lines = object
+        .lines_of(symbol)
+        .map_err(|error| failed(format!("{text}: {error}")))?;
+    let Some(first) = lines.first_line else {
+        return Err(failed(format!(
+            "{text}: without debugging information the lines of {} are not known",
+            symbol.name
+        ))
+        .hint("compile it with -g, or install its debug package"));
+    };
+    let wanted = first.saturating_add(line);
+    let known = lines.places.iter().find(|place| place.line == wanted);
+    known.map(|place| place.offset).ok_or_else(|| {
+        let mut others: Vec<u32> = lines
+            .places
+            .iter()
+            .map(|place| place.line - first)
+            .collect();
+        others.sort_unstable();
+        others.dedup();
+        let others: Vec<String> = others.iter().map(u32::to_string).collect();
+        misuse(format!(
+            "{text}: no code begins at line {line} of {} (line {wanted} of {})",
+            symbol.name, lines.file
+        ))
+        .hint(format!("there is code at its lines {}", others.join(", ")))
+    })
+}
+
+fn variable(
+    text: &str,
+    path: &Path,
+    object: &Object,
+    symbol: &CodeSymbol,
+    place: u64,
+    argument: &Argument,
+    at_return: bool,
+) -> Result<String, Failure> {
+    let Value::Variable(variable) = &argument.value else {
+        return Err(misuse(format!("{text}: not an argument")));
+    };
+    if at_return {
+        return Err(misuse(format!(
+            "{text}: {}: variables are known inside of the function only",
+            variable.name
+        ))
+        .hint("$retval is what it returned"));
+    }
+    let scope = object
+        .variables_at(symbol, place)
+        .map_err(|error| failed(format!("{text}: {error}")))?;
+    if !scope.has_debugging_information() {
+        return Err(failed(format!(
+            "{text}: {} has no debugging information, so its variables are not known",
+            path.display()
+        ))
+        .hint("compile it with -g, install its debug package, or give the register (%di, %si, %dx, %cx, %r8, %r9 at an entry on x86-64)"));
+    }
+    let Some(found) = scope.variable(&variable.name) else {
+        let names = scope.names();
+        return Err(misuse(format!(
+            "{text}: there is no variable {} at that place",
+            variable.name
+        ))
+        .hint(format!("there are: {}", names.join(", "))));
+    };
+    let start = match &found.location {
+        Ok(location) => fetch::Expression::at(location),
+        Err(reason) => {
+            return Err(failed(format!("{text}: {}: {reason}", variable.name))
+                .hint("another line of the function may still have it"));
+        }
+    };
+    let walked = fetch::walk(
+        &scope,
+        start,
+        found.kind,
+        variable,
+        argument.kind.as_deref(),
+    )
+    .map_err(|reason| misuse(format!("{text}: {reason}")))?;
+    let name = argument.name.as_deref().unwrap_or(variable.field_name());
+    let kind = argument.kind.clone().or(walked.kind);
+    Ok(argument::in_kernels_words(
+        Some(name),
+        &walked.expression,
+        kind.as_deref(),
+    ))
+}
+
+/// The file that a path, the name of a library or program, or the number of a process means.
+pub(crate) fn find(object: &str) -> Result<PathBuf, Failure> {
+    if let Ok(pid) = object.parse::<i32>() {
+        return std::fs::read_link(format!("/proc/{pid}/exe"))
+            .map_err(|error| failed(format!("process {pid}: {error}")));
+    }
+    if object.contains('/') {
+        return std::fs::canonicalize(object).map_err(|error| failed(format!("{object}: {error}")));
+    }
+    let programs = std::env::var_os("PATH").unwrap_or_default();
+    let programs: Vec<PathBuf> = std::env::split_paths(&programs).collect();
+    let libraries = LIBRARIES.iter().map(PathBuf::from);
+    let is_library = object.contains(".so");
+    let folders: Vec<PathBuf> = match is_library {
+        true => libraries.chain(programs).collect(),
+        false => programs.into_iter().chain(libraries).collect(),
+    };
+    // "libc" means libc.so.6, as with perf.
+    let with_version = |folder: &Path| {
+        let prefix = format!("{object}.so");
+        let entries = std::fs::read_dir(folder).ok()?;
+        let mut names: Vec<PathBuf> = entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                // libc.so is a text for the linker.
+                name.starts_with(&prefix) && is_elf(path)
+            })
+            .collect();
+        names.sort();
+        names.into_iter().next()
+    };
+    let exact = folders
+        .iter()
+        .map(|folder| folder.join(object))
+        .find(|path| path.is_file());
+    let found = exact.or_else(|| folders.iter().find_map(|folder| with_version(folder)));
+    match found {
+        Some(path) => std::fs::canonicalize(&path)
+            .map_err(|error| failed(format!("{}: {error}", path.display()))),
+        None => Err(misuse(format!("no program or library {object}"))
+            .hint("give its path, or the number of a process")),
+    }
+}
+
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == *b"\x7fELF"
+}
+
+fn functions(
+    text: &str,
+    asked: &Asked,
+    path: &Path,
+    object: &Object,
+) -> Result<Vec<CodeSymbol>, Failure> {
+    let all = object.functions();
+    let mut matching: Vec<CodeSymbol> = all
+        .iter()
+        .filter(|symbol| glob_matches(&asked.function, &symbol.name))
+        .cloned()
+        .collect();
+    // Several names of one place are one probe.
+    matching.sort_by_key(|symbol| symbol.offset);
+    matching.dedup_by_key(|symbol| symbol.offset);
+    match matching.len() {
+        0 if all.is_empty() => Err(failed(format!("{text}: {} has no symbols", path.display()))
+            .hint("install its debug package")),
+        0 => Err(misuse(format!(
+            "{} has no function {}",
+            path.display(),
+            asked.function
+        ))
+        .hint(nearest::meant(
+            &asked.function,
+            all.into_iter().map(|symbol| symbol.name),
+            &format!("--functions '{}:*'", path.display()),
+        ))),
+        1..=MOST => Ok(matching),
+        many => Err(misuse(format!(
+            "{text}: {many} functions, more than the {MOST} that are probed at once"
+        ))),
+    }
+}
+
+/// "libc.so.6" → "libc", as perf names its groups.
+fn short_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let end = name.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    name[..end.unwrap_or(name.len())].to_owned()
+}
+
+/// Whether the kernel executes the instruction out of line, by single step. It emulates nop, push and the jumps
+/// (arch/x86/kernel/uprobes.c); of other machines we know nothing.
+fn is_stepped(code: &[u8]) -> bool {
+    if !cfg!(target_arch = "x86_64") {
+        return false;
+    }
+    let code = code
+        .strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa])
+        .map_or(code, |_| &[0x90][..]);
+    let first = match code {
+        [0x41, push @ 0x50..=0x57, ..] => *push,
+        [0x66, rest, ..] => *rest,
+        [first, ..] => *first,
+        [] => return false,
+    };
+    !matches!(first, 0x50..=0x57 | 0x90 | 0xe8 | 0xe9 | 0xeb | 0x70..=0x7f | 0x0f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_found_by_name() {
+        assert!(find("libc.so.6").unwrap().is_absolute());
+        assert_eq!(find("libc.so.6").unwrap(), find("libc").unwrap());
+        assert!(find("sh").unwrap().is_file());
+        let own = find(&std::process::id().to_string()).unwrap();
+        assert_eq!(own, std::env::current_exe().unwrap());
+        assert!(find("no-such-library.so").is_err());
+        assert!(find("/no/such/file").is_err());
+    }
+
+    #[test]
+    fn groups_are_named_like_perfs() {
+        assert_eq!(short_name(Path::new("/lib/libc.so.6")), "libc");
+        assert_eq!(short_name(Path::new("/lib/libstdc++.so.6")), "libstdc");
+        assert_eq!(short_name(Path::new("prog")), "prog");
+    }
+
+    #[test]
+    fn a_malloc_of_this_machine() {
+        let definitions = definitions("libc.so.6:malloc bytes=%di:u64", false).unwrap();
+        assert_eq!(definitions.len(), 1);
+        let definition = &definitions[0];
+        assert_eq!(
+            (definition.system.as_str(), definition.name.as_str()),
+            ("probe_libc", "malloc")
+        );
+        assert!(
+            definition.body.ends_with(" bytes=%di:u64"),
+            "{}",
+            definition.body
+        );
+        let wrong = super::definitions("libc.so.6:mallok", false).unwrap_err();
+        assert!(wrong.to_string().contains("no function mallok"));
+    }
+}

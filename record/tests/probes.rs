@@ -1,0 +1,206 @@
+//! Probes in a program compiled here: functions, lines, variables, returns, static probes; and nothing left behind.
+//!
+//! They need root, uprobes and a C compiler, and say so where these are missing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use perfquet_formats::store::Directory;
+
+const DYNAMIC_EVENTS: &str = "/sys/kernel/tracing/dynamic_events";
+
+struct Room {
+    folder: tempfile::TempDir,
+}
+
+impl Room {
+    /// A folder with the program in it; `None`: cannot be tested here.
+    fn new(optimization: &str) -> Option<Room> {
+        let listed = Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
+            .args(["--list", "raw_syscalls:sys_enter"])
+            .output();
+        if !listed.is_ok_and(|output| !output.stdout.is_empty())
+            || !Path::new("/sys/kernel/tracing/uprobe_events").exists()
+        {
+            eprintln!("skipped: needs root and uprobes");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/probed.c");
+        let compiled = Command::new("cc")
+            .args(["-g", "-no-pie", optimization, "-o"])
+            .arg(folder.path().join("probed"))
+            .arg(source)
+            .status();
+        if !compiled.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: needs a C compiler");
+            return None;
+        }
+        Some(Room { folder })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("t.pqt")
+    }
+
+    /// Definitions in this room's program that are still there.
+    fn left_behind(&self) -> Vec<String> {
+        let text = fs::read_to_string(DYNAMIC_EVENTS).unwrap_or_default();
+        let folder = self.folder.path().display().to_string();
+        let ours = text.lines().filter(|line| line.contains(&folder));
+        ours.map(str::to_owned).collect()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
+            .args(["--force", "-o", "t.pqt"])
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .output()
+            .expect("the recorder runs")
+    }
+
+    /// Records the program, and gives some columns of a table.
+    #[track_caller]
+    fn record(&self, arguments: &[&str], table: &str, columns: &[&str]) -> Vec<String> {
+        let output = self.run(&[arguments, &["--", "./probed"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        assert_eq!(self.left_behind(), Vec::<String>::new());
+        let trace = Directory::open(&self.path()).expect("a trace directory");
+        let mut rows = Vec::new();
+        for batch in trace.read(table).expect(table) {
+            let batch = batch.expect("a batch");
+            let options = FormatOptions::default().with_null("-");
+            for row in 0..batch.num_rows() {
+                let cells = columns.iter().map(|name| {
+                    let column = batch.column_by_name(name).expect(name);
+                    let cells = ArrayFormatter::try_new(column, &options).expect(name);
+                    cells.value(row).to_string()
+                });
+                rows.push(cells.collect::<Vec<_>>().join(" "));
+            }
+        }
+        rows
+    }
+}
+
+#[test]
+fn probes_in_a_program() {
+    let Some(room) = Room::new("-O0") else { return };
+    let probe = "./probed:work n item->weight item->at.y name=item->name:string";
+    let expected: Vec<String> = (1..=5).map(|n| format!("{n} 123456789 -2 hello")).collect();
+    let table = "events/probe_probed/work";
+    assert_eq!(
+        room.record(&["--uprobe", probe], table, &["n", "weight", "y", "name"]),
+        expected
+    );
+    // A line within, and a filter on a variable.
+    let line = ["--uprobe", "./probed:work:4 i total", "--filter", "i == 2"];
+    assert_eq!(
+        room.record(&line, "events/probe_probed/work_L4", &["i", "total"]),
+        ["2 14", "2 14", "2 14"]
+    );
+    // Entry and return are a call.
+    let both = [
+        "--uprobe",
+        "./probed:work n",
+        "--uretprobe",
+        "./probed:work",
+    ];
+    let calls = room.record(
+        &both,
+        "calls",
+        &["function", "retval", "entry_seen", "exit_seen"],
+    );
+    let expected: Vec<String> = (1..=5)
+        .map(|n| format!("work {} true true", 7 * n))
+        .collect();
+    assert_eq!(calls, expected);
+}
+
+#[test]
+fn variables_of_optimized_code() {
+    let Some(room) = Room::new("-O2") else { return };
+    let expected: Vec<String> = (1..=5).map(|n| format!("{n} 7")).collect();
+    let probe = ["--uprobe", "./probed:work n item->id"];
+    assert_eq!(
+        room.record(&probe, "events/probe_probed/work", &["n", "id"]),
+        expected
+    );
+}
+
+#[test]
+fn static_probes_with_their_arguments() {
+    let Some(room) = Room::new("-O1") else { return };
+    // Without a listener the program passes over it: the semaphore is raised.
+    let rows = room.record(
+        &["--usdt", "./probed:probed:st*"],
+        "events/sdt_probed/step",
+        &["arg1"],
+    );
+    assert_eq!(rows, ["7", "14", "21", "28", "35"]);
+    let wrong = room.run(&["--usdt", "./probed:probed:stop", "--", "true"]);
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert_eq!(wrong.status.code(), Some(2), "{said}");
+    assert!(said.contains("did you mean probed:step"), "{said}");
+}
+
+#[test]
+fn what_is_there_is_shown_and_mistakes_are_explained() {
+    let Some(room) = Room::new("-O0") else { return };
+    let shown = |arguments: &[&str]| {
+        let output = room.run(arguments);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(shown(&["--functions", "./probed:wo*"]), "work\n");
+    let lines = shown(&["--lines", "./probed:work"]);
+    assert!(
+        lines.contains("     4  \t\ttotal += item->id;\n"),
+        "{lines}"
+    );
+    let vars = shown(&["--vars", "./probed:work"]);
+    assert!(vars.contains("item   *{id, weight, name, at}"), "{vars}");
+    for (probe, expected) in [
+        ("./probed:wrok", "did you mean work?"),
+        ("./probed:work missing", "there are: n, item, total"),
+        ("./probed:work item->missing", "it has id, weight, name, at"),
+        ("./probed:work item->at", "name one of its members: x, y"),
+        ("./probed:work:99", "there is code at its lines"),
+        ("./probed:work x=%nothing", "Invalid register name"),
+        ("./nothing:work", "No such file"),
+        ("work", "expected PROGRAM:FUNCTION"),
+    ] {
+        let output = room.run(&["--uprobe", probe, "--", "./probed"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{probe}");
+        assert!(said.contains(expected), "{probe}: {said}");
+        assert_eq!(room.left_behind(), Vec::<String>::new(), "{probe}");
+    }
+}
+
+#[test]
+fn what_a_killed_recorder_left_is_removed() {
+    let Some(room) = Room::new("-O0") else { return };
+    // A recorder that is killed while its command runs.
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
+        .args(["--force", "-o", "killed.pqt", "--uprobe", "./probed:main"])
+        .args(["--", "sleep", "2"])
+        .current_dir(room.folder.path())
+        .spawn()
+        .expect("the recorder runs");
+    for _ in 0..200 {
+        if !room.left_behind().is_empty() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    recorder.kill().expect("it runs");
+    recorder.wait().expect("it ends");
+    assert_eq!(room.left_behind().len(), 1);
+    let removed = room.run(&["--cleanup"]);
+    assert!(removed.status.success());
+    assert_eq!(room.left_behind(), Vec::<String>::new());
+}
