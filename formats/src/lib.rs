@@ -39,6 +39,7 @@ mod lines;
 mod normalize;
 mod payload_text;
 pub mod perf_data;
+pub mod perf_script;
 mod problems;
 mod scan;
 pub mod store;
@@ -83,5 +84,6 @@ pub const FORMATS: &[&Format] = &[
     &kfi::KFI,
     &dtrace::DTRACE,
     &ftrace_text::FTRACE_TEXT,
+    &perf_script::PERF_SCRIPT,
     &folded::FOLDED,
 ];

@@ -57,9 +57,9 @@ fn a_stack_finds_its_event_behind_those_of_other_cpus() {
            a-1 [000] .... 1.000003: <stack trace>\n => f\n => g\n  \
            b-2 [001] .... 1.000004: <stack trace>\n => h\n  a-1 [000] .... 1.000005: x: v=3\n",
         &[
-            "sample 0 time=1000001000 cpu=0 tid=1 comm=\"a\" kernel_stack=[\"f\" (kernel), \"g\" (kernel)] fields=[Int(1)]",
-            "sample 0 time=1000002000 cpu=1 tid=2 comm=\"b\" kernel_stack=[\"h\" (kernel)] fields=[Int(2)]",
-            "sample 0 time=1000005000 cpu=0 tid=1 comm=\"a\" fields=[Int(3)]",
+            "sample 0 time=1000001000 cpu=0 tid=1 comm=\"a\" kernel_stack=[\"f\" (kernel), \"g\" (kernel)] fields=[1]",
+            "sample 0 time=1000002000 cpu=1 tid=2 comm=\"b\" kernel_stack=[\"h\" (kernel)] fields=[2]",
+            "sample 0 time=1000005000 cpu=0 tid=1 comm=\"a\" fields=[3]",
         ],
     );
 }
@@ -86,7 +86,7 @@ fn losses() {
              reason: \"overwritten before it was read\" })",
             "Loss(Loss { time: None, cpu: Some(1), event: None, count: None, in_all: None, reason: \"buffer overrun\" })",
             "Loss(Loss { time: None, cpu: Some(1), event: None, count: Some(3), in_all: None, reason: \"buffer overrun\" })",
-            "sample 0 time=1000003000 cpu=0 tid=1 comm=\"a\" fields=[Int(1)]",
+            "sample 0 time=1000003000 cpu=0 tid=1 comm=\"a\" fields=[1]",
         ],
     );
 }

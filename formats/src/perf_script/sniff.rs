@@ -1,0 +1,65 @@
+//! Recognizes perf script's text: by perf's header, else by heads of samples.
+
+use super::{frame, head};
+use crate::Guess;
+use crate::lines::Lines;
+
+/// Lines that are looked at.
+const LINES: usize = 40;
+
+/// Certain by perf's header or by a head with frames below; otherwise likely.
+pub(super) fn sniff(text: &[u8]) -> Guess {
+    if text.contains(&0) {
+        return Guess::No;
+    }
+    let lines: Vec<&[u8]> = Lines::of(text).take(LINES).map(|line| line.text).collect();
+    let is_header = |line: &&[u8]| line.starts_with(b"# captured on");
+    if lines.iter().any(|line| is_header(line)) {
+        return Guess::Certain;
+    }
+    let is_head = |line: &[u8]| {
+        head::with_time(line).is_some_and(|head| {
+            !head.event.is_empty() || head.rest.is_empty() || head.rest.starts_with(b"PERF_RECORD_")
+        })
+    };
+    let heads = lines.iter().filter(|line| is_head(line)).count();
+    let others = lines
+        .iter()
+        .filter(|line| {
+            !is_head(line) && !is_frame(line) && !line.is_empty() && !line.starts_with(b"#")
+        })
+        .count();
+    if heads > 0 && heads >= others {
+        return Guess::Likely;
+    }
+    // Heads without times: what is not indented, and frames below it.
+    let starts_sample = lines.windows(2).filter(|pair| match pair {
+        [first, second] => {
+            head::without_time(first).is_some()
+                && first
+                    .first()
+                    .is_some_and(|byte| !matches!(byte, b' ' | b'\t' | b'#' | b'@'))
+                && is_frame(second)
+        }
+        _ => false,
+    });
+    if starts_sample.count() > 0 {
+        Guess::Likely
+    } else {
+        Guess::No
+    }
+}
+
+/// An indented address with a symbol: numbers alone are other formats' rows.
+fn is_frame(line: &[u8]) -> bool {
+    matches!(line.first(), Some(b' ' | b'\t'))
+        && frame::frame(line).is_some_and(|printed| {
+            let frame = printed.frame;
+            let is_symbol = frame
+                .function
+                .first()
+                .is_some_and(|byte| !byte.is_ascii_digit() && *byte != b'-');
+            frame.address.is_some_and(|address| address > 0xfff)
+                && (is_symbol || !frame.module.is_empty())
+        })
+}
