@@ -12,5 +12,7 @@ mod perf_data_digest;
 mod perf_script;
 #[path = "oracle/store.rs"]
 mod store;
+#[path = "oracle/text_and_binary.rs"]
+mod text_and_binary;
 #[path = "oracle/trace_dat.rs"]
 mod trace_dat;

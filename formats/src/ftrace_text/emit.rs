@@ -171,7 +171,7 @@ impl<'a> Session<'a, '_> {
     /// Text written into the trace by hand.
     fn print(&mut self, item: &Item<'a>, writer: &'a [u8], text: &'a [u8]) -> Result<(), Error> {
         let fields = [
-            (&b"function"[..], FieldKind::Text, writer),
+            (&b"ip"[..], FieldKind::Text, writer),
             (&b"buf"[..], FieldKind::Text, text),
         ];
         self.clock_of_marker(item, text)?;

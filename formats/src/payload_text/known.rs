@@ -33,6 +33,12 @@ const FORMS: &[(&[&str], &[&str])] = &[
             "comm={comm:s} pid={pid:d} runtime={runtime:d} [ns] vruntime={vruntime:d} [ns]",
         ],
     ),
+    (
+        &["sched_process_fork"],
+        &[
+            "comm={parent_comm:s} pid={parent_pid:d} child_comm={child_comm:s} child_pid={child_pid:d}",
+        ],
+    ),
     (&["sys_enter"], &["NR {id:d} ({args:L})"]),
     (&["sys_exit"], &["NR {id:d} = {ret:d}"]),
     (
@@ -117,6 +123,32 @@ const FORMS: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
+        &["signal_generate"],
+        &[
+            "sig={sig:d} errno={errno:d} code={code:d} comm={comm:s} pid={pid:d} grp={group:d} res={result:d}",
+        ],
+    ),
+    (
+        &[
+            "net_dev_queue",
+            "netif_receive_skb",
+            "netif_rx",
+            "netif_rx_ni",
+        ],
+        &["dev={name:s} skbaddr={skbaddr:x} len={len:d}"],
+    ),
+    (
+        &["net_dev_xmit"],
+        &["dev={name:s} skbaddr={skbaddr:x} len={len:d} rc={rc:d}"],
+    ),
+    (
+        &["napi_poll"],
+        &[
+            "napi poll on napi struct {napi:x} for device {dev_name:s} work {work:d} budget {budget:d}",
+            "napi poll on napi struct {napi:x} for device {dev_name:s}",
+        ],
+    ),
+    (
         &["signal_deliver"],
         &[
             "sig={sig:d} errno={errno:d} code={code:d} sa_handler={sa_handler:x} sa_flags={sa_flags:x}",
@@ -196,7 +228,43 @@ const FORMS: &[(&[&str], &[&str])] = &[
     ),
     (
         &["mm_filemap_fault"],
-        &["dev={s_dev:D} ino={i_ino:x} ofs={index:d}"],
+        // Bytes; the field `index` has pages.
+        &["dev={s_dev:D} ino={i_ino:x} ofs={ofs:d}"],
+    ),
+    (
+        &[
+            "count_memcg_events",
+            "mod_memcg_state",
+            "mod_memcg_lruvec_state",
+        ],
+        &["memcg_id={id:d} item={item:d} val={val:d}"],
+    ),
+    (
+        &["ma_read", "ma_op"],
+        &["{fn:w}\tNode: {node:x} ({min:d} {max:d}) range: {index:d}-{last:d}"],
+    ),
+    (
+        &["ma_write"],
+        &[
+            "{fn:w}\tNode {node:x} ({min:d} {max:d}) range:{index:d}-{last:d} piv ({piv:d}) val {val:x}",
+        ],
+    ),
+    (
+        &["vm_unmapped_area"],
+        &[
+            "addr={addr:x} err={:d} total_vm={total_vm:x} flags={flags:x} len={length:x} lo={low_limit:x} \
+             hi={high_limit:x} mask={align_mask:x} ofs={align_offset:x}",
+        ],
+    ),
+    (
+        &["fill_mg_cmtime"],
+        &[
+            "ino={dev:D}:{ino:d}:{gen:d} ctime={ctime_s:d}.{ctime_ns:d} mtime={mtime_s:d}.{mtime_ns:d}",
+        ],
+    ),
+    (
+        &["inode_set_ctime_to_ts"],
+        &["ino={dev:D}:{ino:d}:{gen:d} ctime={ctime_s:d}.{ctime_ns:d}"],
     ),
     (
         &["alloc_vmap_area"],
@@ -480,6 +548,6 @@ mod tests {
     #[test]
     fn forms_by_name() {
         assert_eq!(forms(b"sched_waking").len(), 5);
-        assert!(forms(b"sched_process_fork").is_empty());
+        assert!(forms(b"sched_process_wait").is_empty());
     }
 }

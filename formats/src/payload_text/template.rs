@@ -138,10 +138,14 @@ impl Piece {
             (length > 0).then_some(length)
         };
         match self.kind {
-            b'd' => run(|byte| byte.is_ascii_digit() || byte == b'-'),
+            b'd' => number(rest),
             b'x' | b'i' => run(|byte| byte.is_ascii_hexdigit() || byte == b'x'),
             b'f' => run(|byte| byte.is_ascii_digit() || byte == b'.'),
-            b'D' => run(|byte| byte.is_ascii_digit() || matches!(byte, b',' | b':')),
+            b'D' => {
+                let major = number(rest)?;
+                let behind = rest.get(major + 1..)?;
+                matches!(rest.get(major), Some(b',' | b':')).then_some(major + 1 + number(behind)?)
+            }
             b'w' | b'h' => {
                 let stop = next.first().copied().unwrap_or(b' ');
                 let is_end = |byte: &u8| *byte == b' ' || *byte == stop;
@@ -152,6 +156,18 @@ impl Piece {
             _ => find_text(rest, next),
         }
     }
+}
+
+/// Bytes of a decimal number with or without a sign.
+#[inline]
+fn number(text: &[u8]) -> Option<usize> {
+    let sign = usize::from(text.first() == Some(&b'-'));
+    let digits = text.get(sign..)?;
+    let digits = digits
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    (digits > 0).then_some(sign + digits)
 }
 
 /// What is behind `literal`, of which each blank stands for any number of them.

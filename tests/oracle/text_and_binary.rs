@@ -1,0 +1,271 @@
+//! One recording as text and as a binary file: both give as many events of each name, and the same columns.
+//!
+//! Beside each perf.data of corpus/perf-data lies what `perf script` printed of it, beside each trace.dat of
+//! corpus/trace-cmd what `trace-cmd report` printed. A column that only the binary file has is not in the text
+//! (`__syscall_nr`, padding); one that only the text has would be called otherwise there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use perfquet_formats::event::{Event, EventKind, Sink};
+use perfquet_formats::ftrace_text::FTRACE_TEXT;
+use perfquet_formats::perf_data::PERF_DATA;
+use perfquet_formats::perf_script::PERF_SCRIPT;
+use perfquet_formats::trace_dat::TRACE_DAT;
+use perfquet_formats::{Error, Format, Input};
+use perfquet_tests::corpus;
+
+/// Events by name: how many, and their columns.
+#[derive(Default)]
+struct Found {
+    types: Vec<String>,
+    counts: BTreeMap<String, u64>,
+    columns: BTreeMap<String, BTreeSet<String>>,
+    /// Last values of counters, by their ids.
+    values: BTreeMap<u64, u64>,
+}
+
+impl Sink for Found {
+    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+        match event {
+            Event::Type(event) => {
+                // What perf itself tells besides is not printed as an event.
+                let name = match event.kind {
+                    EventKind::Recorder => String::new(),
+                    _ => event.name.clone(),
+                };
+                let columns = self.columns.entry(name.clone()).or_default();
+                columns.extend(event.fields.iter().map(|field| field.name.clone()));
+                self.types.push(name);
+            }
+            Event::Sample(sample) => {
+                let name = self.types[sample.event.0 as usize].clone();
+                // With several members, a group's sample is printed once for each.
+                match sample.read {
+                    [] => *self.counts.entry(name).or_default() += 1,
+                    read => {
+                        for member in read {
+                            // perf prints those that grew.
+                            let last = self.values.insert(member.id.unwrap_or(0), member.value);
+                            if member.value <= last.unwrap_or(0) {
+                                continue;
+                            }
+                            let event = member.event.unwrap_or(sample.event);
+                            let name = self.types[event.0 as usize].clone();
+                            *self.counts.entry(name).or_default() += 1;
+                        }
+                    }
+                }
+            }
+            // A leaf of a graph is an entry and an exit in the binary file.
+            Event::Call(call) if call.depth.is_some() => {
+                *self.counts.entry("(enter)".into()).or_default() += 1;
+                *self.counts.entry("(leave)".into()).or_default() += 1;
+            }
+            Event::Call(_) => *self.counts.entry("(call)".into()).or_default() += 1,
+            Event::Enter(_) => *self.counts.entry("(enter)".into()).or_default() += 1,
+            Event::Leave(_) => *self.counts.entry("(leave)".into()).or_default() += 1,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn read(format: &Format, path: &Path) -> Result<Found, Error> {
+    let mut found = Found::default();
+    (format.read)(&mut Input::open(path)?, &mut found)?;
+    found.counts.remove("");
+    Ok(found)
+}
+
+/// File, event, and why the two differ.
+const DIFFERENCES: &[(&str, &str, &str)] = &[];
+
+fn compare(text: (&Format, &Path), binary: (&Format, &Path), file: &str, wrong: &mut Vec<String>) {
+    let ours = read(text.0, text.1).unwrap();
+    let theirs = match read(binary.0, binary.1) {
+        Ok(found) => found,
+        Err(error) => {
+            println!("{file:<44} not compared: {error}");
+            return;
+        }
+    };
+    let names: BTreeSet<&String> = ours.counts.keys().chain(theirs.counts.keys()).collect();
+    let mut differences = Vec::new();
+    for name in names {
+        let count = |found: &Found| found.counts.get(name).copied().unwrap_or(0);
+        if count(&ours) != count(&theirs) {
+            differences.push(format!(
+                "{name}: {} events instead of {}",
+                count(&ours),
+                count(&theirs)
+            ));
+        }
+        let columns = |found: &Found| found.columns.get(name).cloned().unwrap_or_default();
+        // What the reader of text adds by itself.
+        let added = ["message", "sample_period", "clock_value", "buffer"];
+        let (of_text, of_binary) = (columns(&ours), columns(&theirs));
+        let others: Vec<&String> = of_text
+            .difference(&of_binary)
+            .filter(|column| !added.contains(&column.as_str()) && !of_binary.is_empty())
+            .collect();
+        if !others.is_empty() {
+            differences.push(format!(
+                "{name}: columns {others:?} are not among {of_binary:?}"
+            ));
+        }
+    }
+    let sum = |found: &Found| found.counts.values().sum::<u64>();
+    println!(
+        "{file:<44} {:>7} {:>8}  {}",
+        sum(&ours),
+        sum(&theirs),
+        differences.join("; ")
+    );
+    for difference in differences {
+        let is_known = DIFFERENCES
+            .iter()
+            .any(|(name, event, _)| file.contains(name) && difference.starts_with(event));
+        if !is_known {
+            wrong.push(format!("{file}: {difference}"));
+        }
+    }
+}
+
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path, ending));
+        } else if path.to_string_lossy().ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn corpus_perf_script_text() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let mut wrong = Vec::new();
+    println!(
+        "{:<44} {:>7} {:>8}  difference",
+        "file (perf-script)", "rows", "expected"
+    );
+    for path in files(&corpus.join("perf-data"), ".script") {
+        let file = path.strip_prefix(&corpus).unwrap().display().to_string();
+        let binary = path.with_extension("data");
+        compare(
+            (&PERF_SCRIPT, &path),
+            (&PERF_DATA, &binary),
+            &file,
+            &mut wrong,
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn corpus_trace_cmd_report_text() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let mut wrong = Vec::new();
+    println!(
+        "{:<44} {:>7} {:>8}  difference",
+        "file (ftrace-text)", "rows", "expected"
+    );
+    for path in files(&corpus.join("trace-cmd"), ".report") {
+        let file = path.strip_prefix(&corpus).unwrap().display().to_string();
+        let binary = path.with_extension("dat");
+        if binary.is_file() {
+            compare(
+                (&FTRACE_TEXT, &path),
+                (&TRACE_DAT, &binary),
+                &file,
+                &mut wrong,
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The same buffer printed twice: the trace option `fields` prints the names of the kernel's format files.
+#[test]
+fn corpus_ftrace_text_fields() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let folder = corpus.join("ftrace-legacy");
+    let ours = read(&FTRACE_TEXT, &folder.join("linux618-allevents.txt")).unwrap();
+    let fields = read(&FTRACE_TEXT, &folder.join("linux618-allevents-fields.txt")).unwrap();
+    let mut other = Vec::new();
+    for (name, columns) in &ours.columns {
+        let Some(of_kernel) = fields.columns.get(name) else {
+            continue;
+        };
+        let others: Vec<&String> = columns.difference(of_kernel).collect();
+        if !others.is_empty() {
+            println!("{name}: {others:?} are not among {of_kernel:?}");
+            other.push(name.as_str());
+        }
+    }
+    println!("{} events", ours.columns.len());
+    assert_eq!(other, PRINTED_OTHERWISE);
+}
+
+/// Events that print what they compute from their fields: an address of a page of its number, bytes of pages, a
+/// difference of times, parts of a mask.
+const PRINTED_OTHERWISE: &[&str] = &[
+    "kmalloc",
+    "mm_filemap_fault",
+    "mm_filemap_get_pages",
+    "mm_filemap_map_pages",
+    "mm_page_alloc",
+    "mm_page_free",
+    "mm_page_free_batched",
+    "timer_start",
+];
+
+/// README-text.md: samples of the collected texts, of which each head has its stack below.
+const COLLECTED: &[(&str, u64)] = &[
+    ("inferno-empty-line.txt", 2),
+    ("inferno-go-stacks.txt", 5),
+    ("inferno-single-event.txt", 1),
+    ("inferno-single-line-stacks.txt", 2),
+    ("inferno-weird-stack-line.txt", 2),
+    ("linux618-ps-cpu-default.txt", 150),
+    ("linux618-ps-cpu-min.txt", 150),
+    ("linux618-ps-tp-stacks.txt", 107),
+    ("perf-cycles-instructions-01.txt", 444),
+    ("perf-dd-stacks-01.txt", 11),
+    ("perf-java-faults-01.txt", 23),
+    ("perf-js-stacks-01.txt", 2),
+    ("perf-mirageos-stacks-01.txt", 53),
+    ("perf-numa-stacks-01.txt", 200),
+];
+
+#[test]
+fn corpus_perf_script_collected() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let mut wrong = Vec::new();
+    for (file, samples) in COLLECTED {
+        let path = corpus.join("folded/perf-script").join(file);
+        let found = read(&PERF_SCRIPT, &path).unwrap();
+        let count: u64 = found.counts.values().sum();
+        let guess = (PERF_SCRIPT.sniff)(Input::open(&path).unwrap().head());
+        println!("{file:<44} {count:>7} {samples:>8}  {guess:?}");
+        if count != *samples || guess == perfquet_formats::Guess::No {
+            wrong.push(format!(
+                "{file}: {count} samples instead of {samples}, {guess:?}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
