@@ -6,6 +6,8 @@
 mod folded;
 #[path = "oracle/ftrace_text.rs"]
 mod ftrace_text;
+#[path = "oracle/kfi_dtrace.rs"]
+mod kfi_dtrace;
 #[path = "oracle/perf_data_digest.rs"]
 mod perf_data_digest;
 #[path = "oracle/perf_script.rs"]

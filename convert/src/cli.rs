@@ -17,7 +17,8 @@ Examples:
   perfquet-convert boot.data --symbols System.map --symbols /mnt/target
   perfquet-convert perf.pqt --symbols vmlinux       gives a trace names again
   perfquet-convert dead.pqt                         completes what a dead recorder left
-  perfquet-convert perf.pqt --to folded -o stacks.folded";
+  perfquet-convert perf.pqt --to folded -o stacks.folded
+  perfquet-convert out.txt --from dtrace --script net.d";
 
 /// Imports trace files into a trace directory of Parquet tables, and exports it.
 ///
@@ -49,6 +50,10 @@ pub(crate) struct Arguments {
     /// Where names come from: a System.map, kallsyms or vmlinux, or a directory of programs (may be repeated)
     #[arg(long, value_name = "PATH")]
     pub(crate) symbols: Vec<PathBuf>,
+
+    /// D script that printed the inputs: names and functions of aggregations, providers (dtrace's output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
 
     /// Look for no names: frames keep module and offset
     #[arg(long, conflicts_with_all = ["symbols", "lines"])]

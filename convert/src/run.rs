@@ -129,11 +129,12 @@ fn import_into(
     output: &Path,
     time: Option<import::TimeRange>,
 ) -> Result<import::Report> {
+    let script = script(arguments)?;
     let inputs = arguments
         .inputs
         .iter()
-        .map(|path| Input::open(path))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|path| Ok(Input::open(path)?.with_script(script.clone())))
+        .collect::<Result<Vec<_>, Error>>()?;
     let line = Line::new();
     let options = ImportOptions {
         time,
@@ -141,6 +142,15 @@ fn import_into(
         ..import_options(arguments)?
     };
     Ok(import::import(inputs, output, options)?)
+}
+
+/// The script that the inputs were made by; what is no UTF-8 in it is in its comments.
+fn script(arguments: &Arguments) -> Result<Option<String>> {
+    let Some(path) = &arguments.script else {
+        return Ok(None);
+    };
+    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(Some(String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// The trace in between lies where temporary files lie, and is gone afterwards.

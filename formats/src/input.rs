@@ -40,6 +40,8 @@ pub struct Input {
     parts: Vec<PathBuf>,
     /// Why not all of a packed file could be unpacked.
     damage: Option<String>,
+    /// What the user gave beside it to understand it by: the D script of `dtrace`'s output.
+    script: Option<String>,
 }
 
 enum Source {
@@ -155,6 +157,7 @@ impl Input {
             consumed_bytes: 0,
             parts: Vec::new(),
             damage: None,
+            script: None,
         })
     }
 
@@ -178,12 +181,23 @@ impl Input {
             consumed_bytes: 0,
             parts: Vec::new(),
             damage: None,
+            script: None,
         }
     }
 
     /// Name for messages and the manifest.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Gives the text of the script that the input was made by.
+    pub fn with_script(self, script: Option<String>) -> Input {
+        Input { script, ..self }
+    }
+
+    /// The text of the script that the input was made by, where the user gave it.
+    pub fn script(&self) -> Option<&str> {
+        self.script.as_deref()
     }
 
     /// Where the file lies, if it is one.

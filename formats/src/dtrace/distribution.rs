@@ -126,7 +126,8 @@ pub(super) fn bar(line: &[u8]) -> Option<Bar> {
     Some(Bar { label, count })
 }
 
-fn label(text: &[u8]) -> Option<Label> {
+/// What stands before a bar.
+pub(super) fn label(text: &[u8]) -> Option<Label> {
     let mut words = words(text);
     let first = words.next()?;
     let label = match first {

@@ -28,7 +28,7 @@
 //! What the text does not tell stays NULL: the provider and the module of a probe; the name of an aggregation and
 //! whether it is a count or a sum; times. A D script given besides tells names and functions of aggregations.
 //! Nothing tells whether a number without a key belongs to an aggregation without keys, or to an empty stack: it is
-//! taken for the first. Whether a stack is the kernel's follows from the modules in it.
+//! taken for the first. With a script, `snapshot` counts the printings of each aggregation. Whether a stack is the kernel's follows from the modules in it.
 //!
 //! `snapshot` counts how often something else was printed between aggregations: `printa` in a `tick` probe prints the same
 //! keys again, which must not be added.
@@ -39,15 +39,20 @@ mod flow;
 mod notice;
 mod output;
 mod record;
+mod script;
 mod sniff;
 mod stack;
+mod structured;
 mod table;
 #[cfg(test)]
 mod tests;
 mod text;
+mod xml;
 
 use crate::event::Sink;
+
 use crate::{Error, Format, Input};
+use sniff::Structure;
 
 /// What `dtrace` prints.
 pub const DTRACE: Format = Format {
@@ -61,5 +66,12 @@ fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
     let Some(map) = input.whole()? else {
         return Ok(());
     };
-    text::read(&map, sink)
+    match sniff::structure(&map) {
+        Some(Structure::Json) => structured::read_json(&map, sink),
+        Some(Structure::Xml) => xml::read(&map, sink),
+        None => {
+            let script = input.script().map(script::Script::of);
+            text::read(&map, script.as_ref(), sink)
+        }
+    }
 }

@@ -17,6 +17,8 @@ pub(super) struct Key<'a> {
     pub(super) action: Option<Action>,
     pub(super) keys: Vec<&'a [u8]>,
     pub(super) stacks: Vec<Vec<NamedFrame<'a>>>,
+    /// Which printing, where the script tells it.
+    pub(super) snapshot: Option<u32>,
 }
 
 /// A hit of a probe.
@@ -24,10 +26,15 @@ pub(super) struct Key<'a> {
 pub(super) struct Hit<'a> {
     pub(super) cpu: Option<u32>,
     pub(super) id: Option<u64>,
+    /// Empty where it is not told, as in all text.
+    pub(super) provider: &'a [u8],
+    pub(super) module: &'a [u8],
     pub(super) function: &'a [u8],
     pub(super) name: &'a [u8],
     pub(super) message: Vec<u8>,
     pub(super) values: Vec<i64>,
+    /// When it was printed, in nanoseconds.
+    pub(super) output_time: Option<i64>,
     pub(super) stacks: Vec<Vec<NamedFrame<'a>>>,
 }
 
@@ -98,7 +105,7 @@ impl<'s> Output<'s> {
             value,
             kernel_stack,
             user_stack,
-            snapshot: self.printing,
+            snapshot: key.snapshot.unwrap_or(self.printing),
             time: None,
             buckets,
         }))
@@ -111,10 +118,13 @@ impl<'s> Output<'s> {
             None => {
                 let fields = [
                     ("id", FieldType::UInt(4)),
+                    ("provider", FieldType::Text),
+                    ("module", FieldType::Text),
                     ("function", FieldType::Text),
                     ("name", FieldType::Text),
                     ("message", FieldType::Text),
                     ("values", FieldType::IntList(8)),
+                    ("output_time", FieldType::Int(8)),
                 ];
                 let event = self.declare(&event_type("probe", &fields))?;
                 self.probe = Some(event);
@@ -123,6 +133,8 @@ impl<'s> Output<'s> {
         };
         let values = [
             hit.id.map_or(Value::Null, Value::UInt),
+            text_value(hit.provider),
+            text_value(hit.module),
             text_value(hit.function),
             text_value(hit.name),
             text_value(&hit.message),
@@ -130,6 +142,7 @@ impl<'s> Output<'s> {
                 [] => Value::Null,
                 values => Value::IntList(values),
             },
+            hit.output_time.map_or(Value::Null, Value::Int),
         ];
         let (kernel_stack, user_stack) = sides(&mut hit.stacks, self.space);
         self.sink.event(Event::Sample(&Sample {
@@ -197,8 +210,8 @@ impl<'s> Output<'s> {
         self.problems.line(line, expected, self.sink)
     }
 
-    pub(super) fn problem_at(&mut self, number: u64, message: &str) -> Result<(), Error> {
-        self.problems.tell(Place::Line(number), message, self.sink)
+    pub(super) fn problem_at(&mut self, place: Place, message: &str) -> Result<(), Error> {
+        self.problems.tell(place, message, self.sink)
     }
 
     pub(super) fn finish(&mut self) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use crate::lines::{Line, Lines, signed};
 
 /// Certain of notices and heads. What a script prints quietly may be anything: `--from dtrace` says what it is.
 pub(super) fn sniff(head: &[u8]) -> Guess {
-    if is_structured(head) {
+    if structure(head).is_some() {
         return Guess::Certain;
     }
     if head
@@ -54,15 +54,27 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
     }
 }
 
-/// `{"dtrace": …`, or XML with that root.
-pub(super) fn is_structured(head: &[u8]) -> bool {
+/// The forms of structured output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Structure {
+    /// `{"dtrace": …`
+    Json,
+    /// XML with the root `dtrace`.
+    Xml,
+}
+
+/// `None`: text.
+pub(super) fn structure(head: &[u8]) -> Option<Structure> {
     let text = head.trim_ascii_start();
     if let Some(json) = text.strip_prefix(b"{") {
-        return json.trim_ascii_start().starts_with(b"\"dtrace\"");
+        let is_dtrace = json.trim_ascii_start().starts_with(b"\"dtrace\"");
+        return is_dtrace.then_some(Structure::Json);
     }
-    text.starts_with(b"<dtrace")
-        || (text.starts_with(b"<?xml")
-            && text
-                .windows(8)
-                .any(|part| part == b"<dtrace>" || part == b"<dtrace "))
+    // The root stands behind a declaration and perhaps a comment.
+    let start = text.get(..text.len().min(1024))?;
+    let is_xml = text.starts_with(b"<?xml") || text.starts_with(b"<dtrace");
+    let has_root = start
+        .windows(8)
+        .any(|part| part == b"<dtrace>" || part == b"<dtrace ");
+    (is_xml && has_root).then_some(Structure::Xml)
 }

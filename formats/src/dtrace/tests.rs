@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::DTRACE;
+use crate::Input;
 use crate::golden::*;
 
 #[test]
@@ -13,6 +14,19 @@ fn golden() {
         if !name.contains("garbage") && !name.contains("quiet") {
             assert_recognized(&DTRACE, &path);
         }
+    }
+}
+
+/// `name.out` with `name.d` beside it.
+#[test]
+fn golden_with_scripts() {
+    for path in golden_files("dtrace/script") {
+        if path.extension().is_some_and(|ending| ending == "d") {
+            continue;
+        }
+        let script = std::fs::read_to_string(path.with_extension("d")).unwrap();
+        let mut input = Input::open(&path).unwrap().with_script(Some(script));
+        assert_golden(&path, &as_text(&DTRACE, &mut input));
     }
 }
 

@@ -5,10 +5,11 @@ use super::flow::{self, Edge};
 use super::notice::{Notice, notice};
 use super::output::{Hit, Key, Output};
 use super::record::Head;
+use super::script::{Aggregation, Follow, Script, Side};
 use super::{cells, stack, table};
 use crate::Error;
 use crate::event::{
-    Common, Enter, Event, Fact, Fields, Function, Leave, NamedFrame, Sample, Sink, Space,
+    Common, Enter, Event, Fact, Fields, Function, Leave, NamedFrame, Place, Sample, Sink, Space,
 };
 use crate::lines::{Line, Lines, Meter, signed};
 
@@ -20,7 +21,11 @@ const BARS_MAX: usize = 1 << 16;
 const MESSAGE_BYTES: usize = 1 << 16;
 
 /// Reads a whole text.
-pub(super) fn read(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
+pub(super) fn read<'a>(
+    text: &'a [u8],
+    script: Option<&'a Script>,
+    sink: &mut dyn Sink,
+) -> Result<(), Error> {
     sink.event(Event::Fact(Fact::Recorder("dtrace")))?;
     let mut reader = Text {
         lines: Lines::of(text),
@@ -33,10 +38,13 @@ pub(super) fn read(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
         title: None,
         tables: 0,
         has_stacks: false,
+        script: script.map(|script| (script, Follow::new(script))),
+        is_behind_blank: true,
     };
     let mut meter = Meter::default();
     while let Some(line) = reader.next() {
         reader.line(line)?;
+        reader.is_behind_blank = line.text.trim_ascii().is_empty();
         let progress = reader.lines.progress();
         meter.tell(progress, reader.out.sink())?;
     }
@@ -61,6 +69,9 @@ struct Text<'a, 's> {
     tables: u32,
     /// Stacks with values were seen.
     has_stacks: bool,
+    script: Option<(&'a Script, Follow)>,
+    /// A blank line stands before the line at hand.
+    is_behind_blank: bool,
 }
 
 impl<'a> Text<'a, '_> {
@@ -120,6 +131,7 @@ impl<'a> Text<'a, '_> {
             self.flush()?;
             let mut key = self.key(Vec::new());
             key.keys.extend(row.keys);
+            self.name(&mut key, false, self.is_behind_blank);
             return self.out.aggregate(&mut key, Some(row.value as f64), &[]);
         }
         let next = self.peek().map_or(&b""[..], |line| line.text);
@@ -150,6 +162,9 @@ impl<'a> Text<'a, '_> {
         }
         if text.starts_with(b"-- @@") {
             return self.flush();
+        }
+        if self.printed(line)? {
+            return Ok(());
         }
         if let Some(hit) = &mut self.hit {
             if hit.message.len() + text.len() >= MESSAGE_BYTES {
@@ -186,16 +201,88 @@ impl<'a> Text<'a, '_> {
         match notice(&said) {
             Notice::Told(text) => self.out.note(text),
             Notice::Lost { count, cpu, reason } => self.out.loss(count, cpu, &reason),
-            Notice::Failed(text) => self.out.problem_at(line.number, text),
+            Notice::Failed(text) => self.out.problem_at(Place::Line(line.number), text),
         }
     }
 
     /// Hands over the hit that waits for more of its text.
     fn flush(&mut self) -> Result<(), Error> {
-        match self.hit.take() {
-            Some(mut hit) => self.out.hit(&mut hit),
-            None => Ok(()),
+        let Some(mut hit) = self.hit.take() else {
+            return Ok(());
+        };
+        if let Some((script, _)) = &self.script
+            && let Some((provider, module)) = script.provider(hit.function, hit.name)
+        {
+            hit.provider = provider.as_bytes();
+            hit.module = module.as_bytes();
         }
+        self.out.hit(&mut hit)
+    }
+
+    /// What the script says of the aggregation that a key is of.
+    fn name(&mut self, key: &mut Key<'a>, is_distribution: bool, is_new_block: bool) {
+        let Some((script, follow)) = &mut self.script else {
+            return;
+        };
+        let Some((one, printing)) = follow.find(script, key, is_distribution, is_new_block) else {
+            return;
+        };
+        key.name = one.name.as_bytes();
+        key.action = one.action;
+        key.snapshot = Some(printing);
+        for (frames, side) in key.stacks.iter_mut().zip(&one.stacks) {
+            for frame in frames {
+                frame.space = match side {
+                    Side::Kernel => Space::Kernel,
+                    Side::User => Space::User,
+                };
+            }
+        }
+    }
+
+    /// Whether a line was printed by a `printa` of the script: then its values are told.
+    fn printed(&mut self, line: Line<'a>) -> Result<bool, Error> {
+        let Some((script, follow)) = &mut self.script else {
+            return Ok(false);
+        };
+        let script = *script;
+        let mut fitting = script
+            .printings
+            .iter()
+            .enumerate()
+            .filter_map(|(number, printing)| {
+                let printed = printing.format.as_ref()?.read(line.text)?;
+                Some((number, printing, printed))
+            });
+        let Some((number, printing, printed)) = fitting.next() else {
+            return Ok(false);
+        };
+        // Several of the same format: a line does not tell which of them printed it, but they may agree.
+        let others: Vec<_> = fitting.map(|(_, printing, _)| printing).collect();
+        follow.formatted(script, number, &printed.keys);
+        for (place, (index, value)) in printing.of.iter().zip(printed.values).enumerate() {
+            let of = |index: &usize| script.aggregations.get(*index);
+            let Some(one) = of(index) else {
+                continue;
+            };
+            let agree = |same: &dyn Fn(&Aggregation) -> bool| {
+                let others = others.iter().map(|other| other.of.get(place).and_then(of));
+                others.into_iter().all(|other| other.is_some_and(same))
+            };
+            let mut key = Key {
+                keys: printed.keys.clone(),
+                ..Key::default()
+            };
+            if agree(&|other| other.name == one.name) {
+                key.name = one.name.as_bytes();
+                key.snapshot = Some(follow.printing(*index));
+            }
+            if agree(&|other| other.action == one.action) {
+                key.action = one.action;
+            }
+            self.out.aggregate(&mut key, Some(value as f64), &[])?;
+        }
+        Ok(true)
     }
 
     fn key(&mut self, stacks: Vec<Vec<NamedFrame<'a>>>) -> Key<'a> {
@@ -297,6 +384,7 @@ impl<'a> Text<'a, '_> {
                 if bars.is_empty() {
                     self.out.problem(line, "bars below this head")?;
                 }
+                self.name(&mut key, true, false);
                 let buckets = distribution::buckets(&bars, key.action);
                 self.out.aggregate(&mut key, None, &buckets)
             }
@@ -308,6 +396,7 @@ impl<'a> Text<'a, '_> {
                     self.next();
                     let mut of_key = key.clone();
                     of_key.keys.extend(cells::parts(label));
+                    self.name(&mut of_key, false, false);
                     self.out.aggregate(&mut of_key, Some(count as f64), &[])?;
                 }
                 Ok(())
@@ -441,6 +530,7 @@ impl<'a> Text<'a, '_> {
         let mut key = self.key(stacks);
         key.keys.extend(keys);
         self.flush()?;
+        self.name(&mut key, false, false);
         self.out.aggregate(&mut key, Some(value as f64), &[])
     }
 
@@ -496,6 +586,7 @@ impl<'a> Text<'a, '_> {
         };
         while let Some(line) = rows.next() {
             self.lines = rows.lines.clone();
+            self.printed(line)?;
             match columns.cells(line.text) {
                 Some(cells) if columns.fits(&cells) => {
                     let values = columns.values(&cells);

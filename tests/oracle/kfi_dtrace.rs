@@ -1,0 +1,433 @@
+//! KFI logs and dtrace's output: what the corpus says of each file, what `kd` made of it, and FlameGraph.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use arrow::util::display::array_value_to_string;
+use perfquet_formats::dtrace::DTRACE;
+use perfquet_formats::event::{Aggregate, Call, Context, Event, Fact, Function, Sink, Stack};
+use perfquet_formats::import::{ImportOptions, import};
+use perfquet_formats::kfi::KFI;
+use perfquet_formats::store::Directory;
+use perfquet_formats::{Error, Format, Input, symbols};
+use perfquet_tests::{bin, corpus};
+use serde_json::Value;
+
+/// What a file holds, by the names that README-text.md uses.
+#[derive(Default)]
+struct Facts {
+    rows: u64,
+    no_exit: u64,
+    zero: u64,
+    interrupts: u64,
+    microseconds: i64,
+    functions: BTreeSet<String>,
+    tids: BTreeSet<i32>,
+    start: i64,
+    first: Option<i64>,
+    last: i64,
+    distributions: u64,
+    buckets: u64,
+    bucket_sum: i128,
+    stacks: u64,
+    stack_sum: f64,
+    frames: u64,
+    text_keys: u64,
+    text_sum: f64,
+    hits: u64,
+    messages: u64,
+    probe: Option<u32>,
+    types: u32,
+    drops: u64,
+    losses: u64,
+    problems: u64,
+}
+
+impl Sink for Facts {
+    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+        match event {
+            Event::Call(call) => self.call(call),
+            Event::Aggregate(aggregate) => self.aggregate(aggregate),
+            Event::Fact(Fact::Other {
+                name: "kfi.start",
+                value,
+            }) => self.start = value.parse().unwrap(),
+            Event::Type(event_type) => {
+                if event_type.name == "probe" {
+                    self.probe = Some(self.types);
+                }
+                self.types += 1;
+            }
+            Event::Sample(sample) if self.probe == Some(sample.event.0) => self.hits += 1,
+            Event::Sample(_) => self.messages += 1,
+            Event::Loss(loss) => {
+                self.losses += 1;
+                if loss.reason.contains("drop") {
+                    self.drops += loss.count.unwrap_or(0);
+                }
+            }
+            Event::Problem(problem) => self.problems += problem.count,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Facts {
+    fn of(format: &Format, path: &Path) -> Facts {
+        let mut facts = Facts::default();
+        (format.read)(&mut Input::open(path).unwrap(), &mut facts).unwrap();
+        facts
+    }
+
+    fn call(&mut self, call: &Call<'_>) {
+        self.rows += 1;
+        match call.duration {
+            None => self.no_exit += 1,
+            Some(0) => self.zero += 1,
+            Some(duration) => self.microseconds += duration / 1000,
+        }
+        self.interrupts += u64::from(call.context == Some(Context::Irq));
+        self.tids.extend(call.common.tid);
+        self.functions.insert(match call.function {
+            Function::Named { name, .. } => String::from_utf8_lossy(name).into_owned(),
+            function => format!("{function:?}"),
+        });
+        let entry = call.common.time.unwrap() / 1000 - self.start;
+        self.first.get_or_insert(entry);
+        self.last = entry;
+    }
+
+    fn aggregate(&mut self, aggregate: &Aggregate<'_>) {
+        self.rows += 1;
+        if !aggregate.buckets.is_empty() {
+            self.distributions += 1;
+            self.buckets += aggregate.buckets.len() as u64;
+            let counts = aggregate
+                .buckets
+                .iter()
+                .map(|bucket| i128::from(bucket.count));
+            self.bucket_sum += counts.sum::<i128>();
+        }
+        let mut has_stack = false;
+        for stack in [aggregate.kernel_stack, aggregate.user_stack] {
+            if let Stack::Named(frames) = stack {
+                has_stack = true;
+                self.frames += frames.iter().filter(|frame| !frame.inlined).count() as u64;
+            }
+        }
+        let Some(value) = aggregate.value else {
+            return;
+        };
+        let is_text =
+            |key: &&&[u8]| std::str::from_utf8(key).is_ok_and(|key| key.parse::<i64>().is_err());
+        if has_stack {
+            self.stacks += 1;
+            self.stack_sum += value;
+        } else if aggregate.keys.iter().find(is_text).is_some() {
+            self.text_keys += 1;
+            self.text_sum += value;
+        }
+    }
+
+    /// What is known here of a fact of the list.
+    fn known(&self, name: &str) -> Option<String> {
+        Some(match name {
+            "rows" => self.rows.to_string(),
+            "functions" => self.functions.len().to_string(),
+            "noexit" => self.no_exit.to_string(),
+            "zero" => self.zero.to_string(),
+            "intr" => self.interrupts.to_string(),
+            "sumdelta" => self.microseconds.to_string(),
+            "first" => self.first?.to_string(),
+            "last" => self.last.to_string(),
+            "distributions" => self.distributions.to_string(),
+            "bucket_rows" => self.buckets.to_string(),
+            "sum_of_bucket_counts" => self.bucket_sum.to_string(),
+            "stacks" => self.stacks.to_string(),
+            "stack_count_sum" => self.stack_sum.to_string(),
+            "frames" => self.frames.to_string(),
+            "string_key_rows" => self.text_keys.to_string(),
+            "value_sum" => self.text_sum.to_string(),
+            "probe_lines" => self.hits.to_string(),
+            "drops" => self.drops.to_string(),
+            _ => return None,
+        })
+    }
+}
+
+/// Differences that are understood: file, fact, why.
+const EXPLAINED: &[(&str, &str, &str)] = &[
+    (
+        "dtrace/linux-signedkeyspos.out",
+        "string_key_rows",
+        "the list counts three of the four widths of keys",
+    ),
+    (
+        "dtrace/linux-signedkeyspos.out",
+        "value_sum",
+        "the list counts three of the four widths of keys",
+    ),
+];
+
+/// Files of `folder` in the list of the corpus, with what it says of them.
+fn listed(corpus: &Path, folder: &str) -> Vec<(String, Value)> {
+    let text = std::fs::read_to_string(corpus.join("README-text.md")).unwrap();
+    text.lines()
+        .filter_map(|line| {
+            let mut cells = line.trim_matches('|').split(" | ");
+            let file = cells.next()?.trim().to_owned();
+            let facts = cells.nth(2)?.trim().trim_end_matches('|').trim();
+            let facts = serde_json::from_str(facts).unwrap_or(Value::Null);
+            file.starts_with(folder).then_some((file, facts))
+        })
+        .collect()
+}
+
+/// Compares one file; a line of the table and what is not explained.
+fn compare(file: &str, format: &Format, facts: &Facts, expected: &Value) -> (String, Vec<String>) {
+    let mut differences = Vec::new();
+    let mut unexplained = Vec::new();
+    let mut compared = Vec::new();
+    for (name, value) in expected.as_object().into_iter().flatten() {
+        let value = value.to_string();
+        let Some(found) = facts.known(name) else {
+            continue;
+        };
+        compared.push(format!("{name}={value}"));
+        if found == value {
+            continue;
+        }
+        let why = EXPLAINED
+            .iter()
+            .find(|(of, fact, _)| *of == file && fact == name);
+        match why {
+            Some((_, _, why)) => differences.push(format!("{name}: {found} ({why})")),
+            None => {
+                differences.push(format!("UNEXPLAINED {name}: {found}"));
+                unexplained.push(format!("{file}: {name}: expected {value}, found {found}"));
+            }
+        }
+    }
+    let rows = facts.rows + facts.hits + facts.messages;
+    let line = format!(
+        "{file:<58} {:<7} {rows:>6}  {:<60} {}",
+        format.name,
+        compared.join(" "),
+        differences.join("; ")
+    );
+    (line, unexplained)
+}
+
+#[test]
+fn corpus_kfi_and_dtrace() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let mut table = String::new();
+    let mut wrong = Vec::new();
+    for (folder, format) in [("kfi/", &KFI), ("dtrace/", &DTRACE)] {
+        for (file, expected) in listed(&corpus, folder) {
+            let is_read = [".lst", ".log", ".out", ".json"]
+                .iter()
+                .any(|ending| file.ends_with(ending));
+            let path = corpus.join(&file);
+            if !is_read || !path.is_file() {
+                continue;
+            }
+            let facts = Facts::of(format, &path);
+            let (line, unexplained) = compare(&file, format, &facts, &expected);
+            let _ = writeln!(table, "{line}");
+            wrong.extend(unexplained);
+        }
+    }
+    println!(
+        "{:<58} {:<7} {:>6}  {:<60} difference\n{table}",
+        "file", "format", "rows", "expected"
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// README-text.md tells in words what is wrong in them.
+#[test]
+fn corpus_damaged_kfi() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let check = |file: &str, rows: u64, problems: u64| {
+        let facts = Facts::of(&KFI, &corpus.join(file));
+        assert_eq!((facts.rows, facts.problems), (rows, problems), "{file}");
+    };
+    // Four lines that are no rows, three strange rows, and 9 rows where 12 are announced.
+    check("kfi/damaged.lst", 9, 4 + 3 + 1);
+    // Three lines of a dot, and 38 rows where 1757 are announced.
+    check("kfi/elinux-boot-excerpt.lst", 38, 3 + 1);
+}
+
+/// The rows of `calls` as text: time, CPU, thread, function, caller, duration, arguments.
+fn calls(input: &Path, map: Option<&Path>) -> Vec<Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("k.pqt");
+    let mut names = symbols::Options::default();
+    if let Some(map) = map {
+        names.add(map).unwrap();
+    }
+    let options = ImportOptions {
+        symbols: names,
+        ..ImportOptions::default()
+    };
+    import(vec![Input::open(input).unwrap()], &output, options).unwrap();
+    let mut rows = Vec::new();
+    for batch in Directory::open(&output).unwrap().read("calls").unwrap() {
+        let batch = batch.unwrap();
+        for row in 0..batch.num_rows() {
+            let columns = [
+                "call_id", "time", "cpu", "tid", "function", "caller", "duration", "args",
+            ];
+            let text =
+                |name| array_value_to_string(batch.column_by_name(name).unwrap(), row).unwrap();
+            rows.push(columns.map(text).to_vec());
+        }
+    }
+    rows.sort_by_key(|row| row[0].parse::<i64>().unwrap());
+    rows
+}
+
+/// A log with addresses and its System.map gives the rows that the same log has after `addr2sym`.
+#[test]
+fn corpus_kfi_with_addresses() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    for name in ["kft-up", "kft-smp", "kft-smp64", "kft-args"] {
+        let file = |ending: &str| corpus.join("kfi").join(format!("{name}{ending}"));
+        let map = match file(".System.map") {
+            map if map.is_file() => map,
+            _ => corpus.join("kfi/System.map"),
+        };
+        let resolved = calls(&file(".lst"), None);
+        let with_addresses = calls(&file(".log"), Some(&map));
+        assert_eq!(resolved.len(), with_addresses.len(), "{name}");
+        for (resolved, ours) in resolved.iter().zip(&with_addresses) {
+            assert_eq!(ours, resolved, "{name}");
+        }
+        println!(
+            "{name}: {} rows are the same with addresses and with names",
+            resolved.len()
+        );
+    }
+}
+
+/// What `kd` adds up of each function.
+#[derive(Default)]
+struct Sums {
+    count: i64,
+    time: i64,
+    sub_time: i64,
+}
+
+/// Everything that `kd` prints of each function can be made from the table, by its own rules.
+#[test]
+fn corpus_kfi_has_all_that_kd_uses() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    for name in ["kft-up", "kft-smp", "kft-smp64", "kft-args"] {
+        let rows = calls(&corpus.join(format!("kfi/{name}.lst")), None);
+        let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
+        for row in &rows {
+            let (function, caller) = (row[4].as_str(), row[5].as_str());
+            let delta = row[6].parse::<i64>().map_or(-1, |duration| duration / 1000);
+            let of = sums.entry(function).or_default();
+            of.count += 1;
+            of.time += delta;
+            if delta != -1
+                && let Some(of) = sums.get_mut(caller)
+            {
+                of.sub_time += delta;
+            }
+        }
+        let expected =
+            std::fs::read_to_string(corpus.join(format!("kfi/expected/{name}.kd-time.txt")))
+                .unwrap();
+        let mut compared = 0;
+        for line in expected.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let Some(of) = words.first().and_then(|function| sums.get(function)) else {
+                continue;
+            };
+            let numbers: Vec<i64> = words[1..]
+                .iter()
+                .map_while(|word| word.parse().ok())
+                .collect();
+            let average = of.time.div_euclid(of.count);
+            let found = [
+                of.count,
+                of.time,
+                average,
+                of.time - of.sub_time,
+                of.sub_time,
+            ];
+            assert_eq!(numbers[..5], found, "{name}: {line}");
+            compared += 1;
+        }
+        assert!(compared >= 15, "{name}: {compared} functions");
+        println!("{name}: {compared} functions have the counts and times that kd prints");
+    }
+}
+
+/// Folded stacks as FlameGraph makes them of dtrace's output.
+#[test]
+fn corpus_dtrace_folded() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    // inferno's result is with `--includeoffset`, to show a mistake of `stackcollapse.pl`.
+    let with_offsets = "inferno-flamegraph-bug";
+    for name in [
+        "flamegraph-example-stacks",
+        "inferno-hex-addresses",
+        "inferno-java",
+        with_offsets,
+    ] {
+        let file = |ending: &str| corpus.join("dtrace").join(format!("{name}{ending}"));
+        let output = Command::new(bin("perfquet-convert"))
+            .arg(file(".out"))
+            .args(["--from", "dtrace", "--no-symbols", "--to", "folded"])
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let ours: BTreeSet<String> = String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        let theirs = std::fs::read_to_string(file(".folded")).unwrap();
+        let theirs: BTreeSet<String> = theirs
+            .lines()
+            .map(|line| match name == with_offsets {
+                true => without_offsets(line),
+                false => line.to_owned(),
+            })
+            .collect();
+        assert_eq!(ours, theirs, "{name}");
+        println!("{name}: {} lines are the same", ours.len());
+    }
+}
+
+fn without_offsets(line: &str) -> String {
+    let frames = line.split(';').map(|frame| match frame.split_once("+0x") {
+        Some((name, rest)) => match rest.split_once(' ') {
+            Some((_, count)) => format!("{name} {count}"),
+            None => name.to_owned(),
+        },
+        None => frame.to_owned(),
+    });
+    frames.collect::<Vec<_>>().join(";")
+}
