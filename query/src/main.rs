@@ -4,6 +4,7 @@
 //! Cli ─► Subcommand ─► Session (traces, catalog, functions, views) ─► Answer ─► render ─► stdout
 //! ```
 
+mod bins;
 mod catalog;
 mod commands;
 mod explain;

@@ -3,6 +3,7 @@
 mod address;
 mod duration;
 mod quantile;
+mod quantize;
 mod stack_frames;
 mod stack_text;
 
@@ -27,6 +28,10 @@ pub(crate) const FUNCTIONS: &[&Function] = &[
     &duration::FUNCTION,
     &address::FUNCTION,
     &quantile::FUNCTION,
+    &quantize::QUANTIZE,
+    &quantize::LQUANTIZE,
+    &quantize::LLQUANTIZE,
+    &quantize::HISTOGRAM,
     &stack_text::FUNCTION,
     &stack_frames::FUNCTION,
 ];

@@ -174,7 +174,7 @@ impl TableProvider for FramesTable {
                 stacks: Vec::new(),
             });
         }
-        FramesScan::new(Arc::clone(&self.schema), projection.cloned(), pieces)
+        FramesScan::plan(Arc::clone(&self.schema), projection.cloned(), pieces)
     }
 }
 
@@ -223,7 +223,7 @@ struct FramesScan {
 }
 
 impl FramesScan {
-    fn new(
+    fn plan(
         schema: SchemaRef,
         projection: Option<Vec<usize>>,
         pieces: Vec<Piece>,

@@ -1,6 +1,7 @@
 //! `stack_text(id)`: a stack as folded text, root first, `main;read;vfs_read`.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -90,14 +91,17 @@ impl ScalarUDFImpl for StackText {
                 continue;
             };
             let id = ids.value(row);
-            if !known.contains_key(&(trace, id)) {
-                let tree = self
-                    .forest
-                    .tree(trace)
-                    .map_err(|error| DataFusionError::External(error.into()))?;
-                known.insert((trace, id), tree.node(id).map(|node| tree.folded(node)));
-            }
-            texts.append_option(known[&(trace, id)].as_deref());
+            let text = match known.entry((trace, id)) {
+                Entry::Occupied(text) => text.into_mut(),
+                Entry::Vacant(place) => {
+                    let tree = self
+                        .forest
+                        .tree(trace)
+                        .map_err(|error| DataFusionError::External(error.into()))?;
+                    place.insert(tree.node(id).map(|node| tree.folded(node)))
+                }
+            };
+            texts.append_option(text.as_deref());
         }
         Ok(ColumnarValue::Array(Arc::new(texts.finish()) as ArrayRef))
     }

@@ -78,6 +78,7 @@ impl Rows for Csv {
             for (index, text) in texts.iter().enumerate() {
                 self.separate(index);
                 cell.clear();
+                // NULL is an empty field without quotes, an empty text one with them.
                 if text.write(row, &mut cell)? {
                     self.cell(&cell);
                 }

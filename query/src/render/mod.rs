@@ -1,12 +1,16 @@
 //! Results as bytes: one file per form. Only here is asked whether stdout is a terminal, and how wide.
 
 mod arrow_stream;
+pub(crate) mod bars;
 mod csv;
+pub(crate) mod distribution;
+mod drawing;
 mod json;
 mod parquet_file;
 pub(crate) mod svg;
 mod table;
 pub(crate) mod text;
+pub(crate) mod violins;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
@@ -17,6 +21,8 @@ use clap::ValueEnum;
 
 use crate::failure::Misuse;
 use crate::session::Answer;
+
+pub(crate) use table::UNIT;
 
 /// Forms of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -8,11 +8,14 @@ use arrow::datatypes::SchemaRef;
 
 use super::Rows;
 use super::text::{Texts, columns, cut, harmless, is_number};
+use crate::functions::in_fitting_unit;
 
 /// Rows that are looked at before the first is written.
 const LOOKED_AT: usize = 2000;
 /// Between two columns.
 const GAP: &str = "  ";
+/// Key in the metadata of a report's column: its unit, `ns` for durations, which are then written as `1.234 ms`.
+pub(crate) const UNIT: &str = "unit";
 /// No column is cut below this.
 const NARROWEST: usize = 8;
 
@@ -108,6 +111,11 @@ impl Rows for Table {
                     && let Ok(value) = cell.parse::<f64>()
                 {
                     cell = format!("{value:.2}");
+                }
+                if field.metadata().get(UNIT).is_some_and(|unit| unit == "ns")
+                    && let Ok(value) = cell.parse::<f64>()
+                {
+                    cell = in_fitting_unit(value);
                 }
                 cells.push(match harmless(&cell) {
                     std::borrow::Cow::Borrowed(_) => cell,

@@ -137,13 +137,13 @@ pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
     Cow::Owned(short.collect())
 }
 
-/// A whole number with a space between thousands: `1 234 567`.
+/// A whole number with a comma between thousands: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(' ');
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
         }
         text.push(digit);
     }
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!(grouped(1_234_567), "1 234 567");
+        assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!(grouped(0), "0");
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1_048_575), "1.0 MiB");

@@ -1,0 +1,422 @@
+//! `quantize(x)`, `lquantize(x, …)`, `llquantize(x, …)`: distributions, as DTrace divides them; `histogram(x)`: a fine one.
+//!
+//! ```text
+//! SELECT quantize(x) FROM (VALUES (1), (2), (3), (9)) AS v(x)
+//! [{low: 1, high: 2, count: 1}, {low: 2, high: 4, count: 2}, {low: 8, high: 16, count: 1}]
+//! ```
+//! Bars without values are left out. Why not one column per bar, or `GROUP BY bar`: several distributions stand in one
+//! row beside sums and counts, in one pass over the rows.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Builder, Int64Array, Int64Builder, ListArray,
+    RecordBatch, StructArray,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type, Schema};
+use datafusion::common::ScalarValue;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, EmitTo, GroupsAccumulator,
+    Signature, TypeSignature, Volatility,
+};
+use hashbrown::HashMap;
+
+use super::Function;
+use crate::bins::Bins;
+
+pub(super) const QUANTIZE: Function = Function {
+    usage: "quantize(x)",
+    about: "distribution by powers of two: list of (low, high, count)",
+    register: |context, _| {
+        context.register_udaf(AggregateUDF::from(Quantize::new(Kind::Powers)));
+    },
+};
+
+pub(super) const LQUANTIZE: Function = Function {
+    usage: "lquantize(x, low, high [, step])",
+    about: "distribution by equal steps, with one bar below and one above",
+    register: |context, _| {
+        context.register_udaf(AggregateUDF::from(Quantize::new(Kind::Steps)));
+    },
+};
+
+pub(super) const LLQUANTIZE: Function = Function {
+    usage: "llquantize(x, factor, low, high, steps)",
+    about: "distribution by equal steps within the powers factor^low to factor^(high+1)",
+    register: |context, _| {
+        context.register_udaf(AggregateUDF::from(Quantize::new(Kind::Magnitudes)));
+    },
+};
+
+pub(super) const HISTOGRAM: Function = Function {
+    usage: "histogram(x)",
+    about: "distribution by steps of about 3 %: list of (low, high, count, mean)",
+    register: |context, _| {
+        context.register_udaf(AggregateUDF::from(Quantize::new(Kind::Fine)));
+    },
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Powers,
+    Steps,
+    Magnitudes,
+    Fine,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Quantize {
+    kind: Kind,
+    signature: Signature,
+}
+
+impl Quantize {
+    fn new(kind: Kind) -> Quantize {
+        let with = |parameters: usize| {
+            [DataType::Int64, DataType::Float64].map(|value| {
+                let mut kinds = vec![value];
+                kinds.resize(1 + parameters, DataType::Int64);
+                TypeSignature::Exact(kinds)
+            })
+        };
+        let forms = match kind {
+            Kind::Powers | Kind::Fine => with(0).to_vec(),
+            Kind::Steps => [with(2), with(3)].concat(),
+            Kind::Magnitudes => with(4).to_vec(),
+        };
+        let signature = Signature::one_of(forms, Volatility::Immutable);
+        Quantize { kind, signature }
+    }
+
+    /// The bars that the arguments behind the first ask for.
+    fn bins(&self, args: &AccumulatorArgs<'_>) -> Result<Bins> {
+        let numbers: Result<Vec<i64>> = args.exprs[1..]
+            .iter()
+            .map(|argument| {
+                let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
+                match argument.evaluate(&nothing) {
+                    Ok(ColumnarValue::Scalar(ScalarValue::Int64(Some(number)))) => Ok(number),
+                    _ => Err(DataFusionError::Plan(format!(
+                        "{}: expected whole numbers behind the first argument",
+                        self.name()
+                    ))),
+                }
+            })
+            .collect();
+        let bins = match (self.kind, numbers?.as_slice()) {
+            (Kind::Powers, _) => Ok(Bins::Powers),
+            (Kind::Fine, _) => Ok(Bins::Fine),
+            (Kind::Steps, &[low, high]) => Bins::steps(low, high, 1),
+            (Kind::Steps, &[low, high, step]) => Bins::steps(low, high, step),
+            (Kind::Magnitudes, &[factor, low, high, steps]) => {
+                Bins::magnitudes(factor, low, high, steps)
+            }
+            (Kind::Steps | Kind::Magnitudes, _) => Err(format!("expected {}", self.name())),
+        };
+        bins.map_err(DataFusionError::Plan)
+    }
+}
+
+impl AggregateUDFImpl for Quantize {
+    fn name(&self) -> &str {
+        match self.kind {
+            Kind::Powers => "quantize",
+            Kind::Steps => "lquantize",
+            Kind::Magnitudes => "llquantize",
+            Kind::Fine => "histogram",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(bars_type(self.kind == Kind::Fine))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        let state = DataType::List(item(DataType::Int64));
+        Ok(vec![Arc::new(Field::new(
+            format!("{}[bars]", args.name),
+            state,
+            true,
+        ))])
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        if args.is_distinct {
+            return Err(DataFusionError::Plan(format!(
+                "{}: DISTINCT is not supported",
+                self.name()
+            )));
+        }
+        Ok(Box::new(One(Bars::new(self.bins(&args)?))))
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        !args.is_distinct
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(Bars::new(self.bins(&args)?)))
+    }
+}
+
+fn item(kind: DataType) -> FieldRef {
+    Arc::new(Field::new_list_field(kind, true))
+}
+
+/// What a bar is made of in SQL.
+fn bar_fields(with_mean: bool) -> Fields {
+    let mut fields = vec![
+        Field::new("low", DataType::Int64, true),
+        Field::new("high", DataType::Int64, true),
+        Field::new("count", DataType::Int64, false),
+    ];
+    if with_mean {
+        fields.push(Field::new("mean", DataType::Float64, false));
+    }
+    Fields::from(fields)
+}
+
+/// Type of a distribution: `low` and `high` (not in it) are NULL where the bar is open.
+fn bars_type(with_mean: bool) -> DataType {
+    DataType::List(item(DataType::Struct(bar_fields(with_mean))))
+}
+
+/// What fell into a bar.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cell {
+    count: i64,
+    /// The sum of what the values exceed the bar's low end by: the sum of values could exceed 64 bits.
+    above_low: i64,
+}
+
+/// The bars of all groups.
+#[derive(Debug)]
+struct Bars {
+    bins: Bins,
+    cells: HashMap<(u32, i32), Cell>,
+    groups: usize,
+}
+
+impl Bars {
+    fn new(bins: Bins) -> Bars {
+        Bars {
+            bins,
+            cells: HashMap::new(),
+            groups: 0,
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, group: usize, value: i64) {
+        let bar = self.bins.of(value);
+        let cell = self.cells.entry((group as u32, bar)).or_default();
+        cell.count += 1;
+        if self.bins == Bins::Fine {
+            let low = self.bins.range(bar).0.unwrap_or(i64::MIN);
+            cell.above_low = cell.above_low.saturating_add(value.saturating_sub(low));
+        }
+    }
+
+    /// Takes the cells of the groups that are asked for, in order; the others move up.
+    fn take(&mut self, emit_to: EmitTo) -> (usize, Vec<((u32, i32), Cell)>) {
+        let cells = std::mem::take(&mut self.cells);
+        let (groups, mut taken): (usize, Vec<_>) = match emit_to {
+            EmitTo::All => (
+                std::mem::take(&mut self.groups),
+                cells.into_iter().collect(),
+            ),
+            EmitTo::First(count) => {
+                let mut taken = Vec::new();
+                for ((group, bar), cell) in cells {
+                    match group.checked_sub(count as u32) {
+                        None => taken.push(((group, bar), cell)),
+                        Some(group) => {
+                            self.cells.insert((group, bar), cell);
+                        }
+                    }
+                }
+                self.groups = self.groups.saturating_sub(count);
+                (count, taken)
+            }
+        };
+        taken.sort_unstable_by_key(|(key, _)| *key);
+        (groups, taken)
+    }
+
+    fn offsets(groups: usize, cells: &[((u32, i32), Cell)], width: usize) -> OffsetBuffer<i32> {
+        let mut lengths = vec![0usize; groups];
+        for ((group, _), _) in cells {
+            lengths[*group as usize] += width;
+        }
+        OffsetBuffer::from_lengths(lengths)
+    }
+
+    fn as_state(groups: usize, cells: &[((u32, i32), Cell)]) -> Result<ArrayRef> {
+        let numbers = cells
+            .iter()
+            .flat_map(|((_, bar), cell)| [i64::from(*bar), cell.count, cell.above_low]);
+        let numbers = Int64Array::from_iter_values(numbers);
+        let offsets = Bars::offsets(groups, cells, 3);
+        let list = ListArray::try_new(item(DataType::Int64), offsets, Arc::new(numbers), None)?;
+        Ok(Arc::new(list))
+    }
+
+    fn as_bars(&self, groups: usize, cells: &[((u32, i32), Cell)]) -> Result<ArrayRef> {
+        let with_mean = self.bins == Bins::Fine;
+        let (mut lows, mut highs) = (Int64Builder::new(), Int64Builder::new());
+        let mut means = Float64Builder::new();
+        for ((_, bar), cell) in cells {
+            let (low, high) = self.bins.range(*bar);
+            lows.append_option(low);
+            highs.append_option(high);
+            let above = cell.above_low as f64 / cell.count as f64;
+            means.append_value(low.unwrap_or(i64::MIN) as f64 + above);
+        }
+        let counts = Int64Array::from_iter_values(cells.iter().map(|(_, cell)| cell.count));
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(lows.finish()),
+            Arc::new(highs.finish()),
+            Arc::new(counts),
+        ];
+        if with_mean {
+            columns.push(Arc::new(means.finish()));
+        }
+        let fields = bar_fields(with_mean);
+        let bars = StructArray::try_new(fields.clone(), columns, None)?;
+        let offsets = Bars::offsets(groups, cells, 1);
+        let list = ListArray::try_new(
+            item(DataType::Struct(fields)),
+            offsets,
+            Arc::new(bars),
+            None,
+        )?;
+        Ok(Arc::new(list))
+    }
+
+    fn merge(&mut self, group: usize, state: &Int64Array) {
+        for bar in state.values().chunks_exact(3) {
+            let cell = self.cells.entry((group as u32, bar[0] as i32)).or_default();
+            cell.count += bar[1];
+            cell.above_low = cell.above_low.saturating_add(bar[2]);
+        }
+    }
+}
+
+/// Whole numbers; fractions are cut off, what has no place in 64 bits is NULL.
+fn whole_numbers(values: &ArrayRef) -> Result<ArrayRef> {
+    Ok(cast(values, &DataType::Int64)?)
+}
+
+impl GroupsAccumulator for Bars {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        opt_filter: Option<&BooleanArray>,
+        total_num_groups: usize,
+    ) -> Result<()> {
+        self.groups = total_num_groups;
+        let values = whole_numbers(&values[0])?;
+        let values = values.as_primitive::<Int64Type>();
+        let is_in = |row: usize| match opt_filter {
+            Some(filter) => filter.is_valid(row) && filter.value(row),
+            None => true,
+        };
+        for (row, &group) in group_indices.iter().enumerate() {
+            if values.is_valid(row) && is_in(row) {
+                self.add(group, values.value(row));
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        let (groups, cells) = self.take(emit_to);
+        self.as_bars(groups, &cells)
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        let (groups, cells) = self.take(emit_to);
+        Ok(vec![Bars::as_state(groups, &cells)?])
+    }
+
+    fn merge_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        total_num_groups: usize,
+    ) -> Result<()> {
+        self.groups = total_num_groups;
+        let states = values[0].as_list::<i32>();
+        for (row, &group) in group_indices.iter().enumerate() {
+            self.merge(group, states.value(row).as_primitive::<Int64Type>());
+        }
+        Ok(())
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        opt_filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        let mut rows = Bars::new(self.bins.clone());
+        let each: Vec<usize> = (0..values[0].len()).collect();
+        rows.update_batch(values, &each, opt_filter, each.len())?;
+        rows.state(EmitTo::All)
+    }
+
+    fn size(&self) -> usize {
+        self.cells.allocation_size()
+    }
+}
+
+/// All rows as one group.
+#[derive(Debug)]
+struct One(Bars);
+
+impl Accumulator for One {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let values = whole_numbers(&values[0])?;
+        for value in values.as_primitive::<Int64Type>().iter().flatten() {
+            self.0.add(0, value);
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let (_, cells) = self.0.take(EmitTo::All);
+        ScalarValue::try_from_array(&self.0.as_bars(1, &cells)?, 0)
+    }
+
+    fn size(&self) -> usize {
+        self.0.cells.allocation_size()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let (_, cells) = self.0.take(EmitTo::All);
+        Ok(vec![ScalarValue::try_from_array(
+            &Bars::as_state(1, &cells)?,
+            0,
+        )?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let states = states[0].as_list::<i32>();
+        for row in 0..states.len() {
+            self.0
+                .merge(0, states.value(row).as_primitive::<Int64Type>());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! A distribution in one cell of a table: `▁▃█▅▂ ▁`, or `.:#=- .` where the locale knows no Unicode.
+
+/// One letter per count, from nothing to the highest.
+const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const ASCII: [char; 9] = [' ', '.', ',', ':', '-', '=', '+', '*', '#'];
+
+/// `counts` as letters, the highest as high as a letter can be. What is not zero can be seen.
+pub(crate) fn bars(counts: &[u64], unicode: bool) -> String {
+    let letters = if unicode { BLOCKS } else { ASCII };
+    let highest = counts.iter().copied().max().unwrap_or(0).max(1);
+    let letter = |&count: &u64| {
+        let height = (count as f64 / highest as f64 * 8.0).round() as usize;
+        letters[if count > 0 { height.clamp(1, 8) } else { 0 }]
+    };
+    counts.iter().map(letter).collect()
+}
+
+/// Whether the locale's letters are Unicode. Where none is set, as in most containers, they are.
+pub(crate) fn is_unicode() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|value| !value.is_empty());
+    locale.is_none_or(|locale| {
+        let lower = locale.to_lowercase();
+        lower.contains("utf-8") || lower.contains("utf8")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_are_seen_beside_many() {
+        assert_eq!(bars(&[0, 1, 1000, 500, 0], true), " ▁█▄ ");
+        assert_eq!(bars(&[0, 1, 1000, 500, 0], false), " .#- ");
+        assert_eq!(bars(&[], true), "");
+        assert_eq!(bars(&[0, 0], true), "  ");
+    }
+}

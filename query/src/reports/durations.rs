@@ -1,0 +1,398 @@
+//! `durations`: how long functions took, how often, how much of it themselves, how it is distributed.
+//!
+//! ```text
+//! function   count     total      self      avg      min      p50      p95      p99      max  histogram  slowest_child
+//! vfs_read      12  1.204 ms  88.10 us  100.3 us  12.0 us  80.1 us  410 us   512 us   512 us  ▁▃█▅▂▁     ext4_read
+//! ```
+//! Calls whose exit was not seen count, but have no duration; percentiles are values of the nearest rank, at most 3 % off.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use arrow::array::{
+    ArrayRef, Int64Array, ListArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, Schema};
+use clap::{ArgMatches, Args, ValueEnum};
+
+use super::kd::{self, KdOptions};
+use super::measured::{self, Line};
+use crate::bins::Bins;
+use crate::commands::{Subcommand, arguments};
+use crate::failure::Misuse;
+use crate::filter::Filters;
+use crate::functions::in_fitting_unit;
+use crate::render::bars::{bars, is_unicode};
+use crate::render::text::grouped;
+use crate::render::violins::{self, Violin};
+use crate::render::{self, Format, UNIT};
+use crate::session::Session;
+use crate::settings::{Limits, Output, Traces};
+
+pub(super) const REPORT: Subcommand = Subcommand::new::<Durations>("durations", run);
+
+/// Show how long functions took: count, total, self, percentiles, distribution, slowest child
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  perfquet-query durations t.pqt
+  perfquet-query durations t.pqt --by comm --sort p99 -n 10
+  perfquet-query durations t.pqt --where \"function like 'vfs_%' and duration > 10us\"
+  perfquet-query durations t.pqt --svg durations.svg
+  perfquet-query durations boot.pqt --kd-compat -l -s l -n 15
+  perfquet-query durations boot.pqt --kd-compat -c -l -i")]
+struct Durations {
+    #[command(flatten)]
+    traces: Traces,
+    /// Divide the calls of each function by these too
+    #[arg(long, value_enum, value_name = "KEY,…", value_delimiter = ',')]
+    by: Vec<By>,
+    /// What comes first: total, self, count, avg, min, max, p50, p95, p99 or function
+    #[arg(short = 's', long, value_name = "COLUMN")]
+    sort: Option<String>,
+    /// How many lines, 25 if not given; 0: all
+    #[arg(short = 'n', long, value_name = "LINES")]
+    limit: Option<usize>,
+    /// Draw the distributions into a file instead
+    #[arg(long, value_name = "FILE", conflicts_with = "kd_compat")]
+    svg: Option<PathBuf>,
+    #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
+    kd: KdOptions,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    Caller,
+    Comm,
+    Pid,
+    Tid,
+    Cpu,
+    Module,
+    Context,
+    Trace,
+}
+
+impl By {
+    fn column(self) -> &'static str {
+        match self {
+            By::Caller => "caller",
+            By::Comm => "comm",
+            By::Pid => "pid",
+            By::Tid => "tid",
+            By::Cpu => "cpu",
+            By::Module => "module",
+            By::Context => "context",
+            By::Trace => "trace",
+        }
+    }
+}
+
+/// Columns to sort by, the most of it first; `function` is sorted by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    Total,
+    #[value(name = "self")]
+    Own,
+    Count,
+    Avg,
+    Min,
+    Max,
+    P50,
+    P95,
+    P99,
+    Function,
+}
+
+const LINES: usize = 25;
+/// A picture of more could not be seen at once.
+const PICTURES: usize = 20;
+
+fn run(matches: &ArgMatches) -> Result<()> {
+    let report: Durations = arguments(matches)?;
+    let session = Session::open(&report.traces.traces, &report.limits)?;
+    if report.kd.kd_compat {
+        let mut out = render::stdout();
+        kd::run(
+            &session,
+            &report.filters,
+            &report.kd,
+            report.limit,
+            report.sort.as_deref(),
+            &mut out,
+        )?;
+        return Ok(out.flush()?);
+    }
+    let sort = match &report.sort {
+        None => Sort::Total,
+        Some(name) => Sort::from_str(name, true).map_err(|_| {
+            Misuse(format!(
+                "--sort {name}: expected total, self, count, avg, min, max, p50, p95, p99 or function"
+            ))
+        })?,
+    };
+    let mut keys: Vec<&str> = report.by.iter().map(|by| by.column()).collect();
+    keys.dedup();
+    if keys.contains(&"trace") && session.traces.len() == 1 {
+        bail!(Misuse("--by trace: only one trace is open".to_owned()));
+    }
+    let mut lines = measured::measure(&session, &report.filters, &keys)?;
+    say_total(&session, &lines)?;
+    sort_lines(&mut lines, sort);
+    let usual = if report.svg.is_some() {
+        PICTURES
+    } else {
+        LINES
+    };
+    let limit = report.limit.unwrap_or(usual);
+    if limit > 0 {
+        lines.truncate(limit);
+    }
+    if let Some(path) = &report.svg {
+        return draw(path, &session, &lines);
+    }
+    let batch = as_batch(&lines, &keys, report.output.format)?;
+    render::batch(report.output.format, &batch)
+}
+
+fn say_total(session: &Session, lines: &[Line]) -> Result<()> {
+    let sum = |value: fn(&Line) -> i64| -> u64 {
+        lines.iter().map(|line| value(line).unsigned_abs()).sum()
+    };
+    let (count, known) = (sum(|line| line.count), sum(|line| line.known));
+    if count == 0 {
+        let all: u64 = session
+            .traces
+            .iter()
+            .filter_map(|trace| trace.table("calls"))
+            .map(crate::trace::TraceTable::rows)
+            .sum();
+        match all {
+            0 => bail!(
+                "nothing to measure: the trace holds no calls of functions\nhint: perfquet-query info TRACE says what it holds"
+            ),
+            _ => bail!("nothing to measure: none of {} calls fits", grouped(all)),
+        }
+    }
+    let mut functions: Vec<&str> = lines.iter().map(|line| line.function.as_str()).collect();
+    functions.sort_unstable();
+    functions.dedup();
+    let own = sum(|line| line.own.unwrap_or(0));
+    let mut text = format!(
+        "{} calls of {} functions, {} in them",
+        grouped(count),
+        grouped(functions.len() as u64),
+        in_fitting_unit(own as f64)
+    );
+    if known < count {
+        text.push_str(&format!(
+            "; of {} the exit was not seen",
+            grouped(count - known)
+        ));
+    }
+    eprintln!("{text}");
+    Ok(())
+}
+
+fn sort_lines(lines: &mut [Line], sort: Sort) {
+    let value = |line: &Line| match sort {
+        Sort::Total => Some(line.total),
+        Sort::Own => line.own,
+        Sort::Count => Some(line.count),
+        Sort::Avg => line.average(),
+        Sort::Min => line.min,
+        Sort::Max => line.max,
+        Sort::P50 => line.percentile(0.5),
+        Sort::P95 => line.percentile(0.95),
+        Sort::P99 => line.percentile(0.99),
+        Sort::Function => None,
+    };
+    lines.sort_by_cached_key(|line| {
+        (
+            std::cmp::Reverse(value(line)),
+            line.function.clone(),
+            line.keys.clone(),
+        )
+    });
+}
+
+/// The range of powers of two that the bars of all lines span.
+fn powers(lines: &[Line]) -> (i32, i32) {
+    let of = |value: Option<i64>| value.map(|value| Bins::Powers.of(value));
+    let lowest = lines.iter().filter_map(|line| of(line.min)).min();
+    let highest = lines.iter().filter_map(|line| of(line.max)).max();
+    (lowest.unwrap_or(0), highest.unwrap_or(0))
+}
+
+/// How many calls fell into each power of two from `lowest` to `highest`.
+fn by_power(line: &Line, lowest: i32, highest: i32) -> Vec<u64> {
+    let mut counts = vec![0u64; (highest - lowest) as usize + 1];
+    for bar in &line.bars {
+        let place = Bins::Powers.of(bar.mean as i64).clamp(lowest, highest) - lowest;
+        counts[place as usize] += bar.count.unsigned_abs();
+    }
+    counts
+}
+
+fn as_batch(lines: &[Line], keys: &[&str], format: Format) -> Result<RecordBatch> {
+    let mut columns: Vec<(Field, ArrayRef)> = Vec::new();
+    let mut add = |name: &str, kind: DataType, values: ArrayRef| {
+        columns.push((Field::new(name, kind, true), values));
+    };
+    let functions = lines.iter().map(|line| line.function.as_str());
+    add(
+        "function",
+        DataType::Utf8,
+        Arc::new(StringArray::from_iter_values(functions)),
+    );
+    for (place, key) in keys.iter().enumerate() {
+        let values: StringArray = lines
+            .iter()
+            .map(|line| line.keys[place].as_deref())
+            .collect();
+        add(key, DataType::Utf8, Arc::new(values));
+    }
+    let numbers = |value: &dyn Fn(&Line) -> Option<i64>| -> ArrayRef {
+        Arc::new(lines.iter().map(value).collect::<Int64Array>())
+    };
+    add("count", DataType::Int64, numbers(&|line| Some(line.count)));
+    let is_table = format == Format::Table;
+    if !is_table || lines.iter().any(|line| line.known < line.count) {
+        let unseen = numbers(&|line| Some(line.count - line.known));
+        add("unfinished", DataType::Int64, unseen);
+    }
+    let known = |line: &Line, value: i64| (line.known > 0).then_some(value);
+    let durations: [(&str, &dyn Fn(&Line) -> Option<i64>); 8] = [
+        ("total", &|line| known(line, line.total)),
+        ("self", &|line| line.own),
+        ("avg", &|line| line.average()),
+        ("min", &|line| line.min),
+        ("p50", &|line| line.percentile(0.5)),
+        ("p95", &|line| line.percentile(0.95)),
+        ("p99", &|line| line.percentile(0.99)),
+        ("max", &|line| line.max),
+    ];
+    let unit = std::collections::HashMap::from([(UNIT.to_owned(), "ns".to_owned())]);
+    for (name, value) in durations {
+        let field = Field::new(name, DataType::Int64, true).with_metadata(unit.clone());
+        columns.push((field, numbers(value)));
+    }
+    let (lowest, highest) = powers(lines);
+    if is_table {
+        let unicode = is_unicode();
+        let drawn = lines
+            .iter()
+            .map(|line| bars(&by_power(line, lowest, highest), unicode));
+        let drawn: ArrayRef = Arc::new(StringArray::from_iter_values(drawn));
+        columns.push((Field::new("histogram", DataType::Utf8, true), drawn));
+        let end = |bar: i32| Bins::Powers.range(bar).0.unwrap_or(0) as f64;
+        eprintln!(
+            "histogram: from {} to {}, doubling with every letter",
+            in_fitting_unit(end(lowest)),
+            in_fitting_unit(end(highest + 1))
+        );
+    } else {
+        let list = histogram_lists(lines, lowest, highest)?;
+        columns.push((
+            Field::new(
+                "histogram",
+                arrow::array::Array::data_type(&list).clone(),
+                true,
+            ),
+            Arc::new(list),
+        ));
+    }
+    if !keys.contains(&"caller") {
+        let slowest: StringArray = lines
+            .iter()
+            .map(|line| line.slowest_child.as_deref())
+            .collect();
+        columns.push((
+            Field::new("slowest_child", DataType::Utf8, true),
+            Arc::new(slowest),
+        ));
+    }
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
+    let rows = RecordBatchOptions::new().with_row_count(Some(lines.len()));
+    Ok(RecordBatch::try_new_with_options(
+        Arc::new(Schema::new(fields)),
+        arrays,
+        &rows,
+    )?)
+}
+
+/// The histograms as `quantize` gives them: without the empty bars.
+fn histogram_lists(lines: &[Line], lowest: i32, highest: i32) -> Result<ListArray> {
+    let (mut lows, mut highs, mut counts, mut lengths) = (vec![], vec![], vec![], vec![]);
+    for line in lines {
+        let before = counts.len();
+        for (place, count) in by_power(line, lowest, highest).into_iter().enumerate() {
+            if count > 0 {
+                let (low, high) = Bins::Powers.range(lowest + place as i32);
+                lows.push(low);
+                highs.push(high);
+                counts.push(count as i64);
+            }
+        }
+        lengths.push(counts.len() - before);
+    }
+    let field = |name| Arc::new(Field::new(name, DataType::Int64, true));
+    let bars = StructArray::from(vec![
+        (field("low"), Arc::new(Int64Array::from(lows)) as ArrayRef),
+        (field("high"), Arc::new(Int64Array::from(highs))),
+        (field("count"), Arc::new(Int64Array::from(counts))),
+    ]);
+    let item = Field::new_list_field(arrow::array::Array::data_type(&bars).clone(), true);
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(ListArray::try_new(
+        Arc::new(item),
+        offsets,
+        Arc::new(bars),
+        None,
+    )?)
+}
+
+fn draw(path: &PathBuf, session: &Session, lines: &[Line]) -> Result<()> {
+    let violins: Vec<Violin> = lines
+        .iter()
+        .filter(|line| line.known > 0)
+        .map(|line| {
+            let keys: Vec<&str> = line.keys.iter().flatten().map(String::as_str).collect();
+            let name = match keys.is_empty() {
+                true => line.function.clone(),
+                false => format!("{} ({})", line.function, keys.join(", ")),
+            };
+            Violin {
+                name,
+                count: line.known as u64,
+                total: line.total,
+                bars: line
+                    .bars
+                    .iter()
+                    .map(|bar| (bar.low, bar.high, bar.count as u64))
+                    .collect(),
+                ends: (line.min.unwrap_or(0), line.max.unwrap_or(0)),
+                percentiles: [0.5, 0.95, 0.99].map(|q| line.percentile(q).unwrap_or(0)),
+            }
+        })
+        .collect();
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut out = BufWriter::new(file);
+    let names: Vec<&str> = session
+        .traces
+        .iter()
+        .map(|trace| trace.name.as_str())
+        .collect();
+    violins::write(&mut out, &names.join(", "), &violins)?;
+    out.flush()?;
+    eprintln!("{} functions drawn to {}", violins.len(), path.display());
+    Ok(())
+}

@@ -1,0 +1,507 @@
+//! `--kd-compat`: what `kd` of the KFI and KFT patches printed (scripts/kd 1.1), its mistakes included.
+//!
+//! ```text
+//! Function                            Count Time     Average  Local
+//! ----------------------------------- ----- -------- -------- --------
+//! sys_read                                5    27488     5497       99
+//! ```
+//! Microseconds everywhere; -1: the exit was not seen. How our own report differs, and why: docs/kd-differences.md.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Write;
+
+use anyhow::{Result, bail};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{Int32Type, Int64Type};
+use clap::Args;
+
+use super::kd_tree;
+use crate::failure::Misuse;
+use crate::filter::Filters;
+use crate::render::text::{harmless, strings};
+use crate::session::Session;
+
+/// The options of kd that are not options of ours.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "As kd")]
+pub(super) struct KdOptions {
+    /// Print exactly what kd of KFI and KFT printed; all below belongs to it, -n and -s (F, c, t, a, s or l) too
+    #[arg(long)]
+    pub(super) kd_compat: bool,
+    /// Columns: F function, c count, t time, a average, r range, s sub-time, l local, m max-sub, n its count, u all subs; with -c: e entry, t duration, l local, p pid
+    #[arg(short = 'f', value_name = "COLUMNS", requires = "kd_compat")]
+    columns: Option<String>,
+    /// Only functions with at least this time, in microseconds
+    #[arg(
+        short = 't',
+        value_name = "TIME",
+        requires = "kd_compat",
+        allow_negative_numbers = true
+    )]
+    time: Option<i64>,
+    /// All columns of the usual kind: Fctalsmn, with -c etlp
+    #[arg(short = 'l', requires = "kd_compat")]
+    long: bool,
+    /// The call tree instead
+    #[arg(short = 'c', requires = "kd_compat")]
+    tree: bool,
+    /// Call tree with all threads interlaced
+    #[arg(short = 'i', requires = "kd_compat")]
+    interlaced: bool,
+    /// Call tree as it is read, line by line
+    #[arg(short = 'r', requires = "kd_compat")]
+    as_read: bool,
+    /// Depth behind which arguments are aligned
+    #[arg(
+        short = 'd',
+        value_name = "DEPTH",
+        requires = "kd_compat",
+        default_value_t = 20,
+        hide_default_value = true
+    )]
+    depth: usize,
+    /// Length of names behind which arguments are aligned
+    #[arg(
+        short = 'm',
+        value_name = "LENGTH",
+        requires = "kd_compat",
+        default_value_t = 40,
+        hide_default_value = true
+    )]
+    length: usize,
+}
+
+/// Number of a name.
+pub(super) type NameId = u32;
+
+/// A line of the log, as kd read it.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) function: NameId,
+    pub(super) caller: Option<NameId>,
+    /// Microseconds; -1: not seen.
+    pub(super) duration: i64,
+    /// Microseconds from the start of the log.
+    pub(super) entry: i64,
+    pub(super) pid: Box<str>,
+    pub(super) args: Box<str>,
+}
+
+/// The log.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) names: Vec<String>,
+    ids: HashMap<String, NameId>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// Columns of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TreeStyle {
+    pub(super) entry: bool,
+    pub(super) duration: bool,
+    pub(super) local: bool,
+    pub(super) pid: bool,
+    pub(super) interlaced: bool,
+    pub(super) depth: usize,
+    pub(super) length: usize,
+}
+
+/// Prints what kd would. `limit` and `sort` are as given, if they are.
+pub(super) fn run(
+    session: &Session,
+    filters: &Filters,
+    options: &KdOptions,
+    limit: Option<usize>,
+    sort: Option<&str>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let sort = sort.unwrap_or("t");
+    if !["F", "c", "t", "a", "s", "l"].contains(&sort) {
+        bail!(Misuse(format!(
+            "-s {sort}: expected one of F, c, t, a, s, l, as kd has them"
+        )));
+    }
+    let log = Log::query(session, filters)?;
+    if options.as_read && !options.tree {
+        return Ok(());
+    }
+    if options.tree {
+        let columns = match &options.columns {
+            _ if options.long => "etlp",
+            Some(columns) if columns == "Fctalsmn" => "etlp",
+            Some(columns) => columns,
+            None => "",
+        };
+        let style = TreeStyle {
+            entry: columns.contains('e'),
+            duration: columns.contains('t'),
+            local: columns.contains('l'),
+            pid: columns.contains('p'),
+            interlaced: options.interlaced,
+            depth: options.depth,
+            length: options.length,
+        };
+        return match options.as_read {
+            true => kd_tree::write_as_read(&log, style, out),
+            false => kd_tree::write(&log, style, out),
+        };
+    }
+    let columns = match &options.columns {
+        Some(columns) => columns,
+        None if options.long => "Fctalsmn",
+        None => "Fctal",
+    };
+    let limit = limit.filter(|&limit| limit > 0).unwrap_or(usize::MAX);
+    write_summary(&log, columns, sort, limit, options.time.unwrap_or(0), out)
+}
+
+impl Log {
+    pub(super) fn id(&mut self, name: &str) -> NameId {
+        if let Some(&id) = self.ids.get(name) {
+            return id;
+        }
+        let id = self.names.len() as NameId;
+        self.names.push(name.to_owned());
+        self.ids.insert(name.to_owned(), id);
+        id
+    }
+
+    fn query(session: &Session, filters: &Filters) -> Result<Log> {
+        let sql = include_str!("kd.sql").replace("{where}", &filters.condition(session)?);
+        let batches = session.collect(&sql)?;
+        // kd printed the CPU behind the pid where the kernel did: on SMP.
+        let is_smp = batches
+            .iter()
+            .any(|batch| batch.column(5).null_count() < batch.num_rows());
+        let start = start_of_log(session, &batches);
+        let mut log = Log::default();
+        for batch in &batches {
+            log.add(batch, is_smp, start)?;
+        }
+        Ok(log)
+    }
+
+    fn add(&mut self, batch: &RecordBatch, is_smp: bool, start: i64) -> Result<()> {
+        let texts = [0, 1, 6].map(|column| strings(batch.column(column)));
+        let [functions, callers, contexts] = texts;
+        let (functions, callers, contexts) = (functions?, callers?, contexts?);
+        let long = |column: usize| batch.column(column).as_primitive::<Int64Type>();
+        let short = |column: usize| batch.column(column).as_primitive::<Int32Type>();
+        let (durations, times, tids, cpus) = (long(2), long(3), short(4), short(5));
+        let args = batch.column(7).as_list::<i32>();
+        for row in 0..batch.num_rows() {
+            let in_task = !contexts.is_valid(row) || contexts.value(row) == "task";
+            let cpu = cpus.is_valid(row).then(|| cpus.value(row));
+            let tid = tids.is_valid(row).then(|| tids.value(row));
+            let args = match args.is_valid(row) {
+                true => argument_words(&strings(&args.value(row))?),
+                false => String::new(),
+            };
+            let function = match functions.is_valid(row) {
+                true => self.id(functions.value(row)),
+                false => self.id("[unknown]"),
+            };
+            let caller = callers.is_valid(row).then(|| self.id(callers.value(row)));
+            let time = if times.is_valid(row) {
+                times.value(row)
+            } else {
+                start
+            };
+            self.rows.push(Row {
+                function,
+                caller,
+                duration: match durations.is_valid(row) {
+                    true => durations.value(row).div_euclid(1000),
+                    false => -1,
+                },
+                entry: time.saturating_sub(start).div_euclid(1000),
+                pid: pid(tid.filter(|_| in_task), cpu, in_task, is_smp).into(),
+                args: args.into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The time that the log counts from: that of its start trigger, where it is told.
+fn start_of_log(session: &Session, batches: &[RecordBatch]) -> i64 {
+    let told = session.traces.iter().find_map(|trace| {
+        let (_, value) = trace
+            .facts
+            .iter()
+            .find(|(name, _)| name == "kfi.start_ns")?;
+        value.parse().ok()
+    });
+    let times = batches
+        .iter()
+        .filter_map(|batch| arrow::compute::min(batch.column(3).as_primitive::<Int64Type>()));
+    told.or_else(|| times.min()).unwrap_or(0)
+}
+
+/// As the kernel wrote it: -1 in interrupts, the CPU behind a dot on SMP, `.0` and `.9` where the exit was not seen.
+fn pid(tid: Option<i32>, cpu: Option<i32>, in_task: bool, is_smp: bool) -> String {
+    let tid = tid.unwrap_or(-1);
+    if !is_smp {
+        return tid.to_string();
+    }
+    let digit = match cpu {
+        Some(cpu) => u32::try_from(cpu)
+            .ok()
+            .and_then(|cpu| char::from_u32(u32::from('0') + cpu))
+            .unwrap_or('?'),
+        None if in_task => '0',
+        None => '9',
+    };
+    format!("{tid}.{digit}")
+}
+
+/// The three arguments as kd took them from a line: without the frame pointer in front.
+fn argument_words(args: &arrow::array::StringViewArray) -> String {
+    let value = |text: &str| {
+        text.split_once('=')
+            .map_or(text, |(_, value)| value)
+            .to_owned()
+    };
+    let values: Vec<String> = args.iter().flatten().map(value).collect();
+    values[values.len().saturating_sub(3)..].join(" ")
+}
+
+/// What kd kept of a function.
+#[derive(Debug, Default)]
+struct Function {
+    name: NameId,
+    count: i64,
+    time: i64,
+    min: i64,
+    max: i64,
+    sub_time: i64,
+    /// What it called, in the order of the first calls, and how often.
+    subs: Vec<(NameId, i64)>,
+}
+
+impl Function {
+    fn average(&self) -> i64 {
+        match self.time {
+            -1 => -1,
+            time => time.div_euclid(self.count),
+        }
+    }
+
+    fn local(&self) -> i64 {
+        match self.time {
+            -1 => -1,
+            time => time - self.sub_time,
+        }
+    }
+}
+
+/// The functions in the order of their first lines.
+fn functions(log: &Log) -> Vec<Function> {
+    let mut places: Vec<Option<usize>> = vec![None; log.names.len()];
+    let mut subs: HashMap<(NameId, NameId), usize> = HashMap::new();
+    let mut functions: Vec<Function> = Vec::new();
+    for row in &log.rows {
+        let place = *places[row.function as usize].get_or_insert_with(|| {
+            functions.push(Function {
+                name: row.function,
+                min: row.duration,
+                max: row.duration,
+                ..Function::default()
+            });
+            functions.len() - 1
+        });
+        let function = &mut functions[place];
+        function.count += 1;
+        function.time += row.duration;
+        function.min = function.min.min(row.duration);
+        function.max = function.max.max(row.duration);
+        // The caller counts only if it has been met already.
+        let caller = row
+            .caller
+            .and_then(|caller| Some((caller, places[caller as usize]?)));
+        let Some((id, caller)) = caller else {
+            continue;
+        };
+        let caller = &mut functions[caller];
+        if row.duration != -1 {
+            caller.sub_time += row.duration;
+        }
+        let next = caller.subs.len();
+        let sub = *subs.entry((id, row.function)).or_insert(next);
+        if sub == next {
+            caller.subs.push((row.function, 0));
+        }
+        caller.subs[sub].1 += 1;
+    }
+    functions
+}
+
+/// Titles and widths of kd's columns; `-`: left-aligned data.
+const COLUMNS: &[(char, &str, usize)] = &[
+    ('F', "Function", 35),
+    ('c', "Count", 5),
+    ('t', "Time", 8),
+    ('a', "Average", 8),
+    ('r', "Range", 12),
+    ('s', "Sub-time", 8),
+    ('l', "Local", 8),
+    ('m', "Max-sub", 35),
+    ('n', "Ms count", 8),
+    ('u', "Sub list", 20),
+];
+
+fn write_summary(
+    log: &Log,
+    columns: &str,
+    sort: &str,
+    limit: usize,
+    least: i64,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let mut chosen = Vec::new();
+    for id in columns.chars() {
+        match COLUMNS.iter().find(|column| column.0 == id) {
+            Some(column) => chosen.push(column),
+            None => writeln!(out, "Invalid column id: {}", harmless(&id.to_string()))?,
+        }
+    }
+    let titles: Vec<String> = chosen
+        .iter()
+        .map(|(_, title, width)| format!("{title:<width$}"))
+        .collect();
+    let rules: Vec<String> = chosen
+        .iter()
+        .map(|(_, _, width)| "-".repeat(*width))
+        .collect();
+    writeln!(out, "{}\n{}", titles.join(" "), rules.join(" "))?;
+    let functions = functions(log);
+    let times: HashMap<NameId, i64> = functions
+        .iter()
+        .map(|function| (function.name, function.time))
+        .collect();
+    let name = |id: NameId| log.names[id as usize].as_str();
+    let mut order: Vec<&Function> = functions.iter().collect();
+    // Everything descends, names too. kd left the order among equals to chance; by name it is here.
+    order.sort_by(|a, b| {
+        let by_value = match sort {
+            "F" => name(b.name).cmp(name(a.name)),
+            "c" => b.count.cmp(&a.count),
+            "a" => b.average().cmp(&a.average()),
+            "s" => b.sub_time.cmp(&a.sub_time),
+            "l" => b.local().cmp(&a.local()),
+            _ => b.time.cmp(&a.time),
+        };
+        by_value.then_with(|| name(a.name).cmp(name(b.name)))
+    });
+    // 0 was no limit to kd.
+    let long_enough = |function: &&&Function| least == 0 || function.time >= least;
+    for function in order.iter().filter(long_enough).take(limit) {
+        // The first of those whose own time over the whole log is the longest.
+        let mut max_sub: Option<(NameId, i64)> = None;
+        for &(sub, count) in &function.subs {
+            if max_sub.is_none_or(|(max, _)| times[&sub] > times[&max]) {
+                max_sub = Some((sub, count));
+            }
+        }
+        let cells: Vec<String> = chosen
+            .iter()
+            .map(|(id, _, width)| match id {
+                'F' => format!("{:<width$}", harmless(name(function.name))),
+                'c' => format!("{:>width$}", function.count),
+                't' => format!("{:>width$}", function.time),
+                'a' => format!("{:>width$}", function.average()),
+                'r' => {
+                    let range = format!("({}-{})", function.min, function.max);
+                    format!("{range:>width$}")
+                }
+                's' => format!("{:>width$}", function.sub_time),
+                'l' => format!("{:>width$}", function.local()),
+                'm' => {
+                    let sub = max_sub.map(|(sub, _)| harmless(name(sub)));
+                    format!("{:>width$}", sub.unwrap_or_default())
+                }
+                'n' => format!("{:>width$}", max_sub.map_or(0, |(_, count)| count)),
+                _ => sub_list(function, &name),
+            })
+            .collect();
+        writeln!(out, "{}", cells.join(" "))?;
+    }
+    Ok(())
+}
+
+/// As Python prints a list of texts; kd's order was that of a hash table, here it is that of the first calls.
+fn sub_list<'a>(function: &Function, name: &impl Fn(NameId) -> &'a str) -> String {
+    let mut text = String::from("[");
+    for (index, &(sub, _)) in function.subs.iter().enumerate() {
+        let comma = if index > 0 { ", " } else { "" };
+        let _ = write!(text, "{comma}'{}'", harmless(name(sub)));
+    }
+    text + "]"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(rows: &[(&str, Option<&str>, i64)]) -> Log {
+        let mut log = Log::default();
+        for (index, (function, caller, duration)) in rows.iter().enumerate() {
+            let function = log.id(function);
+            let caller = caller.map(|caller| log.id(caller));
+            log.rows.push(Row {
+                function,
+                caller,
+                duration: *duration,
+                entry: index as i64,
+                pid: "1".into(),
+                args: "".into(),
+            });
+        }
+        log
+    }
+
+    fn summary(rows: &[(&str, Option<&str>, i64)], columns: &str, sort: &str) -> Vec<String> {
+        let mut out = Vec::new();
+        write_summary(&log(rows), columns, sort, usize::MAX, 0, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        text.lines()
+            .skip(2)
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect()
+    }
+
+    /// The mistakes of kd that its users may rely on.
+    #[test]
+    fn unknown_durations_count_as_minus_one() {
+        let rows: &[(&str, Option<&str>, i64)] = &[
+            ("a", None, 10),
+            ("a", None, -1),
+            ("b", Some("a"), -1),
+            ("c", Some("later"), 4),
+            ("later", None, 9),
+        ];
+        assert_eq!(
+            summary(rows, "Fctarsln", "t"),
+            [
+                "a 2 9 4 (-1-10) 0 9 1",
+                "later 1 9 9 (9-9) 0 9 0",
+                "c 1 4 4 (4-4) 0 4 0",
+                "b 1 -1 -1 (-1--1) 0 -1 0"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_max_sub_is_the_one_that_takes_longest_anywhere() {
+        let rows: &[(&str, Option<&str>, i64)] = &[
+            ("a", None, 50),
+            ("x", Some("a"), 20),
+            ("y", Some("a"), 3),
+            ("y", None, 90),
+        ];
+        assert_eq!(summary(rows, "Fmnu", "F")[3], "a y 1 ['x', 'y']");
+        assert_eq!(summary(rows, "Fsl", "s")[0], "a 23 27");
+    }
+}
