@@ -132,6 +132,25 @@ impl Bins {
         }
     }
 
+    /// How far a value is from that end of its bar in [`Bins::Fine`] that is nearer to 0.
+    #[inline]
+    pub(crate) fn fine_distance(value: i64) -> u64 {
+        let size = value.unsigned_abs();
+        match size.checked_ilog2() {
+            Some(power) if size >= FINE_EXACT => size & ((1 << (power - FINE_BITS)) - 1),
+            _ => 0,
+        }
+    }
+
+    /// The value of a bar that is nearest to 0.
+    pub(crate) fn nearest(&self, bar: i32) -> i64 {
+        let (low, high) = self.range(bar);
+        match bar {
+            ..0 => high.map_or(i64::MIN, |high| high - 1),
+            0.. => low.unwrap_or(0),
+        }
+    }
+
     /// The smallest value of a bar and the first one above; `None`: open.
     pub(crate) fn range(&self, bar: i32) -> (Option<i64>, Option<i64>) {
         // Of a bar of positive values: its first value and the next bar's.
@@ -264,6 +283,33 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_its_bar_and_the_distance() {
+        for value in [
+            0i64,
+            5,
+            -5,
+            63,
+            64,
+            65,
+            -65,
+            12_345,
+            -98_765_432,
+            i64::MAX,
+            -i64::MAX,
+        ] {
+            let bar = Bins::Fine.of(value);
+            let distance = Bins::fine_distance(value) as i64;
+            let nearest = Bins::Fine.nearest(bar);
+            let found = if value < 0 {
+                nearest - distance
+            } else {
+                nearest + distance
+            };
+            assert_eq!(found, value);
+        }
+    }
+
+    #[test]
     fn fine_bars_are_narrow() {
         for value in [100i64, 12_345, 98_765_432, 1 << 40, i64::MAX / 3] {
             let (low, high) = Bins::Fine.range(Bins::Fine.of(value));
@@ -276,7 +322,7 @@ mod tests {
     fn labels_are_those_of_dtrace() {
         let labels = |bins: &Bins, first: i32| -> Vec<String> {
             let (low, high) = bins.limits();
-            (first.max(low)..=high.min(first + 12))
+            (first.max(low)..=high.min(first.max(low) + 12))
                 .map(|bar| bins.label(bar, first.max(low)))
                 .collect()
         };

@@ -1,6 +1,7 @@
 //! Functions for SQL beside those of DataFusion, one file each.
 
 mod address;
+mod bar_counts;
 mod duration;
 mod quantile;
 mod quantize;

@@ -9,6 +9,9 @@
 
 use std::sync::Arc;
 
+use super::Function;
+use super::bar_counts::{BarCounts, Counted};
+use crate::bins::Bins;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Builder, Int64Array, Int64Builder, ListArray,
     RecordBatch, StructArray,
@@ -23,10 +26,6 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, EmitTo, GroupsAccumulator,
     Signature, TypeSignature, Volatility,
 };
-use hashbrown::HashMap;
-
-use super::Function;
-use crate::bins::Bins;
 
 pub(super) const QUANTIZE: Function = Function {
     usage: "quantize(x)",
@@ -155,7 +154,7 @@ impl AggregateUDFImpl for Quantize {
                 self.name()
             )));
         }
-        Ok(Box::new(One(Bars::new(self.bins(&args)?))))
+        Ok(Box::new(One::new(self.bins(&args)?)))
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
@@ -166,7 +165,7 @@ impl AggregateUDFImpl for Quantize {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Bars::new(self.bins(&args)?)))
+        Ok(Box::new(BarCounts::new(self.bins(&args)?)))
     }
 }
 
@@ -192,125 +191,61 @@ fn bars_type(with_mean: bool) -> DataType {
     DataType::List(item(DataType::Struct(bar_fields(with_mean))))
 }
 
-/// What fell into a bar.
-#[derive(Debug, Clone, Copy, Default)]
-struct Cell {
-    count: i64,
-    /// The sum of what the values exceed the bar's low end by: the sum of values could exceed 64 bits.
-    above_low: i64,
+/// The groups as lists of three numbers for each bar.
+fn as_state(groups: &[Vec<Counted>]) -> Result<ArrayRef> {
+    let numbers = groups.iter().flatten().flat_map(|counted| {
+        [
+            i64::from(counted.bar),
+            counted.count,
+            i64::from(counted.distance.to_bits()),
+        ]
+    });
+    let numbers = Int64Array::from_iter_values(numbers);
+    let offsets = OffsetBuffer::from_lengths(groups.iter().map(|bars| bars.len() * 3));
+    let list = ListArray::try_new(item(DataType::Int64), offsets, Arc::new(numbers), None)?;
+    Ok(Arc::new(list))
 }
 
-/// The bars of all groups.
-#[derive(Debug)]
-struct Bars {
-    bins: Bins,
-    cells: HashMap<(u32, i32), Cell>,
-    groups: usize,
+fn from_state(bar: &[i64]) -> Counted {
+    Counted {
+        bar: bar[0] as i32,
+        count: bar[1],
+        distance: f32::from_bits(bar[2] as u32),
+    }
 }
 
-impl Bars {
-    fn new(bins: Bins) -> Bars {
-        Bars {
-            bins,
-            cells: HashMap::new(),
-            groups: 0,
-        }
+/// The groups as SQL sees them.
+fn as_bars(bins: &Bins, groups: &[Vec<Counted>]) -> Result<ArrayRef> {
+    let with_mean = *bins == Bins::Fine;
+    let (mut lows, mut highs) = (Int64Builder::new(), Int64Builder::new());
+    let (mut counts, mut means) = (Int64Builder::new(), Float64Builder::new());
+    for counted in groups.iter().flatten() {
+        let (low, high) = bins.range(counted.bar);
+        lows.append_option(low);
+        highs.append_option(high);
+        counts.append_value(counted.count);
+        let distance = f64::from(counted.distance);
+        let outwards = if counted.bar < 0 { -distance } else { distance };
+        means.append_value(bins.nearest(counted.bar) as f64 + outwards);
     }
-
-    #[inline]
-    fn add(&mut self, group: usize, value: i64) {
-        let bar = self.bins.of(value);
-        let cell = self.cells.entry((group as u32, bar)).or_default();
-        cell.count += 1;
-        if self.bins == Bins::Fine {
-            let low = self.bins.range(bar).0.unwrap_or(i64::MIN);
-            cell.above_low = cell.above_low.saturating_add(value.saturating_sub(low));
-        }
+    let mut columns: Vec<ArrayRef> = vec![
+        Arc::new(lows.finish()),
+        Arc::new(highs.finish()),
+        Arc::new(counts.finish()),
+    ];
+    if with_mean {
+        columns.push(Arc::new(means.finish()));
     }
-
-    /// Takes the cells of the groups that are asked for, in order; the others move up.
-    fn take(&mut self, emit_to: EmitTo) -> (usize, Vec<((u32, i32), Cell)>) {
-        let cells = std::mem::take(&mut self.cells);
-        let (groups, mut taken): (usize, Vec<_>) = match emit_to {
-            EmitTo::All => (
-                std::mem::take(&mut self.groups),
-                cells.into_iter().collect(),
-            ),
-            EmitTo::First(count) => {
-                let mut taken = Vec::new();
-                for ((group, bar), cell) in cells {
-                    match group.checked_sub(count as u32) {
-                        None => taken.push(((group, bar), cell)),
-                        Some(group) => {
-                            self.cells.insert((group, bar), cell);
-                        }
-                    }
-                }
-                self.groups = self.groups.saturating_sub(count);
-                (count, taken)
-            }
-        };
-        taken.sort_unstable_by_key(|(key, _)| *key);
-        (groups, taken)
-    }
-
-    fn offsets(groups: usize, cells: &[((u32, i32), Cell)], width: usize) -> OffsetBuffer<i32> {
-        let mut lengths = vec![0usize; groups];
-        for ((group, _), _) in cells {
-            lengths[*group as usize] += width;
-        }
-        OffsetBuffer::from_lengths(lengths)
-    }
-
-    fn as_state(groups: usize, cells: &[((u32, i32), Cell)]) -> Result<ArrayRef> {
-        let numbers = cells
-            .iter()
-            .flat_map(|((_, bar), cell)| [i64::from(*bar), cell.count, cell.above_low]);
-        let numbers = Int64Array::from_iter_values(numbers);
-        let offsets = Bars::offsets(groups, cells, 3);
-        let list = ListArray::try_new(item(DataType::Int64), offsets, Arc::new(numbers), None)?;
-        Ok(Arc::new(list))
-    }
-
-    fn as_bars(&self, groups: usize, cells: &[((u32, i32), Cell)]) -> Result<ArrayRef> {
-        let with_mean = self.bins == Bins::Fine;
-        let (mut lows, mut highs) = (Int64Builder::new(), Int64Builder::new());
-        let mut means = Float64Builder::new();
-        for ((_, bar), cell) in cells {
-            let (low, high) = self.bins.range(*bar);
-            lows.append_option(low);
-            highs.append_option(high);
-            let above = cell.above_low as f64 / cell.count as f64;
-            means.append_value(low.unwrap_or(i64::MIN) as f64 + above);
-        }
-        let counts = Int64Array::from_iter_values(cells.iter().map(|(_, cell)| cell.count));
-        let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(lows.finish()),
-            Arc::new(highs.finish()),
-            Arc::new(counts),
-        ];
-        if with_mean {
-            columns.push(Arc::new(means.finish()));
-        }
-        let fields = bar_fields(with_mean);
-        let bars = StructArray::try_new(fields.clone(), columns, None)?;
-        let offsets = Bars::offsets(groups, cells, 1);
-        let list = ListArray::try_new(
-            item(DataType::Struct(fields)),
-            offsets,
-            Arc::new(bars),
-            None,
-        )?;
-        Ok(Arc::new(list))
-    }
-
-    fn merge(&mut self, group: usize, state: &Int64Array) {
-        for bar in state.values().chunks_exact(3) {
-            let cell = self.cells.entry((group as u32, bar[0] as i32)).or_default();
-            cell.count += bar[1];
-            cell.above_low = cell.above_low.saturating_add(bar[2]);
-        }
-    }
+    let fields = bar_fields(with_mean);
+    let bars = StructArray::try_new(fields.clone(), columns, None)?;
+    let offsets = OffsetBuffer::from_lengths(groups.iter().map(Vec::len));
+    let list = ListArray::try_new(
+        item(DataType::Struct(fields)),
+        offsets,
+        Arc::new(bars),
+        None,
+    )?;
+    Ok(Arc::new(list))
 }
 
 /// Whole numbers; fractions are cut off, what has no place in 64 bits is NULL.
@@ -318,7 +253,7 @@ fn whole_numbers(values: &ArrayRef) -> Result<ArrayRef> {
     Ok(cast(values, &DataType::Int64)?)
 }
 
-impl GroupsAccumulator for Bars {
+impl GroupsAccumulator for BarCounts {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -326,29 +261,26 @@ impl GroupsAccumulator for Bars {
         opt_filter: Option<&BooleanArray>,
         total_num_groups: usize,
     ) -> Result<()> {
-        self.groups = total_num_groups;
+        self.grow(total_num_groups);
         let values = whole_numbers(&values[0])?;
         let values = values.as_primitive::<Int64Type>();
         let is_in = |row: usize| match opt_filter {
             Some(filter) => filter.is_valid(row) && filter.value(row),
             None => true,
         };
-        for (row, &group) in group_indices.iter().enumerate() {
-            if values.is_valid(row) && is_in(row) {
-                self.add(group, values.value(row));
-            }
-        }
+        let rows = group_indices.iter().enumerate();
+        let counted = rows.filter(|&(row, _)| values.is_valid(row) && is_in(row));
+        self.add_all(counted.map(|(row, &group)| (group, values.value(row))));
         Ok(())
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let (groups, cells) = self.take(emit_to);
-        self.as_bars(groups, &cells)
+        let groups = self.take(emit_to);
+        as_bars(&self.bins, &groups)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        let (groups, cells) = self.take(emit_to);
-        Ok(vec![Bars::as_state(groups, &cells)?])
+        Ok(vec![as_state(&self.take(emit_to))?])
     }
 
     fn merge_batch(
@@ -357,10 +289,13 @@ impl GroupsAccumulator for Bars {
         group_indices: &[usize],
         total_num_groups: usize,
     ) -> Result<()> {
-        self.groups = total_num_groups;
+        self.grow(total_num_groups);
         let states = values[0].as_list::<i32>();
         for (row, &group) in group_indices.iter().enumerate() {
-            self.merge(group, states.value(row).as_primitive::<Int64Type>());
+            let state = states.value(row);
+            for bar in state.as_primitive::<Int64Type>().values().chunks_exact(3) {
+                self.merge(group, from_state(bar));
+            }
         }
         Ok(())
     }
@@ -370,52 +305,61 @@ impl GroupsAccumulator for Bars {
         values: &[ArrayRef],
         opt_filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
-        let mut rows = Bars::new(self.bins.clone());
+        let mut rows = BarCounts::new(self.bins.clone());
         let each: Vec<usize> = (0..values[0].len()).collect();
         rows.update_batch(values, &each, opt_filter, each.len())?;
         rows.state(EmitTo::All)
     }
 
     fn size(&self) -> usize {
-        self.cells.allocation_size()
+        BarCounts::size(self)
     }
 }
 
 /// All rows as one group.
 #[derive(Debug)]
-struct One(Bars);
+struct One(BarCounts);
+
+impl One {
+    fn new(bins: Bins) -> One {
+        let mut counts = BarCounts::new(bins);
+        counts.grow(1);
+        One(counts)
+    }
+}
 
 impl Accumulator for One {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let values = whole_numbers(&values[0])?;
-        for value in values.as_primitive::<Int64Type>().iter().flatten() {
-            self.0.add(0, value);
-        }
+        let values = values.as_primitive::<Int64Type>();
+        self.0
+            .add_all(values.iter().flatten().map(|value| (0, value)));
         Ok(())
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let (_, cells) = self.0.take(EmitTo::All);
-        ScalarValue::try_from_array(&self.0.as_bars(1, &cells)?, 0)
+        let groups = self.0.take(EmitTo::All);
+        self.0.grow(1);
+        ScalarValue::try_from_array(&as_bars(&self.0.bins, &groups)?, 0)
     }
 
     fn size(&self) -> usize {
-        self.0.cells.allocation_size()
+        self.0.size()
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let (_, cells) = self.0.take(EmitTo::All);
-        Ok(vec![ScalarValue::try_from_array(
-            &Bars::as_state(1, &cells)?,
-            0,
-        )?])
+        let groups = self.0.take(EmitTo::All);
+        self.0.grow(1);
+        Ok(vec![ScalarValue::try_from_array(&as_state(&groups)?, 0)?])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let states = states[0].as_list::<i32>();
         for row in 0..states.len() {
-            self.0
-                .merge(0, states.value(row).as_primitive::<Int64Type>());
+            let state = states.value(row);
+            for bar in state.as_primitive::<Int64Type>().values().chunks_exact(3) {
+                self.0.merge(0, from_state(bar));
+            }
         }
         Ok(())
     }

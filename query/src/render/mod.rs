@@ -5,6 +5,7 @@ pub(crate) mod bars;
 mod csv;
 pub(crate) mod distribution;
 mod drawing;
+pub(crate) mod heat;
 mod json;
 mod parquet_file;
 pub(crate) mod svg;

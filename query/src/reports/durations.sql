@@ -1,7 +1,7 @@
--- Per function and caller, in one pass; callers are added up in Rust, where each is also told its slowest child.
-SELECT {keys}coalesce(function, '[unknown]') AS function, caller,
+-- What each function took.
+SELECT {keys}coalesce(function, '[unknown]') AS function,
   count(*) AS count, count(duration) AS known, sum(duration) AS total, sum(self_time) AS self,
   min(duration) AS min, max(duration) AS max, histogram(duration) AS bars
 FROM calls
 WHERE {where}
-GROUP BY {keys}coalesce(function, '[unknown]'), caller
+GROUP BY {keys}coalesce(function, '[unknown]')

@@ -3,7 +3,7 @@
 //! Stacks are merged by name first, and boxes that would be narrower than a tenth of a pixel are left to their
 //! callers, so that the picture takes the time of what is seen, not of what was recorded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -11,8 +11,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args, ValueEnum};
 
-use super::folding::Folded;
-use super::subject::{Choice, Subject};
+use super::folding::{Folded, Weighted};
+use super::imported;
+use super::paths::Paths;
+use super::rows::has_rows;
+use super::subject::Choice;
 use crate::commands::{Subcommand, arguments};
 use crate::failure::Misuse;
 use crate::render;
@@ -30,6 +33,7 @@ pub(super) const REPORT: Subcommand = Subcommand::new::<Flamegraph>("flamegraph"
   perfquet-query flamegraph a.pqt -o a.svg
   perfquet-query flamegraph a.pqt --by comm --time 1s..2s > a.svg
   perfquet-query flamegraph a.pqt --event sched:sched_switch --where 'prev_state = 1' -o blocked.svg
+  perfquet-query flamegraph t.pqt --weight duration -o t.svg      from calls: the time in each function itself
   perfquet-query flamegraph a.pqt --folded | less                 the stacks as text instead")]
 struct Flamegraph {
     #[command(flatten)]
@@ -40,6 +44,9 @@ struct Flamegraph {
     /// Add a box below all stacks of the same
     #[arg(long, value_enum)]
     by: Option<By>,
+    /// What makes a box wide; the calls, if the trace holds neither samples nor stacks
+    #[arg(long, value_enum, value_name = "WHAT")]
+    weight: Option<Weight>,
     /// Title of the picture
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -53,6 +60,16 @@ struct Flamegraph {
     choice: Choice,
     #[command(flatten)]
     limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Weight {
+    /// What the samples stand for; events count one each
+    Period,
+    /// Samples or events, one each
+    Count,
+    /// Nanoseconds in the function itself, from the calls of functions
+    Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -77,43 +94,19 @@ fn run(matches: &ArgMatches) -> Result<()> {
         ));
     }
     let session = Session::open(&graph.traces.traces, &graph.limits)?;
-    let condition = graph.choice.filters.condition(&session)?;
-    let subject = graph.choice.subject(&session)?;
-    let key = graph.by.map(|by| match by {
-        By::Comm => "comm",
-        By::Pid => "arrow_cast(pid, 'Utf8View')",
-        By::Tid => "arrow_cast(tid, 'Utf8View')",
-        By::Cpu => "arrow_cast('CPU ' || cpu, 'Utf8View')",
-        By::Trace => "trace",
-    });
-    let folded = Folded::query(
-        &session,
-        &subject,
-        &condition,
-        key.filter(|_| graph.by != Some(By::Trace)),
-    )?;
-    if folded.weight == 0 {
-        bail!("nothing to draw: no row of {} fits", subject.name);
-    }
-    if folded
-        .rows
-        .iter()
-        .all(|row| row.kernel == 0 && row.user == 0)
-    {
-        bail!(
-            "nothing to draw: {} was recorded without stacks\nhint: record with -g",
-            subject.name
-        );
-    }
-    let merged = Merged::new(&session.forest, &folded, graph.by == Some(By::Trace))?;
+    let drawing = match source(&graph, &session)? {
+        Source::Events => from_events(&graph, &session)?,
+        Source::Aggregates => from_aggregates(&graph, &session)?,
+        Source::Calls => from_calls(&graph, &session)?,
+    };
     let pixels = graph.width.unwrap_or(svg::USUAL_WIDTH);
     // In the text every stack counts; in the picture only what can be seen.
     let least = if graph.folded {
         1
     } else {
-        (folded.weight as f64 * svg::NARROWEST_PIXELS / f64::from(pixels)) as u64
+        (drawing.weight as f64 * svg::NARROWEST_PIXELS / f64::from(pixels)) as u64
     };
-    let lines = merged.lines(least);
+    let lines = drawing.merged.lines(least);
     let out: Box<dyn Write> = match &graph.output {
         Some(path) => Box::new(BufWriter::new(
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
@@ -123,18 +116,166 @@ fn run(matches: &ArgMatches) -> Result<()> {
     if graph.folded {
         return write_lines(out, &lines);
     }
-    svg::write(out, &lines, &picture(&graph, &session, &subject, &folded))?;
+    let counted = format!("{} {}", grouped(drawing.count), drawing.counted);
+    let picture = Picture {
+        title: title(&graph, &session, &drawing.name),
+        subtitle: counted.clone(),
+        count_name: drawing.unit.to_owned(),
+        width: graph.width,
+    };
+    svg::write(out, &lines, &picture)?;
     let place = graph
         .output
         .as_ref()
         .map(|path| format!(" to {}", path.display()))
         .unwrap_or_default();
-    eprintln!(
-        "{}: {} samples drawn{place}",
-        subject.name,
-        grouped(folded.samples)
-    );
+    eprintln!("{}: {counted} drawn{place}", drawing.name);
     Ok(())
+}
+
+/// What the boxes are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Events,
+    /// Stacks that another tool has counted.
+    Aggregates,
+    Calls,
+}
+
+/// What was asked for, else samples, else the stacks of an imported aggregation, of any event, else the calls.
+fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
+    if graph.weight == Some(Weight::Duration) {
+        if graph.choice.event.is_some() {
+            bail!(Misuse(
+                "--weight duration is that of calls, not of an event".to_owned()
+            ));
+        }
+        return Ok(Source::Calls);
+    }
+    if graph.choice.event.is_some() || has_rows(session, "samples") {
+        return Ok(Source::Events);
+    }
+    let has_stacks = has_rows(session, "stacks");
+    if has_stacks && has_rows(session, "aggregates") {
+        return Ok(Source::Aggregates);
+    }
+    if !has_stacks && graph.weight.is_none() && has_rows(session, "calls") {
+        return Ok(Source::Calls);
+    }
+    Ok(Source::Events)
+}
+
+/// Boxes, and what is said of them.
+struct Drawing {
+    merged: Merged,
+    /// Of all boxes together.
+    weight: u64,
+    name: String,
+    /// What the weights count.
+    unit: &'static str,
+    count: u64,
+    /// What was counted.
+    counted: &'static str,
+}
+
+fn key(by: By) -> &'static str {
+    match by {
+        By::Comm => "comm",
+        By::Pid => "arrow_cast(pid, 'Utf8View')",
+        By::Tid => "arrow_cast(tid, 'Utf8View')",
+        By::Cpu => "arrow_cast('CPU ' || cpu, 'Utf8View')",
+        By::Trace => "trace",
+    }
+}
+
+fn from_events(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
+    let condition = graph.choice.filters.condition(session)?;
+    let mut subject = graph.choice.subject(session)?;
+    if graph.weight == Some(Weight::Count) {
+        subject.weight = "1";
+    }
+    let key = graph.by.filter(|&by| by != By::Trace).map(key);
+    let folded = Folded::query(session, &subject, &condition, key)?;
+    if folded.weight == 0 {
+        bail!("nothing to draw: no row of {} fits", subject.name);
+    }
+    let unit = if subject.weight == "1" {
+        "events"
+    } else {
+        subject.unit
+    };
+    let hint = "record with -g";
+    drawing(graph, session, &folded, subject.name, unit, "samples", hint)
+}
+
+fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
+    let condition = graph.choice.filters.condition(session)?;
+    let folded = imported::stacks(session, &condition)?;
+    if folded.weight == 0 {
+        bail!("nothing to draw: no aggregation counts stacks");
+    }
+    let name = "aggregations".to_owned();
+    drawing(
+        graph,
+        session,
+        &folded,
+        name,
+        "events",
+        "stacks",
+        "aggregate by stack()",
+    )
+}
+
+fn drawing(
+    graph: &Flamegraph,
+    session: &Session,
+    folded: &Folded,
+    name: String,
+    unit: &'static str,
+    counted: &'static str,
+    hint: &str,
+) -> Result<Drawing> {
+    let is_bare = |row: &Weighted| row.kernel == 0 && row.user == 0;
+    if folded.rows.iter().all(is_bare) {
+        bail!("nothing to draw: {name} was recorded without stacks\nhint: {hint}");
+    }
+    Ok(Drawing {
+        merged: Merged::new(&session.forest, folded, graph.by == Some(By::Trace))?,
+        weight: folded.weight,
+        name,
+        unit,
+        count: folded.samples,
+        counted,
+    })
+}
+
+fn from_calls(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
+    let condition = graph.choice.filters.condition(session)?;
+    if graph.by == Some(By::Trace) && session.traces.len() == 1 {
+        bail!(Misuse("--by trace: only one trace is open".to_owned()));
+    }
+    let paths = Paths::query(session, &condition, graph.by.map(key))?;
+    let weight = paths.nodes.iter().map(|node| node.own).sum();
+    if weight == 0 {
+        bail!("nothing to draw: the trace holds no calls whose time is known");
+    }
+    let nodes = paths.nodes.iter().map(|node| Node {
+        parent: node.parent,
+        name: node.name,
+        own: node.own,
+    });
+    let merged = Merged {
+        nodes: nodes.collect(),
+        names: paths.names.iter().map(|name| clean(name)).collect(),
+    };
+    Ok(Drawing {
+        merged,
+        weight,
+        name: "calls".to_owned(),
+        unit: "ns",
+        count: paths.calls,
+        counted: "calls",
+    })
 }
 
 fn write_lines(mut out: Box<dyn Write>, lines: &[String]) -> Result<()> {
@@ -144,7 +285,7 @@ fn write_lines(mut out: Box<dyn Write>, lines: &[String]) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn picture(graph: &Flamegraph, session: &Session, subject: &Subject, folded: &Folded) -> Picture {
+fn title(graph: &Flamegraph, session: &Session, subject: &str) -> String {
     let names: Vec<&str> = session
         .traces
         .iter()
@@ -155,20 +296,8 @@ fn picture(graph: &Flamegraph, session: &Session, subject: &Subject, folded: &Fo
     } else {
         format!("{} traces", names.len())
     };
-    Picture {
-        title: graph
-            .title
-            .clone()
-            .unwrap_or_else(|| format!("{names}: {}", subject.name)),
-        subtitle: format!("{} samples", grouped(folded.samples)),
-        count_name: if subject.weight == "1" {
-            "events"
-        } else {
-            subject.unit
-        }
-        .to_owned(),
-        width: graph.width,
-    }
+    let usual = || format!("{names}: {subject}");
+    graph.title.clone().unwrap_or_else(usual)
 }
 
 /// All stacks merged by the names of their frames. Node 0 is the root of all.
@@ -276,6 +405,8 @@ struct Merge {
     merged: Merged,
     children: hashbrown::HashMap<(u32, u32), u32>,
     name_ids: HashMap<String, u32>,
+    /// Names of frames whose function is not known.
+    unnamed: HashSet<u32>,
 }
 
 impl Default for Merge {
@@ -288,6 +419,7 @@ impl Default for Merge {
             merged,
             children: hashbrown::HashMap::new(),
             name_ids: HashMap::new(),
+            unnamed: HashSet::new(),
         }
     }
 }
@@ -315,6 +447,15 @@ impl Merge {
         })
     }
 
+    /// As [`Merge::child`], but a tower of frames without names is one box: they tell no more than one.
+    fn child_of_frame(&mut self, parent: u32, name: u32) -> u32 {
+        let is_same = parent != 0 && self.merged.nodes[parent as usize].name == name;
+        if is_same && self.unnamed.contains(&name) {
+            return parent;
+        }
+        self.child(parent, name)
+    }
+
     /// The name of each frame, by frame id; the kernel's bear the mark that colours them.
     fn names_of_frames(&mut self, tree: &Tree) -> Vec<u32> {
         let frames = &tree.frames;
@@ -330,6 +471,9 @@ impl Merge {
                         text.push_str("_[k]");
                     }
                     let name = self.name(&text);
+                    if frames.function(frame).is_none() {
+                        self.unnamed.insert(name);
+                    }
                     known.insert(same, name);
                     name
                 }
@@ -373,7 +517,7 @@ impl Places<'_> {
             frames.clear();
             frames.extend(self.tree.frames_of_node(node));
             for &frame in frames.iter().rev() {
-                place = merge.child(place, self.names[frame as usize]);
+                place = merge.child_of_frame(place, self.names[frame as usize]);
             }
             self.known.insert((base, node), place);
         }
@@ -401,6 +545,27 @@ mod tests {
             merge.merged.nodes[node as usize].own += weight;
         }
         merge.merged
+    }
+
+    #[test]
+    fn towers_without_names_are_one_box() {
+        let mut merge = Merge::default();
+        merge.merged.nodes.push(Node {
+            parent: 0,
+            name: 0,
+            own: 0,
+        });
+        let (main, unknown) = (merge.name("main"), merge.name("[unknown]"));
+        merge.unnamed.insert(unknown);
+        let mut node = 0;
+        for name in [main, unknown, unknown, unknown, main, main, unknown] {
+            node = merge.child_of_frame(node, name);
+        }
+        merge.merged.nodes[node as usize].own = 1;
+        assert_eq!(
+            merge.merged.lines(1),
+            ["main;[unknown];main;main;[unknown] 1"]
+        );
     }
 
     #[test]

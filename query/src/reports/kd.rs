@@ -39,7 +39,7 @@ pub(super) struct KdOptions {
         requires = "kd_compat",
         allow_negative_numbers = true
     )]
-    time: Option<i64>,
+    least_time: Option<i64>,
     /// All columns of the usual kind: Fctalsmn, with -c etlp
     #[arg(short = 'l', requires = "kd_compat")]
     long: bool,
@@ -154,7 +154,14 @@ pub(super) fn run(
         None => "Fctal",
     };
     let limit = limit.filter(|&limit| limit > 0).unwrap_or(usize::MAX);
-    write_summary(&log, columns, sort, limit, options.time.unwrap_or(0), out)
+    write_summary(
+        &log,
+        columns,
+        sort,
+        limit,
+        options.least_time.unwrap_or(0),
+        out,
+    )
 }
 
 impl Log {
@@ -171,10 +178,8 @@ impl Log {
     fn query(session: &Session, filters: &Filters) -> Result<Log> {
         let sql = include_str!("kd.sql").replace("{where}", &filters.condition(session)?);
         let batches = session.collect(&sql)?;
-        // kd printed the CPU behind the pid where the kernel did: on SMP.
-        let is_smp = batches
-            .iter()
-            .any(|batch| batch.column(5).null_count() < batch.num_rows());
+        // Where the kernel wrote the CPU behind the pid, so did kd: on SMP.
+        let is_smp = fact(session, "kfi.smp").is_some_and(|value| value == "true");
         let start = start_of_log(session, &batches);
         let mut log = Log::default();
         for batch in &batches {
@@ -195,9 +200,9 @@ impl Log {
             let in_task = !contexts.is_valid(row) || contexts.value(row) == "task";
             let cpu = cpus.is_valid(row).then(|| cpus.value(row));
             let tid = tids.is_valid(row).then(|| tids.value(row));
-            let args = match args.is_valid(row) {
-                true => argument_words(&strings(&args.value(row))?),
-                false => String::new(),
+            let words = match args.is_valid(row) {
+                true => Words::of(&strings(&args.value(row))?),
+                false => Words::default(),
             };
             let function = match functions.is_valid(row) {
                 true => self.id(functions.value(row)),
@@ -214,11 +219,13 @@ impl Log {
                 caller,
                 duration: match durations.is_valid(row) {
                     true => durations.value(row).div_euclid(1000),
-                    false => -1,
+                    false => words.delta.unwrap_or(-1),
                 },
-                entry: time.saturating_sub(start).div_euclid(1000),
+                entry: words
+                    .entry
+                    .unwrap_or(time.saturating_sub(start).div_euclid(1000)),
                 pid: pid(tid.filter(|_| in_task), cpu, in_task, is_smp).into(),
-                args: args.into(),
+                args: words.arguments.into(),
             });
         }
         Ok(())
@@ -227,17 +234,25 @@ impl Log {
 
 /// The time that the log counts from: that of its start trigger, where it is told.
 fn start_of_log(session: &Session, batches: &[RecordBatch]) -> i64 {
-    let told = session.traces.iter().find_map(|trace| {
-        let (_, value) = trace
-            .facts
-            .iter()
-            .find(|(name, _)| name == "kfi.start_ns")?;
-        value.parse().ok()
-    });
+    let told = fact(session, "kfi.start").and_then(|value| value.parse::<i64>().ok());
+    if let Some(start) = told {
+        return start.saturating_mul(1000);
+    }
+    // Entries alone are counted from 0 already.
+    if fact(session, "clock").is_some_and(|clock| clock == "kfi-relative") {
+        return 0;
+    }
     let times = batches
         .iter()
         .filter_map(|batch| arrow::compute::min(batch.column(3).as_primitive::<Int64Type>()));
-    told.or_else(|| times.min()).unwrap_or(0)
+    times.min().unwrap_or(0)
+}
+
+/// What the first trace says of itself.
+fn fact<'a>(session: &'a Session, name: &str) -> Option<&'a str> {
+    let facts = &session.traces.first()?.facts;
+    let (_, value) = facts.iter().find(|(other, _)| other == name)?;
+    Some(value)
 }
 
 /// As the kernel wrote it: -1 in interrupts, the CPU behind a dot on SMP, `.0` and `.9` where the exit was not seen.
@@ -257,15 +272,34 @@ fn pid(tid: Option<i32>, cpu: Option<i32>, in_task: bool, is_smp: bool) -> Strin
     format!("{tid}.{digit}")
 }
 
-/// The three arguments as kd took them from a line: without the frame pointer in front.
-fn argument_words(args: &arrow::array::StringViewArray) -> String {
-    let value = |text: &str| {
-        text.split_once('=')
-            .map_or(text, |(_, value)| value)
-            .to_owned()
-    };
-    let values: Vec<String> = args.iter().flatten().map(value).collect();
-    values[values.len().saturating_sub(3)..].join(" ")
+/// What a row keeps of its line beside the columns of calls.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Words {
+    /// The three arguments as kd took them: without the frame pointer in front.
+    arguments: String,
+    /// A delta that is no duration, to which kd added all the same.
+    delta: Option<i64>,
+    /// The entry where there is no time, as the log counts anew.
+    entry: Option<i64>,
+}
+
+impl Words {
+    fn of(args: &arrow::array::StringViewArray) -> Words {
+        let mut words = Words::default();
+        let mut values = Vec::new();
+        for text in args.iter().flatten() {
+            match text.split_once('=') {
+                Some(("delta", "no exit")) => words.delta = Some(0),
+                Some(("delta", delta)) => words.delta = delta.parse().ok(),
+                Some(("entry", entry)) => words.entry = entry.parse().ok(),
+                Some(("segment" | "frame", _)) => {}
+                Some((_, value)) => values.push(value),
+                None => values.push(text),
+            }
+        }
+        words.arguments = values.join(" ");
+        words
+    }
 }
 
 /// What kd kept of a function.
@@ -501,7 +535,7 @@ mod tests {
             ("y", Some("a"), 3),
             ("y", None, 90),
         ];
-        assert_eq!(summary(rows, "Fmnu", "F")[3], "a y 1 ['x', 'y']");
+        assert_eq!(summary(rows, "Fmnu", "F")[2], "a y 1 ['x', 'y']");
         assert_eq!(summary(rows, "Fsl", "s")[0], "a 23 27");
     }
 }

@@ -1,10 +1,9 @@
 //! What `calls` tells of each function: count, total, self, extremes, percentiles, the child that took longest.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use anyhow::{Context, Result};
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type};
 
 use crate::filter::Filters;
@@ -56,38 +55,6 @@ impl Line {
         let (min, max) = (self.min?, self.max?);
         Some((bar.mean.round() as i64).clamp(min, max.max(min)))
     }
-
-    fn add(&mut self, other: Line) {
-        let least = |a: Option<i64>, b: Option<i64>| a.into_iter().chain(b).min();
-        self.count += other.count;
-        self.known += other.known;
-        self.total = self.total.saturating_add(other.total);
-        self.own = match (self.own, other.own) {
-            (Some(a), Some(b)) => Some(a.saturating_add(b)),
-            (a, b) => a.or(b),
-        };
-        self.min = least(self.min, other.min);
-        self.max = self.max.max(other.max);
-        self.bars.extend(other.bars);
-    }
-
-    /// Sorts the bars and adds up those of the same range.
-    fn settle(&mut self) {
-        self.bars.sort_by_key(|bar| bar.low);
-        let mut settled: Vec<Bar> = Vec::with_capacity(self.bars.len());
-        for bar in self.bars.drain(..) {
-            match settled.last_mut() {
-                Some(last) if last.low == bar.low => {
-                    let count = last.count + bar.count;
-                    let sum = last.mean * last.count as f64 + bar.mean * bar.count as f64;
-                    last.mean = sum / count as f64;
-                    last.count = count;
-                }
-                _ => settled.push(bar),
-            }
-        }
-        self.bars = settled;
-    }
 }
 
 /// A line by its keys and function.
@@ -96,82 +63,54 @@ type Key = (Vec<Option<String>>, String);
 /// Measures all calls that `filters` let through, divided by `keys` (columns) beside the function.
 pub(super) fn measure(session: &Session, filters: &Filters, keys: &[&str]) -> Result<Vec<Line>> {
     let condition = filters.condition(session)?;
-    let by_caller = keys.contains(&"caller");
-    // The caller is there anyhow.
-    let asked: Vec<&str> = keys
-        .iter()
-        .copied()
-        .filter(|&key| key != "caller")
-        .collect();
-    let columns: String = asked.iter().map(|key| format!("{key}, ")).collect();
+    let columns: String = keys.iter().map(|key| format!("{key}, ")).collect();
     let sql = include_str!("durations.sql")
         .replace("{keys}", &columns)
         .replace("{where}", &condition);
     let mut lines: Vec<Line> = Vec::new();
-    let mut places: HashMap<Key, usize> = HashMap::new();
-    let mut children = Children::default();
     for batch in session.collect(&sql)? {
-        for (mut line, caller) in cells(&batch, asked.len())? {
-            if !by_caller && let Some(caller) = &caller {
-                children.add(
-                    (line.keys.clone(), caller.clone()),
-                    &line.function,
-                    line.total,
-                );
-            }
-            if by_caller {
-                let place = keys.iter().position(|&key| key == "caller").unwrap_or(0);
-                line.keys.insert(place, caller);
-            }
-            match places.entry((line.keys.clone(), line.function.clone())) {
-                Entry::Occupied(place) => lines[*place.get()].add(line),
-                Entry::Vacant(place) => {
-                    place.insert(lines.len());
-                    lines.push(line);
-                }
-            }
-        }
+        lines.extend(read(&batch, keys.len())?);
+    }
+    // Whom a child calls is not asked where the lines are divided by caller.
+    if keys.contains(&"caller") {
+        return Ok(lines);
     }
     // A condition may be true of a call and not of what it called.
-    if filters.has_condition() && !by_caller {
-        children = children_of_picked(session, &condition, &asked)?;
-    }
+    let children = match filters.has_condition() {
+        true => Children::of_picked(session, &condition, keys)?,
+        false => Children::query(
+            session,
+            &include_str!("children.sql")
+                .replace("{keys}", &columns)
+                .replace("{where}", &condition),
+            keys.len(),
+        )?,
+    };
     for line in &mut lines {
-        line.settle();
         line.slowest_child = children.slowest(&line.keys, &line.function);
     }
     Ok(lines)
 }
 
-/// The rows of a batch of durations.sql, each with its caller.
-fn cells(batch: &RecordBatch, keys: usize) -> Result<Vec<(Line, Option<String>)>> {
-    let texts: Result<Vec<_>> = batch.columns()[..keys]
-        .iter()
-        .map(|column| Texts::new(column))
-        .collect();
-    let texts = texts?;
+/// The rows of a batch of durations.sql.
+fn read(batch: &RecordBatch, keys: usize) -> Result<Vec<Line>> {
+    let texts = key_texts(batch, keys)?;
     let named = |name: &str| {
         batch
             .column_by_name(name)
             .with_context(|| format!("durations.sql: expected the column {name}"))
     };
-    let (functions, callers) = (strings(named("function")?)?, strings(named("caller")?)?);
+    let functions = strings(named("function")?)?;
     let numbers = |name: &str| Ok::<_, anyhow::Error>(named(name)?.as_primitive::<Int64Type>());
-    let [count, known, total, own, min, max] =
-        ["count", "known", "total", "self", "min", "max"].map(numbers);
-    let (count, known, total, own, min, max) = (count?, known?, total?, own?, min?, max?);
+    let (count, known) = (numbers("count")?, numbers("known")?);
+    let (total, own) = (numbers("total")?, numbers("self")?);
+    let (min, max) = (numbers("min")?, numbers("max")?);
     let bars = named("bars")?.as_list::<i32>();
-    let mut cells = Vec::with_capacity(batch.num_rows());
-    for row in 0..batch.num_rows() {
-        let mut key_texts = Vec::with_capacity(keys + 1);
-        for text in &texts {
-            let mut cell = String::new();
-            key_texts.push(text.write(row, &mut cell)?.then_some(cell));
-        }
-        let number =
-            |column: &arrow::array::Int64Array| column.is_valid(row).then(|| column.value(row));
-        let line = Line {
-            keys: key_texts,
+    let mut lines = Vec::with_capacity(batch.num_rows());
+    for (row, keys) in texts.into_iter().enumerate() {
+        let number = |column: &Int64Array| column.is_valid(row).then(|| column.value(row));
+        lines.push(Line {
+            keys,
             function: functions.value(row).to_owned(),
             count: count.value(row),
             known: known.value(row),
@@ -181,11 +120,26 @@ fn cells(batch: &RecordBatch, keys: usize) -> Result<Vec<(Line, Option<String>)>
             max: number(max),
             bars: bars_of(&bars.value(row)),
             slowest_child: None,
-        };
-        let caller = callers.is_valid(row).then(|| callers.value(row).to_owned());
-        cells.push((line, caller));
+        });
     }
-    Ok(cells)
+    Ok(lines)
+}
+
+/// The values of the first `keys` columns as text, row by row.
+fn key_texts(batch: &RecordBatch, keys: usize) -> Result<Vec<Vec<Option<String>>>> {
+    let texts: Result<Vec<_>> = batch.columns()[..keys]
+        .iter()
+        .map(|column| Texts::new(column))
+        .collect();
+    let texts = texts?;
+    let row = |row: usize| {
+        let cell = |text: &Texts<'_>| {
+            let mut cell = String::new();
+            Ok(text.write(row, &mut cell)?.then_some(cell))
+        };
+        texts.iter().map(cell).collect()
+    };
+    (0..batch.num_rows()).map(row).collect()
 }
 
 /// The bars in one value of `histogram(x)`.
@@ -194,7 +148,7 @@ pub(super) fn bars_of(list: &dyn Array) -> Vec<Bar> {
     let number = |column: usize| bars.column(column).as_primitive::<Int64Type>();
     let (low, high, count) = (number(0), number(1), number(2));
     let mean = bars.column(3).as_primitive::<Float64Type>();
-    let end = |ends: &arrow::array::Int64Array, row: usize, open: i64| match ends.is_valid(row) {
+    let end = |ends: &Int64Array, row: usize, open: i64| match ends.is_valid(row) {
         true => ends.value(row),
         false => open,
     };
@@ -208,70 +162,66 @@ pub(super) fn bars_of(list: &dyn Array) -> Vec<Bar> {
         .collect()
 }
 
-/// How long the functions took that others called.
+/// By keys and function, the child that took longest, and how long.
 #[derive(Debug, Default)]
-struct Children(HashMap<Key, HashMap<String, i64>>);
+struct Children(HashMap<Key, (String, i64)>);
 
 impl Children {
-    fn add(&mut self, caller: Key, child: &str, total: i64) {
-        let children = self.0.entry(caller).or_default();
-        let sum = children.entry(child.to_owned()).or_default();
-        *sum = sum.saturating_add(total);
-    }
-
-    /// Of a caller, the function that took longest; by name among equals.
-    fn slowest(&self, keys: &[Option<String>], function: &str) -> Option<String> {
-        let children = self.0.get(&(keys.to_vec(), function.to_owned()))?;
-        let slowest = children.iter().max_by(|a, b| (a.1, b.0).cmp(&(b.1, a.0)))?;
-        Some(slowest.0.clone())
-    }
-}
-
-fn children_of_picked(session: &Session, condition: &str, keys: &[&str]) -> Result<Children> {
-    let several = session.traces.len() > 1;
-    let columns: String = keys.iter().map(|key| format!("p.{key}, ")).collect();
-    let mut picked: String = keys.iter().map(|key| format!("{key}, ")).collect();
-    if several && !keys.contains(&"trace") {
-        picked.push_str("trace, ");
-    }
-    let sql = include_str!("children.sql")
-        .replace("{keys}", &columns)
-        .replace("{picked}", &picked)
-        .replace("{where}", condition)
-        .replace(
-            "{same_trace}",
-            if several {
-                " AND c.trace = p.trace"
-            } else {
-                ""
-            },
-        );
-    let mut children = Children::default();
-    for batch in session.collect(&sql)? {
-        let texts: Result<Vec<_>> = batch.columns()[..keys.len()]
-            .iter()
-            .map(|column| Texts::new(column))
-            .collect();
-        let texts = texts?;
-        let functions = strings(batch.column(keys.len()))?;
-        let names = strings(batch.column(keys.len() + 1))?;
-        let totals = batch.column(keys.len() + 2).as_primitive::<Int64Type>();
-        for row in (0..batch.num_rows()).filter(|&row| names.is_valid(row)) {
-            let mut key_texts = Vec::with_capacity(keys.len());
-            for text in &texts {
-                let mut cell = String::new();
-                key_texts.push(text.write(row, &mut cell)?.then_some(cell));
+    /// The rows of a question: keys, function, child, total.
+    fn query(session: &Session, sql: &str, keys: usize) -> Result<Children> {
+        let mut children = Children::default();
+        for batch in session.collect(sql)? {
+            let texts = key_texts(&batch, keys)?;
+            let (functions, names) = (
+                strings(batch.column(keys))?,
+                strings(batch.column(keys + 1))?,
+            );
+            let totals = batch.column(keys + 2).as_primitive::<Int64Type>();
+            for (row, keys) in texts.into_iter().enumerate() {
+                if names.is_valid(row) && totals.is_valid(row) {
+                    let caller = (keys, functions.value(row).to_owned());
+                    children.add(caller, names.value(row), totals.value(row));
+                }
             }
-            let total = if totals.is_valid(row) {
-                totals.value(row)
-            } else {
-                0
-            };
-            let caller = (key_texts, functions.value(row).to_owned());
-            children.add(caller, names.value(row), total);
+        }
+        Ok(children)
+    }
+
+    fn of_picked(session: &Session, condition: &str, keys: &[&str]) -> Result<Children> {
+        let several = session.traces.len() > 1;
+        let columns: String = keys.iter().map(|key| format!("p.{key}, ")).collect();
+        let mut picked: String = keys.iter().map(|key| format!("{key}, ")).collect();
+        if several && !keys.contains(&"trace") {
+            picked.push_str("trace, ");
+        }
+        let same_trace = if several {
+            " AND c.trace = p.trace"
+        } else {
+            ""
+        };
+        let sql = include_str!("children_of_picked.sql")
+            .replace("{keys}", &columns)
+            .replace("{picked}", &picked)
+            .replace("{where}", condition)
+            .replace("{same_trace}", same_trace);
+        Children::query(session, &sql, keys.len())
+    }
+
+    /// By name among equals.
+    fn add(&mut self, caller: Key, child: &str, total: i64) {
+        let slowest = self
+            .0
+            .entry(caller)
+            .or_insert_with(|| (child.to_owned(), total));
+        if total > slowest.1 || total == slowest.1 && child < slowest.0.as_str() {
+            *slowest = (child.to_owned(), total);
         }
     }
-    Ok(children)
+
+    fn slowest(&self, keys: &[Option<String>], function: &str) -> Option<String> {
+        let slowest = self.0.get(&(keys.to_vec(), function.to_owned()))?;
+        Some(slowest.0.clone())
+    }
 }
 
 #[cfg(test)]
@@ -279,7 +229,7 @@ mod tests {
     use super::*;
 
     fn line(values: &[(i64, i64)]) -> Line {
-        let mut line = Line {
+        Line {
             known: values.iter().map(|value| value.1).sum(),
             min: values.iter().map(|value| value.0).min(),
             max: values.iter().map(|value| value.0).max(),
@@ -293,9 +243,7 @@ mod tests {
                 })
                 .collect(),
             ..Line::default()
-        };
-        line.settle();
-        line
+        }
     }
 
     #[test]
@@ -310,12 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn bars_of_the_same_range_are_added_up() {
-        let mut both = line(&[(5, 1), (3, 2)]);
-        both.add(line(&[(5, 3), (8, 1)]));
-        both.settle();
-        let counts: Vec<_> = both.bars.iter().map(|bar| (bar.low, bar.count)).collect();
-        assert_eq!(counts, [(3, 2), (5, 4), (8, 1)]);
-        assert_eq!((both.min, both.max, both.known), (Some(3), Some(8), 7));
+    fn the_slowest_child_is_the_one_with_the_most_time() {
+        let mut children = Children::default();
+        let caller = || (vec![Some("0".to_owned())], "f".to_owned());
+        for (child, total) in [("b", 5), ("c", 9), ("a", 9), ("d", 1)] {
+            children.add(caller(), child, total);
+        }
+        let (keys, function) = caller();
+        assert_eq!(children.slowest(&keys, &function).as_deref(), Some("a"));
+        assert_eq!(children.slowest(&[], "f"), None);
     }
 }

@@ -1,15 +1,31 @@
 //! The reports: one file each, its SQL beside it. A report is a subcommand.
 
+mod agg;
+mod call_tree;
+mod calls;
 mod durations;
 mod flamegraph;
 mod folding;
+mod heatmap;
+mod hist;
+mod imported;
 mod kd;
 mod kd_tree;
 mod measured;
+mod paths;
+mod rows;
 mod subject;
 mod top;
 
 use crate::commands::Subcommand;
 
 /// All of them, in the order of `--help`.
-pub(crate) const REPORTS: &[&Subcommand] = &[&top::REPORT, &flamegraph::REPORT, &durations::REPORT];
+pub(crate) const REPORTS: &[&Subcommand] = &[
+    &top::REPORT,
+    &flamegraph::REPORT,
+    &durations::REPORT,
+    &calls::REPORT,
+    &hist::REPORT,
+    &agg::REPORT,
+    &heatmap::REPORT,
+];

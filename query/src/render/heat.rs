@@ -1,0 +1,247 @@
+//! Heat maps: counts by time and by the logarithm of a value.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use anyhow::Result;
+
+use super::drawing::{LogAxis, STYLE, axis_label, escaped};
+use super::text::{cut, grouped};
+use crate::functions::in_fitting_unit;
+
+/// What is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Heat {
+    pub(crate) title: String,
+    pub(crate) subtitle: String,
+    /// Of the values; `ns` is written in the unit that fits.
+    pub(crate) unit: String,
+    /// Nanoseconds from the start of the trace to the first slot.
+    pub(crate) from: i64,
+    /// Nanoseconds of one slot.
+    pub(crate) slot: i64,
+    pub(crate) slots: u16,
+    /// Slot, value, count; some may be of the same cell.
+    pub(crate) cells: Vec<(i64, i64, u64)>,
+}
+
+const LEFT: f64 = 84.0;
+const TOP: f64 = 128.0;
+const PLOT: f64 = 1080.0;
+const HEIGHT: f64 = 420.0;
+/// Height of the strip above that adds up each slot.
+const STRIP: f64 = 36.0;
+/// Rows of a decade, if there are few decades.
+const ROWS: usize = 70;
+/// From few to many: light to dark blue over violet to a warm red, to be told apart on light and dark paper alike.
+const COLOURS: [&str; 10] = [
+    "#9ecae1", "#6baed6", "#4292c6", "#3f6fb5", "#5a4fa2", "#86409a", "#b23a86", "#d84a5b",
+    "#ee7b3a", "#fbc02d",
+];
+
+/// Draws it.
+pub(crate) fn write(out: &mut dyn Write, heat: &Heat) -> Result<()> {
+    let min = heat.cells.iter().map(|cell| cell.1).min().unwrap_or(1);
+    let max = heat.cells.iter().map(|cell| cell.1).max().unwrap_or(1);
+    // Distances from the bottom.
+    let axis = LogAxis::new(min, max, 0.0, HEIGHT);
+    let (counts, sums) = grid(heat, &axis);
+    let most = counts.iter().copied().max().unwrap_or(1).max(1);
+    let (width, height) = (LEFT + PLOT + 40.0, TOP + HEIGHT + 88.0);
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n<style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n<text class=\"title\" x=\"20\" y=\"36\">{}</text>\n<text class=\"quiet\" x=\"20\" y=\"58\">{}</text>\n",
+        escaped(&cut(&heat.title, 90)),
+        escaped(&heat.subtitle)
+    );
+    axes(&mut text, heat, &axis);
+    strip(&mut text, heat, &sums);
+    cells(&mut text, heat, &axis, &counts, most);
+    legend(&mut text, most, height - 26.0);
+    text.push_str("</svg>\n");
+    out.write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Counts by slot and row, row by row from below; and by slot alone.
+fn grid(heat: &Heat, axis: &LogAxis) -> (Vec<u64>, Vec<u64>) {
+    let slots = usize::from(heat.slots);
+    let mut counts = vec![0; slots * ROWS];
+    let mut sums = vec![0; slots];
+    for &(slot, value, count) in &heat.cells {
+        let slot = usize::try_from(slot).unwrap_or(0).min(slots - 1);
+        let row = ((axis.place(value as f64) / HEIGHT * ROWS as f64) as usize).min(ROWS - 1);
+        counts[row * slots + slot] += count;
+        sums[slot] += count;
+    }
+    (counts, sums)
+}
+
+fn label(heat: &Heat, value: f64) -> String {
+    if heat.unit == "ns" {
+        return axis_label(value);
+    }
+    if value < 1e6 {
+        grouped(value as u64)
+    } else {
+        format!("{value:.0e}")
+    }
+}
+
+fn axes(text: &mut String, heat: &Heat, axis: &LogAxis) {
+    let bottom = TOP + HEIGHT;
+    for (value, up) in axis.decades() {
+        let y = bottom - up;
+        let _ = writeln!(
+            text,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\n<text class=\"quiet small\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT + PLOT,
+            LEFT - 8.0,
+            y + 4.0,
+            escaped(&label(heat, value))
+        );
+    }
+    if heat.unit != "ns" {
+        let _ = writeln!(
+            text,
+            "<text class=\"quiet small\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+            LEFT - 8.0,
+            TOP - 12.0,
+            escaped(&cut(&heat.unit, 12))
+        );
+    }
+    let length = heat.slot.saturating_mul(i64::from(heat.slots)) as f64;
+    let step = round_step(length / 8.0);
+    let mut time = (heat.from as f64 / step).ceil() * step;
+    while time <= heat.from as f64 + length {
+        let x = LEFT + (time - heat.from as f64) / length * PLOT;
+        let _ = writeln!(
+            text,
+            "<line class=\"fine\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\n<text class=\"quiet small\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            bottom + 18.0,
+            axis_label(time)
+        );
+        time += step;
+    }
+}
+
+/// 1, 2 or 5 times a power of ten that is not below `least`.
+fn round_step(least: f64) -> f64 {
+    let power = 10f64.powf(least.max(1.0).log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .find(|step| step * power >= least)
+        .unwrap_or(10.0);
+    step * power
+}
+
+/// How many values there are in each slot, above the map.
+fn strip(text: &mut String, heat: &Heat, sums: &[u64]) {
+    let most = sums.iter().copied().max().unwrap_or(1).max(1) as f64;
+    let width = PLOT / f64::from(heat.slots);
+    let bottom = TOP - 14.0;
+    let mut path = format!("M{LEFT} {bottom}");
+    for (slot, &sum) in sums.iter().enumerate() {
+        let (x, y) = (
+            LEFT + slot as f64 * width,
+            bottom - sum as f64 / most * STRIP,
+        );
+        let _ = write!(path, "L{x:.1} {y:.1}L{:.1} {y:.1}", x + width);
+    }
+    let _ = writeln!(
+        text,
+        "<path d=\"{path}L{:.1} {bottom}Z\" fill=\"{}\" fill-opacity=\"0.5\"><title>values in each slot of time, at most {}</title></path>",
+        LEFT + PLOT,
+        COLOURS[2],
+        grouped(most as u64)
+    );
+}
+
+fn cells(text: &mut String, heat: &Heat, axis: &LogAxis, counts: &[u64], most: u64) {
+    let slots = usize::from(heat.slots);
+    let (width, height) = (PLOT / slots as f64, HEIGHT / ROWS as f64);
+    let decades = axis.decades().count() as f64 - 1.0;
+    let lowest = axis.decades().next().map_or(1.0, |(value, _)| value);
+    let value = |row: usize| lowest * 10f64.powf(decades * row as f64 / ROWS as f64);
+    let shown = |value: f64| match heat.unit.as_str() {
+        "ns" => in_fitting_unit(value.round()),
+        unit => format!("{value:.0} {}", escaped(unit)),
+    };
+    text.push_str("<g shape-rendering=\"crispEdges\">\n");
+    for (place, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let (row, slot) = (place / slots, place % slots);
+        let time = heat
+            .from
+            .saturating_add(heat.slot.saturating_mul(slot as i64));
+        let _ = writeln!(
+            text,
+            "<rect x=\"{:.2}\" y=\"{:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" fill=\"{}\"><title>{} from {} to {} at {}</title></rect>",
+            LEFT + slot as f64 * width,
+            TOP + HEIGHT - (row + 1) as f64 * height,
+            colour(count, most),
+            grouped(count),
+            shown(value(row)),
+            shown(value(row + 1)),
+            in_fitting_unit(time as f64)
+        );
+    }
+    text.push_str("</g>\n");
+}
+
+/// By the logarithm: one call among thousands is to be seen.
+fn colour(count: u64, most: u64) -> &'static str {
+    let share = (count as f64).ln() / (most as f64).ln().max(f64::MIN_POSITIVE);
+    COLOURS[((share * COLOURS.len() as f64) as usize).min(COLOURS.len() - 1)]
+}
+
+fn legend(text: &mut String, most: u64, y: f64) {
+    for (place, colour) in COLOURS.iter().enumerate() {
+        let x = LEFT + place as f64 * 26.0;
+        let _ = writeln!(
+            text,
+            "<rect x=\"{x}\" y=\"{}\" width=\"26\" height=\"12\" fill=\"{colour}\"/>",
+            y - 11.0
+        );
+    }
+    let end = LEFT + 26.0 * COLOURS.len() as f64;
+    let _ = writeln!(
+        text,
+        "<text class=\"quiet small\" x=\"{}\" y=\"{y}\" text-anchor=\"end\">1</text>\n<text class=\"quiet small\" x=\"{}\" y=\"{y}\">{} in a cell</text>",
+        LEFT - 8.0,
+        end + 8.0,
+        grouped(most)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_has_its_cell() {
+        let heat = Heat {
+            title: "a & b".to_owned(),
+            subtitle: String::new(),
+            unit: "ns".to_owned(),
+            from: 0,
+            slot: 1_000_000,
+            slots: 10,
+            cells: vec![(0, 0, 1), (9, 1_000_000, 5), (99, i64::MAX, 2), (3, -5, 1)],
+        };
+        let mut out = Vec::new();
+        write(&mut out, &heat).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.matches(" from ").count(), 4);
+        assert!(text.contains("a &amp; b") && !text.contains("NaN"));
+        let axis = LogAxis::new(0, i64::MAX, 0.0, HEIGHT);
+        let (counts, sums) = grid(&heat, &axis);
+        assert_eq!(counts.iter().sum::<u64>(), 9);
+        assert_eq!(sums.iter().sum::<u64>(), 9);
+    }
+
+    #[test]
+    fn steps_are_round() {
+        assert_eq!(round_step(130.0), 200.0);
+        assert_eq!(round_step(1000.0), 1000.0);
+        assert_eq!(round_step(6e8), 1e9);
+    }
+}

@@ -1,0 +1,202 @@
+//! `agg`: count, sum, mean, extremes and standard deviation of any expression, by keys.
+//!
+//! ```text
+//! comm  count    sum    avg  min   max  stddev
+//! dd      512  90112  176.0    8  4096   512.3
+//! ```
+//! Without an expression the rows are counted; without keys either, an imported output of DTrace or bpftrace is shown.
+
+use anyhow::{Result, bail};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray};
+use arrow::datatypes::{Float64Type, Int32Type};
+use clap::{ArgMatches, Args, ValueEnum};
+
+use super::imported;
+use super::rows::{Rows, divided, expressions, has_rows};
+use crate::commands::{Subcommand, arguments};
+use crate::failure::Misuse;
+use crate::filter::Filters;
+use crate::render::text::strings;
+use crate::render::{self, Format};
+use crate::session::Session;
+use crate::settings::{Limits, Output};
+
+pub(super) const REPORT: Subcommand = Subcommand::new::<Agg>("agg", run);
+
+/// Add up an expression by keys: count, sum, avg, min, max, stddev
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  perfquet-query agg t.pqt duration --by function,cpu -n 20
+  perfquet-query agg a.pqt bytes_req --event kmem:kmalloc --by comm --sort sum
+  perfquet-query agg a.pqt --event sched:sched_switch --by next_comm
+  perfquet-query agg a.pqt --from losses 'count' --by reason
+  perfquet-query agg d.pqt                  what an imported output of DTrace holds")]
+struct Agg {
+    /// Trace directories, or patterns as 'runs/*.pqt'; then an expression in SQL
+    #[arg(value_name = "TRACE... [EXPRESSION]", required = true)]
+    words: Vec<String>,
+    /// One line for each: columns or other expressions
+    #[arg(long, value_name = "KEY,…")]
+    by: Option<String>,
+    /// What comes first: the most of it; of min, the least
+    #[arg(short = 's', long, value_enum)]
+    sort: Option<Sort>,
+    /// How many lines; all if not given
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "LINES",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    limit: usize,
+    #[command(flatten)]
+    rows: Rows,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    Count,
+    Sum,
+    Avg,
+    Min,
+    Max,
+    Stddev,
+    Key,
+}
+
+fn run(matches: &ArgMatches) -> Result<()> {
+    let report: Agg = arguments(matches)?;
+    let (traces, expression) = divided(&report.words);
+    let session = Session::open(&traces, &report.limits)?;
+    let asks = expression.is_some() || report.by.is_some();
+    if !asks && has_rows(&session, "aggregates") {
+        return imported_values(&session, &report.rows.choice.filters, report.output.format);
+    }
+    let keys = report
+        .by
+        .as_deref()
+        .map(expressions)
+        .transpose()?
+        .unwrap_or_default();
+    if expression.is_none() && !matches!(report.sort, None | Some(Sort::Count | Sort::Key)) {
+        bail!(Misuse(
+            "--sort: there is nothing but counts without an expression".to_owned()
+        ));
+    }
+    let rows = report.rows.asked(&session)?;
+    let sql = sql(&report, &keys, expression.as_deref())
+        .replace("{table}", &rows.table)
+        .replace("{where}", &rows.condition);
+    let mut answer = session.query(&sql)?;
+    let rows = render::answer(report.output.format, &mut answer)?;
+    if rows == 0 {
+        eprintln!("no rows");
+    }
+    Ok(())
+}
+
+/// The question, but for the table and the condition.
+fn sql(report: &Agg, keys: &[String], expression: Option<&str>) -> String {
+    let selected: String = keys
+        .iter()
+        .map(|key| format!("{key} AS \"{}\", ", key.replace('"', "\"\"")))
+        .collect();
+    let values = match expression {
+        Some(x) => format!(
+            ", sum({x}) AS sum, avg({x}) AS avg, min({x}) AS min, max({x}) AS max, stddev_pop({x}) AS stddev"
+        ),
+        None => String::new(),
+    };
+    let places: Vec<String> = (1..=keys.len()).map(|place| place.to_string()).collect();
+    let group = match places.is_empty() {
+        true => String::new(),
+        false => format!("GROUP BY {}", places.join(", ")),
+    };
+    let usual = if expression.is_some() {
+        Sort::Sum
+    } else {
+        Sort::Count
+    };
+    let mut sort = vec![
+        match report.sort.unwrap_or(usual) {
+            Sort::Count => "count DESC",
+            Sort::Sum => "sum DESC",
+            Sort::Avg => "avg DESC",
+            Sort::Min => "min",
+            Sort::Max => "max DESC",
+            Sort::Stddev => "stddev DESC",
+            Sort::Key => "1",
+        }
+        .to_owned(),
+    ];
+    sort.extend(places);
+    let limit = match report.limit {
+        0 => String::new(),
+        lines => format!("LIMIT {lines}"),
+    };
+    include_str!("agg.sql")
+        .replace("{keys}", &selected)
+        .replace("{values}", &values)
+        .replace("{group}", &group)
+        .replace("{sort}", &sort.join(", "))
+        .replace("{limit}", &limit)
+}
+
+/// The values that another tool printed.
+fn imported_values(session: &Session, filters: &Filters, format: Format) -> Result<()> {
+    let condition = format!("value IS NOT NULL AND {}", filters.condition(session)?);
+    let Some(rows) = imported::query(session, &condition)? else {
+        bail!(
+            "nothing to show: the trace holds distributions only\nhint: perfquet-query hist TRACE"
+        );
+    };
+    let traces = imported::traces(session, &rows)?;
+    let lists = rows.column(3).as_list::<i32>();
+    let mut keys = Vec::with_capacity(rows.num_rows());
+    for (row, &trace) in traces.iter().enumerate() {
+        let words = strings(&lists.value(row))?;
+        let mut words: Vec<String> = words.iter().flatten().map(str::to_owned).collect();
+        for stacks in [5, 6] {
+            let stacks = rows.column(stacks).as_primitive::<Int32Type>();
+            if stacks.is_valid(row) {
+                let tree = session.forest.tree(trace)?;
+                words.extend(
+                    tree.node(i64::from(stacks.value(row)))
+                        .map(|node| tree.folded(node)),
+                );
+            }
+        }
+        keys.push(words.join(", "));
+    }
+    let values = rows.column(4).as_primitive::<Float64Type>();
+    let is_whole = values
+        .iter()
+        .flatten()
+        .all(|value| value.fract() == 0.0 && value.abs() < 9e15);
+    // A count is no fraction.
+    let values: ArrayRef = match is_whole {
+        true => arrow::compute::cast(values, &arrow::datatypes::DataType::Int64)?,
+        false => std::sync::Arc::new(values.iter().collect::<Float64Array>()),
+    };
+    let keys: ArrayRef = std::sync::Arc::new(StringArray::from(keys));
+    let mut columns = vec![
+        ("name", rows.column(1).clone()),
+        ("action", rows.column(2).clone()),
+        ("keys", keys),
+        ("value", values),
+    ];
+    if let Some(trace) = rows.column_by_name("trace") {
+        columns.push(("trace", trace.clone()));
+    }
+    // A column that the output told nothing of says nothing.
+    columns.retain(|(_, values)| values.null_count() < values.len() || format != Format::Table);
+    let columns = columns
+        .into_iter()
+        .map(|(name, values)| (name, values, true));
+    render::batch(format, &RecordBatch::try_from_iter_with_nullable(columns)?)
+}

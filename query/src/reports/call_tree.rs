@@ -1,0 +1,193 @@
+//! `calls --tree`: the calls merged by their ways, with shares of the whole.
+//!
+//! ```text
+//! total_percent  self_percent     total      self  count  function
+//!         38.20          0.07  8.415 ms  16.00 us      1  do_fork
+//!         29.87          0.07  6.580 ms  15.00 us      1    vfs_caches_init
+//! ```
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch, StringArray, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema};
+
+use super::paths::Paths;
+use crate::render::{Format, UNIT};
+
+/// What is left out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Pruning {
+    pub(super) least_percent: f64,
+    pub(super) deepest: usize,
+    pub(super) lines: usize,
+}
+
+/// A line of the tree.
+#[derive(Debug, Clone, PartialEq)]
+struct Line {
+    name: String,
+    depth: usize,
+    count: u64,
+    total: u64,
+    own: u64,
+}
+
+/// The tree, depth first, the longest child first.
+pub(super) fn batch(paths: &Paths, pruning: Pruning, format: Format) -> Result<RecordBatch> {
+    let all = paths.nodes[0].total;
+    let lines = lines(paths, pruning);
+    let percents = |value: fn(&Line) -> u64| -> ArrayRef {
+        let percent = |line| match all {
+            0 => 0.0,
+            all => (value(line) as f64 / all as f64 * 1e4).round() / 1e2,
+        };
+        Arc::new(Float64Array::from_iter_values(lines.iter().map(percent)))
+    };
+    let numbers = |value: fn(&Line) -> u64| -> ArrayRef {
+        Arc::new(UInt64Array::from_iter_values(lines.iter().map(value)))
+    };
+    let unit = std::collections::HashMap::from([(UNIT.to_owned(), "ns".to_owned())]);
+    let duration =
+        |name: &str| Field::new(name, DataType::UInt64, false).with_metadata(unit.clone());
+    let is_table = format == Format::Table;
+    let name = |line: &Line| match is_table {
+        true => format!("{}{}", "  ".repeat(line.depth), line.name),
+        false => line.name.clone(),
+    };
+    let mut columns = vec![
+        (
+            Field::new("total_percent", DataType::Float64, false),
+            percents(|line| line.total),
+        ),
+        (
+            Field::new("self_percent", DataType::Float64, false),
+            percents(|line| line.own),
+        ),
+        (duration("total"), numbers(|line| line.total)),
+        (duration("self"), numbers(|line| line.own)),
+        (
+            Field::new("count", DataType::UInt64, false),
+            numbers(|line| line.count),
+        ),
+    ];
+    if !is_table {
+        let depths = Int32Array::from_iter_values(lines.iter().map(|line| line.depth as i32));
+        columns.push((
+            Field::new("depth", DataType::Int32, false),
+            Arc::new(depths),
+        ));
+    }
+    let names = StringArray::from_iter_values(lines.iter().map(name));
+    columns.push((
+        Field::new("function", DataType::Utf8, false),
+        Arc::new(names),
+    ));
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
+}
+
+fn lines(paths: &Paths, pruning: Pruning) -> Vec<Line> {
+    let nodes = &paths.nodes;
+    let mut children: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
+    for (index, node) in nodes.iter().enumerate().skip(1) {
+        children[node.parent as usize].push(index as u32);
+    }
+    let name = |node: u32| paths.names[nodes[node as usize].name as usize].as_str();
+    for siblings in &mut children {
+        // The shortest first: they are taken from the back.
+        siblings.sort_by(|&a, &b| {
+            (nodes[a as usize].total, name(b)).cmp(&(nodes[b as usize].total, name(a)))
+        });
+    }
+    let least = (nodes[0].total as f64 * pruning.least_percent / 100.0).ceil() as u64;
+    let mut lines = Vec::new();
+    let mut pending: Vec<(u32, usize)> = children[0].iter().map(|&child| (child, 0)).collect();
+    // Siblings that are left out are one line behind the last that is shown.
+    let mut rest: Option<Line> = None;
+    while let Some((index, depth)) = pending.pop() {
+        let node = &nodes[index as usize];
+        if node.total < least || depth >= pruning.deepest {
+            let others = rest.get_or_insert_with(|| Line {
+                name: String::new(),
+                depth,
+                count: 0,
+                total: 0,
+                own: 0,
+            });
+            others.count += node.count;
+            others.total = others.total.saturating_add(node.total);
+            others.own = others.own.saturating_add(node.own);
+            let is_last = pending.last().is_none_or(|&(_, next)| next < depth);
+            if is_last && let Some(mut others) = rest.take() {
+                others.name = "[…]".to_owned();
+                lines.push(others);
+            }
+            continue;
+        }
+        lines.push(Line {
+            name: name(index).to_owned(),
+            depth,
+            count: node.count,
+            total: node.total,
+            own: node.own,
+        });
+        pending.extend(
+            children[index as usize]
+                .iter()
+                .map(|&child| (child, depth + 1)),
+        );
+    }
+    if pruning.lines > 0 {
+        lines.truncate(pruning.lines);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reports::paths::Node;
+
+    #[test]
+    fn what_is_left_out_is_one_line() {
+        let node = |parent, name, total, own| Node {
+            parent,
+            name,
+            count: 1,
+            total,
+            own,
+            ..Node::default()
+        };
+        let paths = Paths {
+            nodes: vec![
+                node(0, 0, 1000, 0),
+                node(0, 0, 900, 880),
+                node(1, 1, 10, 10),
+                node(1, 2, 7, 7),
+                node(0, 3, 100, 100),
+                node(1, 3, 3, 3),
+            ],
+            names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
+            ..Paths::default()
+        };
+        let shown = |least_percent, deepest| -> Vec<String> {
+            let pruning = Pruning {
+                least_percent,
+                deepest,
+                lines: 0,
+            };
+            let lines = lines(&paths, pruning);
+            lines
+                .iter()
+                .map(|line| format!("{} {} {}", line.depth, line.name, line.total))
+                .collect()
+        };
+        assert_eq!(
+            shown(0.0, 9),
+            ["0 a 900", "1 b 10", "1 c 7", "1 d 3", "0 d 100"]
+        );
+        assert_eq!(shown(0.8, 9), ["0 a 900", "1 b 10", "1 […] 10", "0 d 100"]);
+        assert_eq!(shown(0.0, 1), ["0 a 900", "1 […] 20", "0 d 100"]);
+    }
+}

@@ -1,0 +1,147 @@
+//! `heatmap`: how a latency changes over time, as a picture: time from left to right, short below and long above.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::Int64Type;
+use clap::{ArgMatches, Args};
+
+use super::measured::bars_of;
+use super::rows::{Asked, Rows, divided};
+use crate::commands::{Subcommand, arguments};
+use crate::failure::Misuse;
+use crate::render;
+use crate::render::heat::{self, Heat};
+use crate::render::text::grouped;
+use crate::session::Session;
+use crate::settings::Limits;
+
+pub(super) const REPORT: Subcommand = Subcommand::new::<Heatmap>("heatmap", run);
+
+/// Draw latency over time: the darker or brighter, the more calls
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  perfquet-query heatmap t.pqt -o t.svg
+  perfquet-query heatmap t.pqt --where \"function = 'vfs_read'\" --time 1s..3s -o reads.svg
+  perfquet-query heatmap a.pqt runtime --event sched:sched_stat_runtime -o run.svg
+  perfquet-query heatmap a.pqt bytes_req --event kmem:kmalloc --unit bytes -o sizes.svg")]
+struct Heatmap {
+    /// Trace directory; then an expression in SQL, duration if not given
+    #[arg(value_name = "TRACE [EXPRESSION]", required = true)]
+    words: Vec<String>,
+    /// File to write; stdout if not given
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Title of the picture
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// What the expression counts: ns, or any word
+    #[arg(long, value_name = "UNIT", default_value = "ns")]
+    unit: String,
+    /// Slots of time
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(10..=1000))]
+    columns: u16,
+    #[command(flatten)]
+    rows: Rows,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+fn run(matches: &ArgMatches) -> Result<()> {
+    let report: Heatmap = arguments(matches)?;
+    if report.output.is_none() && render::is_terminal() {
+        bail!(Misuse(
+            "a picture is not for a terminal\nhint: -o FILE.svg".to_owned()
+        ));
+    }
+    let (traces, expression) = divided(&report.words);
+    let expression = expression.unwrap_or_else(|| "duration".to_owned());
+    let session = Session::open(&traces, &report.limits)?;
+    if session.traces.len() > 1 {
+        bail!(Misuse(
+            "a heat map is drawn of one trace: their clocks differ".to_owned()
+        ));
+    }
+    let rows = report.rows.asked(&session)?;
+    let Some((start, end)) = range(&session, &rows, &expression)? else {
+        bail!(
+            "nothing to draw: no row of {} has a time and a value",
+            rows.name
+        );
+    };
+    let slots = i64::from(report.columns);
+    let width = (end.saturating_sub(start) / slots + 1).max(1);
+    let sql = include_str!("heatmap.sql")
+        .replace("{start}", &start.to_string())
+        .replace("{width}", &width.to_string())
+        .replace("{expression}", &expression)
+        .replace("{table}", &rows.table)
+        .replace("{where}", &rows.condition);
+    let mut cells = Vec::new();
+    let mut count = 0;
+    for batch in session.collect(&sql)? {
+        let places = batch.column(0).as_primitive::<Int64Type>();
+        let lists = batch.column(1).as_list::<i32>();
+        for row in 0..batch.num_rows() {
+            for bar in bars_of(&lists.value(row)) {
+                let value = bar.mean.round() as i64;
+                cells.push((places.value(row), value, bar.count.unsigned_abs()));
+                count += bar.count.unsigned_abs();
+            }
+        }
+    }
+    let trace = &session.traces[0];
+    let begin = trace.time_range().map_or(start, |(begin, _)| begin);
+    let heat = Heat {
+        title: report
+            .title
+            .clone()
+            .unwrap_or_else(|| format!("{}: {expression} of {}", trace.name, rows.name)),
+        subtitle: format!("{} values", grouped(count)),
+        unit: report.unit.clone(),
+        from: start.saturating_sub(begin),
+        slot: width,
+        slots: report.columns,
+        cells,
+    };
+    let mut out: Box<dyn Write> = match &report.output {
+        Some(path) => Box::new(BufWriter::new(
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
+        )),
+        None => render::stdout(),
+    };
+    heat::write(&mut *out, &heat)?;
+    out.flush()?;
+    let place = report
+        .output
+        .as_ref()
+        .map(|path| format!(" to {}", path.display()));
+    eprintln!(
+        "{}: {} values drawn{}",
+        rows.name,
+        grouped(count),
+        place.unwrap_or_default()
+    );
+    Ok(())
+}
+
+/// The first and the last time of the rows that count.
+fn range(session: &Session, rows: &Asked, expression: &str) -> Result<Option<(i64, i64)>> {
+    let sql = format!(
+        "SELECT min(time), max(time) FROM {} WHERE {} AND ({expression}) IS NOT NULL",
+        rows.table, rows.condition
+    );
+    for batch in session.collect(&sql)? {
+        let (first, last) = (
+            batch.column(0).as_primitive::<Int64Type>(),
+            batch.column(1).as_primitive::<Int64Type>(),
+        );
+        if batch.num_rows() > 0 && first.is_valid(0) {
+            return Ok(Some((first.value(0), last.value(0))));
+        }
+    }
+    Ok(None)
+}

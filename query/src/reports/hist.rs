@@ -1,0 +1,330 @@
+//! `hist`: distributions of any expression, drawn as DTrace draws quantize, lquantize and llquantize.
+//!
+//! ```text
+//!   vfs_read
+//!            value  ------------- Distribution ------------- count    
+//!              512 |                                         0        
+//!             1024 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@           3        
+//!             2048 |@@@@@@@@@@                               1        
+//!             4096 |                                         0        
+//! ```
+//! Without an expression, the distributions that an imported output of DTrace or bpftrace holds.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use anyhow::{Result, bail};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use clap::{ArgMatches, Args};
+
+use super::imported;
+use super::rows::{Rows, divided, expressions, has_rows};
+use crate::bins::Bins;
+use crate::commands::{Subcommand, arguments};
+use crate::failure::Misuse;
+use crate::render::distribution::{Line, drawn};
+use crate::render::text::{Texts, harmless, is_number};
+use crate::render::{self, Format};
+use crate::session::Session;
+use crate::settings::{Limits, Output};
+
+pub(super) const REPORT: Subcommand = Subcommand::new::<Hist>("hist", run);
+
+/// Draw distributions of an expression, as DTrace does
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  perfquet-query hist t.pqt duration --by function --where \"function like 'vfs_%'\"
+  perfquet-query hist t.pqt 'duration / 1000' --lquantize 0,1000,100
+  perfquet-query hist t.pqt duration --llquantize 10,3,6,10 --by comm,cpu
+  perfquet-query hist a.pqt bytes_req --event kmem:kmalloc
+  perfquet-query hist d.pqt                 what an imported output of DTrace holds")]
+struct Hist {
+    /// Trace directories, or patterns as 'runs/*.pqt'; then an expression in SQL
+    #[arg(value_name = "TRACE... [EXPRESSION]", required = true)]
+    words: Vec<String>,
+    /// One distribution for each: columns or other expressions
+    #[arg(long, value_name = "KEY,…")]
+    by: Option<String>,
+    /// Equal steps: low,high[,step]
+    #[arg(
+        long,
+        value_name = "LOW,HIGH,STEP",
+        value_delimiter = ',',
+        allow_negative_numbers = true,
+        num_args = 1,
+        conflicts_with = "llquantize"
+    )]
+    lquantize: Vec<i64>,
+    /// Equal steps within powers of a factor: factor,low,high,steps
+    #[arg(
+        long,
+        value_name = "FACTOR,LOW,HIGH,STEPS",
+        value_delimiter = ',',
+        num_args = 1
+    )]
+    llquantize: Vec<i64>,
+    /// Only the keys with the most values; 0: all
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "KEYS",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    limit: usize,
+    #[command(flatten)]
+    rows: Rows,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+fn run(matches: &ArgMatches) -> Result<()> {
+    let report: Hist = arguments(matches)?;
+    let (traces, expression) = divided(&report.words);
+    let session = Session::open(&traces, &report.limits)?;
+    match expression {
+        Some(expression) => asked(&report, &session, &expression),
+        None if has_rows(&session, "buckets") => {
+            imported::distributions(&session, &report.rows.choice.filters, report.output.format)
+        }
+        None => bail!(Misuse(
+            "expected an expression behind the trace, which holds no distributions of its own\nhint: perfquet-query hist TRACE duration --by function".to_owned()
+        )),
+    }
+}
+
+/// The bars that were asked for, and the same in SQL.
+fn bins(report: &Hist, expression: &str) -> Result<(Bins, String)> {
+    let of = |bins: Result<Bins, String>, name: &str, numbers: &[i64]| match bins {
+        Ok(bins) => {
+            let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+            Ok((
+                bins,
+                format!("{name}({expression}, {})", numbers.join(", ")),
+            ))
+        }
+        Err(text) => bail!(Misuse(text)),
+    };
+    match (report.lquantize.as_slice(), report.llquantize.as_slice()) {
+        ([], []) => Ok((Bins::Powers, format!("quantize({expression})"))),
+        (&[low, high], []) => of(Bins::steps(low, high, 1), "lquantize", &[low, high]),
+        (&[low, high, step], []) => of(
+            Bins::steps(low, high, step),
+            "lquantize",
+            &[low, high, step],
+        ),
+        ([], &[factor, low, high, steps]) => {
+            let numbers = [factor, low, high, steps];
+            of(
+                Bins::magnitudes(factor, low, high, steps),
+                "llquantize",
+                &numbers,
+            )
+        }
+        ([], _) => bail!(Misuse(
+            "--llquantize: expected factor,low,high,steps, as 10,3,6,10".to_owned()
+        )),
+        _ => bail!(Misuse(
+            "--lquantize: expected low,high,step, as 0,1000,100".to_owned()
+        )),
+    }
+}
+
+/// The distribution of one key.
+struct Distribution {
+    /// As DTrace would write the key in front.
+    title: String,
+    batch: usize,
+    row: usize,
+    counts: BTreeMap<i32, i64>,
+}
+
+impl Distribution {
+    fn total(&self) -> i64 {
+        self.counts.values().sum()
+    }
+}
+
+fn asked(report: &Hist, session: &Session, expression: &str) -> Result<()> {
+    let (bins, function) = bins(report, expression)?;
+    let keys = report
+        .by
+        .as_deref()
+        .map(expressions)
+        .transpose()?
+        .unwrap_or_default();
+    let rows = report.rows.asked(session)?;
+    let selected: String = keys
+        .iter()
+        .map(|key| format!("{key} AS \"{}\", ", key.replace('"', "\"\"")))
+        .collect();
+    let places: Vec<String> = (1..=keys.len()).map(|place| place.to_string()).collect();
+    let group = match places.is_empty() {
+        true => String::new(),
+        false => format!("GROUP BY {}", places.join(", ")),
+    };
+    let sql = include_str!("hist.sql")
+        .replace("{keys}", &selected)
+        .replace("{function}", &function)
+        .replace("{table}", &rows.table)
+        .replace("{where}", &rows.condition)
+        .replace("{expression}", expression)
+        .replace("{group}", &group);
+    let batches = session.collect(&sql)?;
+    let mut distributions = Vec::new();
+    for (index, batch) in batches.iter().enumerate() {
+        distributions.extend(read(batch, index, keys.len(), &bins)?);
+    }
+    distributions.retain(|distribution| !distribution.counts.is_empty());
+    if distributions.is_empty() {
+        eprintln!("{}: no values", rows.name);
+    }
+    // As DTrace: the most values come last, next to the prompt.
+    distributions.sort_by(|a, b| (a.total(), &b.title).cmp(&(b.total(), &a.title)));
+    if report.limit > 0 {
+        distributions.drain(..distributions.len().saturating_sub(report.limit));
+    }
+    if report.output.format != Format::Table {
+        return as_rows(
+            report.output.format,
+            &batches,
+            &distributions,
+            keys.len(),
+            &bins,
+        );
+    }
+    let mut out = render::stdout();
+    for distribution in &distributions {
+        writeln!(
+            out,
+            "\n{}\n{}",
+            distribution.title,
+            drawn(&lines(&distribution.counts, &bins)).trim_end_matches('\n')
+        )?;
+    }
+    Ok(out.flush()?)
+}
+
+fn read(batch: &RecordBatch, index: usize, keys: usize, bins: &Bins) -> Result<Vec<Distribution>> {
+    let titles = titles(&batch.columns()[..keys])?;
+    let lists = batch.column(keys).as_list::<i32>();
+    let mut found = Vec::new();
+    for (row, title) in titles.into_iter().enumerate().take(batch.num_rows()) {
+        let list = lists.value(row);
+        let bars = list.as_struct();
+        let number = |column: usize| bars.column(column).as_primitive::<Int64Type>();
+        let (lows, highs, counts) = (number(0), number(1), number(2));
+        let bar = |row: usize| {
+            // An open bar has one end at least.
+            let value = match lows.is_valid(row) {
+                true => lows.value(row),
+                false => highs.value(row).saturating_sub(1),
+            };
+            (bins.of(value), counts.value(row))
+        };
+        found.push(Distribution {
+            title,
+            batch: index,
+            row,
+            counts: (0..bars.len()).map(bar).collect(),
+        });
+    }
+    Ok(found)
+}
+
+/// Keys as libdtrace prints them: text in 50 columns, numbers in 16.
+pub(super) fn titles(keys: &[ArrayRef]) -> Result<Vec<String>> {
+    let rows = keys.first().map_or(1, |key| key.len());
+    let mut titles = vec![String::new(); rows];
+    for key in keys {
+        let texts = Texts::new(key)?;
+        for (row, title) in titles.iter_mut().enumerate() {
+            let mut cell = String::new();
+            if !texts.write(row, &mut cell)? {
+                cell.push_str("NULL");
+            }
+            let cell = harmless(&cell);
+            title.push_str(&match is_number(key.data_type()) {
+                true => format!(" {cell:>16}"),
+                false => format!("  {cell:<50}"),
+            });
+        }
+    }
+    Ok(titles)
+}
+
+/// The bars with one empty one at each side, as DTrace shows them.
+fn lines(counts: &BTreeMap<i32, i64>, bins: &Bins) -> Vec<Line> {
+    let (lowest, highest) = bins.limits();
+    let first = counts
+        .keys()
+        .next()
+        .copied()
+        .unwrap_or(0)
+        .saturating_sub(1)
+        .max(lowest);
+    let last = counts
+        .keys()
+        .next_back()
+        .copied()
+        .unwrap_or(0)
+        .saturating_add(1)
+        .min(highest);
+    (first..=last)
+        .map(|bar| Line {
+            label: bins.label(bar, first),
+            count: counts.get(&bar).copied().unwrap_or(0),
+        })
+        .collect()
+}
+
+/// One row per bar: the keys, low, high, count.
+fn as_rows(
+    format: Format,
+    batches: &[RecordBatch],
+    distributions: &[Distribution],
+    keys: usize,
+    bins: &Bins,
+) -> Result<()> {
+    let mut key_rows = Vec::new();
+    let (mut lows, mut highs, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+    for distribution in distributions {
+        for (&bar, &count) in &distribution.counts {
+            let (low, high) = bins.range(bar);
+            key_rows.push((distribution.batch, distribution.row));
+            lows.push(low);
+            highs.push(high);
+            counts.push(count);
+        }
+    }
+    let mut columns: Vec<(String, ArrayRef)> = Vec::new();
+    if let Some(first) = batches.first() {
+        for key in 0..keys {
+            let arrays: Vec<&dyn Array> = batches
+                .iter()
+                .map(|batch| batch.column(key).as_ref())
+                .collect();
+            let values = arrow::compute::interleave(&arrays, &key_rows)?;
+            columns.push((first.schema().field(key).name().clone(), values));
+        }
+    }
+    columns.push((
+        "low".to_owned(),
+        std::sync::Arc::new(arrow::array::Int64Array::from(lows)),
+    ));
+    columns.push((
+        "high".to_owned(),
+        std::sync::Arc::new(arrow::array::Int64Array::from(highs)),
+    ));
+    columns.push((
+        "count".to_owned(),
+        std::sync::Arc::new(arrow::array::Int64Array::from(counts)),
+    ));
+    let nullable = columns
+        .into_iter()
+        .map(|(name, values)| (name, values, true));
+    render::batch(format, &RecordBatch::try_from_iter_with_nullable(nullable)?)
+}

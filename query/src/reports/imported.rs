@@ -1,0 +1,336 @@
+//! Aggregations of other tools, as `aggregates` and `buckets` hold them: shown as they were.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+
+use anyhow::Result;
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Float64Type, Int32Type, Int64Type};
+
+use super::folding::{Folded, Weighted};
+use super::hist::titles;
+use crate::filter::Filters;
+use crate::render::distribution::{Line, drawn};
+use crate::render::text::{harmless, strings};
+use crate::render::{self, Format};
+use crate::session::Session;
+
+/// One bar: low, high (not in it), count.
+type Bucket = (Option<i64>, Option<i64>, i64);
+
+/// The newest printing of each key, in the order of the output.
+pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordBatch>> {
+    let several = session.traces.len() > 1;
+    let sql = include_str!("imported.sql")
+        .replace("{trace}", if several { ", trace" } else { "" })
+        .replace("{trace_key}", if several { "trace, " } else { "" })
+        .replace("{where}", condition);
+    let batches = session.collect(&sql)?;
+    let Some(first) = batches.first() else {
+        return Ok(None);
+    };
+    Ok(Some(concat_batches(&first.schema(), &batches)?))
+}
+
+/// Stacks with what was counted for them, for flame graphs.
+pub(super) fn stacks(session: &Session, condition: &str) -> Result<Folded> {
+    let condition = format!(
+        "value > 0 AND (kernel_stack IS NOT NULL OR user_stack IS NOT NULL) AND {condition}"
+    );
+    let mut folded = Folded::default();
+    let Some(rows) = query(session, &condition)? else {
+        return Ok(folded);
+    };
+    let traces = traces(session, &rows)?;
+    let values = rows.column(4).as_primitive::<Float64Type>();
+    let [kernel, user] = [5, 6].map(|column| rows.column(column).as_primitive::<Int32Type>());
+    for (row, &trace) in traces.iter().enumerate() {
+        let tree = session.forest.tree(trace)?;
+        let node = |stacks: &arrow::array::Int32Array| match stacks.is_valid(row) {
+            true => tree.node(i64::from(stacks.value(row))).unwrap_or_default(),
+            false => 0,
+        };
+        let weight = values.value(row) as u64;
+        folded.weight += weight;
+        folded.samples += 1;
+        folded.rows.push(Weighted {
+            trace,
+            kernel: node(kernel),
+            user: node(user),
+            key: 0,
+            weight,
+        });
+    }
+    Ok(folded)
+}
+
+/// Draws all distributions, or writes their bars as rows.
+pub(super) fn distributions(session: &Session, filters: &Filters, format: Format) -> Result<()> {
+    let condition = filters.condition(session)?;
+    if format != Format::Table {
+        let sql = format!(
+            "SELECT a.name, a.action, a.keys, b.low, b.high, b.count FROM ({}) a JOIN buckets b ON a.aggregate_id = b.aggregate_id{} ORDER BY a.aggregate_id, b.low",
+            include_str!("imported.sql")
+                .replace(
+                    "{trace}",
+                    if session.traces.len() > 1 {
+                        ", trace"
+                    } else {
+                        ""
+                    }
+                )
+                .replace(
+                    "{trace_key}",
+                    if session.traces.len() > 1 {
+                        "trace, "
+                    } else {
+                        ""
+                    }
+                )
+                .replace("{where}", &condition),
+            if session.traces.len() > 1 {
+                " AND a.trace = b.trace"
+            } else {
+                ""
+            }
+        );
+        render::answer(format, &mut session.query(&sql)?)?;
+        return Ok(());
+    }
+    let Some(aggregates) = query(session, &condition)? else {
+        eprintln!("no distribution fits");
+        return Ok(());
+    };
+    let buckets = buckets(session)?;
+    let (names, actions) = (
+        strings(aggregates.column(1))?,
+        strings(aggregates.column(2))?,
+    );
+    let ids = aggregates.column(0).as_primitive::<Int64Type>();
+    let traces = traces(session, &aggregates)?;
+    let mut out = render::stdout();
+    let mut said = None;
+    for row in 0..aggregates.num_rows() {
+        let Some(bars) = buckets.get(&(traces[row], ids.value(row))) else {
+            continue;
+        };
+        let name = (traces[row], names.is_valid(row).then(|| names.value(row)));
+        if said.replace(name) != Some(name)
+            && let Some(name) = name.1
+        {
+            writeln!(out, "\n{}", harmless(name))?;
+        }
+        let action = if actions.is_valid(row) {
+            actions.value(row)
+        } else {
+            ""
+        };
+        let title = title(session, traces[row], &aggregates, row)?;
+        let drawing = drawn(&lines(bars, action));
+        writeln!(out, "\n{title}\n{}", drawing.trim_end_matches('\n'))?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Keys and stacks as DTrace prints them.
+fn title(session: &Session, trace: usize, aggregates: &RecordBatch, row: usize) -> Result<String> {
+    let keys = aggregates.column(3).as_list::<i32>();
+    let mut title = String::new();
+    let keys = strings(&keys.value(row))?;
+    for key in keys.iter().flatten() {
+        let one: arrow::array::ArrayRef =
+            std::sync::Arc::new(arrow::array::StringArray::from(vec![key]));
+        title.push_str(&titles(&[one])?.concat());
+    }
+    for stacks in [5, 6] {
+        let stacks = aggregates.column(stacks).as_primitive::<Int32Type>();
+        if stacks.is_valid(row) {
+            let tree = session.forest.tree(trace)?;
+            if let Some(node) = tree.node(i64::from(stacks.value(row))) {
+                title.push_str(&format!("\n  {}", harmless(&tree.folded(node))));
+            }
+        }
+    }
+    Ok(title)
+}
+
+/// The number of each row's trace.
+pub(super) fn traces(session: &Session, aggregates: &RecordBatch) -> Result<Vec<usize>> {
+    let Some(names) = aggregates.column_by_name("trace") else {
+        return Ok(vec![0; aggregates.num_rows()]);
+    };
+    let names = strings(names)?;
+    let trace = |name: Option<&str>| {
+        name.and_then(|name| session.forest.trace(name))
+            .unwrap_or(0)
+    };
+    Ok(names.iter().map(trace).collect())
+}
+
+/// The bars of each aggregate, in the order of the values.
+fn buckets(session: &Session) -> Result<HashMap<(usize, i64), Vec<Bucket>>> {
+    let trace = if session.traces.len() > 1 {
+        ", trace"
+    } else {
+        ""
+    };
+    // NULL sorts first: bars that are open below.
+    let sql =
+        format!("SELECT aggregate_id, low, high, count{trace} FROM buckets ORDER BY low, high");
+    let mut found: HashMap<(usize, i64), Vec<Bucket>> = HashMap::new();
+    for batch in session.collect(&sql)? {
+        let traces = traces(session, &batch)?;
+        let number = |column: usize| batch.column(column).as_primitive::<Int64Type>();
+        let (ids, lows, highs, counts) = (number(0), number(1), number(2), number(3));
+        for row in 0..batch.num_rows() {
+            let end = |ends: &arrow::array::Int64Array| ends.is_valid(row).then(|| ends.value(row));
+            let bars = found.entry((traces[row], ids.value(row))).or_default();
+            bars.push((end(lows), end(highs), counts.value(row)));
+        }
+    }
+    Ok(found)
+}
+
+/// The bars as DTrace shows them: with the empty ones between, and one at each side where there is a place for it.
+fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
+    let mut all = bars.to_vec();
+    let steps = bars
+        .iter()
+        .filter_map(|&(low, high, _)| high?.checked_sub(low?));
+    let step = steps.filter(|&step| step > 0).min();
+    // The bar that begins, or ends, where another ends or begins.
+    let next = |edge: i64, up: bool| -> Option<Bucket> {
+        let (low, high) = match (action, step) {
+            ("lquantize", Some(step)) if up => (Some(edge), edge.checked_add(step)),
+            ("lquantize", Some(step)) => (edge.checked_sub(step), Some(edge)),
+            ("lquantize" | "llquantize", _) => return None,
+            _ => {
+                let bar =
+                    crate::bins::Bins::Powers.of(if up { edge } else { edge.checked_sub(1)? });
+                crate::bins::Bins::Powers.range(bar)
+            }
+        };
+        Some((low, high, 0))
+    };
+    let mut places: BTreeMap<Option<i64>, usize> = BTreeMap::new();
+    for (place, bar) in bars.iter().enumerate() {
+        places.insert(bar.0, place);
+    }
+    /// More empty bars than this between two others are another kind of distribution after all.
+    const MOST: usize = 4096;
+    for pair in bars.windows(2) {
+        let (Some(mut edge), Some(end)) = (pair[0].1, pair[1].0) else {
+            continue;
+        };
+        let mut between = Vec::new();
+        while edge < end && between.len() < MOST {
+            match next(edge, true) {
+                Some(bar) if bar.0 == Some(edge) && bar.1.is_some_and(|high| high <= end) => {
+                    between.push(bar);
+                    edge = bar.1.unwrap_or(end);
+                }
+                _ => break,
+            }
+        }
+        if edge == end {
+            all.extend(between);
+        }
+    }
+    if let (Some(first), Some(last)) = (bars.first(), bars.last()) {
+        let below = first
+            .0
+            .filter(|_| first.2 != 0)
+            .and_then(|low| next(low, false));
+        all.extend(below);
+        let above = last
+            .1
+            .filter(|_| last.2 != 0)
+            .and_then(|high| next(high, true));
+        all.extend(above);
+    }
+    all.sort_by_key(|bar| (bar.0.is_some(), bar.0, bar.1.is_none(), bar.1));
+    all.iter()
+        .map(|&(low, high, count)| Line {
+            label: label(low, high, action),
+            count,
+        })
+        .collect()
+}
+
+/// What DTrace writes beside a bar.
+fn label(low: Option<i64>, high: Option<i64>, action: &str) -> String {
+    let is_linear = action == "lquantize";
+    match (low, high) {
+        (None, Some(high)) if is_linear => format!("< {high}"),
+        (None, Some(high)) if action == "llquantize" && high <= 0 => format!("<= {}", high - 1),
+        (None, Some(high)) if action == "llquantize" => format!("< {high}"),
+        (None, Some(high)) => (high - 1).to_string(),
+        (Some(low), None) if is_linear || action == "llquantize" => format!(">= {low}"),
+        (Some(low), None) => low.to_string(),
+        // Negative bars of quantize and llquantize bear the end that is nearer to 0.
+        (Some(low), Some(high)) if !is_linear && low < 0 && high <= 0 => (high - 1).to_string(),
+        (Some(low), Some(high)) if !is_linear && low < 0 && high > 1 => format!("abs() < {high}"),
+        (Some(low), Some(_)) => low.to_string(),
+        (None, None) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bars: &[Bucket], action: &str, expected: &[(&str, i64)]) {
+        let found = lines(bars, action);
+        let found: Vec<_> = found
+            .iter()
+            .map(|line| (line.label.as_str(), line.count))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn empty_bars_are_added() {
+        let powers = [(Some(1), Some(2), 3), (Some(8), Some(16), 1)];
+        check(
+            &powers,
+            "quantize",
+            &[("0", 0), ("1", 3), ("2", 0), ("4", 0), ("8", 1), ("16", 0)],
+        );
+        let negative = [(Some(-3), Some(-1), 1), (Some(0), Some(1), 2)];
+        check(
+            &negative,
+            "quantize",
+            &[("-4", 0), ("-2", 1), ("-1", 0), ("0", 2), ("1", 0)],
+        );
+        let steps = [
+            (None, Some(0), 1),
+            (Some(0), Some(10), 2),
+            (Some(30), Some(40), 1),
+        ];
+        check(
+            &steps,
+            "lquantize",
+            &[
+                ("< 0", 1),
+                ("0", 2),
+                ("10", 0),
+                ("20", 0),
+                ("30", 1),
+                ("40", 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_was_printed_stays() {
+        let printed = [
+            (Some(0), Some(1), 0),
+            (Some(1), Some(2), 5),
+            (Some(2), Some(4), 0),
+        ];
+        check(&printed, "quantize", &[("0", 0), ("1", 5), ("2", 0)]);
+        let open = [(Some(100), Some(200), 1), (Some(1000), None, 2)];
+        check(&open, "llquantize", &[("100", 1), (">= 1000", 2)]);
+    }
+}

@@ -1,0 +1,342 @@
+//! Calls merged by the names on the way to them: `main;read;vfs_read` is one node, however often it ran.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+
+use crate::render::text::strings;
+use crate::session::Session;
+
+/// All calls. Node 0 is around all of them.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    pub(super) nodes: Vec<Node>,
+    pub(super) names: Vec<String>,
+    /// Calls that went in.
+    pub(super) calls: u64,
+    pub(super) name_ids: HashMap<String, u32>,
+    pub(super) children: hashbrown::HashMap<(u32, u32), u32>,
+}
+
+/// All calls on one way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) parent: u32,
+    pub(super) name: u32,
+    pub(super) count: u64,
+    /// Those whose exit was not seen.
+    pub(super) unfinished: u64,
+    pub(super) total: u64,
+    pub(super) own: u64,
+}
+
+/// A call that waits for the one around it to come.
+struct Waiting {
+    trace: usize,
+    id: i64,
+    parent: i64,
+    base: u32,
+    name: u32,
+    duration: Option<i64>,
+    own: Option<i64>,
+}
+
+/// Where the calls of one trace lie in the tree, by their number.
+#[derive(Default)]
+struct Places {
+    /// Numbers begin at 1 and have few gaps.
+    dense: Vec<u32>,
+    /// Those beyond what an honest file would hold.
+    sparse: HashMap<i64, u32>,
+}
+
+/// No node has this number.
+const NOWHERE: u32 = u32::MAX;
+
+impl Places {
+    fn get(&self, id: i64) -> Option<u32> {
+        let dense = usize::try_from(id)
+            .ok()
+            .and_then(|id| self.dense.get(id).copied());
+        dense
+            .filter(|&node| node != NOWHERE)
+            .or_else(|| self.sparse.get(&id).copied())
+    }
+
+    fn set(&mut self, id: i64, node: u32, most: usize) {
+        match usize::try_from(id) {
+            Ok(id) if id < most => {
+                if id >= self.dense.len() {
+                    self.dense
+                        .resize((id + 1).max(self.dense.len() * 2).min(most), NOWHERE);
+                }
+                self.dense[id] = node;
+            }
+            _ => {
+                self.sparse.insert(id, node);
+            }
+        }
+    }
+}
+
+impl Paths {
+    /// Reads the calls that `condition` picks; `key` (SQL) puts them below a node of its value.
+    pub(super) fn query(session: &Session, condition: &str, key: Option<&str>) -> Result<Paths> {
+        let several = session.traces.len() > 1;
+        let mut keys = String::new();
+        if several {
+            keys.push_str("trace, ");
+        }
+        if let Some(key) = key {
+            keys.push_str(&format!("{key} AS key, "));
+        }
+        let sql = include_str!("paths.sql")
+            .replace("{keys}", &keys)
+            .replace("{where}", condition);
+        let rows = |trace: &crate::trace::Trace| {
+            trace
+                .table("calls")
+                .map_or(0, crate::trace::TraceTable::rows) as usize
+        };
+        let most: Vec<usize> = session
+            .traces
+            .iter()
+            .map(|trace| 2 * rows(trace) + 1024)
+            .collect();
+        let mut places: Vec<Places> = most.iter().map(|_| Places::default()).collect();
+        let mut paths = Paths {
+            nodes: vec![Node::default()],
+            ..Paths::default()
+        };
+        let mut waiting = Vec::new();
+        let mut answer = session.query(&sql)?;
+        while let Some(batch) = answer.next()? {
+            for call in paths.read(session, &batch, several, key.is_some())? {
+                paths.place(call, &mut places, &most, &mut waiting);
+            }
+        }
+        paths.place_waiting(waiting, &mut places, &most);
+        paths.settle();
+        Ok(paths)
+    }
+
+    fn read(
+        &mut self,
+        session: &Session,
+        batch: &RecordBatch,
+        several: bool,
+        keyed: bool,
+    ) -> Result<Vec<Waiting>> {
+        let number = |name: &str| {
+            let column = batch.column_by_name(name);
+            let column =
+                column.with_context(|| format!("paths.sql: expected the column {name}"))?;
+            Ok::<_, anyhow::Error>(column.as_primitive::<Int64Type>())
+        };
+        let (ids, parents) = (number("call_id")?, number("parent_id")?);
+        let (durations, owns) = (number("duration")?, number("self_time")?);
+        let traces = several.then(|| strings(batch.column(0))).transpose()?;
+        let keys = keyed
+            .then(|| strings(batch.column(usize::from(several))))
+            .transpose()?;
+        let functions = strings(batch.column(batch.num_columns() - 3))?;
+        let mut calls = Vec::with_capacity(batch.num_rows());
+        for row in 0..batch.num_rows() {
+            let value =
+                |column: &arrow::array::Int64Array| column.is_valid(row).then(|| column.value(row));
+            let trace = traces
+                .as_ref()
+                .and_then(|names| session.forest.trace(names.value(row)));
+            let base = match &keys {
+                Some(keys) if keys.is_valid(row) => self.base(keys.value(row)),
+                Some(_) => self.base("[unknown]"),
+                None => 0,
+            };
+            calls.push(Waiting {
+                trace: trace.unwrap_or(0),
+                id: ids.value(row),
+                parent: value(parents).unwrap_or(0),
+                base,
+                name: self.name(functions.value(row)),
+                duration: value(durations),
+                own: value(owns),
+            });
+        }
+        Ok(calls)
+    }
+
+    fn base(&mut self, key: &str) -> u32 {
+        let name = self.name(key);
+        self.child(0, name)
+    }
+
+    fn name(&mut self, name: &str) -> u32 {
+        if let Some(&id) = self.name_ids.get(name) {
+            return id;
+        }
+        let id = self.names.len() as u32;
+        self.names.push(name.to_owned());
+        self.name_ids.insert(name.to_owned(), id);
+        id
+    }
+
+    fn child(&mut self, parent: u32, name: u32) -> u32 {
+        let nodes = &mut self.nodes;
+        *self.children.entry((parent, name)).or_insert_with(|| {
+            nodes.push(Node {
+                parent,
+                name,
+                ..Node::default()
+            });
+            nodes.len() as u32 - 1
+        })
+    }
+
+    /// Puts a call below the one around it. That one may come later where times are equal or rows came late.
+    fn place(
+        &mut self,
+        call: Waiting,
+        places: &mut [Places],
+        most: &[usize],
+        waiting: &mut Vec<Waiting>,
+    ) {
+        let around = match call.parent {
+            0 => Some(call.base),
+            parent => places[call.trace].get(parent),
+        };
+        match around {
+            Some(around) => {
+                let node = self.child(around, call.name);
+                places[call.trace].set(call.id, node, most[call.trace]);
+                self.add(node, &call);
+            }
+            None => waiting.push(call),
+        }
+    }
+
+    /// Calls whose parents were not met before them: from the outermost inwards. What has no parent at all among
+    /// the rows (a condition left it out, or the file is damaged) is a root.
+    fn place_waiting(&mut self, waiting: Vec<Waiting>, places: &mut [Places], most: &[usize]) {
+        let mut inside: HashMap<(usize, i64), Vec<usize>> = HashMap::new();
+        let mut known: HashMap<(usize, i64), usize> = HashMap::new();
+        for (index, call) in waiting.iter().enumerate() {
+            inside
+                .entry((call.trace, call.parent))
+                .or_default()
+                .push(index);
+            known.insert((call.trace, call.id), index);
+        }
+        let is_root = |call: &Waiting| !known.contains_key(&(call.trace, call.parent));
+        let mut is_placed = vec![false; waiting.len()];
+        let mut pending: Vec<usize> = (0..waiting.len())
+            .filter(|&index| is_root(&waiting[index]))
+            .collect();
+        // Those that are around each other, in a damaged file, are taken one by one behind the others.
+        let mut rest = 0..waiting.len();
+        loop {
+            let Some(index) = pending.pop().or_else(|| rest.next()) else {
+                break;
+            };
+            if std::mem::replace(&mut is_placed[index], true) {
+                continue;
+            }
+            let call = &waiting[index];
+            let around = places[call.trace].get(call.parent).unwrap_or(call.base);
+            let node = self.child(around, call.name);
+            places[call.trace].set(call.id, node, most[call.trace]);
+            self.add(node, call);
+            pending.extend(inside.get(&(call.trace, call.id)).into_iter().flatten());
+        }
+    }
+
+    fn add(&mut self, node: u32, call: &Waiting) {
+        let positive = |value: Option<i64>| value.unwrap_or(0).max(0) as u64;
+        let node = &mut self.nodes[node as usize];
+        node.count += 1;
+        node.unfinished += u64::from(call.duration.is_none());
+        node.total = node.total.saturating_add(positive(call.duration));
+        node.own = node.own.saturating_add(positive(call.own));
+        self.calls += 1;
+    }
+
+    /// A node takes at least as long as what it calls, also where exits were not seen.
+    fn settle(&mut self) {
+        let mut inside = vec![0u64; self.nodes.len()];
+        // Children come behind their parents.
+        for index in (0..self.nodes.len()).rev() {
+            let node = &mut self.nodes[index];
+            node.total = node.total.max(node.own.saturating_add(inside[index]));
+            if index > 0 {
+                let around = &mut inside[node.parent as usize];
+                *around = around.saturating_add(node.total);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: i64, parent: i64, name: u32, duration: Option<i64>) -> Waiting {
+        Waiting {
+            trace: 0,
+            id,
+            parent,
+            base: 0,
+            name,
+            duration,
+            own: duration,
+        }
+    }
+
+    fn merged(calls: Vec<Waiting>) -> Vec<(u32, u32, u64, u64)> {
+        let mut paths = Paths {
+            nodes: vec![Node::default()],
+            ..Paths::default()
+        };
+        let (mut places, most, mut waiting) = ([Places::default()], [16], Vec::new());
+        for call in calls {
+            paths.place(call, &mut places, &most, &mut waiting);
+        }
+        paths.place_waiting(waiting, &mut places, &most);
+        paths.settle();
+        let shown = paths.nodes[1..].iter();
+        let mut shown: Vec<_> = shown
+            .map(|node| (node.parent, node.name, node.count, node.total))
+            .collect();
+        shown.sort_unstable();
+        shown
+    }
+
+    #[test]
+    fn order_does_not_matter() {
+        let calls = || {
+            vec![
+                call(1, 0, 7, Some(5)),
+                call(2, 1, 8, Some(3)),
+                call(3, 2, 9, Some(1)),
+                call(4, 1, 8, None),
+            ]
+        };
+        let in_order = merged(calls());
+        assert_eq!(in_order.len(), 3);
+        let mut backwards = calls();
+        backwards.reverse();
+        assert_eq!(merged(backwards), in_order);
+    }
+
+    #[test]
+    fn damaged_numbers_lose_no_call() {
+        let calls = vec![
+            call(1, 2, 7, Some(1)),
+            call(2, 1, 8, Some(1)),
+            call(i64::MAX, 99, 9, Some(1)),
+            call(-3, i64::MAX, 9, Some(1)),
+        ];
+        let count: u64 = merged(calls).iter().map(|node| node.2).sum();
+        assert_eq!(count, 4);
+    }
+}

@@ -1,0 +1,135 @@
+//! Which rows an expression is asked of: the calls, an event, or a table by its name.
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use super::subject::Choice;
+use crate::failure::Misuse;
+use crate::session::Session;
+
+/// The choice of rows for reports over any expression.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Rows {
+    /// Table or view to ask, as `tables` lists them; calls if there are any and no event is given
+    #[arg(long = "from", value_name = "TABLE", conflicts_with = "event")]
+    table: Option<String>,
+    #[command(flatten)]
+    pub(super) choice: Choice,
+}
+
+/// A table with a condition.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Asked {
+    /// As it is called on the command line.
+    pub(super) name: String,
+    pub(super) table: String,
+    pub(super) condition: String,
+}
+
+impl Rows {
+    /// The table that was asked for, else the calls if there are any, else the event with the most rows.
+    pub(super) fn asked(&self, session: &Session) -> Result<Asked> {
+        let filters = self.choice.filters.condition(session)?;
+        let plain = |table: &str| Asked {
+            name: table.to_owned(),
+            table: table.to_owned(),
+            condition: filters.clone(),
+        };
+        if let Some(table) = &self.table {
+            // So that a wrong name is told as such.
+            session.table(table)?;
+            return Ok(plain(table));
+        }
+        if self.choice.event.is_none() && has_rows(session, "calls") {
+            return Ok(plain("calls"));
+        }
+        let subject = self.choice.subject(session)?;
+        Ok(Asked {
+            condition: format!("{} AND {filters}", subject.condition),
+            name: subject.name,
+            table: subject.table,
+        })
+    }
+}
+
+/// Whether any trace has rows in a fixed table.
+pub(super) fn has_rows(session: &Session, table: &str) -> bool {
+    let tables = session.traces.iter().filter_map(|trace| trace.table(table));
+    tables.into_iter().any(|table| table.rows() > 0)
+}
+
+/// Divides the words of a command line into traces and an expression: the last word, unless it is a trace.
+pub(super) fn divided(words: &[String]) -> (Vec<std::path::PathBuf>, Option<String>) {
+    let paths = |words: &[String]| words.iter().map(std::path::PathBuf::from).collect();
+    match words.split_last() {
+        Some((last, traces)) if !traces.is_empty() && !is_trace(last) => {
+            (paths(traces), Some(last.clone()))
+        }
+        _ => (paths(words), None),
+    }
+}
+
+/// A pattern of traces may look like an expression, but hardly one that ends so.
+fn is_trace(word: &str) -> bool {
+    std::path::Path::new(word).exists() || word.ends_with(".pqt") || word.ends_with(".pqt/")
+}
+
+/// Divides `comm, substr(name, 1, 3)` at the commas that are in no brackets and quotes.
+pub(super) fn expressions(text: &str) -> Result<Vec<String>> {
+    let mut found = vec![String::new()];
+    let (mut depth, mut quote) = (0i32, None);
+    for letter in text.chars() {
+        match (quote, letter) {
+            (Some(open), letter) if letter == open => quote = None,
+            (None, '\'' | '"') => quote = Some(letter),
+            (None, '(' | '[') => depth += 1,
+            (None, ')' | ']') => depth -= 1,
+            (None, ',') if depth == 0 => {
+                found.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(last) = found.last_mut() {
+            last.push(letter);
+        }
+    }
+    let found: Vec<String> = found.iter().map(|text| text.trim().to_owned()).collect();
+    if found.iter().any(String::is_empty) {
+        bail!(Misuse(format!(
+            "--by {text}: expected expressions, divided by commas"
+        )));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_are_divided_at_outer_commas() {
+        assert_eq!(expressions("comm,cpu").unwrap(), ["comm", "cpu"]);
+        assert_eq!(
+            expressions("substr(comm, 1, 3), 'a,b' , x").unwrap(),
+            ["substr(comm, 1, 3)", "'a,b'", "x"]
+        );
+        assert!(expressions("comm,,cpu").is_err());
+    }
+
+    #[test]
+    fn the_last_word_is_an_expression() {
+        let words = |words: &[&str]| {
+            words
+                .iter()
+                .map(|&word| word.to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            divided(&words(&["a.pqt", "duration"])).1.as_deref(),
+            Some("duration")
+        );
+        assert_eq!(divided(&words(&["a.pqt", "b.pqt"])).1, None);
+        assert_eq!(divided(&words(&["a.pqt"])).1, None);
+    }
+}
