@@ -1,4 +1,4 @@
-//! Shell sessions in Markdown, run and compared: `cli/*.md` and the README, so that what they show stays true.
+//! Shell sessions in Markdown, run and compared: `cli/*.md`, the README and the cookbook, so that what they show stays true.
 //!
 //! ````text
 //! <!-- with: formats/src/folded/golden/small.folded as stacks.folded -->
@@ -41,6 +41,12 @@ fn sessions_say_what_the_pages_show() {
 #[test]
 fn the_readme_says_what_the_programs_print() {
     let wrong = run_page(&root().join("README.md"));
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn the_cookbook_works() {
+    let wrong = run_page(&root().join("docs/cookbook.md"));
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 

@@ -36,11 +36,6 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// Whether there is a condition in SQL, which may tell a call from what it called.
-    pub(crate) fn has_condition(&self) -> bool {
-        self.condition.is_some()
-    }
-
     /// All of it as one condition; `TRUE` if nothing was asked for.
     pub(crate) fn condition(&self, session: &Session) -> Result<String> {
         let mut all = Vec::new();

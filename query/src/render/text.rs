@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
@@ -18,7 +19,8 @@ fn options() -> FormatOptions<'static> {
 
 /// Texts of a column, one by one.
 pub(crate) struct Texts<'a> {
-    column: &'a dyn Array,
+    /// Also those of kinds that keep no list of them, as the column of a bare `NULL`.
+    nulls: Option<NullBuffer>,
     formatter: ArrayFormatter<'a>,
 }
 
@@ -27,12 +29,13 @@ impl<'a> Texts<'a> {
         // The options hold no reference into the column, so a static one serves all.
         static OPTIONS: std::sync::OnceLock<FormatOptions<'static>> = std::sync::OnceLock::new();
         let formatter = ArrayFormatter::try_new(column, OPTIONS.get_or_init(options))?;
-        Ok(Texts { column, formatter })
+        let nulls = column.logical_nulls();
+        Ok(Texts { nulls, formatter })
     }
 
     /// Writes the text of a row behind `into`; false: it is NULL.
     pub(crate) fn write(&self, row: usize, into: &mut String) -> Result<bool> {
-        if self.column.is_null(row) {
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             return Ok(false);
         }
         self.formatter.value(row).write(into)?;

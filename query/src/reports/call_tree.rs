@@ -119,7 +119,9 @@ fn lines(paths: &Paths, pruning: Pruning) -> Vec<Line> {
             others.total = others.total.saturating_add(node.total);
             others.own = others.own.saturating_add(node.own);
             let is_last = pending.last().is_none_or(|&(_, next)| next < depth);
-            if is_last && let Some(mut others) = rest.take() {
+            // Where all of them together are too little as well, nothing is said.
+            if is_last && let Some(mut others) = rest.take().filter(|others| others.total >= least)
+            {
                 others.name = "[…]".to_owned();
                 lines.push(others);
             }

@@ -159,6 +159,9 @@ fn run(matches: &ArgMatches) -> Result<()> {
     if let Some(path) = &report.svg {
         return draw(path, &session, &lines);
     }
+    if !keys.contains(&"caller") {
+        measured::find_slowest_children(&session, &report.filters, &keys, &mut lines)?;
+    }
     let batch = as_batch(&lines, &keys, report.output.format)?;
     render::batch(report.output.format, &batch)
 }

@@ -13,6 +13,7 @@ mod kd;
 mod kd_tree;
 mod measured;
 mod paths;
+mod places;
 mod rows;
 mod subject;
 mod top;

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 
+use super::places::Places;
 use crate::render::text::strings;
 use crate::session::Session;
 
@@ -43,44 +44,6 @@ struct Waiting {
     own: Option<i64>,
 }
 
-/// Where the calls of one trace lie in the tree, by their number.
-#[derive(Default)]
-struct Places {
-    /// Numbers begin at 1 and have few gaps.
-    dense: Vec<u32>,
-    /// Those beyond what an honest file would hold.
-    sparse: HashMap<i64, u32>,
-}
-
-/// No node has this number.
-const NOWHERE: u32 = u32::MAX;
-
-impl Places {
-    fn get(&self, id: i64) -> Option<u32> {
-        let dense = usize::try_from(id)
-            .ok()
-            .and_then(|id| self.dense.get(id).copied());
-        dense
-            .filter(|&node| node != NOWHERE)
-            .or_else(|| self.sparse.get(&id).copied())
-    }
-
-    fn set(&mut self, id: i64, node: u32, most: usize) {
-        match usize::try_from(id) {
-            Ok(id) if id < most => {
-                if id >= self.dense.len() {
-                    self.dense
-                        .resize((id + 1).max(self.dense.len() * 2).min(most), NOWHERE);
-                }
-                self.dense[id] = node;
-            }
-            _ => {
-                self.sparse.insert(id, node);
-            }
-        }
-    }
-}
-
 impl Paths {
     /// Reads the calls that `condition` picks; `key` (SQL) puts them below a node of its value.
     pub(super) fn query(session: &Session, condition: &str, key: Option<&str>) -> Result<Paths> {
@@ -95,17 +58,7 @@ impl Paths {
         let sql = include_str!("paths.sql")
             .replace("{keys}", &keys)
             .replace("{where}", condition);
-        let rows = |trace: &crate::trace::Trace| {
-            trace
-                .table("calls")
-                .map_or(0, crate::trace::TraceTable::rows) as usize
-        };
-        let most: Vec<usize> = session
-            .traces
-            .iter()
-            .map(|trace| 2 * rows(trace) + 1024)
-            .collect();
-        let mut places: Vec<Places> = most.iter().map(|_| Places::default()).collect();
+        let mut places = Places::for_calls(session);
         let mut paths = Paths {
             nodes: vec![Node::default()],
             ..Paths::default()
@@ -114,10 +67,10 @@ impl Paths {
         let mut answer = session.query(&sql)?;
         while let Some(batch) = answer.next()? {
             for call in paths.read(session, &batch, several, key.is_some())? {
-                paths.place(call, &mut places, &most, &mut waiting);
+                paths.place(call, &mut places, &mut waiting);
             }
         }
-        paths.place_waiting(waiting, &mut places, &most);
+        paths.place_waiting(waiting, &mut places);
         paths.settle();
         Ok(paths)
     }
@@ -195,13 +148,7 @@ impl Paths {
     }
 
     /// Puts a call below the one around it. That one may come later where times are equal or rows came late.
-    fn place(
-        &mut self,
-        call: Waiting,
-        places: &mut [Places],
-        most: &[usize],
-        waiting: &mut Vec<Waiting>,
-    ) {
+    fn place(&mut self, call: Waiting, places: &mut [Places], waiting: &mut Vec<Waiting>) {
         let around = match call.parent {
             0 => Some(call.base),
             parent => places[call.trace].get(parent),
@@ -209,7 +156,7 @@ impl Paths {
         match around {
             Some(around) => {
                 let node = self.child(around, call.name);
-                places[call.trace].set(call.id, node, most[call.trace]);
+                places[call.trace].set(call.id, node);
                 self.add(node, &call);
             }
             None => waiting.push(call),
@@ -218,7 +165,7 @@ impl Paths {
 
     /// Calls whose parents were not met before them: from the outermost inwards. What has no parent at all among
     /// the rows (a condition left it out, or the file is damaged) is a root.
-    fn place_waiting(&mut self, waiting: Vec<Waiting>, places: &mut [Places], most: &[usize]) {
+    fn place_waiting(&mut self, waiting: Vec<Waiting>, places: &mut [Places]) {
         let mut inside: HashMap<(usize, i64), Vec<usize>> = HashMap::new();
         let mut known: HashMap<(usize, i64), usize> = HashMap::new();
         for (index, call) in waiting.iter().enumerate() {
@@ -245,7 +192,7 @@ impl Paths {
             let call = &waiting[index];
             let around = places[call.trace].get(call.parent).unwrap_or(call.base);
             let node = self.child(around, call.name);
-            places[call.trace].set(call.id, node, most[call.trace]);
+            places[call.trace].set(call.id, node);
             self.add(node, call);
             pending.extend(inside.get(&(call.trace, call.id)).into_iter().flatten());
         }
@@ -297,11 +244,11 @@ mod tests {
             nodes: vec![Node::default()],
             ..Paths::default()
         };
-        let (mut places, most, mut waiting) = ([Places::default()], [16], Vec::new());
+        let (mut places, mut waiting) = ([Places::below(16)], Vec::new());
         for call in calls {
-            paths.place(call, &mut places, &most, &mut waiting);
+            paths.place(call, &mut places, &mut waiting);
         }
-        paths.place_waiting(waiting, &mut places, &most);
+        paths.place_waiting(waiting, &mut places);
         paths.settle();
         let shown = paths.nodes[1..].iter();
         let mut shown: Vec<_> = shown

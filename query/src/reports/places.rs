@@ -1,0 +1,83 @@
+//! A number for each call, found by the call's own number.
+
+use std::collections::HashMap;
+
+use crate::session::Session;
+use crate::trace::{Trace, TraceTable};
+
+/// What is known of the calls of one trace.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// Numbers of calls begin at 1 and have few gaps.
+    dense: Vec<u32>,
+    /// Those beyond what an honest file would hold.
+    sparse: HashMap<i64, u32>,
+    most: usize,
+}
+
+/// No call has this value.
+const NOWHERE: u32 = u32::MAX;
+
+impl Places {
+    /// One for each trace.
+    pub(super) fn for_calls(session: &Session) -> Vec<Places> {
+        let rows = |trace: &Trace| trace.table("calls").map_or(0, TraceTable::rows) as usize;
+        let each = session
+            .traces
+            .iter()
+            .map(|trace| Places::below(2 * rows(trace) + 1024));
+        each.collect()
+    }
+
+    /// For numbers of calls that are mostly below `most`.
+    pub(super) fn below(most: usize) -> Places {
+        Places {
+            most,
+            ..Places::default()
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: i64) -> Option<u32> {
+        let dense = usize::try_from(id)
+            .ok()
+            .and_then(|id| self.dense.get(id).copied());
+        match dense {
+            Some(NOWHERE) => None,
+            Some(value) => Some(value),
+            None => self.sparse.get(&id).copied(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, id: i64, value: u32) {
+        match usize::try_from(id) {
+            Ok(id) if id < self.most => {
+                if id >= self.dense.len() {
+                    let length = (id + 1).max(self.dense.len() * 2).min(self.most);
+                    self.dense.resize(length, NOWHERE);
+                }
+                self.dense[id] = value;
+            }
+            _ => {
+                self.sparse.insert(id, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_its_place() {
+        let mut places = Places::below(100);
+        for id in [1, 99, 100, 50, i64::MAX, -1] {
+            assert_eq!(places.get(id), None);
+            places.set(id, id as u32 & 0xff);
+            assert_eq!(places.get(id), Some(id as u32 & 0xff));
+        }
+        assert_eq!(places.get(2), None);
+    }
+}
