@@ -1,0 +1,102 @@
+//! Every file of the corpus is recognized as what it is; what is none of ours is refused with a reason.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use perfquet_formats::{Input, import};
+use perfquet_tests::corpus;
+
+/// What a file is, by where it lies and what it is called; `None`: nobody says (side files, damaged on purpose).
+fn expected(path: &str) -> Option<&'static str> {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let folder = path.split('/').next().unwrap_or_default();
+    let ends = |end: &str| name.ends_with(end);
+    match folder {
+        "perf-data" if ends(".script") => Some("perf-script"),
+        "perf-data" | "perf-data-public" if ends(".data") || ends(".data.zst") => Some("perf.data"),
+        "trace-cmd" if ends(".dat") => Some("trace.dat"),
+        "trace-dat-public" => Some("trace.dat"),
+        "trace-cmd" if ends(".report") => Some("ftrace-text"),
+        "ftrace" if ends(".trace") || ends(".trace_pipe") || name.starts_with("hist") => {
+            Some("ftrace-text")
+        }
+        "ftrace-legacy" => Some("ftrace-text"),
+        "dtrace" if ends(".folded") => Some("folded"),
+        "dtrace" => Some("dtrace"),
+        "folded" if ends(".folded") || ends(".folded-all") => Some("folded"),
+        "folded" if path.contains("/perf-script/") => Some("perf-script"),
+        "kfi" if ends(".log") || ends(".lst") => Some("kfi"),
+        _ => None,
+    }
+}
+
+/// Files that nothing in them says what they are, each with the reason; `--from` reads those of a tool.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "dtrace/linux-ListProbesModuleSDT.out",
+        "a list of probes (dtrace -l), no trace",
+    ),
+    (
+        "dtrace/linux-keysort.out",
+        "columns of a script's own printa",
+    ),
+    ("dtrace/linux-sort.out", "columns of a script's own printa"),
+    ("dtrace/linux-stddev.out", "two bare numbers"),
+    (
+        "dtrace/toolkit-hotkernel.out",
+        "a table printed by another program behind dtrace",
+    ),
+    ("perf-data/6.12/nothing.script", "empty"),
+    ("perf-data-public/recorded/empty.data", "empty"),
+    (
+        "perf-data-public/simpleperf/invalid_perf.data",
+        "nothing but zeros",
+    ),
+    (
+        "perf-data-public/simpleperf/perf_inject.data",
+        "the text of another tool",
+    ),
+    (
+        "trace-cmd/6.12/events-v7.f.report",
+        "the kernel's functions (trace-cmd report -f), no trace",
+    ),
+];
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    let entries = std::fs::read_dir(folder).expect("a folder of the corpus");
+    for entry in entries.flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => files(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+#[test]
+fn corpus_is_recognized() {
+    let Some(corpus) = corpus() else { return };
+    let mut paths = Vec::new();
+    files(&corpus, &mut paths);
+    paths.sort();
+    let (mut counts, mut wrong) = (BTreeMap::new(), Vec::new());
+    for path in paths {
+        let short = path.strip_prefix(&corpus).expect("below it");
+        let short = short.to_string_lossy().into_owned();
+        let Some(wanted) = expected(&short) else {
+            continue;
+        };
+        let is_refused = REFUSED.iter().any(|(name, _)| *name == short);
+        let wanted = (!is_refused).then_some(wanted);
+        let found = Input::open(&path).and_then(|input| import::sniff(&input));
+        let found = found.as_ref().map(|format| format.name);
+        *counts.entry(found.unwrap_or("refused")).or_insert(0) += 1;
+        if found.ok() != wanted {
+            wrong.push(format!("{short}: expected {wanted:?}, found {found:?}"));
+        }
+    }
+    for (format, count) in &counts {
+        println!("{format:<14} {count:>5} files");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
