@@ -23,6 +23,7 @@
     )
 )]
 
+pub mod bpftrace;
 pub mod bytes;
 pub mod dtrace;
 mod error;
@@ -83,6 +84,7 @@ pub const FORMATS: &[&Format] = &[
     &trace_dat::TRACE_DAT,
     &kfi::KFI,
     &dtrace::DTRACE,
+    &bpftrace::BPFTRACE,
     &ftrace_text::FTRACE_TEXT,
     &perf_script::PERF_SCRIPT,
     &folded::FOLDED,

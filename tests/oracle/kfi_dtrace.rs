@@ -1,4 +1,4 @@
-//! KFI logs and dtrace's output: what the corpus says of each file, what `kd` made of it, and FlameGraph.
+//! KFI logs, dtrace's and bpftrace's output: what the corpus says of each file, what `kd` made of it, and FlameGraph.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use arrow::util::display::array_value_to_string;
+use perfquet_formats::bpftrace::BPFTRACE;
 use perfquet_formats::dtrace::DTRACE;
 use perfquet_formats::event::{Aggregate, Call, Context, Event, Fact, Function, Sink, Stack};
 use perfquet_formats::import::{ImportOptions, import};
@@ -264,6 +265,65 @@ fn corpus_damaged_kfi() {
     check("kfi/damaged.lst", 9, 4 + 3 + 1);
     // Three lines of a dot, and 38 rows where 1757 are announced.
     check("kfi/elinux-boot-excerpt.lst", 38, 3 + 1);
+}
+
+/// 192 entries begin with `@`, of which one is three rows (stats); 36 are histograms.
+#[test]
+fn corpus_bpftrace() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let path = corpus.join("folded/other/bpftrace-text.txt");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let entries = text.lines().filter(|line| line.starts_with('@'));
+    let bars = text.lines().filter(|line| line.ends_with('|'));
+    let frames = text.lines().filter(|line| line.starts_with("    "));
+    let facts = Facts::of(&BPFTRACE, &path);
+    let found = (facts.rows, facts.buckets, facts.frames, facts.problems);
+    let expected = (
+        entries.count() as u64 + 2,
+        bars.count() as u64,
+        frames.count() as u64,
+        0,
+    );
+    println!("bpftrace-text.txt: rows, bars, frames, problems: {found:?}");
+    assert_eq!(found, expected);
+}
+
+/// Each file is known for what it is, or refused; nothing else is taken for KFI, dtrace or bpftrace.
+#[test]
+fn corpus_is_recognized() {
+    let Some(corpus) = corpus() else {
+        return;
+    };
+    let mut wrong = Vec::new();
+    let mut refused = 0;
+    for (file, _) in listed(&corpus, "") {
+        let path = corpus.join(&file);
+        let Ok(input) = Input::open(&path) else {
+            continue;
+        };
+        let expected = match file.split('/').next().unwrap_or_default() {
+            "kfi" => "kfi",
+            "dtrace" => "dtrace",
+            _ if file.contains("bpftrace") => "bpftrace",
+            _ => "",
+        };
+        match perfquet_formats::import::sniff(&input) {
+            Ok(format) if format.name == expected => {}
+            Ok(format) if file.ends_with(".folded") && format.name == "folded" => {}
+            Ok(format)
+                if expected.is_empty() && !["kfi", "dtrace", "bpftrace"].contains(&format.name) => {
+            }
+            Ok(format) => wrong.push(format!("{file} is taken for {}", format.name)),
+            Err(_) if expected == "kfi" && !file.ends_with(".map") => {
+                wrong.push(format!("{file} is refused"))
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    println!("{refused} files are refused, since nothing tells what they are");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// The rows of `calls` as text: time, CPU, thread, function, caller, duration, arguments.
