@@ -18,5 +18,7 @@ mod sniffing;
 mod store;
 #[path = "oracle/text_and_binary.rs"]
 mod text_and_binary;
+#[path = "oracle/trace_cmd_report.rs"]
+mod trace_cmd_report;
 #[path = "oracle/trace_dat.rs"]
 mod trace_dat;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ffffffff81445d50 T vfs_write
-//! ffffffffc0a5e000 t ext4_file_read_iter	[ext4]
+//! ffffffffc0a5e000 t ext4_file_read_iter  [ext4]
 //! ```
 //! Of several names of one address the first is taken, as the kernel itself does when it prints one
 //! (`kallsyms_lookup`). Entries without an address (kptr_restrict), `A` (offsets of per-CPU variables) and `$x` (marks of

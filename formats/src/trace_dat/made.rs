@@ -17,8 +17,11 @@ pub(super) struct Made {
     /// Options: id and data.
     pub(super) options: Vec<(u16, Vec<u8>)>,
     /// Name, clock, and the pages of each CPU.
-    pub(super) buffers: Vec<(&'static str, &'static str, Vec<(u32, Vec<Vec<u8>>)>)>,
+    pub(super) buffers: Vec<(&'static str, &'static str, Vec<Cpu>)>,
 }
+
+/// Number and pages.
+pub(super) type Cpu = (u32, Vec<Vec<u8>>);
 
 pub(super) const FUNCTION: u16 = 1;
 pub(super) const KERNEL_STACK: u16 = 4;
@@ -58,7 +61,7 @@ impl Made {
                     &[
                         int("size", 8),
                         (
-                            format!("unsigned long caller[8]"),
+                            "unsigned long caller[8]".to_owned(),
                             8 + long_size,
                             8 * long_size,
                             0,
@@ -74,7 +77,7 @@ impl Made {
                     &[
                         int("tgid", 8),
                         (
-                            format!("unsigned long caller[8]"),
+                            "unsigned long caller[8]".to_owned(),
                             8 + long_size,
                             8 * long_size,
                             0,
@@ -97,7 +100,7 @@ impl Made {
                     BPRINT,
                     &[
                         long("ip", 8),
-                        (format!("const char * fmt"), after(1), long_size, 0),
+                        ("const char * fmt".to_owned(), after(1), long_size, 0),
                         rest("u32 buf[]", after(2)),
                     ],
                 ),
@@ -130,7 +133,7 @@ impl Made {
                 format_text(
                     "sched_wakeup",
                     WAKEUP,
-                    &[(format!("char comm[16]"), 8, 16, 0), int("pid", 24)],
+                    &[("char comm[16]".to_owned(), 8, 16, 0), int("pid", 24)],
                 ),
             ),
         ];

@@ -338,7 +338,7 @@ mod tests {
         bytes.extend(option(id::OFFSET, b"later\0"));
         bytes.extend(option(id::DONE, &77u64.to_le_bytes()));
         let (options, next, told) = take(&bytes);
-        assert_eq!(options.date, Some(0x60dd_7102_1180_2 * 1000));
+        assert_eq!(options.date, Some(0x0006_0dd7_1021_1802 * 1000));
         assert_eq!(options.offset, -7);
         assert_eq!(options.clock.as_deref(), Some(&b"mono"[..]));
         assert_eq!(next, Some(77));

@@ -108,7 +108,7 @@ impl Layout {
     }
 }
 
-/// `	field: local_t commit;	offset:8;	size:8;	signed:1;`
+/// `field: local_t commit; offset:8; size:8; signed:1;`, with tabs between.
 fn field(line: &str) -> Option<(&str, u64, u64)> {
     let mut parts = line.trim().strip_prefix("field:")?.split(';');
     let name = parts.next()?.rsplit([' ', '\t']).next()?;
