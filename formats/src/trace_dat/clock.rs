@@ -9,6 +9,8 @@
 //! kernel/trace/trace.c, `trace_clocks`. A guest's file brings samples of the difference to its host's clock, by which
 //! trace-cmd corrects every stamp before all else (`timestamp_host_sync`); an OFFSET is added to the result.
 
+use std::rc::Rc;
+
 use crate::trace_dat::options::{Options, Shift, TimeShift, Tsc};
 
 /// Nanoseconds of a tick: the kernel counts them at 100 Hz for user space, whatever its own rate is.
@@ -21,7 +23,7 @@ const INTERPOLATE: u32 = 1;
 pub(super) struct Clock {
     unit: Unit,
     offset: i64,
-    shift: Option<TimeShift>,
+    shift: Option<Rc<TimeShift>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,14 +9,21 @@ use crate::event_format::{EventFormat, Op};
 use crate::trace_dat::formats::Formats;
 use crate::trace_dat::read::Teller;
 
-/// What becomes of the events of an id.
+/// What becomes of the events of an id. Small, for it is looked up for every event.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     /// Not looked up yet.
     New,
     /// A sample with its payload.
     Plain(EventId),
-    /// The same, and it names threads.
+    /// More than that: its place among those.
+    Special(u32),
+}
+
+/// Events that are more than a sample with a payload.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Special {
+    /// It names threads.
     Sched(EventId, Names),
     Function(Function),
     Enter(Entry),
@@ -91,6 +98,7 @@ pub(super) struct Types<'s> {
     pub(super) formats: Formats<'s>,
     endian: Endian,
     kinds: Vec<Kind>,
+    specials: Vec<Special>,
     declared: u32,
 }
 
@@ -100,6 +108,7 @@ impl<'s> Types<'s> {
             formats,
             endian,
             kinds: Vec::new(),
+            specials: Vec::new(),
             declared: 0,
         }
     }
@@ -150,9 +159,9 @@ impl<'s> Types<'s> {
         tell: &mut Teller<'_>,
     ) -> Result<Kind, Error> {
         if system == "ftrace"
-            && let Some(kind) = self.own(&format, tell)?
+            && let Some(special) = self.own(&format, tell)?
         {
-            return Ok(kind);
+            return Ok(self.special_kind(special));
         }
         if system == "ftrace" && format.name == "raw_data" {
             // Whatever a program wrote into trace_marker_raw.
@@ -175,7 +184,22 @@ impl<'s> Types<'s> {
             ..EventType::default()
         };
         let event = self.tell_declared(&event, tell)?;
-        Ok(names.map_or(Kind::Plain(event), |names| Kind::Sched(event, names)))
+        Ok(match names {
+            Some(names) => self.special_kind(Special::Sched(event, names)),
+            None => Kind::Plain(event),
+        })
+    }
+
+    fn special_kind(&mut self, special: Special) -> Kind {
+        self.specials.push(special);
+        // As many as there are ids, at most.
+        Kind::Special(self.specials.len() as u32 - 1)
+    }
+
+    /// One of those that are more than their fields.
+    #[inline]
+    pub(super) fn special(&self, index: u32) -> Option<Special> {
+        self.specials.get(index as usize).copied()
     }
 
     /// Events that name threads, which the saved command lines may lack.
@@ -198,21 +222,25 @@ impl<'s> Types<'s> {
     }
 
     /// Those of ftrace's own events that are more than their fields.
-    fn own(&mut self, format: &EventFormat, tell: &mut Teller<'_>) -> Result<Option<Kind>, Error> {
+    fn own(
+        &mut self,
+        format: &EventFormat,
+        tell: &mut Teller<'_>,
+    ) -> Result<Option<Special>, Error> {
         let endian = self.endian;
         let field = |name: &str| format.fields.iter().find(|field| field.name == name);
         let op = |name: &str| field(name).map(|field| Op::new(field, endian));
         let start = |name: &str| Some(field(name)?.layout?.offset);
         let kind = match format.name.as_str() {
             "function" => op("ip").map(|ip| {
-                Kind::Function(Function {
+                Special::Function(Function {
                     ip,
                     parent: op("parent_ip"),
                     args: op("args"),
                 })
             }),
             "funcgraph_entry" | "fgraph_retaddr_entry" => op("func").map(|func| {
-                Kind::Enter(Entry {
+                Special::Enter(Entry {
                     func,
                     depth: op("depth"),
                     retaddr: op("retaddr"),
@@ -222,7 +250,7 @@ impl<'s> Types<'s> {
                 })
             }),
             "funcgraph_exit" => op("func").map(|func| {
-                Kind::Leave(Exit {
+                Special::Leave(Exit {
                     func,
                     depth: op("depth"),
                     calltime: op("calltime"),
@@ -235,8 +263,8 @@ impl<'s> Types<'s> {
                 let system = "ftrace".to_owned();
                 let event = self.tell_type(system, format.name.clone(), Vec::new(), None, tell)?;
                 Some(match format.name.as_str() {
-                    "kernel_stack" => Kind::KernelStack(event),
-                    _ => Kind::UserStack(event),
+                    "kernel_stack" => Special::KernelStack(event),
+                    _ => Special::UserStack(event),
                 })
             }
             "print" | "bprint" | "bputs" => {
@@ -251,9 +279,9 @@ impl<'s> Types<'s> {
                 let print = Print { ip, address, start };
                 let event = self.tell_marker(format, tell)?;
                 Some(match format.name.as_str() {
-                    "print" => Kind::Print(event, print),
-                    "bprint" => Kind::BinaryPrint(event, print),
-                    _ => Kind::PutString(event, print),
+                    "print" => Special::Print(event, print),
+                    "bprint" => Special::BinaryPrint(event, print),
+                    _ => Special::PutString(event, print),
                 })
             }
             _ => None,

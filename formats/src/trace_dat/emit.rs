@@ -1,6 +1,6 @@
 //! Records → events.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use crate::Error;
 use crate::bytes::{Cursor, Endian, before_nul};
@@ -9,7 +9,7 @@ use crate::event::{
     Loss, Place, Sample, Space, Stack, Value,
 };
 use crate::event_format::{Decoded, Op};
-use crate::trace_dat::declare::{Entry, Exit, Function, Kind, Print, StackFields, Types};
+use crate::trace_dat::declare::{Entry, Exit, Function, Kind, Print, Special, StackFields, Types};
 use crate::trace_dat::formats::number;
 use crate::trace_dat::kallsyms::Kallsyms;
 use crate::trace_dat::page::Lost;
@@ -58,6 +58,18 @@ struct Where<'a> {
 }
 
 impl<'a> Where<'a> {
+    #[inline]
+    fn of(stream: &Stream<'_>, hit: &'a Hit, time: Option<i64>) -> Where<'a> {
+        Where {
+            time,
+            cpu: stream.cpu,
+            hit,
+            pid: hit.record.common.pid,
+            kernel: Stack::None,
+            user: Stack::None,
+        }
+    }
+
     fn common(&self) -> CallCommon<'a> {
         CallCommon {
             time: self.time,
@@ -98,6 +110,12 @@ impl Emitter<'_> {
         }
         let payload = stream.bytes(hit.record.payload);
         let kind = self.types.kind(hit.record.common.id, Place::Whole, tell)?;
+        let (kernel, user) = (hit.kernel_stack, hit.user_stack);
+        if let (Kind::Plain(event), None, None) = (kind, kernel, user) {
+            let at = Where::of(stream, hit, time);
+            let sample = at.sample(event, Fields::Raw(payload));
+            return tell.sink.event(Event::Sample(&sample));
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = self.emit_as(kind, stream, hit, time, payload, &mut scratch, tell);
         self.scratch = scratch;
@@ -116,17 +134,14 @@ impl Emitter<'_> {
         scratch: &mut Scratch,
         tell: &mut Teller<'_>,
     ) -> Result<(), Error> {
-        let mut at = Where {
-            time,
-            cpu: stream.cpu,
-            hit,
-            pid: hit.record.common.pid,
-            kernel: Stack::None,
-            user: Stack::None,
+        let mut at = Where::of(stream, hit, time);
+        let special = match kind {
+            Kind::New | Kind::Plain(_) => None,
+            Kind::Special(index) => self.types.special(index),
         };
-        let (kernel, user) = match kind {
-            Kind::KernelStack(_) => (Some(hit.record.payload), hit.user_stack),
-            Kind::UserStack(_) => (hit.kernel_stack, Some(hit.record.payload)),
+        let (kernel, user) = match special {
+            Some(Special::KernelStack(_)) => (Some(hit.record.payload), hit.user_stack),
+            Some(Special::UserStack(_)) => (hit.kernel_stack, Some(hit.record.payload)),
             _ => (hit.kernel_stack, hit.user_stack),
         };
         if kernel.is_some() || user.is_some() {
@@ -135,13 +150,16 @@ impl Emitter<'_> {
             at.kernel = stack(Space::Kernel, kernel, &scratch.kernel);
             at.user = stack(Space::User, user, &scratch.user);
         }
-        match kind {
-            Kind::New => Ok(()),
-            Kind::Plain(event) => {
+        let special = match (special, kind) {
+            (Some(special), _) => special,
+            (None, Kind::Plain(event)) => {
                 let sample = at.sample(event, Fields::Raw(payload));
-                tell.sink.event(Event::Sample(&sample))
+                return tell.sink.event(Event::Sample(&sample));
             }
-            Kind::Sched(event, names) => {
+            (None, Kind::New | Kind::Special(_)) => return Ok(()),
+        };
+        match special {
+            Special::Sched(event, names) => {
                 self.name(names.first, time, payload, tell)?;
                 if let Some(second) = names.second {
                     self.name(second, time, payload, tell)?;
@@ -149,24 +167,24 @@ impl Emitter<'_> {
                 let sample = at.sample(event, Fields::Raw(payload));
                 tell.sink.event(Event::Sample(&sample))
             }
-            Kind::KernelStack(event) | Kind::UserStack(event) => {
+            Special::KernelStack(event) | Special::UserStack(event) => {
                 let sample = at.sample(event, Fields::None);
                 tell.sink.event(Event::Sample(&sample))
             }
-            Kind::Function(function) => self.function(function, at, payload, tell),
-            Kind::Enter(entry) => self.enter(entry, at, payload, tell),
-            Kind::Leave(exit) => self.leave(exit, at, payload, tell),
-            Kind::Print(event, print) => {
+            Special::Function(function) => self.function(function, at, payload, tell),
+            Special::Enter(entry) => self.enter(entry, at, payload, tell),
+            Special::Leave(exit) => self.leave(exit, at, payload, tell),
+            Special::Print(event, print) => {
                 let text = payload.get(print.start as usize..);
                 let text = text.map_or(Value::Null, |text| Value::Bytes(line(before_nul(text))));
                 let values = [value(number(&print.ip, payload)), text];
                 let sample = at.sample(event, Fields::Values(&values));
                 tell.sink.event(Event::Sample(&sample))
             }
-            Kind::BinaryPrint(event, print) => {
+            Special::BinaryPrint(event, print) => {
                 self.binary_print(event, print, at, payload, &mut scratch.text, tell)
             }
-            Kind::PutString(event, print) => {
+            Special::PutString(event, print) => {
                 let address = print.address.and_then(|op| number(&op, payload));
                 let text = address.and_then(|address| self.printk.plain(address));
                 let known = text.is_some();

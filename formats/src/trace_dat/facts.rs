@@ -1,6 +1,6 @@
 //! What a file tells beside its events: facts, command lines, mappings, and what the rings counted as lost.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use crate::Error;
 use crate::bytes::before_nul;

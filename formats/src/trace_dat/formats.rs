@@ -2,7 +2,7 @@
 //!
 //! A file of `trace-cmd record -e all` has 2 300 of them, of which a trace mostly meets a few dozen.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use crate::bytes::Endian;
 use crate::event::{Context, Field, FieldType, Layout};

@@ -5,6 +5,8 @@
 //! ```
 //! Both versions number them alike (trace-cmd's include/private/trace-cmd-private.h, enum of TRACECMD_OPTION_*).
 
+use std::rc::Rc;
+
 use crate::bytes::{Cursor, Endian, Short, before_nul};
 
 /// Ids of options; those of sections are the same numbers.
@@ -56,7 +58,7 @@ pub(super) struct Options<'s> {
     pub(super) cpu_stats: Vec<u8>,
     pub(super) proc_maps: Vec<Vec<u8>>,
     pub(super) trace_id: Option<u64>,
-    pub(super) time_shift: Option<TimeShift>,
+    pub(super) time_shift: Option<Rc<TimeShift>>,
     pub(super) guests: Vec<Guest>,
     pub(super) tsc: Option<Tsc>,
     pub(super) last_boot: Option<Vec<u8>>,
@@ -158,7 +160,7 @@ impl<'s> Options<'s> {
             id::CPUCOUNT => self.cpu_count = Some(data.u32().map_err(short)?),
             id::PROCMAPS => self.proc_maps.push(text.to_vec()),
             id::TRACEID => self.trace_id = Some(data.u64().map_err(short)?),
-            id::TIME_SHIFT => self.time_shift = Some(time_shift(data).map_err(short)?),
+            id::TIME_SHIFT => self.time_shift = Some(Rc::new(time_shift(data).map_err(short)?)),
             id::GUEST => self.guests.push(guest(data).map_err(short)?),
             id::TSC2NSEC => {
                 self.tsc = Some(Tsc {

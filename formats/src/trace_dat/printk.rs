@@ -8,7 +8,7 @@
 //! their NUL as they are. What a `%p` with letters leads to is put in as text, but for `%ps`, `%pS`, `%px`, `%pK`, `%pe`,
 //! which are addresses (and `%pf`, `%pF` of kernels before 5.5).
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use crate::bytes::{Endian, before_nul};
 use crate::event::{Field, FieldType, Fields, Value};

@@ -1,8 +1,10 @@
 //! The way through a file: what it holds, then its events.
 
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use memmap2::Mmap;
 
 use crate::bytes::Cursor;
@@ -191,6 +193,8 @@ fn read_opened(
     let ring = Ring {
         layout,
         common: formats.common(),
+        unpacker: RefCell::new(Unpacker::new(Packing::named(opened.packed_by))),
+        unpacked_bytes: Cell::new(0),
     };
     let types = Types::new(formats, head.endian);
     let stack_fields = |id: Option<u32>| id.map(|id| types.stack_fields(id)).unwrap_or_default();
@@ -240,7 +244,8 @@ fn streams<'m>(
     tell: &mut Teller<'_>,
 ) -> Result<Vec<Stream<'m>>, Error> {
     let mut streams = Vec::new();
-    let mut taken: Vec<(usize, u64, u64)> = Vec::new();
+    // Ends by file and start: pages that lie in one another would be read many times.
+    let mut taken: BTreeMap<(usize, u64), u64> = BTreeMap::new();
     for (index, buffer) in opened.buffers.iter().enumerate() {
         let Some(page_size) = page_size(buffer, head, layout) else {
             tell.problem(Place::Whole, "buffer", || {
@@ -256,17 +261,15 @@ fn streams<'m>(
                 continue;
             };
             let end = data.offset.saturating_add(data.size);
-            let overlaps = |other: &(usize, u64, u64)| {
-                other.0 == data.file && data.offset < other.2 && other.1 < end
-            };
-            if taken.iter().any(overlaps) {
+            let before = taken.range(..(data.file, end)).next_back();
+            if before.is_some_and(|((file, _), &other)| *file == data.file && other > data.offset) {
                 tell.problem(Place::Offset(data.offset), "overlap", || {
                     let cpu = data.cpu.unwrap_or(0);
                     format!("the pages of CPU {cpu} are those of another")
                 })?;
                 continue;
             }
-            taken.push((data.file, data.offset, end));
+            taken.insert((data.file, data.offset), end);
             let bytes = pages(map, data, tell)?;
             let page_size = page_size as usize;
             let cpu = data.cpu;
@@ -285,7 +288,7 @@ fn streams<'m>(
                 let whole = usize::try_from(data.offset).ok();
                 let whole = whole.and_then(|start| map.get(start..)).unwrap_or_default();
                 let cursor = Cursor::new(whole, data.offset, head.endian);
-                stream.packed(cursor, Unpacker::new(Packing::named(opened.packed_by)))
+                stream.packed(cursor)
             } else {
                 stream
             });

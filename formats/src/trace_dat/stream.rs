@@ -9,6 +9,8 @@
 //! The kernel writes an event and then, as events of their own, the stacks that it was asked for. So one record is
 //! read ahead: if it is a stack of the same thread in the same context, it belongs to the event at hand.
 
+use std::cell::{Cell, RefCell};
+
 use crate::Error;
 use crate::bytes::Cursor;
 use crate::event::Place;
@@ -17,6 +19,9 @@ use crate::trace_dat::formats::{Common, CommonFields, StackKind};
 use crate::trace_dat::page::{Layout, Lost, Step, step};
 use crate::trace_dat::read::Teller;
 use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Unpacker};
+
+/// Chunks that are unpacked at the same time, one of each CPU.
+const CHUNKS_BYTES_MAX: usize = 256 << 20;
 
 /// Where bytes of a record are: in the pages at hand, or in a copy.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +58,6 @@ enum Source<'m> {
     Packed {
         rest: Cursor<'m>,
         chunks: u32,
-        unpacker: Box<Unpacker>,
     },
 }
 
@@ -62,6 +66,10 @@ pub(super) struct Ring {
     pub(super) layout: Layout,
     /// Reads what all payloads begin with.
     pub(super) common: CommonFields,
+    /// One for all: zstd's own tables are large.
+    pub(super) unpacker: RefCell<Unpacker>,
+    /// Bytes of all chunks that are unpacked at the time.
+    pub(super) unpacked_bytes: Cell<usize>,
 }
 
 /// The events of one CPU.
@@ -126,14 +134,10 @@ impl<'m> Stream<'m> {
     }
 
     /// The same, with the pages packed in chunks. `rest` begins with their number and may end behind the last.
-    pub(super) fn packed(mut self, mut rest: Cursor<'m>, unpacker: Unpacker) -> Stream<'m> {
+    pub(super) fn packed(mut self, mut rest: Cursor<'m>) -> Stream<'m> {
         let chunks = rest.u32().unwrap_or(0);
         self.plain = &[];
-        self.source = Source::Packed {
-            rest,
-            chunks,
-            unpacker: Box::new(unpacker),
-        };
+        self.source = Source::Packed { rest, chunks };
         self
     }
 
@@ -259,7 +263,7 @@ impl<'m> Stream<'m> {
             Source::Packed { .. } => self.unpacked.len(),
         };
         if self.next_page >= window_length {
-            return self.next_chunk(tell);
+            return self.next_chunk(ring, tell);
         }
         let start = self.next_page;
         let end = start.saturating_add(self.page_size).min(window_length);
@@ -317,62 +321,51 @@ impl<'m> Stream<'m> {
     }
 
     /// Unpacks the next chunk. `false`: there is none.
-    fn next_chunk(&mut self, tell: &mut Teller<'_>) -> Result<bool, Error> {
+    fn next_chunk(&mut self, ring: &Ring, tell: &mut Teller<'_>) -> Result<bool, Error> {
         self.copy_current();
-        let Source::Packed {
-            rest,
-            chunks,
-            unpacker,
-        } = &mut self.source
-        else {
+        let Source::Packed { rest, chunks } = &mut self.source else {
             return Ok(false);
         };
+        let others = ring.unpacked_bytes.get() - self.unpacked.capacity();
         self.unpacked.clear();
         (self.next_page, self.position, self.page_end) = (0, 0, 0);
-        loop {
-            if *chunks == 0 {
-                self.unpacked = Vec::new();
-                return Ok(false);
-            }
+        while *chunks > 0 {
             *chunks -= 1;
             self.offset = rest.offset();
             let place = Place::Offset(self.offset);
-            let (packed_bytes, bytes) = match (rest.u32(), rest.u32()) {
-                (Ok(packed_bytes), Ok(bytes)) => (packed_bytes, bytes),
-                (Err(short), _) | (_, Err(short)) => {
-                    let left = std::mem::take(chunks) + 1;
-                    tell.problem(place, "chunk", || {
-                        format!("cut short: expected {left} more chunks of pages: {short}")
-                    })?;
-                    return Ok(false);
+            let chunk = match take_chunk(rest, *chunks) {
+                Ok(chunk) => chunk,
+                Err((message, last)) => {
+                    *chunks = 0;
+                    tell.problem(place, "chunk", || message)?;
+                    last
                 }
             };
-            let found = rest.left();
-            let data = match rest.bytes(packed_bytes.into()) {
-                Ok(data) => data,
-                Err(_) => {
-                    let left = std::mem::take(chunks);
-                    tell.problem(place, "chunk", || {
-                        format!(
-                            "cut short: expected a chunk of {packed_bytes} bytes and {left} more, found {found} bytes"
-                        )
-                    })?;
-                    rest.rest()
-                }
-            };
-            if u64::from(bytes) > CHUNK_BYTES_MAX {
+            let room = CHUNKS_BYTES_MAX
+                .saturating_sub(others)
+                .min(CHUNK_BYTES_MAX as usize);
+            if chunk.bytes as usize > room {
                 tell.problem(place, "chunk", || {
-                    format!("expected a chunk of at most {CHUNK_BYTES_MAX} bytes, found {bytes}")
+                    format!(
+                        "expected a chunk of at most {room} bytes, found {}",
+                        chunk.bytes
+                    )
                 })?;
                 continue;
             }
-            if let Err(message) = unpacker.unpack(data, bytes.into(), &mut self.unpacked) {
+            let bytes = u64::from(chunk.bytes);
+            let mut unpacker = ring.unpacker.borrow_mut();
+            if let Err(message) = unpacker.unpack(chunk.data, bytes, &mut self.unpacked) {
                 tell.problem(place, "chunk", || format!("chunk of pages: {message}"))?;
             }
             if !self.unpacked.is_empty() {
+                ring.unpacked_bytes.set(others + self.unpacked.capacity());
                 return Ok(true);
             }
         }
+        self.unpacked = Vec::new();
+        ring.unpacked_bytes.set(others);
+        Ok(false)
     }
 
     /// Keeps the bytes of the event at hand when its pages go.
@@ -400,5 +393,36 @@ impl<'m> Stream<'m> {
         }
         self.copies = copies;
         self.current = Some(event);
+    }
+}
+
+/// A chunk of packed pages.
+#[derive(Clone, Copy, Default)]
+struct Chunk<'m> {
+    data: &'m [u8],
+    /// Unpacked.
+    bytes: u32,
+}
+
+/// Takes a chunk behind which so many `more` should follow; what is there of the last one comes with the message.
+fn take_chunk<'m>(rest: &mut Cursor<'m>, more: u32) -> Result<Chunk<'m>, (String, Chunk<'m>)> {
+    let (packed_bytes, bytes) = match (rest.u32(), rest.u32()) {
+        (Ok(packed_bytes), Ok(bytes)) => (packed_bytes, bytes),
+        (Err(short), _) | (_, Err(short)) => {
+            let more = more + 1;
+            let message = format!("cut short: expected {more} more chunks of pages: {short}");
+            return Err((message, Chunk::default()));
+        }
+    };
+    let found = rest.left();
+    match rest.bytes(packed_bytes.into()) {
+        Ok(data) => Ok(Chunk { data, bytes }),
+        Err(_) => {
+            let message = format!(
+                "cut short: expected a chunk of {packed_bytes} bytes and {more} more, found {found} bytes"
+            );
+            let data = rest.rest();
+            Err((message, Chunk { data, bytes }))
+        }
     }
 }

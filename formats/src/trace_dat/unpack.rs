@@ -10,8 +10,8 @@ use std::io::Read;
 
 use crate::bytes::{Cursor, Short};
 
-/// Format files of a whole kernel have 8 MB, its kallsyms 20.
-const SECTION_BYTES_MAX: u64 = 64 << 20;
+/// All packed sections of a file: the format files of a whole kernel have 8 MB, its kallsyms 20.
+const SECTION_BYTES_MAX: u64 = 96 << 20;
 /// Ten pages of the ring, which have 64 KiB at most: sub-buffers may be larger.
 pub(super) const CHUNK_BYTES_MAX: u64 = 16 << 20;
 
@@ -39,6 +39,8 @@ impl Packing {
 /// Unpacks, and keeps what zstd wants to keep.
 pub(super) struct Unpacker {
     packing: Packing,
+    /// Of all sections so far.
+    sections_bytes: u64,
     zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
 
@@ -46,6 +48,7 @@ impl Unpacker {
     pub(super) fn new(packing: Packing) -> Unpacker {
         Unpacker {
             packing,
+            sections_bytes: 0,
             zstd: None,
         }
     }
@@ -57,6 +60,7 @@ impl Unpacker {
         mut body: Cursor<'m>,
         packed: bool,
     ) -> (Cow<'m, [u8]>, Option<String>) {
+        let room = SECTION_BYTES_MAX.saturating_sub(self.sections_bytes);
         if !packed {
             return (Cow::Borrowed(body.rest()), None);
         }
@@ -65,10 +69,11 @@ impl Unpacker {
             Ok(sizes) => sizes,
             Err(short) => return (Cow::default(), Some(short.to_string())),
         };
-        if u64::from(bytes) > SECTION_BYTES_MAX {
-            let message = format!("expected at most {SECTION_BYTES_MAX} bytes, found {bytes}");
+        if u64::from(bytes) > room {
+            let message = format!("expected at most {room} unpacked bytes, found {bytes}");
             return (Cow::default(), Some(message));
         }
+        self.sections_bytes += u64::from(bytes);
         let found = body.left();
         let cut = found < u64::from(packed_bytes);
         let data = match body.bytes(packed_bytes.into()) {
