@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use perfquet_formats::event::{
-    Common, Event, EventType, Fact, Fields, Function, Sample, Sink, Stack,
+    Common, Event, EventType, Fact, Fields, Function, Sample, Sink, Stack, Value,
 };
 use perfquet_formats::event_format::print::{PrintFormat, Record};
 use perfquet_formats::event_format::{Decoded, Plan};
@@ -138,17 +138,26 @@ impl Ours {
     /// Events that libtraceevent prints by plugins of its own (plugin_sched_switch.c, plugin_hrtimer.c), not by their
     /// print format.
     fn as_plugins_print(&self, index: usize, sample: &Sample<'_>) -> Option<String> {
-        let Fields::Raw(payload) = sample.fields else {
-            return None;
-        };
         let declared = &self.types[index];
         let field = |name: &str| {
-            let at = declared.fields.iter().position(|field| field.name == name);
-            match self.plans[index].ops()[at?].decode(payload) {
-                Decoded::Int(value) => Some(value.to_string()),
-                Decoded::UInt(value) => Some(value.to_string()),
-                Decoded::Bytes(text) => Some(String::from_utf8_lossy(text).into_owned()),
-                other => panic!("{name}: {other:?}"),
+            let at = declared
+                .fields
+                .iter()
+                .position(|field| field.name == name)?;
+            match sample.fields {
+                Fields::None => None,
+                Fields::Raw(payload) => match self.plans[index].ops()[at].decode(payload) {
+                    Decoded::Int(value) => Some(value.to_string()),
+                    Decoded::UInt(value) => Some(value.to_string()),
+                    Decoded::Bytes(text) => Some(String::from_utf8_lossy(text).into_owned()),
+                    other => panic!("{name}: {other:?}"),
+                },
+                Fields::Values(values) => match values[at] {
+                    Value::Int(value) => Some(value.to_string()),
+                    Value::UInt(value) => Some(value.to_string()),
+                    Value::Bytes(text) => Some(String::from_utf8_lossy(text).into_owned()),
+                    other => panic!("{name}: {other:?}"),
+                },
             }
         };
         match declared.name.as_str() {

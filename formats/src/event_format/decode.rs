@@ -143,6 +143,11 @@ impl Op {
         }
     }
 
+    /// Whether its numbers, or its elements, have a sign.
+    pub fn is_signed(&self) -> bool {
+        matches!(self.kind, FieldType::Int(_) | FieldType::IntList(_))
+    }
+
     /// The field's value in this payload.
     #[inline]
     pub fn decode<'a>(&self, payload: &'a [u8]) -> Decoded<'a> {

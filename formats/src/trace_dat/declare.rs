@@ -5,7 +5,7 @@ use crate::bytes::Endian;
 use crate::event::{
     Event, EventId, EventKind, EventType, Field, FieldPlace, FieldType, Layout, Place,
 };
-use crate::event_format::{EventFormat, Op};
+use crate::event_format::{EventFormat, Op, Plan};
 use crate::trace_dat::formats::Formats;
 use crate::trace_dat::read::Teller;
 
@@ -25,6 +25,8 @@ pub(super) enum Kind {
 pub(super) enum Special {
     /// It names threads.
     Sched(EventId, Names),
+    /// It has columns beside its fields, and so comes as values: its place among the plans.
+    Decoded(EventId, u32, Option<Names>),
     Function(Function),
     Enter(Entry),
     Leave(Exit),
@@ -90,6 +92,35 @@ pub(super) struct StackFields {
     pub(super) callers: Option<u32>,
 }
 
+/// Columns that events have beside their fields, in files where they tell something.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Extras {
+    /// `buffer`: which instance's they are.
+    pub(super) buffer: bool,
+    /// `clock_value`: what a clock without a unit said.
+    pub(super) clock_value: bool,
+}
+
+impl Extras {
+    pub(super) fn any(self) -> bool {
+        self.buffer || self.clock_value
+    }
+
+    fn fields(self) -> impl Iterator<Item = Field> {
+        let field = |name: &str, kind| Field {
+            name: name.to_owned(),
+            kind,
+            layout: None,
+            declaration: String::new(),
+        };
+        let buffer = self.buffer.then(|| field("buffer", FieldType::Text));
+        let clock = self
+            .clock_value
+            .then(|| field("clock_value", FieldType::UInt(8)));
+        buffer.into_iter().chain(clock)
+    }
+}
+
 /// Ids that a `common_type` of two bytes can tell.
 const IDS: usize = 1 << 16;
 
@@ -99,16 +130,20 @@ pub(super) struct Types<'s> {
     endian: Endian,
     kinds: Vec<Kind>,
     specials: Vec<Special>,
+    pub(super) extras: Extras,
+    plans: Vec<Plan>,
     declared: u32,
 }
 
 impl<'s> Types<'s> {
-    pub(super) fn new(formats: Formats<'s>, endian: Endian) -> Types<'s> {
+    pub(super) fn new(formats: Formats<'s>, endian: Endian, extras: Extras) -> Types<'s> {
         Types {
             formats,
             endian,
             kinds: Vec::new(),
             specials: Vec::new(),
+            extras,
+            plans: Vec::new(),
             declared: 0,
         }
     }
@@ -139,7 +174,11 @@ impl<'s> Types<'s> {
                 tell.problem(place, "format", || reason)?;
                 let fields = vec![raw_field()];
                 let name = format!("event-{id}");
-                Kind::Plain(self.tell_type(String::new(), name, fields, None, tell)?)
+                let event = self.tell_type(String::new(), name, fields.clone(), None, tell)?;
+                match self.extras.any() {
+                    true => self.decoded(event, &fields, None),
+                    false => Kind::Plain(event),
+                }
             }
         };
         let index = (id as usize).min(IDS);
@@ -174,6 +213,10 @@ impl<'s> Types<'s> {
             _ => format.kind(&system),
         };
         let names = self.names(&system, &format);
+        let fields = match self.extras.any() {
+            true => format.fields.clone(),
+            false => Vec::new(),
+        };
         let event = EventType {
             system,
             name: format.name,
@@ -184,10 +227,25 @@ impl<'s> Types<'s> {
             ..EventType::default()
         };
         let event = self.tell_declared(&event, tell)?;
+        if self.extras.any() {
+            return Ok(self.decoded(event, &fields, names));
+        }
         Ok(match names {
             Some(names) => self.special_kind(Special::Sched(event, names)),
             None => Kind::Plain(event),
         })
+    }
+
+    fn decoded(&mut self, event: EventId, fields: &[Field], names: Option<Names>) -> Kind {
+        self.plans
+            .push(Plan::new(fields, self.endian == Endian::Big));
+        let plan = self.plans.len() as u32 - 1;
+        self.special_kind(Special::Decoded(event, plan, names))
+    }
+
+    /// How to read the fields of an event that comes as values.
+    pub(super) fn plan(&self, index: u32) -> &[Op] {
+        self.plans.get(index as usize).map_or(&[], Plan::ops)
     }
 
     fn special_kind(&mut self, special: Special) -> Kind {
@@ -304,6 +362,13 @@ impl<'s> Types<'s> {
             layout: None,
             declaration: field.declaration.clone(),
         });
+        // Where it was written.
+        let function = Field {
+            name: "function".into(),
+            kind: FieldType::Text,
+            layout: None,
+            declaration: String::new(),
+        };
         let print_format = match format.name.as_str() {
             "bprint" => Some("\"%ps: %s\", (void *)REC->ip, REC->buf".to_owned()),
             _ => format.print_format.clone(),
@@ -312,7 +377,7 @@ impl<'s> Types<'s> {
             system: "ftrace".into(),
             name: format.name.clone(),
             kind: EventKind::Marker,
-            fields: fields.collect(),
+            fields: fields.chain([function]).collect(),
             print_format,
             ..EventType::default()
         };
@@ -345,7 +410,13 @@ impl<'s> Types<'s> {
     ) -> Result<EventId, Error> {
         let id = EventId(self.declared);
         self.declared += 1;
-        tell.sink.event(Event::Type(event))?;
+        if self.extras.any() {
+            let mut event = event.clone();
+            event.fields.extend(self.extras.fields());
+            tell.sink.event(Event::Type(&event))?;
+        } else {
+            tell.sink.event(Event::Type(event))?;
+        }
         Ok(id)
     }
 

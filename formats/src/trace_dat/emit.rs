@@ -9,7 +9,9 @@ use crate::event::{
     Loss, Place, Sample, Space, Stack, Value,
 };
 use crate::event_format::{Decoded, Op};
-use crate::trace_dat::declare::{Entry, Exit, Function, Kind, Print, Special, StackFields, Types};
+use crate::trace_dat::declare::{
+    Entry, Exit, Extras, Function, Kind, Print, Special, StackFields, Types,
+};
 use crate::trace_dat::formats::number;
 use crate::trace_dat::kallsyms::Kallsyms;
 use crate::trace_dat::page::Lost;
@@ -44,11 +46,14 @@ pub(super) struct Scratch {
     kernel: Vec<u64>,
     user: Vec<u64>,
     text: Vec<u8>,
+    lists: Lists,
 }
 
 /// Who, when, where, on which stacks.
 #[derive(Clone, Copy)]
 struct Where<'a> {
+    /// What stands in the columns beside the event's own.
+    extras: [Option<Value<'a>>; 2],
     time: Option<i64>,
     cpu: Option<u32>,
     hit: &'a Hit,
@@ -61,6 +66,7 @@ impl<'a> Where<'a> {
     #[inline]
     fn of(stream: &Stream<'_>, hit: &'a Hit, time: Option<i64>) -> Where<'a> {
         Where {
+            extras: [None; 2],
             time,
             cpu: stream.cpu,
             hit,
@@ -95,6 +101,91 @@ impl<'a> Where<'a> {
             ..Sample::of(event)
         }
     }
+
+    /// Hands over an event that comes as values.
+    fn tell(
+        &self,
+        event: EventId,
+        mut values: Vec<Value<'a>>,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        values.extend(self.extras.iter().flatten());
+        let sample = Sample {
+            fields: match values.as_slice() {
+                [] => Fields::None,
+                values => Fields::Values(values),
+            },
+            ..self.sample(event, Fields::None)
+        };
+        tell.sink.event(Event::Sample(&sample))
+    }
+}
+
+/// Elements of the arrays of one event.
+#[derive(Default)]
+struct Lists {
+    signed: Vec<Vec<i64>>,
+    unsigned: Vec<Vec<u64>>,
+}
+
+impl Lists {
+    /// Decodes the arrays: one list of each kind for each field, mostly empty.
+    fn take(&mut self, ops: &[Op], payload: &[u8]) {
+        self.signed.resize_with(ops.len(), Vec::new);
+        self.unsigned.resize_with(ops.len(), Vec::new);
+        let lists = self.signed.iter_mut().zip(&mut self.unsigned);
+        for (op, (signed, unsigned)) in ops.iter().zip(lists) {
+            (signed.clear(), unsigned.clear());
+            if let Decoded::List(list) = op.decode(payload) {
+                match op.is_signed() {
+                    true => signed.extend(list.signed()),
+                    false => unsigned.extend(list.unsigned()),
+                }
+            }
+        }
+    }
+
+    /// The values of all fields.
+    fn values<'v>(&'v self, ops: &[Op], payload: &'v [u8]) -> Vec<Value<'v>> {
+        let lists = self.signed.iter().zip(&self.unsigned);
+        let value = |(op, (signed, unsigned)): (&Op, (&'v Vec<i64>, &'v Vec<u64>))| match op
+            .decode(payload)
+        {
+            Decoded::Null => Value::Null,
+            Decoded::Bool(truth) => Value::Bool(truth),
+            Decoded::Int(number) => Value::Int(number),
+            Decoded::UInt(number) => Value::UInt(number),
+            Decoded::Float(number) => Value::Float(number),
+            Decoded::Bytes(bytes) => Value::Bytes(bytes),
+            Decoded::List(_) => match op.is_signed() {
+                true => Value::IntList(signed),
+                false => Value::UIntList(unsigned),
+            },
+        };
+        ops.iter().zip(lists).map(value).collect()
+    }
+}
+
+/// Which buffer an event is of, and what its clock said if that has no unit.
+fn extras<'a>(extras: Extras, stream: &'a Stream<'_>, hit: &Hit) -> [Option<Value<'a>>; 2] {
+    let buffer = match &stream.buffer_name[..] {
+        b"" => Value::Null,
+        name => Value::Bytes(name),
+    };
+    let stamp = match stream.clock.has_time() {
+        true => Value::Null,
+        false => Value::UInt(hit.record.stamp),
+    };
+    [
+        extras.buffer.then_some(buffer),
+        extras.clock_value.then_some(stamp),
+    ]
+}
+
+/// The name of the function at an address.
+fn name_at<'k>(kallsyms: &Kallsyms<'k>, address: Option<u64>) -> Value<'k> {
+    let found = address.and_then(|address| kallsyms.at(address));
+    found.map_or(Value::Null, |found| Value::Bytes(found.name))
 }
 
 impl Emitter<'_> {
@@ -135,6 +226,9 @@ impl Emitter<'_> {
         tell: &mut Teller<'_>,
     ) -> Result<(), Error> {
         let mut at = Where::of(stream, hit, time);
+        if self.types.extras.any() {
+            at.extras = extras(self.types.extras, stream, hit);
+        }
         let special = match kind {
             Kind::New | Kind::Plain(_) => None,
             Kind::Special(index) => self.types.special(index),
@@ -167,9 +261,20 @@ impl Emitter<'_> {
                 let sample = at.sample(event, Fields::Raw(payload));
                 tell.sink.event(Event::Sample(&sample))
             }
+            Special::Decoded(event, plan, names) => {
+                if let Some(names) = names {
+                    self.name(names.first, time, payload, tell)?;
+                    if let Some(second) = names.second {
+                        self.name(second, time, payload, tell)?;
+                    }
+                }
+                let ops = self.types.plan(plan);
+                scratch.lists.take(ops, payload);
+                let values = scratch.lists.values(ops, payload);
+                at.tell(event, values, tell)
+            }
             Special::KernelStack(event) | Special::UserStack(event) => {
-                let sample = at.sample(event, Fields::None);
-                tell.sink.event(Event::Sample(&sample))
+                at.tell(event, Vec::new(), tell)
             }
             Special::Function(function) => self.function(function, at, payload, tell),
             Special::Enter(entry) => self.enter(entry, at, payload, tell),
@@ -177,9 +282,12 @@ impl Emitter<'_> {
             Special::Print(event, print) => {
                 let text = payload.get(print.start as usize..);
                 let text = text.map_or(Value::Null, |text| Value::Bytes(line(before_nul(text))));
-                let values = [value(number(&print.ip, payload)), text];
-                let sample = at.sample(event, Fields::Values(&values));
-                tell.sink.event(Event::Sample(&sample))
+                let ip = number(&print.ip, payload);
+                at.tell(
+                    event,
+                    vec![value(ip), text, name_at(&self.kallsyms, ip)],
+                    tell,
+                )
             }
             Special::BinaryPrint(event, print) => {
                 self.binary_print(event, print, at, payload, &mut scratch.text, tell)
@@ -189,9 +297,12 @@ impl Emitter<'_> {
                 let text = address.and_then(|address| self.printk.plain(address));
                 let known = text.is_some();
                 let text = text.map_or(Value::Null, |text| Value::Bytes(line(text)));
-                let values = [value(number(&print.ip, payload)), text];
-                let sample = at.sample(event, Fields::Values(&values));
-                tell.sink.event(Event::Sample(&sample))?;
+                let ip = number(&print.ip, payload);
+                at.tell(
+                    event,
+                    vec![value(ip), text, name_at(&self.kallsyms, ip)],
+                    tell,
+                )?;
                 unknown_text(known, address, tell)
             }
         }
@@ -405,16 +516,17 @@ impl Emitter<'_> {
         let printk = &mut self.printk;
         let known = address.is_some_and(|address| printk.print(address, arguments, &names, text));
         let format = address.and_then(|address| printk.plain(address));
-        let values = [
-            value(number(&print.ip, payload)),
+        let ip = number(&print.ip, payload);
+        let values = vec![
+            value(ip),
             format.map_or(Value::Null, |format| Value::Bytes(line(format))),
             match known {
                 true => Value::Bytes(line(text)),
                 false => Value::Null,
             },
+            name_at(kallsyms, ip),
         ];
-        let sample = at.sample(event, Fields::Values(&values));
-        tell.sink.event(Event::Sample(&sample))?;
+        at.tell(event, values, tell)?;
         unknown_text(known, address, tell)
     }
 

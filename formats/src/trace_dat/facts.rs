@@ -64,16 +64,11 @@ pub(super) fn tell(
     let names = opened.buffers.iter().map(|buffer| text(&buffer.name));
     let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
     other("instances", names.join(" "))?;
-    for (name, clock) in names.iter().zip(opened.buffers.iter().skip(1)) {
-        if clock.clock
-            != opened
-                .buffers
-                .first()
-                .map(|first| first.clock.clone())
-                .unwrap_or_default()
-        {
-            other(&format!("clock.{name}"), text(&clock.clock))?;
-        }
+    for buffer in opened.buffers.iter().filter(|buffer| buffer.clock != clock) {
+        other(
+            &format!("clock.{}", text(&buffer.name)),
+            text(&buffer.clock),
+        )?;
     }
     let hooks: Vec<String> = options.hooks.iter().map(|hook| text(hook)).collect();
     other("hooks", hooks.join("; "))?;

@@ -26,7 +26,9 @@
 //!   context; one that finds none is an event of its own.
 //! - `function` becomes a call without an end, `funcgraph_entry` and `funcgraph_exit` become enter and leave. All
 //!   other events keep their fields, also those that the kernel's own tracers write.
-//! - Clocks of an unknown unit (`counter`, `x86-tsc` without its conversion) give events without a time, in their order.
+//! - Clocks of an unknown unit (`counter`, `x86-tsc` without its conversion) give events without a time, in their order;
+//!   the column `clock_value` has what the clock said.
+//! - In a file with instances, events have a column `buffer` with the instance's name.
 
 mod clock;
 mod declare;

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -12,7 +13,7 @@ use crate::event::{Event, Place, Progress, Sink};
 use crate::input::release;
 use crate::problems::Problems;
 use crate::trace_dat::clock::Clock;
-use crate::trace_dat::declare::Types;
+use crate::trace_dat::declare::{Extras, Types};
 use crate::trace_dat::emit::{Emitter, Scratch};
 use crate::trace_dat::formats::Formats;
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened};
@@ -196,7 +197,12 @@ fn read_opened(
         unpacker: RefCell::new(Unpacker::new(Packing::named(opened.packed_by))),
         unpacked_bytes: Cell::new(0),
     };
-    let types = Types::new(formats, head.endian);
+    let mut streams = streams(&opened, &maps, head, &layout, tell)?;
+    let extras = Extras {
+        buffer: streams.iter().any(|stream| !stream.buffer_name.is_empty()),
+        clock_value: streams.iter().any(|stream| !stream.clock.has_time()),
+    };
+    let types = Types::new(formats, head.endian, extras);
     let stack_fields = |id: Option<u32>| id.map(|id| types.stack_fields(id)).unwrap_or_default();
     let mut emitter = Emitter {
         kernel_stacks: stack_fields(ring.common.kernel_stack_id()),
@@ -210,19 +216,14 @@ fn read_opened(
         overruns: HashMap::new(),
         scratch: Scratch::default(),
     };
-    let mut streams = streams(&opened, &maps, head, &layout, tell)?;
     merge(&mut streams, &ring, tell, |stream, tell| {
         emitter.emit(stream, tell)
     })?;
     let mut counted = facts::counted_losses(&opened.options.cpu_stats);
     for stream in &streams {
         emitter.lost(None, stream.cpu, stream.lost_at_end(), tell)?;
-        let name = opened
-            .buffers
-            .get(stream.buffer)
-            .map(|buffer| buffer.name.clone());
-        if let (Some(cpu), Some(name)) = (stream.cpu, name)
-            && let Some(count) = counted.remove(&(name, cpu))
+        if let Some(cpu) = stream.cpu
+            && let Some(count) = counted.remove(&(stream.buffer_name.to_vec(), cpu))
         {
             facts::tell_rest(cpu, count, stream.lost, tell)?;
         }
@@ -246,7 +247,7 @@ fn streams<'m>(
     let mut streams = Vec::new();
     // Ends by file and start: pages that lie in one another would be read many times.
     let mut taken: BTreeMap<(usize, u64), u64> = BTreeMap::new();
-    for (index, buffer) in opened.buffers.iter().enumerate() {
+    for buffer in &opened.buffers {
         let Some(page_size) = page_size(buffer, head, layout) else {
             tell.problem(Place::Whole, "buffer", || {
                 let name = String::from_utf8_lossy(&buffer.name);
@@ -256,6 +257,7 @@ fn streams<'m>(
             continue;
         };
         let clock = Clock::new(&buffer.clock, &opened.options);
+        let name: Rc<[u8]> = buffer.name.as_slice().into();
         for data in buffer.cpus.iter().filter(|data| data.size > 0) {
             let Some(map) = maps.get(data.file) else {
                 continue;
@@ -278,11 +280,25 @@ fn streams<'m>(
                     let at = data.offset + run.start as u64;
                     let pages = bytes.get(run).unwrap_or_default();
                     let clock = clock.clone();
-                    streams.push(Stream::new(index, cpu, clock, page_size, pages, at));
+                    streams.push(Stream::new(
+                        Rc::clone(&name),
+                        cpu,
+                        clock,
+                        page_size,
+                        pages,
+                        at,
+                    ));
                 }
                 continue;
             }
-            let stream = Stream::new(index, cpu, clock.clone(), page_size, bytes, data.offset);
+            let stream = Stream::new(
+                Rc::clone(&name),
+                cpu,
+                clock.clone(),
+                page_size,
+                bytes,
+                data.offset,
+            );
             streams.push(if data.packed {
                 // The size leaves out the word that counts the chunks in some versions of trace-cmd.
                 let whole = usize::try_from(data.offset).ok();

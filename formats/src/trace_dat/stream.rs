@@ -10,6 +10,7 @@
 //! read ahead: if it is a stack of the same thread in the same context, it belongs to the event at hand.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use crate::Error;
 use crate::bytes::Cursor;
@@ -34,7 +35,8 @@ pub(super) struct Span {
 /// An event of the ring.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
-    stamp: u64,
+    /// As the ring has it.
+    pub(super) stamp: u64,
     pub(super) common: Common,
     pub(super) payload: Span,
     /// What is missing before it.
@@ -74,8 +76,8 @@ pub(super) struct Ring {
 
 /// The events of one CPU.
 pub(super) struct Stream<'m> {
-    /// Which buffer.
-    pub(super) buffer: usize,
+    /// Name of its buffer; empty for the top one.
+    pub(super) buffer_name: Rc<[u8]>,
     pub(super) cpu: Option<u32>,
     pub(super) clock: Clock,
     /// Events lost, as counted by the pages.
@@ -104,7 +106,7 @@ pub(super) struct Stream<'m> {
 impl<'m> Stream<'m> {
     /// The events in `bytes`, which lie at `offset` of their file.
     pub(super) fn new(
-        buffer: usize,
+        buffer_name: Rc<[u8]>,
         cpu: Option<u32>,
         clock: Clock,
         page_size: usize,
@@ -112,7 +114,7 @@ impl<'m> Stream<'m> {
         offset: u64,
     ) -> Stream<'m> {
         Stream {
-            buffer,
+            buffer_name,
             cpu,
             clock,
             lost: 0,
