@@ -135,7 +135,8 @@ impl Lists {
         self.unsigned.resize_with(ops.len(), Vec::new);
         let lists = self.signed.iter_mut().zip(&mut self.unsigned);
         for (op, (signed, unsigned)) in ops.iter().zip(lists) {
-            (signed.clear(), unsigned.clear());
+            signed.clear();
+            unsigned.clear();
             if let Decoded::List(list) = op.decode(payload) {
                 match op.is_signed() {
                     true => signed.extend(list.signed()),

@@ -412,7 +412,7 @@ impl Made {
     }
 
     /// Two pages a chunk.
-    fn packed_pages(&self, packer: &str, pages: &[Vec<u8>]) -> Vec<u8> {
+    pub(super) fn packed_pages(&self, packer: &str, pages: &[Vec<u8>]) -> Vec<u8> {
         if packer == "none" {
             return pages.concat();
         }

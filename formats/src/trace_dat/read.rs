@@ -10,6 +10,7 @@ use memmap2::Mmap;
 
 use crate::bytes::Cursor;
 use crate::event::{Event, Place, Progress, Sink};
+use crate::ftrace_text::FTRACE_TEXT;
 use crate::input::release;
 use crate::problems::Problems;
 use crate::trace_dat::clock::Clock;
@@ -165,10 +166,16 @@ fn read_opened(
     if opened.buffers.is_empty() && opened.reports.is_empty() {
         return Ok(false);
     }
-    for report in &opened.reports {
+    for (index, report) in opened.reports.iter().enumerate() {
+        // Its events are numbered from 0, as those of a ring are: there can be one or the other.
+        if index == 0 && opened.buffers.iter().all(|buffer| buffer.cpus.is_empty()) {
+            let mut text = Input::from_bytes(input.name(), &report.text)?;
+            (FTRACE_TEXT.read)(&mut text, tell.sink)?;
+            continue;
+        }
         let bytes = report.text.len();
         tell.problem(Place::Offset(report.offset), "text", || {
-            format!("the text of a latency tracer ({bytes} bytes) stands in place of events")
+            format!("the text of a latency tracer ({bytes} bytes), beside other events")
         })?;
     }
     let named = facts::comms(opened.texts.saved_cmdlines, tell)?;

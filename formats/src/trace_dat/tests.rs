@@ -414,6 +414,45 @@ fn files_of_a_recorder_that_died_are_read_beside_its_heads() {
     assert!(text.contains("error"), "{text}");
 }
 
+/// Latency tracers leave the text of `trace` instead of a ring.
+#[test]
+fn the_text_of_a_latency_tracer_is_read_as_such() {
+    let text = b"# tracer: irqsoff\n#\n\
+        \x20 dd-205     [000] d..2.     2.364069: vfs_read <-ksys_read\n";
+    let made = instances();
+    let bytes = made.version6();
+    let tag = bytes
+        .windows(10)
+        .position(|window| window == b"flyrecord\0");
+    let version6 = [&bytes[..tag.unwrap()], b"latency  \0", text].concat();
+    // The options of version 7 name the section.
+    let mut made = Made::new(Endian::Little, 8);
+    for packer in ["none", "zstd"] {
+        let whole = made.version7(packer);
+        let body = made.packed_pages(packer, &[text.to_vec()]);
+        let flags = made.u16(u16::from(packer != "none"));
+        let section = [
+            &made.u16(22)[..],
+            &flags,
+            &made.u32(0),
+            &made.u64(body.len() as u64),
+            &body,
+        ];
+        made.options = vec![(22, [&made.u64(0)[..], b"\0local\0"].concat())];
+        // Its place is known once the option is there.
+        let place = made.version7(packer).len() as u64;
+        made.options = vec![(22, [&made.u64(place)[..], b"\0local\0"].concat())];
+        let bytes = [made.version7(packer), section.concat()].concat();
+        assert!(bytes.len() > whole.len());
+        for bytes in [&bytes, &version6] {
+            let lines = hits(bytes);
+            assert_eq!(lines.len(), 1, "{packer}: {:?}", events(bytes));
+            assert!(lines[0].starts_with("call") && lines[0].contains("\"vfs_read\""));
+        }
+        made.options.clear();
+    }
+}
+
 #[test]
 fn pages_of_two_cpus_at_one_place_are_read_once() {
     let (mut made, _) = one_of_everything(Endian::Little, 8);
