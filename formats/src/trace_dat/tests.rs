@@ -163,13 +163,13 @@ fn one_of_everything(endian: Endian, long_size: usize) -> (Made, Vec<&'static st
         "leave time=1038 cpu=0 tid=7 function=\"vfs_read\" depth=1 context=task duration=250 retval=5",
         "call time=134218766 cpu=0 tid=7 function=\"ext4_sync\" in \"ext4\" caller=\"schedule\" context=softirq \
          args=[\"arg1=0x2\"] leaf=true",
-        "sample 1 time=134218770 cpu=0 tid=7 fields=[UInt(2147487744), Bytes(\"hello\"), Bytes(\"vfs_read\")]",
-        "sample 2 time=134218776 cpu=0 tid=7 fields=[UInt(2147487744), Bytes(\"%d of %s\"), Bytes(\"-3 of dd\"), \
-         Bytes(\"vfs_read\")]",
+        "sample 1 time=134218770 cpu=0 tid=7 fields=[2147487744, \"hello\", \"vfs_read\"]",
+        "sample 2 time=134218776 cpu=0 tid=7 fields=[2147487744, \"%d of %s\", \"-3 of dd\", \
+         \"vfs_read\"]",
         "sample 3 time=134218777 cpu=0 tid=8 kernel_stack=kernel [    0x80003000,]",
         "Loss(Loss { time: Some(402653262), cpu: Some(0), event: None, count: Some(9), in_all: None, reason: \
          \"buffer overrun\" })",
-        "sample 1 time=402653262 cpu=0 tid=7 fields=[UInt(2147487744), Bytes(\"x\"), Bytes(\"vfs_read\")]",
+        "sample 1 time=402653262 cpu=0 tid=7 fields=[2147487744, \"x\", \"vfs_read\"]",
     ];
     (made, expected)
 }
@@ -280,8 +280,8 @@ fn buffers_are_merged_by_time() {
             let line = lines.into_iter().find(|line| line.contains(time));
             line.unwrap().split("fields=").nth(1).unwrap().to_owned()
         };
-        assert_eq!(of("time=1 "), "[Bytes(\"a b\"), Int(9), Null]");
-        assert_eq!(of("time=105 "), "[Bytes(\"a b\"), Int(9), Bytes(\"i1\")]");
+        assert_eq!(of("time=1 "), "[\"a b\", 9, NULL]");
+        assert_eq!(of("time=105 "), "[\"a b\", 9, \"i1\"]");
     }
 }
 
@@ -328,10 +328,7 @@ fn clocks_without_a_unit_have_no_time_but_an_order() {
         "{tids:?}"
     );
     assert!(lines.iter().all(|line| !line.contains("time=")));
-    assert!(
-        lines[11].ends_with("Bytes(\"i2\"), UInt(106)]"),
-        "{lines:?}"
-    );
+    assert!(lines[11].ends_with("\"i2\", 106]"), "{lines:?}");
 }
 
 #[test]
@@ -556,10 +553,13 @@ proptest! {
             let some = plain(&bytes[..(bytes.len() as f64 * part) as usize]);
             let mut rest = whole.iter();
             for line in &some {
-                // Which columns there are depends on which buffers are left.
-                let kind = |line: &str| {
-                    let known = line.split(" fields").next().unwrap_or_default();
-                    known.split(" time=").nth(1).unwrap_or_default().to_owned()
+                // Its stack, and with it the process, may be cut off; columns depend on the buffers left.
+                let kind = |line: &str| -> Vec<String> {
+                    let words = line.split(' ').enumerate();
+                    let kept = words.filter(|(index, word)| {
+                        *index == 0 || word.starts_with("time=") || word.starts_with("tid=")
+                    });
+                    kept.map(|(_, word)| word.to_owned()).collect()
                 };
                 prop_assert!(rest.any(|other| kind(other) == kind(line)), "{}", line);
             }
