@@ -3,18 +3,37 @@
 use proptest::prelude::*;
 
 use super::DTRACE;
-use crate::Input;
 use crate::golden::*;
+use crate::{Guess, Input};
 
 #[test]
 fn golden() {
     for path in golden_files("dtrace") {
         assert_golden(&path, &read_golden(&DTRACE, &path));
         let name = path.to_string_lossy();
-        if !name.contains("garbage") && !name.contains("quiet") {
+        if !name.contains("garbage") {
             assert_recognized(&DTRACE, &path);
         }
     }
+}
+
+/// Nothing tells that dtrace printed it, so it is read only where the user says so.
+#[test]
+fn quiet_output() {
+    let text = format!(
+        "Tracing... Hit Ctrl-C to end.\n2005 Apr 28 00:08:42,  load 0.5\n  {:<50} {:>16}\n",
+        "dd", 9
+    );
+    assert_eq!((DTRACE.sniff)(text.as_bytes()), Guess::No);
+    let events = read_bytes(&DTRACE, text.as_bytes());
+    assert_eq!(
+        events,
+        "Fact(Recorder(\"dtrace\"))\n\
+         type 0 dtrace:message marker line:UInt(8) message:Text\n\
+         sample 0 fields=[1, \"Tracing... Hit Ctrl-C to end.\"]\n\
+         sample 0 fields=[2, \"2005 Apr 28 00:08:42,  load 0.5\"]\n\
+         aggregate keys=[\"dd\"] value=9 snapshot=0\n"
+    );
 }
 
 /// `name.out` with `name.d` beside it.

@@ -93,19 +93,23 @@ impl<'a> Reader<'a> {
         if text.trim_ascii().is_empty() {
             return Ok(());
         }
+        // No line of a header begins with three numbers.
+        if let Some(row) = Row::of(text) {
+            return self.row(line, &row, ahead, sink);
+        }
         if let Some(head) = header::line(text) {
             return self.head(head, sink);
         }
-        match Row::of(text) {
-            Some(row) => self.row(line, &row, ahead, sink),
-            None if self.run.number == 0 => {
+        match (self.run.number, self.run.is_below_ruler) {
+            (0, _) => {
                 self.before += 1;
                 Ok(())
             }
-            None if !self.run.is_below_ruler => self.note(line, sink),
-            None => self
-                .problems
-                .line(line, "entry, delta, pid, function and caller", sink),
+            (_, false) => self.note(line, sink),
+            (_, true) => {
+                let expected = "entry, delta, pid, function and caller";
+                self.problems.line(line, expected, sink)
+            }
         }
     }
 
