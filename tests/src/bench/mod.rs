@@ -4,6 +4,7 @@
 //! scenario, and each budget with whether it was kept.
 
 mod encode;
+mod formats;
 mod import;
 mod machine;
 mod measure;
@@ -37,6 +38,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "import",
         about: "import of perf.data, against perf script and perf report",
         run: import::run,
+    },
+    Benchmark {
+        name: "formats",
+        about: "import of trace.dat against trace-cmd report, and of texts",
+        run: formats::run,
     },
     Benchmark {
         name: "encode",

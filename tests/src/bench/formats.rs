@@ -1,0 +1,149 @@
+//! Import of trace.dat against `trace-cmd report`, and of texts by the megabyte.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::measure::{self, Run, median};
+use super::report::Report;
+use super::{Setting, require, traces};
+use crate::place;
+
+/// A trace.dat, its own text, and the text of `perf script`.
+pub(super) fn run(setting: &Setting) -> Result<Report> {
+    require(&["perf", "trace-cmd", "root", "perf events", "tracefs"])?;
+    let mut report = Report::new(setting.rounds);
+    let dat = trace_dat(setting)?;
+    binary(&mut report, setting, &dat)?;
+    let text = printed(
+        Command::new("trace-cmd").arg("report").arg(&dat),
+        &setting.directory.join("report.txt"),
+        setting,
+    )?;
+    let data = traces::mixed_perf_data(&setting.directory)?;
+    let script = printed(
+        Command::new("perf").arg("script").arg("-i").arg(&data),
+        &setting.directory.join("script.txt"),
+        setting,
+    )?;
+    report.scenario(
+        "Text",
+        "The whole import into tables. Megabytes of text a second of CPU time, all threads together.",
+    );
+    let mut rows = Vec::new();
+    let mut speeds = Vec::new();
+    for (title, path) in [
+        ("trace-cmd report", text),
+        ("perf script with stacks", script),
+    ] {
+        let runs = repeated(setting, || convert(&path))?;
+        let bytes = traces::bytes(&path)? as f64;
+        let cpu = median(runs.iter().map(|run| run.cpu.as_secs_f64()));
+        let peak = median(runs.iter().map(|run| run.peak_bytes as f64));
+        let events = traces::events(&path.with_extension("pqt"))?;
+        rows.push(vec![
+            title.to_owned(),
+            format!("{:.1}", bytes / 1e6),
+            events.to_string(),
+            format!("{cpu:.2}"),
+            format!("{:.0}", bytes / 1e6 / cpu),
+            format!("{:.0}", peak / 1e6),
+        ]);
+        speeds.push((title, cpu / (bytes / 1e8), peak));
+    }
+    report.table(
+        &["text of", "MB", "events", "CPU s", "MB/s", "peak MB"],
+        &rows,
+    );
+    for (title, seconds, peak) in speeds {
+        report.budget(&format!("{title}: CPU seconds for 100 MB"), seconds, 1.0);
+        report.budget(&format!("{title}: peak memory in MB"), peak / 1e6, 268.0);
+    }
+    Ok(report)
+}
+
+fn binary(report: &mut Report, setting: &Setting, input: &Path) -> Result<()> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..setting.rounds {
+        ours.push(measure::run(&mut convert(input), &setting.directory)?);
+        let mut report = Command::new("trace-cmd");
+        report.arg("report").arg(input);
+        theirs.push(measure::run(&mut report, &setting.directory)?);
+    }
+    let events = traces::events(&input.with_extension("pqt"))? as f64;
+    let wall = |runs: &[Run]| median(runs.iter().map(|run| run.wall.as_secs_f64()));
+    let cpu = |runs: &[Run]| median(runs.iter().map(|run| run.cpu.as_secs_f64()));
+    let peak = |runs: &[Run]| median(runs.iter().map(|run| run.peak_bytes as f64));
+    let row = |title: &str, runs: &[Run]| {
+        vec![
+            format!("`{title}`"),
+            format!("{:.2}", wall(runs)),
+            format!("{:.2}", cpu(runs)),
+            format!("{:.0}", cpu(runs) * 1e9 / events),
+            format!("{:.0}", peak(runs) / 1e6),
+        ]
+    };
+    report.scenario(
+        "trace.dat",
+        &format!(
+            "{events} events of system calls and scheduling, {:.1} MB.",
+            traces::bytes(input)? as f64 / 1e6
+        ),
+    );
+    report.table(
+        &["reader", "wall s", "CPU s", "CPU ns per event", "peak MB"],
+        &[
+            row("perfquet-convert", &ours),
+            row("trace-cmd report", &theirs),
+        ],
+    );
+    report.budget(
+        "wall time against trace-cmd report",
+        wall(&ours) / wall(&theirs),
+        1.0 / 8.0,
+    );
+    report.budget("peak memory in MB", peak(&ours) / 1e6, 268.0);
+    Ok(())
+}
+
+/// About a million events.
+fn trace_dat(setting: &Setting) -> Result<PathBuf> {
+    let path = setting.directory.join("storm.dat");
+    let storm = traces::storm()?;
+    let mut command = Command::new("trace-cmd");
+    command.args(["record", "-q", "-b", "65536", "-C", "mono"]);
+    for event in [
+        "raw_syscalls:sys_enter",
+        "raw_syscalls:sys_exit",
+        "sched:sched_switch",
+    ] {
+        command.args(["-e", event]);
+    }
+    command.arg("-o").arg(&path).arg(&storm);
+    command.args(["syscalls", "250000"]);
+    measure::run(&mut command, &setting.directory)?;
+    Ok(path)
+}
+
+/// What a program prints, kept.
+fn printed(command: &mut Command, path: &Path, setting: &Setting) -> Result<PathBuf> {
+    let run = measure::run(command, &setting.directory)?;
+    std::fs::write(path, run.stdout)?;
+    Ok(path.to_owned())
+}
+
+fn repeated(setting: &Setting, command: impl Fn() -> Command) -> Result<Vec<Run>> {
+    (0..setting.rounds)
+        .map(|_| measure::run(&mut command(), &setting.directory))
+        .collect()
+}
+
+fn convert(input: &Path) -> Command {
+    let mut command = Command::new(place::bin("perfquet-convert"));
+    command
+        .arg(input)
+        .args(["--force", "--no-symbols", "-o"])
+        .arg(input.with_extension("pqt"));
+    command
+}
