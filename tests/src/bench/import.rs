@@ -23,7 +23,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
         "Samples and sched_switch with stacks",
         &mixed,
     )?;
-    report.note("`--symbols none` names no addresses, `perf script` of these fields neither; `perf report` names and sorts.");
+    report.note("`--no-symbols`: addresses are not named, as `perf script` with these fields does not; `perf report` names and sorts.");
     Ok(report)
 }
 
@@ -99,8 +99,7 @@ fn convert(input: &Path) -> Command {
     let mut command = Command::new(place::bin("perfquet-convert"));
     command
         .arg(input)
-        .arg("--force")
-        .arg("-o")
+        .args(["--force", "--no-symbols", "-o"])
         .arg(input.with_extension("pqt"));
     command
 }
