@@ -26,6 +26,7 @@
 //!   `ftrace.kernel_stack`.
 //! - What the recording has lost is told: overwritten entries, `[LOST n EVENTS]`, `[n EVENTS DROPPED]`.
 //! - Every line is data, header, blank, a loss or a problem; the fact `ftrace.lines` has the counts.
+//! - Names of threads that the kernel cuts (to eight bytes with latency-format, to seven in a graph) are kept as printed.
 //! - The flags of a head become the `context` of calls (task, softirq, irq, nmi); they are not kept otherwise.
 
 mod emit;

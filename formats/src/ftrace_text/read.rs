@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use hashbrown::HashSet;
+
 use super::graph::{self, GraphLine};
 use super::head::{self, Head, Parts};
 use super::header::{self, HeaderLine};
@@ -23,8 +25,12 @@ use crate::{Error, Input};
 const LEARN_BYTES: usize = 1 << 20;
 /// Events that may wait for their stacks.
 const MAX_WAITING: usize = 128;
+/// More than any machine has.
+const MAX_CPUS: usize = 8192;
 /// Frames of a stack: the kernel prints at most some hundred.
 const MAX_FRAMES: usize = 1024;
+/// The kernel's lines have at most some kilobytes.
+const MAX_LINE_BYTES: usize = 1 << 20;
 /// Pages of the input are given back after so many bytes.
 const RELEASE_BYTES: u64 = 64 << 20;
 
@@ -166,7 +172,7 @@ pub(super) struct Session<'a, 's> {
     told_entries: Option<u64>,
     entries: u64,
     /// CPUs in an interrupt.
-    interrupted: Vec<u32>,
+    interrupted: HashSet<u32>,
     /// Facts told once.
     pub(super) told_clock: bool,
     pub(super) args: Vec<&'a [u8]>,
@@ -197,7 +203,7 @@ impl<'a, 's> Session<'a, 's> {
             histogram: Histogram::default(),
             told_entries: None,
             entries: 0,
-            interrupted: Vec::new(),
+            interrupted: HashSet::new(),
             told_clock: false,
             args: Vec::new(),
             addresses: Vec::new(),
@@ -284,6 +290,9 @@ impl<'a, 's> Session<'a, 's> {
 
     fn line(&mut self, line: Line<'a>, start: usize) -> Result<(), Error> {
         let text = line.text;
+        if text.len() > MAX_LINE_BYTES {
+            return self.problem(line, "a line of at most a megabyte");
+        }
         if self.stack.is_some() && self.frame(text)? {
             return Ok(());
         }
@@ -427,10 +436,11 @@ impl<'a, 's> Session<'a, 's> {
                 self.counts.data += 1;
                 self.flush()?;
                 if let Some(cpu) = cpu {
-                    self.interrupted.retain(|other| *other != cpu);
                     // A hostile file may name any number of CPUs.
-                    if begins && self.interrupted.len() < 8192 {
-                        self.interrupted.push(cpu);
+                    if begins && self.interrupted.len() < MAX_CPUS {
+                        self.interrupted.insert(cpu);
+                    } else {
+                        self.interrupted.remove(&cpu);
                     }
                 }
             }
@@ -504,10 +514,15 @@ impl<'a, 's> Session<'a, 's> {
     /// Hands over all that waits.
     #[inline]
     fn flush(&mut self) -> Result<(), Error> {
-        while !self.waiting.is_empty() {
-            self.release_first()?;
+        if self.waiting.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        // They leave the session for a moment, so that they need not be moved.
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let result = waiting.iter().try_for_each(|item| self.emit(item));
+        waiting.clear();
+        self.waiting = waiting;
+        result
     }
 
     /// Whether a line is the rest of a text with several lines, which is then made longer.

@@ -10,6 +10,9 @@
 
 use crate::scan::{find, trim};
 
+/// Far more than an event has; the last value then holds the rest.
+const MAX_KEYS: usize = 1024;
+
 /// A key, and its value.
 pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
 
@@ -25,7 +28,7 @@ pub(super) fn scan<'a>(text: &'a [u8], pairs: &mut Vec<Pair<'a>>) -> &'a [u8] {
         let key = text.get(key_start..equals).unwrap_or_default();
         let value_start = equals + 1;
         let skip = quoted_length(text.get(value_start..).unwrap_or_default());
-        let next = next_key(text, value_start + skip);
+        let next = next_key(text, value_start + skip).filter(|_| pairs.len() < MAX_KEYS);
         let value_end = next.map_or(text.len(), |(start, _)| start);
         let value = text.get(value_start..value_end).unwrap_or_default();
         pairs.push((key, clean(value, is_bracketed(text, key_start))));

@@ -20,6 +20,8 @@ const LEARN_BYTES: usize = 1 << 20;
 const MAX_FRAMES: usize = 1 << 16;
 /// Counters of a file; a hostile one may name any number.
 const MAX_COUNTERS: usize = 4096;
+/// Longer than any line of perf, of which those with branches are the longest.
+const MAX_LINE_BYTES: usize = 1 << 20;
 /// Pages of the input are given back after so many bytes.
 const RELEASE_BYTES: u64 = 64 << 20;
 
@@ -146,6 +148,11 @@ impl<'a, 's> Session<'a, 's> {
     #[inline]
     fn line(&mut self, line: Line<'a>) -> Result<(), Error> {
         let text = line.text;
+        if text.len() > MAX_LINE_BYTES {
+            self.counts.problem += 1;
+            let expected = "a line of at most a megabyte";
+            return self.problems.line(line, expected, self.sink);
+        }
         match text.first() {
             None => {
                 self.counts.blank += 1;
