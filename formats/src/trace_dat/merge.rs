@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use crate::Error;
 use crate::trace_dat::read::Teller;
@@ -22,22 +23,18 @@ pub(super) fn merge<'m>(
             turns.push(Reverse((event.key, index)));
         }
     }
-    while let Some(Reverse((_, index))) = turns.pop() {
-        let Some(stream) = streams.get_mut(index) else {
+    while let Some(mut turn) = turns.peek_mut() {
+        let Some(stream) = streams.get_mut(turn.0.1) else {
+            PeekMut::pop(turn);
             continue;
         };
-        let next = turns.peek().map(|Reverse(turn)| *turn);
-        // Events come in bursts: the heap is asked only when another stream's turn comes.
-        loop {
-            hand_out(stream, tell)?;
-            stream.advance(ring, tell)?;
-            let Some(event) = &stream.current else {
-                break;
-            };
-            let turn = (event.key, index);
-            if next.is_some_and(|next| next < turn) {
-                turns.push(Reverse(turn));
-                break;
+        hand_out(stream, tell)?;
+        stream.advance(ring, tell)?;
+        match &stream.current {
+            // Put in its place when `turn` goes: mostly that is where it is, for events come in bursts.
+            Some(event) => turn.0.0 = event.key,
+            None => {
+                PeekMut::pop(turn);
             }
         }
     }

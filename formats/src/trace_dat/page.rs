@@ -158,7 +158,7 @@ pub(super) enum Step<'a> {
 }
 
 /// Takes the next thing out of a page, behind an event with the stamp `time`.
-#[inline]
+#[inline(always)]
 pub(super) fn step<'a>(data: &mut Cursor<'a>, time: u64) -> Result<Step<'a>, String> {
     let head = data.u32().map_err(cut)?;
     let (kind, delta) = match data.endian() {

@@ -27,9 +27,10 @@ const CHUNKS_BYTES_MAX: usize = 256 << 20;
 /// Where bytes of a record are: in the pages at hand, or in a copy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
-    copied: bool,
     start: usize,
-    end: usize,
+    /// Shorter than a page.
+    length: u32,
+    copied: bool,
 }
 
 /// An event of the ring.
@@ -151,7 +152,8 @@ impl<'m> Stream<'m> {
             (false, Source::Plain) => self.plain,
             (false, Source::Packed { .. }) => &self.unpacked[..],
         };
-        from.get(span.start..span.end).unwrap_or_default()
+        let rest = from.get(span.start..).unwrap_or_default();
+        rest.get(..span.length as usize).unwrap_or_default()
     }
 
     /// Puts the next event with its stacks into `current`.
@@ -217,7 +219,6 @@ impl<'m> Stream<'m> {
                 Ok(Step::Event(time, payload)) => {
                     self.time = time;
                     self.position = end;
-                    let start = end - payload.len();
                     let Some(common) = ring.common.read(payload) else {
                         let found = payload.len();
                         tell.problem(self.place(), "event", || {
@@ -230,9 +231,9 @@ impl<'m> Stream<'m> {
                         stamp: time,
                         common,
                         payload: Span {
+                            start: end - payload.len(),
+                            length: payload.len() as u32,
                             copied: false,
-                            start,
-                            end,
                         },
                         lost: std::mem::take(&mut self.pending_loss),
                     }));
@@ -387,9 +388,9 @@ impl<'m> Stream<'m> {
                 let start = copies.len();
                 copies.extend_from_slice(self.bytes(*span));
                 *span = Span {
-                    copied: true,
                     start,
-                    end: copies.len(),
+                    length: span.length,
+                    copied: true,
                 };
             }
         }
