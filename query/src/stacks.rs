@@ -16,7 +16,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int32Array, RecordBatch, StringViewArray,
 };
 use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Field, Int32Type, Schema};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema, UInt64Type};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -290,6 +290,20 @@ impl Frames {
     pub(crate) fn module(&self, frame: u32) -> Option<&str> {
         let row = frame as usize - 1;
         self.module.is_valid(row).then(|| self.module.value(row))
+    }
+
+    /// Whether it is inlined into another.
+    pub(crate) fn is_inlined(&self, frame: u32) -> bool {
+        self.outer[frame as usize] != 0
+    }
+
+    /// Its address, or its offset in the module, if known.
+    pub(crate) fn place(&self, frame: u32) -> Option<u64> {
+        let row = frame as usize - 1;
+        [3, 2].into_iter().find_map(|column| {
+            let places = self.batch.column(column).as_primitive::<UInt64Type>();
+            places.is_valid(row).then(|| places.value(row))
+        })
     }
 
     /// Whether the code is the kernel's.

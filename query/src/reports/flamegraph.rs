@@ -23,7 +23,7 @@ use crate::render::svg::{self, Picture};
 use crate::render::text::{grouped, harmless};
 use crate::session::Session;
 use crate::settings::{Limits, Traces};
-use crate::stacks::{Forest, Tree};
+use crate::stacks::{Forest, Frames, Tree};
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Flamegraph>("flamegraph", run);
 
@@ -204,8 +204,14 @@ fn from_events(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     } else {
         subject.unit
     };
-    let hint = "record with -g";
-    drawing(graph, session, &folded, subject.name, unit, "samples", hint)
+    let says = Says {
+        name: subject.name,
+        unit,
+        counted: "samples",
+        hint: "record with -g",
+        naming: Naming::Functions,
+    };
+    drawing(graph, session, &folded, says)
 }
 
 fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
@@ -215,37 +221,54 @@ fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
         bail!("nothing to draw: no aggregation counts stacks");
     }
     let name = "aggregations".to_owned();
-    drawing(
-        graph,
-        session,
-        &folded,
+    let says = Says {
         name,
-        "events",
-        "stacks",
-        "aggregate by stack()",
-    )
+        unit: "events",
+        counted: "stacks",
+        hint: "aggregate by stack()",
+        naming: Naming::WithModules,
+    };
+    drawing(graph, session, &folded, says)
 }
 
-fn drawing(
-    graph: &Flamegraph,
-    session: &Session,
-    folded: &Folded,
+/// What is said of the boxes, and how they are called.
+struct Says {
     name: String,
     unit: &'static str,
     counted: &'static str,
-    hint: &str,
-) -> Result<Drawing> {
+    hint: &'static str,
+    naming: Naming,
+}
+
+/// How frames are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    Functions,
+    /// As DTrace writes them, and `stackcollapse.pl` folds them: `genunix`copen`.
+    WithModules,
+}
+
+fn drawing(graph: &Flamegraph, session: &Session, folded: &Folded, says: Says) -> Result<Drawing> {
     let is_bare = |row: &Weighted| row.kernel == 0 && row.user == 0;
     if folded.rows.iter().all(is_bare) {
-        bail!("nothing to draw: {name} was recorded without stacks\nhint: {hint}");
+        bail!(
+            "nothing to draw: {} was recorded without stacks\nhint: {}",
+            says.name,
+            says.hint
+        );
     }
     Ok(Drawing {
-        merged: Merged::new(&session.forest, folded, graph.by == Some(By::Trace))?,
+        merged: Merged::new(
+            &session.forest,
+            folded,
+            graph.by == Some(By::Trace),
+            says.naming,
+        )?,
         weight: folded.weight,
-        name,
-        unit,
+        name: says.name,
+        unit: says.unit,
         count: folded.samples,
-        counted,
+        counted: says.counted,
     })
 }
 
@@ -314,7 +337,7 @@ struct Node {
 }
 
 impl Merged {
-    fn new(forest: &Forest, folded: &Folded, by_trace: bool) -> Result<Merged> {
+    fn new(forest: &Forest, folded: &Folded, by_trace: bool, naming: Naming) -> Result<Merged> {
         let mut merge = Merge::default();
         merge.merged.nodes.push(Node {
             parent: 0,
@@ -330,7 +353,7 @@ impl Merged {
                 }
                 false => 0,
             };
-            let names = merge.names_of_frames(&tree);
+            let names = merge.names_of_frames(&tree, naming);
             let mut places = Places {
                 tree: &tree,
                 names: &names,
@@ -339,8 +362,11 @@ impl Merged {
             for row in folded.rows.iter().filter(|row| row.trace == trace) {
                 let base = match folded.keys.get(row.key as usize) {
                     Some(key) => {
-                        let name = merge.name(&clean(key));
-                        merge.child(root, name)
+                        let parts = key.split(imported::PARTS).filter(|part| !part.is_empty());
+                        parts.fold(root, |base, part| {
+                            let name = merge.name(&clean(part));
+                            merge.child(base, name)
+                        })
                     }
                     None => root,
                 };
@@ -457,7 +483,7 @@ impl Merge {
     }
 
     /// The name of each frame, by frame id; the kernel's bear the mark that colours them.
-    fn names_of_frames(&mut self, tree: &Tree) -> Vec<u32> {
+    fn names_of_frames(&mut self, tree: &Tree, naming: Naming) -> Vec<u32> {
         let frames = &tree.frames;
         let mut known: HashMap<u32, u32> = HashMap::new();
         let mut names = vec![0];
@@ -466,12 +492,15 @@ impl Merge {
             let name = match known.get(&same) {
                 Some(&name) => name,
                 None => {
-                    let mut text = clean(&frames.name(frame));
+                    let mut text = match naming {
+                        Naming::Functions => clean(&frames.name(frame)),
+                        Naming::WithModules => clean(&with_module(&tree.frames, frame)),
+                    };
                     if frames.is_kernel(frame) {
                         text.push_str("_[k]");
                     }
                     let name = self.name(&text);
-                    if frames.function(frame).is_none() {
+                    if frames.function(frame).is_none() && naming == Naming::Functions {
                         self.unnamed.insert(name);
                     }
                     known.insert(same, name);
@@ -481,6 +510,32 @@ impl Merge {
             names.push(name);
         }
         names
+    }
+}
+
+/// `genunix`copen`, `unix`0xfffffffffb800c91`: a frame as DTrace writes it, without its offset and the arguments of C++.
+fn with_module(frames: &Frames, frame: u32) -> String {
+    let name = match (frames.function(frame), frames.place(frame)) {
+        (Some(function), _) => without_arguments(function).to_owned(),
+        (None, Some(address)) => format!("{address:#x}"),
+        (None, None) => "-".to_owned(),
+    };
+    match (frames.module(frame), frames.function(frame)) {
+        _ if frames.is_inlined(frame) => format!("{name}_[i]"),
+        (Some(module), _) => format!("{module}`{name}"),
+        (None, Some(function)) => function.to_owned(),
+        (None, None) => name,
+    }
+}
+
+/// `a::b(int)` as `a::b`: from the last bracket behind the first `::`, as `stackcollapse.pl` cuts.
+fn without_arguments(name: &str) -> &str {
+    let Some(scope) = name.find("::") else {
+        return name;
+    };
+    match name[scope..].rfind(['(', '<']) {
+        Some(bracket) => &name[..scope + bracket],
+        None => name,
     }
 }
 

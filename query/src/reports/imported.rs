@@ -10,6 +10,7 @@ use arrow::datatypes::{Float64Type, Int32Type, Int64Type};
 
 use super::folding::{Folded, Weighted};
 use super::hist::titles;
+use crate::bins::Bins;
 use crate::filter::Filters;
 use crate::render::distribution::{Line, drawn};
 use crate::render::text::{harmless, strings};
@@ -33,7 +34,11 @@ pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordB
     Ok(Some(concat_batches(&first.schema(), &batches)?))
 }
 
-/// Stacks with what was counted for them, for flame graphs.
+/// Between the parts of a key in [`Folded::keys`]; each becomes a box.
+pub(super) const PARTS: char = '\u{1f}';
+
+/// Stacks with what was counted for them, for flame graphs: of the first aggregation that has stacks, as the values of
+/// several do not add up. Other keys stand below the stacks.
 pub(super) fn stacks(session: &Session, condition: &str) -> Result<Folded> {
     let condition = format!(
         "value > 0 AND (kernel_stack IS NOT NULL OR user_stack IS NOT NULL) AND {condition}"
@@ -42,10 +47,30 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Folded> {
     let Some(rows) = query(session, &condition)? else {
         return Ok(folded);
     };
+    let names = strings(rows.column(1))?;
+    let first = names.iter().min().flatten();
+    if names.iter().any(|name| name != first) {
+        eprintln!(
+            "only the aggregation {} is drawn: values of several do not add up",
+            first.map_or("without a name".into(), harmless)
+        );
+    }
     let traces = traces(session, &rows)?;
+    let keys = rows.column(3).as_list::<i32>();
     let values = rows.column(4).as_primitive::<Float64Type>();
     let [kernel, user] = [5, 6].map(|column| rows.column(column).as_primitive::<Int32Type>());
+    let mut known: HashMap<String, u32> = HashMap::new();
     for (row, &trace) in traces.iter().enumerate() {
+        if names.is_valid(row).then(|| names.value(row)) != first {
+            continue;
+        }
+        let words = strings(&keys.value(row))?;
+        let words: Vec<&str> = words.iter().flatten().collect();
+        let next = known.len() as u32;
+        let key = *known.entry(words.join(&PARTS.to_string())).or_insert(next);
+        if key == next {
+            folded.keys.push(words.join(&PARTS.to_string()));
+        }
         let tree = session.forest.tree(trace)?;
         let node = |stacks: &arrow::array::Int32Array| match stacks.is_valid(row) {
             true => tree.node(i64::from(stacks.value(row))).unwrap_or_default(),
@@ -58,7 +83,7 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Folded> {
             trace,
             kernel: node(kernel),
             user: node(user),
-            key: 0,
+            key,
             weight,
         });
     }
@@ -194,6 +219,8 @@ fn buckets(session: &Session) -> Result<HashMap<(usize, i64), Vec<Bucket>>> {
 
 /// The bars as DTrace shows them: with the empty ones between, and one at each side where there is a place for it.
 fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
+    let is_told = !action.is_empty();
+    let action = if is_told { action } else { likely_action(bars) };
     let mut all = bars.to_vec();
     let steps = bars
         .iter()
@@ -206,9 +233,8 @@ fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
             ("lquantize", Some(step)) => (edge.checked_sub(step), Some(edge)),
             ("lquantize" | "llquantize", _) => return None,
             _ => {
-                let bar =
-                    crate::bins::Bins::Powers.of(if up { edge } else { edge.checked_sub(1)? });
-                crate::bins::Bins::Powers.range(bar)
+                let bar = Bins::Powers.of(if up { edge } else { edge.checked_sub(1)? });
+                Bins::Powers.range(bar)
             }
         };
         Some((low, high, 0))
@@ -219,7 +245,8 @@ fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
     }
     /// More empty bars than this between two others are another kind of distribution after all.
     const MOST: usize = 4096;
-    for pair in bars.windows(2) {
+    // Where the kind of bars is a guess, only what was printed is shown.
+    for pair in bars.windows(2).filter(|_| is_told) {
         let (Some(mut edge), Some(end)) = (pair[0].1, pair[1].0) else {
             continue;
         };
@@ -237,7 +264,7 @@ fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
             all.extend(between);
         }
     }
-    if let (Some(first), Some(last)) = (bars.first(), bars.last()) {
+    if let (Some(first), Some(last), true) = (bars.first(), bars.last(), is_told) {
         let below = first
             .0
             .filter(|_| first.2 != 0)
@@ -256,6 +283,31 @@ fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
             count,
         })
         .collect()
+}
+
+/// What made the bars, where the output did not tell: bars of powers of two, of equal width, or neither.
+fn likely_action(bars: &[Bucket]) -> &'static str {
+    let is_power = |&(low, high, _): &Bucket| {
+        let value = low.or(high.and_then(|high| high.checked_sub(1)));
+        value.is_some_and(|value| Bins::Powers.range(Bins::Powers.of(value)) == (low, high))
+    };
+    if bars.iter().all(is_power) {
+        return "quantize";
+    }
+    // llquantize mirrors its bars, with `<= -16` at one end and `>= 16` at the other.
+    if let (Some((None, Some(high), _)), Some((Some(low), None, _))) = (bars.first(), bars.last())
+        && high.checked_sub(1) == low.checked_neg()
+    {
+        return "llquantize";
+    }
+    let mut widths = bars
+        .iter()
+        .filter_map(|&(low, high, _)| high?.checked_sub(low?));
+    let first = widths.next();
+    if widths.all(|width| Some(width) == first) {
+        return "lquantize";
+    }
+    "llquantize"
 }
 
 /// What DTrace writes beside a bar.
@@ -320,6 +372,34 @@ mod tests {
                 ("40", 0),
             ],
         );
+    }
+
+    #[test]
+    fn the_action_shows_in_the_bars() {
+        let steps = [
+            (Some(-100), Some(0), 0),
+            (Some(0), Some(100), 1),
+            (Some(100), Some(200), 0),
+        ];
+        check(&steps, "", &[("-100", 0), ("0", 1), ("100", 0)]);
+        let powers = [
+            (Some(-3), Some(-1), 0),
+            (Some(-1), Some(0), 1),
+            (Some(0), Some(1), 0),
+        ];
+        check(&powers, "", &[("-2", 0), ("-1", 1), ("0", 0)]);
+        let magnitudes = [
+            (None, Some(-15), 1),
+            (Some(-15), Some(-11), 2),
+            (Some(0), Some(1), 1),
+        ];
+        check(&magnitudes, "", &[("<= -16", 1), ("-12", 2), ("0", 1)]);
+        let mirrored = [
+            (None, Some(-1), 1),
+            (Some(-1), Some(0), 0),
+            (Some(2), None, 1),
+        ];
+        check(&mirrored, "", &[("<= -2", 1), ("-1", 0), (">= 2", 1)]);
     }
 
     #[test]
