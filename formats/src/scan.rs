@@ -61,23 +61,20 @@ pub(crate) fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Without leading blanks and tabs.
 #[inline]
-pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
-    let blanks = text
-        .iter()
-        .take_while(|byte| matches!(byte, b' ' | b'\t'))
-        .count();
-    text.get(blanks..).unwrap_or_default()
+pub(crate) fn trim_start(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = text {
+        text = rest;
+    }
+    text
 }
 
 /// Without blanks and tabs at its end.
 #[inline]
-pub(crate) fn trim_end(text: &[u8]) -> &[u8] {
-    let blanks = text
-        .iter()
-        .rev()
-        .take_while(|byte| matches!(byte, b' ' | b'\t'))
-        .count();
-    text.get(..text.len() - blanks).unwrap_or_default()
+pub(crate) fn trim_end(mut text: &[u8]) -> &[u8] {
+    while let [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
 }
 
 /// Without blanks and tabs on both sides.

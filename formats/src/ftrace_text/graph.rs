@@ -53,7 +53,9 @@ pub(super) fn line(line: &[u8], is_sure: bool) -> Option<GraphLine<'_>> {
         head.cpu = Some(cpu);
         rest = behind;
         has_columns = true;
-        if let Some(switch) = switch(cpu, rest) {
+        if find(rest, b'|').is_none()
+            && let Some(switch) = switch(cpu, rest)
+        {
             return Some(switch);
         }
     }
@@ -121,7 +123,8 @@ fn is_content(text: &[u8]) -> bool {
     match text.first() {
         Some(b'}') => true,
         Some(b'/') => text.starts_with(b"/*"),
-        Some(_) => find(text, b'(').is_some() && find(text, b')').is_some(),
+        // `f();`, `f() {`, `f(); /* … */`
+        Some(_) => matches!(text.last(), Some(b';' | b'{' | b'/')) && find(text, b'(').is_some(),
         None => false,
     }
 }
@@ -136,7 +139,10 @@ fn column(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// `   15.674328 |`, or `        7 us |` before a CPU.
 #[inline]
 fn time_column<'a>(text: &'a [u8], head: &mut Head<'a>) -> Option<&'a [u8]> {
-    let (digits, _) = leading_decimal(trim_start(text))?;
+    let (digits, behind) = leading_decimal(trim_start(text))?;
+    if !matches!(behind.first(), Some(b'.' | b' ')) {
+        return None;
+    }
     let (segment, rest) = column(text)?;
     let segment = trim(segment);
     if let Some(time) = seconds(segment) {

@@ -1,4 +1,5 @@
-//! Recognizes ftrace's text: by the header of the kernel or of trace-cmd, else by lines that only it has.
+//! Recognizes ftrace's text: by the header of the kernel or of trace-cmd, by heads of events, else by lines that look
+//! like its own.
 
 use super::{graph, head, header, hist, page};
 use crate::Guess;
@@ -7,7 +8,7 @@ use crate::lines::Lines;
 /// Lines that are looked at.
 const LINES: usize = 40;
 
-/// Certain by a header, likely by lines.
+/// Certain by a header or heads, likely by other lines.
 pub(super) fn sniff(text: &[u8]) -> Guess {
     if page::is_page(text) {
         return Guess::Certain;
@@ -16,6 +17,7 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
         return Guess::No;
     }
     let mut heads = 0;
+    let mut normal_heads = 0;
     let mut others = 0;
     for (index, line) in Lines::of(text).take(LINES).enumerate() {
         let text = line.text;
@@ -31,7 +33,10 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
         if index < 10 && is_tool && header::of_tool(text).is_some() {
             return Guess::Certain;
         }
-        if head::normal(text).is_some() || is_graph(text) || header::loss(text).is_some() {
+        if head::normal(text).is_some() {
+            normal_heads += 1;
+            heads += 1;
+        } else if is_graph(text) || header::loss(text).is_some() {
             heads += 1;
         } else if head::latency(text).is_some() || head::verbose(text).is_some() {
             heads += 1;
@@ -43,7 +48,10 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
             others += 1;
         }
     }
-    if heads >= 1 && heads >= others {
+    // Nothing else prints `comm-tid [cpu] time:`; stacks below may look like those of other tools.
+    if normal_heads >= 2 && heads >= others {
+        Guess::Certain
+    } else if heads >= 1 && heads >= others {
         Guess::Likely
     } else {
         Guess::No

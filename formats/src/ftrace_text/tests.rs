@@ -102,6 +102,20 @@ fn what_repeats_is_noted() {
     );
 }
 
+/// Other formats have stacks as well; heads decide.
+#[test]
+fn a_pipe_with_stacks_is_recognized() {
+    let text = "  a-1 [000] .... 1.000001: x: v=1\n  a-1 [000] .... 1.000003: <stack trace>\n => f\n => g+0x1/0x2\n";
+    assert_eq!((FTRACE_TEXT.sniff)(text.as_bytes()), Guess::Certain);
+    for format in crate::FORMATS {
+        assert!(
+            format.name == FTRACE_TEXT.name || (format.sniff)(text.as_bytes()) < Guess::Certain,
+            "{}",
+            format.name
+        );
+    }
+}
+
 #[test]
 fn other_text_is_refused() {
     for text in [

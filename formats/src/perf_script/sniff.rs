@@ -59,7 +59,8 @@ fn is_frame(line: &[u8]) -> bool {
                 .function
                 .first()
                 .is_some_and(|byte| !byte.is_ascii_digit() && *byte != b'-');
+            let is_sure = line.starts_with(b"\t") || !frame.module.is_empty();
             frame.address.is_some_and(|address| address > 0xfff)
-                && (is_symbol || !frame.module.is_empty())
+                && (is_symbol && is_sure || !frame.module.is_empty())
         })
 }
