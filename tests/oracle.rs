@@ -12,6 +12,8 @@ mod kfi_dtrace;
 mod perf_data_digest;
 #[path = "oracle/perf_script.rs"]
 mod perf_script;
+#[path = "oracle/reports.rs"]
+mod reports;
 #[path = "oracle/sniffing.rs"]
 mod sniffing;
 #[path = "oracle/store.rs"]

@@ -16,6 +16,7 @@ use clap::{ArgMatches, Args, ValueEnum};
 
 use super::call_tree::{self, Pruning};
 use super::paths::Paths;
+use super::places::Places;
 use crate::commands::{Subcommand, arguments};
 use crate::failure::Misuse;
 use crate::filter::Filters;
@@ -177,9 +178,10 @@ fn one_by_one(report: &Calls, session: &Session, condition: &str) -> Result<()> 
         "#     TIME        CPU  TASK                    DURATION             SELF        FUNCTION CALLS"
     )?;
     let mut count = 0;
+    let mut indents = Places::for_calls(session);
     while let Some(batch) = answer.next()? {
         count += batch.num_rows() as u64;
-        write_lines(&batch, several, &mut out)?;
+        write_lines(session, &batch, &mut indents, &mut out)?;
     }
     out.flush()?;
     if count == 0 {
@@ -189,9 +191,14 @@ fn one_by_one(report: &Calls, session: &Session, condition: &str) -> Result<()> 
 }
 
 /// Deeper than this, the indentation would say no more.
-const DEEPEST_SHOWN: i32 = 100;
+const DEEPEST_SHOWN: u32 = 100;
 
-fn write_lines(batch: &RecordBatch, several: bool, out: &mut dyn Write) -> Result<()> {
+fn write_lines(
+    session: &Session,
+    batch: &RecordBatch,
+    indents: &mut [Places],
+    out: &mut dyn Write,
+) -> Result<()> {
     let text = |column: usize| strings(batch.column(column));
     let long = |column: usize| batch.column(column).as_primitive::<Int64Type>();
     let short = |column: usize| batch.column(column).as_primitive::<Int32Type>();
@@ -201,6 +208,8 @@ fn write_lines(batch: &RecordBatch, several: bool, out: &mut dyn Write) -> Resul
     let (cpus, tids, depths) = (short(1), short(3), short(10));
     let args = batch.column(14).as_list::<i32>();
     let (entries, exits) = (flag(16), flag(17));
+    let (ids, parents) = (long(11), long(12));
+    let several = session.traces.len() > 1;
     let traces = several.then(|| text(18)).transpose()?;
     for row in 0..batch.num_rows() {
         let value =
@@ -229,8 +238,18 @@ fn write_lines(batch: &RecordBatch, several: bool, out: &mut dyn Write) -> Resul
             duration(value(durations), true),
             duration(value(owns), false)
         );
-        let depth = number(depths).unwrap_or(0).clamp(0, DEEPEST_SHOWN);
-        line.extend(std::iter::repeat_n(' ', 2 * depth as usize));
+        // One deeper than what is around it, where that is shown: depths of several tracers count from 0 each.
+        let trace = match &traces {
+            Some(names) => session.forest.trace(names.value(row)).unwrap_or(0),
+            None => 0,
+        };
+        let around = value(parents).and_then(|parent| indents[trace].get(parent));
+        let depth = around.map_or(number(depths).unwrap_or(0).max(0) as u32, |depth| depth + 1);
+        indents[trace].set(ids.value(row), depth);
+        line.extend(std::iter::repeat_n(
+            ' ',
+            2 * depth.min(DEEPEST_SHOWN) as usize,
+        ));
         line.push_str(&word(&functions).unwrap_or_else(|| "[unknown]".to_owned()));
         if let Some(module) = word(&modules) {
             line.push_str(&format!(" [{module}]"));

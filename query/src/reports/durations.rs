@@ -139,8 +139,12 @@ fn run(matches: &ArgMatches) -> Result<()> {
             ))
         })?,
     };
-    let mut keys: Vec<&str> = report.by.iter().map(|by| by.column()).collect();
-    keys.dedup();
+    let mut keys: Vec<&str> = Vec::new();
+    for key in report.by.iter().map(|by| by.column()) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
     if keys.contains(&"trace") && session.traces.len() == 1 {
         bail!(Misuse("--by trace: only one trace is open".to_owned()));
     }
