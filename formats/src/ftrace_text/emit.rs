@@ -10,7 +10,6 @@ use crate::event::{
     Call, Common, Context, Enter, Event, EventId, EventKind, Fact, Function, Leave, NamedFrame,
     Sample, Space, Stack,
 };
-use crate::lines::Line;
 use crate::payload_text::{Added, FieldKind, Style};
 use crate::scan::{
     decimal, find, leading_decimal, prefixed_hex, rsplit_once, signed, split_once, trim, word,
@@ -407,7 +406,6 @@ impl<'a> Session<'a, '_> {
         head: &Head<'a>,
         is_user: bool,
         frames: &[NamedFrame<'a>],
-        _line: Line<'a>,
     ) -> Result<(), Error> {
         let name: &[u8] = if is_user {
             b"user_stack"

@@ -38,8 +38,18 @@ pub(super) struct Histogram<'a> {
     in_stack: bool,
     in_totals: bool,
     rows: u64,
-    /// Whether the bars are powers of two, the name of their key and the other keys → bars.
-    waiting: BTreeMap<(bool, Vec<u8>, Vec<Vec<u8>>), Vec<Bucket>>,
+    waiting: BTreeMap<Distribution, Vec<Bucket>>,
+}
+
+/// What the bars of one distribution have in common.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Distribution {
+    /// Powers of two; otherwise steps.
+    is_log2: bool,
+    /// The key whose values the bars are.
+    name: Vec<u8>,
+    /// The other keys.
+    keys: Vec<Vec<u8>>,
 }
 
 /// What a line was.
@@ -170,10 +180,12 @@ impl<'a> Histogram<'a> {
                 && name == b"hitcount"
             {
                 let count = value as i64;
-                let bars = self
-                    .waiting
-                    .entry((is_log2, range_name.to_vec(), texts.clone()))
-                    .or_default();
+                let distribution = Distribution {
+                    is_log2,
+                    name: range_name.to_vec(),
+                    keys: texts.clone(),
+                };
+                let bars = self.waiting.entry(distribution).or_default();
                 bars.push(Bucket {
                     low: Some(low),
                     high: Some(high),
@@ -216,7 +228,12 @@ impl<'a> Histogram<'a> {
 
     /// Hands over the distributions.
     pub(super) fn end(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
-        for ((is_log2, name, keys), mut bars) in std::mem::take(&mut self.waiting) {
+        for (distribution, mut bars) in std::mem::take(&mut self.waiting) {
+            let Distribution {
+                is_log2,
+                name,
+                keys,
+            } = distribution;
             bars.sort_by_key(|bar| bar.low);
             let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             sink.event(Event::Aggregate(&Aggregate {

@@ -147,7 +147,6 @@ struct OpenStack<'a> {
     head: Head<'a>,
     is_user: bool,
     frames: Vec<NamedFrame<'a>>,
-    line: Line<'a>,
 }
 
 /// The reading of one input.
@@ -400,7 +399,7 @@ impl<'a, 's> Session<'a, 's> {
         if matches!(payload.first(), Some(b'<' | b'k' | b'u'))
             && let Some((is_user, rest)) = stack_start(payload)
         {
-            self.begin_stack(head, is_user, rest, line)?;
+            self.begin_stack(head, is_user, rest)?;
             return Ok(true);
         }
         let offset = start + (text.len() - payload.len());
@@ -544,13 +543,7 @@ impl<'a, 's> Session<'a, 's> {
         true
     }
 
-    fn begin_stack(
-        &mut self,
-        head: Head<'a>,
-        is_user: bool,
-        rest: &'a [u8],
-        line: Line<'a>,
-    ) -> Result<(), Error> {
+    fn begin_stack(&mut self, head: Head<'a>, is_user: bool, rest: &'a [u8]) -> Result<(), Error> {
         self.counts.data += 1;
         self.entries += 1;
         self.has_stacks = true;
@@ -564,7 +557,6 @@ impl<'a, 's> Session<'a, 's> {
             head,
             is_user,
             frames,
-            line,
         });
         Ok(())
     }
@@ -605,7 +597,7 @@ impl<'a, 's> Session<'a, 's> {
             }
         }
         self.flush()?;
-        self.emit_stack(&stack.head, stack.is_user, &stack.frames, stack.line)
+        self.emit_stack(&stack.head, stack.is_user, &stack.frames)
     }
 
     fn header(&mut self, line: Line<'a>) -> Result<(), Error> {

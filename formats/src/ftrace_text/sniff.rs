@@ -36,13 +36,7 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
         if head::normal(text).is_some() {
             normal_heads += 1;
             heads += 1;
-        } else if is_graph(text) || header::loss(text).is_some() {
-            heads += 1;
-        } else if head::latency(text).is_some() || head::verbose(text).is_some() {
-            heads += 1;
-        } else if head::raw(text).is_some() || head::blk_classic(text).is_some() {
-            heads += 1;
-        } else if hist::is_row(text) {
+        } else if is_other(text) {
             heads += 1;
         } else if !is_part(text) {
             others += 1;
@@ -56,6 +50,17 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     } else {
         Guess::No
     }
+}
+
+/// A line of an event in another form.
+fn is_other(text: &[u8]) -> bool {
+    is_graph(text)
+        || header::loss(text).is_some()
+        || head::latency(text).is_some()
+        || head::verbose(text).is_some()
+        || head::raw(text).is_some()
+        || head::blk_classic(text).is_some()
+        || hist::is_row(text)
 }
 
 /// A line of a graph that nothing else looks like: a duration or nothing, a bar, and a function behind it.

@@ -14,7 +14,7 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     }
     let lines: Vec<&[u8]> = Lines::of(text).take(LINES).map(|line| line.text).collect();
     let is_header = |line: &&[u8]| line.starts_with(b"# captured on");
-    if lines.iter().any(|line| is_header(line)) {
+    if lines.iter().any(is_header) {
         return Guess::Certain;
     }
     let is_head = |line: &[u8]| {
