@@ -182,7 +182,12 @@ impl<'s> Output<'s> {
         }
         self.remembered += 1;
         let is_new = !self.maps.contains_key(name);
-        let map = self.maps.entry(name.to_owned()).or_default();
+        if is_new {
+            self.maps.insert(name.to_owned(), Printed::default());
+        }
+        let Some(map) = self.maps.get_mut(name) else {
+            return 0;
+        };
         if !is_new && (!is_going_on || map.keys.contains(&hash)) {
             map.snapshot += 1;
             map.keys.clear();

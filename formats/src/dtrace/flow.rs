@@ -112,6 +112,9 @@ pub(super) struct Timed<'a> {
 impl<'a> Columns<'a> {
     /// The line of the column heads.
     pub(super) fn of(line: &'a [u8]) -> Option<Columns<'a>> {
+        if !line.trim_ascii_start().starts_with(b"C ") {
+            return None;
+        }
         let mut names: Vec<&[u8]> = words(line).collect();
         let dashes = names.iter().position(|word| *word == b"--")?;
         let is_flow = names.first() == Some(&&b"C"[..]) && names.len() == dashes + 2;

@@ -35,6 +35,9 @@ impl Head {
     /// `CPU     ID                    FUNCTION:NAME`
     pub(super) fn of(line: &[u8]) -> Option<Head> {
         let line = line.trim_ascii_end();
+        if !line.ends_with(b"FUNCTION:NAME") {
+            return None;
+        }
         let mut words = words(line);
         let has_cpu = match words.next()? {
             b"CPU" => words.next()? == b"ID" && words.next()? == b"FUNCTION:NAME",

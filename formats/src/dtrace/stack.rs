@@ -65,6 +65,9 @@ pub(super) fn add<'a>(line: &'a [u8], space: Space, frames: &mut Vec<NamedFrame<
 
 /// Where `->` parts two functions: not in `operator->`.
 fn arrow(text: &[u8]) -> Option<usize> {
+    if !text.contains(&b'>') {
+        return None;
+    }
     let arrow = text.windows(2).position(|two| two == b"->")?;
     let before = text.get(..arrow)?;
     let behind = text.get(arrow + 2..)?;

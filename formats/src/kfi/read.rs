@@ -89,11 +89,14 @@ impl<'a> Reader<'a> {
         ahead: &Lines<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
+        // No line of a header begins with three numbers, and hardly a row has something before it.
+        if let Some(row) = Row::of(line.text) {
+            return self.row(line, &row, ahead, sink);
+        }
         let text = without_prefix(line.text);
         if text.trim_ascii().is_empty() {
             return Ok(());
         }
-        // No line of a header begins with three numbers.
         if let Some(row) = Row::of(text) {
             return self.row(line, &row, ahead, sink);
         }

@@ -34,8 +34,9 @@ pub(super) fn look(lines: &Lines<'_>) -> Segments {
     };
     let mut watch = Watch::default();
     for line in lines.clone() {
-        let text = without_prefix(line.text);
-        let Some(row) = Row::of(text) else {
+        let text = line.text;
+        let Some(row) = Row::of(text).or_else(|| Row::of(without_prefix(text))) else {
+            let text = without_prefix(text);
             if matches!(header::line(text), Some(header::Line::Run(_))) {
                 break;
             }
