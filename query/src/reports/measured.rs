@@ -239,7 +239,7 @@ impl Children {
         let mut children = Numbers::default();
         let mut totals: HashMap<(u32, u32), i64> = HashMap::new();
         let sql = format!(
-            "SELECT {trace}coalesce(function, '[unknown]'), parent_id, duration FROM calls WHERE parent_id IS NOT NULL AND duration IS NOT NULL"
+            "SELECT {trace}coalesce(function, '[unknown]'), parent_id, duration FROM calls"
         );
         let mut answer = session.query(&sql)?;
         while let Some(batch) = answer.next()? {
@@ -247,7 +247,9 @@ impl Children {
             let durations = batch
                 .column(batch.num_columns() - 1)
                 .as_primitive::<Int64Type>();
-            for row in 0..batch.num_rows() {
+            // NULL is left out here: as a condition of the question it would cost a third of it.
+            let is_known = |row: &usize| parents.is_valid(*row) && durations.is_valid(*row);
+            for row in (0..batch.num_rows()).filter(is_known) {
                 let Some(function) = places[of_trace(row)].get(parents.value(row)) else {
                     continue;
                 };
