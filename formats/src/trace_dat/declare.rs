@@ -1,5 +1,7 @@
 //! Declares event types when their first event comes, and finds out which need a treatment of their own.
 
+use std::rc::Rc;
+
 use crate::Error;
 use crate::bytes::Endian;
 use crate::event::{
@@ -129,7 +131,7 @@ pub(super) struct Types<'s> {
     pub(super) formats: Formats<'s>,
     endian: Endian,
     kinds: Vec<Kind>,
-    specials: Vec<Special>,
+    specials: Vec<Rc<Special>>,
     pub(super) extras: Extras,
     plans: Vec<Plan>,
     declared: u32,
@@ -249,15 +251,15 @@ impl<'s> Types<'s> {
     }
 
     fn special_kind(&mut self, special: Special) -> Kind {
-        self.specials.push(special);
+        self.specials.push(Rc::new(special));
         // As many as there are ids, at most.
         Kind::Special(self.specials.len() as u32 - 1)
     }
 
     /// One of those that are more than their fields.
     #[inline]
-    pub(super) fn special(&self, index: u32) -> Option<Special> {
-        self.specials.get(index as usize).copied()
+    pub(super) fn special(&self, index: u32) -> Option<Rc<Special>> {
+        self.specials.get(index as usize).map(Rc::clone)
     }
 
     /// Events that name threads, which the saved command lines may lack.

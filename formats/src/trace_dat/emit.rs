@@ -37,7 +37,7 @@ pub(super) struct Emitter<'s> {
     pub(super) named: HashSet<i32>,
     /// Functions that did not fit the return stack of a thread, as last told.
     pub(super) overruns: HashMap<i32, u64>,
-    pub(super) scratch: Scratch,
+    pub(super) scratch: Option<Box<Scratch>>,
 }
 
 /// Memory that is used again and again.
@@ -208,9 +208,9 @@ impl Emitter<'_> {
             let sample = at.sample(event, Fields::Raw(payload));
             return tell.sink.event(Event::Sample(&sample));
         }
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = self.scratch.take().unwrap_or_default();
         let result = self.emit_as(kind, stream, hit, time, payload, &mut scratch, tell);
-        self.scratch = scratch;
+        self.scratch = Some(scratch);
         result
     }
 
@@ -234,7 +234,7 @@ impl Emitter<'_> {
             Kind::New | Kind::Plain(_) => None,
             Kind::Special(index) => self.types.special(index),
         };
-        let (kernel, user) = match special {
+        let (kernel, user) = match special.as_deref() {
             Some(Special::KernelStack(_)) => (Some(hit.record.payload), hit.user_stack),
             Some(Special::UserStack(_)) => (hit.kernel_stack, Some(hit.record.payload)),
             _ => (hit.kernel_stack, hit.user_stack),
@@ -245,7 +245,7 @@ impl Emitter<'_> {
             at.kernel = stack(Space::Kernel, kernel, &scratch.kernel);
             at.user = stack(Space::User, user, &scratch.user);
         }
-        let special = match (special, kind) {
+        let special = match (special.as_deref(), kind) {
             (Some(special), _) => special,
             (None, Kind::Plain(event)) => {
                 let sample = at.sample(event, Fields::Raw(payload));
@@ -253,7 +253,7 @@ impl Emitter<'_> {
             }
             (None, Kind::New | Kind::Special(_)) => return Ok(()),
         };
-        match special {
+        match *special {
             Special::Sched(event, names) => {
                 self.name(names.first, time, payload, tell)?;
                 if let Some(second) = names.second {
@@ -277,9 +277,9 @@ impl Emitter<'_> {
             Special::KernelStack(event) | Special::UserStack(event) => {
                 at.tell(event, Vec::new(), tell)
             }
-            Special::Function(function) => self.function(function, at, payload, tell),
-            Special::Enter(entry) => self.enter(entry, at, payload, tell),
-            Special::Leave(exit) => self.leave(exit, at, payload, tell),
+            Special::Function(ref function) => self.function(function, at, payload, tell),
+            Special::Enter(ref entry) => self.enter(entry, at, payload, tell),
+            Special::Leave(ref exit) => self.leave(exit, at, payload, tell),
             Special::Print(event, print) => {
                 let text = payload.get(print.start as usize..);
                 let text = text.map_or(Value::Null, |text| Value::Bytes(line(before_nul(text))));
@@ -404,7 +404,7 @@ impl Emitter<'_> {
 
     fn function(
         &self,
-        fields: Function,
+        fields: &Function,
         at: Where<'_>,
         payload: &[u8],
         tell: &mut Teller<'_>,
@@ -427,7 +427,7 @@ impl Emitter<'_> {
 
     fn enter(
         &self,
-        fields: Entry,
+        fields: &Entry,
         at: Where<'_>,
         payload: &[u8],
         tell: &mut Teller<'_>,
@@ -453,7 +453,7 @@ impl Emitter<'_> {
 
     fn leave(
         &mut self,
-        fields: Exit,
+        fields: &Exit,
         at: Where<'_>,
         payload: &[u8],
         tell: &mut Teller<'_>,

@@ -20,7 +20,9 @@ struct Symbol {
     address: u64,
     /// Where in the text its name begins.
     at: u32,
-    length: u32,
+    length: u16,
+    /// Of the module's name, which follows in brackets behind a tab; 0: none.
+    module_length: u16,
 }
 
 /// A symbol table.
@@ -51,11 +53,18 @@ impl<'s> Kallsyms<'s> {
             match parse_line(line) {
                 Some((0, _, _)) => {}
                 Some((address, name_at, length)) => {
-                    if let (Ok(at), Ok(length)) = (u32::try_from(at + name_at), length.try_into()) {
+                    let behind = line.get(name_at + length..).unwrap_or_default();
+                    let module = module_of(behind).len();
+                    if let (Ok(at), Ok(length), Ok(module_length)) = (
+                        u32::try_from(at + name_at),
+                        length.try_into(),
+                        module.try_into(),
+                    ) {
                         symbols.push(Symbol {
                             address,
                             at,
                             length,
+                            module_length,
                         });
                     }
                 }
@@ -105,20 +114,19 @@ impl<'s> Kallsyms<'s> {
         (!is_last || address - start < LAST_BYTES).then_some(index)
     }
 
+    #[inline]
     fn named(&self, symbol: &Symbol) -> Named<'s> {
-        let (start, length) = (symbol.at as usize, symbol.length as usize);
-        let rest = self.text.get(start..).unwrap_or_default();
-        let (name, behind) = rest.split_at_checked(length).unwrap_or_default();
-        let line = behind
-            .split(|&byte| byte == b'\n')
-            .next()
-            .unwrap_or_default();
-        let module = line.trim_ascii().strip_prefix(b"[");
+        let part = |start: usize, length: u16| {
+            let rest = self.text.get(start..).unwrap_or_default();
+            rest.get(..usize::from(length)).unwrap_or_default()
+        };
+        let start = symbol.at as usize;
         Named {
-            name,
-            module: module
-                .and_then(|rest| rest.strip_suffix(b"]"))
-                .unwrap_or_default(),
+            name: part(start, symbol.length),
+            module: match symbol.module_length {
+                0 => b"",
+                length => part(start + usize::from(symbol.length) + 2, length),
+            },
         }
     }
 
@@ -128,6 +136,13 @@ impl<'s> Kallsyms<'s> {
             .iter()
             .map(|symbol| (symbol.address, self.named(symbol)))
     }
+}
+
+/// The name of the module in what follows a name: `\t[ext4]`.
+fn module_of(behind: &[u8]) -> &[u8] {
+    let inside = behind.strip_prefix(b"\t[").or(behind.strip_prefix(b" ["));
+    let inside = inside.and_then(|rest| rest.split(|&byte| byte == b']').next());
+    inside.unwrap_or_default()
 }
 
 /// Symbols that name no place of code or data.

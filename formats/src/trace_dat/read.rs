@@ -15,7 +15,7 @@ use crate::input::release;
 use crate::problems::Problems;
 use crate::trace_dat::clock::Clock;
 use crate::trace_dat::declare::{Extras, Types};
-use crate::trace_dat::emit::{Emitter, Scratch};
+use crate::trace_dat::emit::Emitter;
 use crate::trace_dat::formats::Formats;
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened};
 use crate::trace_dat::kallsyms::Kallsyms;
@@ -221,7 +221,7 @@ fn read_opened(
         long_size: layout.long_size,
         named,
         overruns: HashMap::new(),
-        scratch: Scratch::default(),
+        scratch: None,
     };
     merge(&mut streams, &ring, tell, |stream, tell| {
         emitter.emit(stream, tell)
