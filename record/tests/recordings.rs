@@ -485,7 +485,7 @@ fn what_is_wrong_is_said_with_a_next_step() {
     check(
         &["--filter", "x", "--", "true"],
         2,
-        &["--filter belongs to the -e before it"],
+        &["--filter belongs to the event or probe before it"],
     );
     if !may_record() {
         return;
