@@ -475,7 +475,7 @@ fn scope_at(
     for (name, location, kind) in waiting {
         let location = match location {
             None => Err("it is optimized out".to_owned()),
-            Some(value) => match dwarf.attr_locations(&unit, value.clone())? {
+            Some(value) => match dwarf.attr_locations(&unit, value)? {
                 Some(mut list) => {
                     let mut found = None;
                     while let Some(entry) = list.next()? {

@@ -277,7 +277,8 @@ fn as_batch(lines: &[Line], keys: &[&str], format: Format) -> Result<RecordBatch
         add("unfinished", DataType::Int64, unseen);
     }
     let known = |line: &Line, value: i64| (line.known > 0).then_some(value);
-    let durations: [(&str, &dyn Fn(&Line) -> Option<i64>); 8] = [
+    type Measure<'m> = &'m dyn Fn(&Line) -> Option<i64>;
+    let durations: [(&str, Measure<'_>); 8] = [
         ("total", &|line| known(line, line.total)),
         ("self", &|line| line.own),
         ("avg", &|line| line.average()),

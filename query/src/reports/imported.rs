@@ -136,11 +136,11 @@ pub(super) fn distributions(session: &Session, filters: &Filters, format: Format
     let traces = traces(session, &aggregates)?;
     let mut out = render::stdout();
     let mut said = None;
-    for row in 0..aggregates.num_rows() {
-        let Some(bars) = buckets.get(&(traces[row], ids.value(row))) else {
+    for (row, &trace) in traces.iter().enumerate() {
+        let Some(bars) = buckets.get(&(trace, ids.value(row))) else {
             continue;
         };
-        let name = (traces[row], names.is_valid(row).then(|| names.value(row)));
+        let name = (trace, names.is_valid(row).then(|| names.value(row)));
         if said.replace(name) != Some(name)
             && let Some(name) = name.1
         {
@@ -151,7 +151,7 @@ pub(super) fn distributions(session: &Session, filters: &Filters, format: Format
         } else {
             ""
         };
-        let title = title(session, traces[row], &aggregates, row)?;
+        let title = title(session, trace, &aggregates, row)?;
         let drawing = drawn(&lines(bars, action));
         writeln!(out, "\n{title}\n{}", drawing.trim_end_matches('\n'))?;
     }
@@ -208,9 +208,9 @@ fn buckets(session: &Session) -> Result<HashMap<(usize, i64), Vec<Bucket>>> {
         let traces = traces(session, &batch)?;
         let number = |column: usize| batch.column(column).as_primitive::<Int64Type>();
         let (ids, lows, highs, counts) = (number(0), number(1), number(2), number(3));
-        for row in 0..batch.num_rows() {
+        for (row, &trace) in traces.iter().enumerate() {
             let end = |ends: &arrow::array::Int64Array| ends.is_valid(row).then(|| ends.value(row));
-            let bars = found.entry((traces[row], ids.value(row))).or_default();
+            let bars = found.entry((trace, ids.value(row))).or_default();
             bars.push((end(lows), end(highs), counts.value(row)));
         }
     }

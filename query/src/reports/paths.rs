@@ -182,10 +182,7 @@ impl Paths {
             .collect();
         // Those that are around each other, in a damaged file, are taken one by one behind the others.
         let mut rest = 0..waiting.len();
-        loop {
-            let Some(index) = pending.pop().or_else(|| rest.next()) else {
-                break;
-            };
+        while let Some(index) = pending.pop().or_else(|| rest.next()) {
             if std::mem::replace(&mut is_placed[index], true) {
                 continue;
             }

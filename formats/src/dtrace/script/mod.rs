@@ -66,8 +66,10 @@ impl Script {
     /// Reads a script.
     pub(super) fn of(text: &str) -> Script {
         let text = without_comments(text);
-        let mut script = Script::default();
-        script.probes = probes(&text);
+        let mut script = Script {
+            probes: probes(&text),
+            ..Script::default()
+        };
         let mut printings = Vec::new();
         let mut rest = text.as_str();
         // A printa may stand before the aggregation that it prints.
@@ -256,7 +258,7 @@ fn inside(text: &str, open: char, close: char) -> Option<&str> {
     let text = text.strip_prefix(open)?;
     let mut depth = 0usize;
     let mut rest = text;
-    while let Some(at) = rest.find(|c| c == open || c == close || c == '"') {
+    while let Some(at) = rest.find([open, close, '"']) {
         let behind = rest.get(at + 1..).unwrap_or_default();
         match rest.get(at..)?.chars().next() {
             Some('"') => rest = behind_string(behind),

@@ -6,7 +6,7 @@ use super::super::samples::stack_of;
 use super::super::texts::TextId;
 use super::super::{Normalizer, stacks::StackId};
 use super::pairs::{self, Edge, NameOf, PROBE, Recorded, SOFTIRQS};
-use super::{Calls, Entry, Exit, Pair, Place};
+use super::{Calls, Entry, Exit, NUMBERED, Pair, Place};
 use crate::Error;
 use crate::event::{Call, Common, Enter, Function, Leave, Sample, Space, Switch};
 use crate::event_format::Decoded;
@@ -212,13 +212,25 @@ impl Normalizer<'_> {
                 return Ok(Some(id));
             }
             NameOf::Text(prefix, place) => {
-                let name = match plan.value(sample, *place) {
-                    Decoded::Bytes(text) => [prefix.as_bytes(), text].concat(),
-                    Decoded::Int(number) => format!("{prefix}{number}").into_bytes(),
-                    Decoded::UInt(number) => format!("{prefix}{number}").into_bytes(),
+                let number = match plan.value(sample, *place) {
+                    Decoded::Bytes(text) => {
+                        let name = [prefix.as_bytes(), text].concat();
+                        return Ok(Some(texts.intern(&name)));
+                    }
+                    Decoded::Int(number) => number,
+                    Decoded::UInt(number) => number as i64,
                     _ => return Ok(None),
                 };
-                return Ok(Some(texts.intern(&name)));
+                // Few numbers, again and again: system calls.
+                let key = (sample.event.0, number);
+                let known = calls.numbered.get(&key).copied();
+                return Ok(Some(known.unwrap_or_else(|| {
+                    let name = texts.intern(format!("{prefix}{number}").as_bytes());
+                    if calls.numbered.len() < NUMBERED {
+                        calls.numbered.insert(key, name);
+                    }
+                    name
+                })));
             }
             NameOf::Softirq(place) => {
                 let number = match plan.value(sample, *place) {

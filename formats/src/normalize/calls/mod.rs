@@ -46,6 +46,8 @@ const DEEPEST: usize = 8192;
 const LANES: usize = 1 << 18;
 /// Bytes of distinct names of functions, callers and arguments.
 const TEXT_BYTES: usize = 64 << 20;
+/// Names made of numbers that are remembered.
+const NUMBERED: usize = 1 << 14;
 /// Durations and times of text formats have microseconds: so far may they be apart and still be the same.
 const SLACK_NS: i64 = 1_500;
 
@@ -151,6 +153,8 @@ pub(crate) struct Calls {
     /// Who runs on a CPU, where lines do not tell.
     running: HashMap<u32, i32>,
     texts: Texts,
+    /// Names made of a number in the events of a type.
+    numbered: HashMap<(u32, i64), TextId>,
     /// How often the texts began anew.
     generation: u32,
     losses: u64,
@@ -166,6 +170,7 @@ impl Calls {
             lanes: HashMap::new(),
             running: HashMap::new(),
             texts: Texts::default(),
+            numbered: HashMap::new(),
             generation: 0,
             losses: 0,
             rows: Rows::starting_at(first),
@@ -381,6 +386,7 @@ impl Calls {
             .write(&self.texts, threads, output, all || too_much)?;
         if too_much {
             self.texts = Texts::default();
+            self.numbered.clear();
             self.generation += 1;
         }
         Ok(())
