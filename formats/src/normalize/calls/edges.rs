@@ -27,11 +27,18 @@ impl Normalizer<'_> {
         if !self.window.holds(enter.common.time) {
             return Ok(());
         }
+        let entry = self.entry(enter)?;
+        self.calls.enter(entry);
+        self.write_calls()
+    }
+
+    /// The beginning of a call, with everything looked up.
+    fn entry(&mut self, enter: &Enter<'_>) -> Result<Entry, Error> {
         let function = self.name(enter.function)?;
         let caller = self.name(enter.caller)?;
         let place = self.place(&enter.common);
         let texts = &mut self.calls.texts;
-        let entry = Entry {
+        Ok(Entry {
             place,
             function: function.function,
             module: function.module,
@@ -40,9 +47,7 @@ impl Normalizer<'_> {
             context: enter.context,
             args: enter.args.iter().map(|arg| texts.intern(arg)).collect(),
             ..Entry::default()
-        };
-        self.calls.enter(entry);
-        self.write_calls()
+        })
     }
 
     /// A function was left.
@@ -70,20 +75,14 @@ impl Normalizer<'_> {
         if !self.window.holds(call.common.time) {
             return Ok(());
         }
-        let function = self.name(call.function)?;
-        let caller = self.name(call.caller)?;
-        let place = self.place(&call.common);
-        let texts = &mut self.calls.texts;
-        let entry = Entry {
-            place,
-            function: function.function,
-            module: function.module,
-            caller: caller.function,
+        let entry = self.entry(&Enter {
+            common: call.common,
+            function: call.function,
+            caller: call.caller,
             depth: call.depth,
             context: call.context,
-            args: call.args.iter().map(|arg| texts.intern(arg)).collect(),
-            ..Entry::default()
-        };
+            args: call.args,
+        })?;
         let exit = Exit {
             duration: call.duration,
             retval: call.retval,
