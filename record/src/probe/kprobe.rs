@@ -29,7 +29,9 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
         return Err(misuse(format!("{text}: a return has no offset")));
     }
     let functions = functions(&asked)?;
-    let btf = Btf::of_the_kernel();
+    // Some megabytes to read: only where a name or a type is looked up in it.
+    let needs_btf = at_return || asked.has_variables();
+    let btf = needs_btf.then(Btf::of_the_kernel).flatten();
     functions
         .iter()
         .map(|function| definition(text, &asked, function, at_return, btf.as_ref()))

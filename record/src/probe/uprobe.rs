@@ -8,7 +8,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use perfquet_formats::symbols::{CodeSymbol, Object};
+use perfquet_formats::symbols::{CodeSymbol, Object, Scope};
 
 use super::argument::{self, Argument, Asked, Value};
 use super::definition::{Definition, Place};
@@ -66,11 +66,16 @@ fn definition(
         None => symbol.offset.saturating_add(asked.offset),
     };
     let mut body = format!("{}:{place:#x}", path.display());
+    // Debugging information is read once, however many variables are asked for.
+    let scope = match asked.has_variables() && !at_return {
+        true => Some(scope_at(text, path, object, symbol, place)?),
+        false => None,
+    };
     for argument in &asked.arguments {
         body.push(' ');
         body.push_str(&match argument.raw() {
             Some(raw) => raw,
-            None => variable(text, path, object, symbol, place, argument, at_return)?,
+            None => variable(text, scope.as_ref(), argument)?,
         });
     }
     if at_return && !asked.arguments.iter().any(is_retval) {
@@ -150,35 +155,39 @@ pub(crate) fn place_of_line(
     })
 }
 
-fn variable(
+/// The variables at a place.
+fn scope_at(
     text: &str,
     path: &Path,
     object: &Object,
     symbol: &CodeSymbol,
     place: u64,
-    argument: &Argument,
-    at_return: bool,
-) -> Result<String, Failure> {
+) -> Result<Scope, Failure> {
+    let scope = object
+        .variables_at(symbol, place)
+        .map_err(|error| failed(format!("{text}: {error}")))?;
+    if scope.has_debugging_information() {
+        return Ok(scope);
+    }
+    Err(failed(format!(
+        "{text}: {} has no debugging information, so its variables are not known",
+        path.display()
+    ))
+    .hint("compile it with -g, install its debug package, or give the register (%di, %si, %dx, %cx, %r8, %r9 at an entry on x86-64)"))
+}
+
+/// A variable in the kernel's words; at a return there is no scope.
+fn variable(text: &str, scope: Option<&Scope>, argument: &Argument) -> Result<String, Failure> {
     let Value::Variable(variable) = &argument.value else {
         return Err(misuse(format!("{text}: not an argument")));
     };
-    if at_return {
+    let Some(scope) = scope else {
         return Err(misuse(format!(
             "{text}: {}: variables are known inside of the function only",
             variable.name
         ))
         .hint("$retval is what it returned"));
-    }
-    let scope = object
-        .variables_at(symbol, place)
-        .map_err(|error| failed(format!("{text}: {error}")))?;
-    if !scope.has_debugging_information() {
-        return Err(failed(format!(
-            "{text}: {} has no debugging information, so its variables are not known",
-            path.display()
-        ))
-        .hint("compile it with -g, install its debug package, or give the register (%di, %si, %dx, %cx, %r8, %r9 at an entry on x86-64)"));
-    }
+    };
     let Some(found) = scope.variable(&variable.name) else {
         let names = scope.names();
         return Err(misuse(format!(
@@ -194,14 +203,8 @@ fn variable(
                 .hint("another line of the function may still have it"));
         }
     };
-    let walked = fetch::walk(
-        &scope,
-        start,
-        found.kind,
-        variable,
-        argument.kind.as_deref(),
-    )
-    .map_err(|reason| misuse(format!("{text}: {reason}")))?;
+    let walked = fetch::walk(scope, start, found.kind, variable, argument.kind.as_deref())
+        .map_err(|reason| misuse(format!("{text}: {reason}")))?;
     let name = argument.name.as_deref().unwrap_or(variable.field_name());
     let kind = argument.kind.clone().or(walked.kind);
     Ok(argument::in_kernels_words(
