@@ -7,7 +7,7 @@
 use std::io::BufRead;
 
 use crate::Error;
-use crate::event::{Event, Place, Problem, Progress, Sink};
+use crate::event::{Event, Fact, Place, Problem, Progress, Sink};
 
 /// So many problems are told one by one, the rest as a number.
 const TOLD_MAX: u64 = 100;
@@ -91,6 +91,37 @@ impl Meter {
         }
         self.told = progress.done;
         sink.event(Event::Progress(progress))
+    }
+}
+
+/// What the lines of a text were. Every line is one of these.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) data: u64,
+    pub(crate) header: u64,
+    pub(crate) blank: u64,
+    pub(crate) loss: u64,
+    pub(crate) problem: u64,
+}
+
+impl Counts {
+    /// Tells all counts after their sum, as the fact `name`.
+    pub(crate) fn tell(self, name: &str, sink: &mut dyn Sink) -> Result<(), Error> {
+        let Counts {
+            data,
+            header,
+            blank,
+            loss,
+            problem,
+        } = self;
+        let all = data + header + blank + loss + problem;
+        let value = format!(
+            "{all}: {data} data, {header} header, {blank} blank, {loss} losses, {problem} problems"
+        );
+        sink.event(Event::Fact(Fact::Other {
+            name,
+            value: &value,
+        }))
     }
 }
 

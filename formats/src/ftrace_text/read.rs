@@ -16,7 +16,7 @@ use super::hist::{HistLine, Histogram};
 use super::page::{self, Page, PageLine};
 use super::symbol;
 use crate::event::{Event, Fact, Loss, NamedFrame, Place, Sink, Space, Switch};
-use crate::lines::{Line, Lines, Meter, Problems, quoted};
+use crate::lines::{Counts, Line, Lines, Meter, Problems, quoted};
 use crate::payload_text::Payloads;
 use crate::scan::{bare_hex, split_once, trim, trim_start};
 use crate::{Error, Input};
@@ -78,16 +78,6 @@ impl Sink for Silent {
     fn event(&mut self, _: Event<'_>) -> Result<(), Error> {
         Ok(())
     }
-}
-
-/// What the lines were.
-#[derive(Debug, Default, Clone, Copy)]
-struct Counts {
-    data: u64,
-    header: u64,
-    blank: u64,
-    loss: u64,
-    problem: u64,
 }
 
 /// The forms that lines of events have.
@@ -255,21 +245,7 @@ impl<'a, 's> Session<'a, 's> {
         if let Some(damage) = damage {
             self.problems.tell(Place::Whole, damage, self.sink)?;
         }
-        let Counts {
-            data,
-            header,
-            blank,
-            loss,
-            problem,
-        } = self.counts;
-        let all = data + header + blank + loss + problem;
-        let value = format!(
-            "{all}: {data} data, {header} header, {blank} blank, {loss} losses, {problem} problems"
-        );
-        self.sink.event(Event::Fact(Fact::Other {
-            name: "ftrace.lines",
-            value: &value,
-        }))?;
+        self.counts.tell("ftrace.lines", self.sink)?;
         self.problems.finish(self.sink)
     }
 

@@ -9,7 +9,7 @@ use crate::event::{
     Branch, Event, EventId, EventKind, EventType, Fact, NamedFrame, Place, Sample, Sink, Space,
     Stack,
 };
-use crate::lines::{Line, Lines, Meter, Problems, quoted};
+use crate::lines::{Counts, Line, Lines, Meter, Problems, quoted};
 use crate::payload_text::{Added, Payloads, Style};
 use crate::scan::{decimal, rsplit_once, split_once, trim, word};
 use crate::{Error, Input};
@@ -65,16 +65,6 @@ impl Sink for Silent {
     }
 }
 
-/// What the lines were.
-#[derive(Debug, Default, Clone, Copy)]
-struct Counts {
-    data: u64,
-    header: u64,
-    blank: u64,
-    loss: u64,
-    problem: u64,
-}
-
 struct Session<'a, 's> {
     sink: &'s mut dyn Sink,
     payloads: Payloads<'a>,
@@ -127,21 +117,7 @@ impl<'a, 's> Session<'a, 's> {
         if let Some(damage) = damage {
             self.problems.tell(Place::Whole, damage, self.sink)?;
         }
-        let Counts {
-            data,
-            header,
-            blank,
-            loss,
-            problem,
-        } = self.counts;
-        let all = data + header + blank + loss + problem;
-        let value = format!(
-            "{all}: {data} data, {header} header, {blank} blank, {loss} losses, {problem} problems"
-        );
-        self.sink.event(Event::Fact(Fact::Other {
-            name: "perf_script.lines",
-            value: &value,
-        }))?;
+        self.counts.tell("perf_script.lines", self.sink)?;
         self.problems.finish(self.sink)
     }
 
