@@ -44,6 +44,12 @@ pub(crate) fn imported(output: &Path, report: &Report) {
             number(counts.left_out)
         ));
     }
+    if counts.filtered > 0 {
+        put(&format!(
+            "{output}: {} calls and events were not asked for: see the table losses",
+            number(counts.filtered)
+        ));
+    }
     if counts.problems > 0 {
         let places = match counts.problems {
             1 => "1 place".to_owned(),

@@ -120,6 +120,15 @@ impl Sink for Lines {
             Event::Enter(enter) => writeln!(self.text, "enter{}", enter_text(enter)).unwrap(),
             Event::Leave(leave) => writeln!(self.text, "leave{}", leave_text(leave)).unwrap(),
             Event::Call(call) => writeln!(self.text, "call{}", call_text(call)).unwrap(),
+            Event::Stack(told) => {
+                let (id, pid, stack) = (told.id, told.pid, stack_text(told.stack));
+                writeln!(
+                    self.text,
+                    "stack {id:#x} pid={pid:?} {}",
+                    stack.unwrap_or_default()
+                )
+                .unwrap();
+            }
             Event::Aggregate(aggregate) => {
                 writeln!(self.text, "aggregate{}", aggregate_text(aggregate)).unwrap();
             }
@@ -392,6 +401,7 @@ fn aggregate_text(aggregate: &Aggregate<'_>) -> String {
 fn stack_text(stack: Stack<'_>) -> Option<String> {
     match stack {
         Stack::None => None,
+        Stack::Told(id) => Some(format!("told {id:#x}")),
         Stack::Addresses { space, addresses } => {
             let space = space.as_str().unwrap_or("unknown");
             Some(format!("{space} {addresses:#x?}").replace('\n', ""))

@@ -25,6 +25,7 @@
 
 pub mod bpftrace;
 pub mod bytes;
+mod console;
 pub mod dtrace;
 mod error;
 pub mod event;

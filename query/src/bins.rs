@@ -8,6 +8,8 @@
 //! ```
 //! Bars have numbers that grow with the values; 0 holds the value 0 where there are negative ones too.
 
+use perfquet_formats::event::bars;
+
 /// How values are divided into bars.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Bins {
@@ -21,8 +23,6 @@ pub(crate) enum Bins {
     Fine,
 }
 
-/// More bars than this are a slip of the pen. DTrace holds their number in 16 bits.
-const MOST_BARS: i64 = 65_535;
 /// Bars of [`Bins::Fine`] for a power of two, as a power of two.
 const FINE_BITS: u32 = 5;
 /// Below, [`Bins::Fine`] has a bar for each value.
@@ -31,74 +31,19 @@ const FINE_EXACT: u64 = 2 << FINE_BITS;
 impl Bins {
     /// As `lquantize(x, low, high, step)` has them.
     pub(crate) fn steps(low: i64, high: i64, step: i64) -> Result<Bins, String> {
-        if step < 1 {
-            return Err(format!(
-                "lquantize: expected a step of at least 1, found {step}"
-            ));
-        }
-        let levels = high.checked_sub(low).map(|width| width / step);
-        match levels {
-            Some(levels) if (1..=MOST_BARS).contains(&levels) => Ok(Bins::Steps {
-                low,
-                step,
-                levels: levels as i32,
-            }),
-            _ => Err(format!(
-                "lquantize: expected 1 to {MOST_BARS} steps of {step} between {low} and {high}"
-            )),
-        }
+        let levels = bars::levels(low, high, step).map_err(|text| format!("lquantize: {text}"))?;
+        Ok(Bins::Steps {
+            low,
+            step,
+            levels: levels as i32,
+        })
     }
 
-    /// As `llquantize(x, factor, low, high, steps)` has them: `steps` to each magnitude from `factor ^ low` up to
-    /// `factor ^ (high + 1)`. What DTrace's compiler forbids is an error here.
+    /// As `llquantize(x, factor, low, high, steps)` has them: `steps` to each magnitude.
     pub(crate) fn magnitudes(factor: i64, low: i64, high: i64, steps: i64) -> Result<Bins, String> {
-        let wrong = |text: &str| Err(format!("llquantize: {text}"));
-        if !(2..=MOST_BARS).contains(&factor) {
-            return wrong("expected a factor from 2 to 65535");
-        }
-        if low < 0 || high < low {
-            return wrong("expected magnitudes from 0 up, the higher behind the lower");
-        }
-        if !(1..=MOST_BARS).contains(&steps) {
-            return wrong("expected 1 to 65535 steps per magnitude");
-        }
-        let power = |exponent: i64| {
-            u32::try_from(exponent)
-                .ok()
-                .and_then(|exponent| factor.checked_pow(exponent))
-        };
-        let (Some(first), Some(second), Some(last)) = (power(low), power(low + 1), power(high + 1))
-        else {
-            return wrong("the highest magnitude exceeds 64 bits");
-        };
-        if steps < factor && factor % steps != 0 {
-            return wrong("fewer steps than the factor must divide it evenly");
-        }
-        if steps > factor {
-            let divided = if low == 0 { factor * factor } else { second };
-            if steps % factor != 0 || divided % steps != 0 {
-                return wrong(
-                    "more steps than the factor must be a multiple of it and divide the first magnitude that has as many values",
-                );
-            }
-        }
-        if (high - low + 1) * steps > MOST_BARS {
-            return wrong("more than 65535 bars");
-        }
-        let mut edges = vec![first];
-        let mut magnitude = low;
-        // The lowest magnitude has fewer values than steps: a bar for each.
-        if low == 0 && steps > factor {
-            edges.extend(2..=factor);
-            magnitude += 1;
-        }
-        while magnitude <= high {
-            // Cannot overflow: it is at most `last`.
-            let width = power(magnitude + 1).unwrap_or(last) / steps;
-            edges.extend((steps / factor + 1..=steps).map(|step| step * width));
-            magnitude += 1;
-        }
-        Ok(Bins::Edges(edges))
+        bars::magnitudes(factor, low, high, steps)
+            .map(Bins::Edges)
+            .map_err(|text| format!("llquantize: {text}"))
     }
 
     /// The bar of a value.

@@ -55,6 +55,10 @@ pub(super) fn flow(line: &[u8], is_below_head: bool) -> Option<Flow<'_>> {
         return None;
     }
     let (function, data) = name(rest)?;
+    // Other tools' distributions: `0 -> 1   : 2104 |####|`.
+    if function.first().is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
     Some(Flow {
         cpu,
         edge,
@@ -196,6 +200,7 @@ mod tests {
         check("  0 3064371810154  x -> f", None);
         check("-> f", None);
         check("  0  ->", None);
+        check("       0 -> 1       : 2104     |####|", None);
         assert_eq!(flow(b"  | a:b", false), None);
         assert!(is_head(b"CPU FUNCTION                                 "));
         assert!(!is_head(b"CPU     ID                    FUNCTION:NAME"));

@@ -21,6 +21,7 @@
 //! | a hit (CPU, ID, FUNCTION:NAME and what was traced) | a row of `dtrace.probe` |
 //! | `->`, `<-`, `=>`, `<=` | `calls`, without times, for none are told |
 //! | a table that a script prints: titles above a ruler of dashes | a table of its own, named by the framed title above it |
+//! | a table that a script prints: titles in capitals, rows below | a table of its own; the same titles again go on with it |
 //! | drops | `losses` |
 //! | errors, what cannot be read | `problems` |
 //! | all other text | a row of `dtrace.message`, with its line |

@@ -33,8 +33,10 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
             has_frame = true;
         } else if has_frame && signed(text.trim_ascii()).is_some() {
             return Guess::Certain;
-        } else if flow::flow(text, false).is_some() {
-            arrows += 1;
+        } else if let Some(flow) = flow::flow(text, false) {
+            // Without a CPU, ftrace's stacks have such arrows too.
+            let is_frame = flow.cpu.is_none() && text.trim_ascii_start().starts_with(b"=>");
+            arrows += usize::from(!is_frame);
         } else if cells::row(text).is_some_and(|row| !row.keys.is_empty()) {
             rows += 1;
         }

@@ -1,4 +1,4 @@
-//! Tables that scripts print with `printf` and `printa`: titles above a ruler of dashes.
+//! Tables that scripts print with `printf` and `printa`: titles above a ruler of dashes, or titles in capitals alone.
 //!
 //! ```text
 //! -------INTERRUPTS-------
@@ -10,6 +10,12 @@
 //! The ruler says where the columns are. A cell that is wider than its column moves the others; then the row is cut at
 //! its blanks, if that gives as many cells. Values of `printa` for keys that one of its aggregations lacks are 0, as
 //! they are printed.
+//!
+//! ```text
+//!   UID   PID D    BLOCK   SIZE       COMM PATHNAME
+//!     0     3 W  6498797    512    fsflush <none>
+//! ```
+//! Without a ruler the columns are where all rows have a blank between two titles; the last one may hold blanks itself.
 
 use std::ops::Range;
 
@@ -22,7 +28,7 @@ use super::output::event_type;
 /// More columns are no table.
 const COLUMNS_MAX: usize = 256;
 /// Rows that are looked at for the types of the columns.
-const TYPED_ROWS: usize = 1 << 16;
+pub(super) const TYPED_ROWS: usize = 1 << 16;
 
 /// The columns of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +38,8 @@ pub(super) struct Columns {
     names: Vec<String>,
     titles: Vec<String>,
     kinds: Vec<FieldType>,
+    /// What does not fit is cut at its blanks, but for the last column, which is the rest.
+    has_free_tail: bool,
 }
 
 /// Where a ruler has dashes; `None`: no ruler.
@@ -76,16 +84,53 @@ impl Columns {
             names: Vec::new(),
             kinds: Vec::new(),
             runs,
+            has_free_tail: false,
         };
-        for place in 0..columns.titles.len() {
-            let name = columns.titles.get(place).map(|title| plain(title));
-            let name = name.filter(|name| !name.is_empty());
-            columns
-                .names
-                .push(name.unwrap_or_else(|| format!("column_{}", place + 1)));
-        }
+        columns.set_names();
         columns.kinds = columns.kinds_of(rows);
         Some(columns)
+    }
+
+    /// The columns under a line of titles without a ruler; `None`: it is none.
+    pub(super) fn under<'a>(
+        titles: &[u8],
+        rows: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> Option<Columns> {
+        if !is_titles(titles) {
+            return None;
+        }
+        let spans = spans(titles);
+        let text = |span: &Range<usize>| titles.get(span.clone()).unwrap_or_default();
+        let mut columns = Columns {
+            titles: spans
+                .iter()
+                .map(|span| String::from_utf8_lossy(text(span)).into_owned())
+                .collect(),
+            names: Vec::new(),
+            kinds: Vec::new(),
+            runs: between(&spans, rows.clone()),
+            has_free_tail: true,
+        };
+        columns.set_names();
+        columns.kinds = columns.kinds_of(rows);
+        Some(columns)
+    }
+
+    fn set_names(&mut self) {
+        for (place, title) in self.titles.iter().enumerate() {
+            let name = plain(title);
+            let name = match name.is_empty() || self.names.contains(&name) {
+                true => format!("column_{}", place + 1),
+                false => name,
+            };
+            self.names.push(name);
+        }
+    }
+
+    /// Whether a column holds numbers.
+    pub(super) fn has_numbers(&self) -> bool {
+        let is_number = |kind: &FieldType| matches!(kind, FieldType::Int(_) | FieldType::Float);
+        self.kinds.iter().any(is_number)
     }
 
     fn kinds_of<'a>(&self, rows: impl Iterator<Item = &'a [u8]>) -> Vec<FieldType> {
@@ -163,7 +208,15 @@ impl Columns {
         if parts.len() == count {
             return Some(parts);
         }
-        let words: Vec<&[u8]> = words(row).collect();
+        let mut words: Vec<&[u8]> = words(row).collect();
+        if self.has_free_tail
+            && words.len() > count
+            && let Some(last) = words.get(count - 1)
+        {
+            let start = last.as_ptr().addr() - row.as_ptr().addr();
+            words.truncate(count - 1);
+            words.push(row.get(start..)?);
+        }
         (words.len() == count).then_some(words)
     }
 
@@ -209,6 +262,65 @@ fn float(cell: &[u8]) -> Option<f64> {
         .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'));
     let text = std::str::from_utf8(cell).ok().filter(|_| is_number)?;
     text.parse().ok()
+}
+
+/// Whether a line is made of titles: two words or more in capitals, with units in parentheses.
+pub(super) fn is_titles(line: &[u8]) -> bool {
+    let mut count = 0;
+    for word in words(line) {
+        let open = word.iter().position(|&byte| byte == b'(');
+        let name = word.get(..open.unwrap_or(word.len())).unwrap_or_default();
+        let is_closed = open.is_none() || word.ends_with(b")");
+        let is_name = name.iter().all(|byte| {
+            byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"_%/:.#-".contains(byte)
+        });
+        let has_capital = name.iter().any(u8::is_ascii_uppercase);
+        if !is_name || !has_capital || !is_closed {
+            return false;
+        }
+        count += 1;
+    }
+    (2..=COLUMNS_MAX).contains(&count)
+}
+
+/// Where the words of a line are.
+fn spans(line: &[u8]) -> Vec<Range<usize>> {
+    let base = line.as_ptr().addr();
+    words(line)
+        .map(|word| {
+            let start = word.as_ptr().addr() - base;
+            start..start + word.len()
+        })
+        .collect()
+}
+
+/// The columns of titles: as wide as the rows let them be. Where no place between two titles is blank in all rows,
+/// the gap stays as wide as it is between the titles; rows that reach into it are cut at their blanks.
+fn between<'a>(titles: &[Range<usize>], rows: impl Iterator<Item = &'a [u8]>) -> Vec<Range<usize>> {
+    let mut gaps: Vec<Range<usize>> = titles
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [left, right] => Some(left.end..right.start),
+            _ => None,
+        })
+        .collect();
+    let mut free: Vec<Vec<bool>> = gaps.iter().map(|gap| vec![true; gap.len()]).collect();
+    for row in rows {
+        for (gap, free) in gaps.iter().zip(&mut free) {
+            for (at, is_free) in gap.clone().zip(free) {
+                *is_free &= row.get(at).is_none_or(|&byte| byte == b' ');
+            }
+        }
+    }
+    for (gap, free) in gaps.iter_mut().zip(&free) {
+        if let Some(at) = free.iter().position(|is_free| *is_free) {
+            *gap = gap.start + at..gap.start + at + 1;
+        }
+    }
+    let starts = std::iter::once(0).chain(gaps.iter().map(|gap| gap.end));
+    let last = titles.last().map_or(0, |title| title.end);
+    let ends = gaps.iter().map(|gap| gap.start).chain([last]);
+    starts.zip(ends).map(|(start, end)| start..end).collect()
 }
 
 /// The titles over the runs: cut at the gaps, where no title reaches over one.
@@ -304,6 +416,71 @@ mod tests {
         );
         let row = b"1000188  a b  c  d  e";
         assert_eq!(columns(&[]).cells(row), None);
+    }
+
+    #[test]
+    fn lines_of_titles() {
+        for line in [
+            "PID CMD D BYTES",
+            "  THREADS   TIME(ns)",
+            "C  PID  DELTA(us) FILE:LINE",
+        ] {
+            assert!(is_titles(line.as_bytes()), "{line}");
+        }
+        for line in [
+            "",
+            "PID",
+            "PID of CMD",
+            "  0  11651  2",
+            "Tracing... Hit Ctrl-C",
+            "TIME (ns)",
+        ] {
+            assert!(!is_titles(line.as_bytes()), "{line}");
+        }
+    }
+
+    #[track_caller]
+    fn check_under(titles: &str, rows: &[&str], expected: &[&[&str]]) {
+        let lines = rows.iter().map(|row| row.as_bytes());
+        let columns = Columns::under(titles.as_bytes(), lines).unwrap();
+        let found: Vec<Vec<_>> = rows
+            .iter()
+            .map(|row| columns.cells(row.as_bytes()).unwrap())
+            .map(|cells| {
+                cells
+                    .iter()
+                    .map(|cell| String::from_utf8_lossy(cell))
+                    .collect()
+            })
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn columns_without_a_ruler() {
+        // Numbers to the right, names to the left, a gap where nothing is known.
+        check_under(
+            "   PID CMD              D BYTES",
+            &[
+                "  6215 bash             R 8192",
+                " 26215 a b              W 7",
+                "     1                  W 7",
+            ],
+            &[
+                &["6215", "bash", "R", "8192"],
+                &["26215", "a b", "W", "7"],
+                &["1", "", "W", "7"],
+            ],
+        );
+        // A cell that is too wide moves the others; the last one has blanks.
+        check_under(
+            "UID PID COMM ARGS",
+            &["100 3008 bash ls -l", "  0 123456789 sh cat /etc/x  y"],
+            &[
+                &["100", "3008", "bash", "ls -l"],
+                &["0", "123456789", "sh", "cat /etc/x  y"],
+            ],
+        );
     }
 
     #[test]

@@ -36,6 +36,21 @@ fn quiet_output() {
     );
 }
 
+/// Arrows and bars of others: the ranges of a histogram, the frames of a stack.
+#[test]
+fn other_tools() {
+    let histogram = "\
+  >=(ms) .. <(ms)   : I/O      |Distribution                          |
+       0 -> 1       : 2104     |######################################|
+       1 -> 2       : 280      |######                                |
+       2 -> 4       : 2        |#                                     |
+";
+    let stack = "TIME PID\n => tcp_ack\n => tcp_rcv_established\n => tcp_v4_do_rcv\n";
+    for text in [histogram, stack] {
+        assert_eq!((DTRACE.sniff)(text.as_bytes()), Guess::No, "{text}");
+    }
+}
+
 /// `name.out` with `name.d` beside it.
 #[test]
 fn golden_with_scripts() {

@@ -9,12 +9,15 @@ use super::script::{Aggregation, Follow, Script, Side};
 use super::{cells, stack, table};
 use crate::Error;
 use crate::event::{
-    Common, Enter, Event, Fact, Fields, Function, Leave, NamedFrame, Place, Sample, Sink, Space,
+    Common, Enter, Event, EventId, Fact, Fields, Function, Leave, NamedFrame, Place, Sample, Sink,
+    Space,
 };
 use crate::lines::{Line, Lines, Meter, signed};
 
 /// Far deeper than any stack.
 const FRAMES_MAX: usize = 1 << 16;
+/// Lines of titles that are kept in mind.
+const TITLED_MAX: usize = 256;
 /// More bars than any distribution has.
 const BARS_MAX: usize = 1 << 16;
 /// Bytes of what one hit printed, over all its lines.
@@ -37,6 +40,8 @@ pub(super) fn read<'a>(
         hit: None,
         title: None,
         tables: 0,
+        titled: Vec::new(),
+        titled_in_vain: 0,
         has_stacks: false,
         script: script.map(|script| (script, Follow::new(script))),
         is_behind_blank: true,
@@ -67,6 +72,10 @@ struct Text<'a, 's> {
     /// Framed, above a table.
     title: Option<&'a str>,
     tables: u32,
+    /// Tables without a ruler, by their titles.
+    titled: Vec<(&'a [u8], table::Columns, EventId)>,
+    /// Lines that looked like titles, with nothing below.
+    titled_in_vain: usize,
     /// Stacks with values were seen.
     has_stacks: bool,
     script: Option<(&'a Script, Follow)>,
@@ -151,13 +160,17 @@ impl<'a> Text<'a, '_> {
             self.flush()?;
             return self.table(line);
         }
+        let may_be_titled = self.hit.is_none() && self.titled_in_vain < TITLED_MAX;
+        if may_be_titled && table::is_titles(text) && self.titled_table(line)? {
+            return Ok(());
+        }
         self.other(line)
     }
 
     /// Text that is nothing else: what a hit printed, a title, a message.
     fn other(&mut self, line: Line<'a>) -> Result<(), Error> {
         let text = line.text;
-        if text.trim_ascii() == b"[...]" {
+        if is_elision(text) {
             return self.out.problem(line, "the lines that were left out");
         }
         if text.starts_with(b"-- @@") {
@@ -601,6 +614,102 @@ impl<'a> Text<'a, '_> {
             }
         }
         Ok(())
+    }
+}
+
+impl<'a> Text<'a, '_> {
+    /// A table without a ruler: rows up to a blank line or one that is no row. The same titles again go on with the
+    /// same table. `false`: nothing below is a row.
+    fn titled_table(&mut self, titles: Line<'a>) -> Result<bool, Error> {
+        let title = titles.text.trim_ascii_end();
+        let known = self.titled.iter().position(|(known, ..)| *known == title);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let rows = AllRows {
+                    lines: self.lines.clone(),
+                    titles: title,
+                    is_inside: true,
+                    left: table::TYPED_ROWS,
+                };
+                let Some(columns) = table::Columns::under(title, rows)
+                    .filter(|columns| columns.has_numbers() && self.titled.len() < TITLED_MAX)
+                else {
+                    self.titled_in_vain += 1;
+                    return Ok(false);
+                };
+                self.tables += 1;
+                let name = format!("table_{}", self.tables);
+                let event = self.out.declare(&columns.event_type(&name))?;
+                self.titled.push((title, columns, event));
+                self.titled.len() - 1
+            }
+        };
+        while let Some(line) = self.peek().filter(|line| is_row(line.text)) {
+            if is_elision(line.text) {
+                self.next();
+                self.out.problem(line, "the lines that were left out")?;
+                continue;
+            }
+            let Some((_, columns, event)) = self.titled.get(place) else {
+                break;
+            };
+            let cells = columns.cells(line.text);
+            let Some(cells) = cells.filter(|cells| columns.fits(cells)) else {
+                break;
+            };
+            let values = columns.values(&cells);
+            let sample = Sample {
+                fields: Fields::Values(&values),
+                ..Sample::of(*event)
+            };
+            self.next();
+            self.out.event(Event::Sample(&sample))?;
+        }
+        Ok(true)
+    }
+}
+
+/// `[...]`, `[... 1400 lines truncated ...]`: somebody cut here.
+fn is_elision(text: &[u8]) -> bool {
+    let text = text.trim_ascii();
+    text.starts_with(b"[...") && text.ends_with(b"...]")
+}
+
+/// Whether a line below titles may be a row of theirs.
+fn is_row(text: &[u8]) -> bool {
+    !text.trim_ascii().is_empty()
+        && !text.starts_with(b"dtrace: ")
+        && !table::is_ruler(text)
+        && !table::is_titles(text)
+        && !stack::is_frame(text)
+        && distribution::head(text).is_none()
+}
+
+/// The rows below all lines of the same titles, within so many lines.
+#[derive(Clone)]
+struct AllRows<'a> {
+    lines: Lines<'a>,
+    titles: &'a [u8],
+    is_inside: bool,
+    left: usize,
+}
+
+impl<'a> Iterator for AllRows<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            self.left = self.left.checked_sub(1)?;
+            let text = without_interrupt(self.lines.next()?).text;
+            if text.trim_ascii_end() == self.titles {
+                self.is_inside = true;
+            } else if !is_row(text) {
+                self.is_inside = false;
+            } else if self.is_inside && !is_elision(text) {
+                return Some(text);
+            }
+        }
     }
 }
 

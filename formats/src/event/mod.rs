@@ -16,10 +16,15 @@
 //! what is no UTF-8 is replaced where it is stored.
 
 mod aggregate;
+pub mod bars;
 mod call;
+mod selection;
+mod told_call;
 
 pub use aggregate::{Action, Aggregate, Bucket};
 pub use call::{Call, Common, Context, Enter, Function, Leave, Switch};
+pub use selection::{CallEdge, Contexts, Purpose, Selection, span};
+pub use told_call::{CallArgument, CallFunction, PairedCall};
 
 use crate::Error;
 
@@ -34,6 +39,8 @@ pub trait Sink {
 pub enum Event<'a> {
     /// A fact about the recording as a whole, for the manifest.
     Fact(Fact<'a>),
+    /// What the recorder was asked to keep; told again, it replaces the former.
+    Selection(&'a Selection),
     /// Declares the next event type: the first declared is `EventId(0)`, the next `EventId(1)`, ….
     Type(&'a EventType),
     /// One hit of a tracepoint or probe, or one sample of a counter or clock.
@@ -44,6 +51,10 @@ pub enum Event<'a> {
     Leave(&'a Leave<'a>),
     /// A whole call.
     Call(&'a Call<'a>),
+    /// A whole call that a program in the kernel made of its edges.
+    PairedCall(&'a PairedCall<'a>),
+    /// A stack that later events name by a number.
+    Stack(ToldStack<'a>),
     /// One key of an aggregation that the recording tool made.
     Aggregate(&'a Aggregate<'a>),
     /// Another thread runs on a CPU.
@@ -132,6 +143,8 @@ pub struct EventType {
     /// Members of [`Sample`] that this event carries beside its fields and that an event table therefore
     /// needs columns for. Counters have all of them anyhow.
     pub extras: Extras,
+    /// What its hits are for.
+    pub purpose: Purpose,
 }
 
 /// Members of a sample that only some tracepoint recordings have (`perf record -d`, `--all-cgroups`, …).
@@ -373,6 +386,21 @@ pub enum Stack<'a> {
     },
     /// Frames that come with names (text formats).
     Named(&'a [NamedFrame<'a>]),
+    /// One that [`Event::Stack`] told before.
+    Told(u64),
+}
+
+/// A stack that later events name by a number: told when its addresses can be resolved.
+#[derive(Debug, Clone, Copy)]
+pub struct ToldStack<'a> {
+    /// Its number.
+    pub id: u64,
+    /// When.
+    pub time: Option<i64>,
+    /// Process that was on it.
+    pub pid: Option<i32>,
+    /// It.
+    pub stack: Stack<'a>,
 }
 
 /// A frame that its format already names. Empty text: unknown.

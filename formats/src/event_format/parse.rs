@@ -70,7 +70,8 @@ impl EventFormat {
     }
 
     /// What kind of probe an event of this format in `system` is. perf names the groups of its probes
-    /// "probe", "probe_FILE" and "sdt_PROVIDER"; the kernel's own default groups are "kprobes" and "uprobes".
+    /// "probe", "probe_FILE" and "sdt_PROVIDER"; the kernel's own default groups are "kprobes" and "uprobes";
+    /// perfquet-record has "call_FILE" and "trigger_FILE" besides.
     /// The fields tell entry from return, and a probe in a group of any name.
     pub fn kind(&self, system: &str) -> EventKind {
         let has = |name| self.fields.iter().any(|field| field.name == name);
@@ -80,6 +81,8 @@ impl EventFormat {
         }
         let in_user = system.starts_with("probe_")
             || system.starts_with("uprobe")
+            || system.starts_with("call_")
+            || system.starts_with("trigger_")
             || system.starts_with("sdt_")
             || system.ends_with("_user");
         match (in_user, at_return) {

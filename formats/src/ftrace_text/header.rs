@@ -142,7 +142,8 @@ pub(super) fn of_tool(line: &[u8]) -> Option<HeaderLine<'_>> {
     .iter()
     .any(|notice| text.starts_with(notice));
     let is_ruler = text.len() >= 20 && text.iter().all(|&byte| byte == b'-');
-    (is_empty_cpu || is_notice || is_ruler || text == b"[...]").then_some(HeaderLine::Other)
+    let is_other = matches!(text, b"[...]" | b"^C");
+    (is_empty_cpu || is_notice || is_ruler || is_other).then_some(HeaderLine::Other)
 }
 
 /// `CPU:1 [LOST 592 EVENTS]`, `CPU:1 [LOST EVENTS]`, `CPU:1 [113 EVENTS DROPPED]`: the CPU, and how many.

@@ -1,5 +1,5 @@
 //! The text of Linux's function and event tracer, from the kernel itself and from its tools: `trace`, `trace_pipe`,
-//! snapshots and `hist` of tracefs; `trace-cmd report` and `show`; systrace and atrace of Android; perf-tools; and
+//! snapshots and `hist` of tracefs, dumps of the buffer in the kernel's log; `trace-cmd report` and `show`; systrace and atrace of Android; perf-tools; and
 //! what is left of them behind a `grep`.
 //!
 //! ```text
@@ -29,6 +29,7 @@
 //! - Names of threads that the kernel cuts (to eight bytes with latency-format, to seven in a graph) are kept as printed.
 //! - The flags of a head become the `context` of calls (task, softirq, irq, nmi); they are not kept otherwise.
 
+mod dump;
 mod emit;
 mod graph;
 mod head;
@@ -47,7 +48,7 @@ use crate::Format;
 /// ftrace's text.
 pub const FTRACE_TEXT: Format = Format {
     name: "ftrace-text",
-    about: "ftrace's text: trace, trace_pipe, hist, trace-cmd report, systrace",
+    about: "ftrace's text: trace, trace_pipe, hist, dumps in dmesg, trace-cmd report, systrace",
     sniff: sniff::sniff,
     read: read::read,
 };

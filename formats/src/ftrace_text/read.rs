@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashSet;
 
+use super::dump::Dump;
 use super::graph::{self, GraphLine};
 use super::head::{self, Head, Parts};
 use super::header::{self, HeaderLine};
@@ -147,6 +148,7 @@ pub(super) struct Session<'a, 's> {
     pub(super) problems: Problems,
     counts: Counts,
     page: Page,
+    dump: Dump,
     form: Form,
     /// The file says that it is a graph.
     is_graph: bool,
@@ -182,6 +184,7 @@ impl<'a, 's> Session<'a, 's> {
             } else {
                 Page::None
             },
+            dump: Dump::of(text.get(..LEARN_BYTES).unwrap_or(text)),
             form: Form::Normal,
             is_graph: false,
             has_tracer: false,
@@ -205,14 +208,22 @@ impl<'a, 's> Session<'a, 's> {
         let mut released = 0;
         loop {
             let progress = lines.progress();
-            let Some(line) = lines.next() else {
+            let Some(mut line) = lines.next() else {
                 break;
             };
+            let mut start = usize::try_from(progress.done).unwrap_or(usize::MAX);
+            match self.dump.line(line.text) {
+                Some(text) => {
+                    start = start.saturating_add(line.text.len() - text.len());
+                    line.text = text;
+                }
+                None => {
+                    self.counts.header += 1;
+                    continue;
+                }
+            }
             match self.page.line(line.text) {
-                PageLine::Text(text) => self.line(
-                    Line { text, ..line },
-                    usize::try_from(progress.done).unwrap_or(usize::MAX),
-                )?,
+                PageLine::Text(text) => self.line(Line { text, ..line }, start)?,
                 PageLine::Markup => self.counts.header += 1,
                 PageLine::ForeignBlock => {
                     self.problem(line, "the text of ftrace in the next block of the page")?;

@@ -1,7 +1,7 @@
 //! Recognizes ftrace's text: by the header of the kernel or of trace-cmd, by heads of events, else by lines that look
 //! like its own.
 
-use super::{graph, head, header, hist, page};
+use super::{dump, graph, head, header, hist, page};
 use crate::Guess;
 use crate::lines::Lines;
 
@@ -10,7 +10,7 @@ const LINES: usize = 40;
 
 /// Certain by a header or heads, likely by other lines.
 pub(super) fn sniff(text: &[u8]) -> Guess {
-    if page::is_page(text) {
+    if page::is_page(text) || dump::has_dump(text) {
         return Guess::Certain;
     }
     if text.contains(&0) && !text.starts_with(b"#") && !text.starts_with(b" ") {
@@ -45,7 +45,7 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     // Nothing else prints `comm-tid [cpu] time:`; stacks below may look like those of other tools.
     if normal_heads >= 2 && heads >= others {
         Guess::Certain
-    } else if heads >= 1 && heads >= others {
+    } else if (heads >= 1 && heads >= others) || dump::is_log(text) {
         Guess::Likely
     } else {
         Guess::No

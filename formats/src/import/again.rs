@@ -1,6 +1,6 @@
 //! Trace directories that are taken up again: one whose recorder died, and one that is to get other names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, UInt64Type};
@@ -47,10 +47,33 @@ pub fn look_into(directory: &Path) -> Found {
 /// Completes the trace that a dead recorder left in `directory`: imports its journal again from the start, in place
 /// of the parts that were written so far. The journal stays.
 pub fn recover(directory: &Path, mut options: ImportOptions) -> Result<Report, Error> {
-    let input = Input::open(&journal_of(directory))?;
+    let inputs = open_all(&journal_files(directory)?)?;
     options.recovered = true;
     options.store.adopt = true;
-    import(vec![input], directory, options)
+    import(inputs, directory, options)
+}
+
+/// The files of the journal in `directory`, in the order in which they are to be read: what the kernel's rings held,
+/// then by name what the recorder put beside it. Names with a dot in front are none of them.
+pub fn journal_files(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let first = journal_of(directory);
+    let journal = directory.join(JOURNAL);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&journal).map_err(Error::io(journal.clone()))? {
+        let entry = entry.map_err(Error::io(journal.clone()))?;
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && !is_hidden && entry.path() != first {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    files.insert(0, first);
+    Ok(files)
+}
+
+fn open_all(files: &[PathBuf]) -> Result<Vec<Input>, Error> {
+    files.iter().map(|file| Input::open(file)).collect()
 }
 
 /// Removes the journal of a trace that is complete.
@@ -59,7 +82,7 @@ pub fn remove_journal(directory: &Path) -> Result<(), Error> {
     std::fs::remove_dir_all(&journal).map_err(Error::io(journal))
 }
 
-fn journal_of(directory: &Path) -> std::path::PathBuf {
+fn journal_of(directory: &Path) -> PathBuf {
     directory.join(JOURNAL).join("perf.data")
 }
 

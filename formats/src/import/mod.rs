@@ -3,9 +3,11 @@
 //! ```text
 //! import([a.data], a.pqt)       sniff ─► Format::read ─► normalize ─► store
 //! recover(a.pqt)                the journal of a recorder that died, imported again from its start
+//! journal_files(a.pqt)          what a journal consists of: perf.data, then what the recorder put beside it
 //! name_again(a.pqt)             the frames of a whole trace, asked for their names once more
 //! ```
-//! Several inputs go one behind the other into the same tables. Each has its own clock and its own threads; rows of a
+//! Several inputs go one behind the other into the same tables. Each has its own clock and its own threads, unless they
+//! are the files of one journal, which tell of the same ones; rows of a
 //! later input follow those of an earlier one, so a table made of inputs that overlap in time is
 //! not in order of time as a whole (its parts say whether they are).
 
@@ -15,6 +17,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::event::{Progress, Sink};
 use crate::normalize::{Normalizer, Output};
@@ -23,10 +27,15 @@ use crate::{Error, FORMATS, Format, Guess, Input, symbols};
 
 pub use crate::normalize::{Counts, TimeRange};
 pub(crate) use again::KERNEL_REFERENCE;
-pub use again::{Found, kernel_facts, look_into, name_again, recover, remove_journal};
+pub use again::{
+    Found, journal_files, kernel_facts, look_into, name_again, recover, remove_journal,
+};
 
 /// Hears how far an import is.
 pub type Listener = Box<dyn FnMut(Progress) + Send>;
+
+/// Finds further inputs, once those before them are read.
+pub type Finder = Box<dyn FnOnce() -> Result<Vec<Input>, Error> + Send>;
 
 /// How to import.
 #[derive(Default)]
@@ -41,8 +50,12 @@ pub struct ImportOptions {
     pub recovered: bool,
     /// Keep only what happened in this time, counted from the first event of each input.
     pub time: Option<TimeRange>,
+    /// Rows so far, where the journal says that only so many are wanted: for the recorder, which then ends.
+    pub kept: Option<Arc<AtomicU64>>,
     /// Hears how far the import is.
     pub progress: Option<Listener>,
+    /// Inputs that only exist when the first are read to their end: what a recorder writes when it stops.
+    pub later: Option<Finder>,
 }
 
 /// What an import did.
@@ -71,16 +84,24 @@ pub fn import(
     mut options: ImportOptions,
 ) -> Result<Report, Error> {
     // Before the output is touched: an older trace is not set aside for an input that cannot be read.
-    let formats = inputs
-        .iter()
-        .map(|input| options.from.map_or_else(|| sniff(input), Ok))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut formats = formats_of(&inputs, &options)?;
     let writer = Writer::create(output, options.store.clone())?;
     let adopt = options.store.adopt;
     let (force, path) = (options.store.force, output);
     let mut output = Output::new(writer)?;
     output.facts.recovered = options.recovered;
-    match import_all(inputs, &formats, &mut output, &mut options) {
+    output.is_one_recording = options.recovered || options.later.is_some();
+    let imported = import_all(inputs, &formats, &mut output, &mut options).and_then(|bytes| {
+        let Some(find) = options.later.take() else {
+            return Ok(bytes);
+        };
+        let inputs = find()?;
+        let later = formats_of(&inputs, &options)?;
+        let more = import_all(inputs, &later, &mut output, &mut options)?;
+        formats.extend(later);
+        Ok(bytes + more)
+    });
+    match imported {
         Ok(input_bytes) => report(output, &formats, input_bytes),
         Err(error) => {
             let counts = &output.counts;
@@ -93,6 +114,11 @@ pub fn import(
             Err(error)
         }
     }
+}
+
+fn formats_of(inputs: &[Input], options: &ImportOptions) -> Result<Vec<&'static Format>, Error> {
+    let format = |input| options.from.map_or_else(|| sniff(input), Ok);
+    inputs.iter().map(format).collect()
 }
 
 fn import_all(
@@ -152,6 +178,7 @@ fn import_one(
         &name,
         options.symbols.clone(),
         options.time,
+        options.kept.clone(),
         &mut **progress,
     );
     (format.read)(input, &mut normalizer)?;

@@ -136,6 +136,25 @@ fn rows_are_those_that_perf_script_prints() {
     assert!(compared > 0);
 }
 
+/// What a recorder puts beside perf.data is read behind it; what it has not finished is not.
+#[test]
+fn a_journal_may_have_several_files() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let folder = tempfile::tempdir().unwrap();
+    let dead = folder.path().join("dead.pqt");
+    let journal = dead.join("journal");
+    std::fs::create_dir_all(&journal).unwrap();
+    let put = |from: &str, name: &str| {
+        std::fs::copy(golden.join(from), journal.join(name)).unwrap();
+    };
+    put("perf_data/golden/cgroups.data", "perf.data");
+    put("kfi/golden/kft.lst", "calls");
+    put("kfi/golden/kft.lst", ".unfinished");
+    let report = recover(&dead, options()).unwrap();
+    assert_eq!(report.formats, ["perf.data", "kfi"]);
+    assert!(report.counts.events > 0 && report.counts.calls > 0);
+}
+
 /// A recording of the corpus, cut somewhere, as the journal of a recorder that died.
 #[test]
 fn the_trace_of_a_dead_recorder_is_completed() {

@@ -15,6 +15,7 @@
 //! `kernel/kft.c` compares the beginnings of words only, skips words that it does not know, and checks no value; so
 //! this check says more than the kernel would.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::lines::{hexadecimal, unsigned};
@@ -70,6 +71,8 @@ pub struct Run {
     pub autorepeat: bool,
     /// Bytes of stack that are watched for, and how: `stack` or `worst-stack`.
     pub watch: Option<(String, u64)>,
+    /// Where what stands: the line of each item, by its word ("start", "stop", "mintime", "noints", "logentries", …).
+    pub lines: BTreeMap<&'static str, u64>,
 }
 
 /// What starts or stops a run.
@@ -198,6 +201,7 @@ impl<'a> Checker<'a> {
 
     fn block(&mut self) {
         let mut run = Run::default();
+        run.lines.insert("begin", self.line());
         loop {
             match self.take() {
                 None => {
@@ -207,8 +211,14 @@ impl<'a> Checker<'a> {
                 Some("end") => break,
                 Some("trigger") => self.trigger(&mut run),
                 Some("filter") => self.filter(&mut run),
-                Some("logentries" | "logsize") => run.log_entries = self.number("a number of rows"),
-                Some("autorepeat") => run.autorepeat = true,
+                Some("logentries" | "logsize") => {
+                    run.lines.insert("logentries", self.line());
+                    run.log_entries = self.number("a number of rows");
+                }
+                Some("autorepeat") => {
+                    run.lines.insert("autorepeat", self.line());
+                    run.autorepeat = true;
+                }
                 Some("watch") => self.watch(&mut run),
                 Some("begin") => {
                     self.problem("expected end before the next begin".to_owned());
@@ -234,6 +244,8 @@ impl<'a> Checker<'a> {
                 return self.skip_item();
             }
         };
+        run.lines
+            .insert(if is_start { "start" } else { "stop" }, self.line());
         let trigger = match self.take() {
             Some("entry") => self.function().map(Trigger::Entry),
             Some("exit") => self.function().map(Trigger::Exit),
@@ -261,7 +273,12 @@ impl<'a> Checker<'a> {
     }
 
     fn filter(&mut self, run: &mut Run) {
-        match self.take() {
+        let word = self.take();
+        let names = ["noints", "onlyints", "mintime", "maxtime", "funclist"];
+        if let Some(name) = names.into_iter().find(|name| Some(*name) == word) {
+            run.lines.insert(name, self.line());
+        }
+        match word {
             Some("noints") => run.noints = true,
             Some("onlyints") => run.onlyints = true,
             Some("mintime") => run.mintime_us = self.number("microseconds"),
@@ -269,7 +286,6 @@ impl<'a> Checker<'a> {
             Some("maxtime") => run.maxtime_us = self.number("microseconds").filter(|us| *us > 0),
             Some("funclist") => self.functions(run),
             word => {
-                let names = ["noints", "onlyints", "mintime", "maxtime", "funclist"];
                 let expected = "noints, onlyints, mintime, maxtime or funclist";
                 self.problem(unknown(expected, word.unwrap_or_default(), &names));
                 self.skip_item();
@@ -285,6 +301,7 @@ impl<'a> Checker<'a> {
     }
 
     fn watch(&mut self, run: &mut Run) {
+        run.lines.insert("watch", self.line());
         match self.take() {
             Some(kind @ ("stack" | "worst-stack")) => {
                 let bytes = self.number("a number of bytes");
@@ -595,6 +612,30 @@ mod tests {
             "c0008000 ".repeat(300)
         );
         check_problem(&long, 1, "2735 bytes: /proc/kft takes at most 2048");
+    }
+
+    #[test]
+    fn items_know_their_lines() {
+        let text = "begin\n trigger start time 5 trigger stop entry f\n\n filter mintime 1\n filter\n noints\n \
+            logsize 9\nend\nbegin autorepeat end";
+        let config = super::check(text);
+        let lines = |run: usize| -> Vec<(&str, u64)> {
+            config.runs[run]
+                .lines
+                .iter()
+                .map(|(item, line)| (*item, *line))
+                .collect()
+        };
+        let expected = [
+            ("begin", 1),
+            ("logentries", 7),
+            ("mintime", 4),
+            ("noints", 6),
+            ("start", 2),
+            ("stop", 2),
+        ];
+        assert_eq!(lines(0), expected);
+        assert_eq!(lines(1), [("autorepeat", 9), ("begin", 9)]);
     }
 
     #[test]

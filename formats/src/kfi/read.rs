@@ -2,7 +2,7 @@
 
 use super::config;
 use super::header::{self, Line as Head};
-use super::row::{self, Delta, Row, without_prefix};
+use super::row::{self, Delta, Row, without_console};
 use super::segments::{self, Segments};
 use crate::event::{Call, Common, Event, Fact, Loss, Place, Problem, Sink};
 use crate::lines::{Line, Lines, Meter, Problems, quoted};
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         if let Some(row) = Row::of(line.text) {
             return self.row(line, &row, ahead, sink);
         }
-        let text = without_prefix(line.text);
+        let text = without_console(line.text);
         if text.trim_ascii().is_empty() {
             return Ok(());
         }
@@ -198,7 +198,7 @@ impl<'a> Reader<'a> {
         if number > NOTES_MAX {
             return self.problems.line(line, "a line of KFI's header", sink);
         }
-        let text = String::from_utf8_lossy(without_prefix(line.text));
+        let text = String::from_utf8_lossy(without_console(line.text));
         self.fact(&format!("note.{number}"), text.trim(), sink)
     }
 

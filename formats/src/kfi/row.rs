@@ -1,4 +1,4 @@
-//! One line → one call, and what consoles put before lines.
+//! One line → one call.
 //!
 //! ```text
 //!       13    10979      19.3 0xffffffff80203f80               0x0000000010008094
@@ -6,6 +6,7 @@
 //!        9          8        -1i    c0009a80   c0008704
 //! ```
 
+use crate::console::without_prefix;
 use crate::event::{Context, Function, Space};
 use crate::lines::{hexadecimal, signed, unsigned, words};
 
@@ -175,45 +176,9 @@ pub(super) fn caller(word: &[u8]) -> Function<'_> {
     function(end.and_then(|end| word.get(..end)).unwrap_or(word))
 }
 
-/// The line without what a console, `dmesg` or a log daemon put before it, and without blanks at its end.
-pub(super) fn without_prefix(line: &[u8]) -> &[u8] {
-    let mut rest = line.trim_ascii_end();
-    if let Some(message) = behind_daemon(rest) {
-        rest = message;
-    }
-    loop {
-        let start = rest.trim_ascii_start();
-        let close = match start.first() {
-            Some(b'<') => start.iter().position(|&byte| byte == b'>'),
-            Some(b'[') => start.iter().position(|&byte| byte == b']'),
-            _ => None,
-        };
-        let Some(close) = close else { return rest };
-        let inside = start.get(1..close).unwrap_or_default();
-        if !is_stamp(inside) {
-            return rest;
-        }
-        let behind = start.get(close + 1..).unwrap_or_default();
-        rest = behind.strip_prefix(b" ").unwrap_or(behind);
-    }
-}
-
-/// What stands behind `Jan  1 00:00:12 host kernel: `.
-fn behind_daemon(line: &[u8]) -> Option<&[u8]> {
-    const MARK: &[u8] = b" kernel: ";
-    let head = line.get(..line.len().min(80))?;
-    let start = head.windows(MARK.len()).position(|part| part == MARK)?;
-    let has_time = head.get(..start)?.windows(3).any(|part| match part {
-        [before, b':', behind] => before.is_ascii_digit() && behind.is_ascii_digit(),
-        _ => false,
-    });
-    has_time.then(|| line.get(start + MARK.len()..)).flatten()
-}
-
-/// A level, a time, a date, a thread (`T1`) or CPU (`C0`).
-fn is_stamp(inside: &[u8]) -> bool {
-    let is_part = |byte: &u8| byte.is_ascii_digit() || b" .:-+/TCZ".contains(byte);
-    inside.iter().any(u8::is_ascii_digit) && inside.iter().all(is_part)
+/// The line without what a console put before it, and without blanks at its end.
+pub(super) fn without_console(line: &[u8]) -> &[u8] {
+    without_prefix(line.trim_ascii_end())
 }
 
 #[cfg(test)]
@@ -285,21 +250,5 @@ mod tests {
         assert_eq!(caller(b"vfs_read+0x5c"), Function::named(b"vfs_read"));
         assert_eq!(caller(b"L6+0x0"), Function::named(b"L6"));
         assert_eq!(caller(b"0x10008094"), address(0x1000_8094));
-    }
-
-    #[test]
-    fn prefixes() {
-        let check = |line: &str, expected: &str| {
-            assert_eq!(without_prefix(line.as_bytes()), expected.as_bytes());
-        };
-        check("<0>   9 8 19 f g  ", "  9 8 19 f g");
-        check("[   12.345678]  9 8 19 f g", " 9 8 19 f g");
-        check("<4>[   12.345678] [    T1] x", "x");
-        check("[2006-05-04 12:00:01.123] x", "x");
-        check("Jan  1 00:00:12 ebony kernel:  9 8 19 f g", " 9 8 19 f g");
-        check("Jan  1 00:00:12 ebony kernel: [   1.2] x", "x");
-        check(" 9 8 19 f g", " 9 8 19 f g");
-        check("[...]", "[...]");
-        check("<stdin>", "<stdin>");
     }
 }

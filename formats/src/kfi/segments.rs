@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use super::header;
-use super::row::{Row, without_prefix};
+use super::row::{Row, without_console};
 use crate::lines::Lines;
 
 /// Neighbours on several CPUs are not that far apart, in microseconds.
@@ -35,8 +35,8 @@ pub(super) fn look(lines: &Lines<'_>) -> Segments {
     let mut watch = Watch::default();
     for line in lines.clone() {
         let text = line.text;
-        let Some(row) = Row::of(text).or_else(|| Row::of(without_prefix(text))) else {
-            let text = without_prefix(text);
+        let Some(row) = Row::of(text).or_else(|| Row::of(without_console(text))) else {
+            let text = without_console(text);
             if matches!(header::line(text), Some(header::Line::Run(_))) {
                 break;
             }

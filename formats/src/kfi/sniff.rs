@@ -1,6 +1,6 @@
 //! Recognizes a log by its header or its column heads, and a configuration by its words.
 
-use super::row::without_prefix;
+use super::row::without_console;
 use super::{config, header};
 use crate::Guess;
 use crate::lines::Lines;
@@ -12,7 +12,7 @@ const LINES_MAX: usize = 60;
 pub(super) fn sniff(head: &[u8]) -> Guess {
     let mut is_below_columns = false;
     for line in Lines::of(head).take(LINES_MAX) {
-        let found = header::line(without_prefix(line.text));
+        let found = header::line(without_console(line.text));
         match found {
             Some(header::Line::Run(_) | header::Line::Started(..) | header::Line::Stopped(..)) => {
                 return Guess::Certain;

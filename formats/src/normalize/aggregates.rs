@@ -1,11 +1,50 @@
 //! Aggregations that another tool made become rows of `aggregates` and `buckets`.
 
+use hashbrown::HashMap;
+
+use super::stacks::StackId;
 use super::{Normalizer, samples};
 use crate::Error;
-use crate::event::Aggregate;
+use crate::event::{Aggregate, Stack, ToldStack};
 use crate::tables;
 
+/// Stacks that are remembered by their numbers, 16 bytes each.
+const TOLD_MAX: usize = 1 << 20;
+
+/// Stacks that were told before what names them.
+#[derive(Default)]
+pub(super) struct ToldStacks {
+    by_id: HashMap<u64, StackId>,
+    given_up: u64,
+}
+
+impl ToldStacks {
+    /// How many were not kept.
+    pub(super) fn given_up(&self) -> u64 {
+        self.given_up
+    }
+}
+
 impl Normalizer<'_> {
+    /// Takes a stack that later aggregations name by its number. Now its addresses can be resolved.
+    pub(super) fn told_stack(&mut self, told: &ToldStack<'_>) -> Result<(), Error> {
+        let Normalizer {
+            life,
+            frames,
+            stacks,
+            told_stacks,
+            ..
+        } = self;
+        if let Some(stack) = samples::stack_of(told.stack, told.pid, life, stacks, frames) {
+            if told_stacks.by_id.len() < TOLD_MAX {
+                told_stacks.by_id.insert(told.id, stack);
+            } else {
+                told_stacks.given_up += 1;
+            }
+        }
+        self.make_room()
+    }
+
     /// Takes one key of an aggregation.
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate<'_>) -> Result<(), Error> {
         let Normalizer {
@@ -13,9 +52,13 @@ impl Normalizer<'_> {
             frames,
             stacks,
             output,
+            told_stacks,
             ..
         } = self;
-        let mut stack = |stack| samples::stack_of(stack, None, life, stacks, frames);
+        let mut stack = |stack| match stack {
+            Stack::Told(id) => told_stacks.by_id.get(&id).copied(),
+            stack => samples::stack_of(stack, None, life, stacks, frames),
+        };
         let kernel_stack = stack(aggregate.kernel_stack);
         let user_stack = stack(aggregate.user_stack);
         let aggregate_id = output.next_aggregate;

@@ -48,6 +48,14 @@ impl AddressMap {
         (address < range.end).then_some(*range)
     }
 
+    /// The ranges that share an address with this one.
+    pub(crate) fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Range> {
+        let before = self.ranges.range(..start).next_back();
+        let inside = self.ranges.range(start..end.max(start));
+        let all = before.into_iter().chain(inside).map(|(_, range)| range);
+        all.filter(move |range| range.end > start)
+    }
+
     fn change(&mut self, generation: u64, range: Range) -> bool {
         self.generation = generation;
         self.insert(range)

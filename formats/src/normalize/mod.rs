@@ -15,6 +15,7 @@ mod calls;
 mod columns;
 mod facts;
 mod frames;
+mod generated;
 mod life;
 mod mappings;
 mod modules;
@@ -24,6 +25,7 @@ mod problems;
 mod reads;
 mod rows;
 mod samples;
+mod selected;
 mod stacks;
 #[cfg(test)]
 mod tests;
@@ -36,20 +38,27 @@ pub use output::Counts;
 pub(crate) use output::Output;
 pub use window::TimeRange;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use crate::Error;
-use crate::event::{Event, EventType, Fact, Loss, Place, Problem, Progress, Sink};
+use crate::event::{Event, EventType, Fact, Loss, Mapping, Place, Problem, Progress, Sink};
 use crate::symbols;
 
 use calls::{Calls, Pairs};
 use frames::Frames;
+use generated::Generated;
 use life::Life;
 use names::Told;
 use reads::Reads;
 use rows::Plan;
+use selected::Selected;
 use stacks::Stacks;
 use unwinding::Unwinding;
 use window::Window;
 
+/// What the reasons begin with for which calls that were recorded are no rows, since others were asked for.
+const FILTERED_CALLS: &str = "filtered: calls ";
 /// Rows of `stacks` that may wait to be written.
 const FRESH_STACKS: usize = 4096;
 
@@ -62,7 +71,10 @@ pub(crate) struct Normalizer<'o> {
     progress: &'o mut (dyn FnMut(Progress) + Send),
     symbols: symbols::Options,
     window: Window,
+    selected: Selected,
     life: Life,
+    /// Another input of the same recording told of threads and mappings before.
+    is_continued: bool,
     frames: Frames,
     stacks: Stacks,
     plans: Vec<Plan>,
@@ -72,7 +84,9 @@ pub(crate) struct Normalizer<'o> {
     pairs: Pairs,
     call_names: calls::Names,
     told: Told,
+    told_stacks: aggregates::ToldStacks,
     kernel: symbols::KernelFacts,
+    generated: Generated,
     facts: facts::Told,
 }
 
@@ -83,12 +97,22 @@ impl<'o> Normalizer<'o> {
         source: &str,
         symbols: symbols::Options,
         time: Option<TimeRange>,
+        kept: Option<Arc<AtomicU64>>,
         progress: &'o mut (dyn FnMut(Progress) + Send),
     ) -> Normalizer<'o> {
         let mut frames = Frames::default();
         frames.restart(output.next_frame);
         let stacks = Stacks::starting_at(output.next_stack);
-        let calls = Calls::starting_at(output.next_call);
+        let mut calls = Calls::starting_at(output.next_call);
+        let selected = match output.selected.take() {
+            Some(selected) => selected.continued(),
+            None => Selected::telling(kept),
+        };
+        calls.select(selected.selection());
+        let known = output.life.take();
+        if known.is_some() {
+            calls.count_all();
+        }
         Normalizer {
             output,
             source: source.to_owned(),
@@ -96,7 +120,9 @@ impl<'o> Normalizer<'o> {
             unwinding: Unwinding::new(symbols.clone()),
             symbols,
             window: Window::new(time),
-            life: Life::default(),
+            selected,
+            is_continued: known.is_some(),
+            life: known.unwrap_or_default(),
             frames,
             stacks,
             plans: Vec::new(),
@@ -105,19 +131,33 @@ impl<'o> Normalizer<'o> {
             pairs: Pairs::default(),
             call_names: calls::Names::default(),
             told: Told::default(),
+            told_stacks: aggregates::ToldStacks::default(),
             kernel: symbols::KernelFacts::default(),
+            generated: Generated::default(),
             facts: facts::Told::default(),
         }
     }
 
     /// The input has ended: writes what was kept.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
-        self.calls.write(&self.life.threads, self.output, true)?;
+        self.write_calls_if(true)?;
+        self.tell_filtered()?;
         self.output.next_call = self.calls.next_id();
-        self.life.write_all(self.output)?;
+        if !self.output.is_one_recording {
+            self.life.write_all(self.output)?;
+        }
         self.write_stacks()?;
         self.write_frames()?;
-        self.output.unwound.extend(self.unwinding.counts());
+        if let Some(counts) = self.unwinding.counts() {
+            self.output.unwound.push(counts);
+            self.facts.tell(Fact::Other {
+                name: "user_stacks.unwound",
+                value: &format!(
+                    "{} to their start, {} to the end of the copy, {} until nothing told how to go on, {} not supported",
+                    counts.complete, counts.memory_ended, counts.lost, counts.unsupported
+                ),
+            });
+        }
         self.unwinding.log();
         self.output.next_stack = self.stacks.next_id();
         let left_out = self.window.left_out();
@@ -142,6 +182,13 @@ impl<'o> Normalizer<'o> {
                 "more mappings than can be kept: frames of some processes have addresses only",
             );
         }
+        let given_up = self.told_stacks.given_up();
+        if given_up > 0 {
+            self.problem(
+                given_up,
+                "more stacks of aggregations than can be kept: some keys have none",
+            );
+        }
         let given_up = self.calls.given_up();
         if given_up > 0 {
             self.problem(
@@ -149,6 +196,7 @@ impl<'o> Normalizer<'o> {
                 "more open calls than can be kept: these have no exit",
             );
         }
+        self.selected.facts(|fact| self.facts.tell(fact));
         for plan in std::mem::take(&mut self.plans) {
             plan.finish(self.output)?;
         }
@@ -159,10 +207,38 @@ impl<'o> Normalizer<'o> {
             });
         }
         self.facts.store(&mut self.output.facts);
+        if self.output.is_one_recording {
+            self.output.life = Some(self.life);
+            self.output.selected = Some(self.selected);
+        }
+        Ok(())
+    }
+
+    /// What the recorder was asked to leave out: counted, and nobody lost it.
+    fn tell_filtered(&mut self) -> Result<(), Error> {
+        let mut all = self.calls.left_out();
+        let elsewhere = self.selected.elsewhere();
+        if elsewhere > 0 {
+            all.push((
+                elsewhere,
+                "filtered: calls and hits in another context".to_owned(),
+            ));
+        }
+        for (count, reason) in all {
+            self.loss(&Loss {
+                time: None,
+                cpu: None,
+                event: None,
+                count: Some(count),
+                in_all: None,
+                reason: &reason,
+            })?;
+        }
         Ok(())
     }
 
     fn declare(&mut self, event: &EventType) {
+        self.selected.declare(&event.purpose);
         let role = self.pairs.role_of(event);
         self.plans.push(Plan::new(event, role));
     }
@@ -180,8 +256,15 @@ impl<'o> Normalizer<'o> {
             return Ok(()); // nothing that was not told before
         }
         let table = self.output.fixed.losses;
-        self.output.counts.losses += 1;
-        self.output.counts.lost += loss.count.unwrap_or(0);
+        let count = loss.count.unwrap_or(0);
+        match loss.reason.starts_with(FILTERED_CALLS) {
+            // Nobody lost them.
+            true => self.output.counts.filtered += count,
+            false => {
+                self.output.counts.losses += 1;
+                self.output.counts.lost += count;
+            }
+        }
         crate::tables::losses::Row {
             time: loss.time,
             cpu: loss.cpu.and_then(|cpu| cpu.try_into().ok()),
@@ -221,6 +304,7 @@ impl<'o> Normalizer<'o> {
 
     /// Names and writes the frames kept, which are then forgotten with the stacks over them.
     fn write_frames(&mut self) -> Result<(), Error> {
+        self.told.set_dumps(self.generated.dumps());
         let next = names::write(
             &self.frames,
             &mut self.life.modules,
@@ -247,6 +331,16 @@ impl Sink for Normalizer<'_> {
 }
 
 impl Normalizer<'_> {
+    fn map(&mut self, mapping: &Mapping<'_>) -> Result<(), Error> {
+        if let Some(problem) = self.generated.mapped(mapping, &self.symbols) {
+            self.problem(1, &problem);
+        }
+        if self.generated.covers(mapping, &self.life) {
+            return Ok(());
+        }
+        self.life.map(mapping, self.output)
+    }
+
     /// Everything that comes seldom.
     fn side_band(&mut self, event: Event<'_>) -> Result<(), Error> {
         self.kernel.note(&event);
@@ -255,6 +349,7 @@ impl Normalizer<'_> {
             Event::Fact(fact) => {
                 self.facts.tell(fact);
                 match fact {
+                    Fact::Clock(clock) => self.generated.clock = clock.to_owned(),
                     Fact::KernelBuildId(id) => self.life.modules.kernel_build_id(id),
                     Fact::Architecture(name) => {
                         self.unwinding.architecture = Some(name.to_owned());
@@ -262,11 +357,22 @@ impl Normalizer<'_> {
                     _ => {}
                 }
             }
+            Event::Selection(selection) => {
+                self.selected.tell(selection);
+                self.calls.select(selection);
+            }
             Event::Type(event) => self.declare(event),
+            // The first input told of all threads that there are, with their names.
+            Event::Comm(comm)
+                if self.is_continued
+                    && comm.time.is_none()
+                    && !self.life.threads.is_nameless(comm.tid) => {}
             Event::Comm(comm) => return self.life.comm(&comm, self.output),
             Event::Enter(enter) => return self.enter(enter),
             Event::Leave(leave) => return self.leave(leave),
             Event::Call(call) => return self.call(call),
+            Event::PairedCall(call) => return self.paired_call(call),
+            Event::Stack(told) => return self.told_stack(&told),
             Event::Aggregate(aggregate) => return self.aggregate(aggregate),
             Event::Switch(switch) => self.switch(&switch),
             Event::Fork(fork) => {
@@ -276,7 +382,7 @@ impl Normalizer<'_> {
                 return self.life.fork(&fork, self.output);
             }
             Event::Exit(exit) => return self.life.exit(&exit, self.output),
-            Event::Mapping(mapping) => return self.life.map(&mapping, self.output),
+            Event::Mapping(mapping) => return self.map(&mapping),
             Event::BuildId(build_id) => self.life.modules.build_id(&build_id),
             Event::KernelSymbol(symbol) => self.life.kernel_symbol(&symbol),
             Event::Symbol(symbol) => self.told.add(&symbol),

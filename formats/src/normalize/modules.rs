@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 
 use super::texts::{TextId, Texts};
 use crate::event::{BuildId, KernelSymbol, Mapping, Space};
+use crate::symbols;
 
 /// Number of a module in its [`Modules`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +56,10 @@ impl Modules {
             );
         let (path, placing) = if kernel {
             (kernel_module(event.path), Placing::Address)
+        } else if is_generated(event) {
+            // Of the process: another has other code at the same address.
+            let path = symbols::generated_module(event.pid);
+            return self.intern(path.as_bytes(), None, Placing::Address);
         } else if has_no_file(event.path) {
             (event.path, Placing::Address)
         } else {
@@ -183,6 +188,20 @@ fn has_no_file(path: &[u8]) -> bool {
         b"/dev/ashmem/dalvik",
     ];
     path.is_empty() || PREFIXES.iter().any(|prefix| path.starts_with(prefix))
+}
+
+/// Memory without a file that holds code, though it is not the kernel's own.
+fn is_generated(event: &Mapping<'_>) -> bool {
+    const PREFIXES: &[&[u8]] = &[
+        b"//anon",
+        b"/dev/zero",
+        b"/anon_hugepage",
+        b"[anon",
+        b"[heap]",
+        b"/memfd:",
+    ];
+    let has_code = event.protection.is_some_and(|bits| bits & 4 != 0);
+    has_code && event.pid > 0 && PREFIXES.iter().any(|prefix| event.path.starts_with(prefix))
 }
 
 /// "[xfs]" for "/lib/modules/6.1/kernel/fs/xfs/xfs.ko.xz", where a path is that of a kernel module.

@@ -29,6 +29,8 @@ const CHUNK: usize = 1 << 16;
 #[derive(Default)]
 pub(crate) struct Told {
     symbols: Vec<(Option<TextId>, u64, u64, TextId)>,
+    /// The dumps of generated code.
+    dumps: Vec<(i32, String)>,
     texts: Texts,
 }
 
@@ -40,8 +42,16 @@ impl Told {
             .push((module, symbol.start, symbol.length, name));
     }
 
+    /// Takes note of processes and their jitdumps.
+    pub(crate) fn set_dumps<'d>(&mut self, dumps: impl Iterator<Item = (i32, &'d str)>) {
+        self.dumps = dumps.map(|(pid, path)| (pid, path.to_owned())).collect();
+    }
+
     /// Tells a symbolizer all of them.
     pub(crate) fn tell(&self, symbolizer: &mut Symbolizer) {
+        for (pid, path) in &self.dumps {
+            symbolizer.add_dump(*pid, path);
+        }
         for &(module, start, length, name) in &self.symbols {
             let module = module.map(|module| String::from_utf8_lossy(self.texts.get(module)));
             symbolizer.add_symbol(module.as_deref(), start, length, self.texts.get(name));

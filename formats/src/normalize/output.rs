@@ -6,7 +6,9 @@
 use hashbrown::HashMap;
 
 use super::columns::{event_schema, sql_name, table_name};
+use super::life::Life;
 use super::problems::Problems;
+use super::selected::Selected;
 use crate::Error;
 use crate::event::{EventKind, EventType, Extras, Field};
 use crate::store::{Facts, Source, Summary, TableId, Writer};
@@ -40,6 +42,12 @@ pub(crate) struct Output {
     type_places: HashMap<TypeKey, usize>,
     /// Rows of samples and event tables, of losses.
     pub(crate) counts: Counts,
+    /// The inputs are files of one recording: what one tells of threads and mappings holds for the next.
+    pub(crate) is_one_recording: bool,
+    /// That, while it waits for the next.
+    pub(crate) life: Option<Life>,
+    /// Likewise: from when to when.
+    pub(crate) selected: Option<Selected>,
 }
 
 /// What the closing line tells.
@@ -55,6 +63,8 @@ pub struct Counts {
     pub lost: u64,
     /// Events outside the time asked for; they too have a row of `losses`.
     pub left_out: u64,
+    /// Calls and hits that the recorder was asked to leave out; they have rows of `losses`, one for each reason.
+    pub filtered: u64,
     /// Rows of `losses`.
     pub losses: u64,
     /// Places that could not be read.
@@ -152,6 +162,9 @@ impl Output {
             types: Vec::new(),
             type_places: HashMap::new(),
             counts: Counts::default(),
+            is_one_recording: false,
+            life: None,
+            selected: None,
         })
     }
 
@@ -234,6 +247,9 @@ impl Output {
 
     /// Writes what is left, and makes the trace whole.
     pub(crate) fn finish(mut self) -> Result<(Summary, Counts), Error> {
+        if let Some(mut life) = self.life.take() {
+            life.write_all(&mut self)?;
+        }
         for row in std::mem::take(&mut self.types) {
             if !is_carrier(&row) {
                 self.write_type(&row)?;

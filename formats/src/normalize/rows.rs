@@ -3,7 +3,7 @@
 use super::calls::Role;
 use super::output::{Output, Target, TypeRow};
 use crate::Error;
-use crate::event::{EventType, FieldType, Fields, Sample, Value};
+use crate::event::{EventKind, EventType, FieldType, Fields, Purpose, Sample, Value};
 use crate::event_format::{Array, Decoded, Plan as Decoder};
 use crate::store::{Column, Rows};
 use crate::tables;
@@ -60,6 +60,23 @@ impl Plan {
     /// Name of the event, without its system.
     pub(crate) fn name(&self) -> &str {
         &self.event.name
+    }
+
+    /// What its hits are for.
+    #[inline]
+    pub(crate) fn purpose(&self) -> &Purpose {
+        &self.event.purpose
+    }
+
+    /// Whether the user asked for it; what the recorder tells beside that is always kept.
+    #[inline]
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.event.kind != EventKind::Recorder
+    }
+
+    /// One more hit that has no row of its own.
+    pub(crate) fn count(&mut self) {
+        self.rows += 1;
     }
 
     /// The value of a field of a hit.
@@ -174,6 +191,7 @@ impl Plan {
     pub(crate) fn finish(mut self, output: &mut Output) -> Result<(), Error> {
         let target = match self.target.take() {
             Some(target) => Some(target),
+            None if self.event.purpose != Purpose::Rows => None,
             None => output.target(&self.event, self.event.extras)?,
         };
         output.add_type(TypeRow {

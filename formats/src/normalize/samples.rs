@@ -6,9 +6,10 @@ use super::calls::Hit;
 use super::frames::Frames;
 use super::life::Life;
 use super::rows::{LastIp, Plan};
+use super::selected::Selected;
 use super::stacks::{Chain, StackId, Stacks};
 use crate::Error;
-use crate::event::{Sample, Space, Stack};
+use crate::event::{Purpose, Sample, Space, Stack};
 use crate::tables;
 
 /// The kernel's and the user's stack of a sample.
@@ -25,6 +26,11 @@ impl Normalizer<'_> {
         if !self.window.holds(sample.time) {
             return Ok(());
         }
+        if !self.generated.is_empty()
+            && let Some(time) = sample.time
+        {
+            self.generated.advance(time, &mut self.life);
+        }
         let Normalizer {
             life,
             frames,
@@ -33,12 +39,22 @@ impl Normalizer<'_> {
             reads,
             unwinding,
             output,
+            selected,
             ..
         } = self;
         let Some(plan) = plans.get_mut(sample.event.0 as usize) else {
             self.problem(1, "a sample of an event that was never declared");
             return Ok(());
         };
+        let has_row = *plan.purpose() == Purpose::Rows;
+        if !has_row && is_trigger(selected, plan, sample, life)
+            || plan.is_asked_for() && !selected.holds(sample.time)
+        {
+            return Ok(());
+        }
+        if !has_row {
+            plan.count();
+        }
         // The kernel writes -1 for a thread that is already gone.
         let tid = sample.tid.filter(|&tid| tid >= 0);
         let mut pid = sample.pid.filter(|&pid| pid >= 0);
@@ -83,7 +99,9 @@ impl Normalizer<'_> {
         let ids = (pid, tid, comm);
         let is_edge = plan.role.is_some();
         let mut homeless = 0;
-        if sample.read.is_empty() {
+        if !has_row || plan.is_asked_for() && !selected.holds_hit(sample.fields) {
+            // No row of its own; it may be an edge.
+        } else if sample.read.is_empty() {
             let period = sample.period.map(|period| period as i64);
             homeless += u64::from(!push(plan, output, &common, sample, period)?);
         } else {
@@ -125,6 +143,22 @@ impl Normalizer<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a hit is that of a trigger, which then has done its work.
+#[cold]
+fn is_trigger(selected: &mut Selected, plan: &Plan, sample: &Sample<'_>, life: &mut Life) -> bool {
+    let who = match sample.tid.filter(|&tid| tid >= 0) {
+        Some(tid) => {
+            let thread = life.threads.at(tid, sample.pid);
+            let comm = life.threads.describe(thread).1;
+            let comm = comm.map(|comm| life.threads.comm_bytes(comm));
+            let comm = String::from_utf8_lossy(comm.unwrap_or_default());
+            format!(" by {comm} {tid}")
+        }
+        None => String::new(),
+    };
+    selected.trigger(plan.purpose(), sample.time, &who)
 }
 
 #[inline]
@@ -173,7 +207,8 @@ pub(super) fn stack_of(
     frames: &mut Frames,
 ) -> Option<StackId> {
     match stack {
-        Stack::None => None,
+        // Only aggregations name stacks by numbers.
+        Stack::None | Stack::Told(_) => None,
         Stack::Addresses { space, addresses } => {
             let chain = Chain {
                 addresses,

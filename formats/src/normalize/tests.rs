@@ -39,8 +39,14 @@ impl Trace {
             ..symbols::Options::default()
         };
         let mut progress = |_| ();
-        let mut normalizer =
-            Normalizer::new(&mut self.output, name, symbols, self.time, &mut progress);
+        let mut normalizer = Normalizer::new(
+            &mut self.output,
+            name,
+            symbols,
+            self.time,
+            None,
+            &mut progress,
+        );
         feed(&mut normalizer);
         normalizer.finish().unwrap();
         self.output.add_source(crate::store::Source {
@@ -428,6 +434,58 @@ fn a_second_input_continues_the_numbers() {
     assert_eq!(facts.host.as_deref(), Some("a"));
     assert_eq!(facts.other["input2.host"], "b");
     assert_eq!(rows.of("event_types", &["event", "rows"]), ["cpu-clock 2"]);
+}
+
+/// What perf's side-band tells of threads names the calls in the file beside it, and is written once.
+#[test]
+fn files_of_one_recording_tell_of_the_same_threads() {
+    let call = |tid: i32| Enter {
+        common: Common {
+            time: Some(5),
+            tid: Some(tid),
+            ..Common::default()
+        },
+        function: Function::Named {
+            name: b"ksys_write",
+            module: b"",
+        },
+        ..Enter::default()
+    };
+    let feed = |trace: &mut Trace| {
+        trace.input("perf.data", |sink| {
+            send(sink, comm(7, b"dd"));
+            send(
+                sink,
+                Event::Exit(Exit {
+                    time: Some(9),
+                    pid: 7,
+                    tid: 7,
+                    code: None,
+                }),
+            );
+        });
+        trace.input("trace.dat", |sink| {
+            // What the kernel still had under these numbers.
+            send(sink, comm(7, b"perfquet-record"));
+            send(sink, comm(88, b"stranger"));
+            send(sink, Event::Enter(&call(7)));
+        });
+    };
+    let mut trace = Trace::new();
+    trace.output.is_one_recording = true;
+    feed(&mut trace);
+    let rows = trace.finish();
+    assert_eq!(
+        rows.of("calls", &["tid", "comm", "function"]),
+        ["7 dd ksys_write"]
+    );
+    assert_eq!(rows.of("threads", &["tid", "comm", "end"]), ["7 dd 9"]);
+    // Otherwise each input has its own.
+    let mut trace = Trace::new();
+    feed(&mut trace);
+    let rows = trace.finish();
+    assert_eq!(rows.of("calls", &["comm"]), ["perfquet-record"]);
+    assert_eq!(rows.of("threads", &["tid"]).len(), 3);
 }
 
 #[test]

@@ -99,6 +99,11 @@ impl Threads {
         index
     }
 
+    /// Whether there is a thread under a number, and nobody knows its name.
+    pub(crate) fn is_nameless(&self, tid: i32) -> bool {
+        self.life(tid).is_some_and(|thread| thread.comm.is_none())
+    }
+
     /// Its process and name.
     #[inline]
     pub(crate) fn describe(&self, index: ThreadIndex) -> (Option<i32>, Option<TextId>) {

@@ -97,7 +97,7 @@ impl Unwinding {
 
 fn recorded(stack: &Stack<'_>) -> usize {
     match stack {
-        Stack::None => 0,
+        Stack::None | Stack::Told(_) => 0,
         Stack::Addresses { addresses, .. } => addresses.len(),
         Stack::Named(frames) => frames.len(),
     }

@@ -11,7 +11,7 @@
 //! the top.
 
 use crate::bytes::{Cursor, Endian};
-use crate::event::EventId;
+use crate::event::{EventId, Purpose};
 
 /// Bits of `sample_type`.
 pub(super) mod sample_type {
@@ -82,10 +82,14 @@ pub(super) struct Attr {
     pub(super) name: Option<String>,
     /// The kernel's filter, told by perfquet-record.
     pub(super) filter: Option<String>,
+    /// What its hits are for, told likewise.
+    pub(super) purpose: Purpose,
     /// Where its records have what is looked at before they are decoded.
     pub(super) places: Places,
     /// Number in the stream of events, once it is declared there.
     pub(super) event: Option<EventId>,
+    /// Its samples are records of perfquet-record's own; found out at the first.
+    pub(super) is_own: Option<bool>,
 }
 
 /// Where the records of an event have their time and id; computed once, looked at for each record.

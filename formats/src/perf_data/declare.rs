@@ -61,7 +61,7 @@ impl Session<'_, '_> {
     }
 
     /// What the event is called: "cycles:u", "sched:sched_switch".
-    fn name_of(&self, index: usize) -> String {
+    pub(super) fn name_of(&self, index: usize) -> String {
         let Some(attr) = self.attrs.get(index) else {
             return String::new();
         };
@@ -114,6 +114,7 @@ impl Session<'_, '_> {
             period: period.filter(|_| !attr.freq()),
             frequency: period.filter(|_| attr.freq()),
             filter: attr.filter.clone(),
+            purpose: attr.purpose.clone(),
             extras: extras(attr),
             ..EventType::default()
         };

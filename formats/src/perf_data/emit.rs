@@ -90,6 +90,10 @@ impl Session<'_, '_> {
             })?;
             return Ok(Step::Done);
         };
+        if self.is_own(index) {
+            self.emit_own(index, header, record, place)?;
+            return Ok(Step::Done);
+        }
         let event = self.event_of(index)?;
         let mut body = self.body(record, 0);
         let Some(attr) = self.attrs.get(index) else {
@@ -105,6 +109,12 @@ impl Session<'_, '_> {
             }
         };
         let fixed_period = (!attr.freq() && attr.sample_period > 0).then_some(attr.sample_period);
+        if attr.branch_sample_type & sample::BRANCH_CALL_STACK != 0 {
+            let ip = members
+                .ip
+                .filter(|_| space_of(header.misc) == crate::event::Space::User);
+            self.lists.set_user_stack_of_calls(ip);
+        }
         if let Some(cookie) = members.deferred {
             match self.deferred.get(&(members.tid.unwrap_or(-1), cookie)) {
                 Some(addresses) => self.lists.set_user_stack(addresses),

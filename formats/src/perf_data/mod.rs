@@ -13,6 +13,7 @@
 //! | `order.rs` | the order of time, in bounded memory |
 //! | `record.rs`, `sample.rs` | the layout of the kernel's records |
 //! | `emit.rs`, `recorder.rs` | records → events; what perf tells about itself as events |
+//! | `own.rs` | what perfquet-record's programs in the kernel tell |
 //! | `tool.rs`, `features.rs`, `simpleperf.rs`, `compressed.rs` | perf's records, features, Android's additions, zstd |
 //!
 //! Specification: include/uapi/linux/perf_event.h, tools/perf/util/header.{h,c}, tools/lib/perf/include/perf/event.h of
@@ -29,6 +30,7 @@ mod header;
 mod ids;
 mod names;
 mod order;
+mod own;
 mod pipe;
 mod read;
 mod record;

@@ -11,7 +11,7 @@ use memmap2::Mmap;
 
 use crate::Error;
 use crate::bytes::{Endian, Short};
-use crate::event::{Event, EventId, Loss, Place, Problem, Progress, Sink};
+use crate::event::{Bucket, CallFunction, Event, EventId, Loss, Place, Problem, Progress, Sink};
 use crate::event_format::EventFormat;
 use crate::input::release;
 use crate::perf_data::attr::Attr;
@@ -48,6 +48,10 @@ pub(super) struct Session<'m, 's> {
     /// How many records waited when the last flush began.
     pub(super) waiting: u64,
     pub(super) lists: Lists,
+    /// Bars of an aggregation that has more in the next record.
+    pub(super) bars: Vec<Bucket>,
+    /// Addresses of a stack that a program told; kept from one to the next.
+    pub(super) told_addresses: Vec<u64>,
     pub(super) unpacker: Option<Unpacker>,
     /// Formats of tracepoints by id, with their system.
     pub(super) formats: HashMap<u64, (String, EventFormat)>,
@@ -67,6 +71,8 @@ pub(super) struct Session<'m, 's> {
     /// Events lost by what LOST records say.
     pub(super) told_losses: u64,
     pub(super) stat_values: Vec<StatValue>,
+    /// Functions whose calls a program tells.
+    pub(super) call_functions: HashMap<u32, CallFunction>,
     pub(super) undecoded: Undecoded,
     pub(super) problems: Problems,
     pub(super) total_bytes: Option<u64>,
@@ -106,6 +112,8 @@ impl<'m, 's> Session<'m, 's> {
             is_ending: false,
             waiting: 0,
             lists: Lists::default(),
+            bars: Vec::new(),
+            told_addresses: Vec::new(),
             unpacker: None,
             formats: HashMap::new(),
             is_payload_big: endian == Endian::Big,
@@ -118,6 +126,7 @@ impl<'m, 's> Session<'m, 's> {
             deferred: HashMap::new(),
             told_losses: 0,
             stat_values: Vec::new(),
+            call_functions: HashMap::new(),
             undecoded: Undecoded::default(),
             problems: Problems::default(),
             total_bytes: None,

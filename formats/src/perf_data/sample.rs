@@ -29,6 +29,8 @@ const READ_LOST: u64 = 1 << 4;
 
 const BRANCH_HW_INDEX: u64 = 1 << 17;
 const BRANCH_COUNTERS: u64 = 1 << 19;
+/// The branches are the calls that have not returned (`perf record --call-graph lbr`).
+pub(super) const BRANCH_CALL_STACK: u64 = 1 << 11;
 
 /// mispred, predicted, in_tx, abort, cycles, type, spec, new_type, priv, reserved.
 const BRANCH_FIELDS: &[u32] = &[1, 1, 1, 1, 16, 4, 2, 4, 3, 31];
@@ -151,6 +153,20 @@ impl Lists {
         self.user.space = Some(Space::User);
         self.user.addresses.clear();
         self.user.addresses.extend_from_slice(addresses);
+    }
+
+    /// The user stack of calls that the CPU recorded: the branches that called, the innermost first. Where the thread
+    /// was says `ip`, if that is in user space, else the target of the last call.
+    /// (tools/perf/util/machine.c, `resolve_lbr_callchain_sample`)
+    pub(super) fn set_user_stack_of_calls(&mut self, ip: Option<u64>) {
+        let Some(last) = self.branches.first() else {
+            return;
+        };
+        self.user.space = Some(Space::User);
+        self.user.addresses.clear();
+        self.user.addresses.push(ip.unwrap_or(last.to));
+        let callers = self.branches.iter().map(|branch| branch.from);
+        self.user.addresses.extend(callers);
     }
 
     fn clear(&mut self) {

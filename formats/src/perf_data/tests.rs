@@ -58,6 +58,23 @@ impl Pipe {
         pipe
     }
 
+    /// With a record of calls by the CPU instead of user stacks.
+    fn of_branches() -> Pipe {
+        let mut pipe = Pipe {
+            bytes: b"PERFILE2\x10\0\0\0\0\0\0\0".to_vec(),
+        };
+        let mut attr = Vec::new();
+        attr.extend(0u32.to_le_bytes());
+        attr.extend(80u32.to_le_bytes());
+        let kinds = SAMPLE_TYPE | sample_type::BRANCH_STACK;
+        // USER | CALL_STACK
+        for word in [0, 1000, kinds, 0, SAMPLE_ID_ALL, 0, 0, 0, 1 | 1 << 11] {
+            attr.extend(word.to_le_bytes());
+        }
+        pipe.record(64, &attr);
+        pipe
+    }
+
     fn record(&mut self, kind: u32, body: &[u8]) {
         self.bytes.extend(kind.to_le_bytes());
         self.bytes.extend(2u16.to_le_bytes());
@@ -175,6 +192,29 @@ fn user_stacks_that_come_later_find_their_samples() {
     assert_eq!(seen.samples, expected);
     assert_eq!(seen.problems.len(), 1);
     assert!(seen.problems[0].contains("did not come"));
+}
+
+#[test]
+fn calls_that_the_cpu_recorded_are_the_user_stack() {
+    const KERNEL: u64 = -128i64 as u64;
+    let mut pipe = Pipe::of_branches();
+    let branches = [2, 0x2010, 0x3000, 0, 0x1010, 0x2000, 0];
+    // In user space: the sample's ip. (No address of the chain is the user's.)
+    let head = [0x3004, 7 | 8 << 32, 10, 0, 0];
+    pipe.words(9, &[&head[..], &branches].concat());
+    // In the kernel: where the last call went.
+    let kernel_ip = 0xffff_ffff_8100_0000;
+    let head = [kernel_ip, 7 | 8 << 32, 20, 0, 2, KERNEL, kernel_ip];
+    pipe.words(9, &[&head[..], &branches].concat());
+    let last = pipe.bytes.len() - 8 * (7 + 7) - 8;
+    // misc: kernel
+    pipe.bytes[last + 4] = 1;
+    let seen = see(&pipe.bytes);
+    let stacks: Vec<&[u64]> = seen.samples.iter().map(|(_, stack)| &stack[..]).collect();
+    assert_eq!(
+        stacks,
+        [&[0x3004, 0x2010, 0x1010][..], &[0x3000, 0x2010, 0x1010]]
+    );
 }
 
 #[test]

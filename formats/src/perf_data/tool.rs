@@ -2,7 +2,9 @@
 
 use crate::Error;
 use crate::bytes::{Cursor, Short, before_nul};
-use crate::event::{BuildId, Comm, Event, Fact, Place, Symbol, Value};
+use crate::event::{
+    BuildId, CallFunction, Comm, Event, Fact, Place, Purpose, Selection, Symbol, Value,
+};
 use crate::event_format::TracingData;
 use crate::perf_data::attr::{ATTR_BYTES_MAX, ATTR_BYTES_MIN, Attr};
 use crate::perf_data::compressed::Unpacker;
@@ -17,6 +19,12 @@ const STAT_VALUES_MAX: usize = 1 << 16;
 
 /// EVENT_UPDATE of perfquet-record: the kernel's filter as text. perf passes over kinds that it does not know.
 const UPDATE_FILTER: u64 = 0x7071_0001;
+/// Likewise: what its hits are for, as [`Purpose`] writes it.
+const UPDATE_PURPOSE: u64 = 0x7071_0002;
+/// Likewise, of the recording as a whole: what to keep of it, as [`Selection`] writes it.
+const UPDATE_SELECTION: u64 = 0x7071_0003;
+/// Likewise: a function whose calls a program tells, as [`CallFunction`] writes it.
+const UPDATE_FUNCTION: u64 = 0x7071_0004;
 
 /// One count of `perf stat record`.
 #[derive(Debug, Clone, Copy)]
@@ -411,6 +419,36 @@ impl Session<'_, '_> {
                 let filter = String::from_utf8_lossy(before_nul(body.rest())).into_owned();
                 if let Some(attr) = self.attrs.get_mut(index) {
                     attr.filter = Some(filter);
+                }
+            }
+            UPDATE_PURPOSE => {
+                let text = String::from_utf8_lossy(before_nul(body.rest()));
+                match (Purpose::parse(&text), self.attrs.get_mut(index)) {
+                    (Some(purpose), Some(attr)) => attr.purpose = purpose,
+                    (None, _) => self.problem(Place::Whole, "purpose", || {
+                        format!("what an event is for is not understood: {text:?}")
+                    })?,
+                    (Some(_), None) => {}
+                }
+            }
+            UPDATE_FUNCTION => {
+                let text = String::from_utf8_lossy(before_nul(body.rest()));
+                match CallFunction::parse(&text) {
+                    Some(function) => {
+                        self.call_functions.insert(function.number, function);
+                    }
+                    None => self.problem(Place::Whole, "function", || {
+                        format!("a function of calls is not understood: {text:?}")
+                    })?,
+                }
+            }
+            UPDATE_SELECTION => {
+                let text = String::from_utf8_lossy(before_nul(body.rest()));
+                match Selection::parse(&text) {
+                    Ok(selection) => self.sink.event(Event::Selection(&selection))?,
+                    Err(word) => self.problem(Place::Whole, "selection", || {
+                        format!("what is to be kept is not understood: {word:?}")
+                    })?,
                 }
             }
             _ => {}

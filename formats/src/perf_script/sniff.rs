@@ -43,16 +43,25 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
         }
         _ => false,
     });
-    if starts_sample.count() > 0 {
+    let frames = lines.iter().filter(|line| is_frame(line)).count();
+    let samples = starts_sample.count();
+    // Other tools indent numbers and names below a title as well.
+    if samples > 0 && samples + frames >= others {
         Guess::Likely
     } else {
         Guess::No
     }
 }
 
-/// An indented address with a symbol: numbers alone are other formats' rows.
+/// An indented address with a symbol: numbers alone are other formats' rows. Pasted, it may have lost its blanks.
 fn is_frame(line: &[u8]) -> bool {
-    matches!(line.first(), Some(b' ' | b'\t'))
+    let is_indented = matches!(line.first(), Some(b' ' | b'\t'));
+    let is_long = line
+        .iter()
+        .take_while(|byte| byte.is_ascii_hexdigit())
+        .count()
+        >= 8;
+    (is_indented || is_long)
         && frame::frame(line).is_some_and(|printed| {
             let frame = printed.frame;
             let is_symbol = frame

@@ -18,8 +18,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use super::Options;
 use super::build_id::{self, hex};
 use super::elf::{Bad, Content, Elf};
+use super::roots::Roots;
 
 /// What the kernel calls the code that it maps into every process.
 const VDSO: &str = "[vdso]";
@@ -74,6 +76,7 @@ pub(super) type ModuleKey = (String, Option<Vec<u8>>);
 /// Where to look, and what was found already.
 pub(super) struct Files {
     directories: Vec<PathBuf>,
+    roots: Roots,
     system: bool,
     home: Option<PathBuf>,
     /// Build ids of the files below the directories, made when nothing else helped.
@@ -82,11 +85,12 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Looks in `directories`, and with `system` in the recorded path and this machine's usual places.
-    pub(super) fn new(directories: Vec<PathBuf>, system: bool) -> Files {
+    /// Looks where the options say.
+    pub(super) fn new(options: &Options) -> Files {
         Files {
-            directories,
-            system,
+            directories: options.directories.clone(),
+            roots: options.roots.clone(),
+            system: options.system,
             home: std::env::var_os("HOME").map(PathBuf::from),
             by_build_id: OnceCell::new(),
             found: HashMap::new(),
@@ -151,13 +155,18 @@ impl Files {
                 candidates.push(place.join(rest).join("elf"));
                 candidates.push(place.join(format!("{rest}.debug")));
             }
+            candidates.extend(build_id.map(|id| directory.join(hex(id)).join("executable")));
             candidates.extend(below.as_ref().map(|below| directory.join(below)));
             candidates.extend(path.file_name().map(|name| directory.join(name)));
         }
+        if self.system {
+            candidates.push(path.to_owned());
+        }
+        let roots = self.roots.all().into_iter();
+        candidates.extend(roots.filter_map(|root| Some(root.join(below.as_ref()?))));
         if !self.system {
             return candidates;
         }
-        candidates.push(path.to_owned());
         if let (Some((first, rest)), Some(id)) = (&id, build_id) {
             let place = Path::new("/usr/lib/debug/.build-id").join(first);
             candidates.push(place.join(rest));
@@ -165,16 +174,11 @@ impl Files {
             if let Some(home) = &self.home {
                 let place = home.join(".debug/.build-id").join(first).join(rest);
                 candidates.push(place.join("elf"));
-                candidates.push(self.debuginfod(home, id, "executable"));
-                candidates.push(self.debuginfod(home, id, "debuginfo"));
             }
+            candidates.extend(debuginfod(id, "executable"));
+            candidates.extend(debuginfod(id, "debuginfo"));
         }
         candidates
-    }
-
-    fn debuginfod(&self, home: &Path, build_id: &[u8], kind: &str) -> PathBuf {
-        let place = home.join(".cache/debuginfod_client");
-        place.join(hex(build_id)).join(kind)
     }
 
     /// The file with the full symbol table of `image`, if that was moved out of it.
@@ -224,6 +228,7 @@ impl Files {
                 let place = directory.join(".build-id").join(first);
                 candidates.push(place.join(format!("{rest}.debug")));
             }
+            candidates.extend(build_id.map(|id| directory.join(hex(id)).join("debuginfo")));
             if let Some(link) = link {
                 candidates.push(directory.join(link));
                 if let Some(below) = image_path.parent().and_then(relative) {
@@ -240,7 +245,7 @@ impl Files {
         {
             let place = home.join(".debug/.build-id").join(first).join(rest);
             candidates.push(place.join("debug"));
-            candidates.push(self.debuginfod(home, build_id, "debuginfo"));
+            candidates.extend(debuginfod(build_id, "debuginfo"));
         }
         candidates
     }
@@ -372,8 +377,19 @@ fn open(path: &Path, build_id: Option<&[u8]>) -> Result<Elf, Missing> {
     }
 }
 
+/// In the folder where debuginfod's client keeps what it has fetched (debuginfod_find_debuginfo(3)).
+pub(super) fn debuginfod(build_id: &[u8], kind: &str) -> Option<PathBuf> {
+    let folder = |name| std::env::var_os(name).filter(|path| !path.is_empty());
+    let place = match (folder("DEBUGINFOD_CACHE_PATH"), folder("XDG_CACHE_HOME")) {
+        (Some(place), _) => PathBuf::from(place),
+        (None, Some(caches)) => Path::new(&caches).join("debuginfod_client"),
+        (None, None) => Path::new(&folder("HOME")?).join(".cache/debuginfod_client"),
+    };
+    Some(place.join(hex(build_id)).join(kind))
+}
+
 /// A path to put below a directory; none if it would lead out of it.
-fn relative(path: &Path) -> Option<PathBuf> {
+pub(super) fn relative(path: &Path) -> Option<PathBuf> {
     let mut below = PathBuf::new();
     for component in path.components() {
         match component {

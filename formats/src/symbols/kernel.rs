@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::build_id::{self, hex};
 use super::elf::{self, Elf};
+use super::files;
 use super::kallsyms::{self, Kallsyms};
 use super::table::Table;
 use super::{KernelFacts, KernelSource, Options};
@@ -160,6 +161,23 @@ fn usual_places(facts: &KernelFacts) -> Vec<PathBuf> {
         paths.push(format!("/usr/lib/debug/lib/modules/{release}/vmlinux").into());
         paths.push(format!("/boot/System.map-{release}").into());
     }
+    paths
+}
+
+/// Where a kernel with its debugging information may be installed.
+pub fn kernel_debug_files(release: &str, build_id: Option<&[u8]>) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    if is_plain(release) {
+        paths.push(format!("/usr/lib/debug/boot/vmlinux-{release}").into());
+        paths.push(format!("/usr/lib/debug/lib/modules/{release}/vmlinux").into());
+        paths.push(format!("/lib/modules/{release}/build/vmlinux").into());
+        paths.push(format!("/boot/vmlinux-{release}").into());
+    }
+    if let Some((first, rest)) = build_id.and_then(build_id::directory_and_file) {
+        let place = Path::new("/usr/lib/debug/.build-id").join(first);
+        paths.push(place.join(format!("{rest}.debug")));
+    }
+    paths.extend(build_id.and_then(|id| files::debuginfod(id, "debuginfo")));
     paths
 }
 

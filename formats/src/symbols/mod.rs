@@ -13,12 +13,14 @@ mod build_id;
 mod demangle;
 mod elf;
 mod files;
+mod jit;
 mod kallsyms;
 mod kernel;
 mod lines;
 mod object;
 mod plt;
 mod report;
+mod roots;
 mod table;
 mod told;
 mod unwind;
@@ -34,13 +36,17 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use crate::event::{Event, Fact, Space};
 use files::{Files, Missing};
+use jit::Generated;
 use kernel::Kernel;
 use lines::Lines;
 use told::Told;
 use user::{Module, NoName, Place};
 
+pub(crate) use jit::{Change, Follower, is_dump, module_of as generated_module};
+pub use kernel::kernel_debug_files;
 pub use object::{CodeSymbol, Object, StaticProbe};
 pub use report::{Report, Unnamed};
+pub use roots::Roots;
 pub use unwind::{UnwindCounts, Unwinder, Unwound};
 pub use variables::{LinePlace, Location, Member, Scope, Shape, SourceLines, Variable};
 
@@ -59,6 +65,8 @@ pub struct Options {
     pub user: bool,
     /// Files, lines and inlined functions too, where there is debugging information. A hundred times dearer.
     pub lines: bool,
+    /// Roots of processes that see other files, to find in them what they had mapped.
+    pub roots: Roots,
     /// Look at this machine: recorded paths, `/usr/lib/debug`, the caches of perf and debuginfod, its kernel.
     pub system: bool,
 }
@@ -70,6 +78,7 @@ impl Default for Options {
             directories: Vec::new(),
             user: true,
             lines: false,
+            roots: Roots::default(),
             system: true,
         }
     }
@@ -185,6 +194,7 @@ pub struct Symbolizer {
     files: Files,
     modules: HashMap<files::ModuleKey, Result<Module, Missing>>,
     told: Told,
+    generated: Generated,
     lines: Option<Lines>,
     report: Report,
 }
@@ -194,7 +204,8 @@ impl Symbolizer {
     pub fn new(options: Options, facts: KernelFacts) -> Result<Symbolizer, Error> {
         Ok(Symbolizer {
             kernel: kernel::given(&options, &facts)?,
-            files: Files::new(options.directories.clone(), options.system),
+            files: Files::new(&options),
+            generated: Generated::new(&options),
             modules: HashMap::new(),
             told: Told::default(),
             lines: options.lines.then(Lines::new),
@@ -210,6 +221,11 @@ impl Symbolizer {
         self.told.add(module, start, length, name);
     }
 
+    /// Tells where a process put its generated code down.
+    pub fn add_dump(&mut self, pid: i32, path: &str) {
+        self.generated.add_dump(pid, path);
+    }
+
     /// Names of each frame, from the function to the innermost one inlined there; empty if unknown. Best asked for
     /// many frames at once, each one once.
     pub fn names(&mut self, requests: &[Request<'_>]) -> Vec<Vec<Name>> {
@@ -220,6 +236,16 @@ impl Symbolizer {
         for (index, (request, name)) in requests.iter().zip(&mut names).enumerate() {
             if is_of_kernel(request) {
                 *name = self.kernel_names(request);
+                continue;
+            }
+            if let Some(found) = self.generated_name(request) {
+                match found {
+                    Ok(found) => name.push(found),
+                    Err(reason) => {
+                        let module = request.module.unwrap_or("[unknown]");
+                        self.report.add(module, &reason, 1);
+                    }
+                }
                 continue;
             }
             match (request.module, request.offset) {
@@ -249,6 +275,24 @@ impl Symbolizer {
     /// What has no name, and why.
     pub fn report(&self) -> &Report {
         &self.report
+    }
+
+    /// The name of generated code; `None`: it is none.
+    fn generated_name(&mut self, request: &Request<'_>) -> Option<Result<Name, String>> {
+        let module = request.module.filter(|_| self.options.user)?;
+        let behind = u64::from(request.return_address);
+        match (request.offset, request.address) {
+            (Some(offset), _) if is_dump(module) => {
+                let code = offset.saturating_sub(behind);
+                Some(self.generated.in_dump(module, code, offset))
+            }
+            (None, Some(address)) => {
+                let pid = jit::pid_of(module)?;
+                let code = address.saturating_sub(behind);
+                Some(self.generated.at(pid, code, address))
+            }
+            _ => None,
+        }
     }
 
     fn kernel_names(&mut self, request: &Request<'_>) -> Vec<Name> {

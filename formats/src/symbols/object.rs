@@ -10,6 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::Options;
 use super::elf::{Elf, Part};
 use super::files::Files;
 use crate::Error;
@@ -24,6 +25,8 @@ pub struct Object {
     image: Arc<Elf>,
     /// Its symbols where they were stripped from it.
     debug: Option<Arc<Elf>>,
+    /// Places are told by address: it is no file that is mapped.
+    is_kernel: bool,
 }
 
 /// A function in it.
@@ -60,14 +63,40 @@ impl Object {
             message,
         };
         std::fs::metadata(path).map_err(Error::io(path))?;
-        let found = Files::new(Vec::new(), true)
+        let found = Files::new(&Options::default())
             .find(&path.to_string_lossy(), None)
             .map_err(|missing| unreadable(missing.to_string()))?;
         Ok(Object {
             path: path.to_owned(),
             image: found.image,
             debug: found.debug.map(|(elf, _)| elf),
+            is_kernel: false,
         })
+    }
+
+    /// Opens a kernel (vmlinux) with its debugging information, or a file with that alone. Its places are addresses of the
+    /// build, not offsets in the file.
+    pub fn open_kernel(path: &Path) -> Result<Object, Error> {
+        let unreadable = |message: String| Error::Symbols {
+            path: path.to_owned(),
+            message,
+        };
+        std::fs::metadata(path).map_err(Error::io(path))?;
+        let elf = Elf::open(path).map_err(|bad| unreadable(bad.to_string()))?;
+        if elf.section(b".debug_info").is_none() {
+            return Err(unreadable("it has no debugging information".to_owned()));
+        }
+        Ok(Object {
+            path: path.to_owned(),
+            image: Arc::new(elf),
+            debug: None,
+            is_kernel: true,
+        })
+    }
+
+    /// What tells it from other builds.
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.image.build_id()
     }
 
     /// All functions, by name.
@@ -160,7 +189,8 @@ impl Object {
         })))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -179,11 +209,17 @@ impl Object {
 
     /// The address of an offset in the file.
     pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
+        if self.is_kernel {
+            return Some(offset);
+        }
         self.image.address_of_offset(offset)
     }
 
     /// Where an address lies in the file: what a uprobe is given.
     pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
+        if self.is_kernel {
+            return Some(address);
+        }
         self.image.loaded().find_map(|segment| {
             let inside = address.checked_sub(segment.address)?;
             (inside < segment.file_bytes).then(|| segment.offset.saturating_add(inside))

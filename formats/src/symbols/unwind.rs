@@ -114,7 +114,7 @@ impl Unwinder {
     /// For traces of an architecture as `uname -m` tells it.
     pub fn new(options: &Options, architecture: &str) -> Unwinder {
         Unwinder {
-            files: Files::new(options.directories.clone(), options.system),
+            files: Files::new(options),
             build_ids: HashMap::new(),
             machine: match architecture {
                 "x86_64" => Machine::X86_64 {

@@ -4,9 +4,10 @@
 //! trace.dat.cpu0  trace.dat.cpu1            the top buffer of `trace-cmd record -o trace.dat`
 //! trace.dat.sched.cpu0                      an instance's
 //! trace-partial.dat                         heads and formats, written by `trace-cmd restore -c` on that machine
+//! .trace.dat.cpu0                           of our own recorder, whose head is trace.dat
 //! ```
 //! They are taken if the trace.dat itself holds no events: those with its own name, or, for a file named differently,
-//! those of the one recording that lies in the same folder.
+//! those of the one recording that lies in the same folder. An empty one is of a CPU on which nothing happened.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,8 +25,11 @@ type Found = BTreeMap<(String, u32), PathBuf>;
 pub(super) fn beside(path: &Path, clock: &[u8], page_size: u64) -> (Vec<Buffer>, Vec<Arc<Mmap>>) {
     let (mut buffers, mut maps): (Vec<Buffer>, Vec<Arc<Mmap>>) = Default::default();
     for ((name, cpu), path) in find(path) {
-        let Ok(map) = map_foreign(&path) else {
-            continue;
+        let is_empty = path.metadata().is_ok_and(|file| file.len() == 0);
+        let map = match map_foreign(&path) {
+            Ok(map) => Some(map),
+            Err(_) if is_empty => None,
+            Err(_) => continue,
         };
         let name = name.into_bytes();
         if buffers.last().is_none_or(|buffer| buffer.name != name) {
@@ -36,13 +40,14 @@ pub(super) fn beside(path: &Path, clock: &[u8], page_size: u64) -> (Vec<Buffer>,
                 cpus: Vec::new(),
             });
         }
-        maps.push(Arc::new(map));
-        if let (Some(buffer), Some(map)) = (buffers.last_mut(), maps.last()) {
+        let size = map.as_ref().map_or(0, |map| map.len() as u64);
+        maps.extend(map.map(Arc::new));
+        if let Some(buffer) = buffers.last_mut() {
             buffer.cpus.push(CpuData {
                 cpu: Some(cpu),
                 file: maps.len(),
                 offset: 0,
-                size: map.len() as u64,
+                size,
                 packed: false,
             });
         }
@@ -78,7 +83,9 @@ fn find(path: &Path) -> Found {
             .or_default()
             .insert((instance.to_owned(), cpu), entry.path());
     }
-    match recordings.remove(own.as_ref()) {
+    let hidden = format!(".{own}");
+    let by_name = recordings.remove(own.as_ref());
+    match by_name.or_else(|| recordings.remove(&hidden)) {
         Some(found) => found,
         None if recordings.len() == 1 => recordings.into_values().next().unwrap_or_default(),
         None => Found::new(),

@@ -411,6 +411,43 @@ fn files_of_a_recorder_that_died_are_read_beside_its_heads() {
     assert!(text.contains("error"), "{text}");
 }
 
+/// The recorder of this project writes a head of version 6 that ends behind its options, and hides the pages.
+#[test]
+fn a_head_of_version_6_with_hidden_pages_beside_it() {
+    let (mut made, expected) = one_of_everything(Endian::Little, 8);
+    let whole = made.version6();
+    let cpus = std::mem::take(&mut made.buffers[0].2);
+    let tag = whole.windows(9).position(|part| part == b"flyrecord");
+    let folder = tempfile::tempdir().unwrap();
+    let head = folder.path().join("trace.dat");
+    std::fs::write(&head, &whole[..tag.unwrap()]).unwrap();
+    for (cpu, pages) in &cpus {
+        let name = format!(".trace.dat.cpu{cpu}");
+        std::fs::write(folder.path().join(name), pages.concat()).unwrap();
+    }
+    // Others' files do not matter to it, an empty one is of a CPU on which nothing happened.
+    std::fs::write(folder.path().join("other.dat.cpu0"), "x").unwrap();
+    std::fs::write(folder.path().join(".trace.dat.cpu9"), "").unwrap();
+    let text = as_text(&TRACE_DAT, &mut Input::open(&head).unwrap());
+    let lines = text.lines().filter(|line| {
+        ["sample", "enter", "leave", "call", "Loss"]
+            .iter()
+            .any(|kind| line.starts_with(kind))
+    });
+    assert_eq!(lines.count(), expected.len(), "{text}");
+    assert!(!text.contains("Problem"), "{text}");
+    // Nothing happened at all: a recording without calls, not a damaged file.
+    for (cpu, _) in &cpus {
+        let name = format!(".trace.dat.cpu{cpu}");
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    let text = as_text(&TRACE_DAT, &mut Input::open(&head).unwrap());
+    assert!(
+        !text.contains("error") && !text.contains("Problem"),
+        "{text}"
+    );
+}
+
 /// Latency tracers leave the text of `trace` instead of a ring.
 #[test]
 fn the_text_of_a_latency_tracer_is_read_as_such() {

@@ -71,6 +71,9 @@ fn read<'m>(
     if tag.starts_with(b"options") {
         let mut tell = |offset, message| messages.push((offset, message));
         opened.options.take_all(cursor, &mut tell)?;
+        if cursor.is_empty() {
+            return Ok(()); // a head alone: the events lie beside it
+        }
         tag = cursor.bytes(TAG_BYTES)?;
     }
     cpus = opened.options.cpu_count.unwrap_or(cpus);

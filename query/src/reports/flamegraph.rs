@@ -24,6 +24,7 @@ use crate::render::text::{grouped, harmless};
 use crate::session::Session;
 use crate::settings::{Limits, Traces};
 use crate::stacks::{Forest, Frames, Tree};
+use crate::trace::Trace;
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Flamegraph>("flamegraph", run);
 
@@ -155,10 +156,10 @@ fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
     if graph.choice.event.is_some() || has_rows(session, "samples") {
         return Ok(Source::Events);
     }
-    let has_stacks = has_rows(session, "stacks");
-    if has_stacks && has_rows(session, "aggregates") {
+    if imported::are_what_there_is(session, &graph.choice) {
         return Ok(Source::Aggregates);
     }
+    let has_stacks = has_rows(session, "stacks");
     if !has_stacks && graph.weight.is_none() && has_rows(session, "calls") {
         return Ok(Source::Calls);
     }
@@ -216,20 +217,29 @@ fn from_events(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
 
 fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     let condition = graph.choice.filters.condition(session)?;
-    let folded = imported::stacks(session, &condition)?;
-    if folded.weight == 0 {
+    let summed = imported::stacks(session, &condition)?;
+    if summed.folded.weight == 0 {
         bail!("nothing to draw: no aggregation counts stacks");
     }
     let name = "aggregations".to_owned();
+    // Recorded here, stacks are like those of samples.
+    let is_own = |trace: &Trace| trace.sources.iter().any(|source| source.contains(OWN));
+    let naming = match session.traces.iter().all(is_own) {
+        true => Naming::Functions,
+        false => Naming::WithModules,
+    };
     let says = Says {
         name,
-        unit: "events",
+        unit: imported::unit_of(&summed),
         counted: "stacks",
         hint: "aggregate by stack()",
-        naming: Naming::WithModules,
+        naming,
     };
-    drawing(graph, session, &folded, says)
+    drawing(graph, session, &summed.folded, says)
 }
+
+/// The format of what the recorder made, as a source is told.
+const OWN: &str = ", perf.data";
 
 /// What is said of the boxes, and how they are called.
 struct Says {

@@ -10,6 +10,8 @@ use arrow::datatypes::{Float64Type, Int32Type, Int64Type};
 
 use super::folding::{Folded, Weighted};
 use super::hist::titles;
+use super::rows::has_rows;
+use super::subject::Choice;
 use crate::bins::Bins;
 use crate::filter::Filters;
 use crate::render::distribution::{Line, drawn};
@@ -37,15 +39,39 @@ pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordB
 /// Between the parts of a key in [`Folded::keys`]; each becomes a box.
 pub(super) const PARTS: char = '\u{1f}';
 
-/// Stacks with what was counted for them, for flame graphs: of the first aggregation that has stacks, as the values of
+/// Whether stacks with sums are what a trace has to show: neither samples nor anything else was asked for.
+pub(super) fn are_what_there_is(session: &Session, choice: &Choice) -> bool {
+    let has = |table| has_rows(session, table);
+    choice.event.is_none() && !has("samples") && has("stacks") && has("aggregates")
+}
+
+/// What the values of an aggregation count.
+pub(super) fn unit_of(folded: &Summed) -> &'static str {
+    match folded.name.as_deref() {
+        Some(OFF_CPU) => "ns",
+        _ => "events",
+    }
+}
+
+/// The aggregation that `perfquet-record --off-cpu` makes.
+const OFF_CPU: &str = "off-cpu";
+
+/// An aggregation that has stacks.
+#[derive(Debug, Default)]
+pub(super) struct Summed {
+    pub(super) name: Option<String>,
+    pub(super) folded: Folded,
+}
+
+/// Stacks with what was counted for them, for `top` and flame graphs: of the first aggregation that has stacks, as the values of
 /// several do not add up. Other keys stand below the stacks.
-pub(super) fn stacks(session: &Session, condition: &str) -> Result<Folded> {
+pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
     let condition = format!(
         "value > 0 AND (kernel_stack IS NOT NULL OR user_stack IS NOT NULL) AND {condition}"
     );
     let mut folded = Folded::default();
     let Some(rows) = query(session, &condition)? else {
-        return Ok(folded);
+        return Ok(Summed::default());
     };
     let names = strings(rows.column(1))?;
     let first = names.iter().min().flatten();
@@ -87,7 +113,8 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Folded> {
             weight,
         });
     }
-    Ok(folded)
+    let name = first.map(str::to_owned);
+    Ok(Summed { name, folded })
 }
 
 /// Draws all distributions, or writes their bars as rows.

@@ -6,7 +6,7 @@
 //!         0.10          98.70     1    987  main       /usr/bin/dd
 //! ```
 //! *self* is what ran in the function itself, *total* also what it called; recursion is counted once. Samples
-//! of counters weigh as many events as they stand for.
+//! of counters weigh as many events as they stand for. A trace without samples may have stacks that were summed up already.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,11 @@ use arrow::datatypes::Int64Type;
 use clap::{ArgMatches, Args, ValueEnum};
 
 use super::folding::Folded;
+use super::imported;
 use super::subject::{Choice, Subject};
 use crate::commands::{Subcommand, arguments};
 use crate::render;
-use crate::render::text::{grouped, strings};
+use crate::render::text::{grouped, harmless, strings};
 use crate::session::Session;
 use crate::settings::{Limits, Output, Traces};
 use crate::stacks::{Forest, Tree};
@@ -184,9 +185,15 @@ fn percent(part: u64, all: u64) -> f64 {
 }
 
 fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<RecordBatch> {
-    let subject = top.choice.subject(session)?;
-    let folded = Folded::query(session, &subject, condition, None)?;
-    say_total(&subject, folded.weight, folded.samples);
+    let folded = match imported::are_what_there_is(session, &top.choice) {
+        true => sums(session, condition)?,
+        false => {
+            let subject = top.choice.subject(session)?;
+            let folded = Folded::query(session, &subject, condition, None)?;
+            say_total(&subject, folded.weight, folded.samples);
+            folded
+        }
+    };
     let mut lines = lines(&session.forest, &folded, top.by)?;
     lines.sort_by(|a, b| {
         let by_weight = match top.sort {
@@ -218,6 +225,22 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<RecordBatch
     }
     columns.push(("module", Arc::new(modules), true));
     Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
+}
+
+/// Stacks that were summed up while they were recorded.
+fn sums(session: &Session, condition: &str) -> Result<Folded> {
+    let summed = imported::stacks(session, condition)?;
+    let unit = imported::unit_of(&summed);
+    let name = summed
+        .name
+        .as_deref()
+        .map_or("aggregation".into(), harmless);
+    let weight = grouped(summed.folded.weight);
+    eprintln!(
+        "{name}: {weight} {unit} in {} stacks",
+        grouped(summed.folded.samples)
+    );
+    Ok(summed.folded)
 }
 
 /// A function or module with what it weighs.

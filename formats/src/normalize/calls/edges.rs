@@ -3,12 +3,13 @@
 use std::hash::BuildHasher;
 
 use super::super::samples::stack_of;
+use super::super::selected::context_of;
 use super::super::texts::TextId;
 use super::super::{Normalizer, stacks::StackId};
-use super::pairs::{self, Edge, NameOf, PROBE, Recorded, SOFTIRQS};
-use super::{Calls, Entry, Exit, NUMBERED, Pair, Place};
+use super::pairs::{self, Edge, NameOf, PROBE, Recorded, SOFTIRQS, TOLD};
+use super::{Calls, Entry, Exit, NUMBERED, Pair, Place, args};
 use crate::Error;
-use crate::event::{Call, Common, Enter, Function, Leave, Sample, Space, Switch};
+use crate::event::{Call, Common, Enter, Function, Leave, PairedCall, Sample, Space, Switch};
 use crate::event_format::Decoded;
 
 /// What [`Normalizer::sample`] found out about a sample.
@@ -24,7 +25,7 @@ pub(crate) struct Hit {
 impl Normalizer<'_> {
     /// A function was entered.
     pub(crate) fn enter(&mut self, enter: &Enter<'_>) -> Result<(), Error> {
-        if !self.window.holds(enter.common.time) {
+        if !self.window.holds(enter.common.time) || !self.selected.holds(enter.common.time) {
             return Ok(());
         }
         let entry = self.entry(enter)?;
@@ -52,7 +53,8 @@ impl Normalizer<'_> {
 
     /// A function was left.
     pub(crate) fn leave(&mut self, leave: &Leave<'_>) -> Result<(), Error> {
-        if leave.common.time.is_some() && !self.window.holds(leave.common.time) {
+        let time = leave.common.time;
+        if time.is_some() && !(self.window.holds(time) && self.selected.holds(time)) {
             return Ok(());
         }
         let function = self.name(leave.function)?;
@@ -65,14 +67,14 @@ impl Normalizer<'_> {
             context: leave.context,
             duration: leave.duration,
             retval: leave.retval,
-            pair: None,
+            ..Exit::default()
         });
         self.write_calls()
     }
 
     /// A whole call.
     pub(crate) fn call(&mut self, call: &Call<'_>) -> Result<(), Error> {
-        if !self.window.holds(call.common.time) {
+        if !self.window.holds(call.common.time) || !self.selected.holds(call.common.time) {
             return Ok(());
         }
         let entry = self.entry(&Enter {
@@ -89,6 +91,33 @@ impl Normalizer<'_> {
             ..Exit::default()
         };
         self.calls.call(entry, exit, call.may_nest);
+        self.write_calls()
+    }
+
+    /// A call that a program in the kernel made of its edges.
+    pub(crate) fn paired_call(&mut self, paired: &PairedCall<'_>) -> Result<(), Error> {
+        let call = &paired.call;
+        let end = call.common.time.zip(call.duration);
+        let end = end.and_then(|(time, duration)| time.checked_add(duration));
+        if !self.window.holds(end) || !self.selected.holds_all(call.common.time, end) {
+            return Ok(());
+        }
+        let mut entry = self.entry(&Enter {
+            common: call.common,
+            function: call.function,
+            caller: call.caller,
+            depth: call.depth,
+            context: call.context,
+            args: &[],
+        })?;
+        entry.fetched = call.args.iter().map(|&arg| arg.into()).collect();
+        let exit = Exit {
+            duration: call.duration,
+            retval: call.retval,
+            ..Exit::default()
+        };
+        self.calls
+            .paired(entry, exit, paired.parent_entry, paired.inside);
         self.write_calls()
     }
 
@@ -131,7 +160,7 @@ impl Normalizer<'_> {
             None => Decoded::Null,
         };
         let key = match (role.key, value(role.key)) {
-            (None, _) => 0,
+            (None, _) => role.number,
             (Some(_), Decoded::UInt(key)) => key,
             (Some(_), Decoded::Int(key)) => key as u64,
             (Some(_), Decoded::Bytes(text)) => key_of_text(text, role.class == PROBE),
@@ -147,7 +176,26 @@ impl Normalizer<'_> {
             Decoded::UInt(value) => Some(value as i64),
             _ => None,
         };
-        let (edge, context, is_probe) = (role.edge, role.context, role.class == PROBE);
+        let fetched = args::told(&role.args, plan, sample);
+        let is_told = role.class == TOLD;
+        let context = match is_told {
+            true => context_of(sample.fields).or(Some(role.context)),
+            false => Some(role.context),
+        };
+        let module = match role.module.as_bytes() {
+            b"" => None,
+            module => Some(self.calls.texts.intern(module)),
+        };
+        let (mut edge, is_probe) = (role.edge, role.class == PROBE);
+        if let NameOf::Marker(place) = role.name {
+            let Decoded::Bytes(text) = plan.value(sample, place) else {
+                return Ok(());
+            };
+            match pairs::edge_of_marker(text) {
+                Some((found, _)) => edge = found,
+                None => return Ok(()),
+            }
+        }
         let is_provisional = recorded == Some(Recorded::Perhaps);
         let function = self.function_of(sample)?;
         let place = Place {
@@ -163,21 +211,29 @@ impl Normalizer<'_> {
             Edge::Enter => self.calls.enter(Entry {
                 place,
                 function,
-                context: Some(context),
+                module,
+                context,
+                fetched,
                 pair: Some(pair),
                 event: sample.event.0,
                 is_provisional,
                 ..Entry::default()
             }),
             Edge::Leave => {
+                let ended = self.calls.ended;
                 let entered_by = self.calls.leave(Exit {
                     place,
                     function,
-                    context: Some(context),
+                    module,
+                    context,
                     retval,
+                    fetched,
                     pair: Some(pair),
                     ..Exit::default()
                 });
+                if self.calls.ended > ended {
+                    self.selected.call_ended();
+                }
                 // From now on entries of that probe are known to be such.
                 let plan = entered_by.and_then(|event| self.plans.get_mut(event as usize));
                 if let (true, Some(role)) = (is_probe, plan.and_then(|plan| plan.role.as_mut())) {
@@ -200,6 +256,15 @@ impl Normalizer<'_> {
         let texts = &mut calls.texts;
         let place = match &role.name {
             NameOf::Unknown => return Ok(None),
+            NameOf::Marker(place) => {
+                let name = match plan.value(sample, *place) {
+                    Decoded::Bytes(text) => pairs::edge_of_marker(text).map(|found| found.1),
+                    _ => None,
+                };
+                // The end of a section does not name it.
+                let name = name.filter(|name| !name.is_empty());
+                return Ok(name.map(|name| texts.intern(name)));
+            }
             NameOf::Fixed(name) => {
                 let generation = calls.generation;
                 let known = role.interned.filter(|known| known.0 == generation);
@@ -309,9 +374,15 @@ impl Normalizer<'_> {
     #[inline]
     fn write_calls(&mut self) -> Result<(), Error> {
         if self.calls.is_due() {
-            self.calls.write(&self.life.threads, self.output, false)?;
+            self.write_calls_if(false)?;
         }
         self.make_room()
+    }
+
+    /// Writes what is over, or all.
+    pub(crate) fn write_calls_if(&mut self, all: bool) -> Result<(), Error> {
+        let (threads, selected) = (&self.life.threads, &mut self.selected);
+        self.calls.write(threads, self.output, selected, all)
     }
 }
 

@@ -14,12 +14,16 @@
 //! - A leave without an enter is a call whose entry was not seen; a call never left is one without an exit.
 //! - Nothing is paired across a loss, unless the leave itself proves it: its duration leads back to the entry.
 //! - The number of a thread that is taken over by another ends what the first had open.
+//! - Where the recorder tells that an event is an edge of a function, that decides, and recursion is told by nesting.
+//! - A call that was not asked for (too short, in another context) is no row, but counts for those around it.
 //! - Whole calls ([`Call`]) lie in one another by their times; where the caller is told and is open, it decides.
 //!
 //! Rows are written in the order of the entries, as `calls.time` is; those that stay open for very long are
 //! written when they end.
 
+mod args;
 mod edges;
+mod keep;
 mod names;
 mod pairs;
 mod rows;
@@ -29,14 +33,15 @@ mod tests;
 use hashbrown::HashMap;
 
 use super::output::Output;
+use super::selected::Selected;
 use super::texts::{TextId, Texts};
 use super::threads::Threads;
 use crate::Error;
-use crate::event::Context;
+use crate::event::{Context, Selection};
 
 pub(crate) use edges::Hit;
 pub(crate) use names::Names;
-use pairs::{ENTRY_BYTES, PROBE};
+use pairs::{ENTRY_BYTES, MARKER, PROBE, TOLD};
 pub(crate) use pairs::{Pairs, Role};
 use rows::{CallId, Pending, Place, Rows};
 
@@ -46,6 +51,8 @@ const DEEPEST: usize = 8192;
 const LANES: usize = 1 << 18;
 /// Bytes of distinct names of functions, callers and arguments.
 const TEXT_BYTES: usize = 64 << 20;
+/// Calls that are awaited since one inside of them was told.
+const EXPECTED: usize = 1 << 16;
 /// Names made of numbers that are remembered.
 const NUMBERED: usize = 1 << 14;
 /// Durations and times of text formats have microseconds: so far may they be apart and still be the same.
@@ -129,6 +136,7 @@ struct Entry {
     depth: Option<u32>,
     context: Option<Context>,
     args: Box<[TextId]>,
+    fetched: Vec<Box<[u8]>>,
     pair: Option<Pair>,
     event: u32,
     is_provisional: bool,
@@ -144,7 +152,15 @@ struct Exit {
     context: Option<Context>,
     duration: Option<i64>,
     retval: Option<i64>,
+    fetched: Vec<Box<[u8]>>,
     pair: Option<Pair>,
+}
+
+/// A call of which one inside of it was told.
+struct Awaited {
+    id: CallId,
+    /// Calls inside of it that wait for it.
+    inside: Vec<CallId>,
 }
 
 /// All calls of one input.
@@ -161,6 +177,10 @@ pub(crate) struct Calls {
     rows: Rows,
     /// Calls whose exit could not be waited for: too deep, too many threads.
     given_up: u64,
+    /// Calls around others that were told before them, by their entry.
+    expected: HashMap<(Lane, i64), Awaited>,
+    /// Calls of functions that the recorder tells, over and as asked for.
+    ended: u64,
 }
 
 impl Calls {
@@ -175,7 +195,24 @@ impl Calls {
             losses: 0,
             rows: Rows::starting_at(first),
             given_up: 0,
+            expected: HashMap::new(),
+            ended: 0,
         }
+    }
+
+    /// The input is what a recorder of calls put beside the events: all of them were asked for.
+    pub(crate) fn count_all(&mut self) {
+        self.rows.keep.counts_all = true;
+    }
+
+    /// What the recorder was asked to keep.
+    pub(crate) fn select(&mut self, selection: &Selection) {
+        self.rows.keep.tell(selection);
+    }
+
+    /// How many calls were left out, and why.
+    pub(crate) fn left_out(&self) -> Vec<(u64, String)> {
+        self.rows.keep.left_out()
     }
 
     /// The number of the next call.
@@ -272,7 +309,7 @@ impl Calls {
     }
 
     /// A function is left. Gives the type of the event that was its entry.
-    fn leave(&mut self, exit: Exit) -> Option<u32> {
+    fn leave(&mut self, mut exit: Exit) -> Option<u32> {
         let lane = self.lane(&exit.place);
         let losses = self.losses;
         let opens = self.lanes.entry(lane).or_default();
@@ -307,13 +344,21 @@ impl Calls {
             row.duration = duration;
             row.retval = exit.retval;
             row.exit_seen = true;
+            row.fetched.append(&mut exit.fetched);
+            if exit.pair.is_some_and(|pair| pair.class == TOLD) {
+                // At an entry by breakpoint the kernel looks as if it were in an interrupt.
+                row.context = exit.context.or(row.context);
+            }
             row.function = row.function.or(exit.function);
             row.is_provisional = false;
+            let is_told = exit.pair.is_some_and(|pair| pair.class == TOLD);
             // What was lost may have been inside of it.
             if open.losses != losses {
                 row.in_others = None;
             }
             let parent = row.parent_id;
+            let is_wanted = is_told && self.rows.is_asked_for(open.id);
+            self.ended += u64::from(is_wanted);
             self.rows.close(open.id);
             self.rows.add_child(parent, duration);
         }
@@ -360,6 +405,55 @@ impl Calls {
         });
     }
 
+    /// A call that comes when it is over, after those inside of it: these named it by its entry.
+    fn paired(&mut self, entry: Entry, exit: Exit, parent_entry: Option<i64>, inside: i64) {
+        let lane = self.lane(&entry.place);
+        let time = entry.place.time;
+        let expected = time.and_then(|time| self.expected.remove(&(lane, time)));
+        if self.expected.len() >= EXPECTED {
+            for (_, awaited) in self.expected.drain() {
+                self.rows.close(awaited.id);
+                awaited.inside.iter().for_each(|&id| self.rows.close(id));
+            }
+        }
+        let rows = &mut self.rows;
+        let mut parent = parent_entry.map(|time| {
+            self.expected.entry((lane, time)).or_insert_with(|| {
+                // No row as long as nothing more is told of it.
+                let unknown = Entry {
+                    is_provisional: true,
+                    ..Entry::default()
+                };
+                Awaited {
+                    id: rows.add(Pending::of(unknown, None, 0)),
+                    inside: Vec::new(),
+                }
+            })
+        });
+        let parent_id = parent.as_ref().map(|awaited| awaited.id);
+        let mut row = Pending::of(entry, parent_id, 0);
+        row.duration = exit.duration;
+        row.retval = exit.retval;
+        row.exit_seen = exit.duration.is_some();
+        row.in_others = Some(inside);
+        let known = expected.filter(|awaited| rows.get_mut(awaited.id).is_some());
+        let id = match known {
+            Some(awaited) => {
+                awaited.inside.iter().for_each(|&id| rows.close(id));
+                if let Some(place) = rows.get_mut(awaited.id) {
+                    *place = row;
+                }
+                awaited.id
+            }
+            None => rows.add(row),
+        };
+        // Whether the call around it is a row is known when that is told.
+        match &mut parent {
+            Some(awaited) if awaited.inside.len() < DEEPEST => awaited.inside.push(id),
+            _ => rows.close(id),
+        }
+    }
+
     /// Whether enough is over to be written.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
@@ -371,6 +465,7 @@ impl Calls {
         &mut self,
         threads: &Threads,
         output: &mut Output,
+        selected: &mut Selected,
         all: bool,
     ) -> Result<(), Error> {
         let too_much = self.texts.bytes() > TEXT_BYTES;
@@ -383,7 +478,7 @@ impl Calls {
             }
         }
         self.rows
-            .write(&self.texts, threads, output, all || too_much)?;
+            .write(&self.texts, threads, output, selected, all || too_much)?;
         if too_much {
             self.texts = Texts::default();
             self.numbered.clear();
@@ -419,11 +514,11 @@ fn end_before(rows: &mut Rows, opens: &mut Vec<Open>, entry: &Entry) {
         (Some(depth), _) => opens
             .iter()
             .position(|open| open.depth.is_some_and(|other| other >= depth)),
-        // A system call, an interrupt is not inside of itself: the exit of the first was missed. Functions may be.
-        (None, Some(pair)) if pair.class != PROBE || entry.is_provisional => {
-            opens.iter().position(|open| open.pair == Some(pair))
-        }
-        (None, Some(_)) => None,
+        // Functions and sections may be inside of themselves.
+        (None, Some(pair)) if [MARKER, TOLD].contains(&pair.class) => None,
+        (None, Some(pair)) if pair.class == PROBE && !entry.is_provisional => None,
+        // A system call, an interrupt is not: the exit of the first was missed.
+        (None, Some(pair)) => opens.iter().position(|open| open.pair == Some(pair)),
         (None, None) => None,
     };
     if let Some(place) = place {

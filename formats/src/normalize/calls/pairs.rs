@@ -1,30 +1,43 @@
-//! Which events are the two edges of one call: system calls, interrupts, work, timers, probes.
+//! Which events are the two edges of one call: system calls, interrupts, work, timers, probes, Android's markers.
 //!
 //! ```text
 //! syscalls:sys_enter_openat … sys_exit_openat         sys_openat, retval = ret
 //! irq:irq_handler_entry irq=28 name=virtio0 … _exit   irq:virtio0, context irq
+//! ftrace:print buf="B|611|draw" … buf="E|611"         draw
 //! probe:vfs_read (__probe_ip) … __return (__probe_func, __probe_ret_ip)     vfs_read, retval = arg1 or ret
 //! ```
 //! Nothing is guessed from names alone: these pairs are the kernel's own. A probe's entry and return belong together by
 //! the address of the function, which both carry. An entry whose exit is not recorded at all is no call.
 
 use super::super::texts::TextId;
-use crate::event::{Context, EventType, Field};
+use super::args::{self, Arg};
+use crate::event::{CallEdge, Context, EventType, Field, Purpose};
+use hashbrown::HashMap;
 
 /// Bytes into a function at which a probe still is at its entry: `endbr64`, the patched call of ftrace.
 pub(super) const ENTRY_BYTES: u64 = 16;
 /// The class of all probes; their key is the address of the function.
 pub(super) const PROBE: u32 = 0;
+/// The class of all markers. Like functions, they lie in one another.
+pub(super) const MARKER: u32 = 1;
+/// The class of the edges whose function the recorder tells; their key is the function's number.
+pub(super) const TOLD: u32 = 2;
 
 /// What a type of events is to calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Role {
     pub(super) edge: Edge,
-    /// Number of the pair; [`PROBE`] for all probes.
+    /// Number of the pair; [`PROBE`] for all probes, [`MARKER`] for all markers.
     pub(super) class: u32,
     /// Field that both edges have in common.
     pub(super) key: Option<usize>,
+    /// The key of those that have it not in a field.
+    pub(super) number: u64,
     pub(super) name: NameOf,
+    /// File that holds the function; empty: not told.
+    pub(super) module: String,
+    /// Fields that are told with the call.
+    pub(super) args: Vec<Arg>,
     pub(super) retval: Option<usize>,
     pub(super) context: Context,
     /// For entries of probes: a return of that function was seen.
@@ -52,6 +65,8 @@ pub(super) enum NameOf {
     Softirq(usize),
     /// A function's address in the payload, or its name.
     Function(usize),
+    /// In the text of a marker.
+    Marker(usize),
     /// The other edge has it.
     Unknown,
 }
@@ -59,8 +74,10 @@ pub(super) enum NameOf {
 /// The pairs met so far.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
-    /// That of the probes is the first.
+    /// Those of the probes, of the markers, of the edges that are told are the first.
     classes: Vec<Class>,
+    /// Numbers of functions, with their modules, whose edges the recorder tells.
+    told: HashMap<(String, String), u64>,
 }
 
 /// What is known of an entry's exit.
@@ -169,20 +186,46 @@ const KNOWN: &[Known] = &[
     },
 ];
 
+impl Role {
+    fn of(context: Context) -> Role {
+        Role {
+            edge: Edge::Enter,
+            class: PROBE,
+            key: None,
+            number: 0,
+            name: NameOf::Unknown,
+            module: String::new(),
+            args: Vec::new(),
+            retval: None,
+            context,
+            is_proven: false,
+            hits: 0,
+            interned: None,
+        }
+    }
+}
+
 impl Pairs {
     /// What a type of events is to calls.
     pub(crate) fn role_of(&mut self, event: &EventType) -> Option<Role> {
         if self.classes.is_empty() {
             self.class("probes");
+            self.class("markers");
+            self.class("told");
+        }
+        if let Purpose::Edge(edge) = &event.purpose {
+            return Some(self.edge(edge, event));
         }
         let role = self
             .system_call(event)
             .or_else(|| self.known(event))
             .or_else(|| self.vector(event))
-            .or_else(|| probe(event))?;
+            .or_else(|| probe(event))
+            .or_else(|| marker(event))?;
         if let Some(class) = self.classes.get_mut(role.class as usize) {
+            let is_marker = role.class == MARKER;
             class.has_enter |= role.edge == Edge::Enter;
-            class.has_leave |= role.edge == Edge::Leave;
+            class.has_leave |= role.edge == Edge::Leave || is_marker;
         }
         Some(role)
     }
@@ -193,7 +236,7 @@ impl Pairs {
             return Recorded::No;
         };
         let both = class.has_enter && class.has_leave;
-        if role.is_proven || (both && role.class != PROBE) {
+        if role.is_proven || role.class == TOLD || (both && role.class != PROBE) {
             return Recorded::Yes;
         }
         role.hits = role.hits.saturating_add(1);
@@ -216,6 +259,28 @@ impl Pairs {
         }) as u32
     }
 
+    /// An edge that the recorder tells to be one.
+    fn edge(&mut self, edge: &CallEdge, event: &EventType) -> Role {
+        let next = self.told.len() as u64;
+        let key = (edge.module.clone(), edge.function.clone());
+        let retval = place("ret", event).filter(|_| !edge.is_entry);
+        let retval = retval.filter(|&place| args::is_number(event, place));
+        Role {
+            edge: if edge.is_entry {
+                Edge::Enter
+            } else {
+                Edge::Leave
+            },
+            class: TOLD,
+            number: *self.told.entry(key).or_insert(next),
+            name: NameOf::Fixed(edge.function.clone()),
+            module: edge.module.clone(),
+            args: args::of(event, retval),
+            retval,
+            ..Role::of(Context::Task)
+        }
+    }
+
     fn system_call(&mut self, event: &EventType) -> Option<Role> {
         let (edge, name) = match (
             event.name.strip_prefix("sys_enter_"),
@@ -228,13 +293,9 @@ impl Pairs {
         Some(Role {
             edge,
             class: self.class(&event.name.replacen("sys_exit_", "sys_enter_", 1)),
-            key: None,
             name: NameOf::Fixed(format!("sys_{name}")),
             retval: place("ret", event),
-            context: Context::Task,
-            is_proven: false,
-            hits: 0,
-            interned: None,
+            ..Role::of(Context::Task)
         })
     }
 
@@ -261,10 +322,7 @@ impl Pairs {
             key: Some(place(known.key, event)?),
             name,
             retval: place(known.retval, event),
-            context: known.context,
-            is_proven: false,
-            hits: 0,
-            interned: None,
+            ..Role::of(known.context)
         })
     }
 
@@ -286,11 +344,7 @@ impl Pairs {
             class: self.class(&format!("vector {name}")),
             key: place("vector", event),
             name: NameOf::Fixed(format!("irq:{name}")),
-            retval: None,
-            context: Context::Irq,
-            is_proven: false,
-            hits: 0,
-            interned: None,
+            ..Role::of(Context::Irq)
         })
     }
 }
@@ -311,11 +365,39 @@ fn probe(event: &EventType) -> Option<Role> {
         key: Some(key),
         name: NameOf::Function(key),
         retval: retval.filter(|_| edge == Edge::Leave),
-        context: Context::Task,
-        is_proven: false,
-        hits: 0,
-        interned: None,
+        ..Role::of(Context::Task)
     })
+}
+
+/// What programs write into the trace: Android's and others' begin and end of a section are among it.
+fn marker(event: &EventType) -> Option<Role> {
+    if event.system != "ftrace" || event.name != "print" {
+        return None;
+    }
+    Some(Role {
+        // Or a leave: the text says which, if it is one.
+        edge: Edge::Enter,
+        class: MARKER,
+        key: None,
+        name: NameOf::Marker(place("buf", event)?),
+        ..Role::of(Context::Task)
+    })
+}
+
+/// Which edge a marker is, with the name of the section that begins: `B|PID|NAME`, `E` or `E|PID`.
+/// (system/core/libcutils/include/cutils/trace.h of Android, and Perfetto's and Chromium's `trace_marker` writers.)
+pub(super) fn edge_of_marker(text: &[u8]) -> Option<(Edge, &[u8])> {
+    let text = text.trim_ascii_end();
+    match text {
+        b"E" => return Some((Edge::Leave, b"")),
+        _ if text.starts_with(b"E|") => return Some((Edge::Leave, b"")),
+        _ => {}
+    }
+    let rest = text.strip_prefix(b"B|")?;
+    let bar = rest.iter().position(|&byte| byte == b'|')?;
+    let (pid, name) = (rest.get(..bar)?, rest.get(bar + 1..)?);
+    let is_section = pid.iter().all(u8::is_ascii_digit) && !name.is_empty();
+    is_section.then_some((Edge::Enter, name))
 }
 
 /// The name of a probed function for an address without symbols: perf and tracefs put it into the event's name.

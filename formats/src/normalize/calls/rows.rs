@@ -5,9 +5,12 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use super::super::output::Output;
+use super::super::selected::Selected;
 use super::super::stacks::StackId;
 use super::super::texts::{TextId, Texts};
 use super::super::threads::Threads;
+use super::keep::Keep;
+use super::pairs::TOLD;
 use super::{Entry, Exit};
 use crate::Error;
 use crate::event::Context;
@@ -46,6 +49,8 @@ pub(super) struct Pending {
     pub(super) parent_id: Option<CallId>,
     pub(super) context: Option<Context>,
     pub(super) args: Box<[TextId]>,
+    /// Arguments that probes fetched: seldom the same, and so not among the texts.
+    pub(super) fetched: Vec<Box<[u8]>>,
     pub(super) duration: Option<i64>,
     /// Time in the calls inside; `None`: not known of all of them.
     pub(super) in_others: Option<i64>,
@@ -54,6 +59,8 @@ pub(super) struct Pending {
     pub(super) exit_seen: bool,
     /// Not known to be a call: it is written only if its exit comes.
     pub(super) is_provisional: bool,
+    /// The recorder was asked for this function: it counts where so many are wanted.
+    is_wanted: bool,
     /// Nothing more will be told of it.
     is_closed: bool,
 }
@@ -69,7 +76,9 @@ impl Pending {
             depth: entry.depth.unwrap_or(around as u32),
             parent_id,
             context: entry.context,
+            is_wanted: entry.pair.is_some_and(|pair| pair.class == TOLD),
             args: entry.args,
+            fetched: entry.fetched,
             duration: None,
             in_others: Some(0),
             retval: None,
@@ -97,7 +106,9 @@ impl Pending {
             depth: exit.depth.unwrap_or(around as u32),
             parent_id,
             context: exit.context,
+            is_wanted: exit.pair.is_some_and(|pair| pair.class == TOLD),
             args: Box::default(),
+            fetched: exit.fetched,
             duration: exit.duration,
             in_others: None,
             retval: exit.retval,
@@ -120,6 +131,7 @@ pub(super) struct Rows {
     aside_order: VecDeque<CallId>,
     /// Set aside, and now closed.
     late: Vec<(CallId, Pending)>,
+    pub(super) keep: Keep,
 }
 
 impl Rows {
@@ -130,6 +142,7 @@ impl Rows {
             aside: HashMap::new(),
             aside_order: VecDeque::new(),
             late: Vec::new(),
+            keep: Keep::default(),
         }
     }
 
@@ -148,6 +161,15 @@ impl Rows {
             Ok(place) => self.waiting.get_mut(place),
             Err(_) => self.aside.get_mut(&id),
         }
+    }
+
+    /// Whether a call, as it is now, is what the recorder was asked for.
+    pub(super) fn is_asked_for(&mut self, id: CallId) -> bool {
+        let row = match usize::try_from(id.0 - self.first) {
+            Ok(place) => self.waiting.get(place),
+            Err(_) => self.aside.get(&id),
+        };
+        row.is_some_and(|row| self.keep.would_hold(row))
     }
 
     /// Time that a call spent in one inside of it; `None`: not known.
@@ -186,16 +208,28 @@ impl Rows {
         texts: &Texts,
         threads: &Threads,
         output: &mut Output,
+        selected: &mut Selected,
         all: bool,
     ) -> Result<(), Error> {
+        let mut push = |keep: &mut Keep, id, mut row: Pending, next| {
+            row.parent_id = keep.parent_of(row.parent_id);
+            match is_row(keep, selected, &row) {
+                true => push(id, &row, texts, threads, output),
+                false => {
+                    keep.went(id, row.parent_id, next);
+                    Ok(())
+                }
+            }
+        };
+        let next = self.next_id();
         for (id, row) in std::mem::take(&mut self.late) {
-            push(id, &row, texts, threads, output)?;
+            push(&mut self.keep, id, row, next)?;
         }
         if all {
             let mut aside: Vec<_> = self.aside.drain().collect();
             aside.sort_by_key(|(id, _)| *id);
             for (id, row) in aside {
-                push(id, &row, texts, threads, output)?;
+                push(&mut self.keep, id, row, next)?;
             }
             self.aside_order.clear();
         }
@@ -204,36 +238,42 @@ impl Rows {
             if waits && self.waiting.len() < WAITING {
                 break;
             }
-            let Some(row) = self.waiting.pop_front() else {
+            let Some(mut row) = self.waiting.pop_front() else {
                 break;
             };
             let id = CallId(self.first);
             self.first += 1;
+            // The call around it, told later if at all, was not told.
+            if let Some(parent) = row.parent_id.filter(|parent| *parent > id)
+                && self
+                    .get_mut(parent)
+                    .is_some_and(|parent| parent.is_provisional)
+            {
+                row.parent_id = None;
+            }
             if waits {
                 self.aside.insert(id, row);
                 self.aside_order.push_back(id);
-                self.bound_aside(texts, threads, output)?;
             } else {
-                push(id, &row, texts, threads, output)?;
+                push(&mut self.keep, id, row, next)?;
+            }
+            while self.aside_order.len() > ASIDE {
+                let oldest = self.aside_order.pop_front();
+                if let Some((id, row)) = oldest.and_then(|id| self.aside.remove_entry(&id)) {
+                    push(&mut self.keep, id, row, next)?;
+                }
             }
         }
+        self.keep.forget(self.first);
         Ok(())
     }
+}
 
-    fn bound_aside(
-        &mut self,
-        texts: &Texts,
-        threads: &Threads,
-        output: &mut Output,
-    ) -> Result<(), Error> {
-        while self.aside_order.len() > ASIDE {
-            let oldest = self.aside_order.pop_front();
-            if let Some((id, row)) = oldest.and_then(|id| self.aside.remove_entry(&id)) {
-                push(id, &row, texts, threads, output)?;
-            }
-        }
-        Ok(())
-    }
+/// Whether a call becomes a row.
+fn is_row(keep: &mut Keep, selected: &mut Selected, row: &Pending) -> bool {
+    !row.is_provisional
+        && keep.holds(row)
+        && (!(row.is_wanted || keep.counts_all) || selected.take_room())
 }
 
 fn push(
@@ -243,11 +283,9 @@ fn push(
     threads: &Threads,
     output: &mut Output,
 ) -> Result<(), Error> {
-    if row.is_provisional {
-        return Ok(());
-    }
     let text = |id: TextId| texts.get(id);
-    let args: Vec<&[u8]> = row.args.iter().copied().map(text).collect();
+    let fetched = row.fetched.iter().map(|arg| &arg[..]);
+    let args: Vec<&[u8]> = row.args.iter().copied().map(text).chain(fetched).collect();
     let self_time = match (row.duration, row.in_others) {
         // Times of text formats are rounded: what is inside may add up to more.
         (Some(duration), Some(inside)) => Some(duration.saturating_sub(inside).max(0)),

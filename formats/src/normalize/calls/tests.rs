@@ -4,6 +4,8 @@
 //! > 10 a tid=5        a is entered at 10 by thread 5          ! a loss
 //! < 30 a tid=5        a is left                               f 5 the number 5 is a new thread's
 //! = 10 a dur=20       a whole call; `leaf`: nothing in it     s cpu=0 5 6  on CPU 0, 6 runs after 5
+//! p 10 a dur=20       likewise, told at its end: up= the entry of the call around it, in= time in others
+//! & min_duration=5    what is to be kept
 //! ```
 //! A row: function, caller, number of the call around it, depth, time, duration, self time; `no entry`, `no exit`.
 
@@ -42,6 +44,20 @@ impl<'a> Line<'a> {
         }
     }
 
+    fn call(&self) -> Call<'a> {
+        Call {
+            common: self.common(),
+            function: self.function(2),
+            caller: self.caller(),
+            depth: self.value("depth"),
+            context: None,
+            args: &[],
+            duration: self.value("dur"),
+            retval: self.value("ret"),
+            may_nest: !self.has("leaf"),
+        }
+    }
+
     fn caller(&self) -> Function<'a> {
         let name = self.words.iter().find_map(|word| word.strip_prefix("by="));
         name.map_or(Function::Unknown, |name| Function::named(name.as_bytes()))
@@ -72,17 +88,16 @@ fn play(sink: &mut dyn Sink, script: &str) {
                 retval: line.value("ret"),
                 ..Leave::default()
             })),
-            "=" => sink.event(Event::Call(&Call {
-                common: line.common(),
-                function: line.function(2),
-                caller: line.caller(),
-                depth: line.value("depth"),
-                context: None,
-                args: &[],
-                duration: line.value("dur"),
-                retval: line.value("ret"),
-                may_nest: !line.has("leaf"),
+            "=" => sink.event(Event::Call(&line.call())),
+            "p" => sink.event(Event::PairedCall(&PairedCall {
+                call: line.call(),
+                parent_entry: line.value("up"),
+                inside: line.value("in").unwrap_or(0),
             })),
+            "&" => {
+                let selection = Selection::parse(&line.words[1..].join(" ")).unwrap();
+                sink.event(Event::Selection(&selection))
+            }
             "!" => sink.event(Event::Loss(Loss {
                 time: None,
                 cpu: None,
@@ -155,6 +170,69 @@ fn nesting() {
          < 90 a tid=5",
         &["a - - 0 10 80 45", "b a 1 1 20 30 30", "c a 1 1 60 5 5"],
     );
+}
+
+#[test]
+fn calls_told_at_their_ends() {
+    check(
+        "p 20 b tid=5 dur=30 by=a depth=1 up=10
+         p 60 c tid=5 dur=5 by=a depth=1 up=10
+         p 10 a tid=6 dur=8
+         p 10 a tid=5 dur=80 in=35",
+        &[
+            "a - - 0 10 80 45",
+            "b a 1 1 20 30 30",
+            "c a 1 1 60 5 5",
+            "a - - 0 10 8 8",
+        ],
+    );
+    // The call around it is not told: it is still open, or too long.
+    check(
+        "p 30 c tid=5 dur=2 by=b depth=2 up=20
+         p 20 b tid=5 dur=30 by=a depth=1 up=10 in=2",
+        &["b a - 1 20 30 28", "c b 1 2 30 2 2"],
+    );
+}
+
+#[test]
+fn what_was_not_asked_for_is_no_row() {
+    let script = |selection: &str| {
+        format!(
+            "& {selection}
+             > 10 a tid=5
+             > 20 b tid=5
+             > 30 c tid=5
+             < 35 c tid=5
+             < 50 b tid=5
+             < 90 a tid=5
+             > 95 d tid=5"
+        )
+    };
+    check(
+        &script("min_duration=30"),
+        &["a - - 0 10 80 50", "b a 1 1 20 30 25"],
+    );
+    // Inside of one that is no row: nothing is around it.
+    check(
+        &script("max_duration=30"),
+        &["b a - 1 20 30 25", "c b 2 2 30 5 5"],
+    );
+    check(
+        &script("begin=25 stop_after=50"),
+        &["c - - 0 30 5 5", "b - - 0 50 - - no entry"],
+    );
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        play(sink, &script("min_duration=6 max_duration=30"))
+    });
+    let rows = trace.finish();
+    assert_eq!((rows.counts.filtered, rows.counts.lost), (3, 0));
+    let expected = [
+        "1 filtered: calls shorter than 6ns",
+        "1 filtered: calls longer than 30ns",
+        "1 filtered: calls of unknown duration",
+    ];
+    assert_eq!(rows.of("losses", &["count", "reason"]), expected);
 }
 
 #[test]
@@ -421,6 +499,46 @@ fn system_calls_and_interrupts_in_them() {
     );
     // Without exits there are no calls.
     check_pairs(&types[..1], &[(0, 10, 5, &[3]), (0, 20, 5, &[3])], &[]);
+}
+
+/// `B|PID|NAME` and `E` of Android: sections lie in one another, and in what the kernel does around them.
+#[test]
+fn sections_that_programs_mark() {
+    let mut print = event_type("ftrace", "print", &["ip", "buf"]);
+    print.fields[1].kind = FieldType::Text;
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        sink.event(Event::Type(&print)).unwrap();
+        let markers = [
+            (10, 5, "B|7|draw"),
+            (20, 5, "B|7|draw"),
+            (25, 6, "B|7|other | name\n"),
+            (30, 5, "hello"),
+            (35, 5, "C|7|frames|3"),
+            (40, 5, "E|7"),
+            (70, 5, "E"),
+            (75, 6, "E|7"),
+            (80, 5, "B|x|no section"),
+        ];
+        for (time, tid, text) in markers {
+            let values = [Value::Int(0), Value::Bytes(text.as_bytes())];
+            sink.event(Event::Sample(&Sample {
+                time: Some(time),
+                tid: Some(tid),
+                fields: Fields::Values(&values),
+                ..Sample::of(EventId(0))
+            }))
+            .unwrap();
+        }
+    });
+    assert_eq!(
+        rows_of(&trace.finish(), &["tid"]),
+        [
+            "draw - - 0 10 60 40 5",
+            "draw draw 1 1 20 20 20 5",
+            "other | name - - 0 25 50 50 6",
+        ]
+    );
 }
 
 #[test]

@@ -1,0 +1,145 @@
+//! Calls that a recorder's program in the kernel paired itself, and what it tells of their functions beforehand.
+//!
+//! ```text
+//! 7\nvfs_read\n\ncount 2 u64\nret - s64        function 7; its third argument is told; what it returned is
+//! ```
+
+use super::Call;
+
+/// A function, as the records of its calls name it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CallFunction {
+    /// In the records.
+    pub number: u32,
+    /// Its name.
+    pub function: String,
+    /// File that holds it; empty for the kernel.
+    pub module: String,
+    /// What is told of its arguments.
+    pub arguments: Vec<CallArgument>,
+    /// What it returned is told.
+    pub returned: Option<CallArgument>,
+}
+
+/// An argument in a register.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallArgument {
+    /// As it is told.
+    pub name: String,
+    /// Which of the record's.
+    pub place: usize,
+    /// `u8` to `u64`, `s8` to `s64`, `x8` to `x64`.
+    pub kind: String,
+}
+
+impl CallArgument {
+    /// Whether this is a type of such arguments.
+    pub fn is_kind(kind: &str) -> bool {
+        let size = kind.strip_prefix(['u', 's', 'x']);
+        size.is_some_and(|size| ["8", "16", "32", "64"].contains(&size))
+    }
+
+    /// A register's value in the argument's type.
+    pub fn value(&self, register: u64) -> i64 {
+        let bits = self.kind.get(1..).and_then(|bits| bits.parse().ok());
+        let unused = 64u32.saturating_sub(bits.unwrap_or(64)).min(63);
+        match self.kind.starts_with('s') {
+            true => (register << unused) as i64 >> unused,
+            false => (register << unused >> unused) as i64,
+        }
+    }
+
+    /// `count=4096`, `flags=0x8000`
+    pub fn text(&self, register: u64) -> String {
+        let value = self.value(register);
+        match self.kind.get(..1) {
+            Some("s") => format!("{}={value}", self.name),
+            Some("x") => format!("{}={:#x}", self.name, value as u64),
+            _ => format!("{}={}", self.name, value as u64),
+        }
+    }
+}
+
+impl CallFunction {
+    /// As a journal has it.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n{}\n{}", self.number, self.function, self.module);
+        for argument in &self.arguments {
+            let CallArgument { name, place, kind } = argument;
+            text.push_str(&format!("\n{name} {place} {kind}"));
+        }
+        if let Some(returned) = &self.returned {
+            text.push_str(&format!("\n{} - {}", returned.name, returned.kind));
+        }
+        text
+    }
+
+    /// Reads such a text; `None`: it is none.
+    pub fn parse(text: &str) -> Option<CallFunction> {
+        let mut lines = text.split('\n');
+        let mut function = CallFunction {
+            number: lines.next()?.parse().ok()?,
+            function: lines.next()?.to_owned(),
+            module: lines.next()?.to_owned(),
+            ..CallFunction::default()
+        };
+        for line in lines {
+            let mut words = line.split(' ');
+            let (name, place, kind) = (words.next()?, words.next()?, words.next()?);
+            if !CallArgument::is_kind(kind) {
+                return None;
+            }
+            let argument = |place| CallArgument {
+                name: name.to_owned(),
+                place,
+                kind: kind.to_owned(),
+            };
+            match place {
+                "-" => function.returned = Some(argument(0)),
+                place => function.arguments.push(argument(place.parse().ok()?)),
+            }
+        }
+        Some(function)
+    }
+}
+
+/// A call with what only a program in the kernel knows. They come in the order of their ends.
+#[derive(Debug, Clone, Copy)]
+pub struct PairedCall<'a> {
+    /// It.
+    pub call: Call<'a>,
+    /// When the call around it began, in the same thread; its own comes later, if it is told at all.
+    pub parent_entry: Option<i64>,
+    /// Nanoseconds in calls inside of it, told or not.
+    pub inside: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let argument = |name: &str, place, kind: &str| CallArgument {
+            name: name.to_owned(),
+            place,
+            kind: kind.to_owned(),
+        };
+        let function = CallFunction {
+            number: 7,
+            function: "f".to_owned(),
+            module: "/a b".to_owned(),
+            arguments: vec![argument("n", 2, "s32"), argument("p", 0, "x64")],
+            returned: Some(argument("ret", 0, "u8")),
+        };
+        assert_eq!(CallFunction::parse(&function.text()), Some(function));
+        for wrong in ["", "x\nf\n", "1\nf", "1\nf\n\nn 2", "1\nf\n\nn 2 string"] {
+            assert_eq!(CallFunction::parse(wrong), None, "{wrong:?}");
+        }
+        let text = |kind, register| argument("a", 0, kind).text(register);
+        assert_eq!(text("s32", 0x1_ffff_ffff), "a=-1");
+        assert_eq!(text("u8", 0x1ff), "a=255");
+        assert_eq!(text("u64", u64::MAX), "a=18446744073709551615");
+        assert_eq!(text("x16", 0x1_1234), "a=0x1234");
+    }
+}
