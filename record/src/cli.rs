@@ -5,15 +5,34 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use perfquet_formats::event::Contexts;
 
+use crate::bpf;
+use crate::closing::Next;
 use crate::failure::{Failure, misuse};
+use crate::flight;
+use crate::ftrace;
 use crate::probe::Asked;
+use crate::probe::vmlinux::KernelOptions;
+use crate::recording::stacks::StackOptions;
+use crate::selection::CallOptions;
 use crate::sys::ring::page_bytes;
 use crate::sys::{host, privileges};
-use crate::target::Target;
+use crate::target::{Target, Whom};
+use crate::trigger::TriggerOptions;
 
 /// Not a round number, so that sampling does not march in step with timers.
 pub(crate) const DEFAULT_FREQUENCY_HZ: u64 = 997;
+
+/// Headings of --help.
+const WHAT: &str = "What is recorded";
+const CALLS: &str = "Calls and triggers";
+const SUMS: &str = "Summed up in the kernel";
+const WHOM: &str = "Whom";
+const SAMPLING: &str = "Samples and stacks";
+const FLIGHT: &str = "Flight recorder";
+const OUTPUT: &str = "Output";
+const LISTS: &str = "What there is";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,9 +41,17 @@ Examples:
   perfquet-record -a -e 'sched:sched_switch,irq:*'        every switch and interrupt until Ctrl-C
   perfquet-record -e syscalls:sys_enter_write --filter 'count > 4096' -p 1234
   perfquet-record -a --uprobe 'libc.so.6:malloc bytes=%di:u64' --duration 5s
+  perfquet-record -a --uprobe 'libc.so.6:malloc bytes=%di:u64' --agg 'quantize(bytes) by comm' --duration 5s
   perfquet-record --kprobe 'tcp_sendmsg size' -- curl -s example.org
+  perfquet-record -a -g --ring 30s --snapshot-on SIGUSR1  the last half minute, whenever it is asked for
+  perfquet-record --function-graph ksys_write --max-depth 2 -- dd if=/dev/zero of=/dev/null count=1000
+  perfquet-record -a --call 'vfs_*' --min-duration 500us --start-on entry:do_sys_openat2 --stop-on time:5s
   perfquet-record --list 'block:*'                        which events there are
-Then: perfquet-query top trace.pqt";
+Then: perfquet-query top trace.pqt
+
+Ends with the command's exit status (128 and the signal's number if it was killed; 127, 126: it was not found, cannot be
+run), 0 if the recording was ended before the command; 1 if recording failed, 2 for a command line that makes no sense,
+130 if a second Ctrl-C left the tables to perfquet-convert.";
 
 /// Records tracepoints and sampled stacks into a trace directory.
 #[derive(Debug, Parser)]
@@ -32,90 +59,99 @@ Then: perfquet-query top trace.pqt";
 pub(crate) struct Cli {
     /// Event to record: a tracepoint with wildcards (sched:*), a counter or clock (cycles:u, cpu-clock), rNNN,
     /// pmu/term=…/. Repeat it, or separate by commas. Without: cycles
-    #[arg(short = 'e', long = "event", value_name = "EVENT")]
+    #[arg(short = 'e', long = "event", value_name = "EVENT", help_heading = WHAT)]
     pub(crate) events: Vec<String>,
-    /// Function of the kernel: FUNC[+OFFSET] [NAME=]ARG..., an ARG being a parameter (size, skb->len), a register (%di)
+    /// Function of the kernel: FUNC[+OFFSET|:LINE] [NAME=]ARG..., an ARG being a parameter (size, skb->len), a register (%di)
     /// or $comm; wildcards in FUNC
-    #[arg(long = "kprobe", value_name = "PROBE")]
+    #[arg(long = "kprobe", value_name = "PROBE", help_heading = WHAT)]
     pub(crate) kprobes: Vec<String>,
-    /// Return of a kernel function; $retval is what it returned
-    #[arg(long = "kretprobe", value_name = "PROBE")]
+    /// Return of a kernel function; $retval is what it returned, parameters (Linux 6.9) are as they were at its entry
+    #[arg(long = "kretprobe", value_name = "PROBE", help_heading = WHAT)]
     pub(crate) kretprobes: Vec<String>,
     /// Function or line of a program or library: OBJECT:FUNC[+OFFSET|:LINE] [NAME=]ARG..., OBJECT being a path, a name
     /// (libc.so.6) or the number of a process, an ARG a variable (with debugging information) or a register
-    #[arg(long = "uprobe", value_name = "PROBE")]
+    #[arg(long = "uprobe", value_name = "PROBE", help_heading = WHAT)]
     pub(crate) uprobes: Vec<String>,
     /// Return of a function of a program or library
-    #[arg(long = "uretprobe", value_name = "PROBE")]
+    #[arg(long = "uretprobe", value_name = "PROBE", help_heading = WHAT)]
     pub(crate) uretprobes: Vec<String>,
     /// Static probe of a program or library, with its arguments; wildcards
-    #[arg(long = "usdt", value_name = "OBJECT:PROVIDER:NAME")]
+    #[arg(long = "usdt", value_name = "OBJECT:PROVIDER:NAME", help_heading = WHAT)]
     pub(crate) usdts: Vec<String>,
+    #[command(flatten, next_help_heading = CALLS)]
+    pub(crate) functions_traced: ftrace::FunctionOptions,
+    #[command(flatten, next_help_heading = CALLS)]
+    pub(crate) calls: CallOptions,
+    #[command(flatten, next_help_heading = CALLS)]
+    pub(crate) triggers: TriggerOptions,
+    #[command(flatten, next_help_heading = WHAT)]
+    pub(crate) kernel: KernelOptions,
     /// Record only hits that fulfil it, in the kernel's language; belongs to the event or probe before it
-    #[arg(long = "filter", value_name = "EXPR")]
+    #[arg(long = "filter", value_name = "EXPR", help_heading = WHAT)]
     pub(crate) filters: Vec<String>,
+    #[command(flatten, next_help_heading = SUMS)]
+    pub(crate) bpf: bpf::Options,
     /// The whole system
-    #[arg(short = 'a', long = "all-cpus")]
+    #[arg(short = 'a', long = "all-cpus", help_heading = WHOM)]
     pub(crate) all_cpus: bool,
     /// Only these CPUs (0-3,8); the whole system if nothing else is chosen
-    #[arg(short = 'C', long = "cpu", value_name = "CPUS")]
+    #[arg(short = 'C', long = "cpu", value_name = "CPUS", help_heading = WHOM)]
     pub(crate) cpus: Option<String>,
     /// These processes with all their threads, and what they start
-    #[arg(short = 'p', long = "pid", value_name = "PID", value_delimiter = ',')]
+    #[arg(short = 'p', long = "pid", value_name = "PID", value_delimiter = ',', help_heading = WHOM)]
     pub(crate) pids: Vec<i32>,
     /// These threads, and what they start
-    #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',')]
+    #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',', help_heading = WHOM)]
     pub(crate) tids: Vec<i32>,
+    #[command(flatten, next_help_heading = WHOM)]
+    pub(crate) whom: Whom,
     /// Samples per second of counters and clocks (max: as many as the kernel allows); default 997. Adds cycles if
     /// only tracepoints are given
     #[arg(
         short = 'F',
         long = "freq",
         value_name = "HZ",
-        conflicts_with = "count"
-    )]
+        conflicts_with = "count", help_heading = SAMPLING)]
     pub(crate) frequency: Option<String>,
     /// One sample every N events of counters and clocks
-    #[arg(short = 'c', long = "count", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'c', long = "count", value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = SAMPLING)]
     pub(crate) count: Option<u64>,
-    /// Stacks with every event, by frame pointers
-    #[arg(short = 'g')]
-    pub(crate) has_stacks: bool,
-    /// Stacks with every event, and how they are found
-    #[arg(long = "call-graph", value_name = "MODE")]
-    pub(crate) call_graph: Option<CallGraph>,
+    #[command(flatten, next_help_heading = SAMPLING)]
+    pub(crate) stacks: StackOptions,
+    #[command(flatten, next_help_heading = FLIGHT)]
+    pub(crate) flight: flight::Options,
     /// Size of each CPU's ring: 512K, 64M; a bare number counts pages. Default: 16M as root, else what locked memory allows
-    #[arg(short = 'm', long = "ring-size", alias = "mmap-pages", value_name = "SIZE", value_parser = ring_bytes)]
+    #[arg(short = 'm', long = "ring-size", alias = "mmap-pages", value_name = "SIZE", value_parser = ring_bytes, help_heading = OUTPUT)]
     pub(crate) ring_bytes: Option<usize>,
     /// Where to write [default: trace.pqt; perf.data with --format perf.data]
-    #[arg(short = 'o', long = "output", value_name = "OUT")]
+    #[arg(short = 'o', long = "output", value_name = "OUT", help_heading = OUTPUT)]
     pub(crate) output: Option<PathBuf>,
     /// Overwrite an existing trace; it is kept as OUT.old until the new one is whole
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) force: bool,
     /// Stop after so long: 10s, 500ms, 2m
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = OUTPUT)]
     pub(crate) duration: Option<Duration>,
     /// Keep the journal, a perf.data that perf opens, in OUT/journal
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) keep_raw: bool,
     /// What to write: a trace directory, or perf's file without tables
-    #[arg(long, value_name = "FORMAT", default_value = "pqt")]
+    #[arg(long, value_name = "FORMAT", default_value = "pqt", help_heading = OUTPUT)]
     pub(crate) format: Format,
     /// List events whose name matches, and what is said about them; without PATTERN all
-    #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*")]
+    #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*", help_heading = LISTS)]
     pub(crate) list: Option<String>,
     /// List functions that can be probed: a pattern for the kernel's, OBJECT:PATTERN for those of a program or library
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", help_heading = LISTS)]
     pub(crate) functions: Option<String>,
-    /// List the lines of a function that can be probed: OBJECT:FUNC
-    #[arg(long, value_name = "FUNC")]
+    /// List the lines of a function that can be probed: FUNC of the kernel, OBJECT:FUNC of a program or library
+    #[arg(long, value_name = "FUNC", help_heading = LISTS)]
     pub(crate) lines: Option<String>,
-    /// List the variables that can be recorded: FUNC of the kernel, OBJECT:FUNC[:LINE] of a program or library
-    #[arg(long, value_name = "FUNC")]
+    /// List the variables that can be recorded: FUNC[:LINE] of the kernel, OBJECT:FUNC[:LINE] of a program or library
+    #[arg(long, value_name = "FUNC", help_heading = LISTS)]
     pub(crate) vars: Option<String>,
     /// Remove the probes that recorders left which were killed
-    #[arg(long)]
+    #[arg(long, help_heading = LISTS)]
     pub(crate) cleanup: bool,
     /// Say what is done; twice: in detail
     #[arg(short, long, action = clap::ArgAction::Count)]
@@ -129,6 +165,9 @@ pub(crate) struct Cli {
     /// A filter with nothing before it.
     #[arg(skip)]
     pub(crate) has_lonely_filter: bool,
+    /// An aggregation that no probe can be told for.
+    #[arg(skip)]
+    pub(crate) has_lonely_aggregation: bool,
 }
 
 /// What one option asks for.
@@ -140,13 +179,8 @@ pub(crate) struct AskedFor {
     pub(crate) text: String,
     /// The filters behind that.
     pub(crate) filters: Vec<String>,
-}
-
-/// How stacks are found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CallGraph {
-    /// By frame pointers: cheap, needs programs compiled with them
-    Fp,
+    /// The aggregations behind that.
+    pub(crate) aggregations: Vec<String>,
 }
 
 /// What is written.
@@ -177,6 +211,7 @@ impl Cli {
             (Asked::Uprobe, "uprobes", &self.uprobes),
             (Asked::Uretprobe, "uretprobes", &self.uretprobes),
             (Asked::Usdt, "usdts", &self.usdts),
+            (Asked::Call, "calls", &self.calls.calls),
         ];
         let mut placed = Vec::new();
         for (option, id, texts) in options {
@@ -186,6 +221,7 @@ impl Cli {
                     option,
                     text: text.clone(),
                     filters: Vec::new(),
+                    aggregations: Vec::new(),
                 };
                 (place, asked)
             }));
@@ -198,6 +234,17 @@ impl Cli {
                 None => self.has_lonely_filter = true,
             }
         }
+        let texts = self.bpf.aggregations();
+        let places = matches.indices_of(bpf::AGGREGATIONS).into_iter().flatten();
+        for (place, text) in places.zip(texts) {
+            let before = placed.iter().rposition(|(before, _)| *before < place);
+            // In front of a single probe it can mean that one only.
+            let only = (placed.len() == 1).then_some(0);
+            match before.or(only) {
+                Some(index) => placed[index].1.aggregations.push(text.clone()),
+                None => self.has_lonely_aggregation = true,
+            }
+        }
         self.asked = placed.into_iter().map(|(_, asked)| asked).collect();
         self
     }
@@ -205,8 +252,22 @@ impl Cli {
     /// Whom to record.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
         let is_system = self.all_cpus;
-        if is_system as u8 + !self.pids.is_empty() as u8 + !self.tids.is_empty() as u8 > 1 {
-            return Err(misuse("choose one of -a, -p and -t"));
+        let named = self.whom.target()?;
+        let chosen = [
+            is_system,
+            !self.pids.is_empty(),
+            !self.tids.is_empty(),
+            named.is_some(),
+        ];
+        if chosen.into_iter().filter(|&is_chosen| is_chosen).count() > 1 {
+            return Err(misuse("choose one of -a, -p, -t, -u and -G"));
+        }
+        if let Some(named) = named {
+            // Beside whole CPUs a command only says how long, as with -a.
+            if !self.command.is_empty() && !named.is_of_cpus() {
+                return Err(misuse("a command cannot be combined with -u"));
+            }
+            return Ok(named);
         }
         if !self.pids.is_empty() || !self.tids.is_empty() {
             if !self.command.is_empty() {
@@ -269,6 +330,46 @@ impl Cli {
         }
     }
 
+    /// Whether entries and returns of --call may be paired in the kernel: only where calls are left out by their length,
+    /// and nothing is asked for that a program does not tell.
+    pub(crate) fn may_pair_in_kernel(&self) -> bool {
+        let calls = &self.calls;
+        let has_limit = calls.min_duration.is_some() || calls.max_duration.is_some();
+        let is_more =
+            calls.context.is_some() || calls.max_events.is_some() || self.stacks.is_asked();
+        has_limit && !is_more && self.format == Format::Pqt && self.flight.limit().is_none()
+    }
+
+    /// What the trace is best asked first.
+    pub(crate) fn next(&self) -> Next {
+        let is_summed = |asked: &AskedFor| !asked.aggregations.is_empty();
+        if let Some(report) = self.bpf.report()
+            && self.asked.iter().all(is_summed)
+        {
+            return Next::Sums(report);
+        }
+
+        match self.calls.calls.is_empty() {
+            true => Next::Top,
+            false => Next::Durations,
+        }
+    }
+
+    /// What a configuration of KFI asks for, as if its options had been given; those that were given come first.
+    pub(crate) fn apply_kfi(&mut self) -> Result<(), Failure> {
+        let Some(kfi) = self.functions_traced.read_kfi()? else {
+            return Ok(());
+        };
+        let calls = &mut self.calls;
+        calls.min_duration = calls.min_duration.or(kfi.min_duration);
+        calls.max_duration = calls.max_duration.or(kfi.max_duration);
+        calls.max_events = calls.max_events.or(kfi.max_events);
+        let context = kfi.context.and_then(|text| Contexts::parse(text).ok());
+        calls.context = calls.context.or(context);
+        self.triggers
+            .add(kfi.start_on.as_deref(), kfi.stop_on.as_deref())
+    }
+
     /// Where to write.
     pub(crate) fn output(&self) -> PathBuf {
         let usual = match self.format {
@@ -280,7 +381,7 @@ impl Cli {
 }
 
 /// `10s`, `500ms`, `2m`, `1h`; a bare number counts seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
@@ -292,15 +393,25 @@ fn duration(text: &str) -> Result<Duration, String> {
         "" | "s" => number,
         "ms" => number / 1e3,
         "us" => number / 1e6,
+        "ns" => number / 1e9,
         "m" => number * 60.0,
         "h" => number * 3600.0,
-        _ => return Err(format!("unknown unit {unit:?}, expected us, ms, s, m or h")),
+        _ => {
+            return Err(format!(
+                "unknown unit {unit:?}, expected ns, us, ms, s, m or h"
+            ));
+        }
     };
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// `4M`, `512K`, `1G`, `65536B`; a bare number counts pages. Made a power of two.
+/// The size of a ring: made a power of two, of at least a page.
 fn ring_bytes(text: &str) -> Result<usize, String> {
+    size_bytes(text).map(|bytes| bytes.max(page_bytes()).next_power_of_two())
+}
+
+/// `4M`, `512K`, `1G`, `65536B`; a bare number counts pages.
+pub(crate) fn size_bytes(text: &str) -> Result<usize, String> {
     const MOST: u64 = 1 << 32;
     let expected = || "expected a size as in 16M".to_owned();
     let end = text
@@ -317,7 +428,7 @@ fn ring_bytes(text: &str) -> Result<usize, String> {
         _ => return Err(expected()),
     };
     match number.checked_mul(unit_bytes) {
-        Some(bytes @ 1..=MOST) => Ok((bytes as usize).max(page_bytes()).next_power_of_two()),
+        Some(bytes @ 1..=MOST) => Ok(bytes as usize),
         _ => Err("expected a size between a page and 4G".to_owned()),
     }
 }
@@ -354,6 +465,19 @@ mod tests {
             ]
         );
         assert!(!cli.has_lonely_filter);
+        let of = |line: &str| -> Vec<usize> {
+            let cli = read(line).unwrap();
+            let counts = cli.asked.iter().map(|asked| asked.aggregations.len());
+            counts
+                .chain(cli.has_lonely_aggregation.then_some(99))
+                .collect()
+        };
+        assert_eq!(of("--agg count() --uprobe a:b -a"), [1]);
+        assert_eq!(
+            of("-e a:b --agg count() -e c:d --agg count() --agg count() -a"),
+            [1, 2]
+        );
+        assert_eq!(of("--agg count() -e a:b -e c:d -a"), [0, 0, 99]);
         assert!(read("--filter x -e a:b -a").unwrap().has_lonely_filter);
     }
 
@@ -372,7 +496,10 @@ mod tests {
         assert_eq!(target("-C 0"), Ok(Target::System));
         assert_eq!(target("-p 1,2"), Ok(Target::Processes(vec![1, 2])));
         assert_eq!(target("-t 7"), Ok(Target::Threads(vec![7])));
-        assert_eq!(target("-p 1 -a"), Err("choose one of -a, -p and -t".into()));
+        assert_eq!(
+            target("-p 1 -a"),
+            Err("choose one of -a, -p, -t, -u and -G".into())
+        );
         assert_eq!(
             target("-g"),
             Err("nothing to record: no command, no -a, no -p".into())

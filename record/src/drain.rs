@@ -11,19 +11,29 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::flight::Kept;
 use crate::journal::Journal;
 use crate::recording::{Recording, Rings};
 use crate::sys::ring::Ring;
 use crate::sys::wait::{Bell, Waiter};
+use crate::trigger::Gate;
 
 /// What lies in a ring without filling a quarter of it is in the file after so long.
 const LONGEST: Duration = Duration::from_millis(250);
+
+/// Where the rings' bytes go.
+pub(crate) enum Sink {
+    /// To a file, as they come.
+    Journal(Journal),
+    /// To memory, of which the oldest goes.
+    Flight(Box<Kept>),
+}
 
 /// A running drain.
 pub(crate) struct Drain {
     shared: Arc<Shared>,
     bell: Arc<Bell>,
-    thread: JoinHandle<(Journal, io::Result<()>)>,
+    thread: JoinHandle<(Sink, io::Result<()>)>,
 }
 
 #[derive(Default)]
@@ -31,13 +41,18 @@ struct Shared {
     is_stopping: AtomicBool,
     /// It ended before it was told to: the disk is full.
     has_failed: AtomicBool,
-    /// Records of what existed at the start, once they are known.
-    existing: Mutex<Option<Vec<u8>>>,
+    /// Records of what existed at the start, once they are known, and when the trace begins.
+    existing: Mutex<Option<(Vec<u8>, u64)>>,
 }
 
 impl Drain {
     /// Starts the thread.
-    pub(crate) fn start(recording: &Recording, rings: Rings, journal: Journal) -> Result<Drain> {
+    pub(crate) fn start(
+        recording: &Recording,
+        rings: Rings,
+        sink: Sink,
+        gate: Gate,
+    ) -> Result<Drain> {
         let waiter = Waiter::new().context("cannot wait for the kernel's rings")?;
         for event in recording.wakers() {
             waiter.add_ring(event).context("cannot wait for a ring")?;
@@ -45,8 +60,9 @@ impl Drain {
         let bell = waiter.bell();
         let shared = Arc::new(Shared::default());
         let worker = Worker {
-            rings: rings.rings,
-            journal,
+            rings,
+            sink,
+            gate,
             waiter,
             shared: Arc::clone(&shared),
         };
@@ -59,9 +75,15 @@ impl Drain {
         })
     }
 
-    /// Hands over what existed at the start; until then only overfull rings are drained.
-    pub(crate) fn set_existing(&self, records: Vec<u8>) {
-        *lock(&self.shared.existing) = Some(records);
+    /// Hands over what existed at the start; until then only overfull rings are drained. Nothing from before `begin`
+    /// is wanted.
+    pub(crate) fn set_existing(&self, records: Vec<u8>, begin: u64) {
+        *lock(&self.shared.existing) = Some((records, begin));
+        self.bell.ring();
+    }
+
+    /// Has it look at the rings now.
+    pub(crate) fn wake(&self) {
         self.bell.ring();
     }
 
@@ -70,9 +92,9 @@ impl Drain {
         self.shared.has_failed.load(Ordering::Acquire)
     }
 
-    /// Takes what is left in the rings and ends the thread. The events must be stopped. The journal is whole
+    /// Takes what is left in the rings and ends the thread. The events must be stopped. A journal is whole
     /// even if the drain could not go on.
-    pub(crate) fn finish(self) -> (Journal, io::Result<()>) {
+    pub(crate) fn finish(self) -> (Sink, io::Result<()>) {
         self.shared.is_stopping.store(true, Ordering::Release);
         self.bell.ring();
         match self.thread.join() {
@@ -83,19 +105,20 @@ impl Drain {
 }
 
 struct Worker {
-    rings: Vec<Ring>,
-    journal: Journal,
+    rings: Rings,
+    sink: Sink,
+    gate: Gate,
     waiter: Waiter,
     shared: Arc<Shared>,
 }
 
 impl Worker {
-    fn run(mut self) -> (Journal, io::Result<()>) {
+    fn run(mut self) -> (Sink, io::Result<()>) {
         let ended = self.drain_until_stopped();
         if ended.is_err() {
             self.shared.has_failed.store(true, Ordering::Release);
         }
-        (self.journal, ended)
+        (self.sink, ended)
     }
 
     fn drain_until_stopped(&mut self) -> io::Result<()> {
@@ -103,9 +126,8 @@ impl Worker {
         loop {
             // Before the pass: what was in the rings when it was set is then drained.
             let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
-            if self.pass()? > 0 {
-                self.journal.finish_round()?;
-            }
+            let drained = self.pass()?;
+            self.sink.end_pass(drained)?;
             if is_stopping {
                 return Ok(());
             }
@@ -117,8 +139,9 @@ impl Worker {
     /// overfull ring is drained without closing the round, so that readers hold it back all the same.
     fn begin(&mut self) -> io::Result<()> {
         loop {
-            if let Some(existing) = lock(&self.shared.existing).take() {
-                return self.journal.append(&existing);
+            if let Some((existing, begin)) = lock(&self.shared.existing).take() {
+                self.gate.open_at(begin);
+                return self.sink.existing(&existing);
             }
             if self.rings.iter().any(Ring::is_half_full) {
                 self.pass()?;
@@ -133,19 +156,68 @@ impl Worker {
     /// Drains all rings once.
     fn pass(&mut self) -> io::Result<u64> {
         let mut drained = 0;
-        for ring in &mut self.rings {
-            let whole = self.journal.length();
-            match ring.drain(|piece| self.journal.append(piece)) {
-                Ok(bytes) => drained += bytes,
-                Err(error) => {
-                    // A full disk: the file ends with a whole record, and all before it counts.
-                    self.journal.cut(whole)?;
-                    return Err(error);
-                }
-            }
+        for ring in &mut self.rings.side_band {
+            drained += self.sink.take_side_band(ring)?;
+        }
+        let until = self.gate.look(&mut self.rings.events);
+        for (ring, until) in self.rings.events.iter_mut().zip(until) {
+            drained += self.sink.take_events(ring, until)?;
         }
         Ok(drained)
     }
+}
+
+impl Sink {
+    fn existing(&mut self, records: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::Journal(journal) => journal.append(records),
+            Sink::Flight(kept) => {
+                kept.side_band(records);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_side_band(&mut self, ring: &mut Ring) -> io::Result<u64> {
+        match self {
+            Sink::Journal(journal) => append(journal, ring, ring.head()),
+            Sink::Flight(kept) => ring.drain(|piece| {
+                kept.side_band(piece);
+                Ok(())
+            }),
+        }
+    }
+
+    fn take_events(&mut self, ring: &mut Ring, until: u64) -> io::Result<u64> {
+        match self {
+            Sink::Journal(journal) => append(journal, ring, until),
+            Sink::Flight(kept) => ring.drain_to(until, |piece| {
+                kept.events(piece);
+                Ok(())
+            }),
+        }
+    }
+
+    fn end_pass(&mut self, drained: u64) -> io::Result<()> {
+        match self {
+            Sink::Journal(journal) if drained > 0 => journal.finish_round(),
+            Sink::Journal(_) => Ok(()),
+            Sink::Flight(kept) => {
+                kept.end_pass();
+                Ok(())
+            }
+        }
+    }
+}
+
+fn append(journal: &mut Journal, ring: &mut Ring, until: u64) -> io::Result<u64> {
+    let whole = journal.length();
+    let drained = ring.drain_to(until, |piece| journal.append(piece));
+    if drained.is_err() {
+        // A full disk: the file ends with a whole record, and all before it counts.
+        journal.cut(whole)?;
+    }
+    drained
 }
 
 /// The value is replaced in one step, so a panic of its holder leaves it whole.

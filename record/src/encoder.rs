@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
-use perfquet_formats::import::{ImportOptions, Report, import};
+use perfquet_formats::event::Selection;
+use perfquet_formats::import::{ImportOptions, Report, import, journal_files};
 use perfquet_formats::store::WriterOptions;
+use perfquet_formats::symbols::{self, Roots};
 use perfquet_formats::{Error, Input};
 
 use crate::failure::failed;
@@ -20,30 +22,54 @@ use crate::sys::thread;
 pub(crate) struct Encoder {
     journal_is_whole: Arc<AtomicBool>,
     done_bytes: Arc<AtomicU64>,
+    kept: Arc<AtomicU64>,
     thread: JoinHandle<Result<Report, Error>>,
 }
 
 impl Encoder {
     /// Starts it on a journal that has its head.
-    pub(crate) fn start(journal: PathBuf, output: PathBuf) -> Encoder {
+    /// `roots` are those of processes that see other files than we do.
+    pub(crate) fn start(
+        journal: PathBuf,
+        output: PathBuf,
+        selection: &Selection,
+        roots: Roots,
+    ) -> Encoder {
         let journal_is_whole = Arc::new(AtomicBool::new(false));
         let done_bytes = Arc::new(AtomicU64::new(0));
+        let kept: Arc<AtomicU64> = Arc::default();
+        let told = Arc::clone(&kept);
+        // Whoever waits for so many events waits for us.
+        let is_awaited = selection.max_events.is_some();
         let (whole, done) = (Arc::clone(&journal_is_whole), Arc::clone(&done_bytes));
         // Without a name of its own: the filter that leaves us out goes by the name that it inherits.
         let thread = std::thread::spawn(move || {
-            thread::make_idle();
-            encode(&journal, &output, whole, done)
+            if !is_awaited {
+                thread::make_idle();
+            }
+            encode(&journal, &output, whole, done, told, roots)
         });
         Encoder {
             journal_is_whole,
             done_bytes,
+            kept,
             thread,
         }
     }
 
+    /// Rows so far, where only so many are wanted.
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// The journal has its end.
+    pub(crate) fn end_of_journal(&self) {
+        self.journal_is_whole.store(true, Ordering::Release);
+    }
+
     /// The journal has its end, and somebody waits: no longer idle.
     pub(crate) fn hurry(&self) {
-        self.journal_is_whole.store(true, Ordering::Release);
+        self.end_of_journal();
         thread::make_all_normal();
     }
 
@@ -77,16 +103,30 @@ fn encode(
     output: &Path,
     is_whole: Arc<AtomicBool>,
     done_bytes: Arc<AtomicU64>,
+    kept: Arc<AtomicU64>,
+    roots: Roots,
 ) -> Result<Report, Error> {
     let input = Input::following(journal, is_whole)?;
+    let trace = output.to_owned();
+    // Read behind the rings' bytes: what is put beside them when the recording ends.
+    let beside = move || {
+        let files = journal_files(&trace)?;
+        files.iter().skip(1).map(|file| Input::open(file)).collect()
+    };
     let options = ImportOptions {
         store: WriterOptions {
             adopt: true,
             ..WriterOptions::default()
         },
+        kept: Some(kept),
         progress: Some(Box::new(move |progress| {
             done_bytes.store(progress.done, Ordering::Relaxed);
         })),
+        later: Some(Box::new(beside)),
+        symbols: symbols::Options {
+            roots,
+            ..symbols::Options::default()
+        },
         ..ImportOptions::default()
     };
     import(vec![input], output, options)

@@ -12,8 +12,7 @@ use std::fmt;
 pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
-    /// The command line was wrong, not the machine: exit code 2.
-    pub(crate) is_misuse: bool,
+    status: u8,
 }
 
 /// The machine refused.
@@ -21,22 +20,26 @@ pub(crate) fn failed(message: impl Into<String>) -> Failure {
     Failure {
         message: message.into(),
         hint: None,
-        is_misuse: false,
+        status: 1,
     }
 }
 
 /// The command line makes no sense.
 pub(crate) fn misuse(message: impl Into<String>) -> Failure {
-    Failure {
-        is_misuse: true,
-        ..failed(message)
-    }
+    failed(message).status(2)
 }
 
 impl Failure {
     /// Adds the next step.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Ends the process with another status than 1: 2 for a command line that makes no sense, 126 and 127 for a
+    /// command that cannot be run.
+    pub(crate) fn status(mut self, status: u8) -> Failure {
+        self.status = status;
         self
     }
 
@@ -63,11 +66,10 @@ pub(crate) fn print(error: &anyhow::Error) {
     }
 }
 
-/// Whether the command line was at fault.
-pub(crate) fn is_misuse(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<Failure>()
-        .is_some_and(|failure| failure.is_misuse)
+/// The status that the process ends with.
+pub(crate) fn status_of(error: &anyhow::Error) -> u8 {
+    let failure = error.downcast_ref::<Failure>();
+    failure.map_or(1, |failure| failure.status)
 }
 
 fn hint_of(error: &anyhow::Error) -> Option<&str> {
@@ -93,8 +95,8 @@ mod tests {
         let context = Err::<(), _>(std::io::Error::other("x")).context(failure());
         for error in [plain, cause, context.unwrap_err()] {
             assert_eq!(hint_of(&error), Some("do this"));
-            assert!(!is_misuse(&error));
+            assert_eq!(status_of(&error), 1);
         }
-        assert!(is_misuse(&misuse("so not").into()));
+        assert_eq!(status_of(&misuse("so not").into()), 2);
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 
 use crate::cli::Cli;
+use crate::ftrace;
 use crate::probe::{counter, definition, glob_matches, pmu_names, shown, tracepoint};
 use crate::sys::tracefs::Tracefs;
 
@@ -20,12 +21,18 @@ pub(crate) fn answer(cli: &Cli) -> Result<bool> {
     } else if let Some(function) = &cli.vars {
         shown::variables(function)?
     } else if cli.cleanup {
-        let removed = definition::clean_up()?;
+        let probes = definition::clean_up()?;
+        let others = ftrace::clean_up()?;
+        let tracers = match others.len() {
+            0 => String::new(),
+            count => format!(" and {count} tracers"),
+        };
         eprintln!(
-            "removed {} probes of recorders that are gone",
-            removed.len()
+            "removed {} probes{tracers} of recorders that are gone",
+            probes.len()
         );
-        removed.iter().map(|name| format!("{name}\n")).collect()
+        let removed = probes.iter().chain(&others);
+        removed.map(|name| format!("{name}\n")).collect()
     } else {
         return Ok(false);
     };

@@ -5,10 +5,16 @@
 //! ```
 //! [`run`] has the steps in their order; [`drain`] is the half that must never wait, [`encoder`] the half that may.
 
+mod asked;
+mod bpf;
 mod cli;
+mod closing;
+mod containers;
 mod drain;
 mod encoder;
 mod failure;
+mod flight;
+mod ftrace;
 mod journal;
 mod list;
 mod logger;
@@ -18,22 +24,26 @@ mod probe;
 mod progress;
 mod recording;
 mod run;
+mod running;
+mod selection;
 mod sys;
 mod target;
+mod trigger;
 
 use std::process::ExitCode;
 
 use run::Outcome;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::read();
+    let mut cli = cli::Cli::read();
     logger::start(cli.verbose);
-    match run::run(&cli) {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
+    let read = cli.apply_kfi().map_err(anyhow::Error::new);
+    match read.and_then(|()| run::run(&cli)) {
+        Ok(Outcome::Done(ended)) => ExitCode::from(ended.map_or(0, |ended| ended.status())),
         Ok(Outcome::Interrupted) => ExitCode::from(130),
         Err(error) => {
             failure::print(&error);
-            ExitCode::from(if failure::is_misuse(&error) { 2 } else { 1 })
+            ExitCode::from(failure::status_of(&error))
         }
     }
 }

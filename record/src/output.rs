@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use perfquet_formats::store;
 
 use crate::cli::Format;
-use crate::failure::failed;
+use crate::failure::{Failure, failed};
 use crate::journal::Journal;
 use crate::sys::host;
 
@@ -27,6 +27,15 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Whether it could be made.
+    pub(crate) fn check(path: &Path, force: bool) -> Result<(), Failure> {
+        match path.symlink_metadata() {
+            Ok(_) if !force => Err(failed(format!("{} exists", path.display()))
+                .hint("--force overwrites it, -o chooses another name")),
+            _ => Ok(()),
+        }
+    }
+
     /// Makes it, with an empty journal inside.
     pub(crate) fn create(path: &Path, format: Format, force: bool) -> Result<(Output, Journal)> {
         let old = set_aside(path, format, force)?;
@@ -105,11 +114,7 @@ fn set_aside(path: &Path, format: Format, force: bool) -> Result<Option<PathBuf>
     let Ok(kind) = path.symlink_metadata() else {
         return Ok(None);
     };
-    if !force {
-        return Err(failed(format!("{} exists", path.display()))
-            .hint("--force overwrites it, -o chooses another name")
-            .into());
-    }
+    Output::check(path, force)?;
     if format == Format::Pqt {
         return Ok(Some(store::set_aside(path)?));
     }

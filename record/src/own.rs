@@ -46,15 +46,26 @@ const DEEDS: &[&str] = &[
     "xfs",
 ];
 
+/// What of our own activity is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// All, if we are among those who are recorded.
+    Stays,
+    /// All but the events that are our own deeds.
+    WithoutDeeds,
+    /// Nothing.
+    LeftOut,
+}
+
 /// The kernel's filter for a tracepoint: the user's, and that it is not us. `COMM` is the name of the
 /// running thread; our other threads' numbers are not known yet when the filter is set, and it can be set once.
-pub(crate) fn filter(
-    system: &str,
-    users: Option<&str>,
-    records_everything: bool,
-) -> Option<String> {
-    let own =
-        (records_everything && DEEDS.contains(&system)).then(|| format!("COMM != \"{COMM}\""));
+pub(crate) fn filter(system: &str, users: Option<&str>, scope: Own) -> Option<String> {
+    let is_left_out = match scope {
+        Own::Stays => false,
+        Own::WithoutDeeds => is_deed(system),
+        Own::LeftOut => true,
+    };
+    let own = is_left_out.then(|| format!("COMM != \"{COMM}\""));
     match (users, own) {
         (Some(users), Some(own)) => Some(format!("({users}) && {own}")),
         (Some(users), None) => Some(users.to_owned()),
@@ -62,22 +73,32 @@ pub(crate) fn filter(
     }
 }
 
+/// Calls and triggers too: what we call ourselves is our own deed, even if an interrupt calls it meanwhile.
+fn is_deed(system: &str) -> bool {
+    let group = system.split('_').next().unwrap_or_default();
+    ["call", "trigger"].contains(&group) || DEEDS.contains(&system)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::filter;
+    use super::{Own, filter};
 
     #[test]
     fn filters() {
         let own = "COMM != \"perfquet-record\"";
-        assert_eq!(filter("syscalls", None, true).as_deref(), Some(own));
         assert_eq!(
-            filter("syscalls", Some("fd == 1 || fd == 2"), true),
+            filter("syscalls", None, Own::WithoutDeeds).as_deref(),
+            Some(own)
+        );
+        assert_eq!(
+            filter("syscalls", Some("fd == 1 || fd == 2"), Own::WithoutDeeds),
             Some(format!("(fd == 1 || fd == 2) && {own}"))
         );
         assert_eq!(
-            filter("syscalls", Some("fd == 1"), false).as_deref(),
+            filter("syscalls", Some("fd == 1"), Own::Stays).as_deref(),
             Some("fd == 1")
         );
-        assert_eq!(filter("sched", None, true), None);
+        assert_eq!(filter("sched", None, Own::WithoutDeeds), None);
+        assert_eq!(filter("sched", None, Own::LeftOut).as_deref(), Some(own));
     }
 }

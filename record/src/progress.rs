@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use perfquet_formats::import::Counts;
 
 /// The line.
 pub(crate) struct Progress {
@@ -90,12 +91,32 @@ fn line(step: &str, elapsed: Duration, shown: Shown) -> String {
     )
 }
 
+/// What was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// Rows of samples and of events.
+    Events(u64),
+    /// Rows of calls, where there is nothing else.
+    Calls(u64),
+    /// Rows of aggregations.
+    Sums(u64),
+}
+
 /// "1,234 events, 0 lost, 5.2 MiB"
-pub(crate) fn summary(events: u64, lost: u64, bytes: u64) -> String {
+pub(crate) fn summary(count: Count, counts: &Counts, bytes: u64) -> String {
+    let (count, what) = match count {
+        Count::Events(count) => (count, "events"),
+        Count::Calls(count) => (count, "calls"),
+        Count::Sums(count) => (count, "sums"),
+    };
+    let filtered = match counts.filtered {
+        0 => String::new(),
+        filtered => format!(", {} filtered", HumanCount(filtered)),
+    };
     format!(
-        "{} events, {} lost, {}",
-        HumanCount(events),
-        HumanCount(lost),
+        "{} {what}{filtered}, {} lost, {}",
+        HumanCount(count),
+        HumanCount(counts.lost),
         HumanBytes(bytes)
     )
 }

@@ -1,63 +1,83 @@
 //! A recording from the command line to the closing line, step by step.
 
-use std::fs;
+use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use perfquet_formats::event::Selection;
 
-use crate::cli::{CallGraph, Cli, Format};
-use crate::drain::Drain;
+use crate::asked;
+use crate::bpf::{Plans, Whom};
+use crate::cli::{Cli, Format};
+use crate::closing;
+use crate::drain::Sink;
 use crate::encoder::Encoder;
-use crate::failure::{Failure, failed, misuse};
-use crate::journal::processes::{self, Files};
-use crate::journal::{self, Journal};
+use crate::failure::{failed, misuse};
+use crate::flight::{self, Kept, Last, Limit, Snapshots, Watch};
+use crate::ftrace::Tracing;
+use crate::journal::{Journal, build_ids, header};
 use crate::list;
 use crate::output::Output;
 use crate::probe::definition::Definitions;
-use crate::probe::{self, Probe, counter};
-use crate::progress::{self, Progress, Shown};
-use crate::recording::{Recording, Rings, Settings};
+use crate::progress::Progress;
+use crate::recording::{Recording, Settings};
+use crate::running::{Running, Start, Stopped, TICK};
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::signals::{Signal, Signals};
 use crate::sys::thread;
-use crate::target::Target;
-
-/// How often ends and signals are looked for, and the line of progress is drawn.
-const TICK: Duration = Duration::from_millis(250);
-/// Each costs 20 to 40 ms.
-const MOST_CLOSED_HERE: usize = 16;
-/// Counting by asking every descriptor is too dear beyond so many.
-const MOST_COUNTED: usize = 256;
 
 /// How it went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The trace is whole.
-    Done,
+    /// The trace is whole; how the command ended, if it ended by itself.
+    Done(Option<Ended>),
     /// A second Ctrl-C: the journal is whole, its tables are not.
     Interrupted,
 }
 
 /// Does what the command line says.
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
+    cli.kernel.set();
     if list::answer(cli)? {
-        return Ok(Outcome::Done);
+        return Ok(Outcome::Done(None));
     }
     thread::set_comm();
     let target = cli.target()?;
+    let is_flight = cli.flight.limit().is_some();
+    if cli.functions_traced.is_asked() {
+        cli.functions_traced.check(cli.format, is_flight)?;
+    }
+    let mut selection = cli.calls.selection()?;
+    cli.triggers.add_to(&mut selection, is_flight)?;
     // Ours go when this function ends, after the events on them are closed.
     let mut definitions = None;
-    let probes = probes(cli, &mut definitions)?;
+    let mut plans = Plans::read(&cli.bpf)?;
+    let mut probes = asked::probes(cli, &mut definitions, &mut plans)?;
+    if is_flight && plans.has_sums() {
+        return Err(
+            misuse("--ring keeps events: sums are made of all there are")
+                .hint("leave --agg, --profile and --off-cpu away, or --ring")
+                .into(),
+        );
+    }
+    probes.extend(plans.outputs());
+    let (watched_probes, watched) = flight::watched(&cli.flight, &mut definitions)?;
+    probes.extend(watched_probes);
+    probes.extend(cli.triggers.probes(&mut definitions)?);
+    let stacks = cli.stacks.stacks()?;
+    let has_readers = cli.keep_raw || cli.format == Format::PerfData;
     let settings = Settings {
         frequency_hz: cli.frequency_hz()?,
         period: cli.count,
-        has_stacks: cli.has_stacks || cli.call_graph == Some(CallGraph::Fp),
-        ring_bytes: cli.ring_bytes,
+        stacks,
+        has_data_mappings: stacks.has_copies(&probes) && has_readers,
+        // Without events there is only the side-band, whose rings go by this size.
+        ring_bytes: cli.ring_bytes.or(probes.is_empty().then_some(4 << 20)),
+        excludes_self: cli.whom.excludes_self,
     };
     let cpus = cli.cpus()?;
-    let signals = Signals::block().context("cannot wait for signals")?;
+    let signals = Signals::block(&cli.flight.signals()).context("cannot wait for signals")?;
     // Before limits are raised, threads started and events opened: the command inherits none of it.
     let waiting = match cli.command.is_empty() {
         true => None,
@@ -65,12 +85,57 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     };
     let command = waiting.as_ref().map(Waiting::pid);
     let places = target.places(command, &cpus)?;
+    let whom = Whom {
+        target: &target,
+        command,
+        cpus: &cpus,
+        are_cpus_chosen: cli.cpus.is_some(),
+    };
+    let calls = plans.take_calls(&selection);
+    let mut programs = plans.load(&whom, &settings)?;
+    probes.extend(programs.pair(calls, &whom));
+    let functions = &cli.functions_traced;
+    let tracing = Tracing::prepare(functions, &selection, &places, &cpus, cli.ring_bytes)?;
     let (recording, rings) = Recording::open(probes, &target, &places, &settings)?;
+    programs.connect(&recording)?;
+    let start = Start {
+        target,
+        recording,
+        rings,
+        programs,
+        waiting,
+        tracing,
+        selection: selection.clone(),
+        triggers: cli.triggers.clone(),
+    };
+    match cli.flight.limit() {
+        None => record(cli, &selection, start, &signals, definitions.as_mut()),
+        Some(limit) => {
+            let watch = Watch::new(watched, &start.recording.tracks);
+            let head = header::head(&start.recording, &selection);
+            let kept = (limit, head, watch);
+            fly(cli, kept, start, &signals, definitions.as_mut())
+        }
+    }
+}
+
+/// Everything from the start to the end, into a journal that is encoded behind the drain.
+fn record(
+    cli: &Cli,
+    selection: &Selection,
+    start: Start,
+    signals: &Signals,
+    definitions: Option<&mut Definitions>,
+) -> Result<Outcome> {
     let (output, mut journal) = Output::create(&cli.output(), cli.format, cli.force)?;
     let started = journal
-        .head(&recording)
+        .append(&header::head(&start.recording, selection))
         .context("cannot write the journal")
-        .and_then(|()| Running::start(target, recording, rings, journal, waiting));
+        .and_then(|()| {
+            let written = journal.written();
+            let folder = output.journal_path().with_file_name("");
+            Running::start(start, Sink::Journal(journal), written, &folder)
+        });
     let mut running = match started {
         Ok(running) => running,
         Err(error) => {
@@ -78,37 +143,112 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
             return Err(error);
         }
     };
-    let encoder = (cli.format == Format::Pqt)
-        .then(|| Encoder::start(output.journal_path(), output.path().to_owned()));
-    running.until_end(&signals, cli.duration)?;
-    let (ended, lost) = running.finish(definitions.as_mut());
-    let outcome = match encoder {
-        None => complete_file(&output, lost)?,
-        Some(encoder) => complete_trace(&output, encoder, &signals, cli.keep_raw)?,
+    let encoder = (cli.format == Format::Pqt).then(|| {
+        let roots = running.containers.roots();
+        let path = output.path().to_owned();
+        Encoder::start(output.journal_path(), path, selection, roots)
+    });
+    running.until_end(signals, cli.duration, None, &|| {
+        has_enough(selection, encoder.as_ref())
+    })?;
+    // One that we end ourselves says nothing.
+    let command_ended = running.command_ended;
+    let (selection, seen) = (running.selection.clone(), Arc::clone(&running.seen));
+    let (sink, drained, mut stopped) = running.stop();
+    cli.triggers.complain(&selection, &seen);
+    let traced = std::mem::replace(&mut stopped.traced, Ok(()));
+    let ended = match sink {
+        Sink::Journal(journal) => {
+            let missed = definitions.as_deref().map(Definitions::missed);
+            complete_journal(journal, &mut stopped, &missed.unwrap_or_default())
+        }
+        Sink::Flight(_) => Ok(0),
+    };
+    stopped.close(definitions);
+    let lost = ended.as_ref().copied().unwrap_or(0);
+    let ended = drained.and(ended.map(drop)).map_err(|error| {
+        failed(format!(
+            "the recording ended early: cannot write the journal: {error}"
+        ))
+        .hint("what was written until then is in the trace")
+    });
+    let is_whole = match encoder {
+        None => closing::file(&output, lost).map(|()| true)?,
+        Some(encoder) => {
+            let next = cli.next();
+            complete_trace(&output, encoder, signals, cli.keep_raw, next)?
+        }
     };
     ended?;
-    Ok(outcome)
+    traced?;
+    Ok(match is_whole {
+        true => Outcome::Done(command_ended),
+        false => Outcome::Interrupted,
+    })
 }
 
-/// The journal is all that was asked for.
-fn complete_file(output: &Output, lost: u64) -> Result<Outcome> {
-    output.complete(true)?;
-    let path = output.path();
-    let events = journal::count_samples(path).context("cannot count the events")?;
-    close(path, events, lost, "perf report -i")?;
-    Ok(Outcome::Done)
+/// What is only known at the end: losses, build ids. Says how many events were lost; whatever went wrong, the
+/// journal is whole.
+fn complete_journal(
+    mut journal: Journal,
+    stopped: &mut Stopped,
+    missed: &[(String, u64)],
+) -> io::Result<u64> {
+    let summed_up = stopped.programs.records(&stopped.recording);
+    let mut lost = 0;
+    if let Ok((records, lost_by_programs)) = &summed_up {
+        journal.append(records)?;
+        lost += lost_by_programs;
+    }
+    lost += journal.losses(&stopped.recording, missed)?;
+    journal.append(&build_ids::records(&stopped.files))?;
+    journal.finish_round()?;
+    summed_up.map(|_| lost).map_err(io::Error::other)
 }
 
-/// Waits until the journal is in the tables; a second Ctrl-C leaves that to `perfquet-convert`.
+/// The last of everything, into memory; written when it is asked for, and at the end.
+fn fly(
+    cli: &Cli,
+    (limit, head, watch): (Limit, Vec<u8>, Option<Watch>),
+    start: Start,
+    signals: &Signals,
+    definitions: Option<&mut Definitions>,
+) -> Result<Outcome> {
+    let output = cli.output();
+    Output::check(&output, cli.force)?;
+    let (mut snapshots, asker) = Snapshots::new(&output, cli.format, cli.flight.signals());
+    let kept = Kept::new(limit, head, watch, asker);
+    let held_bytes = kept.held_bytes();
+    let folder = Path::new(""); // functions are not traced into memory
+    let mut running = Running::start(start, Sink::Flight(Box::new(kept)), held_bytes, folder)?;
+    snapshots.set_build_ids(build_ids::records(&running.files));
+    snapshots.set_roots(running.containers.roots());
+    running.until_end(signals, cli.duration, Some(&mut snapshots), &|| false)?;
+    let command_ended = running.command_ended;
+    let (sink, drained, stopped) = running.stop();
+    stopped.close(definitions);
+    drained.context("cannot drain the rings")?;
+    if let Sink::Flight(kept) = sink {
+        let last = Last {
+            force: cli.force,
+            keeps_journal: cli.keep_raw,
+        };
+        snapshots.finish(&kept.held(), last)?;
+    }
+    Ok(Outcome::Done(command_ended))
+}
+
+/// Waits until the journal is in the tables, and says whether it is; a second Ctrl-C leaves that to `perfquet-convert`.
 fn complete_trace(
     output: &Output,
     encoder: Encoder,
     signals: &Signals,
     keeps_journal: bool,
-) -> Result<Outcome> {
+    next: closing::Next,
+) -> Result<bool> {
     encoder.hurry();
     let progress = Progress::start(false);
-    let journal_bytes = size_of(&output.journal_path()).unwrap_or(0);
+    let journal_bytes = closing::size_of(&output.journal_path()).unwrap_or(0);
     let path = output.path();
     while !encoder.has_ended() {
         let signal = signals.wait(TICK / 10).context("cannot wait for signals")?;
@@ -119,236 +259,19 @@ fn complete_trace(
                 "{0}: the journal is whole, its tables are not; next: perfquet-convert {0}",
                 path.display()
             );
-            return Ok(Outcome::Interrupted);
+            return Ok(false);
         }
         progress.encoding(encoder.done_bytes(), journal_bytes);
     }
     progress.clear();
-    let report = encoder.finish(path);
-    if report.is_err() {
-        output.give_to_caller();
-    }
-    let counts = report?.counts;
-    output.complete(keeps_journal)?;
-    close(path, counts.events, counts.lost, "perfquet-query top")?;
-    if counts.problems > 0 {
-        eprintln!(
-            "{} places could not be read: see the table problems",
-            counts.problems
-        );
-    }
-    Ok(Outcome::Done)
+    closing::trace(output, encoder.finish(path), keeps_journal, next)?;
+    Ok(true)
 }
 
-/// What `-e`, the probes, `--filter`, `-F` and `-c` say together.
-fn probes(cli: &Cli, definitions: &mut Option<Definitions>) -> Result<Vec<Probe>> {
-    if cli.has_lonely_filter {
-        return Err(
-            misuse("--filter belongs to the event or probe before it, and there is none").into(),
-        );
-    }
-    let mut probes = Vec::new();
-    for asked in &cli.asked {
-        let mut found = probe::of(asked.option, &asked.text, definitions)?;
-        for filter in &asked.filters {
-            set_filter(&mut found, &asked.text, filter)?;
-        }
-        probes.extend(found);
-    }
-    let has_sampled = probes.iter().any(Probe::is_sampled);
-    if !has_sampled && cli.count.is_some() && !probes.is_empty() {
-        return Err(
-            misuse("-c is for counters and clocks; every hit of a tracepoint is recorded")
-                .hint("add one, as in -e cycles -c 1000000")
-                .into(),
-        );
-    }
-    // A frequency asks for samples: beside tracepoints as well.
-    if probes.is_empty() || (!has_sampled && cli.frequency.is_some()) {
-        probes.push(counter::default()?);
-    }
-    Ok(probes)
-}
-
-fn set_filter(probes: &mut [Probe], argument: &str, filter: &str) -> Result<(), Failure> {
-    for probe in probes {
-        if probe.is_sampled() {
-            return Err(misuse(format!("--filter: {argument} is no tracepoint"))
-                .hint("counters and clocks have no fields to filter by"));
-        }
-        // Several filters of one event must all hold, as with perf.
-        probe.filter = Some(match probe.filter.take() {
-            Some(first) => format!("({first}) && ({filter})"),
-            None => filter.to_owned(),
-        });
-    }
-    Ok(())
-}
-
-/// A recording that runs.
-struct Running {
-    target: Target,
-    recording: Recording,
-    drain: Drain,
-    written: std::sync::Arc<std::sync::atomic::AtomicU64>,
-    files: Files,
-    command: Option<i32>,
-    command_ended: Option<Ended>,
-    progress: Progress,
-}
-
-impl Running {
-    /// Events first, then what exists, then the command.
-    fn start(
-        target: Target,
-        recording: Recording,
-        rings: Rings,
-        journal: Journal,
-        waiting: Option<Waiting>,
-    ) -> Result<Running> {
-        let written = journal.written();
-        let drain = Drain::start(&recording, rings, journal)?;
-        recording.enable()?;
-        let command = waiting.as_ref().map(Waiting::pid);
-        let existing = processes::existing(&target, command);
-        drain.set_existing(existing.records);
-        if let Some(waiting) = waiting {
-            waiting
-                .start()
-                .map_err(|error| failed(format!("cannot run the command: {error}")))?;
-        }
-        Ok(Running {
-            target,
-            recording,
-            drain,
-            written,
-            files: existing.files,
-            progress: Progress::start(command.is_some()),
-            command,
-            command_ended: None,
-        })
-    }
-
-    /// Waits for the command's end, a signal, or the time that was given.
-    fn until_end(&mut self, signals: &Signals, duration: Option<Duration>) -> Result<()> {
-        let deadline = duration.map(|duration| Instant::now() + duration);
-        loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return Ok(());
-            }
-            let wait = left.map_or(TICK, |left| left.min(TICK));
-            match signals.wait(wait).context("cannot wait for signals")? {
-                Some(Signal::Finish) => return Ok(()),
-                Some(Signal::Child) | None => {}
-            }
-            self.reap();
-            if self.command_ended.is_some() || self.target.has_ended() || self.drain.has_failed() {
-                return Ok(());
-            }
-            if self.progress.is_visible() {
-                self.progress.show(self.shown());
-            }
-        }
-    }
-
-    fn reap(&mut self) {
-        if let Some(pid) = self.command
-            && self.command_ended.is_none()
-        {
-            self.command_ended = child::ended(pid);
-        }
-    }
-
-    fn shown(&self) -> Shown {
-        let bytes = self.written.load(Ordering::Relaxed);
-        if self.recording.size() > MOST_COUNTED {
-            return Shown {
-                bytes,
-                ..Shown::default()
-            };
-        }
-        let (mut events, mut lost) = (0u64, 0);
-        for (track, _, counts) in self.recording.counts() {
-            let lost_here = counts.lost.unwrap_or(0);
-            let occurred = track.samples_in(counts.value, self.progress.elapsed());
-            lost += lost_here;
-            events += occurred.saturating_sub(lost_here);
-        }
-        Shown {
-            events: Some(events),
-            lost,
-            bytes,
-        }
-    }
-
-    /// Stops the events and completes the journal. Says how that went, and how many events were lost; whatever
-    /// went wrong, the journal is whole.
-    fn finish(mut self, definitions: Option<&mut Definitions>) -> (Result<()>, u64) {
-        self.recording.disable();
-        self.progress.step("finishing");
-        self.reap();
-        let (mut journal, drained) = self.drain.finish();
-        let ended = journal
-            .losses(&self.recording)
-            .and_then(|lost| journal.build_ids(&self.files).map(|()| lost))
-            .and_then(|lost| journal.finish_round().map(|()| lost));
-        // Few probes of our own are closed here, so that they are gone when we are.
-        let removal = definitions.filter(|definitions| definitions.len() > MOST_CLOSED_HERE);
-        let slow = self.recording.slow_to_close(removal.is_some());
-        if !slow.is_empty() {
-            let removal = removal.map(Definitions::leave).unwrap_or_default();
-            child::close_elsewhere(&slow, &removal);
-        }
-        self.progress.clear();
-        say_goodbye(self.command, self.command_ended);
-        let lost = ended.as_ref().copied().unwrap_or(0);
-        let result = drained.and(ended.map(drop)).map_err(|error| {
-            failed(format!(
-                "the recording ended early: cannot write the journal: {error}"
-            ))
-            .hint("what was written until then is in the trace")
-            .into()
-        });
-        (result, lost)
-    }
-}
-
-/// Tells how the command ended, and ends it if it still runs.
-fn say_goodbye(command: Option<i32>, ended: Option<Ended>) {
-    match (command, ended) {
-        (Some(pid), None) => {
-            child::terminate(pid);
-            log::info!("sent SIGTERM to the command, process {pid}");
-        }
-        (_, Some(Ended::Exited(status))) if status != 0 => {
-            log::warn!("the command ended with status {status}");
-        }
-        (_, Some(Ended::Killed(signal))) => {
-            log::warn!("the command was killed by signal {signal}");
-        }
-        (_, Some(Ended::Exited(_)) | None) => {}
-    }
-}
-
-/// The closing line.
-fn close(path: &Path, events: u64, lost: u64, next: &str) -> Result<()> {
-    let bytes = size_of(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let summary = progress::summary(events, lost, bytes);
-    let path = path.display();
-    eprintln!("{path}: {summary}; next: {next} {path}");
-    Ok(())
-}
-
-/// Bytes of a file, or of all files in a folder.
-fn size_of(path: &Path) -> std::io::Result<u64> {
-    let metadata = path.symlink_metadata()?;
-    if !metadata.is_dir() {
-        return Ok(metadata.len());
-    }
-    let mut bytes = 0;
-    for entry in fs::read_dir(path)? {
-        bytes += size_of(&entry?.path())?;
-    }
-    Ok(bytes)
+/// Whether the events that were asked for have come.
+fn has_enough(selection: &Selection, encoder: Option<&Encoder>) -> bool {
+    let (Some(most), Some(encoder)) = (selection.max_events, encoder) else {
+        return false;
+    };
+    encoder.kept() >= most
 }

@@ -1,11 +1,36 @@
-//! Whom to record: the whole system, a command, processes or threads, on which CPUs.
+//! Whom to record: the whole system, a command, processes, threads, users, cgroups, on which CPUs.
 
-use crate::failure::{Failure, misuse};
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::failure::{Failure, failed, misuse};
 use crate::sys::privileges::Scope;
-use crate::sys::procfs;
+use crate::sys::{host, procfs};
+
+/// Whom to record, beside `-a`, `-p` and `-t`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Whom {
+    /// Processes of this user (name or number), and what they start; the recorder itself is left out
+    #[arg(short = 'u', long = "uid", value_name = "USER")]
+    user: Option<String>,
+    /// Whatever runs in these cgroups: paths below the mount of cgroups (system.slice/cron.service)
+    #[arg(
+        short = 'G',
+        long = "cgroup",
+        value_name = "CGROUP",
+        value_delimiter = ','
+    )]
+    cgroups: Vec<String>,
+    /// Leave the recorder's own doings out of everything, samples too (without it: out of the events that it causes)
+    #[arg(long = "exclude-self", alias = "exclude-perf")]
+    pub(crate) excludes_self: bool,
+}
 
 /// Whom to record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Everything on the chosen CPUs.
     System,
@@ -15,62 +40,236 @@ pub(crate) enum Target {
     Processes(Vec<i32>),
     /// These threads and what they start.
     Threads(Vec<i32>),
+    /// The processes of the user with this number, and what they start.
+    User(u32),
+    /// What runs in these cgroups, on the chosen CPUs.
+    Cgroups(Vec<Cgroup>),
+}
+
+/// A group of processes.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    path: PathBuf,
+    folder: File,
 }
 
 /// Where one event is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Thread; -1: all.
-    pub(crate) tid: i32,
+    /// Which tasks.
+    pub(crate) tasks: Tasks,
     /// CPU. Always one: a ring that threads inherit must belong to one (the kernel refuses mmap otherwise).
     pub(crate) cpu: u32,
 }
 
+/// The tasks that an event is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tasks {
+    /// All.
+    All,
+    /// One thread.
+    Thread(i32),
+    /// Those of a cgroup, by the descriptor of its folder.
+    Cgroup(i32),
+}
+
+impl Whom {
+    /// A user or cgroups, if the command line names them.
+    pub(crate) fn target(&self) -> Result<Option<Target>, Failure> {
+        match (&self.user, &self.cgroups[..]) {
+            (None, []) => Ok(None),
+            (Some(user), []) => user_number(user).map(|user| Some(Target::User(user))),
+            (None, names) => {
+                let root = cgroup_root()?;
+                let cgroups = names.iter().map(|name| Cgroup::open(&root, name));
+                Ok(Some(Target::Cgroups(cgroups.collect::<Result<_, _>>()?)))
+            }
+            (Some(_), _) => Err(misuse("choose one of -u and -G")),
+        }
+    }
+}
+
 impl Target {
-    /// Threads times CPUs. `command` is the pid of the waiting command.
+    /// Threads times CPUs, or cgroups times CPUs. `command` is the pid of the waiting command.
     pub(crate) fn places(&self, command: Option<i32>, cpus: &[u32]) -> Result<Vec<Place>, Failure> {
-        let tids = match self {
-            Target::System => vec![-1],
-            Target::Command => Vec::from_iter(command),
+        let tasks = match self {
+            Target::System => vec![Tasks::All],
+            Target::Command => Vec::from_iter(command.map(Tasks::Thread)),
             Target::Processes(pids) => {
-                let mut tids = Vec::new();
-                for &pid in pids {
-                    let threads = procfs::threads(pid);
-                    if threads.is_empty() {
-                        return Err(misuse(format!("no process {pid}")));
-                    }
-                    tids.extend(threads);
+                if let Some(gone) = pids.iter().find(|pid| procfs::threads(**pid).is_empty()) {
+                    return Err(misuse(format!("no process {gone}")));
                 }
-                tids
+                self.threads()
             }
             Target::Threads(tids) => {
                 if let Some(gone) = tids.iter().find(|tid| procfs::process_of(**tid).is_none()) {
                     return Err(misuse(format!("no thread {gone}")));
                 }
-                tids.clone()
+                self.threads()
+            }
+            Target::User(user) => {
+                let threads = self.threads();
+                if threads.is_empty() {
+                    return Err(failed(format!("no process of user {user} runs")));
+                }
+                threads
+            }
+            Target::Cgroups(cgroups) => {
+                let folders = cgroups.iter().map(|cgroup| cgroup.folder.as_raw_fd());
+                folders.map(Tasks::Cgroup).collect()
             }
         };
-        let on_cpus = |tid| cpus.iter().map(move |&cpu| Place { tid, cpu });
-        Ok(tids.into_iter().flat_map(on_cpus).collect())
+        let on_cpus = |tasks| cpus.iter().map(move |&cpu| Place { tasks, cpu });
+        Ok(tasks.into_iter().flat_map(on_cpus).collect())
+    }
+
+    /// The threads that there are now, of targets that are made of threads.
+    pub(crate) fn threads(&self) -> Vec<Tasks> {
+        let tids = match self {
+            Target::System | Target::Command | Target::Cgroups(_) => Vec::new(),
+            Target::Processes(pids) => pids.iter().flat_map(|&pid| procfs::threads(pid)).collect(),
+            Target::Threads(tids) => tids.clone(),
+            Target::User(user) => {
+                let pids = processes_of(*user).into_iter();
+                pids.flat_map(procfs::threads).collect()
+            }
+        };
+        tids.into_iter().map(Tasks::Thread).collect()
+    }
+
+    /// The processes that exist and may be met. `command` is the pid of the waiting command.
+    pub(crate) fn processes(&self, command: Option<i32>) -> Vec<i32> {
+        match self {
+            // A process may come into a cgroup later.
+            Target::System | Target::Cgroups(_) => procfs::processes(),
+            Target::Command => Vec::from_iter(command),
+            Target::Processes(pids) => pids.clone(),
+            Target::Threads(tids) => {
+                let processes = tids.iter().filter_map(|tid| procfs::process_of(*tid));
+                let mut pids: Vec<i32> = processes.collect();
+                pids.sort_unstable();
+                pids.dedup();
+                pids
+            }
+            Target::User(user) => processes_of(*user),
+        }
+    }
+
+    /// Whether events are for whole CPUs: what threads start is in them anyway.
+    pub(crate) fn is_of_cpus(&self) -> bool {
+        matches!(self, Target::System | Target::Cgroups(_))
     }
 
     /// For the sentence when the kernel refuses.
     pub(crate) fn scope(&self) -> Scope {
         match self {
             Target::System => Scope::System,
+            Target::Cgroups(_) => Scope::Cgroup,
             Target::Command => Scope::Command,
             Target::Processes(ids) | Target::Threads(ids) => {
                 Scope::Task(ids.first().copied().unwrap_or(0))
             }
+            Target::User(user) => Scope::User(*user),
         }
     }
 
     /// Whether all that was to be recorded has ended. A command is waited for elsewhere.
     pub(crate) fn has_ended(&self) -> bool {
         match self {
-            Target::System | Target::Command => false,
+            Target::System | Target::Command | Target::User(_) | Target::Cgroups(_) => false,
             Target::Processes(pids) => !pids.iter().any(|&pid| procfs::is_process_alive(pid)),
             Target::Threads(tids) => !tids.iter().any(|&tid| procfs::is_alive(tid)),
         }
+    }
+}
+
+impl Cgroup {
+    fn open(root: &Path, name: &str) -> Result<Cgroup, Failure> {
+        let path = root.join(name.trim_start_matches('/'));
+        match File::open(&path) {
+            Ok(folder) if path.is_dir() => Ok(Cgroup { path, folder }),
+            Ok(_) => Err(misuse(format!(
+                "-G {name}: {} is no cgroup",
+                path.display()
+            ))),
+            Err(error) => Err(misuse(format!("-G {name}: {}: {error}", path.display()))
+                .hint(format!("there are: {}", folders_in(root)))),
+        }
+    }
+}
+
+impl PartialEq for Cgroup {
+    fn eq(&self, other: &Cgroup) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for Cgroup {}
+
+/// All processes whose effective user it is, but us.
+fn processes_of(user: u32) -> Vec<i32> {
+    let own = std::process::id() as i32;
+    let mut pids = procfs::processes();
+    pids.retain(|&pid| pid != own && procfs::user_of(pid) == Some(user));
+    pids
+}
+
+fn user_number(name: &str) -> Result<u32, Failure> {
+    match name.parse() {
+        Ok(number) => Ok(number),
+        Err(_) => host::user_number(name).ok_or_else(|| misuse(format!("-u {name}: no such user"))),
+    }
+}
+
+/// Where cgroups are that events can be bound to: version 1's, if it has the controller, else version 2.
+fn cgroup_root() -> Result<PathBuf, Failure> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    cgroup_root_in(&mounts).ok_or_else(|| {
+        failed("no cgroups are mounted").hint("as root: mount -t cgroup2 none /sys/fs/cgroup")
+    })
+}
+
+fn cgroup_root_in(mounts: &str) -> Option<PathBuf> {
+    let mut second = None;
+    for line in mounts.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let &[_, folder, kind, options, ..] = &words[..] else {
+            continue;
+        };
+        let is_first = kind == "cgroup" && options.split(',').any(|option| option == "perf_event");
+        if is_first {
+            return Some(folder.into());
+        }
+        if kind == "cgroup2" {
+            second = second.or(Some(folder.into()));
+        }
+    }
+    second
+}
+
+fn folders_in(root: &Path) -> String {
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.path().is_dir());
+    let mut names: Vec<String> = folders
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names.truncate(12);
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_cgroups_are() {
+        let both = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\
+            cgroup /sys/fs/cgroup/perf_event cgroup rw,nosuid,perf_event 0 0\n";
+        let first = cgroup_root_in(both);
+        assert_eq!(first, Some("/sys/fs/cgroup/perf_event".into()));
+        let second = "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n";
+        assert_eq!(cgroup_root_in(second), Some("/sys/fs/cgroup".into()));
+        assert_eq!(cgroup_root_in("proc /proc proc rw 0 0"), None);
     }
 }

@@ -2,105 +2,42 @@
 //!
 //! They need root, uprobes and a C compiler, and say so where these are missing.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod compiled;
 
-use arrow::util::display::{ArrayFormatter, FormatOptions};
-use perfquet_formats::store::Directory;
+use std::process::Command;
 
-const DYNAMIC_EVENTS: &str = "/sys/kernel/tracing/dynamic_events";
+use compiled::Compiled;
 
-struct Room {
-    folder: tempfile::TempDir,
+fn room(optimization: &str) -> Option<Compiled> {
+    Compiled::new("probed", optimization)
 }
 
-impl Room {
-    /// A folder with the program in it; `None`: cannot be tested here.
-    fn new(optimization: &str) -> Option<Room> {
-        let listed = Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
-            .args(["--list", "raw_syscalls:sys_enter"])
-            .output();
-        if !listed.is_ok_and(|output| !output.stdout.is_empty())
-            || !Path::new("/sys/kernel/tracing/uprobe_events").exists()
-        {
-            eprintln!("skipped: needs root and uprobes");
-            return None;
-        }
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/probed.c");
-        let compiled = Command::new("cc")
-            .args(["-g", "-no-pie", optimization, "-o"])
-            .arg(folder.path().join("probed"))
-            .arg(source)
-            .status();
-        if !compiled.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: needs a C compiler");
-            return None;
-        }
-        Some(Room { folder })
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("t.pqt")
-    }
-
-    /// Definitions in this room's program that are still there.
-    fn left_behind(&self) -> Vec<String> {
-        let text = fs::read_to_string(DYNAMIC_EVENTS).unwrap_or_default();
-        let folder = self.folder.path().display().to_string();
-        let ours = text.lines().filter(|line| line.contains(&folder));
-        ours.map(str::to_owned).collect()
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
-            .args(["--force", "-o", "t.pqt"])
-            .args(arguments)
-            .current_dir(self.folder.path())
-            .output()
-            .expect("the recorder runs")
-    }
-
-    /// Records the program, and gives some columns of a table.
-    #[track_caller]
-    fn record(&self, arguments: &[&str], table: &str, columns: &[&str]) -> Vec<String> {
-        let output = self.run(&[arguments, &["--", "./probed"]].concat());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {said}");
-        assert_eq!(self.left_behind(), Vec::<String>::new());
-        let trace = Directory::open(&self.path()).expect("a trace directory");
-        let mut rows = Vec::new();
-        for batch in trace.read(table).expect(table) {
-            let batch = batch.expect("a batch");
-            let options = FormatOptions::default().with_null("-");
-            for row in 0..batch.num_rows() {
-                let cells = columns.iter().map(|name| {
-                    let column = batch.column_by_name(name).expect(name);
-                    let cells = ArrayFormatter::try_new(column, &options).expect(name);
-                    cells.value(row).to_string()
-                });
-                rows.push(cells.collect::<Vec<_>>().join(" "));
-            }
-        }
-        rows
-    }
+/// Records the program, and gives some columns of a table.
+#[track_caller]
+fn record(room: &Compiled, arguments: &[&str], table: &str, columns: &[&str]) -> Vec<String> {
+    room.record(arguments);
+    room.rows(table, columns)
 }
 
 #[test]
 fn probes_in_a_program() {
-    let Some(room) = Room::new("-O0") else { return };
+    let Some(room) = room("-O0") else { return };
     let probe = "./probed:work n item->weight item->at.y name=item->name:string";
     let expected: Vec<String> = (1..=5).map(|n| format!("{n} 123456789 -2 hello")).collect();
     let table = "events/probe_probed/work";
     assert_eq!(
-        room.record(&["--uprobe", probe], table, &["n", "weight", "y", "name"]),
+        record(
+            &room,
+            &["--uprobe", probe],
+            table,
+            &["n", "weight", "y", "name"]
+        ),
         expected
     );
     // A line within, and a filter on a variable.
     let line = ["--uprobe", "./probed:work:4 i total", "--filter", "i == 2"];
     assert_eq!(
-        room.record(&line, "events/probe_probed/work_L4", &["i", "total"]),
+        record(&room, &line, "events/probe_probed/work_L4", &["i", "total"]),
         ["2 14", "2 14", "2 14"]
     );
     // Entry and return are a call.
@@ -110,7 +47,8 @@ fn probes_in_a_program() {
         "--uretprobe",
         "./probed:work",
     ];
-    let calls = room.record(
+    let calls = record(
+        &room,
         &both,
         "calls",
         &["function", "retval", "entry_seen", "exit_seen"],
@@ -123,20 +61,27 @@ fn probes_in_a_program() {
 
 #[test]
 fn variables_of_optimized_code() {
-    let Some(room) = Room::new("-O2") else { return };
-    let expected: Vec<String> = (1..=5).map(|n| format!("{n} 7")).collect();
-    let probe = ["--uprobe", "./probed:work n item->id"];
-    assert_eq!(
-        room.record(&probe, "events/probe_probed/work", &["n", "id"]),
-        expected
-    );
+    // At -O1 the place behind the function's first line is inside of its loop.
+    for optimization in ["-O1", "-O2"] {
+        let Some(room) = room(optimization) else {
+            return;
+        };
+        let expected: Vec<String> = (1..=5).map(|n| format!("{n} 7")).collect();
+        let probe = ["--uprobe", "./probed:work n item->id"];
+        assert_eq!(
+            record(&room, &probe, "events/probe_probed/work", &["n", "id"]),
+            expected,
+            "{optimization}"
+        );
+    }
 }
 
 #[test]
 fn static_probes_with_their_arguments() {
-    let Some(room) = Room::new("-O1") else { return };
+    let Some(room) = room("-O1") else { return };
     // Without a listener the program passes over it: the semaphore is raised.
-    let rows = room.record(
+    let rows = record(
+        &room,
         &["--usdt", "./probed:probed:st*"],
         "events/sdt_probed/step",
         &["arg1"],
@@ -150,7 +95,7 @@ fn static_probes_with_their_arguments() {
 
 #[test]
 fn what_is_there_is_shown_and_mistakes_are_explained() {
-    let Some(room) = Room::new("-O0") else { return };
+    let Some(room) = room("-O0") else { return };
     let shown = |arguments: &[&str]| {
         let output = room.run(arguments);
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -183,7 +128,7 @@ fn what_is_there_is_shown_and_mistakes_are_explained() {
 
 #[test]
 fn what_a_killed_recorder_left_is_removed() {
-    let Some(room) = Room::new("-O0") else { return };
+    let Some(room) = room("-O0") else { return };
     // A recorder that is killed while its command runs.
     let mut recorder = Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
         .args(["--force", "-o", "killed.pqt", "--uprobe", "./probed:main"])

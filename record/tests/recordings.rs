@@ -505,7 +505,11 @@ fn what_is_wrong_is_said_with_a_next_step() {
     ];
     check(&filter, 1, &["nonsense == 1", "prev_pid"]);
     let missing = ["-e", "cpu-clock", "--", "/no/such/program"];
-    check(&missing, 1, &["cannot run the command", "No such file"]);
+    check(
+        &missing,
+        127,
+        &["cannot run /no/such/program: No such file"],
+    );
     assert!(
         !folder.path().join("trace.pqt").exists(),
         "a failed recording leaves nothing"

@@ -3,14 +3,12 @@
 //! Read after the recording, which they would disturb; a file that is no longer the one that was mapped is left out.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use perfquet_formats::bytes::Cursor;
 
-use super::Journal;
 use super::header::add_build_id;
 use super::processes::Files;
 use super::record::{Records, misc};
@@ -20,20 +18,19 @@ use crate::sys::host;
 const MOST_NOTE_BYTES: u64 = 64 << 10;
 const PT_NOTE: u32 = 4;
 
-impl Journal {
-    /// Appends a BUILD_ID record for each file that has one.
-    pub(crate) fn build_ids(&mut self, files: &Files) -> io::Result<()> {
-        let mut records = Records::new();
-        for ((device, inode), path) in files {
-            if let Some(build_id) = build_id_of(path, *device, *inode) {
-                add_build_id(&mut records, misc::USER, path, &build_id);
-            }
+/// A BUILD_ID record for each file that has one.
+pub(crate) fn records(files: &Files) -> Vec<u8> {
+    let mut records = Records::new();
+    for ((device, inode), path) in files {
+        if let Some(build_id) = build_id_of(path, *device, *inode) {
+            add_build_id(&mut records, misc::USER, path, &build_id);
         }
-        self.append(records.bytes())
     }
+    records.into_bytes()
 }
 
-fn build_id_of(path: &[u8], device: (u32, u32), inode: u64) -> Option<Vec<u8>> {
+/// The build id of a file, if it still is the one that was mapped.
+pub(super) fn build_id_of(path: &[u8], device: (u32, u32), inode: u64) -> Option<Vec<u8>> {
     let file = File::open(Path::new(std::ffi::OsStr::from_bytes(path))).ok()?;
     let metadata = file.metadata().ok()?;
     let found = (libc::major(metadata.dev()), libc::minor(metadata.dev()));

@@ -1,8 +1,7 @@
 //! The journal's head: events with their ids and names, facts about the host, formats, the kernel's mappings.
 
-use std::io;
+use perfquet_formats::event::Selection;
 
-use super::Journal;
 use super::kernel_maps;
 use super::record::{Records, kind, misc};
 use super::tracing_data;
@@ -25,6 +24,12 @@ mod update {
     pub(super) const NAME: u64 = 2;
     /// Ours: the kernel's filter as text. perf passes over kinds that it does not know.
     pub(super) const FILTER: u64 = 0x7071_0001;
+    /// Ours: what the event's hits are for.
+    pub(super) const PURPOSE: u64 = 0x7071_0002;
+    /// Ours, of the recording as a whole: what to keep of it.
+    pub(super) const SELECTION: u64 = 0x7071_0003;
+    /// Ours: a function whose calls a program tells.
+    pub(super) const FUNCTION: u64 = 0x7071_0004;
 }
 
 /// Numbers of HEADER_FEATUREs (tools/perf/util/header.h).
@@ -42,22 +47,21 @@ mod feature {
     pub(super) const CLOCK_DATA: u64 = 29;
 }
 
-impl Journal {
-    /// Writes everything that is known before the first event.
-    pub(crate) fn head(&mut self, recording: &Recording) -> io::Result<()> {
-        let mut head = Vec::new();
-        head.extend(MAGIC.to_ne_bytes());
-        head.extend(PIPE_HEADER_BYTES.to_ne_bytes());
-        let mut records = Records::new();
-        for track in recording.tracks.iter().chain([&recording.side_band]) {
-            add_event(&mut records, track);
-        }
-        add_features(&mut records);
-        head.extend(records.bytes());
-        add_formats(&mut head, recording);
-        head.extend(kernel_maps::records());
-        self.append(&head)
+/// Everything that is known before the first event.
+pub(crate) fn head(recording: &Recording, selection: &Selection) -> Vec<u8> {
+    let mut head = Vec::new();
+    head.extend(MAGIC.to_ne_bytes());
+    head.extend(PIPE_HEADER_BYTES.to_ne_bytes());
+    let mut records = Records::new();
+    for track in recording.all() {
+        add_event(&mut records, track);
     }
+    add_selection(&mut records, recording, selection);
+    add_features(&mut records);
+    head.extend(records.bytes());
+    add_formats(&mut head, recording);
+    head.extend(kernel_maps::records());
+    head
 }
 
 fn add_event(records: &mut Records, track: &Track) {
@@ -80,6 +84,36 @@ fn add_event(records: &mut Records, track: &Track) {
         if let Some(filter) = &track.probe.filter {
             add_update(update::FILTER, filter);
         }
+        if let Kind::Tracepoint(tracepoint) = &track.probe.kind
+            && let Some(purpose) = tracepoint.purpose.text()
+        {
+            add_update(update::PURPOSE, &purpose);
+        }
+        if let Kind::Output { functions, .. } = &track.probe.kind {
+            for function in functions {
+                add_update(update::FUNCTION, &function.text());
+            }
+        }
+    }
+}
+
+/// What to keep, said again when more is known of it.
+pub(crate) fn selection(recording: &Recording, selection: &Selection) -> Vec<u8> {
+    let mut records = Records::new();
+    add_selection(&mut records, recording, selection);
+    records.into_bytes()
+}
+
+/// An update belongs to some event: to any of them.
+fn add_selection(records: &mut Records, recording: &Recording, selection: &Selection) {
+    let text = selection.text();
+    let any = recording.side_band.events.first();
+    if let (false, Some(any)) = (text.is_empty(), any) {
+        records.add(kind::EVENT_UPDATE, 0, |body| {
+            body.u64(update::SELECTION);
+            body.u64(any.id);
+            body.text(text.as_bytes());
+        });
     }
 }
 
@@ -176,7 +210,7 @@ fn add_formats(head: &mut Vec<u8>, recording: &Recording) {
             .iter()
             .filter_map(|track| match &track.probe.kind {
                 Kind::Tracepoint(tracepoint) => Some(tracepoint),
-                Kind::Sampled => None,
+                Kind::Sampled | Kind::Output { .. } => None,
             })
     };
     if tracepoints().next().is_none() {

@@ -17,7 +17,8 @@ pub(crate) mod build_ids;
 pub(crate) mod header;
 mod kernel_maps;
 pub(crate) mod processes;
-mod record;
+pub(crate) mod record;
+pub(crate) mod told;
 mod tracing_data;
 mod walk;
 
@@ -28,7 +29,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::recording::Recording;
+use crate::probe::Kind;
+use crate::recording::{Recording, Track};
 use crate::sys::clock;
 use record::{Records, kind};
 
@@ -90,13 +92,18 @@ impl Journal {
         self.append(records.bytes())
     }
 
-    /// Writes what was lost per event and CPU, as the kernel counted it.
-    pub(crate) fn losses(&mut self, recording: &Recording) -> io::Result<u64> {
+    /// Writes what was lost per event and CPU, as the kernel counted it, and what it could not serve of our probes.
+    pub(crate) fn losses(
+        &mut self,
+        recording: &Recording,
+        missed: &[(String, u64)],
+    ) -> io::Result<u64> {
         let counted: Vec<_> = recording.counts().collect();
-        let total: u64 = counted
+        let lost: u64 = counted
             .iter()
             .filter_map(|(_, _, counts)| counts.lost)
             .sum();
+        let total = lost + missed.iter().map(|(_, count)| count).sum::<u64>();
         let mut records = Records::new();
         let time = clock::monotonic();
         for (_, opened, counts) in counted {
@@ -107,6 +114,21 @@ impl Journal {
                 body.u64(lost);
                 // -1: told by us, not by the kernel at that moment of that thread.
                 body.trailer(-1, -1, time, opened.place.cpu, opened.id);
+            });
+        }
+        for (name, count) in missed {
+            let is_it = |track: &&Track| match &track.probe.kind {
+                Kind::Tracepoint(tracepoint) => tracepoint.is_own && tracepoint.name == *name,
+                Kind::Sampled | Kind::Output { .. } => false,
+            };
+            let track = recording.tracks.iter().find(is_it);
+            let Some(opened) = track.and_then(|track| track.events.first()) else {
+                continue;
+            };
+            records.add(kind::LOST_SAMPLES, 0, |body| {
+                body.u64(*count);
+                // 0: not among what the rings lost, and of no CPU that is known.
+                body.trailer(0, 0, time, u32::MAX, opened.id);
             });
         }
         self.append(records.bytes())?;

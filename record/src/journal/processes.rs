@@ -3,6 +3,9 @@
 //! Read after the events are enabled, so that nothing falls between: what starts meanwhile is told twice, what
 //! is told here has no time.
 
+use std::collections::HashMap;
+
+use super::build_ids::build_id_of;
 use super::record::{Records, kind, misc};
 use crate::sys::procfs::{self, Map};
 use crate::target::Target;
@@ -18,31 +21,30 @@ pub(crate) struct Existing {
 /// Files by device and inode, with a path each.
 pub(crate) type Files = std::collections::BTreeMap<((u32, u32), u64), Vec<u8>>;
 
-/// Reads `/proc`. `command` is the command that waits.
-pub(crate) fn existing(target: &Target, command: Option<i32>) -> Existing {
-    let pids = match target {
-        Target::System => procfs::processes(),
-        Target::Command => Vec::from_iter(command),
-        Target::Processes(pids) => pids.clone(),
-        Target::Threads(tids) => {
-            let mut pids: Vec<i32> = tids
-                .iter()
-                .filter_map(|tid| procfs::process_of(*tid))
-                .collect();
-            pids.sort_unstable();
-            pids.dedup();
-            pids
-        }
-    };
+/// Reads `/proc`. `command` is the command that waits; `has_data`: mappings of data are wanted as well.
+pub(crate) fn existing(target: &Target, command: Option<i32>, has_data: bool) -> Existing {
+    let pids = target.processes(command);
     let mut records = Records::new();
     let mut files = Files::new();
     let mut maps = Vec::new();
+    let own = procfs::view_of(std::process::id() as i32);
+    let mut elsewhere = Elsewhere::default();
     for pid in pids {
         add_process(&mut records, pid);
+        // A path of theirs may be another file of ours.
+        let is_elsewhere = procfs::view_of(pid).is_some_and(|view| own.as_ref() != Some(&view));
         procfs::read_maps(pid, &mut maps);
         for map in procfs::parse_maps(&maps) {
-            // Only code is needed to name addresses, and perf keeps to it.
+            // Only code is needed to name addresses.
             if map.protection & libc::PROT_EXEC as u32 == 0 {
+                if has_data {
+                    add_mapping(&mut records, pid, &map, None);
+                }
+                continue;
+            }
+            if is_elsewhere {
+                let build_id = elsewhere.build_id(pid, &map);
+                add_mapping(&mut records, pid, &map, build_id);
                 continue;
             }
             if map.inode != 0 && map.path.starts_with(b"/") {
@@ -50,13 +52,34 @@ pub(crate) fn existing(target: &Target, command: Option<i32>) -> Existing {
                     .entry((map.device, map.inode))
                     .or_insert_with(|| map.path.to_vec());
             }
-            add_mapping(&mut records, pid, &map);
+            add_mapping(&mut records, pid, &map, None);
         }
     }
     records.add(kind::FINISHED_INIT, 0, |_| {});
     Existing {
         records: records.into_bytes(),
         files,
+    }
+}
+
+/// A file: device and inode.
+type File = ((u32, u32), u64);
+
+/// Build ids of files that only others see.
+#[derive(Default)]
+struct Elsewhere(HashMap<File, Option<Vec<u8>>>);
+
+impl Elsewhere {
+    /// Read while the process lives: afterwards nobody may see the file.
+    fn build_id(&mut self, pid: i32, map: &Map<'_>) -> Option<&[u8]> {
+        if map.inode == 0 || !map.path.starts_with(b"/") {
+            return None;
+        }
+        let found = self.0.entry((map.device, map.inode)).or_insert_with(|| {
+            let path = [format!("/proc/{pid}/root").as_bytes(), map.path].concat();
+            build_id_of(&path, map.device, map.inode)
+        });
+        found.as_deref()
     }
 }
 
@@ -86,22 +109,42 @@ fn add_process(records: &mut Records, pid: i32) {
     }
 }
 
-fn add_mapping(records: &mut Records, pid: i32, map: &Map<'_>) {
+/// With a build id that stands in the place of device and inode, as the kernel writes it.
+fn add_mapping(records: &mut Records, pid: i32, map: &Map<'_>, build_id: Option<&[u8]>) {
     let path: &[u8] = if map.path.is_empty() {
         b"//anon"
     } else {
         map.path
     };
-    records.add(kind::MMAP2, misc::USER, |body| {
+    let is_data = map.protection & libc::PROT_EXEC as u32 == 0;
+    let data = if is_data { misc::MMAP_DATA } else { 0 };
+    // A longer one does not fit.
+    let build_id = build_id.filter(|id| id.len() <= 20);
+    let build = if build_id.is_some() {
+        misc::MMAP_BUILD_ID
+    } else {
+        0
+    };
+    records.add(kind::MMAP2, misc::USER | data | build, |body| {
         body.i32(pid);
         body.i32(pid);
         body.u64(map.start);
         body.u64(map.end.saturating_sub(map.start));
         body.u64(map.file_offset);
-        body.u32(map.device.0);
-        body.u32(map.device.1);
-        body.u64(map.inode);
-        body.u64(0); // generation of the inode: not told
+        match build_id {
+            Some(id) => {
+                let mut place = [0; 20];
+                place[..id.len()].copy_from_slice(id);
+                body.raw(&[id.len() as u8, 0, 0, 0]);
+                body.raw(&place);
+            }
+            None => {
+                body.u32(map.device.0);
+                body.u32(map.device.1);
+                body.u64(map.inode);
+                body.u64(0); // generation of the inode: not told
+            }
+        }
         body.u32(map.protection);
         body.u32(map.flags);
         body.text(path);

@@ -1,13 +1,15 @@
 //! Building records: `{ u32 type, u16 misc, u16 size, body }`, padded to 8 bytes.
 
 /// Types of records (include/uapi/linux/perf_event.h; from 64 on tools/lib/perf/include/perf/event.h).
-pub(super) mod kind {
+pub(crate) mod kind {
     pub(crate) const MMAP: u32 = 1;
     pub(crate) const COMM: u32 = 3;
+    pub(crate) const EXIT: u32 = 4;
     pub(crate) const FORK: u32 = 7;
     pub(crate) const SAMPLE: u32 = 9;
     pub(crate) const MMAP2: u32 = 10;
     pub(crate) const LOST_SAMPLES: u32 = 13;
+    pub(crate) const NAMESPACES: u32 = 16;
     pub(crate) const HEADER_ATTR: u32 = 64;
     pub(crate) const TRACING_DATA: u32 = 66;
     pub(crate) const BUILD_ID: u32 = 67;
@@ -18,13 +20,104 @@ pub(super) mod kind {
 }
 
 /// Bits of `misc`.
-pub(super) mod misc {
+pub(crate) mod misc {
     pub(crate) const KERNEL: u16 = 1;
     pub(crate) const USER: u16 = 2;
+    /// COMM: the name comes from an exec.
+    pub(crate) const COMM_EXEC: u16 = 1 << 13;
+    /// MMAP2: of data, not of code.
+    pub(crate) const MMAP_DATA: u16 = 1 << 13;
+    /// MMAP2: a build id stands in the place of device and inode.
+    pub(crate) const MMAP_BUILD_ID: u16 = 1 << 14;
     /// FORK: of a thread that existed; mappings are not to be copied from its parent.
     pub(crate) const FORK_EXEC: u16 = 1 << 13;
     /// BUILD_ID: its length stands behind it.
     pub(crate) const BUILD_ID_SIZE: u16 = 1 << 15;
+}
+
+/// What a record says of itself, without its event.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head<'a> {
+    /// One of [`kind`].
+    pub(crate) kind: u32,
+    /// Bits of [`misc`].
+    pub(crate) misc: u16,
+    /// All of it.
+    pub(crate) bytes: &'a [u8],
+    /// Whose process it is, for a record of a process.
+    pub(crate) pid: i32,
+    /// Who forked it, for FORK and EXIT.
+    pub(crate) parent: i32,
+    /// Whose thread it is, for a record of a process.
+    pub(crate) tid: i32,
+    /// When; 0: since before the recording.
+    pub(crate) time: u64,
+}
+
+impl Head<'_> {
+    /// Whether it tells of a process, and goes with it.
+    pub(crate) fn is_of_process(&self) -> bool {
+        matches!(
+            self.kind,
+            kind::MMAP | kind::COMM | kind::EXIT | kind::FORK | kind::MMAP2 | kind::NAMESPACES
+        )
+    }
+
+    /// Identifier of a sample: with our sample_type it stands in front.
+    pub(crate) fn sample_id(&self) -> Option<u64> {
+        u64_at(self.bytes, 8)
+    }
+
+    /// Tid and time of a sample: behind the identifier, and behind the address where there is one.
+    pub(crate) fn sample_tid_and_time(&self, has_ip: bool) -> Option<(i32, u64)> {
+        let at = if has_ip { 24 } else { 16 };
+        Some((i32_at(self.bytes, at + 4)?, u64_at(self.bytes, at + 8)?))
+    }
+}
+
+/// Bytes of what [`Body::trailer`] writes, and the kernel.
+const TRAILER_BYTES: usize = 32;
+
+/// The records in `bytes`, up to the first that is not whole.
+pub(crate) fn walk(bytes: &[u8]) -> impl Iterator<Item = Head<'_>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let kind = i32_at(rest, 0)? as u32;
+        let (misc, size) = (u16_at(rest, 4)?, usize::from(u16_at(rest, 6)?));
+        if size < 8 {
+            return None;
+        }
+        let (bytes, behind) = rest.split_at_checked(size)?;
+        rest = behind;
+        let has_parent = matches!(kind, kind::FORK | kind::EXIT);
+        Some(Head {
+            kind,
+            misc,
+            bytes,
+            pid: i32_at(bytes, 8).unwrap_or(0),
+            parent: i32_at(bytes, 12).unwrap_or(0),
+            tid: i32_at(bytes, if has_parent { 16 } else { 12 }).unwrap_or(0),
+            time: size
+                .checked_sub(TRAILER_BYTES - 8)
+                .and_then(|at| u64_at(bytes, at))
+                .unwrap_or(0),
+        })
+    })
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let (number, _) = bytes.get(at..)?.split_first_chunk()?;
+    Some(u64::from_ne_bytes(*number))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let (number, _) = bytes.get(at..)?.split_first_chunk()?;
+    Some(u16::from_ne_bytes(*number))
+}
+
+fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
+    let (number, _) = bytes.get(at..)?.split_first_chunk()?;
+    Some(i32::from_ne_bytes(*number))
 }
 
 /// perf's strings in headers are padded to so many bytes.
@@ -32,31 +125,31 @@ const NAME_ALIGN: usize = 64;
 
 /// Records one behind the other.
 #[derive(Default)]
-pub(super) struct Records {
+pub(crate) struct Records {
     bytes: Vec<u8>,
 }
 
 /// The body of a record under construction.
-pub(super) struct Body<'a> {
+pub(crate) struct Body<'a> {
     bytes: &'a mut Vec<u8>,
     start: usize,
 }
 
 impl Records {
-    pub(super) fn new() -> Records {
+    pub(crate) fn new() -> Records {
         Records::default()
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
     /// Adds a record. Says false, and adds nothing, if it is longer than a record can be.
-    pub(super) fn add(&mut self, kind: u32, misc: u16, fill: impl FnOnce(&mut Body<'_>)) -> bool {
+    pub(crate) fn add(&mut self, kind: u32, misc: u16, fill: impl FnOnce(&mut Body<'_>)) -> bool {
         let start = self.bytes.len();
         self.bytes.extend(kind.to_ne_bytes());
         self.bytes.extend(misc.to_ne_bytes());
@@ -77,35 +170,35 @@ impl Records {
 }
 
 impl Body<'_> {
-    pub(super) fn u8(&mut self, value: u8) {
+    pub(crate) fn u8(&mut self, value: u8) {
         self.bytes.push(value);
     }
 
-    pub(super) fn u32(&mut self, value: u32) {
+    pub(crate) fn u32(&mut self, value: u32) {
         self.bytes.extend(value.to_ne_bytes());
     }
 
-    pub(super) fn i32(&mut self, value: i32) {
+    pub(crate) fn i32(&mut self, value: i32) {
         self.bytes.extend(value.to_ne_bytes());
     }
 
-    pub(super) fn u64(&mut self, value: u64) {
+    pub(crate) fn u64(&mut self, value: u64) {
         self.bytes.extend(value.to_ne_bytes());
     }
 
-    pub(super) fn raw(&mut self, bytes: &[u8]) {
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
 
     /// Text, its NUL, and zeros to a multiple of 8: as in the kernel's records.
-    pub(super) fn text(&mut self, text: &[u8]) {
+    pub(crate) fn text(&mut self, text: &[u8]) {
         self.raw(text);
         self.u8(0);
         self.pad(8);
     }
 
     /// Length, then text padded to 64: as in perf's headers.
-    pub(super) fn header_text(&mut self, text: &str) {
+    pub(crate) fn header_text(&mut self, text: &str) {
         let length = (text.len() + 1).next_multiple_of(NAME_ALIGN);
         self.u32(length as u32);
         self.raw(text.as_bytes());
@@ -113,7 +206,7 @@ impl Body<'_> {
     }
 
     /// What ends every record but samples, with our sample_type: TID, TIME, CPU, IDENTIFIER.
-    pub(super) fn trailer(&mut self, pid: i32, tid: i32, time: u64, cpu: u32, id: u64) {
+    pub(crate) fn trailer(&mut self, pid: i32, tid: i32, time: u64, cpu: u32, id: u64) {
         self.i32(pid);
         self.i32(tid);
         self.u64(time);

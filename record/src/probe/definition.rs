@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! p:pq_4711_88123/malloc /usr/lib/x86_64-linux-gnu/libc.so.6:0x9d1e0 bytes=%di:u64
+//! f:pq_4711_88123/vfs_read vfs_read count=$arg3:u64
 //! -:pq_4711_88123/malloc
 //! ```
 //! The group bears our pid and the time of our start, so that a later recorder knows whose it is, and removes what a
 //! killed one left. Definitions are appended: opening the file to write from its start would remove everybody's
-//! (Documentation/trace/kprobetrace.rst, uprobetracer.rst).
+//! (Documentation/trace/kprobetrace.rst, fprobetrace.rst, uprobetracer.rst).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use perfquet_formats::event::Purpose;
 
 use super::tracepoint::Tracepoint;
 use super::{Kind, Probe};
@@ -25,6 +28,8 @@ const GROUP_PREFIX: &str = "pq_";
 const FILES: [&str; 3] = ["dynamic_events", "kprobe_events", "uprobe_events"];
 /// Names that the kernel takes: MAX_EVENT_NAME_LEN.
 const NAME_BYTES: usize = 63;
+/// Of the functions that cannot be probed.
+const MOST_NAMED: usize = 10;
 
 /// What kind of place is probed; decides about the file, and about who may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,14 +47,56 @@ pub(crate) struct Definition {
     pub(crate) asked: String,
     /// Where.
     pub(crate) place: Place,
-    /// `p`, `r`, or `f` for functions by fprobe.
-    pub(crate) letter: char,
     /// As the trace has it: "probe", "probe_libc", "sdt_python".
     pub(crate) system: String,
     /// Name of the event; made unique when it is defined.
     pub(crate) name: String,
+    /// How it may be written, the best first: the kernel takes one, or refuses all.
+    pub(crate) forms: Vec<Form>,
+}
+
+/// One way to write a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// `p`, `r`, `f` for functions by fprobe; with the number of returns that may be awaited at once.
+    pub(crate) head: String,
     /// The place and the arguments, in the kernel's words.
     pub(crate) body: String,
+}
+
+impl Form {
+    pub(crate) fn new(head: impl Into<String>, body: impl Into<String>) -> Form {
+        Form {
+            head: head.into(),
+            body: body.into(),
+        }
+    }
+}
+
+/// What the kernel took.
+struct Written {
+    name: String,
+    form: Form,
+}
+
+/// What the kernel did not take, and its answer.
+struct Refusal {
+    line: String,
+    error: io::Error,
+}
+
+impl Refusal {
+    /// The place is to blame, so that another may be taken: excluded, or of a name that several functions have.
+    fn is_of_the_place(&self) -> bool {
+        let codes = [
+            libc::EINVAL,
+            libc::EADDRNOTAVAIL,
+            libc::ENOENT,
+            libc::EILSEQ,
+        ];
+        let code = self.error.raw_os_error();
+        code.is_some_and(|code| codes.contains(&code))
+    }
 }
 
 /// Our definitions. Dropped, they are removed; what is still open then, by [`Definitions::leave`].
@@ -68,25 +115,102 @@ impl Definitions {
             log::info!("removing {line}, left by a recorder that died");
             let _ = remove(&tracefs, &line);
         }
-        let pid = std::process::id() as i32;
-        let start = procfs::start_ticks(pid).unwrap_or(0);
         Ok(Definitions {
             tracefs,
-            group: format!("{GROUP_PREFIX}{pid}_{start}"),
+            group: own_group(),
             defined: Vec::new(),
         })
     }
 
-    /// Defines a probe, and gives it as an event that can be recorded.
+    /// Those that there are, or the first ones.
+    pub(crate) fn of(all: &mut Option<Definitions>) -> Result<&mut Definitions, Failure> {
+        Ok(match all {
+            Some(definitions) => definitions,
+            none => none.insert(Definitions::new()?),
+        })
+    }
+
+    /// Defines one probe, and gives it as an event that can be recorded.
     pub(crate) fn define(&mut self, definition: &Definition) -> Result<Probe, Failure> {
-        let name = self.unique(&definition.name);
-        let line = format!(
-            "{}:{}/{name} {}",
-            definition.letter, self.group, definition.body
+        match self.write_one_of(definition) {
+            Ok(written) => self.defined(definition, written),
+            Err(refusal) => Err(self.refused(definition, &refusal)),
+        }
+    }
+
+    /// Defines all that one option asks for. Of many, as wildcards give them, those that the kernel refuses are left
+    /// out and told.
+    pub(crate) fn define_all(&mut self, wanted: &[Definition]) -> Result<Vec<Probe>, Failure> {
+        let mut probes = Vec::with_capacity(wanted.len());
+        let mut refused = Vec::new();
+        for definition in wanted {
+            match self.write_one_of(definition) {
+                Ok(written) => probes.push(self.defined(definition, written)?),
+                Err(refusal) if wanted.len() > 1 && refusal.is_of_the_place() => {
+                    refused.push((definition, refusal));
+                }
+                Err(refusal) => return Err(self.refused(definition, &refusal)),
+            }
+        }
+        let Some((definition, refusal)) = refused.first() else {
+            return Ok(probes);
+        };
+        if probes.is_empty() {
+            return Err(self.refused(definition, refusal));
+        }
+        let names: Vec<&str> = refused
+            .iter()
+            .take(MOST_NAMED)
+            .map(|(definition, _)| definition.name.as_str())
+            .collect();
+        log::warn!(
+            "{}: {} of {} cannot be probed: {}{}",
+            definition.asked,
+            refused.len(),
+            wanted.len(),
+            names.join(", "),
+            if refused.len() > MOST_NAMED {
+                ", …"
+            } else {
+                ""
+            }
         );
-        self.append(definition.place, &line)
-            .map_err(|error| self.refused(definition, &line, &error))?;
-        self.defined.push((definition.place, name.clone()));
+        Ok(probes)
+    }
+
+    /// Writes the first form that the kernel takes.
+    fn write_one_of(&mut self, definition: &Definition) -> Result<Written, Refusal> {
+        let name = self.unique(&definition.name);
+        let mut refusal = None;
+        for form in &definition.forms {
+            let line = format!("{}:{}/{name} {}", form.head, self.group, form.body);
+            match self.append(definition.place, &line) {
+                Ok(()) => {
+                    self.defined.push((definition.place, name.clone()));
+                    return Ok(Written {
+                        name,
+                        form: form.clone(),
+                    });
+                }
+                Err(error) => {
+                    log::debug!("{line}: {error}");
+                    let is_last = error.kind() == io::ErrorKind::PermissionDenied;
+                    refusal = Some(Refusal { line, error });
+                    if is_last {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(refusal.unwrap_or_else(|| Refusal {
+            line: String::new(),
+            error: io::Error::from(io::ErrorKind::InvalidInput),
+        }))
+    }
+
+    /// A probe that was defined, as an event that can be recorded.
+    fn defined(&self, definition: &Definition, written: Written) -> Result<Probe, Failure> {
+        let name = written.name;
         let unreadable = |error: io::Error| failed(format!("{}: {error}", definition.asked));
         let attr = Attr {
             type_: abi::PERF_TYPE_TRACEPOINT,
@@ -104,6 +228,8 @@ impl Definitions {
                     .map_err(unreadable)?,
                 name,
                 is_own: true,
+                purpose: Purpose::Rows,
+                definition: Some((definition.place, written.form)),
             }),
             filter: None,
             wants_precision: false,
@@ -141,7 +267,8 @@ impl Definitions {
     }
 
     /// The kernel's own reason is the last message in its error log.
-    fn refused(&self, definition: &Definition, line: &str, error: &io::Error) -> Failure {
+    fn refused(&self, definition: &Definition, refusal: &Refusal) -> Failure {
+        let Refusal { line, error } = refusal;
         let asked = &definition.asked;
         match error.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => {
@@ -159,6 +286,10 @@ impl Definitions {
             }
             _ => {}
         }
+        if let Some(function) = self.excluded(definition) {
+            return misuse(format!("{asked}: the kernel lets nobody probe {function}"))
+                .hint("it is marked so (notrace, noinstr), or of the code that handles probes: probe what calls it");
+        }
         let log = self.tracefs.file("error_log");
         let log = String::from_utf8_lossy(&log);
         let reason = log
@@ -169,6 +300,20 @@ impl Definitions {
         let reason = reason.unwrap_or_else(|| error.to_string());
         misuse(format!("{asked}: the kernel refused it: {reason}"))
             .hint(format!("what it was asked for: {line}"))
+    }
+
+    /// The function of a refused probe in the kernel, if it is none of those that can be traced.
+    fn excluded<'a>(&self, definition: &'a Definition) -> Option<&'a str> {
+        if definition.place != Place::Kernel {
+            return None;
+        }
+        let place = definition.forms.last()?.body.split_whitespace().next()?;
+        let function = place.split('+').next()?;
+        let traceable = self.tracefs.file("available_filter_functions");
+        let is_it =
+            |line: &[u8]| line.split(|&byte| byte == b' ').next() == Some(function.as_bytes());
+        let is_known = !traceable.is_empty() && !traceable.split(|&byte| byte == b'\n').any(is_it);
+        is_known.then_some(function)
     }
 
     /// Files and the lines that remove all of ours, for whoever closes the events when we are gone.
@@ -191,6 +336,17 @@ impl Definitions {
             .collect()
     }
 
+    /// Hits that the kernel noticed and could not serve, with the names of their events: more calls waited for their
+    /// return than there was room for, or one probe was hit inside of another. Known of kprobes only.
+    pub(crate) fn missed(&self) -> Vec<(String, u64)> {
+        let text = |name| String::from_utf8_lossy(&self.tracefs.file(name)).into_owned();
+        let missed = missed(&text("kprobe_events"), &text("kprobe_profile"), &self.group);
+        for (name, count) in &missed {
+            log::warn!("{name}: the kernel had no room for {count} hits; they are missing");
+        }
+        missed
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.defined.len()
@@ -205,6 +361,27 @@ impl Drop for Definitions {
             }
         }
     }
+}
+
+/// ```text
+/// r4096:pq_4711_88123/vfs_read__return vfs_read ret=$retval:s64       kprobe_events
+///   vfs_read__return                          9               3       kprobe_profile: name, hits, misses
+/// ```
+/// The profile has no groups, but the order of the other file.
+fn missed(events: &str, profile: &str, group: &str) -> Vec<(String, u64)> {
+    if events.lines().count() != profile.lines().count() {
+        return Vec::new(); // somebody defined or removed one between the two
+    }
+    let lines = events.lines().zip(profile.lines());
+    lines
+        .filter_map(|(event, counts)| {
+            let (_, event) = event.split_whitespace().next()?.split_once(':')?;
+            let (of, name) = event.split_once('/')?;
+            let count = counts.split_whitespace().next_back()?.parse::<u64>().ok()?;
+            let is_it = of == group && counts.split_whitespace().next() == Some(name);
+            (is_it && count > 0).then(|| (name.to_owned(), count))
+        })
+        .collect()
 }
 
 /// `--cleanup`: removes what dead recorders left, and tells what it was.
@@ -238,18 +415,26 @@ fn stale(tracefs: &Tracefs) -> Vec<String> {
     lines.into_iter().collect()
 }
 
+/// How all that is ours in the kernel is called: by our pid and the time of our start.
+pub(crate) fn own_group() -> String {
+    let pid = std::process::id() as i32;
+    let start = procfs::start_ticks(pid).unwrap_or(0);
+    format!("{GROUP_PREFIX}{pid}_{start}")
+}
+
 /// Whether a group is that of a recorder that no longer runs.
-fn is_stale(group: &str) -> bool {
-    let Some((pid, start)) = group
-        .strip_prefix(GROUP_PREFIX)
-        .and_then(|rest| rest.split_once('_'))
-    else {
-        return false;
-    };
-    let (Ok(pid), Ok(start)) = (pid.parse::<i32>(), start.parse::<u64>()) else {
-        return false;
-    };
-    procfs::start_ticks(pid) != Some(start)
+pub(crate) fn is_stale(group: &str) -> bool {
+    owner_of(group).is_some_and(|(pid, start)| procfs::start_ticks(pid) != Some(start))
+}
+
+/// The recorder that a group belongs to.
+pub(crate) fn pid_of(group: &str) -> Option<i32> {
+    owner_of(group).map(|(pid, _)| pid)
+}
+
+fn owner_of(group: &str) -> Option<(i32, u64)> {
+    let (pid, start) = group.strip_prefix(GROUP_PREFIX)?.split_once('_')?;
+    Some((pid.parse().ok()?, start.parse().ok()?))
 }
 
 fn remove(tracefs: &Tracefs, line: &str) -> io::Result<()> {
@@ -297,6 +482,15 @@ fn append_to(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn misses_are_those_of_our_group() {
+        let events = "p:other/read vfs_read\nr4096:pq_1_2/read vfs_read ret=$retval:s64\np:pq_1_2/write vfs_write\n";
+        let profile = "  read  9 5\n  read   9   3\n  write  7  0\n";
+        assert_eq!(missed(events, profile, "pq_1_2"), [("read".to_owned(), 3)]);
+        assert!(missed(events, "  read  9 5\n", "pq_1_2").is_empty());
+        assert!(missed("p:pq_1_2/other x\n", "  read  9 5\n", "pq_1_2").is_empty());
+    }
 
     #[test]
     fn only_groups_of_dead_recorders_are_stale() {

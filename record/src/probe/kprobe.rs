@@ -1,67 +1,191 @@
 //! `--kprobe` and `--kretprobe`: functions of the kernel, and places in them.
 //!
 //! ```text
-//! --kprobe 'tcp_sendmsg size'       p:pq_…/tcp_sendmsg tcp_sendmsg size=$arg3:u64
-//! --kretprobe 'vfs_read'            r:pq_…/vfs_read__return vfs_read ret=$retval:s64
+//! --kprobe 'tcp_sendmsg size'       f:pq_…/tcp_sendmsg tcp_sendmsg size=$arg3:u64
+//! --kretprobe 'vfs_read count'      f:pq_…/vfs_read__return vfs_read%return count=$arg3:u64 ret=$retval:s64
+//! --kprobe 'vfs_read+0x10 %di'      p:pq_…/vfs_read vfs_read+0x10 %di
 //! ```
+//! At entry and return the kernel's own hooks for function tracing are cheapest (fprobe, since Linux 6.5). Elsewhere in a
+//! function, for registers, and for functions that cannot be traced there are kprobes.
 //! Names and types of parameters are those of BTF, the kernel's own description (/sys/kernel/btf/vmlinux).
+
+use perfquet_formats::symbols::Object;
 
 use super::argument::{self, Argument, Asked, Value};
 use super::btf::Btf;
-use super::definition::{Definition, Place};
-use super::{fetch, glob_matches, nearest};
+use super::call::{self, Both, Edge};
+use super::definition::{Definition, Form, Place};
+use super::{fetch, glob_matches, nearest, uprobe, vmlinux};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::kallsyms;
+use crate::sys::tracefs::Tracefs;
 
 /// Functions that one pattern may stand for: each is a breakpoint or a call in the kernel.
 const MOST: usize = 1000;
+/// Calls of one function that may wait for their return at once; the kernel drops the hits beyond. Its limit is 4096, each
+/// takes about a hundred bytes, and its own choice is ten.
+const MOST_ACTIVE: usize = 4096;
+/// The same, of all functions of a pattern together.
+const MOST_ACTIVE_TOGETHER: usize = 65536;
+
+/// What the kernel can do beyond plain kprobes; its README tells.
+#[derive(Debug, Clone, Copy, Default)]
+struct Abilities {
+    /// Hooks of function tracing as events (Linux 6.5).
+    has_fprobes: bool,
+    /// Parameters beside `$retval` (Linux 6.9).
+    has_parameters_at_return: bool,
+}
+
+impl Abilities {
+    fn of_the_kernel() -> Abilities {
+        let readme = Tracefs::open().map(|tracefs| tracefs.file("README"));
+        Abilities::of(&String::from_utf8_lossy(&readme.unwrap_or_default()))
+    }
+
+    fn of(readme: &str) -> Abilities {
+        let has = |words: [&str; 2]| {
+            let mut lines = readme.lines();
+            lines.any(|line| words.iter().all(|word| line.contains(word)))
+        };
+        Abilities {
+            has_fprobes: has(["f[:", "<func-name>[%return]"]),
+            has_parameters_at_return: has(["return probes support", "$arg<N>"]),
+        }
+    }
+}
 
 /// What the text asks for; several with wildcards.
 pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>, Failure> {
     let asked = argument::parse(text, false)?;
-    if let Some(line) = asked.line {
+    if at_return && (asked.offset != 0 || asked.line.is_some()) {
         return Err(misuse(format!(
-            "{text}: line {line}: lines of the kernel need its debugging information"
-        ))
-        .hint("probe the function, or an offset in it (FUNCTION+0x10)"));
+            "{text}: a return has no offset and no line"
+        )));
     }
-    if at_return && asked.offset != 0 {
-        return Err(misuse(format!("{text}: a return has no offset")));
+    // Within a function only its debugging information knows where things are.
+    if asked.line.is_some() || (asked.offset != 0 && asked.has_variables()) {
+        let object = vmlinux::open(text)?;
+        return within(text, &asked, &object).map(|definition| vec![definition]);
     }
     let functions = functions(&asked)?;
     // Some megabytes to read: only where a name or a type is looked up in it.
     let needs_btf = at_return || asked.has_variables();
     let btf = needs_btf.then(Btf::of_the_kernel).flatten();
+    let abilities = Abilities::of_the_kernel();
+    let most_active = (MOST_ACTIVE_TOGETHER / functions.len().max(1)).min(MOST_ACTIVE);
+    let edge = Edge::of_probe(at_return);
     functions
         .iter()
-        .map(|function| definition(text, &asked, function, at_return, btf.as_ref()))
+        .map(|function| {
+            let mut definition = definition(text, &asked, function, edge, btf.as_ref(), abilities)?;
+            if at_return {
+                await_returns(&mut definition.forms, most_active);
+            }
+            Ok(definition)
+        })
         .collect()
+}
+
+/// A line of a function, or an offset in it with its variables.
+fn within(text: &str, asked: &Asked, object: &Object) -> Result<Definition, Failure> {
+    let symbol = vmlinux::symbol(text, object, &asked.function)?;
+    let place = match asked.line {
+        Some(line) => uprobe::place_of_line(text, object, &symbol, line)?,
+        None => symbol.offset.saturating_add(asked.offset),
+    };
+    let scope = match asked.has_variables() {
+        true => Some(uprobe::scope_at(text, object, &symbol, place)?),
+        false => None,
+    };
+    let mut arguments = Vec::new();
+    for argument in &asked.arguments {
+        arguments.push(match argument.raw() {
+            Some(raw) => raw,
+            None => uprobe::variable(text, scope.as_ref(), argument)?,
+        });
+    }
+    let name = match asked.line {
+        Some(line) => format!("{}_L{line}", symbol.name),
+        None => symbol.name.clone(),
+    };
+    let inside = place.saturating_sub(symbol.offset);
+    let place = match inside {
+        0 => symbol.name.clone(),
+        inside => format!("{}+{inside:#x}", symbol.name),
+    };
+    let words = arguments.iter().map(String::as_str);
+    let words: Vec<&str> = std::iter::once(place.as_str()).chain(words).collect();
+    Ok(Definition {
+        asked: text.to_owned(),
+        place: Place::Kernel,
+        system: "probe".to_owned(),
+        name: asked.event.clone().unwrap_or(name),
+        forms: vec![Form::new("p", words.join(" "))],
+    })
+}
+
+/// Entry and return of each function that the text asks for. A parameter that one of many functions does not have is
+/// left out there.
+pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
+    let functions = functions(asked)?;
+    let (at_entry, at_return) = call::sides(asked);
+    let is_pattern = functions.len() > 1;
+    let needs_btf = asked.has_variables() || !at_return.arguments.is_empty();
+    let btf = needs_btf.then(Btf::of_the_kernel).flatten();
+    let btf = btf.as_ref();
+    let abilities = Abilities::of_the_kernel();
+    let most_active = (MOST_ACTIVE_TOGETHER / functions.len().max(1)).min(MOST_ACTIVE);
+    let both = |function: &String| {
+        let mut at_entry = at_entry.clone();
+        if is_pattern {
+            at_entry.arguments.retain(|argument| {
+                argument.raw().is_some() || parameter(text, function, argument, btf).is_ok()
+            });
+        }
+        let mut at_return = at_return.clone();
+        for argument in &mut at_return.arguments {
+            if is_retval(argument) && argument.kind.is_none() {
+                argument.kind = Some(retval_kind(function, btf));
+            }
+        }
+        let mut exit = definition(text, &at_return, function, Edge::Exit, btf, abilities)?;
+        await_returns(&mut exit.forms, most_active);
+        Ok(Both {
+            function: function.clone(),
+            module: String::new(),
+            entry: definition(text, &at_entry, function, Edge::Entry, btf, abilities)?,
+            exit,
+        })
+    };
+    // What the compiler split off for cases that are rare is called by nobody.
+    let is_function = |function: &&String| !function.contains(".cold");
+    functions.iter().filter(is_function).map(both).collect()
 }
 
 fn definition(
     text: &str,
     asked: &Asked,
     function: &str,
-    at_return: bool,
+    edge: Edge,
     btf: Option<&Btf>,
+    abilities: Abilities,
 ) -> Result<Definition, Failure> {
-    let mut body = match asked.offset {
-        0 => function.to_owned(),
-        offset => format!("{function}+{offset:#x}"),
-    };
+    let at_return = edge != Edge::Entry;
     let mut arguments = Vec::new();
     for argument in &asked.arguments {
         arguments.push(match argument.raw() {
             Some(raw) => raw,
-            None => parameter(text, function, argument, asked.offset, at_return, btf)?,
+            None => {
+                if asked.offset != 0 || (at_return && !abilities.has_parameters_at_return) {
+                    return Err(no_parameters(text, argument, at_return));
+                }
+                parameter(text, function, argument, btf)?
+            }
         });
     }
-    if at_return && !asked.arguments.iter().any(is_retval) {
+    if edge == Edge::Return && !asked.arguments.iter().any(is_retval) {
         arguments.push(default_retval(function, btf));
-    }
-    for argument in arguments {
-        body.push(' ');
-        body.push_str(&argument);
     }
     let usual = match at_return {
         true => format!("{function}__return"),
@@ -70,19 +194,82 @@ fn definition(
     Ok(Definition {
         asked: text.to_owned(),
         place: Place::Kernel,
-        letter: if at_return { 'r' } else { 'p' },
         system: "probe".to_owned(),
         name: asked.event.clone().unwrap_or(usual),
-        body,
+        forms: forms(function, asked.offset, at_return, &arguments, abilities),
     })
+}
+
+/// The best first.
+fn forms(
+    function: &str,
+    offset: u64,
+    at_return: bool,
+    arguments: &[String],
+    abilities: Abilities,
+) -> Vec<Form> {
+    let body = |place: &str| {
+        let words = arguments.iter().map(String::as_str);
+        let words: Vec<&str> = std::iter::once(place).chain(words).collect();
+        words.join(" ")
+    };
+    let mut forms = Vec::new();
+    // Hooks see parameters, not registers.
+    let has_registers = arguments.iter().any(|argument| argument.contains('%'));
+    if abilities.has_fprobes && offset == 0 && !has_registers {
+        forms.push(match at_return {
+            true => Form::new("f", body(&format!("{function}%return"))),
+            false => Form::new("f", body(function)),
+        });
+    }
+    let letter = if at_return { "r" } else { "p" };
+    forms.push(match offset {
+        0 => Form::new(letter, body(function)),
+        offset => Form::new(letter, body(&format!("{function}+{offset:#x}"))),
+    });
+    forms
+}
+
+/// Asks for room for so many; as a second choice for what the kernel thinks right. Hooks need no room since Linux 6.14,
+/// which then refuses the number.
+fn await_returns(forms: &mut Vec<Form>, most_active: usize) {
+    *forms = forms
+        .drain(..)
+        .flat_map(|form| {
+            let roomy = Form::new(format!("{}{most_active}", form.head), form.body.clone());
+            [roomy, form]
+        })
+        .collect();
+}
+
+fn no_parameters(text: &str, argument: &Argument, at_return: bool) -> Failure {
+    let name = match &argument.value {
+        Value::Variable(variable) => &variable.name,
+        Value::Raw(raw) => raw,
+    };
+    let hint = match at_return {
+        true => "record them at the entry, by --kprobe; $retval is what it returned",
+        false => "give a register (%di) if you know where the value is",
+    };
+    let when = match at_return {
+        true => {
+            "this kernel knows parameters at a function's entry only (Linux 6.9 at its return too)"
+        }
+        false => "parameters are known at a function's entry only",
+    };
+    misuse(format!("{text}: {name}: {when}")).hint(hint)
 }
 
 /// Signed as declared; unknown, it may be an error number.
 fn default_retval(function: &str, btf: Option<&Btf>) -> String {
+    format!("ret=$retval:{}", retval_kind(function, btf))
+}
+
+fn retval_kind(function: &str, btf: Option<&Btf>) -> String {
     let kind = btf
         .and_then(|btf| btf.return_type(function))
         .and_then(|(btf, kind)| fetch::kind_of(btf, kind));
-    format!("ret=$retval:{}", kind.as_deref().unwrap_or("s64"))
+    kind.unwrap_or_else(|| "s64".to_owned())
 }
 
 pub(super) fn is_retval(argument: &Argument) -> bool {
@@ -93,22 +280,11 @@ fn parameter(
     text: &str,
     function: &str,
     argument: &Argument,
-    offset: u64,
-    at_return: bool,
     btf: Option<&Btf>,
 ) -> Result<String, Failure> {
     let Value::Variable(variable) = &argument.value else {
         return Err(misuse(format!("{text}: not an argument")));
     };
-    if at_return || offset != 0 {
-        return Err(misuse(format!(
-            "{text}: {}: parameters are known at a function's entry only",
-            variable.name
-        ))
-        .hint(
-            "$retval is what it returned; give a register (%di) if you know where the value is",
-        ));
-    }
     let Some(btf) = btf else {
         return Err(failed(format!(
             "{text}: {}: this kernel does not describe its parameters (no /sys/kernel/btf/vmlinux)",
@@ -167,5 +343,70 @@ fn functions(asked: &Asked) -> Result<Vec<String>, Failure> {
         many => Err(misuse(format!(
             "{pattern}: {many} functions, more than the {MOST} that are probed at once"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(place: (&str, u64, bool), argument: &str, has_fprobes: bool, expected: &[&str]) {
+        let abilities = Abilities {
+            has_fprobes,
+            has_parameters_at_return: true,
+        };
+        let (function, offset, at_return) = place;
+        let mut forms = forms(
+            function,
+            offset,
+            at_return,
+            &[argument.to_owned()],
+            abilities,
+        );
+        if at_return {
+            await_returns(&mut forms, 4096);
+        }
+        let lines: Vec<String> = forms
+            .iter()
+            .map(|form| format!("{}: {}", form.head, form.body))
+            .collect();
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn hooks_where_they_serve() {
+        let (entry, inside) = (("vfs_read", 0, false), ("vfs_read", 16, false));
+        check(
+            entry,
+            "n=$arg3:u64",
+            true,
+            &["f: vfs_read n=$arg3:u64", "p: vfs_read n=$arg3:u64"],
+        );
+        check(entry, "n=$arg3:u64", false, &["p: vfs_read n=$arg3:u64"]);
+        check(entry, "n=%dx:u64", true, &["p: vfs_read n=%dx:u64"]);
+        check(inside, "n=%dx:u64", true, &["p: vfs_read+0x10 n=%dx:u64"]);
+        check(
+            ("vfs_read", 0, true),
+            "$retval",
+            true,
+            &[
+                "f4096: vfs_read%return $retval",
+                "f: vfs_read%return $retval",
+                "r4096: vfs_read $retval",
+                "r: vfs_read $retval",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_readme_tells_what_the_kernel_can() {
+        let readme = "\t           f[:[<group>/][<event>]] <func-name>[%return] [<args>]\n\
+            \t     kernel return probes support: $retval, $arg<N>, $comm\n";
+        let abilities = Abilities::of(readme);
+        assert!(abilities.has_fprobes && abilities.has_parameters_at_return);
+        let older =
+            Abilities::of("r[maxactive][:[<group>/][<event>]] <place> [<args>]\n$retval, $arg<N>");
+        assert!(!older.has_fprobes && !older.has_parameters_at_return);
     }
 }

@@ -7,6 +7,7 @@
 
 mod argument;
 mod btf;
+pub(crate) mod call;
 pub(crate) mod counter;
 pub(crate) mod definition;
 mod fetch;
@@ -15,16 +16,21 @@ mod modifiers;
 mod nearest;
 mod pmu;
 pub(crate) mod shown;
+mod stepped;
 pub(crate) mod tracepoint;
 pub(crate) mod uprobe;
 pub(crate) mod usdt;
+pub(crate) mod vmlinux;
+
+use perfquet_formats::event::CallFunction;
 
 use crate::failure::{Failure, misuse};
-use crate::sys::perf_event::Attr;
-use definition::Definitions;
+use crate::recording::stacks;
+use crate::sys::perf_event::{Attr, abi};
+use definition::{Definitions, Form};
 use tracepoint::Tracepoint;
 
-pub(crate) use nearest::glob_matches;
+pub(crate) use nearest::{glob_matches, meant};
 pub(crate) use pmu::{names as pmu_names, types as pmu_types};
 
 /// What one option of the command line asks for.
@@ -42,6 +48,8 @@ pub(crate) enum Asked {
     Uretprobe,
     /// `--usdt`
     Usdt,
+    /// `--call`
+    Call,
 }
 
 /// One event to record.
@@ -66,12 +74,42 @@ pub(crate) enum Kind {
     Sampled,
     /// Every hit, with its payload.
     Tracepoint(Tracepoint),
+    /// What our programs in the kernel write; with stacks where asked for.
+    Output {
+        /// Its records get them, if the user wants stacks.
+        may_have_stacks: bool,
+        /// Functions whose calls they are.
+        functions: Vec<CallFunction>,
+    },
 }
 
 impl Probe {
     /// Whether it samples a counter or clock.
     pub(crate) fn is_sampled(&self) -> bool {
         matches!(self.kind, Kind::Sampled)
+    }
+
+    /// Whether it carries what programs in the kernel write.
+    pub(crate) fn is_output(&self) -> bool {
+        matches!(self.kind, Kind::Output { .. })
+    }
+
+    /// The records of our programs, `perfquet:NAME`; the reader knows them by that name.
+    pub(crate) fn output(name: &str, may_have_stacks: bool) -> Probe {
+        Probe {
+            name: format!("perfquet:{name}"),
+            attr: Attr {
+                type_: abi::PERF_TYPE_SOFTWARE,
+                config: abi::PERF_COUNT_SW_BPF_OUTPUT.into(),
+                ..Attr::default()
+            },
+            kind: Kind::Output {
+                may_have_stacks,
+                functions: Vec::new(),
+            },
+            filter: None,
+            wants_precision: false,
+        }
     }
 }
 
@@ -81,22 +119,39 @@ pub(crate) fn of(
     text: &str,
     definitions: &mut Option<Definitions>,
 ) -> Result<Vec<Probe>, Failure> {
-    let wanted = match asked {
+    of_forms(asked, text, definitions, |_| true)
+}
+
+/// The same for programs to run at: the kernel does not let them at its hooks of function tracing.
+pub(crate) fn for_programs(
+    asked: Asked,
+    text: &str,
+    definitions: &mut Option<Definitions>,
+) -> Result<Vec<Probe>, Failure> {
+    of_forms(asked, text, definitions, |form| {
+        form.head.starts_with(['p', 'r'])
+    })
+}
+
+fn of_forms(
+    asked: Asked,
+    text: &str,
+    definitions: &mut Option<Definitions>,
+    is_possible: fn(&Form) -> bool,
+) -> Result<Vec<Probe>, Failure> {
+    let mut wanted = match asked {
         Asked::Event => return parse(text),
+        Asked::Call => return call::probes(text, Definitions::of(definitions)?, is_possible),
         Asked::Kprobe => kprobe::definitions(text, false)?,
         Asked::Kretprobe => kprobe::definitions(text, true)?,
         Asked::Uprobe => uprobe::definitions(text, false)?,
         Asked::Uretprobe => uprobe::definitions(text, true)?,
         Asked::Usdt => usdt::definitions(text)?,
     };
-    let definitions = match definitions {
-        Some(definitions) => definitions,
-        none => none.insert(Definitions::new()?),
-    };
-    wanted
-        .iter()
-        .map(|definition| definitions.define(definition))
-        .collect()
+    for definition in &mut wanted {
+        definition.forms.retain(is_possible);
+    }
+    Definitions::of(definitions)?.define_all(&wanted)
 }
 
 /// Reads one argument of `-e`: a comma list, each with wildcards.
@@ -129,6 +184,18 @@ fn parse_event(event: &str) -> Result<Vec<Probe>, Failure> {
     if event.is_empty() {
         return Err(misuse("an empty event name").hint("perfquet-record --list shows the events"));
     }
+    let (event, stack) = stacks::split_terms(event)?;
+    let mut probes = parse_plain(&event)?;
+    if let Some(stack) = stack {
+        probes
+            .iter_mut()
+            .for_each(|probe| stack.put(&mut probe.attr));
+    }
+    Ok(probes)
+}
+
+/// Without terms about its stack.
+fn parse_plain(event: &str) -> Result<Vec<Probe>, Failure> {
     if event.contains('/') {
         return pmu::parse(event).map(|probe| vec![probe]);
     }

@@ -9,11 +9,12 @@
 use std::fmt::Write;
 use std::fs;
 
-use perfquet_formats::symbols::{Location, Object, Shape};
+use perfquet_formats::symbols::{CodeSymbol, Location, Object, Shape};
 
+use super::argument::Asked;
 use super::btf::Btf;
 use super::fetch::Types;
-use super::{argument, glob_matches, nearest, uprobe};
+use super::{argument, glob_matches, nearest, uprobe, vmlinux};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::kallsyms;
 
@@ -56,15 +57,7 @@ pub(crate) fn functions(pattern: &str) -> Result<String, Failure> {
 
 /// The lines of a function that have code, with their text where the source is at hand.
 pub(crate) fn lines(text: &str) -> Result<String, Failure> {
-    if !text.contains(':') {
-        return Err(failed(format!(
-            "{text}: the kernel's lines need its debugging information, which is not read here"
-        ))
-        .hint("for programs: --lines PROGRAM:FUNCTION"));
-    }
-    let asked = argument::parse(text, true)?;
-    let object = open(asked.object.as_deref().unwrap_or_default())?;
-    let symbol = symbol(text, &object, &asked.function)?;
+    let (_, object, symbol) = find(text)?;
     let lines = object
         .lines_of(&symbol)
         .map_err(|error| failed(format!("{text}: {error}")))?;
@@ -90,12 +83,10 @@ pub(crate) fn lines(text: &str) -> Result<String, Failure> {
 
 /// Parameters of a kernel function, or variables at a place of a program.
 pub(crate) fn variables(text: &str) -> Result<String, Failure> {
-    if !text.contains(':') {
+    if !text.contains([':', '+']) {
         return parameters(text);
     }
-    let asked = argument::parse(text, true)?;
-    let object = open(asked.object.as_deref().unwrap_or_default())?;
-    let symbol = symbol(text, &object, &asked.function)?;
+    let (asked, object, symbol) = find(text)?;
     let place = match asked.line {
         Some(line) => uprobe::place_of_line(text, &object, &symbol, line)?,
         None if asked.offset == 0 => uprobe::behind_prologue(text, &object, &symbol)?,
@@ -190,16 +181,34 @@ fn aligned(rows: &[[String; 3]]) -> String {
     text
 }
 
+/// Function of a program, or with its number of a line of the kernel.
+fn find(text: &str) -> Result<(Asked, Object, CodeSymbol), Failure> {
+    if is_of_kernel(text) {
+        let asked = argument::parse(text, false)?;
+        let object = vmlinux::open(text)?;
+        let symbol = vmlinux::symbol(text, &object, &asked.function)?;
+        return Ok((asked, object, symbol));
+    }
+    let asked = argument::parse(text, true)?;
+    let object = open(asked.object.as_deref().unwrap_or_default())?;
+    let symbol = symbol(text, &object, &asked.function)?;
+    Ok((asked, object, symbol))
+}
+
+/// `vfs_read`, `vfs_read:12`; but `libc.so.6:malloc`.
+fn is_of_kernel(text: &str) -> bool {
+    match text.split_once(':') {
+        None => true,
+        Some((_, line)) => line.bytes().all(|byte| byte.is_ascii_digit()),
+    }
+}
+
 fn open(object: &str) -> Result<Object, Failure> {
     let path = uprobe::find(object)?;
     Object::open(&path).map_err(|error| failed(error.to_string()))
 }
 
-fn symbol(
-    text: &str,
-    object: &Object,
-    function: &str,
-) -> Result<perfquet_formats::symbols::CodeSymbol, Failure> {
+fn symbol(text: &str, object: &Object, function: &str) -> Result<CodeSymbol, Failure> {
     let all = object.functions();
     match all.iter().find(|symbol| symbol.name == function) {
         Some(symbol) => Ok(symbol.clone()),

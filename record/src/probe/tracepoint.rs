@@ -4,7 +4,9 @@
 //! sched:sched_switch    syscalls:*read*    ext4:*    raw_syscalls:sys_enter:u
 //! ```
 
-use super::{Kind, Probe, glob_matches, modifiers, nearest};
+use perfquet_formats::event::Purpose;
+
+use super::{Kind, Probe, definition, glob_matches, modifiers, nearest};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::perf_event::{Attr, abi};
 use crate::sys::tracefs::Tracefs;
@@ -20,6 +22,10 @@ pub(crate) struct Tracepoint {
     pub(crate) format: Vec<u8>,
     /// We defined it, and remove it.
     pub(crate) is_own: bool,
+    /// What its hits are for.
+    pub(crate) purpose: Purpose,
+    /// How we defined it.
+    pub(crate) definition: Option<(definition::Place, definition::Form)>,
 }
 
 /// The tracepoints that a name with wildcards stands for.
@@ -89,6 +95,8 @@ fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<
             name: name.to_owned(),
             format: tracefs.format(system, name).map_err(unreadable)?,
             is_own: false,
+            purpose: Purpose::Rows,
+            definition: None,
         }),
         filter: None,
         wants_precision: false,

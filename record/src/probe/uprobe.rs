@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use perfquet_formats::symbols::{CodeSymbol, Object, Scope};
 
 use super::argument::{self, Argument, Asked, Value};
-use super::definition::{Definition, Place};
+use super::call::{self, Both, Edge};
+use super::definition::{Definition, Form, Place};
 use super::kprobe::is_retval;
-use super::{fetch, glob_matches, nearest};
+use super::{fetch, glob_matches, nearest, stepped};
 use crate::failure::{Failure, failed, misuse};
 
 /// Functions that one pattern may stand for.
@@ -42,12 +43,60 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
         )));
     }
     let mut definitions = Vec::new();
-    for symbol in functions(text, &asked, &path, &object)? {
-        definitions.push(definition(
-            text, &asked, &path, &object, &symbol, at_return,
-        )?);
+    let edge = Edge::of_probe(at_return);
+    let symbols = functions(text, &asked, &path, &object)?;
+    let mut dear = Vec::new();
+    for symbol in &symbols {
+        definitions.push(definition(text, &asked, &path, &object, symbol, edge)?);
+        // A return is caught at the entry, which cannot be chosen.
+        if !at_return {
+            let place = place_of(text, &asked, &object, symbol, edge)?;
+            let code = object.code(place, 64);
+            if stepped::is_stepped(code) {
+                dear.push((symbol, place, stepped::neighbour(code)));
+            }
+        }
     }
+    say_dear(text, &dear, symbols.len());
     Ok(definitions)
+}
+
+/// Entry and return of each function that the text asks for. A variable that one of many functions does not have is
+/// left out there.
+pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
+    let path = find(asked.object.as_deref().unwrap_or_default())?;
+    let object = Object::open(&path).map_err(|error| failed(format!("{text}: {error}")))?;
+    let symbols = functions(text, asked, &path, &object)?;
+    let (at_entry, mut at_return) = call::sides(asked);
+    for argument in &mut at_return.arguments {
+        if is_retval(argument) && argument.kind.is_none() {
+            argument.kind = Some("s64".to_owned());
+        }
+    }
+    let is_pattern = symbols.len() > 1;
+    let define = |asked: &Asked, symbol: &CodeSymbol, edge| {
+        definition(text, asked, &path, &object, symbol, edge)
+    };
+    let mut all = Vec::new();
+    for symbol in &symbols {
+        let mut entry = define(&at_entry, symbol, Edge::Entry);
+        if entry.is_err() && is_pattern {
+            let mut fewer = at_entry.clone();
+            fewer.arguments.retain(|argument| {
+                let mut alone = at_entry.clone();
+                alone.arguments = vec![argument.clone()];
+                define(&alone, symbol, Edge::Entry).is_ok()
+            });
+            entry = define(&fewer, symbol, Edge::Entry);
+        }
+        all.push(Both {
+            function: symbol.name.clone(),
+            module: path.display().to_string(),
+            entry: entry?,
+            exit: define(&at_return, symbol, Edge::Exit)?,
+        });
+    }
+    Ok(all)
 }
 
 fn definition(
@@ -56,19 +105,14 @@ fn definition(
     path: &Path,
     object: &Object,
     symbol: &CodeSymbol,
-    at_return: bool,
+    edge: Edge,
 ) -> Result<Definition, Failure> {
-    let place = match asked.line {
-        Some(line) => place_of_line(text, object, symbol, line)?,
-        None if asked.offset == 0 && !at_return && asked.has_variables() => {
-            behind_prologue(text, object, symbol)?
-        }
-        None => symbol.offset.saturating_add(asked.offset),
-    };
+    let at_return = edge != Edge::Entry;
+    let place = place_of(text, asked, object, symbol, edge)?;
     let mut body = format!("{}:{place:#x}", path.display());
     // Debugging information is read once, however many variables are asked for.
     let scope = match asked.has_variables() && !at_return {
-        true => Some(scope_at(text, path, object, symbol, place)?),
+        true => Some(scope_at(text, object, symbol, place)?),
         false => None,
     };
     for argument in &asked.arguments {
@@ -78,14 +122,8 @@ fn definition(
             None => variable(text, scope.as_ref(), argument)?,
         });
     }
-    if at_return && !asked.arguments.iter().any(is_retval) {
+    if edge == Edge::Return && !asked.arguments.iter().any(is_retval) {
         body.push_str(" ret=$retval:s64");
-    }
-    if is_stepped(object.code(place, 16)) && !at_return {
-        log::info!(
-            "{text}: the instruction there is single-stepped at every hit, some 15 µs; \
-             a place with push or nop costs a twentieth"
-        );
     }
     let name = match (at_return, asked.line) {
         (true, _) => format!("{}__return", symbol.name),
@@ -95,11 +133,53 @@ fn definition(
     Ok(Definition {
         asked: text.to_owned(),
         place: Place::User,
-        letter: if at_return { 'r' } else { 'p' },
         system: format!("probe_{}", short_name(path)),
         name: asked.event.clone().unwrap_or(name),
-        body,
+        forms: vec![Form::new(if at_return { "r" } else { "p" }, body)],
     })
+}
+
+fn place_of(
+    text: &str,
+    asked: &Asked,
+    object: &Object,
+    symbol: &CodeSymbol,
+    edge: Edge,
+) -> Result<u64, Failure> {
+    match asked.line {
+        Some(line) => place_of_line(text, object, symbol, line),
+        None if asked.offset == 0 && edge == Edge::Entry && asked.has_variables() => {
+            behind_prologue(text, object, symbol)
+        }
+        None => Ok(symbol.offset.saturating_add(asked.offset)),
+    }
+}
+
+/// Says which places cost the program more than they must.
+fn say_dear(text: &str, dear: &[(&CodeSymbol, u64, Option<usize>)], all: usize) {
+    match dear {
+        [] => {}
+        [(symbol, place, neighbour)] => {
+            let way = match neighbour {
+                Some(bytes) => {
+                    let offset = place - symbol.offset + *bytes as u64;
+                    format!(
+                        "; {}+{offset:#x} is emulated and passed as often",
+                        symbol.name
+                    )
+                }
+                None => "; no instruction near by is cheaper".to_owned(),
+            };
+            log::warn!(
+                "{text}: the instruction there is single-stepped, at several times the cost of a cheap one{way}"
+            );
+        }
+        many => log::warn!(
+            "{text}: {} of {all} functions begin with an instruction that is single-stepped, at several times the cost \
+             of a cheap one",
+            many.len()
+        ),
+    }
 }
 
 /// At the entry of code that is not optimized the parameters are not yet where DWARF says.
@@ -156,9 +236,8 @@ pub(crate) fn place_of_line(
 }
 
 /// The variables at a place.
-fn scope_at(
+pub(super) fn scope_at(
     text: &str,
-    path: &Path,
     object: &Object,
     symbol: &CodeSymbol,
     place: u64,
@@ -171,13 +250,17 @@ fn scope_at(
     }
     Err(failed(format!(
         "{text}: {} has no debugging information, so its variables are not known",
-        path.display()
+        object.path().display()
     ))
     .hint("compile it with -g, install its debug package, or give the register (%di, %si, %dx, %cx, %r8, %r9 at an entry on x86-64)"))
 }
 
 /// A variable in the kernel's words; at a return there is no scope.
-fn variable(text: &str, scope: Option<&Scope>, argument: &Argument) -> Result<String, Failure> {
+pub(super) fn variable(
+    text: &str,
+    scope: Option<&Scope>,
+    argument: &Argument,
+) -> Result<String, Failure> {
     let Value::Variable(variable) = &argument.value else {
         return Err(misuse(format!("{text}: not an argument")));
     };
@@ -308,24 +391,6 @@ fn short_name(path: &Path) -> String {
     name[..end.unwrap_or(name.len())].to_owned()
 }
 
-/// Whether the kernel executes the instruction out of line, by single step. It emulates nop, push and the jumps
-/// (arch/x86/kernel/uprobes.c); of other machines we know nothing.
-fn is_stepped(code: &[u8]) -> bool {
-    if !cfg!(target_arch = "x86_64") {
-        return false;
-    }
-    let code = code
-        .strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa])
-        .map_or(code, |_| &[0x90][..]);
-    let first = match code {
-        [0x41, push @ 0x50..=0x57, ..] => *push,
-        [0x66, rest, ..] => *rest,
-        [first, ..] => *first,
-        [] => return false,
-    };
-    !matches!(first, 0x50..=0x57 | 0x90 | 0xe8 | 0xe9 | 0xeb | 0x70..=0x7f | 0x0f)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,11 +422,11 @@ mod tests {
             (definition.system.as_str(), definition.name.as_str()),
             ("probe_libc", "malloc")
         );
-        assert!(
-            definition.body.ends_with(" bytes=%di:u64"),
-            "{}",
-            definition.body
-        );
+        let [form] = &definition.forms[..] else {
+            panic!("{:?}", definition.forms)
+        };
+        assert_eq!(form.head, "p");
+        assert!(form.body.ends_with(" bytes=%di:u64"), "{}", form.body);
         let wrong = super::definitions("libc.so.6:mallok", false).unwrap_err();
         assert!(wrong.to_string().contains("no function mallok"));
     }

@@ -8,7 +8,7 @@
 
 use perfquet_formats::symbols::{Object, StaticProbe};
 
-use super::definition::{Definition, Place};
+use super::definition::{Definition, Form, Place};
 use super::{glob_matches, nearest, uprobe};
 use crate::failure::{Failure, failed, misuse};
 
@@ -72,10 +72,9 @@ fn definition(text: &str, path: &std::path::Path, probe: &StaticProbe) -> Defini
     Definition {
         asked: text.to_owned(),
         place: Place::User,
-        letter: 'p',
         system: format!("sdt_{}", probe.provider),
         name: probe.name.clone(),
-        body,
+        forms: vec![Form::new("p", body)],
     }
 }
 

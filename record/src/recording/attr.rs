@@ -1,6 +1,8 @@
 //! The kernel's attributes of an event: what each record holds, when the reader is woken.
 
-use super::Settings;
+use perfquet_formats::event::Purpose;
+
+use super::{Settings, stacks};
 use crate::probe::{Kind, Probe};
 use crate::sys::perf_event::{Attr, abi};
 
@@ -45,16 +47,23 @@ impl Kernel {
                 sample_type |= abi::PERF_SAMPLE_RAW;
                 attr.sample_period = 1;
             }
+            Kind::Output { .. } => {
+                sample_type |= abi::PERF_SAMPLE_RAW;
+                attr.sample_period = 1;
+            }
             Kind::Sampled => {
                 sample_type |= abi::PERF_SAMPLE_IP | abi::PERF_SAMPLE_PERIOD;
                 set_rate(&mut attr, probe, settings);
             }
         }
-        if settings.has_stacks {
-            // IP as well: perf script refuses to print a stack without it.
-            sample_type |= abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_IP;
-        }
         attr.sample_type = sample_type.into();
+        if may_have_stacks(&probe.kind) {
+            settings.stacks.add_to(&mut attr, &probe.attr);
+        }
+        // Hits of tracepoints come without the registers that branches could be joined to.
+        if matches!(probe.kind, Kind::Tracepoint(_)) && stacks::are_branches(&attr) {
+            stacks::without_branches(&mut attr);
+        }
         attr
     }
 
@@ -67,10 +76,11 @@ impl Kernel {
     }
 
     /// The side-band, the richest first: what a kernel or a plain user is refused is left out step by step.
-    pub(super) fn side_bands(self, inherits: bool) -> Vec<Attr> {
+    pub(super) fn side_bands(self, inherits: bool, has_data: bool) -> Vec<Attr> {
         let mut least = self.base(dummy(), inherits);
         least.set_mmap(1);
         least.set_mmap2(1);
+        least.set_mmap_data(has_data.into());
         least.set_comm(1);
         least.set_comm_exec(1);
         least.set_task(1);
@@ -83,6 +93,20 @@ impl Kernel {
         all.set_ksymbol(1);
         all.set_bpf_event(1);
         vec![all, namespaces, build_ids, least]
+    }
+}
+
+/// Whether stacks come with its records. The hit of a trigger is no row, so it has none; and whoever waits for it
+/// finds its time where it is without them.
+fn may_have_stacks(kind: &Kind) -> bool {
+    match kind {
+        Kind::Sampled => true,
+        Kind::Output {
+            may_have_stacks, ..
+        } => *may_have_stacks,
+        Kind::Tracepoint(tracepoint) => {
+            !matches!(tracepoint.purpose, Purpose::Start(_) | Purpose::Stop(_))
+        }
     }
 }
 

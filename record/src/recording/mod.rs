@@ -5,8 +5,10 @@
 //! others write into it. So rings can be mapped smaller, where locked memory is scarce, before the
 //! tracepoints are opened, which are slow to close.
 
+mod attach;
 mod attr;
 mod open;
+pub(crate) mod stacks;
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, RawFd};
@@ -14,13 +16,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::own;
+use crate::own::{self, Own};
 use crate::probe::{Kind, Probe, counter};
+use crate::sys::clock;
 use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::{Attr, Counts, Event};
 use crate::sys::privileges;
 use crate::sys::ring::Ring;
+use crate::sys::sample_filter::SampleFilter;
 use crate::target::{Place, Target};
+use stacks::Stacks;
 
 /// What the command line says about all events.
 #[derive(Debug, Clone, Default)]
@@ -30,9 +35,13 @@ pub(crate) struct Settings {
     /// One sample every so many events.
     pub(crate) period: Option<u64>,
     /// Stacks with each event.
-    pub(crate) has_stacks: bool,
+    pub(crate) stacks: Stacks,
     /// Bytes of each ring; `None`: as large as is good and allowed.
     pub(crate) ring_bytes: Option<usize>,
+    /// Mappings of data too: perf finds in them how to unwind copied stacks. (We read the files.)
+    pub(crate) has_data_mappings: bool,
+    /// Our own doings are left out of everything.
+    pub(crate) excludes_self: bool,
 }
 
 /// One event on all its places.
@@ -74,6 +83,8 @@ pub(crate) struct Opened {
 pub(crate) struct Recording {
     /// What the user asked for.
     pub(crate) tracks: Vec<Track>,
+    /// What programs in the kernel write.
+    pub(crate) outputs: Vec<Track>,
     /// Mappings, forks, names, ends.
     pub(crate) side_band: Track,
     /// They own the rings.
@@ -82,9 +93,19 @@ pub(crate) struct Recording {
 }
 
 /// The rings, and the events that wake whoever waits for them.
+#[derive(Default)]
 pub(crate) struct Rings {
-    /// Side-band first, so that a mapping comes before what uses it.
-    pub(crate) rings: Vec<Ring>,
+    /// Of the side-band; drained first, so that a mapping comes before what uses it.
+    pub(crate) side_band: Vec<Ring>,
+    /// Of the events.
+    pub(crate) events: Vec<Ring>,
+}
+
+impl Rings {
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Ring> {
+        self.side_band.iter().chain(&self.events)
+    }
 }
 
 impl Recording {
@@ -98,28 +119,44 @@ impl Recording {
         check_files(probes.len(), places.len())?;
         let scope = target.scope();
         let mut opening = open::Opening::new(target, places, settings, scope);
-        let (owners, side_band, rings) = opening.rings()?;
+        let (mut side_band, rings) = opening.rings()?;
+        let begin = clock::monotonic();
         let mut tracks = Vec::with_capacity(probes.len());
+        let mut outputs = Vec::new();
         for probe in probes {
-            tracks.push(opening.track(probe, &owners)?);
+            match probe.is_output() {
+                true => outputs.push(opening.output(probe)?),
+                false => tracks.push(opening.track(probe)?),
+            }
         }
+        opening.add_new_threads(target, &mut side_band, &mut tracks, &rings, begin)?;
+        let owners = opening.owners;
         let recording = Recording {
             tracks,
+            outputs,
             side_band,
             owners: owners.into_iter().map(|(_, event)| event).collect(),
             is_started_by_exec: *target == Target::Command,
         };
-        recording.set_filters(*target == Target::System)?;
+        recording.set_filters(match target.is_of_cpus() {
+            _ if settings.excludes_self => Own::LeftOut,
+            true => Own::WithoutDeeds,
+            false => Own::Stays,
+        })?;
+        if settings.excludes_self {
+            recording.leave_own_samples_out();
+        }
         Ok((recording, rings))
     }
 
     /// Starts everything but the side-band, which runs since it was opened, and a command's events, which start
     /// with its exec.
     pub(crate) fn enable(&self) -> Result<()> {
-        if self.is_started_by_exec {
-            return Ok(());
-        }
-        for track in &self.tracks {
+        let started_here = match self.is_started_by_exec {
+            true => &[],
+            false => &self.tracks[..],
+        };
+        for track in self.outputs.iter().chain(started_here) {
             for opened in &track.events {
                 opened
                     .event
@@ -132,7 +169,7 @@ impl Recording {
 
     /// Stops everything, the side-band last.
     pub(crate) fn disable(&self) {
-        for track in self.tracks.iter().chain([&self.side_band]) {
+        for track in self.all() {
             for opened in &track.events {
                 // Nothing to do about it, and nothing lost: closing stops it too.
                 if let Err(error) = opened.event.disable() {
@@ -150,8 +187,7 @@ impl Recording {
 
     /// Counts of every open event, with its track.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&Track, &Opened, Counts)> {
-        let tracks = self.tracks.iter().chain([&self.side_band]);
-        tracks.flat_map(|track| {
+        self.all().flat_map(|track| {
             track.events.iter().filter_map(move |opened| {
                 let counts = opened.event.counts().ok()?;
                 Some((track, opened, counts))
@@ -161,8 +197,19 @@ impl Recording {
 
     /// Number of open descriptors: what [`Recording::counts`] costs.
     pub(crate) fn size(&self) -> usize {
-        let tracks = self.tracks.iter().chain([&self.side_band]);
-        tracks.map(|track| track.events.len()).sum()
+        self.all().map(|track| track.events.len()).sum()
+    }
+
+    /// Every track, the side-band last.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Track> {
+        let tracks = self.tracks.iter().chain(&self.outputs);
+        tracks.chain([&self.side_band])
+    }
+
+    /// The events of what programs write to `perfquet:NAME`.
+    pub(crate) fn output(&self, name: &str) -> Option<&Track> {
+        let is_it = |track: &&Track| track.probe.name.strip_prefix("perfquet:") == Some(name);
+        self.outputs.iter().find(is_it)
     }
 
     /// Descriptors whose closing waits for the kernel: 20 ms and more for the last one of each tracepoint. Those on
@@ -170,19 +217,19 @@ impl Recording {
     pub(crate) fn slow_to_close(&self, with_own: bool) -> Vec<RawFd> {
         let tracepoints = self.tracks.iter().filter(|track| match &track.probe.kind {
             Kind::Tracepoint(tracepoint) => with_own || !tracepoint.is_own,
-            Kind::Sampled => false,
+            Kind::Sampled | Kind::Output { .. } => false,
         });
         let opened = tracepoints.flat_map(|track| &track.events);
         opened.map(|opened| opened.event.as_raw_fd()).collect()
     }
 
-    fn set_filters(&self, records_everything: bool) -> Result<()> {
+    fn set_filters(&self, own: Own) -> Result<()> {
         for track in &self.tracks {
             let Kind::Tracepoint(tracepoint) = &track.probe.kind else {
                 continue;
             };
             let users = track.probe.filter.as_deref();
-            let Some(filter) = own::filter(&tracepoint.system, users, records_everything) else {
+            let Some(filter) = own::filter(&tracepoint.system, users, own) else {
                 continue;
             };
             let text = CString::new(filter.as_str()).context("a filter with a NUL")?;
@@ -203,6 +250,33 @@ impl Recording {
         }
         Ok(())
     }
+}
+
+impl Recording {
+    fn leave_own_samples_out(&self) {
+        let sampled = self.tracks.iter().filter(|track| track.probe.is_sampled());
+        let mut sampled = sampled.flat_map(|track| &track.events).peekable();
+        if sampled.peek().is_none() {
+            return;
+        }
+        let done = SampleFilter::load()
+            .and_then(|filter| sampled.try_for_each(|opened| filter.attach(&opened.event)));
+        if let Err(error) = done {
+            log::warn!("our own samples stay in, since that takes BPF: {error}");
+        }
+    }
+}
+
+/// Opens a counter or clock on CPUs for a program: without a ring, since it stores nothing.
+pub(crate) fn sampling(probe: &Probe, cpus: &[u32], settings: &Settings) -> Result<Vec<Event>> {
+    open::for_program(probe, cpus, settings)
+}
+
+/// Opens a tracepoint for a program, which runs at every hit of it on any CPU.
+pub(crate) fn everywhere(probe: &Probe, cpus: &[u32]) -> Result<Event> {
+    let first = &cpus[..cpus.len().min(1)];
+    let mut events = open::for_program(probe, first, &Settings::default())?;
+    events.pop().context("no CPU to open it on")
 }
 
 /// Raises the limit of open files to what is needed, or says how much that is.

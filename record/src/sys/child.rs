@@ -16,6 +16,7 @@ use crate::sys::signals;
 
 /// A command that waits for its start.
 pub(crate) struct Waiting {
+    name: String,
     pid: i32,
     start: File,
     failure: File,
@@ -28,6 +29,17 @@ pub(crate) enum Ended {
     Exited(i32),
     /// By this signal.
     Killed(i32),
+}
+
+impl Ended {
+    /// As a shell tells it in `$?`.
+    pub(crate) fn status(self) -> u8 {
+        let status = match self {
+            Ended::Exited(status) => status,
+            Ended::Killed(signal) => 128 + signal,
+        };
+        u8::try_from(status).unwrap_or(u8::MAX)
+    }
 }
 
 /// Forks; the child waits before its exec. Call it while the process has one thread.
@@ -47,6 +59,9 @@ pub(crate) fn fork(command: &[OsString]) -> io::Result<Waiting> {
         -1 => Err(io::Error::last_os_error()),
         0 => child(&pointers, &start_read, start_write, &failure_write),
         pid => Ok(Waiting {
+            name: command
+                .first()
+                .map_or(String::new(), |name| name.display().to_string()),
             pid,
             start: File::from(start_write),
             failure: File::from(failure_read),
@@ -83,8 +98,13 @@ impl Waiting {
         self.pid
     }
 
+    /// What is to be run.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Starts the command; fails if it cannot be executed.
-    pub(crate) fn start(mut self) -> io::Result<i32> {
+    pub(crate) fn start(&mut self) -> io::Result<i32> {
         self.start.write_all(&[1])?;
         let mut error = [0u8; 4];
         // The exec closes the pipe: end of file is success.

@@ -43,6 +43,29 @@ pub(crate) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// The number of a user, as the system knows users.
+pub(crate) fn user_number(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let mut entry = MaybeUninit::<libc::passwd>::zeroed();
+    let mut texts = vec![0; 16 << 10];
+    let mut found = std::ptr::null_mut();
+    // SAFETY: the name ends with NUL, `texts` has as many bytes as told, and both outlive the call.
+    let result = unsafe {
+        libc::getpwnam_r(
+            name.as_ptr(),
+            entry.as_mut_ptr(),
+            texts.as_mut_ptr(),
+            texts.len(),
+            &mut found,
+        )
+    };
+    if result != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: zeroed above, then filled by the call that succeeded.
+    Some(unsafe { entry.assume_init() }.pw_uid)
+}
+
 /// Mounts tracefs where the kernel has made room for it, as perf and trace-cmd do.
 pub(crate) fn mount_tracefs(at: &Path) -> io::Result<()> {
     let target = CString::new(at.as_os_str().as_bytes())?;

@@ -9,6 +9,7 @@ pub(crate) mod perf_event;
 pub(crate) mod privileges;
 pub(crate) mod procfs;
 pub(crate) mod ring;
+pub(crate) mod sample_filter;
 pub(crate) mod signals;
 pub(crate) mod thread;
 pub(crate) mod tracefs;

@@ -4,7 +4,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use perf_event_open_sys as raw;
 pub(crate) use perf_event_open_sys::bindings as abi;
@@ -35,13 +35,21 @@ pub(crate) struct Event {
 impl Event {
     /// Opens it for `pid` (-1: every process) on `cpu` (-1: every CPU).
     pub(crate) fn open(attr: &Attr, pid: i32, cpu: i32) -> io::Result<Event> {
+        Event::open_for(attr, pid, cpu, 0)
+    }
+
+    /// Opens it for the tasks of a cgroup, whose folder is open, on `cpu`.
+    pub(crate) fn open_in_cgroup(attr: &Attr, folder: RawFd, cpu: i32) -> io::Result<Event> {
+        Event::open_for(attr, folder, cpu, abi::PERF_FLAG_PID_CGROUP)
+    }
+
+    fn open_for(attr: &Attr, tasks: i32, cpu: i32, flags: u32) -> io::Result<Event> {
+        let flags = abi::PERF_FLAG_FD_CLOEXEC | flags;
         let mut attr = *attr;
         attr.size = size_of::<Attr>() as u32;
         // SAFETY: `attr` is initialized, its `size` is that of the struct, and the kernel copies it. The members
         // that hold addresses (kprobe_func, uprobe_path) are never set here.
-        let fd = unsafe {
-            raw::perf_event_open(&mut attr, pid, cpu, -1, abi::PERF_FLAG_FD_CLOEXEC.into())
-        };
+        let fd = unsafe { raw::perf_event_open(&mut attr, tasks, cpu, -1, flags.into()) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -101,10 +109,22 @@ impl Event {
     }
 }
 
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl AsRawFd for Event {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
+}
+
+/// Lets a BPF program decide about each sample of an event.
+pub(super) fn set_bpf(event: &Event, program: RawFd) -> io::Result<()> {
+    // SAFETY: takes a descriptor, no address.
+    check(unsafe { raw::ioctls::SET_BPF(event.as_raw_fd(), program as u32) })
 }
 
 /// The bytes of an attr as a journal holds them.

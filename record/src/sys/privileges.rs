@@ -16,10 +16,14 @@ pub(crate) fn perf_sysctl(name: &str) -> Option<i64> {
 pub(crate) enum Scope {
     /// Whole CPUs.
     System,
+    /// Cgroups on whole CPUs.
+    Cgroup,
     /// This process or thread.
     Task(i32),
     /// The command that we start.
     Command,
+    /// Processes of this user.
+    User(u32),
 }
 
 /// `perf_event_open` failed for the event `name`.
@@ -29,8 +33,13 @@ pub(crate) fn cannot_open(name: &str, scope: Scope, error: &io::Error) -> Failur
         libc::EACCES | libc::EPERM => not_permitted(name, scope),
         libc::ESRCH => match scope {
             Scope::Task(pid) => failed(format!("no process {pid}")),
-            Scope::System | Scope::Command => failed("the command ended before it began"),
+            Scope::User(user) => failed(format!("no process of user {user} runs")),
+            Scope::System | Scope::Cgroup | Scope::Command => failed("the command ended before it began"),
         },
+        libc::ENOENT if scope == Scope::Cgroup => {
+            failed(format!("cannot record {name} of the cgroup: it has no controller of perf events"))
+                .hint("cgroups of version 2 have it once their parent has controllers: echo +cpu > PARENT/cgroup.subtree_control")
+        }
         libc::EMFILE | libc::ENFILE => failed(format!("cannot open the event {name}: {error}"))
             .hint("raise the limit of open files (ulimit -n), or record fewer events"),
         libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO => failed(format!(
@@ -57,7 +66,7 @@ fn not_permitted(name: &str, scope: Scope) -> Failure {
         format!(" (kernel.perf_event_paranoid is {level})")
     });
     match scope {
-        Scope::System => failed(format!("not permitted to record system-wide{reason}")).hint(
+        Scope::System | Scope::Cgroup => failed(format!("not permitted to record system-wide{reason}")).hint(
             "run as root, or give perfquet-record CAP_PERFMON (setcap cap_perfmon,cap_ipc_lock+ep FILE), or: \
              sysctl kernel.perf_event_paranoid=-1; a command of yours needs none of it: perfquet-record -- COMMAND",
         ),
@@ -65,6 +74,10 @@ fn not_permitted(name: &str, scope: Scope) -> Failure {
             "its owner may, where kernel.perf_event_paranoid is 2 or less; otherwise run as root, or give \
              perfquet-record CAP_PERFMON",
         ),
+        Scope::User(user) => {
+            failed(format!("not permitted to record {name} of user {user}{reason}"))
+                .hint("one's own processes may be recorded, those of others by root or with CAP_PERFMON")
+        }
         Scope::Command => failed(format!("not permitted to record {name}{reason}")).hint(
             "run as root, or give perfquet-record CAP_PERFMON, or: sysctl kernel.perf_event_paranoid=1",
         ),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::path::PathBuf;
 
 /// A process or thread of `/proc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +51,54 @@ pub(crate) fn process_of(tid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("Tgid:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The user that a process has the rights of.
+pub(crate) fn user_of(pid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("Uid:"))?;
+    // Real, effective, saved, of files.
+    line.split_whitespace().nth(2)?.parse().ok()
+}
+
+/// Which files a process sees: the names of its mounts and of its root.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct View {
+    mounts: PathBuf,
+    root: PathBuf,
+}
+
+/// What a process sees; `None` if it is gone, or not ours to look at.
+pub(crate) fn view_of(pid: i32) -> Option<View> {
+    Some(View {
+        mounts: fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()?,
+        root: fs::read_link(format!("/proc/{pid}/root")).ok()?,
+    })
+}
+
+/// The number that a process has in its own namespace.
+pub(crate) fn number_inside(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("NSpid:"))?;
+    line.split_whitespace().next_back()?.parse().ok()
+}
+
+/// Adds the processes that these have started, and those that they have.
+pub(crate) fn add_descendants(pids: &mut Vec<i32>) {
+    let mut next = 0;
+    while let Some(&pid) = pids.get(next) {
+        next += 1;
+        for tid in threads(pid) {
+            // Absent in kernels without CONFIG_PROC_CHILDREN.
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
+            let children = children.unwrap_or_default();
+            let children = children
+                .split_whitespace()
+                .filter_map(|child| child.parse().ok());
+            let new: Vec<i32> = children.filter(|child| !pids.contains(child)).collect();
+            pids.extend(new);
+        }
+    }
 }
 
 /// When a process started, in ticks since the boot: with its pid it is named for ever.

@@ -13,6 +13,18 @@ use super::perf_event::{Event, abi};
 /// Handed out at once. The kernel gets its space back after each piece, not only after a whole ring.
 const PIECE_BYTES: u64 = 1 << 20;
 
+/// What tells whose a sample is and when it was taken, with the identifier and the thread in front of the time as all
+/// our events have them; of other records only the kind means something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head {
+    /// Type of the record.
+    pub(crate) kind: u32,
+    /// Of the event.
+    pub(crate) id: u64,
+    /// Nanoseconds.
+    pub(crate) time: u64,
+}
+
 /// A ring of one CPU.
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -68,14 +80,82 @@ impl Ring {
         self.pending_bytes() > self.data_bytes / 2
     }
 
+    /// Up to where it was drained.
+    pub(crate) fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// Shows the heads of the records from `from`, which is the beginning of one, to the newest; they stay. Gives the end
+    /// of what was shown.
+    pub(crate) fn look(&self, from: u64, mut show: impl FnMut(Head)) -> u64 {
+        let head = self.head();
+        let mut at = from;
+        while head.wrapping_sub(at).wrapping_sub(8) < self.data_bytes {
+            let first = self.word(at);
+            let bytes = (first >> 48) & !7;
+            if bytes < 8 || bytes > head.wrapping_sub(at) {
+                break; // no record of the kernel's
+            }
+            let word = |place: u64| match place + 8 <= bytes {
+                true => self.word(at.wrapping_add(place)),
+                false => 0,
+            };
+            show(Head {
+                kind: first as u32,
+                id: word(8),
+                time: word(24),
+            });
+            at = at.wrapping_add(bytes);
+        }
+        head
+    }
+
+    /// Throws away what came before `until`.
+    pub(crate) fn discard(&mut self, until: u64) {
+        if until.wrapping_sub(self.tail) <= self.pending_bytes() {
+            self.tail = until;
+            self.release();
+        }
+    }
+
+    /// Eight bytes that wait to be drained. Records lie at multiples of eight, so they do not wrap.
+    fn word(&self, at: u64) -> u64 {
+        let place = (at % self.data_bytes) & !7;
+        // SAFETY: 8 bytes inside the data, aligned as the mapping is; the kernel does not write between tail and head.
+        unsafe { self.data.add(place as usize).cast::<u64>().read() }
+    }
+
+    /// A copy of what waits to be drained; it stays.
+    pub(crate) fn pending(&self) -> Vec<u8> {
+        let count = self.pending_bytes().min(self.data_bytes);
+        let at = self.tail % self.data_bytes;
+        let first = count.min(self.data_bytes - at);
+        // SAFETY: both pieces are inside the data, and the kernel does not write between tail and head.
+        let pieces = unsafe {
+            [
+                std::slice::from_raw_parts(self.data.add(at as usize), first as usize),
+                std::slice::from_raw_parts(self.data, (count - first) as usize),
+            ]
+        };
+        pieces.concat()
+    }
+
     /// Hands over all that waits, in pieces that together are whole records, and gives the space back.
     /// After an error of `write` the rest stays.
-    pub(crate) fn drain(
+    pub(crate) fn drain(&mut self, write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<u64> {
+        self.drain_to(self.head(), write)
+    }
+
+    /// The same up to a place where a record ends, or has been drained already.
+    pub(crate) fn drain_to(
         &mut self,
+        until: u64,
         mut write: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<u64> {
-        let head = self.head();
-        let pending = head.wrapping_sub(self.tail);
+        let pending = match until.wrapping_sub(self.tail) {
+            pending if pending <= self.pending_bytes() => pending,
+            _ => 0,
+        };
         let mut left = pending;
         while left > 0 {
             let at = self.tail % self.data_bytes;
@@ -92,7 +172,8 @@ impl Ring {
         Ok(pending)
     }
 
-    fn head(&self) -> u64 {
+    /// Up to where the kernel has written.
+    pub(crate) fn head(&self) -> u64 {
         // SAFETY: `data_head` lies inside the mapping, which lives as long as `self`; only the kernel writes it.
         let head = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_head) };
         head.load(Ordering::Acquire)

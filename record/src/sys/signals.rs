@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM, SIGHUP and SIGCHLD as a descriptor that one waits on; no handler runs anywhere.
+//! Ctrl-C, SIGTERM, SIGHUP, SIGCHLD and the user's signals as a descriptor that one waits on; no handler runs anywhere.
 
 #![expect(unsafe_code, reason = "signal masks")]
 
@@ -14,15 +14,38 @@ pub(crate) enum Signal {
     Finish,
     /// A child ended.
     Child,
+    /// One that stands for what the user says.
+    User(User),
+}
+
+/// SIGUSR1 or SIGUSR2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    /// SIGUSR1
+    One,
+    /// SIGUSR2
+    Two,
+}
+
+impl User {
+    fn number(self) -> libc::c_int {
+        match self {
+            User::One => libc::SIGUSR1,
+            User::Two => libc::SIGUSR2,
+        }
+    }
 }
 
 /// The descriptor.
 pub(crate) struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks the signals in this thread and all that it starts later.
-    pub(crate) fn block() -> io::Result<Signals> {
-        let set = set_of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD]);
+    /// Blocks the signals in this thread and all that it starts later. Of the user's signals only those that mean
+    /// something.
+    pub(crate) fn block(users: &[User]) -> io::Result<Signals> {
+        let mut numbers = vec![libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD];
+        numbers.extend(users.iter().map(|user| user.number()));
+        let set = set_of(&numbers);
         // SAFETY: reads `set`; the old mask is not asked for.
         let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
         if blocked != 0 {
@@ -60,6 +83,8 @@ impl Signals {
         let number = unsafe { info.assume_init() }.ssi_signo as i32;
         Ok(Some(match number {
             libc::SIGCHLD => Signal::Child,
+            libc::SIGUSR1 => Signal::User(User::One),
+            libc::SIGUSR2 => Signal::User(User::Two),
             _ => Signal::Finish,
         }))
     }

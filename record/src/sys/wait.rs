@@ -38,6 +38,11 @@ impl Waiter {
         self.add(event.as_raw_fd())
     }
 
+    /// Lets a file that can be polled wake it.
+    pub(crate) fn add_file(&self, file: &impl AsRawFd) -> io::Result<()> {
+        self.add(file.as_raw_fd())
+    }
+
     /// What wakes it.
     pub(crate) fn bell(&self) -> Arc<Bell> {
         Arc::clone(&self.bell)

@@ -1,0 +1,212 @@
+/*
+ * What every program of ours shares: whom to record, whether now, where records go, what was lost.
+ *
+ * A program sees every hit on the machine, so it asks is_wanted() first. Whom that lets through is said by
+ * `frame_settings` (constants: the kernel removes the branches not taken) and, where it is not everything, by the map
+ * `whom`, which the three programs at the end keep: what a wanted process or thread starts is wanted too.
+ * The Rust side of each struct is in layout.rs.
+ */
+#pragma once
+
+#include "helpers.h"
+
+char frame_license[] SEC("license") = "Dual MIT/GPL";
+
+/* layout.rs: Whom */
+#define WHOM_EVERYTHING 0
+#define WHOM_PROCESSES 1
+#define WHOM_THREADS 2
+
+/* layout.rs: WhomState */
+#define WHOM_WAITING 1 /* a command before its exec */
+#define WHOM_RUNNING 2
+
+#define MOST_CPUS 4096
+#define MOST_REASONS 16
+
+/* layout.rs: FrameSettings */
+struct frame_settings {
+	u32 whom;
+	u32 own_process; /* left out */
+	u32 has_cpus; /* only those in `cpus` */
+	u32 unused;
+	u64 cpus[MOST_CPUS / 64];
+};
+
+const volatile struct frame_settings frame_settings = {};
+
+/* layout.rs: Control; written by the recorder while programs run. */
+struct control {
+	u32 is_on;
+	u32 unused;
+};
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, struct control);
+} control SEC(".maps");
+
+/* By process or thread, as frame_settings.whom says. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_HASH);
+	NUMBER(max_entries, 1); /* the loader makes it larger where it is needed */
+	TYPE(key, u32);
+	TYPE(value, u32);
+} whom SEC(".maps");
+
+/* How many were lost, by reason (layout.rs: Reason), for rows of `losses`. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	NUMBER(max_entries, MOST_REASONS);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} lost SEC(".maps");
+
+/* layout.rs: Reason */
+#define LOST_NO_ROOM 0 /* a map is full */
+#define LOST_BUSY 1 /* too many at the same time on one CPU */
+#define LOST_UNREADABLE 2 /* memory that could not be read */
+#define LOST_FOLLOWING 3 /* a process that was to be followed found no room in `whom` */
+#define LOST_NO_STACK 4 /* a stack that could not be told */
+#define LOST_OWN 8 /* from here on: a program's own reasons */
+
+/* Kinds of records, the first 32 bits of each (layout.rs, formats/src/perf_data/own.rs); 32 bits of zeroes follow. */
+#define RECORD_STACK 1
+
+/*
+ * Where records go: events of the recorder's, one per CPU, that write into its rings. One such map for each kind of
+ * record; what the kernel could not write there it counts itself, as for any event.
+ */
+#define RECORDS(name) \
+	struct { \
+		NUMBER(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY); \
+		NUMBER(key_size, 4); \
+		NUMBER(value_size, 4); \
+		NUMBER(max_entries, 0); /* the loader: one per CPU */ \
+	} name SEC(".maps")
+
+/* Counts a loss. */
+static ALWAYS_INLINE void lose(u32 reason)
+{
+	u64 *count = bpf_map_lookup_elem(&lost, &reason);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
+static ALWAYS_INLINE bool is_on(void)
+{
+	u32 first = 0;
+	struct control *now = bpf_map_lookup_elem(&control, &first);
+	return now && now->is_on;
+}
+
+static ALWAYS_INLINE bool is_wanted_cpu(void)
+{
+	if (!frame_settings.has_cpus)
+		return true;
+	u32 cpu = bpf_get_smp_processor_id();
+	if (cpu >= MOST_CPUS)
+		return false;
+	return frame_settings.cpus[cpu / 64] >> (cpu % 64) & 1;
+}
+
+/* Whether a thread of a process is one of those to be recorded. */
+static ALWAYS_INLINE bool is_wanted_thread(u32 process, u32 thread)
+{
+	if (process == frame_settings.own_process)
+		return false;
+	if (frame_settings.whom == WHOM_EVERYTHING)
+		return true;
+	u32 key = frame_settings.whom == WHOM_THREADS ? thread : process;
+	u32 *state = bpf_map_lookup_elem(&whom, &key);
+	return state && *state == WHOM_RUNNING;
+}
+
+/* Whether what runs here and now is to be recorded. */
+static ALWAYS_INLINE bool is_wanted(void)
+{
+	if (!is_on() || !is_wanted_cpu())
+		return false;
+	u64 both = bpf_get_current_pid_tgid();
+	return is_wanted_thread(both >> 32, (u32)both);
+}
+
+/*
+ * A register at a probe, by its place in struct pt_regs in words of 8 bytes. The place must be a constant to the
+ * verifier (a member of the settings is one), since a program may look at its context at fixed places only. So the
+ * architecture is known to the recorder alone, and one object serves all. The compiler would fold the loads into one
+ * with a computed place, hence the assembly.
+ */
+#define REGISTER_CASE(place) \
+	case place: \
+		asm volatile("%0 = *(u64 *)(%1 + " #place " * 8)" : "=r"(value) : "r"(ctx)); \
+		break;
+#define REGISTER_CASES(place) REGISTER_CASE(place##0) REGISTER_CASE(place##1) REGISTER_CASE(place##2) \
+	REGISTER_CASE(place##3) REGISTER_CASE(place##4) REGISTER_CASE(place##5) REGISTER_CASE(place##6) \
+	REGISTER_CASE(place##7) REGISTER_CASE(place##8) REGISTER_CASE(place##9)
+
+static __attribute__((noinline)) u64 register_at(void *ctx, u32 place)
+{
+	u64 value = 0;
+	switch (place) {
+		REGISTER_CASES() REGISTER_CASES(1)
+		REGISTER_CASE(20) REGISTER_CASE(30) REGISTER_CASE(31) REGISTER_CASE(32) REGISTER_CASE(33)
+	}
+	return value;
+}
+
+/* The programs below are loaded only where something is followed. */
+
+SEC("tp_btf/sched_process_fork")
+int follow_fork(u64 *ctx)
+{
+	struct task_struct *parent = (void *)ctx[0];
+	struct task_struct *child = (void *)ctx[1];
+	bool by_thread = frame_settings.whom == WHOM_THREADS;
+	u32 from = by_thread ? parent->pid : parent->tgid;
+	u32 to = by_thread ? child->pid : child->tgid;
+	if (from == to)
+		return 0; /* a thread of a process that is there already */
+	u32 *state = bpf_map_lookup_elem(&whom, &from);
+	if (!state)
+		return 0;
+	u32 same = *state;
+	if (bpf_map_update_elem(&whom, &to, &same, BPF_ANY))
+		lose(LOST_FOLLOWING);
+	return 0;
+}
+
+/* The thread that execs gets the process's number, whichever it had. */
+SEC("tp_btf/sched_process_exec")
+int follow_exec(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	bool by_thread = frame_settings.whom == WHOM_THREADS;
+	u32 from = by_thread ? (u32)ctx[1] : task->tgid;
+	u32 to = by_thread ? task->pid : task->tgid;
+	u32 running = WHOM_RUNNING;
+	u32 *state = bpf_map_lookup_elem(&whom, &from);
+	if (!state)
+		return 0;
+	if (bpf_map_update_elem(&whom, &to, &running, BPF_ANY))
+		lose(LOST_FOLLOWING);
+	if (from != to)
+		bpf_map_delete_elem(&whom, &from);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int follow_exit(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	u32 key = task->pid;
+	if (frame_settings.whom != WHOM_THREADS) {
+		if (task->signal->live.counter > 0)
+			return 0;
+		key = task->tgid;
+	}
+	bpf_map_delete_elem(&whom, &key);
+	return 0;
+}

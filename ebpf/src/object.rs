@@ -1,0 +1,293 @@
+//! A loaded object: its programs, its maps, whom it records.
+//!
+//! ```text
+//! Object::load ─► send_to (maps of events) ─► program, attach ─► set_on(true) … set_on(false) ─► maps, losses
+//! ```
+//! Dropped, everything of it is gone from the kernel; so it is when the process dies.
+
+use std::borrow::Borrow;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, PerCpuHashMap};
+use aya::programs::{BtfTracePoint, Program, ProgramError};
+use aya::{Btf, Ebpf, EbpfLoader, Pod};
+
+use crate::error::{Error, chain};
+use crate::layout::{Control, FrameSettings, MOST_REASONS, Whom, WhomState};
+use crate::sys;
+
+/// Where the kernel describes itself; the loader reads it for each object.
+const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Processes or threads that can be followed at the same time.
+const MOST_FOLLOWED: u32 = 1 << 16;
+/// Programs that keep the map `whom`, and what they are attached to.
+const FOLLOWERS: [(&str, &str); 3] = [
+    ("follow_fork", "sched_process_fork"),
+    ("follow_exec", "sched_process_exec"),
+    ("follow_exit", "sched_process_exit"),
+];
+
+/// Whom the programs of an object are to record.
+#[derive(Debug, Clone, Default)]
+pub struct Target {
+    /// How it is chosen.
+    pub whom: Whom,
+    /// Processes or threads.
+    pub ids: Vec<(u32, WhomState)>,
+    /// Only these CPUs; empty: all.
+    pub cpus: Vec<u32>,
+}
+
+/// A loaded object.
+pub struct Object {
+    ebpf: Ebpf,
+    links: Vec<OwnedFd>,
+}
+
+/// Keys of a map with the values of all CPUs.
+pub type PerCpu<K, V> = Vec<(K, Box<[V]>)>;
+
+impl Object {
+    /// Loads an object (of `objects/`, 8-byte aligned) that records `target`. `configure` sets what is its own:
+    /// constants and sizes of maps. No program is loaded yet but those that follow the target.
+    pub fn load<'a>(
+        bytes: &[u8],
+        target: &Target,
+        configure: impl FnOnce(&mut EbpfLoader<'a>),
+    ) -> Result<Object, Error> {
+        // First: without BTF the loader's own complaint would be about the first relocation.
+        if !Path::new(KERNEL_BTF).exists() {
+            return Err(Error::NoBtf);
+        }
+        let settings = FrameSettings::new(target.whom, std::process::id(), &target.cpus);
+        let ebpf = {
+            let mut loader = EbpfLoader::new();
+            configure(&mut loader);
+            load_with(loader, &settings, target, bytes)?
+        };
+        let mut object = Object {
+            ebpf,
+            links: Vec::new(),
+        };
+        if target.whom != Whom::Everything {
+            object.follow(target)?;
+        }
+        Ok(object)
+    }
+
+    /// Lets the records that the programs write to `map` go to an event of ours on a CPU.
+    pub fn send_to(&mut self, map: &str, cpu: u32, event: BorrowedFd<'_>) -> Result<(), Error> {
+        let Some(Map::PerfEventArray(data)) = self.ebpf.map(map) else {
+            return Err(no_such("map", map));
+        };
+        sys::put_event(data.fd().as_fd(), cpu, event)
+            .map_err(|error| Error::failed(format!("event into the map {map}"), &error))
+    }
+
+    /// Attaches a program to an event (a probe, a tracepoint, a clock); `cookie` is what the program gets by
+    /// `bpf_get_attach_cookie`. Loads it first if need be. A cookie other than 0 needs Linux 5.15.
+    pub fn attach(
+        &mut self,
+        program: &str,
+        event: BorrowedFd<'_>,
+        cookie: u64,
+    ) -> Result<(), Error> {
+        let loaded = self.loaded(program)?;
+        let link = sys::attach(loaded, event, cookie)
+            .map_err(|error| Error::failed(format!("attaching the program {program}"), &error))?;
+        self.links.extend(link);
+        Ok(())
+    }
+
+    /// Attaches a program of the section `tp_btf` to a tracepoint of the kernel.
+    pub fn attach_tracepoint(&mut self, program: &str, tracepoint: &str) -> Result<(), Error> {
+        let btf = kernel_btf()?;
+        let found: &mut BtfTracePoint = self
+            .ebpf
+            .program_mut(program)
+            .and_then(|program| program.try_into().ok())
+            .ok_or_else(|| no_such("program", program))?;
+        found
+            .load(tracepoint, &btf)
+            .map_err(|error| refused(program, error))?;
+        found
+            .attach()
+            .map(drop)
+            .map_err(|error| Error::failed(format!("attaching the program {program}"), &error))
+    }
+
+    /// Lets the programs record, or stops them.
+    pub fn set_on(&mut self, is_on: bool) -> Result<(), Error> {
+        let failed = |error| Error::failed("starting programs", &error);
+        let mut control: Array<&mut MapData, Control> =
+            Array::try_from(self.map_mut("control")?).map_err(failed)?;
+        let value = Control {
+            is_on: is_on.into(),
+            unused: 0,
+        };
+        control.set(0, value, 0).map_err(failed)
+    }
+
+    /// Takes the programs from their events. The maps stay.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// How many were lost, by reason; those of which none were are left out.
+    pub fn lost(&self) -> Result<Vec<(u32, u64)>, Error> {
+        let failed = |error| Error::failed("reading losses", &error);
+        let lost: PerCpuArray<&MapData, u64> =
+            PerCpuArray::try_from(self.map("lost")?).map_err(failed)?;
+        let mut found = Vec::new();
+        for reason in 0..MOST_REASONS {
+            let count: u64 = lost.get(&reason, 0).map_err(failed)?.iter().sum();
+            if count > 0 {
+                found.push((reason, count));
+            }
+        }
+        Ok(found)
+    }
+
+    /// All of a map that has a value for each CPU.
+    pub fn per_cpu<K: Pod, V: Pod>(&self, map: &str) -> Result<PerCpu<K, V>, Error> {
+        let failed = |error| Error::failed(format!("reading the map {map}"), &error);
+        let found: PerCpuHashMap<&MapData, K, V> =
+            PerCpuHashMap::try_from(self.map(map)?).map_err(failed)?;
+        let mut all = Vec::new();
+        for entry in found.iter() {
+            let (key, values) = entry.map_err(failed)?;
+            all.push((key, values.iter().copied().collect()));
+        }
+        Ok(all)
+    }
+
+    /// All of a map.
+    pub fn entries<K: Pod, V: Pod>(&self, map: &str) -> Result<Vec<(K, V)>, Error> {
+        let failed = |error| Error::failed(format!("reading the map {map}"), &error);
+        let found: HashMap<&MapData, K, V> = HashMap::try_from(self.map(map)?).map_err(failed)?;
+        found
+            .iter()
+            .map(|entry| entry.map_err(failed))
+            .collect::<Result<_, _>>()
+    }
+
+    /// Puts something into a map.
+    pub fn insert<K: Pod, V: Pod>(
+        &mut self,
+        map: &str,
+        key: impl Borrow<K>,
+        value: impl Borrow<V>,
+    ) -> Result<(), Error> {
+        let failed = |error| Error::failed(format!("writing the map {map}"), &error);
+        let mut found: HashMap<&mut MapData, K, V> =
+            HashMap::try_from(self.map_mut(map)?).map_err(failed)?;
+        found.insert(key, value, 0).map_err(failed)
+    }
+
+    /// Puts a number into a map that is an array.
+    pub fn set(&mut self, map: &str, place: u32, value: u64) -> Result<(), Error> {
+        let failed = |error| Error::failed(format!("writing the map {map}"), &error);
+        let mut found: Array<&mut MapData, u64> =
+            Array::try_from(self.map_mut(map)?).map_err(failed)?;
+        found.set(place, value, 0).map_err(failed)
+    }
+
+    fn follow(&mut self, target: &Target) -> Result<(), Error> {
+        for (id, state) in &target.ids {
+            self.insert::<u32, u32>("whom", id, *state as u32)?;
+        }
+        for (program, tracepoint) in FOLLOWERS {
+            self.attach_tracepoint(program, tracepoint)?;
+        }
+        Ok(())
+    }
+
+    /// A program as the kernel has it; loaded if it is not.
+    fn loaded(&mut self, name: &str) -> Result<BorrowedFd<'_>, Error> {
+        let program = self
+            .ebpf
+            .program_mut(name)
+            .ok_or_else(|| no_such("program", name))?;
+        let loaded = match program {
+            Program::KProbe(program) => program.load(),
+            Program::UProbe(program) => program.load(),
+            Program::TracePoint(program) => program.load(),
+            Program::PerfEvent(program) => program.load(),
+            _ => Err(ProgramError::UnexpectedProgramType),
+        };
+        match loaded {
+            Ok(()) | Err(ProgramError::AlreadyLoaded) => {}
+            Err(error) => return Err(refused(name, error)),
+        }
+        let fd = program.fd().map_err(|error| refused(name, error))?;
+        Ok(fd.as_fd())
+    }
+
+    fn map(&self, name: &str) -> Result<&Map, Error> {
+        self.ebpf.map(name).ok_or_else(|| no_such("map", name))
+    }
+
+    fn map_mut(&mut self, name: &str) -> Result<&mut Map, Error> {
+        self.ebpf.map_mut(name).ok_or_else(|| no_such("map", name))
+    }
+}
+
+/// A lifetime of its own: what `configure` set lives longer than the settings here.
+fn load_with<'a>(
+    mut loader: EbpfLoader<'a>,
+    settings: &'a FrameSettings,
+    target: &Target,
+    bytes: &[u8],
+) -> Result<Ebpf, Error> {
+    loader.override_global("frame_settings", settings, true);
+    if target.whom != Whom::Everything {
+        loader.map_max_entries("whom", MOST_FOLLOWED);
+    }
+    loader
+        .load(bytes)
+        .map_err(|error| Error::failed("loading programs", &error))
+}
+
+/// The kernel's description of itself: some megabytes, parsed once, and only where programs are attached by it.
+fn kernel_btf() -> Result<Arc<Btf>, Error> {
+    static BTF: OnceLock<Option<Arc<Btf>>> = OnceLock::new();
+    let btf = BTF.get_or_init(|| Btf::from_sys_fs().ok().map(Arc::new));
+    btf.clone().ok_or(Error::NoBtf)
+}
+
+fn no_such(what: &str, name: &str) -> Error {
+    Error::Failed {
+        step: format!("{what} {name}"),
+        reason: "the object has none of that name and kind".to_owned(),
+    }
+}
+
+/// The verifier's last words, or what else was wrong.
+fn refused(program: &str, error: ProgramError) -> Error {
+    let ProgramError::LoadError {
+        io_error,
+        verifier_log,
+    } = &error
+    else {
+        return Error::failed(format!("loading the program {program}"), &error);
+    };
+    let log = verifier_log.to_string();
+    const STATISTICS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
+    let is_said = |line: &&str| {
+        let is_number = STATISTICS.iter().any(|start| line.starts_with(start));
+        !line.trim().is_empty() && !is_number
+    };
+    let said: Vec<&str> = log.lines().filter(is_said).collect();
+    if said.is_empty() && matches!(io_error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
+        return Error::NotPermitted;
+    }
+    Error::Refused {
+        program: program.to_owned(),
+        reason: said
+            .last()
+            .map_or_else(|| chain(&error), |why| why.trim().to_owned()),
+        log,
+    }
+}

@@ -1,0 +1,159 @@
+/*
+ * Time off the CPU: from the moment when a thread is switched out to the moment when it is switched in again, by its
+ * stacks, by why it was switched out, and by who woke it.
+ *
+ *   sched_switch, as prev     stacks and time into `starts`
+ *   sched_waking              the name of who wakes it, beside them
+ *   sched_switch, as next     the difference into `off_cells`
+ */
+/* The kernel's call of the program, the program, stack_of(). */
+#define FRAMES_OF_OUR_OWN 3
+#include "stacks.h"
+
+#define TASK_INTERRUPTIBLE 1
+#define TASK_UNINTERRUPTIBLE 2
+#define TASK_DEAD 0x80
+#define TASK_NOLOAD 0x400 /* with uninterruptible: a thread of the kernel that has nothing to do */
+
+/* layout.rs: OffState */
+#define OFF_PREEMPTED 0
+#define OFF_INTERRUPTIBLE 1
+#define OFF_UNINTERRUPTIBLE 2
+#define OFF_IDLE 3
+#define OFF_OTHER 4
+
+/* layout.rs: OffSettings */
+struct off_settings {
+	u64 least; /* shorter ones are left out, nanoseconds */
+};
+
+const volatile struct off_settings off_settings = {};
+
+/* layout.rs: OffKey */
+struct off_key {
+	u64 kernel_stack;
+	u64 user_stack;
+	char comm[16];
+	char waker[16];
+	u32 process;
+	u32 state;
+};
+
+/* layout.rs: OffStart */
+struct off_start {
+	struct off_key key;
+	u64 time;
+};
+
+/* layout.rs: OffCell */
+struct off_cell {
+	u64 count;
+	u64 total;
+};
+
+/* By thread: those that are off the CPU. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_HASH);
+	NUMBER(max_entries, 65536);
+	TYPE(key, u32);
+	TYPE(value, struct off_start);
+} starts SEC(".maps");
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_PERCPU_HASH);
+	NUMBER(max_entries, 16384);
+	TYPE(key, struct off_key);
+	TYPE(value, struct off_cell);
+} off_cells SEC(".maps");
+
+static ALWAYS_INLINE u32 state_of(bool is_preempted, struct task_struct *task)
+{
+	u32 state;
+	if (HAS_MEMBER(task->__state))
+		state = task->__state;
+	else
+		state = (u32)((struct task_struct___old *)task)->state;
+	if (state & TASK_DEAD)
+		return TASK_DEAD;
+	if (is_preempted || !state)
+		return OFF_PREEMPTED;
+	if (state & TASK_INTERRUPTIBLE)
+		return OFF_INTERRUPTIBLE;
+	if (state & TASK_UNINTERRUPTIBLE && state & TASK_NOLOAD)
+		return OFF_IDLE;
+	if (state & TASK_UNINTERRUPTIBLE)
+		return OFF_UNINTERRUPTIBLE;
+	return OFF_OTHER;
+}
+
+static ALWAYS_INLINE void leave(void *ctx, bool is_preempted, struct task_struct *task, u64 now)
+{
+	u32 thread = task->pid;
+	u32 process = task->tgid;
+	if (!thread || !is_wanted_cpu() || !is_wanted_thread(process, thread))
+		return;
+	u32 state = state_of(is_preempted, task);
+	if (state == TASK_DEAD)
+		return;
+	struct off_start start = {};
+	/* It is still the current one. */
+	bpf_get_current_comm(start.key.comm, sizeof(start.key.comm));
+	start.key.process = process;
+	start.key.state = state;
+	start.key.kernel_stack = stack_of(ctx, process, false);
+	start.key.user_stack = stack_of(ctx, process, true);
+	start.time = now;
+	if (bpf_map_update_elem(&starts, &thread, &start, BPF_ANY))
+		lose(LOST_NO_ROOM);
+}
+
+static ALWAYS_INLINE void come_back(struct task_struct *task, u64 now)
+{
+	u32 thread = task->pid;
+	struct off_start *start = bpf_map_lookup_elem(&starts, &thread);
+	if (!start)
+		return;
+	u64 time = now - start->time;
+	if (time >= off_settings.least && now >= start->time) {
+		struct off_key key = start->key;
+		struct off_cell *cell = bpf_map_lookup_elem(&off_cells, &key);
+		if (!cell) {
+			struct off_cell empty = {};
+			bpf_map_update_elem(&off_cells, &key, &empty, BPF_NOEXIST);
+			cell = bpf_map_lookup_elem(&off_cells, &key);
+		}
+		if (cell) {
+			__sync_fetch_and_add(&cell->count, 1);
+			__sync_fetch_and_add(&cell->total, time);
+		} else {
+			lose(LOST_NO_ROOM);
+		}
+	}
+	bpf_map_delete_elem(&starts, &thread);
+}
+
+/* bool preempt, struct task_struct *prev, struct task_struct *next */
+SEC("tp_btf/sched_switch")
+int off_cpu_switch(u64 *ctx)
+{
+	if (!is_on())
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	leave(ctx, ctx[0], (void *)ctx[1], now);
+	come_back((void *)ctx[2], now);
+	return 0;
+}
+
+/* In the context of who wakes; in an interrupt that is whoever it interrupted. */
+SEC("tp_btf/sched_waking")
+int off_cpu_waking(u64 *ctx)
+{
+	if (!is_on())
+		return 0;
+	struct task_struct *task = (void *)ctx[0];
+	u32 thread = task->pid;
+	struct off_start *start = bpf_map_lookup_elem(&starts, &thread);
+	if (start && start->key.state != OFF_PREEMPTED)
+		bpf_get_current_comm(start->key.waker, sizeof(start->key.waker));
+	return 0;
+}

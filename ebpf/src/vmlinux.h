@@ -1,0 +1,46 @@
+/*
+ * The few of the kernel's own types that our programs look into. Members keep no fixed place: the loader asks the
+ * running kernel's BTF where each is (CO-RE), so only their names and types matter here, not what lies between them.
+ */
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char s8;
+typedef short s16;
+typedef int s32;
+typedef long long s64;
+typedef _Bool bool;
+
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	/* Threads of the process that are still there. */
+	atomic_t live;
+};
+
+struct task_struct {
+	/* The thread, and its process. */
+	s32 pid;
+	s32 tgid;
+	char comm[16];
+	/* Before Linux 5.14 it was called `state`; see task_struct___old. */
+	u32 __state;
+	struct signal_struct *signal;
+};
+
+struct task_struct___old {
+	long state;
+};
+
+#pragma clang attribute pop

@@ -1,0 +1,95 @@
+//! What the command line asks for: which probes, with which filters, recorded one by one or summed up.
+
+use anyhow::Result;
+
+use crate::bpf::Plans;
+use crate::cli::Cli;
+use crate::failure::{Failure, misuse};
+use crate::probe::definition::Definitions;
+use crate::probe::{self, Asked, Probe, counter};
+
+/// What `-e`, the probes, `--filter`, `-F` and `-c` say together.
+pub(crate) fn probes(
+    cli: &Cli,
+    definitions: &mut Option<Definitions>,
+    plans: &mut Plans,
+) -> Result<Vec<Probe>> {
+    if cli.has_lonely_filter {
+        return Err(
+            misuse("--filter belongs to the event or probe before it, and there is none").into(),
+        );
+    }
+    if cli.has_lonely_aggregation {
+        return Err(misuse("--agg: which probe is meant?")
+            .hint("write it behind the event or probe that it sums up")
+            .into());
+    }
+    let mut probes = Vec::new();
+    for asked in &cli.asked {
+        if asked.option == Asked::Call && !asked.aggregations.is_empty() {
+            return Err(misuse(format!("--agg: {} is a call, not an event", asked.text))
+                .hint("sum up a probe: --kprobe or --uprobe at its entry, --kretprobe or --uretprobe at its return")
+                .into());
+        }
+        let for_calls = asked.option == Asked::Call && cli.may_pair_in_kernel();
+        let mut found = match asked.aggregations.is_empty() && !for_calls {
+            true => probe::of(asked.option, &asked.text, definitions)?,
+            false => probe::for_programs(asked.option, &asked.text, definitions)?,
+        };
+        if asked.option == Asked::Call && !asked.filters.is_empty() {
+            return Err(
+                misuse(format!("--filter: {} is a call, not an event", asked.text))
+                    .hint("calls are chosen by --min-duration, --max-duration and --context")
+                    .into(),
+            );
+        }
+        if !asked.aggregations.is_empty() {
+            if let Some(filter) = asked.filters.first() {
+                return Err(misuse(format!(
+                    "--filter {filter}: what is summed up in the kernel cannot be filtered"
+                ))
+                .hint("make the field a part of the key (by FIELD), and choose among the rows")
+                .into());
+            }
+            plans.aggregate(&asked.text, &asked.aggregations, &found)?;
+            continue;
+        }
+        for filter in &asked.filters {
+            set_filter(&mut found, &asked.text, filter)?;
+        }
+        match for_calls {
+            true => plans.calls.extend(found),
+            false => probes.extend(found),
+        }
+    }
+    let has_sampled = probes.iter().any(Probe::is_sampled);
+    if !has_sampled && cli.count.is_some() && !probes.is_empty() {
+        return Err(
+            misuse("-c is for counters and clocks; every hit of a tracepoint is recorded")
+                .hint("add one, as in -e cycles -c 1000000")
+                .into(),
+        );
+    }
+    // A frequency asks for samples: beside tracepoints as well.
+    let is_frequency_asked = !has_sampled && cli.frequency.is_some();
+    let has_none = probes.is_empty() && !cli.functions_traced.is_asked();
+    if plans.is_empty() && (has_none || is_frequency_asked) {
+        probes.push(counter::default()?);
+    }
+    Ok(probes)
+}
+
+fn set_filter(probes: &mut [Probe], argument: &str, filter: &str) -> Result<(), Failure> {
+    for probe in probes {
+        if probe.is_sampled() {
+            return Err(misuse(format!("--filter: {argument} is no tracepoint"))
+                .hint("counters and clocks have no fields to filter by"));
+        }
+        // Several filters of one event must all hold, as with perf.
+        probe.filter = Some(match probe.filter.take() {
+            Some(first) => format!("({first}) && ({filter})"),
+            None => filter.to_owned(),
+        });
+    }
+    Ok(())
+}

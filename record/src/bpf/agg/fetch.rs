@@ -1,0 +1,340 @@
+//! How a program gets at a field of a probe.
+//!
+//! A field of a tracepoint is in its record. Programs on probes of our own get the registers instead, so the argument's
+//! own words, which the kernel compiles for its records, are compiled here once more:
+//!
+//! ```text
+//! bytes=%di:u64             register di
+//! len=+112(%si):u32         register si, then read 4 bytes 112 behind it
+//! name=+0(+16(%di)):string  register di, read the pointer 16 behind it, there is the text
+//! flag=+8(%di):b4@3/32      4 bits of the 32 bits there, the lowest of them bit 3
+//! ```
+//! (Documentation/trace/kprobetrace.rst, uprobetracer.rst)
+
+use perfquet_ebpf::layout::{Base, Fetch, MOST_STEPS, Step};
+
+use super::fields::{self, Field, Kind};
+use super::registers;
+use crate::failure::{Failure, misuse};
+use crate::probe::definition::{Form, Place};
+use crate::probe::{self, Probe};
+
+/// A field, ready to be fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fetched {
+    /// A number.
+    Number(Fetch),
+    /// A text.
+    Text(Fetch),
+    /// Name of the thread (`$comm`).
+    Comm,
+}
+
+/// How the field `name` of a probe is fetched; `text` is the aggregation, for messages.
+pub(super) fn of(text: &str, probe: &Probe, name: &str) -> Result<Fetched, Failure> {
+    let probe::Kind::Tracepoint(tracepoint) = &probe.kind else {
+        return Err(misuse(format!("--agg {text}: {} has no fields", probe.name))
+            .hint("count() by comm, pid, tid, cpu, stack, kstack or ustack works with counters and clocks"));
+    };
+    let all = fields::of(&tracepoint.format);
+    let Some(place) = all.iter().position(|field| field.name == name) else {
+        let names: Vec<&str> = all
+            .iter()
+            .map(|field| field.name.as_str())
+            .filter(|name| !name.starts_with("__probe_"))
+            .collect();
+        return Err(misuse(format!("--agg {text}: {} has no field {name}", probe.name)).hint(
+            match names.is_empty() {
+                true => "give the probe an argument, as in --uprobe 'libc.so.6:malloc bytes=%di:u64'".to_owned(),
+                false => format!(
+                    "its fields are: {}; keys can also be comm, pid, tid, cpu, probe, stack, kstack, ustack",
+                    names.join(", ")
+                ),
+            },
+        ));
+    };
+    let field = &all[place];
+    let found = match &tracepoint.definition {
+        None => of_record(field),
+        Some((place_of_code, form)) => {
+            // The fields that the kernel adds itself come first.
+            let added = all
+                .iter()
+                .take_while(|field| field.name.starts_with("__probe_"))
+                .count();
+            let words = form.body.split_whitespace().skip(1);
+            match place
+                .checked_sub(added)
+                .and_then(|place| words.into_iter().nth(place))
+            {
+                Some(argument) => of_argument(argument, field, *place_of_code, form),
+                None => None,
+            }
+        }
+    };
+    found.ok_or_else(|| {
+        misuse(format!(
+            "--agg {text}: {name} of {} cannot be summed up in the kernel",
+            probe.name
+        ))
+        .hint("numbers and texts can, in registers or behind at most six pointers; no lists, and at a return no parameters")
+    })
+}
+
+/// A field of a record.
+fn of_record(field: &Field) -> Option<Fetched> {
+    let mut fetch = Fetch {
+        base: Base::Field as u32,
+        place: field.offset,
+        size: field.size,
+        is_signed: field.is_signed.into(),
+        ..Fetch::default()
+    };
+    fetch.is_located = match field.kind {
+        Kind::Number => return Some(Fetched::Number(fetch)),
+        Kind::Other => return None,
+        Kind::Text => 0,
+        Kind::TextAt => 1,
+        Kind::TextBehind => 2,
+    };
+    fetch.is_text = 1;
+    Some(Fetched::Text(fetch))
+}
+
+/// An argument of a probe of ours, in the kernel's words.
+fn of_argument(argument: &str, field: &Field, place: Place, form: &Form) -> Option<Fetched> {
+    let expression = argument
+        .split_once('=')
+        .map_or(argument, |(_, behind)| behind);
+    let (expression, kind) = match expression.rsplit_once(':') {
+        Some((expression, kind)) => (expression, kind),
+        None => (expression, ""),
+    };
+    if expression == "$comm" {
+        return Some(Fetched::Comm);
+    }
+    if kind.contains('[') {
+        return None;
+    }
+    // At a return the registers of the entry are gone.
+    if form.head.starts_with('r') && expression.contains("$arg") {
+        return None;
+    }
+    let mut path = Vec::new();
+    let in_user = place == Place::User;
+    let mut fetch = expression_of(expression, in_user, &mut path)?;
+    let is_text = matches!(kind, "string" | "ustring" | "symstr");
+    if is_text {
+        if kind == "symstr" {
+            return None;
+        }
+        // A pointer in a register: the text is where it points.
+        if path.is_empty() {
+            path.push(Step::default());
+        }
+        if let Some(last) = path.last_mut() {
+            last.is_user = (in_user || kind == "ustring").into();
+        }
+    }
+    if path.len() > MOST_STEPS {
+        return None;
+    }
+    fetch.steps = path.len() as u32;
+    fetch.path[..path.len()].copy_from_slice(&path);
+    fetch.is_text = is_text.into();
+    if is_text {
+        return Some(Fetched::Text(fetch));
+    }
+    fetch.size = match field.size {
+        size @ (1 | 2 | 4 | 8) => size,
+        _ => return None,
+    };
+    fetch.is_signed = field.is_signed.into();
+    if let Some(bits) = kind.strip_prefix('b') {
+        // b<width>@<offset>/<container>
+        let (width, place) = bits.split_once('@')?;
+        let (shift, container) = place.split_once('/')?;
+        fetch.bits = width.parse().ok()?;
+        fetch.shift = shift.parse().ok()?;
+        fetch.size = container.parse::<u32>().ok()? / 8;
+    }
+    Some(Fetched::Number(fetch))
+}
+
+/// `%reg`, `$retval`, `$argN`, `$stackN`, `@ADDRESS`, `\NUMBER`, `+OFFSET(…)`, `+uOFFSET(…)`; steps are added from the
+/// inside out.
+fn expression_of(text: &str, in_user: bool, path: &mut Vec<Step>) -> Option<Fetch> {
+    let register = |place: Option<u32>| {
+        Some(Fetch {
+            base: Base::Register as u32,
+            place: place?,
+            size: 8,
+            ..Fetch::default()
+        })
+    };
+    let constant = |constant: u64| {
+        Some(Fetch {
+            base: Base::Constant as u32,
+            constant,
+            size: 8,
+            ..Fetch::default()
+        })
+    };
+    let mut step = |offset: i64, is_user: bool| {
+        path.push(Step {
+            offset,
+            is_user: is_user.into(),
+            unused: 0,
+        });
+    };
+    if let Some(name) = text.strip_prefix('%') {
+        return register(registers::named(name));
+    }
+    if let Some(name) = text.strip_prefix('$') {
+        if let Some(number) = name.strip_prefix("arg") {
+            return register(registers::argument(number.parse().ok()?));
+        }
+        return match (name, name.strip_prefix("stack")) {
+            ("retval", _) => register(registers::returned()),
+            (_, Some("")) => register(registers::named("sp")),
+            (_, Some(number)) => {
+                step(number.parse::<i64>().ok()?.checked_mul(8)?, in_user);
+                register(registers::named("sp"))
+            }
+            _ => None,
+        };
+    }
+    if let Some(address) = text.strip_prefix('@') {
+        // Symbols and offsets in files would have to be resolved as the kernel does.
+        let address = number(address)?;
+        step(0, in_user);
+        return constant(address as u64);
+    }
+    if let Some(value) = text.strip_prefix('\\') {
+        return constant(number(value)? as u64);
+    }
+    let sign = match text.chars().next()? {
+        '+' => 1,
+        '-' => -1,
+        _ => return None,
+    };
+    let rest = &text[1..];
+    let (rest, is_user) = match rest.strip_prefix('u') {
+        Some(rest) => (rest, true),
+        None => (rest, in_user),
+    };
+    let (offset, inside) = rest.strip_suffix(')')?.split_once('(')?;
+    let fetch = expression_of(inside, in_user, path)?;
+    path.push(Step {
+        offset: sign * number(offset)?,
+        is_user: is_user.into(),
+        unused: 0,
+    });
+    Some(fetch)
+}
+
+fn number(text: &str) -> Option<i64> {
+    let (text, sign) = match text.strip_prefix('-') {
+        Some(text) => (text, -1),
+        None => (text, 1),
+    };
+    let value = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok()? as i64,
+        None => text.parse().ok()?,
+    };
+    Some(sign * value)
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    fn form() -> Form {
+        Form::new("p", "")
+    }
+
+    fn field(size: u32, is_signed: bool) -> Field {
+        Field {
+            name: "x".to_owned(),
+            kind: Kind::Number,
+            offset: 16,
+            size,
+            is_signed,
+        }
+    }
+
+    /// Offset, and whether it is the user's.
+    type Step = (i64, u32);
+
+    fn shown(argument: &str, place: Place) -> Option<(u32, u32, Vec<Step>)> {
+        let fetched = of_argument(argument, &field(4, true), place, &form())?;
+        let (Fetched::Number(fetch) | Fetched::Text(fetch)) = fetched else {
+            return None;
+        };
+        let path = &fetch.path[..fetch.steps as usize];
+        let path = path
+            .iter()
+            .map(|step| (step.offset, step.is_user))
+            .collect();
+        Some((fetch.base, fetch.place, path))
+    }
+
+    #[test]
+    fn arguments_of_probes() {
+        let register = Base::Register as u32;
+        for (argument, place, expected) in [
+            ("x=%di:s32", Place::User, (register, 14, vec![])),
+            ("$retval:s32", Place::Kernel, (register, 10, vec![])),
+            ("x=$arg2:u64", Place::Kernel, (register, 13, vec![])),
+            ("x=+8(%si):s32", Place::User, (register, 13, vec![(8, 1)])),
+            (
+                "x=-0x10(+112(%bp)):s32",
+                Place::Kernel,
+                (register, 4, vec![(112, 0), (-16, 0)]),
+            ),
+            (
+                "x=+0(+u8(%di)):s32",
+                Place::Kernel,
+                (register, 14, vec![(8, 1), (0, 0)]),
+            ),
+            ("x=$stack2:u64", Place::User, (register, 19, vec![(16, 1)])),
+            (
+                "x=@0xffff:u64",
+                Place::Kernel,
+                (Base::Constant as u32, 0, vec![(0, 0)]),
+            ),
+            (
+                "x=+0(%si):string",
+                Place::Kernel,
+                (register, 13, vec![(0, 0)]),
+            ),
+            (
+                "x=+0(%si):ustring",
+                Place::Kernel,
+                (register, 13, vec![(0, 1)]),
+            ),
+            ("x=%si:string", Place::User, (register, 13, vec![(0, 1)])),
+        ] {
+            assert_eq!(shown(argument, place), Some(expected), "{argument}");
+        }
+        for wrong in [
+            "x=%xmm0:u64",
+            "x=@init_task:u64",
+            "x=+0(%di):x8[4]",
+            "x=$stackx",
+            "x=%di:symstr",
+        ] {
+            assert_eq!(shown(wrong, Place::User), None, "{wrong}");
+        }
+        let comm = of_argument("$comm", &field(16, false), Place::User, &form());
+        assert_eq!(comm, Some(Fetched::Comm));
+        let bits = of_argument("f=+8(%di):b4@3/32", &field(4, false), Place::User, &form());
+        let at_return = Form::new("r", "");
+        let gone = of_argument("x=$arg1", &field(8, false), Place::Kernel, &at_return);
+        assert_eq!(gone, None);
+        let Some(Fetched::Number(bits)) = bits else {
+            panic!()
+        };
+        assert_eq!((bits.bits, bits.shift, bits.size), (4, 3, 4));
+    }
+}

@@ -1,0 +1,117 @@
+//! The fields of a tracepoint's record, out of its format file.
+//!
+//! ```text
+//!     field:unsigned short common_type;    offset:0;    size:2;    signed:0;
+//!     field:char comm[16];    offset:8;    size:16;    signed:0;
+//!     field:__data_loc char[] filename;    offset:24;    size:4;    signed:0;
+//! ```
+
+/// One field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) offset: u32,
+    pub(super) size: u32,
+    pub(super) is_signed: bool,
+}
+
+/// What it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A number or a pointer.
+    Number,
+    /// A text in its bytes.
+    Text,
+    /// Where a text is: from the start of the record.
+    TextAt,
+    /// The same, from its own end.
+    TextBehind,
+    /// A list, or bytes of no known meaning.
+    Other,
+}
+
+/// The fields behind those that all tracepoints have.
+pub(super) fn of(format: &[u8]) -> Vec<Field> {
+    let text = String::from_utf8_lossy(format);
+    let fields = text.lines().filter_map(|line| field(line.trim()));
+    fields
+        .filter(|field| !field.name.starts_with("common_"))
+        .collect()
+}
+
+fn field(line: &str) -> Option<Field> {
+    let mut parts = line.strip_prefix("field:")?.split(';').map(str::trim);
+    let declaration = parts.next()?;
+    let (mut offset, mut size, mut is_signed) = (None, None, false);
+    for part in parts {
+        match part.split_once(':') {
+            Some(("offset", number)) => offset = number.parse().ok(),
+            Some(("size", number)) => size = number.parse().ok(),
+            Some(("signed", number)) => is_signed = number == "1",
+            _ => {}
+        }
+    }
+    let (kind, name) = declaration.rsplit_once(char::is_whitespace)?;
+    let (name, has_brackets) = match name.split_once('[') {
+        Some((name, _)) => (name, true),
+        None => (name, kind.ends_with("[]")),
+    };
+    let is_char = kind.contains("char") && !kind.contains('*');
+    let size: u32 = size?;
+    Some(Field {
+        name: name.to_owned(),
+        kind: match (kind.split_whitespace().next()?, has_brackets) {
+            ("__data_loc", _) if is_char => Kind::TextAt,
+            ("__rel_loc", _) if is_char => Kind::TextBehind,
+            ("__data_loc" | "__rel_loc", _) => Kind::Other,
+            (_, true) if is_char => Kind::Text,
+            (_, false) if matches!(size, 1 | 2 | 4 | 8) => Kind::Number,
+            _ => Kind::Other,
+        },
+        offset: offset?,
+        size,
+        is_signed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_all_kinds() {
+        let format = "name: x\nID: 1\nformat:\n\
+            \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+            \n\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+            \tfield:__data_loc char[] filename;\toffset:24;\tsize:4;\tsigned:0;\n\
+            \tfield:__rel_loc char[] more;\toffset:28;\tsize:4;\tsigned:0;\n\
+            \tfield:const char * buf;\toffset:32;\tsize:8;\tsigned:0;\n\
+            \tfield:pid_t pid;\toffset:40;\tsize:4;\tsigned:1;\n\
+            \tfield:u8 list[4];\toffset:44;\tsize:4;\tsigned:0;\n\
+            \nprint fmt: \"%d\", REC->pid\n";
+        let found = of(format.as_bytes());
+        let shown: Vec<_> = found
+            .iter()
+            .map(|field| {
+                (
+                    field.name.as_str(),
+                    field.kind,
+                    field.offset,
+                    field.is_signed,
+                )
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("comm", Kind::Text, 8, false),
+                ("filename", Kind::TextAt, 24, false),
+                ("more", Kind::TextBehind, 28, false),
+                ("buf", Kind::Number, 32, false),
+                ("pid", Kind::Number, 40, true),
+                ("list", Kind::Other, 44, false),
+            ]
+        );
+    }
+}

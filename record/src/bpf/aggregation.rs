@@ -1,0 +1,282 @@
+//! One aggregation: its programs, and what they have summed up.
+
+use std::os::fd::AsFd;
+
+use anyhow::Result;
+use perfquet_ebpf::layout::{
+    Action, AggSettings, Fetch, KeyPart, MOST_KEYS, NARROW_WORDS, Part, TEXT_WORDS, WIDE_WORDS,
+};
+use perfquet_ebpf::{EbpfLoader, Object};
+
+use super::{TOLD, Whom, refused, rows, send, tell_losses, whom};
+use crate::failure::{Failure, misuse};
+use crate::journal::told::Told;
+use crate::probe::{Kind, Probe};
+use crate::recording::{self, Recording, Settings};
+use crate::sys::perf_event::Event;
+
+const OBJECT: &[u8] = perfquet_ebpf::objects::AGG;
+/// Keys of one aggregation, the bars of distributions counted one by one.
+const MOST_CELLS: u32 = 16_384;
+/// Different stacks in the keys of one aggregation.
+const MOST_STACKS: u32 = 65_536;
+
+/// A part of the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// Name of the thread.
+    Comm,
+    /// Process.
+    Process,
+    /// Thread.
+    Thread,
+    /// CPU.
+    Cpu,
+    /// The kernel's stack.
+    KernelStack,
+    /// The user's stack.
+    UserStack,
+    /// A number; whether it has a sign.
+    Number {
+        /// Shown with its sign.
+        is_signed: bool,
+    },
+    /// A text.
+    Text,
+    /// Name of the probe; nothing is fetched for it.
+    Probe,
+}
+
+impl Key {
+    fn part(&self) -> Part {
+        match self {
+            Key::Comm => Part::Comm,
+            Key::Process => Part::Process,
+            Key::Thread => Part::Thread,
+            Key::Cpu => Part::Cpu,
+            Key::KernelStack => Part::KernelStack,
+            Key::UserStack => Part::UserStack,
+            Key::Number { .. } => Part::Number,
+            Key::Text => Part::Text,
+            Key::Probe => Part::Nothing,
+        }
+    }
+
+    /// Words that it takes.
+    pub(super) fn words(&self) -> usize {
+        match self {
+            Key::Comm => 2,
+            Key::Text => TEXT_WORDS,
+            Key::Probe => 0,
+            _ => 1,
+        }
+    }
+}
+
+/// Where hits come from.
+#[derive(Clone)]
+pub(crate) struct Source {
+    /// Which probe.
+    pub(crate) probe: Probe,
+    /// How the value is fetched there,
+    pub(crate) value: Fetch,
+    /// and the parts of the key; not looked at for those that are not fetched.
+    pub(crate) keys: Vec<Fetch>,
+}
+
+impl Source {
+    /// One at which nothing is fetched.
+    pub(crate) fn new(probe: Probe) -> Source {
+        Source {
+            probe,
+            value: Fetch::default(),
+            keys: Vec::new(),
+        }
+    }
+}
+
+/// An aggregation that is asked for.
+pub(crate) struct Plan {
+    /// What it is called in `aggregates`.
+    pub(crate) name: String,
+    /// What it does.
+    pub(crate) action: Action,
+    /// Steps and levels of distributions; the rest is filled in here.
+    pub(crate) settings: AggSettings,
+    /// Of llquantize.
+    pub(crate) edges: Vec<u64>,
+    /// By what.
+    pub(crate) keys: Vec<Key>,
+    /// Probes whose hits it sums up.
+    pub(crate) sources: Vec<Source>,
+}
+
+/// One that is loaded.
+pub(crate) struct Aggregation {
+    plan: Plan,
+    loaded: Vec<Loaded>,
+    cpus: Vec<u32>,
+    settings: Settings,
+}
+
+/// The programs for one probe.
+struct Loaded {
+    object: Object,
+    probe: Probe,
+    /// What they are attached to.
+    events: Vec<Event>,
+}
+
+impl Aggregation {
+    /// Loads the programs.
+    pub(crate) fn load(plan: Plan, whom: &Whom<'_>, settings: &Settings) -> Result<Aggregation> {
+        let target = whom::filter(whom)?;
+        let (keys, is_wide) = layout(&plan)?;
+        let mut loaded = Vec::new();
+        for source in &plan.sources {
+            let mut constants = AggSettings {
+                action: plan.action as u32,
+                is_wide: is_wide.into(),
+                value: source.value,
+                ..plan.settings
+            };
+            for ((place, key), fetch) in constants.keys.iter_mut().zip(&keys).zip(
+                source
+                    .keys
+                    .iter()
+                    .copied()
+                    .chain(std::iter::repeat(Fetch::default())),
+            ) {
+                *place = KeyPart { fetch, ..*key };
+            }
+            let cells = if is_wide {
+                "wide_cells"
+            } else {
+                "narrow_cells"
+            };
+            let has_stacks = plan
+                .keys
+                .iter()
+                .any(|key| matches!(key, Key::KernelStack | Key::UserStack));
+            let object = Object::load(OBJECT, &target, |loader: &mut EbpfLoader<'_>| {
+                loader.override_global("agg_settings", &constants, true);
+                loader.map_max_entries(cells, MOST_CELLS);
+                loader.map_max_entries("edges", plan.edges.len().max(1) as u32);
+                if has_stacks {
+                    loader.map_max_entries("told_stacks", MOST_STACKS);
+                }
+            });
+            loaded.push(Loaded {
+                object: object.map_err(|error| refused(&plan.name, &error))?,
+                probe: source.probe.clone(),
+                events: Vec::new(),
+            });
+        }
+        Ok(Aggregation {
+            plan,
+            loaded,
+            cpus: whom.cpus.to_vec(),
+            settings: settings.clone(),
+        })
+    }
+
+    /// Attaches the programs.
+    pub(crate) fn connect(&mut self, recording: &Recording) -> Result<()> {
+        let name = &self.plan.name;
+        let refused = |error| refused(name, &error);
+        for loaded in &mut self.loaded {
+            send(&mut loaded.object, "stack_records", recording, TOLD)?;
+            for (place, edge) in self.plan.edges.iter().enumerate() {
+                loaded
+                    .object
+                    .set("edges", place as u32, *edge)
+                    .map_err(refused)?;
+            }
+            let (program, events) = match &loaded.probe.kind {
+                Kind::Sampled => (
+                    "aggregate_sample",
+                    recording::sampling(&loaded.probe, &self.cpus, &self.settings)?,
+                ),
+                // One, anywhere: the program runs at every hit of the machine.
+                Kind::Tracepoint(tracepoint) => (
+                    match tracepoint.is_own {
+                        true => "aggregate_probe",
+                        false => "aggregate_tracepoint",
+                    },
+                    vec![recording::everywhere(&loaded.probe, &self.cpus)?],
+                ),
+                Kind::Output { .. } => continue,
+            };
+            for event in &events {
+                loaded
+                    .object
+                    .attach(program, event.as_fd(), 0)
+                    .map_err(refused)?;
+            }
+            loaded.events = events;
+        }
+        Ok(())
+    }
+
+    /// Lets them record, or stops them.
+    pub(crate) fn set_on(&mut self, is_on: bool) -> Result<()> {
+        for loaded in &mut self.loaded {
+            loaded
+                .object
+                .set_on(is_on)
+                .map_err(|error| refused(&self.plan.name, &error))?;
+            if let Kind::Sampled = loaded.probe.kind {
+                for event in &loaded.events {
+                    match is_on {
+                        true => event.enable()?,
+                        false => event.disable()?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds all that was summed up and lost, and says how many were lost.
+    pub(crate) fn tell(&mut self, told: &mut Told) -> Result<u64> {
+        let mut lost = 0;
+        let mut rows = rows::Rows::new(&self.plan);
+        for loaded in &self.loaded {
+            let is_wide = words_of(&self.plan.keys) > NARROW_WORDS;
+            rows.add(&loaded.object, &loaded.probe.name, is_wide)
+                .map_err(|error| refused(&self.plan.name, &error))?;
+            lost += tell_losses(&loaded.object, &self.plan.name, told, |_| "unknown")?;
+        }
+        for row in rows.finish() {
+            told.aggregate(&self.plan.name, self.plan.action, &row);
+        }
+        Ok(lost)
+    }
+}
+
+/// The bar and the parts.
+fn words_of(keys: &[Key]) -> usize {
+    1 + keys.iter().map(Key::words).sum::<usize>()
+}
+
+/// Where each part of the key stands, and whether it takes the wide one.
+fn layout(plan: &Plan) -> Result<(Vec<KeyPart>, bool), Failure> {
+    let words = words_of(&plan.keys);
+    if plan.keys.len() > MOST_KEYS || words > WIDE_WORDS {
+        return Err(misuse(format!(
+            "{}: a key of so many parts: {MOST_KEYS} are possible, two of them texts",
+            plan.name
+        )));
+    }
+    let mut word = 1;
+    let parts = plan.keys.iter().map(|key| {
+        let part = KeyPart {
+            part: key.part() as u32,
+            word: word as u32,
+            fetch: Fetch::default(),
+        };
+        word += key.words();
+        part
+    });
+    Ok((parts.collect(), words > NARROW_WORDS))
+}

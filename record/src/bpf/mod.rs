@@ -1,0 +1,328 @@
+//! Programs in the kernel, from the command line to what they leave in the journal.
+//!
+//! ```text
+//! Plans::read ─► outputs ─► load (whom) ─► connect (rings, probes) ─► start … stop ─► records
+//! ```
+//! What a program finds comes in one of two ways, both in the journal: record by record through the rings, as samples of
+//! an event `perfquet:NAME` ([`Probe::output`]), or summed up, read from its maps when it has stopped ([`aggregation`]).
+//!
+//! A new program: `ebpf/src/NAME.bpf.c` (with frame.h), `cargo xtask bpf`, a line in `ebpf/src/objects.rs`, its structs in
+//! layout.rs; a file here with its options, and a field in [`Options`], [`Plans`] and [`Programs`]; for records of its own a
+//! kind in `formats/src/perf_data/own.rs`.
+
+mod agg;
+mod aggregation;
+pub(crate) mod calls;
+mod off_cpu;
+mod profile;
+mod rows;
+mod whom;
+
+use std::os::fd::AsFd;
+
+use anyhow::Result;
+use clap::Args;
+use perfquet_ebpf::{Error, Object, layout};
+use perfquet_formats::event::Selection;
+
+use crate::failure::{Failure, failed};
+use crate::journal::told::Told;
+use crate::probe::Probe;
+use crate::recording::Recording;
+use crate::sys::clock;
+use crate::target::Target;
+
+pub(crate) use agg::AGGREGATIONS;
+
+/// The event that carries stacks, aggregates and losses.
+const TOLD: &str = "told";
+
+/// What the command line says about them.
+#[derive(Debug, Clone, Args)]
+#[group(id = "bpf")]
+pub(crate) struct Options {
+    #[command(flatten)]
+    agg: agg::Options,
+    #[command(flatten)]
+    off_cpu: off_cpu::Options,
+    #[command(flatten)]
+    profile: profile::Options,
+}
+
+/// What is asked for, before anything is loaded.
+#[derive(Default)]
+pub(crate) struct Plans {
+    /// Entries and returns that are to be paired in the kernel.
+    pub(crate) calls: Vec<Probe>,
+    aggregations: Vec<aggregation::Plan>,
+    off_cpu: Option<off_cpu::Plan>,
+}
+
+/// Whom programs are to record.
+pub(crate) struct Whom<'a> {
+    /// As the command line says.
+    pub(crate) target: &'a Target,
+    /// The command that waits.
+    pub(crate) command: Option<i32>,
+    /// Where it is recorded.
+    pub(crate) cpus: &'a [u32],
+    /// The user chose these CPUs.
+    pub(crate) are_cpus_chosen: bool,
+}
+
+/// Programs that are loaded.
+#[derive(Default)]
+pub(crate) struct Programs {
+    /// Calls by their length.
+    pub(crate) calls: Option<calls::Calls>,
+    aggregations: Vec<aggregation::Aggregation>,
+    off_cpu: Option<off_cpu::OffCpu>,
+}
+
+impl Options {
+    /// The report that shows the sums, if any are asked for.
+    pub(crate) fn report(&self) -> Option<&'static str> {
+        if self.off_cpu.is_asked() || self.profile.is_asked() {
+            return Some("perfquet-query flamegraph -o FILE.svg");
+        }
+        let texts = self.agg.texts();
+        let has_stack = |text: &String| text.contains("stack");
+        match texts {
+            [] => None,
+            texts if texts.iter().any(|text| text.contains("quantize")) => {
+                Some("perfquet-query hist")
+            }
+            texts if texts.iter().any(has_stack) => Some("perfquet-query flamegraph -o FILE.svg"),
+            _ => Some("perfquet-query agg"),
+        }
+    }
+
+    /// The texts of `--agg`, in their order.
+    pub(crate) fn aggregations(&self) -> &[String] {
+        self.agg.texts()
+    }
+}
+
+impl Plans {
+    /// What the command line asks for, the aggregations of probes aside.
+    pub(crate) fn read(options: &Options) -> Result<Plans, Failure> {
+        let mut plans = Plans {
+            off_cpu: off_cpu::plan(&options.off_cpu),
+            ..Plans::default()
+        };
+        plans.aggregations.extend(profile::plan(&options.profile)?);
+        Ok(plans)
+    }
+
+    /// Adds the aggregations `texts` of the probes that `argument` stands for.
+    pub(crate) fn aggregate(
+        &mut self,
+        argument: &str,
+        texts: &[String],
+        probes: &[Probe],
+    ) -> Result<(), Failure> {
+        for text in texts {
+            let mut plan = agg::plan(argument, text, probes)?;
+            let is_taken = |name: &str| self.aggregations.iter().any(|other| other.name == name);
+            if is_taken(&plan.name) {
+                plan.name = format!("{argument} {}", plan.name);
+            }
+            self.aggregations.push(plan);
+        }
+        Ok(())
+    }
+
+    /// Nothing is asked for.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.aggregations.is_empty() && self.off_cpu.is_none() && self.calls.is_empty()
+    }
+
+    /// Sums are asked for, which are made of all there is.
+    pub(crate) fn has_sums(&self) -> bool {
+        !self.aggregations.is_empty() || self.off_cpu.is_some()
+    }
+
+    /// The events that programs write to.
+    pub(crate) fn outputs(&self) -> Vec<Probe> {
+        match self.is_empty() {
+            true => Vec::new(),
+            false => vec![told()],
+        }
+    }
+
+    /// What is to be paired in the kernel.
+    pub(crate) fn take_calls(
+        &mut self,
+        selection: &Selection,
+    ) -> Option<Result<calls::Plan, Vec<Probe>>> {
+        let probes = std::mem::take(&mut self.calls);
+        (!probes.is_empty()).then(|| calls::Plan::of(probes, selection))
+    }
+
+    /// Loads the programs. Nothing runs yet.
+    pub(crate) fn load(
+        self,
+        whom: &Whom<'_>,
+        settings: &crate::recording::Settings,
+    ) -> Result<Programs> {
+        let mut programs = Programs::default();
+        for plan in self.aggregations {
+            programs
+                .aggregations
+                .push(aggregation::Aggregation::load(plan, whom, settings)?);
+        }
+        if let Some(plan) = self.off_cpu {
+            programs.off_cpu = Some(off_cpu::OffCpu::load(&plan, whom)?);
+        }
+        Ok(programs)
+    }
+}
+
+impl Programs {
+    /// Loads what pairs calls. Gives what is to be recorded: the event that carries them, or the probes themselves
+    /// where that cannot be.
+    pub(crate) fn pair(
+        &mut self,
+        plan: Option<Result<calls::Plan, Vec<Probe>>>,
+        whom: &Whom<'_>,
+    ) -> Vec<Probe> {
+        let plan = match plan {
+            None => return Vec::new(),
+            Some(Err(probes)) => {
+                log::info!(
+                    "calls are paired behind the kernel: their arguments are no plain registers"
+                );
+                return probes;
+            }
+            Some(Ok(plan)) => plan,
+        };
+        match plan.load(whom) {
+            Ok(calls) => {
+                log::info!("calls are paired in the kernel");
+                let output = calls.output();
+                self.calls = Some(calls);
+                vec![output]
+            }
+            Err(error) => {
+                log::info!("calls are paired behind the kernel: {error:#}");
+                plan.into_probes()
+            }
+        }
+    }
+
+    /// Leads what they write into the rings, and attaches them. Nothing is recorded yet.
+    pub(crate) fn connect(&mut self, recording: &Recording) -> Result<()> {
+        if let Some(calls) = &mut self.calls {
+            calls.connect(recording)?;
+        }
+        for aggregation in &mut self.aggregations {
+            aggregation.connect(recording)?;
+        }
+        if let Some(off_cpu) = &mut self.off_cpu {
+            off_cpu.connect(recording)?;
+        }
+        Ok(())
+    }
+
+    /// From now on they record.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        if let Some(calls) = &mut self.calls {
+            calls.set_on(true)?;
+        }
+        for aggregation in &mut self.aggregations {
+            aggregation.set_on(true)?;
+        }
+        if let Some(off_cpu) = &mut self.off_cpu {
+            off_cpu.set_on(true)?;
+        }
+        Ok(())
+    }
+
+    /// From now on they do not.
+    pub(crate) fn stop(&mut self) {
+        if let Some(Err(error)) = self.calls.as_mut().map(|calls| calls.set_on(false)) {
+            log::debug!("{error:#}");
+        }
+        for aggregation in &mut self.aggregations {
+            // Nothing to do about it: they end with us.
+            if let Err(error) = aggregation.set_on(false) {
+                log::debug!("{error:#}");
+            }
+        }
+        if let Some(off_cpu) = &mut self.off_cpu
+            && let Err(error) = off_cpu.set_on(false)
+        {
+            log::debug!("{error}");
+        }
+    }
+
+    /// What they summed up and lost, for the journal; the rings are drained. Says how many were lost.
+    pub(crate) fn records(&mut self, recording: &Recording) -> Result<(Vec<u8>, u64)> {
+        let id = recording
+            .output(TOLD)
+            .and_then(|track| track.events.first());
+        let Some(id) = id.map(|opened| opened.id) else {
+            return Ok((Vec::new(), 0));
+        };
+        let mut told = Told::new(id, clock::monotonic());
+        let mut lost = 0;
+        if let Some(calls) = &self.calls {
+            lost += calls.tell(&mut told)?;
+        }
+        for aggregation in &mut self.aggregations {
+            lost += aggregation.tell(&mut told)?;
+        }
+        if let Some(off_cpu) = &self.off_cpu {
+            lost += off_cpu.tell(&mut told)?;
+        }
+        Ok((told.into_bytes(), lost))
+    }
+}
+
+/// The event that carries what was summed up and lost.
+pub(crate) fn told() -> Probe {
+    Probe::output(TOLD, false)
+}
+
+/// Lets what programs write to the map `map` go into the rings, as samples of `perfquet:NAME`.
+fn send(object: &mut Object, map: &str, recording: &Recording, name: &str) -> Result<(), Failure> {
+    let Some(track) = recording.output(name) else {
+        return Err(failed(format!("nothing carries the records of {map}")));
+    };
+    for opened in &track.events {
+        object
+            .send_to(map, opened.place.cpu, opened.event.as_fd())
+            .map_err(|error| refused(name, &error))?;
+    }
+    Ok(())
+}
+
+/// Adds what the programs of an object lost, and says how many that were. `words` gives the words for reasons of its own.
+fn tell_losses(
+    object: &Object,
+    what: &str,
+    told: &mut Told,
+    words: fn(u32) -> &'static str,
+) -> Result<u64, Failure> {
+    let mut total = 0;
+    let lost = object.lost().map_err(|error| refused(what, &error))?;
+    for (number, count) in lost {
+        let shared = layout::REASONS.iter().find(|(reason, _)| *reason == number);
+        let reason = shared.map_or_else(|| words(number), |(_, words)| words);
+        told.loss(count, &format!("{what}: {reason}"));
+        total += count;
+    }
+    Ok(total)
+}
+
+/// In a sentence, with the next step.
+fn refused(what: &str, error: &Error) -> Failure {
+    if let Error::Refused { log, .. } = error {
+        log::debug!("{log}");
+    }
+    let failure = failed(format!("{what}: {error}"));
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}

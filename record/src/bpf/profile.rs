@@ -1,0 +1,45 @@
+//! `--profile`: counts of stacks, made in the kernel. For leaving on: what leaves the kernel grows with the number of
+//! different stacks, not with the time.
+//!
+//! ```text
+//! perfquet-record -a --profile -F 99 --duration 1h -o p.pqt
+//! perfquet-query flamegraph p.pqt
+//! ```
+
+use clap::Args;
+use perfquet_ebpf::layout::{Action, AggSettings};
+
+use super::aggregation::{Key, Plan, Source};
+use crate::failure::Failure;
+use crate::probe::counter;
+
+/// What the command line says about it.
+#[derive(Debug, Clone, Args)]
+#[group(id = "profile")]
+pub(crate) struct Options {
+    /// Count stacks in the kernel, -F times per second, by thread name and process: as cheap after a day as after a
+    /// second, for leaving on
+    #[arg(long = "profile")]
+    is_wanted: bool,
+}
+
+impl Options {
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_wanted
+    }
+}
+
+/// Counts of stacks by thread name and process.
+pub(super) fn plan(options: &Options) -> Result<Option<Plan>, Failure> {
+    if !options.is_wanted {
+        return Ok(None);
+    }
+    Ok(Some(Plan {
+        name: "profile".to_owned(),
+        action: Action::Count,
+        settings: AggSettings::default(),
+        edges: Vec::new(),
+        keys: vec![Key::Comm, Key::Process, Key::KernelStack, Key::UserStack],
+        sources: vec![Source::new(counter::default()?)],
+    }))
+}

@@ -1,0 +1,296 @@
+//! From the cells of a map to rows: the values of the CPUs put together, bars joined to distributions, keys as text.
+
+use std::collections::BTreeMap;
+
+use perfquet_ebpf::layout::{Action, Cell, NarrowKey, WideKey};
+use perfquet_ebpf::{Error, Object};
+
+use super::aggregation::{Key, Plan};
+use crate::journal::told::{Bar, Row};
+
+/// Rows under construction.
+pub(super) struct Rows<'a> {
+    plan: &'a Plan,
+    /// By the probe, where it is a part of the key, and the words of the key behind the bar; then by bar.
+    cells: BTreeMap<(String, Vec<u64>), BTreeMap<i64, Cell>>,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(plan: &'a Plan) -> Rows<'a> {
+        Rows {
+            plan,
+            cells: BTreeMap::new(),
+        }
+    }
+
+    /// Adds what the programs at a probe have.
+    pub(super) fn add(&mut self, object: &Object, probe: &str, is_wide: bool) -> Result<(), Error> {
+        let probe = match self.plan.keys.contains(&Key::Probe) {
+            true => probe,
+            false => "",
+        };
+        match is_wide {
+            false => {
+                for (key, cells) in object.per_cpu::<NarrowKey, Cell>("narrow_cells")? {
+                    self.add_cells(probe, &key, &cells);
+                }
+            }
+            true => {
+                for (key, cells) in object.per_cpu::<WideKey, Cell>("wide_cells")? {
+                    self.add_cells(probe, &key, &cells);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_cells(&mut self, probe: &str, key: &[u64], cells: &[Cell]) {
+        let Some((bar, rest)) = key.split_first() else {
+            return;
+        };
+        let bars = self
+            .cells
+            .entry((probe.to_owned(), rest.to_vec()))
+            .or_default();
+        let sum = bars.entry(*bar as i64).or_default();
+        for cell in cells {
+            sum.add(cell);
+        }
+    }
+
+    /// All rows, in the order of their keys.
+    pub(super) fn finish(self) -> Vec<Row> {
+        let plan = self.plan;
+        let row = |((probe, key), bars): ((String, Vec<u64>), BTreeMap<i64, Cell>)| {
+            let mut row = keyed(&plan.keys, &probe, &key);
+            if is_distribution(plan.action) {
+                row.bars = bars
+                    .iter()
+                    .map(|(&bar, cell)| {
+                        let (low, high) = range(plan, bar);
+                        Bar {
+                            low,
+                            high,
+                            count: cell.count,
+                        }
+                    })
+                    .collect();
+            } else {
+                row.value = bars
+                    .values()
+                    .next()
+                    .and_then(|cell| value(plan.action, cell));
+            }
+            row
+        };
+        self.cells.into_iter().map(row).collect()
+    }
+}
+
+fn is_distribution(action: Action) -> bool {
+    matches!(
+        action,
+        Action::Quantize | Action::Lquantize | Action::Llquantize
+    )
+}
+
+/// A row with its key.
+fn keyed(keys: &[Key], probe: &str, words: &[u64]) -> Row {
+    let mut row = Row::default();
+    let mut words = words;
+    for key in keys {
+        let Some((own, rest)) = words.split_at_checked(key.words()) else {
+            break;
+        };
+        words = rest;
+        let number = own.first().copied().unwrap_or(0);
+        match key {
+            Key::Comm | Key::Text => row.keys.push(text(own)),
+            Key::Process | Key::Thread | Key::Cpu => row.keys.push(number.to_string().into()),
+            Key::Number { is_signed: true } => row.keys.push((number as i64).to_string().into()),
+            Key::Number { is_signed: false } => row.keys.push(number.to_string().into()),
+            Key::Probe => row.keys.push(probe.into()),
+            Key::KernelStack => row.kernel_stack = number,
+            Key::UserStack => row.user_stack = number,
+        }
+    }
+    row
+}
+
+/// Bytes up to the first NUL.
+fn text(words: &[u64]) -> Vec<u8> {
+    let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
+    bytes.take_while(|&byte| byte != 0).collect()
+}
+
+fn value(action: Action, cell: &Cell) -> Option<f64> {
+    let count = cell.count as f64;
+    let sum = cell.sum as i64;
+    if cell.count == 0 {
+        return None;
+    }
+    Some(match action {
+        Action::Count => count,
+        Action::Sum => sum as f64,
+        Action::Avg => sum as f64 / count,
+        Action::Min => cell.least() as f64,
+        Action::Max => cell.most() as f64,
+        Action::Stddev => deviation(cell.count, sum, cell.squares()),
+        Action::Quantize | Action::Lquantize | Action::Llquantize => return None,
+    })
+}
+
+/// sqrt(count × Σx² − (Σx)²) / count, in whole numbers where they suffice: the two terms can be nearly the same.
+fn deviation(count: u64, sum: i64, squares: u128) -> f64 {
+    let square_of_sum = u128::from(sum.unsigned_abs()).pow(2);
+    let difference = match squares.checked_mul(count.into()) {
+        Some(product) => product.saturating_sub(square_of_sum) as f64,
+        None => (squares as f64 * count as f64 - square_of_sum as f64).max(0.0),
+    };
+    difference.sqrt() / count as f64
+}
+
+/// Where a bar begins, and where the next one does; numbered as in agg.bpf.c and in perfquet-query.
+fn range(plan: &Plan, bar: i64) -> (Option<i64>, Option<i64>) {
+    let signed = |value: u64| i64::try_from(value).ok();
+    // A bar of positive values, and the one that mirrors it.
+    let mirrored = |low: u64, high: Option<u64>| match bar > 0 {
+        true => (signed(low), high.and_then(signed)),
+        false => (
+            high.and_then(signed).map(|high| 1 - high),
+            signed(low).map(|low| 1 - low),
+        ),
+    };
+    let number = bar.unsigned_abs() as usize;
+    match plan.action {
+        Action::Quantize if bar == 0 => (Some(0), Some(1)),
+        Action::Quantize => mirrored(1 << (number - 1), (number < 63).then(|| 1 << number)),
+        Action::Lquantize => {
+            let settings = &plan.settings;
+            let edge = |bar: i64| {
+                settings
+                    .low
+                    .checked_add((bar - 1).checked_mul(settings.step as i64)?)
+            };
+            (
+                (bar > 0).then(|| edge(bar)).flatten(),
+                (bar <= settings.levels as i64)
+                    .then(|| edge(bar + 1))
+                    .flatten(),
+            )
+        }
+        Action::Llquantize if bar == 0 => {
+            let first = plan.edges.first().copied().and_then(signed).unwrap_or(1);
+            (Some(1 - first), Some(first))
+        }
+        Action::Llquantize => mirrored(
+            plan.edges.get(number - 1).copied().unwrap_or(u64::MAX),
+            plan.edges.get(number).copied(),
+        ),
+        _ => (None, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perfquet_ebpf::layout::AggSettings;
+
+    fn plan(action: Action, settings: AggSettings, edges: &[u64]) -> Plan {
+        Plan {
+            name: "test".to_owned(),
+            action,
+            settings,
+            edges: edges.to_vec(),
+            keys: vec![Key::Comm, Key::Number { is_signed: true }, Key::UserStack],
+            sources: Vec::new(),
+        }
+    }
+
+    fn cell(values: &[i64]) -> Cell {
+        let mut cell = Cell::default();
+        for &value in values {
+            let square = u128::from(value.unsigned_abs()).pow(2);
+            cell.add(&Cell {
+                count: 1,
+                sum: value as u64,
+                inverted_least: !(value as u64 ^ 1 << 63),
+                biased_most: value as u64 ^ 1 << 63,
+                squares_low: square as u64,
+                squares_high: (square >> 64) as u64,
+            });
+        }
+        cell
+    }
+
+    #[test]
+    fn values() {
+        let cell = cell(&[-5, 3, i64::MAX - 3, 5]);
+        assert_eq!((cell.least(), cell.most()), (-5, i64::MAX - 3));
+        let cell = self::cell(&[2, 4, 4, 4, 5, 5, 7, 9]);
+        for (action, expected) in [
+            (Action::Count, 8.0),
+            (Action::Sum, 40.0),
+            (Action::Avg, 5.0),
+            (Action::Min, 2.0),
+            (Action::Max, 9.0),
+            (Action::Stddev, 2.0),
+        ] {
+            assert_eq!(value(action, &cell), Some(expected), "{action:?}");
+        }
+        assert_eq!(value(Action::Min, &Cell::default()), None);
+        // Doubles alone would give 0.
+        let cell = self::cell(&[1 << 60, (1 << 60) + 2]);
+        assert_eq!(value(Action::Stddev, &cell), Some(1.0));
+    }
+
+    #[test]
+    fn ranges() {
+        let powers = plan(Action::Quantize, AggSettings::default(), &[]);
+        assert_eq!(range(&powers, 0), (Some(0), Some(1)));
+        assert_eq!(range(&powers, 1), (Some(1), Some(2)));
+        assert_eq!(range(&powers, 4), (Some(8), Some(16)));
+        assert_eq!(range(&powers, -1), (Some(-1), Some(0)));
+        assert_eq!(range(&powers, -2), (Some(-3), Some(-1)));
+        assert_eq!(range(&powers, 63), (Some(1 << 62), None));
+        let settings = AggSettings {
+            low: -10,
+            step: 5,
+            levels: 4,
+            ..AggSettings::default()
+        };
+        let steps = plan(Action::Lquantize, settings, &[]);
+        assert_eq!(range(&steps, 0), (None, Some(-10)));
+        assert_eq!(range(&steps, 1), (Some(-10), Some(-5)));
+        assert_eq!(range(&steps, 5), (Some(10), None));
+        let edges = plan(Action::Llquantize, AggSettings::default(), &[10, 20, 30]);
+        assert_eq!(range(&edges, 0), (Some(-9), Some(10)));
+        assert_eq!(range(&edges, 2), (Some(20), Some(30)));
+        assert_eq!(range(&edges, 3), (Some(30), None));
+        assert_eq!(range(&edges, -3), (None, Some(-29)));
+    }
+
+    #[test]
+    fn keys_of_all_kinds_and_bars_in_order() {
+        let plan = plan(Action::Quantize, AggSettings::default(), &[]);
+        let mut rows = Rows::new(&plan);
+        let comm = u64::from_ne_bytes(*b"malloc\0\0");
+        for (bar, values) in [(3i64, &[4, 5][..]), (1, &[1])] {
+            rows.add_cells(
+                "",
+                &[bar as u64, comm, 0, -7i64 as u64, 99, 0, 0, 0],
+                &[cell(values), cell(&[])],
+            );
+        }
+        let rows = rows.finish();
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].keys, [&b"malloc"[..], b"-7"]);
+        assert_eq!((rows[0].user_stack, rows[0].kernel_stack), (99, 0));
+        let bars: Vec<_> = rows[0]
+            .bars
+            .iter()
+            .map(|bar| (bar.low, bar.count))
+            .collect();
+        assert_eq!(bars, [(Some(1), 1), (Some(4), 2)]);
+    }
+}

@@ -1,0 +1,119 @@
+//! Processes that see other files than we do: containers, chroots, namespaces of mounts.
+//!
+//! ```text
+//! /proc/4711/ns/mnt   mnt:[4026532871], ours is mnt:[4026531841]      /proc/4711/root  → /var/lib/image
+//! ```
+//! What such a process has mapped lies below its root, and its list of generated code is named by the number that it
+//! has in there. A container may end before names are looked up: its root and its mounts stay as long as we hold them.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::os::fd::IntoRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use perfquet_formats::symbols::Roots;
+
+use crate::sys::procfs::{self, View};
+use crate::target::Target;
+
+/// Each costs two descriptors.
+const MOST_ROOTS: usize = 256;
+/// Asking all processes takes some milliseconds: seldom.
+const TICKS_BETWEEN: u32 = 16;
+
+/// Those that were seen.
+pub(crate) struct Containers {
+    roots: Roots,
+    own: Option<View>,
+    known: HashMap<View, usize>,
+    processes: HashMap<i32, View>,
+    ticks: u32,
+}
+
+impl Containers {
+    pub(crate) fn new() -> Containers {
+        Containers {
+            roots: Roots::default(),
+            own: procfs::view_of(std::process::id() as i32),
+            known: HashMap::new(),
+            processes: HashMap::new(),
+            ticks: 0,
+        }
+    }
+
+    /// For whoever looks names up.
+    pub(crate) fn roots(&self) -> Roots {
+        self.roots.clone()
+    }
+
+    /// Looks at what is recorded, every time it is called; where that is everything, at every so many calls.
+    pub(crate) fn look(&mut self, target: &Target, command: Option<i32>) {
+        let is_due = self.ticks.is_multiple_of(TICKS_BETWEEN);
+        self.ticks = self.ticks.wrapping_add(1);
+        let is_narrow = matches!(
+            target,
+            Target::Command | Target::Processes(_) | Target::Threads(_)
+        );
+        if !is_narrow && !is_due {
+            return;
+        }
+        let mut pids = target.processes(command);
+        if is_narrow {
+            procfs::add_descendants(&mut pids);
+        }
+        for pid in pids {
+            self.look_at(pid);
+        }
+    }
+
+    fn look_at(&mut self, pid: i32) {
+        let Some(view) = procfs::view_of(pid) else {
+            return; // gone, or none of our business
+        };
+        if self.processes.get(&pid) == Some(&view) {
+            return;
+        }
+        self.processes.insert(pid, view.clone());
+        let inside = procfs::number_inside(pid).unwrap_or(pid);
+        let is_ours = self.own.as_ref() == Some(&view);
+        if is_ours && inside == pid {
+            return;
+        }
+        let root = match self.known.get(&view) {
+            Some(&root) => root,
+            None if self.known.len() >= MOST_ROOTS => return,
+            None => {
+                let path = match is_ours {
+                    true => PathBuf::from("/"),
+                    false => match hold(pid) {
+                        Some(path) => path,
+                        None => return,
+                    },
+                };
+                log::info!("process {pid} sees files of its own: names are looked for there");
+                let root = self.roots.add(path);
+                self.known.insert(view, root);
+                root
+            }
+        };
+        self.roots.add_process(pid, root, inside);
+    }
+}
+
+/// A path to the root of a process that stays when it has ended. The descriptors are left open for as long as we run:
+/// names are looked up last.
+fn hold(pid: i32) -> Option<PathBuf> {
+    // With it the mounts below the root stay.
+    let mounts = File::open(format!("/proc/{pid}/ns/mnt")).ok()?;
+    let root = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
+        .open(format!("/proc/{pid}/root"))
+        .ok()?;
+    let _ = mounts.into_raw_fd();
+    Some(PathBuf::from(format!(
+        "/proc/self/fd/{}",
+        root.into_raw_fd()
+    )))
+}

@@ -1,0 +1,225 @@
+//! A flight recorder: the last of everything is kept in memory, and written out when something happened.
+//!
+//! ```text
+//! --ring 30s                            what the last 30 seconds held; 64M: the last 64 MiB; 30s,64M: whichever is less
+//! --snapshot-on SIGUSR1                 written to OUT.1.pqt, OUT.2.pqt, …; recording goes on
+//! --snapshot-on 'slow:vfs_read>10ms'    when a call took longer
+//! ```
+//! At its end the recording writes what it then holds to OUT itself. [`kept`] holds the rings' bytes, [`side_band`]
+//! what must outlive them (who is who, what is mapped where), [`slow`] looks for calls that took too long, and
+//! [`snapshot`] makes a trace of it all.
+
+mod kept;
+mod side_band;
+mod slow;
+mod snapshot;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli;
+use crate::failure::Failure;
+use crate::probe::definition::Definitions;
+use crate::probe::{self, Asked, Probe};
+use crate::sys::signals::User;
+use slow::Watched;
+
+pub(crate) use kept::Kept;
+pub(crate) use slow::Watch;
+pub(crate) use snapshot::{Last, Snapshots};
+
+/// Without a size: more is not kept, however long the time.
+const BYTES_MAX: usize = 1 << 30;
+
+/// What the command line says about it.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Options {
+    /// Flight recorder: keep only the last so much in memory (30s, 64M, or 30s,64M) and write it at the end, or on
+    /// --snapshot-on
+    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    ring: Option<Limit>,
+    /// With --ring: write what is kept and go on, on SIGUSR1, on SIGUSR2, or when a call took longer than
+    /// 'slow:FUNC>TIME' or 'slow:OBJECT:FUNC>TIME'
+    #[arg(long, value_name = "EVENT", value_parser = trigger, requires = "ring")]
+    snapshot_on: Vec<Trigger>,
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit {
+    /// What is older goes.
+    pub(crate) age: Option<Duration>,
+    /// The oldest goes when there is more.
+    pub(crate) bytes: usize,
+}
+
+/// What makes a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// A signal to the recorder.
+    Signal(User),
+    /// A call that takes longer.
+    Slow {
+        /// FUNC or OBJECT:FUNC.
+        function: String,
+        /// Than this.
+        longer_than: Duration,
+    },
+}
+
+impl Options {
+    /// How much is kept; `None`: this is no flight recorder.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        self.ring
+    }
+
+    /// Signals that make a snapshot.
+    pub(crate) fn signals(&self) -> Vec<User> {
+        let signal = |trigger: &Trigger| match trigger {
+            Trigger::Signal(signal) => Some(*signal),
+            Trigger::Slow { .. } => None,
+        };
+        self.snapshot_on.iter().filter_map(signal).collect()
+    }
+
+    /// Functions whose slow calls make a snapshot, and how slow those are.
+    pub(crate) fn slow(&self) -> impl Iterator<Item = (&str, Duration)> {
+        self.snapshot_on.iter().filter_map(|trigger| match trigger {
+            Trigger::Signal(_) => None,
+            Trigger::Slow {
+                function,
+                longer_than,
+            } => Some((function.as_str(), *longer_than)),
+        })
+    }
+}
+
+/// `30s`, `64M`, `30s,64M`.
+fn limit(text: &str) -> Result<Limit, String> {
+    let mut limit = Limit {
+        age: None,
+        bytes: BYTES_MAX,
+    };
+    for part in text.split(',') {
+        let unit = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        match unit
+            .to_ascii_uppercase()
+            .trim_end_matches("IB")
+            .trim_end_matches('B')
+        {
+            // A lower-case m counts minutes, as in --duration.
+            "K" | "M" | "G" if unit != "m" => limit.bytes = cli::size_bytes(part)?,
+            _ => {
+                limit.age = Some(cli::duration(part).map_err(|_| {
+                    format!("{part:?}: expected a time or a size, as in 30s or 64M")
+                })?);
+            }
+        }
+    }
+    match limit {
+        Limit { age: Some(age), .. } if age.is_zero() => Err("no time at all".to_owned()),
+        Limit { bytes: 0, .. } => Err("no bytes at all".to_owned()),
+        limit => Ok(limit),
+    }
+}
+
+/// `SIGUSR1`, `USR2`, `slow:FUNC>TIME`.
+fn trigger(text: &str) -> Result<Trigger, String> {
+    match text.trim_start_matches("SIG") {
+        "USR1" => return Ok(Trigger::Signal(User::One)),
+        "USR2" => return Ok(Trigger::Signal(User::Two)),
+        _ => {}
+    }
+    let expected = || "expected SIGUSR1, SIGUSR2 or slow:FUNCTION>TIME".to_owned();
+    let slow = text.strip_prefix("slow:").ok_or_else(expected)?;
+    let (function, time) = slow.rsplit_once('>').ok_or_else(expected)?;
+    let function = function.trim();
+    if function.is_empty() {
+        return Err(expected());
+    }
+    Ok(Trigger::Slow {
+        function: function.to_owned(),
+        longer_than: cli::duration(time.trim())?,
+    })
+}
+
+/// The probes behind `--snapshot-on slow:…`, and what is watched at them.
+pub(crate) fn watched(
+    options: &Options,
+    definitions: &mut Option<Definitions>,
+) -> Result<(Vec<Probe>, Vec<Watched>), Failure> {
+    let (mut probes, mut watched) = (Vec::new(), Vec::new());
+    for (function, longer_than) in options.slow() {
+        let (entry, exit) = match function.contains(':') {
+            true => (Asked::Uprobe, Asked::Uretprobe),
+            false => (Asked::Kprobe, Asked::Kretprobe),
+        };
+        let entries = probe::of(entry, function, definitions)?;
+        let returns = probe::of(exit, function, definitions)?;
+        watched.extend(entries.iter().zip(&returns).map(|(entry, exit)| Watched {
+            function: function.to_owned(),
+            longer_than,
+            probes: (entry.name.clone(), exit.name.clone()),
+        }));
+        probes.extend(entries.into_iter().chain(returns));
+    }
+    Ok((probes, watched))
+}
+
+/// Where the snapshot of this number goes: `a.pqt` → `a.1.pqt`.
+fn numbered(output: &Path, number: u32) -> PathBuf {
+    match (output.file_stem(), output.extension()) {
+        (Some(stem), Some(extension)) => {
+            let mut name = stem.to_owned();
+            name.push(format!(".{number}."));
+            name.push(extension);
+            output.with_file_name(name)
+        }
+        _ => {
+            let mut name = output.as_os_str().to_owned();
+            name.push(format!(".{number}"));
+            name.into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let of = |age, bytes| Ok(Limit { age, bytes });
+        assert_eq!(limit("30s"), of(seconds(30), BYTES_MAX));
+        assert_eq!(limit("2m"), of(seconds(120), BYTES_MAX));
+        assert_eq!(limit("64M"), of(None, 64 << 20));
+        assert_eq!(limit("1.5s,512KiB").unwrap().bytes, 512 << 10);
+        assert!(limit("0s").is_err() && limit("much").is_err() && limit("").is_err());
+    }
+
+    #[test]
+    fn triggers() {
+        assert_eq!(trigger("SIGUSR1"), Ok(Trigger::Signal(User::One)));
+        assert_eq!(trigger("USR2"), Ok(Trigger::Signal(User::Two)));
+        assert_eq!(
+            trigger("slow:./prog:work > 1.5ms"),
+            Ok(Trigger::Slow {
+                function: "./prog:work".to_owned(),
+                longer_than: Duration::from_micros(1500),
+            })
+        );
+        for wrong in ["SIGKILL", "slow:vfs_read", "slow:>1s", "slow:f>often"] {
+            assert!(trigger(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_of_snapshots() {
+        let name = |path| numbered(Path::new(path), 2);
+        assert_eq!(name("/a/trace.pqt"), Path::new("/a/trace.2.pqt"));
+        assert_eq!(name("trace"), Path::new("trace.2"));
+    }
+}

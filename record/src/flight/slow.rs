@@ -1,0 +1,201 @@
+//! `slow:FUNC>TIME`: calls that took too long, found in the bytes of each pass over the rings.
+//!
+//! Entry and return of the function are recorded like any probe's. Here only their ids, threads and times are
+//! looked at: a sample begins with its identifier, then pid, tid and time.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::journal::record::{self, kind};
+use crate::recording::Track;
+use crate::sys::perf_event::abi;
+
+/// Entries whose returns were not seen: of threads that ended, of returns that were missed.
+const OPEN_MAX: usize = 1 << 16;
+
+/// A function that is watched.
+pub(crate) struct Watched {
+    /// As the user wrote it.
+    pub(crate) function: String,
+    /// A call that takes longer is slow.
+    pub(crate) longer_than: Duration,
+    /// Names of its probes: at its entry, at its return.
+    pub(crate) probes: (String, String),
+}
+
+/// A call that took too long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Of which function, as the user wrote it.
+    pub(crate) function: String,
+    /// How long.
+    pub(crate) duration: Duration,
+    /// In which thread.
+    pub(crate) tid: i32,
+}
+
+/// What the identifier of an event tells.
+#[derive(Clone, Copy)]
+struct Edge {
+    /// Which of the functions.
+    watched: usize,
+    is_return: bool,
+    /// Its samples have an address in front of the thread.
+    has_ip: bool,
+}
+
+/// Looks for them.
+pub(crate) struct Watch {
+    watched: Vec<Watched>,
+    edges: HashMap<u64, Edge>,
+    /// When the calls that go on began: by function and thread, the innermost last.
+    open: HashMap<(usize, i32), Vec<u64>>,
+    open_calls: usize,
+}
+
+impl Watch {
+    /// Watches functions by the ids of their probes' events. `None` if there is nothing to watch.
+    pub(crate) fn new(watched: Vec<Watched>, tracks: &[Track]) -> Option<Watch> {
+        let mut edges = HashMap::new();
+        for (index, one) in watched.iter().enumerate() {
+            for (name, is_return) in [(&one.probes.0, false), (&one.probes.1, true)] {
+                let tracks = tracks.iter().filter(|track| track.probe.name == *name);
+                for track in tracks {
+                    let edge = Edge {
+                        watched: index,
+                        is_return,
+                        has_ip: track.attr.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0,
+                    };
+                    edges.extend(track.events.iter().map(|opened| (opened.id, edge)));
+                }
+            }
+        }
+        (!watched.is_empty()).then(|| Watch {
+            watched,
+            edges,
+            open: HashMap::new(),
+            open_calls: 0,
+        })
+    }
+
+    /// Looks through the records of one pass.
+    pub(crate) fn look(&mut self, bytes: &[u8]) -> Vec<Found> {
+        let mut edges: Vec<(u64, i32, usize, bool)> = record::walk(bytes)
+            .filter(|record| record.kind == kind::SAMPLE)
+            .filter_map(|record| {
+                let edge = self.edges.get(&record.sample_id()?)?;
+                let (tid, time) = record.sample_tid_and_time(edge.has_ip)?;
+                Some((time, tid, edge.watched, edge.is_return))
+            })
+            .collect();
+        // A thread may have gone to another CPU, whose ring was drained before.
+        edges.sort_unstable();
+        let mut found = Vec::new();
+        for (time, tid, index, is_return) in edges {
+            found.extend(self.edge(time, tid, index, is_return));
+        }
+        found
+    }
+
+    fn edge(&mut self, time: u64, tid: i32, index: usize, is_return: bool) -> Option<Found> {
+        if !is_return {
+            if self.open_calls >= OPEN_MAX {
+                self.open.clear();
+                self.open_calls = 0;
+            }
+            self.open.entry((index, tid)).or_default().push(time);
+            self.open_calls += 1;
+            return None;
+        }
+        let calls = self.open.get_mut(&(index, tid))?;
+        let entry = calls.pop()?;
+        self.open_calls -= 1;
+        if calls.is_empty() {
+            self.open.remove(&(index, tid));
+        }
+        let duration = Duration::from_nanos(time.saturating_sub(entry));
+        let watched = self.watched.get(index)?;
+        (duration > watched.longer_than).then(|| Found {
+            function: watched.function.clone(),
+            duration,
+            tid,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::record::Records;
+
+    const ENTRY: u64 = 7;
+    const RETURN: u64 = 8;
+
+    fn edge(is_return: bool) -> Edge {
+        Edge {
+            watched: 0,
+            is_return,
+            has_ip: false,
+        }
+    }
+
+    fn watch() -> Watch {
+        Watch {
+            watched: vec![Watched {
+                function: "work".to_owned(),
+                longer_than: Duration::from_nanos(100),
+                probes: (String::new(), String::new()),
+            }],
+            edges: HashMap::from([(ENTRY, edge(false)), (RETURN, edge(true))]),
+            open: HashMap::new(),
+            open_calls: 0,
+        }
+    }
+
+    fn hits(hits: &[(u64, i32, u64)]) -> Vec<u8> {
+        let mut records = Records::new();
+        for &(id, tid, time) in hits {
+            records.add(kind::SAMPLE, 0, |body| {
+                body.u64(id);
+                body.i32(1);
+                body.i32(tid);
+                body.u64(time);
+            });
+        }
+        records.into_bytes()
+    }
+
+    #[test]
+    fn only_calls_that_took_longer() {
+        let mut watch = watch();
+        let fast = hits(&[(ENTRY, 5, 10), (RETURN, 5, 110)]);
+        assert_eq!(watch.look(&fast), []);
+        // The rings of two CPUs: the return stands before its entry. Another thread and another event between.
+        let slow = hits(&[
+            (RETURN, 5, 301),
+            (ENTRY, 6, 290),
+            (99, 5, 250),
+            (ENTRY, 5, 200),
+        ]);
+        let found = watch.look(&slow);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].tid, found[0].duration.as_nanos()), (5, 101));
+        // The other one ends in a later pass.
+        assert_eq!(watch.look(&hits(&[(RETURN, 6, 900)])).len(), 1);
+        assert_eq!(watch.open_calls, 0);
+    }
+
+    #[test]
+    fn calls_within_calls_of_the_same_function() {
+        let mut watch = watch();
+        let found = watch.look(&hits(&[
+            (ENTRY, 5, 0),
+            (ENTRY, 5, 50),
+            (RETURN, 5, 60),
+            (RETURN, 5, 500),
+            (RETURN, 5, 900),
+        ]));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].duration.as_nanos(), 500);
+    }
+}

@@ -1,0 +1,255 @@
+//! Making traces of what a flight recorder holds, while it goes on.
+//!
+//! The drain hands over what it holds; a thread of its own writes it as a journal and encodes that, as an ordinary
+//! recording does. One at a time: what is asked for meanwhile waits, slow calls found meanwhile are counted.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+use perfquet_formats::event::Selection;
+use perfquet_formats::symbols::Roots;
+
+use super::kept::Held;
+use super::{numbered, slow};
+use crate::cli::Format;
+use crate::closing;
+use crate::encoder::Encoder;
+use crate::output::Output;
+use crate::sys::signals::User;
+use crate::sys::thread;
+
+/// Why there is a snapshot.
+pub(crate) enum Why {
+    /// The user asked for it.
+    Asked,
+    /// A call took too long.
+    Slow(slow::Found),
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Why::Asked => f.write_str("asked for by a signal"),
+            Why::Slow(slow::Found {
+                function,
+                duration,
+                tid,
+            }) => write!(f, "{function} took {duration:.3?} in thread {tid}"),
+        }
+    }
+}
+
+/// What the drain's thread and the others both see.
+#[derive(Default)]
+struct Shared {
+    is_asked: AtomicBool,
+    /// From the moment that it is handed over until it is written.
+    is_busy: AtomicBool,
+    /// Slow calls meanwhile.
+    passed_over: AtomicU64,
+}
+
+/// The drain's side.
+pub(crate) struct Asker {
+    shared: Arc<Shared>,
+    sender: Option<SyncSender<(Why, Held)>>,
+}
+
+impl Asker {
+    /// Nobody ever asks.
+    #[cfg(test)]
+    pub(super) fn deaf() -> Asker {
+        Asker {
+            shared: Arc::default(),
+            sender: None,
+        }
+    }
+
+    /// Why what is held now is wanted, if it is.
+    pub(super) fn wanted(&self, slow: Vec<slow::Found>) -> Option<Why> {
+        if self.shared.is_busy.load(Ordering::Acquire) {
+            let count = slow.len() as u64;
+            self.shared.passed_over.fetch_add(count, Ordering::Relaxed);
+            return None;
+        }
+        if let Some(found) = slow.into_iter().max_by_key(|found| found.duration) {
+            return Some(Why::Slow(found));
+        }
+        let is_asked = self.shared.is_asked.swap(false, Ordering::AcqRel);
+        is_asked.then_some(Why::Asked)
+    }
+
+    /// Hands it over.
+    pub(super) fn hand_over(&self, why: Why, held: Held) {
+        if let Some(sender) = &self.sender {
+            self.shared.is_busy.store(true, Ordering::Release);
+            // One fits, and there is at most one. At the recording's end nobody takes it any more.
+            let _ = sender.try_send((why, held));
+        }
+    }
+}
+
+/// How the trace at the end is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Last {
+    /// In place of what is there.
+    pub(crate) force: bool,
+    /// The journal stays.
+    pub(crate) keeps_journal: bool,
+}
+
+/// The other side: writes snapshots.
+pub(crate) struct Snapshots {
+    shared: Arc<Shared>,
+    receiver: Receiver<(Why, Held)>,
+    output: PathBuf,
+    format: Format,
+    /// Build ids of what was mapped at the start, as records.
+    build_ids: Arc<Vec<u8>>,
+    /// Of processes that see other files than we do.
+    roots: Roots,
+    writing: Option<(PathBuf, JoinHandle<Result<()>>)>,
+    last_number: u32,
+    signals: Vec<User>,
+}
+
+impl Snapshots {
+    /// Snapshots beside `output`, on these signals.
+    pub(crate) fn new(output: &Path, format: Format, signals: Vec<User>) -> (Snapshots, Asker) {
+        let shared = Arc::new(Shared::default());
+        let (sender, receiver) = sync_channel(1);
+        let asker = Asker {
+            shared: Arc::clone(&shared),
+            sender: Some(sender),
+        };
+        let snapshots = Snapshots {
+            shared,
+            receiver,
+            output: output.to_owned(),
+            format,
+            build_ids: Arc::default(),
+            roots: Roots::default(),
+            writing: None,
+            last_number: 0,
+            signals,
+        };
+        (snapshots, asker)
+    }
+
+    /// Build ids of what was mapped at the start, as records.
+    pub(crate) fn set_build_ids(&mut self, records: Vec<u8>) {
+        self.build_ids = Arc::new(records);
+    }
+
+    /// Roots of processes that see other files than we do.
+    pub(crate) fn set_roots(&mut self, roots: Roots) {
+        self.roots = roots;
+    }
+
+    /// A signal arrived. Says whether the drain is to be woken.
+    pub(crate) fn ask(&self, signal: User) -> bool {
+        let is_ours = self.signals.contains(&signal);
+        if is_ours {
+            self.shared.is_asked.store(true, Ordering::Release);
+        }
+        is_ours
+    }
+
+    /// Begins to write what was handed over; tells what went wrong with the one before.
+    pub(crate) fn look(&mut self) {
+        if self
+            .writing
+            .as_ref()
+            .is_some_and(|(_, thread)| thread.is_finished())
+        {
+            self.finish_writing();
+        }
+        if self.writing.is_none()
+            && let Ok((why, held)) = self.receiver.try_recv()
+        {
+            let path = self.next_path();
+            log::warn!("snapshot {}: {why}", path.display());
+            let (format, build_ids) = (self.format, Arc::clone(&self.build_ids));
+            let (output, roots) = (path.clone(), self.roots.clone());
+            // Without a name of its own: the filter that leaves us out goes by the name that it inherits.
+            let thread = std::thread::spawn(move || {
+                thread::make_idle();
+                write(&output, format, &held, (&build_ids, roots), None)
+            });
+            self.writing = Some((path, thread));
+        }
+    }
+
+    /// Writes what is held at the end to the output itself, after the last snapshot.
+    pub(crate) fn finish(mut self, held: &Held, last: Last) -> Result<()> {
+        self.look();
+        thread::make_all_normal();
+        self.finish_writing();
+        let passed_over = self.shared.passed_over.load(Ordering::Relaxed);
+        if passed_over > 0 {
+            log::warn!("{passed_over} slow calls while a snapshot was being written made none");
+        }
+        let known = (&self.build_ids[..], self.roots);
+        write(&self.output, self.format, held, known, Some(last))
+    }
+
+    fn finish_writing(&mut self) {
+        let Some((path, thread)) = self.writing.take() else {
+            return;
+        };
+        match thread.join() {
+            // Recording goes on: the next may succeed.
+            Ok(Err(error)) => log::error!("snapshot {}: {error:#}", path.display()),
+            Ok(Ok(())) => {}
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        self.shared.is_busy.store(false, Ordering::Release);
+    }
+
+    /// The next number that is free: snapshots of an earlier run are never overwritten.
+    fn next_path(&mut self) -> PathBuf {
+        loop {
+            self.last_number += 1;
+            let path = numbered(&self.output, self.last_number);
+            if path.symlink_metadata().is_err() {
+                return path;
+            }
+        }
+    }
+}
+
+/// Writes one trace.
+fn write(
+    path: &Path,
+    format: Format,
+    held: &Held,
+    (build_ids, roots): (&[u8], Roots),
+    last: Option<Last>,
+) -> Result<()> {
+    let force = last.is_some_and(|last| last.force);
+    let (output, mut journal) = Output::create(path, format, force)?;
+    // No round is ever closed: who is who stands in front, though it is younger than the events.
+    let pieces = [&held.head[..], &held.side_band].into_iter();
+    for piece in pieces.chain(held.events()).chain([build_ids]) {
+        if let Err(error) = journal.append(piece) {
+            output.discard();
+            return Err(error).with_context(|| format!("cannot write {}", path.display()));
+        }
+    }
+    if format == Format::PerfData {
+        return closing::file(&output, 0);
+    }
+    let all = Selection::default();
+    let encoder = Encoder::start(output.journal_path(), path.to_owned(), &all, roots);
+    match last {
+        Some(_) => encoder.hurry(),
+        None => encoder.end_of_journal(),
+    }
+    let report = encoder.finish(path);
+    let keeps_journal = last.is_some_and(|last| last.keeps_journal);
+    closing::trace(&output, report, keeps_journal, closing::Next::Top)
+}

@@ -1,0 +1,218 @@
+//! A ring of ftrace with its settings: that of an instance of our own, or that of the top.
+//!
+//! ```text
+//! /sys/kernel/tracing/instances/pq_4711_88123/…    ours: made, and removed at the end
+//! /sys/kernel/tracing/…                            everybody's: each setting is put back as it was
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use super::state::{self, Saved};
+use crate::failure::{Failure, failed};
+use crate::sys::tracefs::Tracefs;
+
+/// A file of a ring is opened for so long while it is being written to.
+const BUSY_TRIES: usize = 20;
+
+/// A ring.
+pub(super) struct Buffer {
+    root: PathBuf,
+    kind: Kind,
+}
+
+enum Kind {
+    /// An instance of ours.
+    Own,
+    /// The top, with what is to be put back.
+    Top(Saved),
+    /// Nothing is ours any more.
+    Released,
+}
+
+impl Buffer {
+    /// Makes an instance.
+    pub(super) fn own(tracefs: &Tracefs) -> io::Result<Buffer> {
+        let root = tracefs.path("instances").join(state::own_name());
+        fs::create_dir(&root)?;
+        Ok(Buffer {
+            root,
+            kind: Kind::Own,
+        })
+    }
+
+    /// The top, which was found free.
+    pub(super) fn top(tracefs: &Tracefs, saved: Saved) -> Buffer {
+        Buffer {
+            root: tracefs.path(""),
+            kind: Kind::Top(saved),
+        }
+    }
+
+    /// Whether it is the top.
+    pub(super) fn is_top(&self) -> bool {
+        matches!(self.kind, Kind::Top(_))
+    }
+
+    /// Where a file of it lies.
+    pub(super) fn path(&self, file: &str) -> PathBuf {
+        self.root.join(file)
+    }
+
+    /// Whether it has such a file.
+    pub(super) fn has(&self, file: &str) -> bool {
+        self.path(file).exists()
+    }
+
+    /// The text of a file, without blanks around it; empty if it cannot be read.
+    pub(super) fn read(&self, file: &str) -> String {
+        read(&self.path(file))
+    }
+
+    /// Gives a setting that is one word its value; at the top it is put back at the end.
+    pub(super) fn set(&mut self, file: &str, value: &str) -> io::Result<()> {
+        let path = self.root.join(file);
+        let Kind::Top(saved) = &mut self.kind else {
+            return write(&path, value);
+        };
+        let before = current(&read(&path));
+        saved.note_value(file, &before, value)?;
+        write(&path, value)?;
+        // Sizes are rounded, masks get other zeros: by what it shows then it is known as ours.
+        let shown = current(&read(&path));
+        match shown == value {
+            true => Ok(()),
+            false => saved.note_value(file, &before, &shown),
+        }
+    }
+
+    /// Puts words into a list that is empty; at the top it is emptied at the end.
+    pub(super) fn fill(&mut self, file: &str, words: &[String]) -> io::Result<()> {
+        if words.is_empty() {
+            return Ok(());
+        }
+        if let Kind::Top(saved) = &mut self.kind {
+            saved.note_list(file)?;
+        }
+        append(&self.path(file), &format!("{}\n", words.join(" ")))
+    }
+
+    /// Writes without noting what was there before.
+    pub(super) fn write(&self, file: &str, value: &str) -> io::Result<()> {
+        write(&self.path(file), value)
+    }
+
+    /// What it will hold with this tracer, so that a later recorder can tell it from somebody else's.
+    pub(super) fn note_held(&mut self, tracer: &str) -> io::Result<()> {
+        match &mut self.kind {
+            Kind::Top(saved) => saved.note_held(&self.root, tracer),
+            Kind::Own | Kind::Released => Ok(()),
+        }
+    }
+
+    /// Opens the pages of a CPU.
+    pub(super) fn open_pages(&self, cpu: u32) -> io::Result<File> {
+        use std::os::unix::fs::OpenOptionsExt;
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(self.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw")))
+    }
+
+    /// Puts everything back. The files of its pages must be closed.
+    pub(super) fn release(&mut self) {
+        let released = match std::mem::replace(&mut self.kind, Kind::Released) {
+            Kind::Own => remove_instance(&self.root),
+            Kind::Top(saved) => saved.put_back(&self.root),
+            Kind::Released => Ok(()),
+        };
+        if let Err(error) = released {
+            log::warn!(
+                "{} is not as it was before: {error}; perfquet-record --cleanup tries again",
+                self.root.display()
+            );
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Removes an instance, whatever it does.
+pub(super) fn remove_instance(root: &Path) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        match fs::remove_dir(root) {
+            // A reader that is just going still holds it.
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < BUSY_TRIES => {
+                tries += 1;
+                thread::sleep(Duration::from_millis(50));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => return removed,
+        }
+    }
+}
+
+/// The value of a setting out of what its file shows: `[local] global mono` is local, `7 (expanded: 1408)` is 1408.
+pub(super) fn current(shown: &str) -> String {
+    if let Some((_, behind)) = shown.split_once('[')
+        && let Some((chosen, _)) = behind.split_once(']')
+    {
+        return chosen.to_owned();
+    }
+    if let Some((_, behind)) = shown.split_once("(expanded: ") {
+        return behind.trim_end_matches(')').to_owned();
+    }
+    shown.to_owned()
+}
+
+pub(super) fn read(path: &Path) -> String {
+    fs::read(path)
+        .map(|text| String::from_utf8_lossy(&text).trim().to_owned())
+        .unwrap_or_default()
+}
+
+/// Overwrites: what is a list is empty before.
+pub(super) fn write(path: &Path, value: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
+    file.write_all(format!("{value}\n").as_bytes())
+}
+
+/// Adds to a list.
+pub(super) fn append(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// A setting was refused.
+pub(super) fn refused(buffer: &Buffer, file: &str, value: &str, error: &io::Error) -> Failure {
+    failed(format!(
+        "cannot set {} to {value}: {error}",
+        buffer.path(file).display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::current;
+
+    #[test]
+    fn what_is_set() {
+        for (shown, expected) in [
+            ("[local] global counter mono", "local"),
+            ("local global [mono] tai", "mono"),
+            ("7 (expanded: 1408)", "1408"),
+            ("1410", "1410"),
+            ("", ""),
+        ] {
+            assert_eq!(current(shown), expected);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The top of tracefs: whether it is free, and who has it otherwise.
+//!
+//! There is one graph tracer that can follow functions, and one ring at the top, which all who use it share: what
+//! others record there would end up in our pages. So everything that we would overwrite must be as the kernel
+//! starts with it.
+
+use std::fs;
+use std::path::Path;
+
+use super::buffer::{Buffer, read};
+use super::state::Saved;
+use crate::failure::{Failure, failed};
+use crate::sys::procfs;
+use crate::sys::tracefs::Tracefs;
+
+/// Files and what they show while nobody uses them; lists show nothing but comments.
+const VALUES: &[(&str, &str)] = &[("current_tracer", "nop")];
+const LISTS: &[&str] = &[
+    "set_ftrace_filter",
+    "set_ftrace_pid",
+    "set_ftrace_notrace_pid",
+    "set_event",
+];
+/// Those that limit the graph tracers of all instances too.
+const LIMITING_VALUES: &[(&str, &str)] = &[("max_graph_depth", "0"), ("tracing_thresh", "0")];
+const LIMITING_LISTS: &[&str] = &["set_graph_function"];
+
+/// Takes the top. `reason` says what an instance of our own lacks.
+pub(super) fn take(tracefs: &Tracefs, reason: &str) -> Result<Buffer, Failure> {
+    let root = tracefs.path("");
+    let found = first_use(&root, VALUES, LISTS);
+    if let Some(found) = found.or_else(|| limit(&root)) {
+        return Err(failed(format!(
+            "the kernel's one function graph tracer is in use{}: {found}",
+            by_whom(&root)
+        ))
+        .hint(format!(
+            "it is needed for {reason}; if nobody uses it any more: trace-cmd reset, or write to the files in {}",
+            root.display()
+        )));
+    }
+    Ok(Buffer::top(tracefs, Saved::claim()?))
+}
+
+/// Fails where somebody's settings at the top would keep functions out of an instance of ours.
+pub(super) fn check_limits(tracefs: &Tracefs) -> Result<(), Failure> {
+    let root = tracefs.path("");
+    match limit(&root) {
+        None => Ok(()),
+        Some(found) => Err(failed(format!(
+            "every function graph tracer is limited{}: {found}",
+            by_whom(&root)
+        ))
+        .hint(format!(
+            "if nobody needs that any more: trace-cmd reset, or write to the files in {}",
+            root.display()
+        ))),
+    }
+}
+
+/// A setting at the top that limits the graph tracers of all instances.
+pub(super) fn limit(root: &Path) -> Option<String> {
+    first_use(root, LIMITING_VALUES, LIMITING_LISTS)
+}
+
+/// The first setting that is not as it is while nobody uses it: "tracing_thresh is 10".
+fn first_use(root: &Path, values: &[(&str, &str)], lists: &[&str]) -> Option<String> {
+    for (file, unused) in values {
+        let found = read(&root.join(file));
+        if !found.is_empty() && found != *unused {
+            return Some(format!("{file} is {found}"));
+        }
+    }
+    for file in lists {
+        let text = read(&root.join(file));
+        // "#### all functions enabled ####", "no pid"
+        let mut lines = text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.trim().is_empty() && *line != "no pid");
+        if let Some(first) = lines.next() {
+            let more = match lines.count() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            return Some(format!("{file} has {first}{more}"));
+        }
+    }
+    None
+}
+
+/// ", by process 4711 (trace-cmd)", as far as that can be found out.
+fn by_whom(root: &Path) -> String {
+    match holders(root).as_slice() {
+        [] => String::new(),
+        who => format!(", by {}", who.join(" and ")),
+    }
+}
+
+/// Processes that have files of tracefs open: "process 4711 (trace-cmd)". Only those that we may look into.
+fn holders(root: &Path) -> Vec<String> {
+    let own = std::process::id() as i32;
+    let inside = [root, Path::new("/sys/kernel/debug/tracing")];
+    let holds = |pid: i32| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten();
+        let mut targets = files
+            .flatten()
+            .filter_map(|file| fs::read_link(file.path()).ok());
+        targets.any(|target| inside.iter().any(|root| target.starts_with(root)))
+    };
+    procfs::processes()
+        .into_iter()
+        .filter(|&pid| pid != own && holds(pid))
+        .take(3)
+        .map(|pid| {
+            let comm = procfs::task(pid, pid)
+                .map(|task| task.comm)
+                .unwrap_or_default();
+            format!("process {pid} ({})", String::from_utf8_lossy(&comm))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uses_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |file: &str, text: &str| fs::write(folder.path().join(file), text).unwrap();
+        put("current_tracer", "nop\n");
+        put("max_graph_depth", "0\n");
+        put("set_graph_function", "#### all functions enabled ####\n");
+        put("set_ftrace_pid", "no pid\n");
+        put("set_event", "");
+        let found = |root: &Path| first_use(root, VALUES, LISTS).or_else(|| limit(root));
+        assert_eq!(found(folder.path()), None);
+        put("tracing_thresh", "10\n");
+        assert_eq!(
+            limit(folder.path()).as_deref(),
+            Some("tracing_thresh is 10")
+        );
+        put("set_event", "sched:sched_switch\nsched:sched_waking\n");
+        assert_eq!(
+            found(folder.path()).as_deref(),
+            Some("set_event has sched:sched_switch and 1 more")
+        );
+        put("current_tracer", "function_graph\n");
+        assert_eq!(
+            found(folder.path()).as_deref(),
+            Some("current_tracer is function_graph")
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! The head of a recording of functions: a trace.dat of version 6 without events, which lie beside it.
+//!
+//! ```text
+//! 17 08 44 "tracing" "6\0" 00 08 u32 page size
+//! "header_page\0" u64 size, text   "header_event\0" u64 size, text
+//! u32 count, { u64 size, text }    formats of ftrace's own events
+//! u32 0                            other systems: none
+//! u32 size, text                   kallsyms: functions only
+//! u32 size, text                   printk formats
+//! u64 size, text                   names of threads
+//! u32 CPUs
+//! "options  \0" { u16 id, u32 size, data } u16 0
+//! ```
+//! Written at the start, so that a killed recorder leaves it, and again at the end, with what the rings lost
+//! (trace-cmd.dat.v6(5)).
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::HEAD;
+use super::buffer::Buffer;
+use super::plan::{Plan, Tracer};
+use crate::probe::glob_matches;
+use crate::sys::host;
+use crate::sys::ring::page_bytes;
+use crate::sys::tracefs::Tracefs;
+
+/// Events of ftrace that function tracing writes, and those that programs write into any ring.
+const FORMATS: &[&str] = &[
+    "function",
+    "funcgraph_entry",
+    "funcgraph_exit",
+    "fgraph_retaddr_entry",
+    "kernel_stack",
+    "user_stack",
+    "print",
+    "bprint",
+    "bputs",
+    "raw_data",
+    "func_repeats",
+];
+
+/// Numbers of options (trace-cmd's TRACECMD_OPTION_*).
+mod option {
+    pub(super) const CPUSTAT: u16 = 2;
+    pub(super) const TRACECLOCK: u16 = 4;
+    pub(super) const UNAME: u16 = 5;
+    pub(super) const CPUCOUNT: u16 = 8;
+}
+
+/// The head of one recording.
+pub(super) struct Head {
+    path: PathBuf,
+    /// Up to the printk formats: what does not change.
+    fixed: Vec<u8>,
+}
+
+impl Head {
+    /// Collects what it consists of; it will lie in `journal`.
+    pub(super) fn new(
+        journal: &Path,
+        tracefs: &Tracefs,
+        buffer: &Buffer,
+        plan: &Plan,
+    ) -> io::Result<Head> {
+        let mut out = Vec::new();
+        out.extend([0x17, 0x08, 0x44]);
+        out.extend(b"tracing6\0");
+        out.push(u8::from(cfg!(target_endian = "big")));
+        out.push(size_of::<libc::c_long>() as u8);
+        out.extend((page_bytes() as u32).to_ne_bytes());
+        for name in ["header_page", "header_event"] {
+            let file = format!("events/{name}");
+            out.extend(name.as_bytes());
+            out.push(0);
+            // An instance may have larger pages than the top.
+            let own = at_once(&buffer.path(&file));
+            let text = match own.is_empty() {
+                true => tracefs.file(&file),
+                false => own,
+            };
+            add_long(&mut out, &text);
+        }
+        let formats: Vec<Vec<u8>> = FORMATS
+            .iter()
+            .map(|name| tracefs.file(&format!("events/ftrace/{name}/format")))
+            .filter(|text| !text.is_empty())
+            .collect();
+        out.extend((formats.len() as u32).to_ne_bytes());
+        formats.iter().for_each(|text| add_long(&mut out, text));
+        out.extend(0u32.to_ne_bytes());
+        // The function tracer tells callers too, which may be any.
+        let named = match plan.tracer {
+            Tracer::Graph => plan.watched(),
+            Tracer::Function => &[],
+        };
+        add_short(&mut out, &symbols(named)?);
+        add_short(&mut out, &tracefs.file("printk_formats"));
+        Ok(Head {
+            path: journal.join(HEAD),
+            fixed: out,
+        })
+    }
+
+    /// Where it lies.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes it; `stats` are those of each CPU, at the end.
+    pub(super) fn write(
+        &self,
+        tracefs: &Tracefs,
+        buffer: &Buffer,
+        stats: &[(u32, String)],
+    ) -> io::Result<()> {
+        let mut out = Vec::new();
+        // The kernel keeps a few of them only; the journal beside us has them all. Here they serve other readers.
+        add_long(&mut out, &tracefs.file("saved_cmdlines"));
+        let cpus = host::present_cpus().len() as u32;
+        out.extend(cpus.to_ne_bytes());
+        out.extend(b"options  \0");
+        let mut add_option = |id: u16, data: &[u8]| {
+            out.extend(id.to_ne_bytes());
+            out.extend((data.len() as u32).to_ne_bytes());
+            out.extend(data);
+        };
+        add_option(option::TRACECLOCK, &text_of(buffer.read("trace_clock")));
+        let names = host::names();
+        let uname = format!("Linux {} {} {}", names.host, names.release, names.machine);
+        add_option(option::UNAME, &text_of(uname));
+        add_option(option::CPUCOUNT, &cpus.to_ne_bytes());
+        for (cpu, text) in stats {
+            add_option(option::CPUSTAT, &text_of(format!("CPU: {cpu}\n{text}\n")));
+        }
+        out.extend(0u16.to_ne_bytes());
+        replace(&self.path, &[&self.fixed, &out])
+    }
+}
+
+/// Replaces a file in one step.
+fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let hidden = path.with_file_name(format!(".{HEAD}.new"));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&hidden)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
+    fs::rename(&hidden, path)
+}
+
+/// Lines of `/proc/kallsyms` that are functions: those that are watched, with what follows each, or all.
+fn symbols(watched: &[String]) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut is_behind = false;
+    let file = BufReader::with_capacity(1 << 18, File::open("/proc/kallsyms")?);
+    for line in file.split(b'\n') {
+        let mut line = line?;
+        let mut words = line.split(|&byte| byte == b' ' || byte == b'\t');
+        let (kind, name) = (words.nth(1), words.next().unwrap_or_default());
+        if !matches!(kind, Some(b"T" | b"t" | b"W" | b"w")) {
+            continue;
+        }
+        let name = String::from_utf8_lossy(name);
+        let is_watched =
+            watched.is_empty() || watched.iter().any(|pattern| glob_matches(pattern, &name));
+        if is_watched || is_behind {
+            line.push(b'\n');
+            out.extend(line);
+        }
+        is_behind = is_watched;
+    }
+    Ok(out)
+}
+
+/// These files give as much as the first read asks for, and nothing to the second.
+pub(super) fn at_once(path: &Path) -> Vec<u8> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut text = vec![0; 64 << 10];
+        let count = File::open(path)?.read(&mut text)?;
+        text.truncate(count);
+        Ok(text)
+    };
+    read().unwrap_or_default()
+}
+
+fn text_of(text: String) -> Vec<u8> {
+    let mut bytes = text.into_bytes();
+    bytes.push(0);
+    bytes
+}
+
+fn add_short(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend((text.len() as u32).to_ne_bytes());
+    out.extend(text);
+}
+
+fn add_long(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend((text.len() as u64).to_ne_bytes());
+    out.extend(text);
+}

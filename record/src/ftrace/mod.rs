@@ -1,0 +1,192 @@
+//! Function tracing by ftrace: which functions of the kernel run, what they call, how long each takes.
+//!
+//! ```text
+//! --function-graph ksys_write --max-depth 2
+//!   the kernel's one graph tracer     set_graph_function, max_graph_depth, …      (claim.rs)
+//!   or a ring of our own              instances/pq_4711_88123/set_ftrace_filter   (buffer.rs)
+//! per_cpu/cpuN/trace_pipe_raw ─pages.rs─► OUT.pqt/journal/.trace.dat.cpuN         whole pages of the ring
+//!                              head.rs─► OUT.pqt/journal/trace.dat                formats, symbols, what was lost
+//! ```
+//! The journal is read by the reader of trace.dat, as what a dead trace-cmd leaves: a head without events, and the pages of
+//! each CPU beside it. So a recorder that was killed leaves a recording that is completed like any other.
+//!
+//! Only the top of tracefs can follow a function into what it calls, limit the depth, or leave out short calls. There is one
+//! of it, so it is taken only where nobody else holds it, and put back as it was found. All else is done in an instance.
+
+mod buffer;
+mod claim;
+mod head;
+mod join;
+mod kfi;
+mod options;
+mod pages;
+mod plan;
+mod refusal;
+mod setup;
+mod state;
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use perfquet_formats::event::Selection;
+
+use crate::failure::Failure;
+use crate::sys::tracefs::Tracefs;
+use crate::target::Place;
+use buffer::Buffer;
+use head::Head;
+use pages::Pages;
+use plan::{Plan, Tracer};
+
+pub(crate) use join::join;
+pub(crate) use options::FunctionOptions;
+
+/// Name of the head in the journal; the pages lie beside it, hidden: they are no input of their own.
+const HEAD: &str = "trace.dat";
+
+/// Function tracing that is set up, or runs. Dropped, everything is as it was before.
+pub(crate) struct Tracing {
+    tracefs: Tracefs,
+    buffer: Buffer,
+    plan: Plan,
+    cpus: Vec<u32>,
+    head: Option<Head>,
+    pages: Option<Pages>,
+    is_over: bool,
+}
+
+impl Tracing {
+    /// Takes a tracer and sets it up; nothing is recorded yet. `None`: not asked for.
+    pub(crate) fn prepare(
+        options: &FunctionOptions,
+        selection: &Selection,
+        places: &[Place],
+        cpus: &[u32],
+        ring_bytes: Option<usize>,
+    ) -> Result<Option<Tracing>, Failure> {
+        let Some(plan) = options.plan(selection)? else {
+            return Ok(None);
+        };
+        let tracefs = Tracefs::open()?;
+        for gone in state::clean_up(&tracefs) {
+            log::info!("removed {gone}, left by a recorder that died");
+        }
+        let whom = setup::Whom::of(places, cpus)?;
+        let buffer = setup::set_up(&tracefs, &plan, &whom, ring_bytes)?;
+        Ok(Some(Tracing {
+            tracefs,
+            buffer,
+            plan,
+            cpus: cpus.to_vec(),
+            head: None,
+            pages: None,
+            is_over: false,
+        }))
+    }
+
+    /// Starts draining into the folder of the journal, then the tracer.
+    pub(crate) fn start(&mut self, journal: &Path) -> Result<()> {
+        let head = Head::new(journal, &self.tracefs, &self.buffer, &self.plan)
+            .context("cannot collect the formats and symbols of function tracing")?;
+        head.write(&self.tracefs, &self.buffer, &[])
+            .with_context(|| format!("cannot write {}", head.path().display()))?;
+        self.head = Some(head);
+        let pages = Pages::start(&self.tracefs, &self.buffer, &self.cpus, journal)
+            .context("cannot read the pages of function tracing")?;
+        self.buffer.write("tracing_on", "1")?;
+        self.pages = Some(pages);
+        Ok(())
+    }
+
+    /// Bytes drained so far.
+    pub(crate) fn drained_bytes(&self) -> u64 {
+        self.pages.as_ref().map_or(0, Pages::drained_bytes)
+    }
+
+    /// Whether its drain cannot go on.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.pages.as_ref().is_some_and(Pages::has_failed)
+    }
+
+    /// Whether there are as many calls as were asked for. Those before a trigger do not count, and are not known here.
+    pub(crate) fn has_enough(&self, selection: &Selection) -> bool {
+        let Some(most) = selection.max_events.filter(|_| !selection.waits) else {
+            return false;
+        };
+        let events: u64 = self
+            .cpus
+            .iter()
+            .map(|cpu| entries_in(&self.buffer.read(&format!("per_cpu/cpu{cpu}/stats"))))
+            .sum();
+        events / self.plan.events_of_a_call() >= most
+    }
+
+    /// Stops it, drains what is left and completes the head. Whatever went wrong, what was drained counts.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        let stopped = self.buffer.write("tracing_on", "0");
+        let drained = self.pages.take().map_or(Ok(()), Pages::finish);
+        let stats: Vec<(u32, String)> = self
+            .cpus
+            .iter()
+            .map(|&cpu| {
+                let text = self.buffer.read(&format!("per_cpu/cpu{cpu}/stats"));
+                (cpu, text)
+            })
+            .collect();
+        let completed = self.head.as_ref().map_or(Ok(()), |head| {
+            head.write(&self.tracefs, &self.buffer, &stats)
+        });
+        self.is_over = true;
+        if !self.buffer.is_top()
+            && self.plan.tracer == Tracer::Graph
+            && let Some(found) = claim::limit(&self.tracefs.path(""))
+        {
+            log::warn!(
+                "somebody limited all graph tracers meanwhile, calls may be missing: {found}"
+            );
+        }
+        self.buffer.release();
+        stopped?;
+        drained.context("cannot write the pages of function tracing")?;
+        completed.context("cannot complete the head of function tracing")
+    }
+}
+
+impl Drop for Tracing {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let _ = self.buffer.write("tracing_on", "0");
+            if let Some(pages) = self.pages.take() {
+                let _ = pages.finish();
+            }
+            self.buffer.release();
+        }
+    }
+}
+
+/// `--cleanup`: puts back and removes what dead recorders left, and tells what it was.
+pub(crate) fn clean_up() -> Result<Vec<String>, Failure> {
+    Ok(state::clean_up(&Tracefs::open()?))
+}
+
+/// Events that a ring has seen: `entries: 5`, `read events: 3`, those that are drained.
+fn entries_in(stats: &str) -> u64 {
+    let counts = stats.lines().filter_map(|line| {
+        let (name, count) = line.split_once(':')?;
+        let is_event = matches!(name.trim(), "entries" | "read events");
+        is_event.then(|| count.trim().parse::<u64>().ok()).flatten()
+    });
+    counts.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::entries_in;
+
+    #[test]
+    fn events_are_those_in_the_ring_and_those_drained() {
+        let stats = "entries: 3\noverrun: 5\ncommit overrun: 1\nbytes: 9\nread events: 4\n";
+        assert_eq!(entries_in(stats), 7);
+        assert_eq!(entries_in(""), 0);
+    }
+}

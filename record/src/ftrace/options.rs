@@ -1,0 +1,192 @@
+//! The options of function tracing.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use perfquet_formats::event::Selection;
+
+use super::kfi::{self, Kfi};
+use super::plan::{Plan, Tracer};
+use crate::cli::Format;
+use crate::failure::{Failure, misuse};
+use crate::sys::{clock, kallsyms};
+
+/// Stands for every function.
+const ALL: &str = "*";
+
+/// What the command line says.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct FunctionOptions {
+    /// Calls of these functions of the kernel, and of all that they call, each with its duration; wildcards, * for every
+    /// function
+    #[arg(
+        long = "function-graph",
+        value_name = "FUNC",
+        value_delimiter = ',',
+        conflicts_with = "entered"
+    )]
+    pub(crate) roots: Vec<String>,
+    /// Follow --function-graph only so deep: 1 is FUNC itself, 2 what it calls as well
+    #[arg(long = "max-depth", value_name = "N", requires = "roots",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_depth: Option<u32>,
+    /// Calls of these functions of the kernel, without their duration; wildcards
+    #[arg(long = "function", value_name = "FUNC", value_delimiter = ',')]
+    pub(crate) entered: Vec<String>,
+    /// With the registers of their arguments (Linux 6.15), and what they return where the kernel was built for that
+    #[arg(long = "function-args")]
+    pub(crate) has_args: bool,
+    /// Do what a configuration of KFI asks for: triggers, filters, functions, number of calls. -v shows which options it
+    /// becomes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["roots", "entered"])]
+    pub(crate) kfi_config: Option<PathBuf>,
+    /// What that file says.
+    #[arg(skip)]
+    pub(crate) kfi: Option<Kfi>,
+}
+
+impl FunctionOptions {
+    /// Whether function tracing is asked for.
+    pub(crate) fn is_asked(&self) -> bool {
+        !self.roots.is_empty() || !self.entered.is_empty() || self.kfi_config.is_some()
+    }
+
+    /// Reads the configuration of KFI, if there is one.
+    pub(crate) fn read_kfi(&mut self) -> Result<Option<&Kfi>, Failure> {
+        if let Some(path) = &self.kfi_config {
+            let machine = kfi::Machine {
+                uptime: Duration::from_nanos(clock::since_boot()),
+                name_at: &kallsyms::name_at,
+            };
+            self.kfi = Some(kfi::read(path, &machine)?);
+        }
+        Ok(self.kfi.as_ref())
+    }
+
+    /// Fails for outputs that have no place for calls.
+    pub(crate) fn check(&self, format: Format, is_flight: bool) -> Result<(), Failure> {
+        if format == Format::PerfData {
+            return Err(
+                misuse("--format perf.data has no place for calls of function tracing")
+                    .hint("without --format it is a trace directory"),
+            );
+        }
+        if is_flight {
+            return Err(
+                misuse("--ring keeps events of perf, not calls of function tracing")
+                    .hint("record them without --ring, for as long as the disk has room"),
+            );
+        }
+        Ok(())
+    }
+
+    /// What is to be traced; `None`: nothing.
+    pub(super) fn plan(&self, selection: &Selection) -> Result<Option<Plan>, Failure> {
+        let plan = match &self.kfi {
+            Some(kfi) => Some(Plan {
+                only: kfi.functions.clone(),
+                ..Plan::of(Tracer::Graph)
+            }),
+            None => self.named()?,
+        };
+        if plan.is_none() && self.has_args {
+            return Err(misuse("--function-args: of which functions?")
+                .hint("it goes with --function-graph, --function and --kfi-config"));
+        }
+        let plan = plan.map(|plan| plan.select(selection));
+        Ok(plan.map(|plan| Plan {
+            has_args: self.has_args,
+            ..plan
+        }))
+    }
+
+    /// What the names say.
+    fn named(&self) -> Result<Option<Plan>, Failure> {
+        if self.roots.is_empty() && self.entered.is_empty() {
+            return Ok(None);
+        }
+        let (option, names) = match self.entered.is_empty() {
+            true => ("--function-graph", &self.roots),
+            false => ("--function", &self.entered),
+        };
+        let names = functions(option, names)?;
+        Ok(Some(match self.entered.is_empty() {
+            true => Plan {
+                roots: names,
+                max_depth: self.max_depth,
+                ..Plan::of(Tracer::Graph)
+            },
+            false => Plan {
+                only: names,
+                ..Plan::of(Tracer::Function)
+            },
+        }))
+    }
+}
+
+/// The functions that an option names; none: all.
+fn functions(option: &str, names: &[String]) -> Result<Vec<String>, Failure> {
+    if names.iter().any(|name| name == ALL) {
+        return Ok(Vec::new());
+    }
+    for name in names {
+        // tracefs takes words, and commands behind colons; neither may slip in by a name.
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_.$*?[]-".contains(letter);
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(
+                misuse(format!("{option} {name}: expected the name of a function")).hint(
+                    "wildcards are * ? [abc]; perfquet-record --functions 'vfs_*' lists functions",
+                ),
+            );
+        }
+    }
+    Ok(names.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: FunctionOptions,
+    }
+
+    fn plan(line: &str) -> Result<Option<Plan>, String> {
+        let words = std::iter::once("x").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        let plan = line.options.plan(&Selection::default());
+        plan.map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn what_is_asked_for() {
+        assert_eq!(plan("").unwrap(), None);
+        let found = plan("--function-graph ksys_write,vfs_* --max-depth 2").unwrap();
+        let expected = Plan {
+            roots: vec!["ksys_write".into(), "vfs_*".into()],
+            max_depth: Some(2),
+            ..Plan::of(Tracer::Graph)
+        };
+        assert_eq!(found, Some(expected));
+        assert_eq!(
+            plan("--function-graph *").unwrap(),
+            Some(Plan::of(Tracer::Graph))
+        );
+        let found = plan("--function schedule").unwrap();
+        assert_eq!(found.unwrap().only, ["schedule"]);
+        for wrong in [
+            "--max-depth 2",
+            "--function-graph f --max-depth 0",
+            "--function-graph f --function g",
+            "--function-graph f:traceoff",
+            "--function-graph !f",
+        ] {
+            assert!(plan(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Sets a ring up for a plan: clock, size, whom, which functions, and the tracer last.
+
+use super::buffer::{self, Buffer};
+use super::plan::{Plan, Tracer};
+use super::{claim, refusal};
+use crate::failure::{Failure, failed, misuse};
+use crate::sys::host;
+use crate::sys::tracefs::Tracefs;
+use crate::target::{Place, Tasks};
+
+/// Per CPU. The same as for the rings of perf: size decides about loss.
+const RING_BYTES: usize = 16 << 20;
+const LEAST_RING_BYTES: usize = 256 << 10;
+/// The clock of every recording.
+const CLOCK: &str = "mono";
+
+/// Whom to trace.
+pub(super) struct Whom<'a> {
+    /// These threads; `None`: all.
+    tids: Option<Vec<i32>>,
+    cpus: &'a [u32],
+}
+
+impl<'a> Whom<'a> {
+    /// Those that the events of perf are for.
+    pub(super) fn of(places: &[Place], cpus: &'a [u32]) -> Result<Whom<'a>, Failure> {
+        let mut tids = Vec::new();
+        for place in places {
+            match place.tasks {
+                Tasks::All => return Ok(Whom { tids: None, cpus }),
+                Tasks::Thread(tid) => tids.push(tid),
+                Tasks::Cgroup(_) => {
+                    return Err(misuse("-G: function tracing knows threads, not cgroups")
+                        .hint("choose them by -p, -t or -u, or trace all of them with -a"));
+                }
+            }
+        }
+        tids.sort_unstable();
+        tids.dedup();
+        Ok(Whom {
+            tids: Some(tids),
+            cpus,
+        })
+    }
+}
+
+/// Takes a ring and sets it up. It is stopped.
+pub(super) fn set_up(
+    tracefs: &Tracefs,
+    plan: &Plan,
+    whom: &Whom<'_>,
+    ring_bytes: Option<usize>,
+) -> Result<Buffer, Failure> {
+    refusal::check(tracefs, plan.tracer)?;
+    let mut buffer = choose(tracefs, plan)?;
+    log::info!("{} in {}", plan.tracer.name(), buffer.path("").display());
+    must(&mut buffer, "tracing_on", "0")?;
+    if buffer::current(&buffer.read("trace_clock")) != CLOCK {
+        must(&mut buffer, "trace_clock", CLOCK)?;
+    }
+    set_size(&mut buffer, whom.cpus.len(), ring_bytes)?;
+    // Wakes us when a quarter is full (Linux 4.21).
+    may(&mut buffer, "buffer_percent", "25");
+    if whom.cpus != host::online_cpus() {
+        must(&mut buffer, "tracing_cpumask", &mask(whom.cpus))?;
+    }
+    choose_threads(&mut buffer, whom)?;
+    choose_functions(tracefs, &mut buffer, plan)?;
+    let tracer = plan.tracer.name();
+    buffer
+        .note_held(tracer)
+        .map_err(|error| failed(format!("cannot note what is to be put back: {error}")))?;
+    must(&mut buffer, "current_tracer", tracer).map_err(|failure| {
+        failure.hint(
+            "a tracer cannot be set while somebody reads trace_pipe or trace_pipe_raw, or the function profiler is on \
+             (function_profile_enabled)",
+        )
+    })?;
+    Ok(buffer)
+}
+
+/// An instance of our own where it serves, else the top.
+fn choose(tracefs: &Tracefs, plan: &Plan) -> Result<Buffer, Failure> {
+    if let Some(reason) = plan.needs_top() {
+        return claim::take(tracefs, reason);
+    }
+    let own = Buffer::own(tracefs).map_err(|error| {
+        failed(format!(
+            "cannot make an instance in {}: {error}",
+            tracefs.path("instances").display()
+        ))
+    })?;
+    if refusal::has(&own.path("available_tracers"), plan.tracer) {
+        if plan.tracer == Tracer::Graph {
+            claim::check_limits(tracefs)?;
+        }
+        return Ok(own);
+    }
+    // The graph tracer works in instances since Linux 6.11.
+    drop(own);
+    claim::take(
+        tracefs,
+        "the graph tracer, which this kernel has in no instance",
+    )
+}
+
+/// As large as asked for; without that, as is good and allowed.
+fn set_size(buffer: &mut Buffer, cpus: usize, asked: Option<usize>) -> Result<(), Failure> {
+    let most = host::memory_kib().map_or(u64::MAX, |kib| kib * 1024 / 8);
+    let mut ring_bytes = asked.unwrap_or(RING_BYTES);
+    while asked.is_none()
+        && (ring_bytes * cpus.max(1)) as u64 > most
+        && ring_bytes > LEAST_RING_BYTES
+    {
+        ring_bytes /= 2;
+    }
+    loop {
+        let kib = (ring_bytes >> 10).max(4).to_string();
+        match buffer.set("buffer_size_kb", &kib) {
+            Ok(()) => return Ok(()),
+            Err(_) if asked.is_none() && ring_bytes > LEAST_RING_BYTES => ring_bytes /= 2,
+            Err(error) => {
+                return Err(buffer::refused(buffer, "buffer_size_kb", &kib, &error)
+                    .hint("give -m a smaller size"));
+            }
+        }
+    }
+}
+
+/// The threads that are asked for and what they start; of the whole system all but us.
+fn choose_threads(buffer: &mut Buffer, whom: &Whom<'_>) -> Result<(), Failure> {
+    // Before the lists, so that nobody forks between.
+    must(buffer, "options/function-fork", "1")?;
+    let (file, tids) = match &whom.tids {
+        Some(tids) => ("set_ftrace_pid", tids.clone()),
+        None => ("set_ftrace_notrace_pid", own_threads()),
+    };
+    let words: Vec<String> = tids.iter().map(i32::to_string).collect();
+    match buffer.fill(file, &words) {
+        // Linux before 5.7: then we are in the recording.
+        Err(error) if whom.tids.is_none() => {
+            log::info!("own activity stays in: {file}: {error}");
+            Ok(())
+        }
+        filled => filled.map_err(|error| buffer::refused(buffer, file, &words.join(" "), &error)),
+    }
+}
+
+fn choose_functions(tracefs: &Tracefs, buffer: &mut Buffer, plan: &Plan) -> Result<(), Failure> {
+    for name in plan.watched() {
+        buffer
+            .fill("set_ftrace_filter", std::slice::from_ref(name))
+            .map_err(|error| refusal::unknown_function(tracefs, name, &error))?;
+    }
+    if plan.has_args {
+        let option = plan.tracer.args_option();
+        if !buffer.has(option) {
+            return Err(refusal::no_arguments());
+        }
+        must(buffer, option, "1")?;
+        may(buffer, "options/funcgraph-retval", "1");
+    }
+    if plan.without_interrupts && plan.tracer == Tracer::Graph {
+        may(buffer, "options/funcgraph-irqs", "0");
+    }
+    if buffer.is_top() && plan.tracer == Tracer::Graph {
+        for name in &plan.roots {
+            buffer
+                .fill("set_graph_function", std::slice::from_ref(name))
+                .map_err(|error| refusal::unknown_function(tracefs, name, &error))?;
+        }
+        if let Some(depth) = plan.max_depth {
+            must(buffer, "max_graph_depth", &depth.to_string())?;
+        }
+        if let Some(us) = plan.min_duration_us {
+            must(buffer, "tracing_thresh", &us.to_string())?;
+        }
+    }
+    for file in ["set_ftrace_filter", "set_graph_function"] {
+        if log::log_enabled!(log::Level::Info) && buffer.has(file) {
+            let text = buffer.read(file);
+            let names = text.lines().filter(|line| !line.starts_with('#'));
+            log::info!("{file}: {} functions", names.count());
+        }
+    }
+    Ok(())
+}
+
+fn must(buffer: &mut Buffer, file: &str, value: &str) -> Result<(), Failure> {
+    buffer
+        .set(file, value)
+        .map_err(|error| buffer::refused(buffer, file, value, &error))
+}
+
+fn may(buffer: &mut Buffer, file: &str, value: &str) {
+    if buffer.has(file)
+        && let Err(error) = buffer.set(file, value)
+    {
+        log::debug!("{file}: {error}");
+    }
+}
+
+fn own_threads() -> Vec<i32> {
+    crate::sys::procfs::threads(std::process::id() as i32)
+}
+
+/// CPUs as bits, in words of 32 with the highest in front: "1,00000003".
+fn mask(cpus: &[u32]) -> String {
+    let last = cpus.iter().max().copied().unwrap_or(0) / 32;
+    let words = (0..=last).rev().map(|word| {
+        let bits = cpus
+            .iter()
+            .filter(|cpu| **cpu / 32 == word)
+            .fold(0u32, |bits, cpu| bits | 1 << (cpu % 32));
+        format!("{bits:08x}")
+    });
+    words.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mask;
+
+    #[test]
+    fn masks() {
+        assert_eq!(mask(&[0, 1]), "00000003");
+        assert_eq!(mask(&[1, 33, 64]), "00000001,00000002,00000002");
+    }
+}

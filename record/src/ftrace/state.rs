@@ -1,0 +1,311 @@
+//! What is to be put back at the top of tracefs, kept where it outlives us; and what dead recorders left.
+//!
+//! ```text
+//! /run/perfquet/ftrace
+//!   pq_4711_88123
+//!   value  tracing_on  1  0                   file, what it was, what we made of it
+//!   list   set_graph_function                 was empty
+//!   held   function_graph  9f3a…              the tracer that comes next, and a sum over the lists
+//! ```
+//! The file is also the claim: who could create it holds the top. It goes with the machine, as the settings do. A
+//! line is written before what it undoes is done, so that a kill at any moment leaves nothing that is not told.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::buffer::{current, read, remove_instance, write};
+use crate::failure::{Failure, failed};
+use crate::probe::definition::{is_stale, own_group, pid_of};
+use crate::sys::tracefs::Tracefs;
+
+const FOLDER: &str = "/run/perfquet";
+const FILE: &str = "ftrace";
+/// Without a tracer.
+const NOP: &str = "nop";
+
+/// What is to be put back, in the order in which it was changed.
+pub(super) struct Saved {
+    path: PathBuf,
+    file: File,
+    undo: Vec<Undo>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Undo {
+    /// A setting of one word.
+    Value {
+        file: String,
+        before: String,
+        ours: String,
+    },
+    /// A list that was empty.
+    List(String),
+}
+
+/// How an instance of ours is called.
+pub(super) fn own_name() -> String {
+    own_group()
+}
+
+impl Saved {
+    /// Claims the top for us.
+    pub(super) fn claim() -> Result<Saved, Failure> {
+        let path = Path::new(FOLDER).join(FILE);
+        let unwritable = |error: io::Error| {
+            failed(format!("cannot write {}: {error}", path.display()))
+                .hint("what is to be put back after a crash is kept there")
+        };
+        match fs::DirBuilder::new().mode(0o700).create(FOLDER) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(unwritable(error));
+            }
+            _ => {}
+        }
+        let created = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path);
+        let mut file = match created {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let owner = first_line(&path);
+                let who = pid_of(&owner).map_or(String::new(), |pid| format!(", process {pid},"));
+                return Err(failed(format!(
+                    "another perfquet-record{who} uses the kernel's one function graph tracer"
+                ))
+                .hint("wait for its end"));
+            }
+            Err(error) => return Err(unwritable(error)),
+        };
+        if let Err(error) = writeln!(file, "{}", own_group()) {
+            // Nobody could tell whose it is.
+            let _ = fs::remove_file(&path);
+            return Err(unwritable(error));
+        }
+        Ok(Saved {
+            path,
+            file,
+            undo: Vec::new(),
+        })
+    }
+
+    /// A setting is about to be changed.
+    pub(super) fn note_value(&mut self, file: &str, before: &str, ours: &str) -> io::Result<()> {
+        writeln!(self.file, "value\t{file}\t{before}\t{ours}")?;
+        self.undo.push(Undo::Value {
+            file: file.to_owned(),
+            before: before.to_owned(),
+            ours: ours.to_owned(),
+        });
+        Ok(())
+    }
+
+    /// An empty list is about to be filled.
+    pub(super) fn note_list(&mut self, file: &str) -> io::Result<()> {
+        let undo = Undo::List(file.to_owned());
+        if !self.undo.contains(&undo) {
+            writeln!(self.file, "list\t{file}")?;
+            self.undo.push(undo);
+        }
+        Ok(())
+    }
+
+    /// All is set but the tracer, which comes next.
+    pub(super) fn note_held(&mut self, root: &Path, tracer: &str) -> io::Result<()> {
+        let (_, sum) = held(root);
+        writeln!(self.file, "held\t{tracer}\t{sum}")
+    }
+
+    /// Puts everything back and gives the claim up.
+    pub(super) fn put_back(self, root: &Path) -> io::Result<()> {
+        put_back(root, &self.undo)?;
+        fs::remove_file(&self.path)
+    }
+}
+
+/// The last change first. Goes on after an error, which is told.
+fn put_back(root: &Path, undo: &[Undo]) -> io::Result<()> {
+    let mut result = Ok(());
+    for step in undo.iter().rev() {
+        let done = match step {
+            Undo::Value { file, before, ours } => {
+                let path = root.join(file);
+                // What somebody else has changed meanwhile is not ours to put back.
+                match current(&read(&path)) == *ours {
+                    true => write(&path, before),
+                    false => Ok(()),
+                }
+            }
+            Undo::List(file) => write(&root.join(file), ""),
+        };
+        if let Err(error) = done {
+            result = Err(error);
+        }
+    }
+    result
+}
+
+/// Removes instances of recorders that are gone, and puts back what they changed at the top. Tells what it was.
+pub(super) fn clean_up(tracefs: &Tracefs) -> Vec<String> {
+    let mut removed = Vec::new();
+    let instances = tracefs.path("instances");
+    for entry in fs::read_dir(&instances).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if is_stale(&name) {
+            match remove_instance(&entry.path()) {
+                Ok(()) => removed.push(format!("instances/{name}")),
+                Err(error) => log::warn!("cannot remove the instance {name}: {error}"),
+            }
+        }
+    }
+    let path = Path::new(FOLDER).join(FILE);
+    let owner = first_line(&path);
+    if is_stale(&owner) {
+        match clean_up_top(&tracefs.path(""), &path) {
+            Ok(true) => removed.push(format!("{owner}'s settings of the function tracer")),
+            Ok(false) => {
+                log::info!("{owner} is gone, and somebody else uses the function tracer now");
+            }
+            Err(error) => log::warn!("cannot put back what {owner} changed: {error}"),
+        }
+    }
+    removed
+}
+
+/// `false`: somebody else has taken the top since.
+fn clean_up_top(root: &Path, path: &Path) -> io::Result<bool> {
+    let text = fs::read_to_string(path)?;
+    let (undo, known) = parse(&text);
+    let (tracer, sum) = held(root);
+    let is_ours = tracer == NOP || known.is_some_and(|known| known == (tracer, sum));
+    if is_ours {
+        put_back(root, &undo)?;
+    }
+    fs::remove_file(path)?;
+    Ok(is_ours)
+}
+
+/// The lines of a state file: what is to be undone, and what was held.
+fn parse(text: &str) -> (Vec<Undo>, Option<(String, String)>) {
+    let (mut undo, mut known) = (Vec::new(), None);
+    for line in text.lines().skip(1) {
+        let words: Vec<&str> = line.split('\t').collect();
+        match words.as_slice() {
+            ["value", file, before, ours] if is_inside(file) => undo.push(Undo::Value {
+                file: (*file).to_owned(),
+                before: (*before).to_owned(),
+                ours: (*ours).to_owned(),
+            }),
+            ["list", file] if is_inside(file) => undo.push(Undo::List((*file).to_owned())),
+            ["held", tracer, sum] => known = Some(((*tracer).to_owned(), (*sum).to_owned())),
+            _ => {} // the line that was being written when it died
+        }
+    }
+    (undo, known)
+}
+
+/// A file of tracefs itself.
+fn is_inside(file: &str) -> bool {
+    !file.starts_with('/') && !file.split('/').any(|part| part == "..")
+}
+
+/// The tracer, and a sum (FNV-1a) over the lists that tell one use from another.
+fn held(root: &Path) -> (String, String) {
+    let lists = ["set_graph_function", "set_ftrace_filter"].map(|file| read(&root.join(file)));
+    let mut sum = 0xcbf2_9ce4_8422_2325u64;
+    for byte in lists.join("\n").bytes() {
+        sum = (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    (read(&root.join("current_tracer")), format!("{sum:x}"))
+}
+
+fn first_line(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that looks like tracefs as a killed recorder left it.
+    fn root(tracer: &str, thresh: &str, graph: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("current_tracer", tracer),
+            ("tracing_thresh", thresh),
+            ("set_graph_function", graph),
+            ("trace_clock", "local [mono] global"),
+        ] {
+            fs::write(folder.path().join(file), format!("{text}\n")).unwrap();
+        }
+        folder
+    }
+
+    const TEXT: &str = "pq_1_2\nvalue\ttrace_clock\tlocal\tmono\nlist\tset_graph_function\n\
+        value\ttracing_thresh\t0\t10\nvalue\tcurrent_tracer\tnop\tfunction_graph\n";
+
+    fn state(root: &Path, more: &str) -> PathBuf {
+        let path = root.join("state");
+        fs::write(&path, format!("{TEXT}{more}")).unwrap();
+        path
+    }
+
+    fn now(root: &tempfile::TempDir) -> [String; 4] {
+        [
+            "current_tracer",
+            "tracing_thresh",
+            "set_graph_function",
+            "trace_clock",
+        ]
+        .map(|file| read(&root.path().join(file)))
+    }
+
+    #[test]
+    fn what_a_killed_recorder_left_is_put_back() {
+        let root = root("function_graph", "10", "ksys_write");
+        let (tracer, sum) = held(root.path());
+        let state = state(root.path(), &format!("held\t{tracer}\t{sum}\nval"));
+        assert!(clean_up_top(root.path(), &state).unwrap());
+        assert_eq!(now(&root), ["nop", "0", "", "local"]);
+        assert!(!state.exists());
+    }
+
+    #[test]
+    fn one_that_died_before_all_was_set() {
+        let root = root("nop", "10", "ksys_write");
+        let state = state(root.path(), "");
+        assert!(clean_up_top(root.path(), &state).unwrap());
+        assert_eq!(now(&root), ["nop", "0", "", "local"]);
+    }
+
+    #[test]
+    fn what_somebody_else_uses_since_is_left_alone() {
+        let root = root("function_graph", "5", "vfs_read");
+        let state = state(root.path(), "held\tfunction_graph\t1234\n");
+        assert!(!clean_up_top(root.path(), &state).unwrap());
+        assert_eq!(
+            now(&root),
+            ["function_graph", "5", "vfs_read", "local [mono] global"]
+        );
+        assert!(!state.exists());
+    }
+
+    #[test]
+    fn settings_that_were_changed_since_stay() {
+        let root = root("nop", "77", "");
+        let state = state(root.path(), "");
+        assert!(clean_up_top(root.path(), &state).unwrap());
+        assert_eq!(now(&root)[1], "77");
+    }
+
+    #[test]
+    fn nothing_outside_of_tracefs_is_written() {
+        let (undo, _) = parse("pq_1_2\nlist\t/etc/passwd\nlist\t../x\nvalue\ta/../../b\t1\t2\n");
+        assert_eq!(undo, []);
+    }
+}

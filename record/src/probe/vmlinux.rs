@@ -1,0 +1,86 @@
+//! The running kernel with its debugging information: lines and local variables of its functions.
+//!
+//! ```text
+//! --kprobe 'vfs_read:12 count'      p:pq_…/vfs_read_L12 vfs_read+0x48 count=%dx:u64
+//! ```
+//! Found where debug packages and debuginfod's client put it, or given by `--vmlinux`. Only that of the running kernel
+//! serves: another has other code. The file's addresses are not those of the running kernel, so places are told as
+//! a function and an offset.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use clap::Args;
+use perfquet_formats::symbols::{CodeSymbol, Object, kernel_debug_files};
+
+use crate::failure::{Failure, failed};
+use crate::sys::host;
+
+/// Where the kernel's debugging information is.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct KernelOptions {
+    /// The kernel with its debugging information, for lines and local variables; without: from the usual places
+    /// (/usr/lib/debug, debuginfod's cache)
+    #[arg(long = "vmlinux", value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
+}
+
+/// As the command line says; probes are defined far from it.
+static GIVEN: OnceLock<PathBuf> = OnceLock::new();
+
+impl KernelOptions {
+    /// To be called before probes are defined.
+    pub(crate) fn set(&self) {
+        if let Some(path) = &self.vmlinux {
+            let _ = GIVEN.set(path.clone());
+        }
+    }
+}
+
+/// The kernel's debugging information, for what `text` asks.
+pub(crate) fn open(text: &str) -> Result<Object, Failure> {
+    let release = host::names().release;
+    let build_id = host::kernel_build_id();
+    let candidates = match GIVEN.get() {
+        Some(path) => vec![path.clone()],
+        None => kernel_debug_files(&release, build_id.as_deref()),
+    };
+    let mut reason = None;
+    for path in &candidates {
+        match open_one(path, build_id.as_deref()) {
+            Ok(object) => return Ok(object),
+            Err(message) if GIVEN.get().is_some() || path.exists() => {
+                reason = reason.or(Some(format!("{}: {message}", path.display())));
+            }
+            Err(_) => {}
+        }
+    }
+    let reason = reason.unwrap_or_else(|| format!("none is installed for {release}"));
+    Err(failed(format!(
+        "{text}: lines and local variables of the kernel need its debugging information: {reason}"
+    ))
+    .hint(format!(
+        "install the kernel's debug package (Debian: linux-image-{release}-dbg), or give its vmlinux by --vmlinux FILE; \
+         parameters at the entry of functions are known without it"
+    )))
+}
+
+fn open_one(path: &Path, running: Option<&[u8]>) -> Result<Object, String> {
+    let object = Object::open_kernel(path).map_err(|error| error.to_string())?;
+    match (object.build_id(), running) {
+        (Some(found), Some(running)) if found == running => Ok(object),
+        (Some(_), Some(_)) => Err("it is of another kernel (its build id differs)".to_owned()),
+        _ => Err("nothing tells that it is of the running kernel (no build id)".to_owned()),
+    }
+}
+
+/// A function in it.
+pub(crate) fn symbol(text: &str, object: &Object, function: &str) -> Result<CodeSymbol, Failure> {
+    let mut all = object.functions().into_iter();
+    all.find(|symbol| symbol.name == function).ok_or_else(|| {
+        failed(format!(
+            "{text}: the kernel's debugging information does not describe {function}"
+        ))
+        .hint("functions of modules have files of their own, which are not read")
+    })
+}

@@ -1,0 +1,413 @@
+//! Stacks with events: how they are found, on which side, how deep; for all events or for one.
+//!
+//! ```text
+//! -g, --call-graph fp[,defer]       frame pointers; defer: user stacks on the way back to user space
+//! --call-graph dwarf[,SIZE]         registers and a piece of the stack's memory, unwound when encoded
+//! --call-graph lbr                  branches that the CPU recorded
+//! -e EVENT/call-graph=dwarf,stack-size=16384,max-stack=20/     for this event alone; call-graph=no for none
+//! ```
+//! The words are perf's (perf-record(1)). A stack of an event's own lies in the attr of its probe until it is opened.
+
+use std::io;
+
+use clap::Args;
+use perfquet_formats::symbols::UnwindCounts;
+
+use crate::failure::{Failure, failed, misuse};
+use crate::probe::Probe;
+use crate::sys::perf_event::{Attr, abi};
+use crate::sys::privileges;
+
+/// perf's; deep C++ and Rust may need more.
+const DEFAULT_STACK_BYTES: u32 = 8192;
+/// A record has 64 KiB, and the kernel takes multiples of 8.
+const MOST_STACK_BYTES: u32 = 65_528;
+
+/// General registers, flags and segments that a 64-bit process has (arch/x86/include/uapi/asm/perf_regs.h).
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: Option<u64> = Some(0xff_0fff);
+/// x0 to x30, sp, pc (arch/arm64/include/uapi/asm/perf_regs.h).
+#[cfg(target_arch = "aarch64")]
+const REGISTERS: Option<u64> = Some((1 << 33) - 1);
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const REGISTERS: Option<u64> = None;
+
+/// The options about stacks.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct StackOptions {
+    /// Stacks with every event, by frame pointers
+    #[arg(short = 'g')]
+    has_stacks: bool,
+    /// Stacks with every event: fp (frame pointers), dwarf[,BYTES] (BYTES of the stack's memory, 8192 without, unwound
+    /// afterwards: for programs without frame pointers), lbr (the CPU's record of branches, if it has one);
+    /// fp,defer takes user stacks on the way back to user space (Linux 6.19). For one event: -e EVENT/call-graph=fp/
+    #[arg(long = "call-graph", value_name = "MODE", value_parser = parse_how)]
+    call_graph: Option<How>,
+    /// Only the part of stacks in user space
+    #[arg(
+        long = "user-stacks",
+        alias = "user-callchains",
+        conflicts_with = "kernel_only"
+    )]
+    user_only: bool,
+    /// Only the part of stacks in the kernel
+    #[arg(long = "kernel-stacks", alias = "kernel-callchains")]
+    kernel_only: bool,
+    /// Frames of a stack at most; less than kernel.perf_event_max_stack
+    #[arg(long = "max-stack", value_name = "N")]
+    deepest: Option<u16>,
+}
+
+/// How the callers are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// No stacks.
+    No,
+    /// By frame pointers.
+    FramePointers { defers: bool },
+    /// Afterwards, in a copy of the stack's memory.
+    Copies { stack_bytes: u32 },
+    /// By the CPU's record of branches.
+    Branches,
+}
+
+/// Which stacks all events have, unless they say otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Stacks {
+    how: Option<How>,
+    user_only: bool,
+    kernel_only: bool,
+    deepest: Option<u16>,
+}
+
+impl StackOptions {
+    /// Whether stacks are wanted.
+    pub(crate) fn is_asked(&self) -> bool {
+        let is_plain = self.has_stacks || self.user_only || self.kernel_only;
+        is_plain || self.deepest.is_some() || self.call_graph.is_some()
+    }
+
+    /// What they say together.
+    pub(crate) fn stacks(&self) -> Result<Stacks, Failure> {
+        let asked = self.has_stacks || self.user_only || self.kernel_only || self.deepest.is_some();
+        let plain = asked.then_some(How::FramePointers { defers: false });
+        let how = self.call_graph.or(plain);
+        if self.kernel_only && matches!(how, Some(How::Copies { .. } | How::Branches)) {
+            return Err(
+                misuse("--kernel-stacks: dwarf and lbr are ways of finding user stacks")
+                    .hint("the kernel's are always found: --kernel-stacks alone is enough"),
+            );
+        }
+        let most = privileges::perf_sysctl("max_stack").and_then(|most| u16::try_from(most).ok());
+        if let (Some(deepest), Some(most)) = (self.deepest, most)
+            && deepest > most
+        {
+            return Err(misuse(format!(
+                "--max-stack {deepest}: the kernel allows {most} (kernel.perf_event_max_stack)"
+            ))
+            .hint("raise it: sysctl kernel.perf_event_max_stack"));
+        }
+        Ok(Stacks {
+            how,
+            user_only: self.user_only,
+            kernel_only: self.kernel_only,
+            deepest: self.deepest,
+        })
+    }
+}
+
+impl Stacks {
+    /// Whether any event's stacks are copies of memory.
+    pub(crate) fn has_copies(self, probes: &[Probe]) -> bool {
+        let by_default = matches!(self.how, Some(How::Copies { .. }));
+        by_default || probes.iter().any(|probe| probe.attr.sample_stack_user > 0)
+    }
+
+    /// Puts into `attr` what the event's own terms or these say.
+    pub(super) fn add_to(self, attr: &mut Attr, own: &Attr) {
+        match self.how {
+            _ if is_none(own) => {
+                attr.set_exclude_callchain_user(0);
+                attr.set_exclude_callchain_kernel(0);
+                return;
+            }
+            _ if own.sample_type != 0 => attr.sample_type |= own.sample_type,
+            None | Some(How::No) => return,
+            Some(how) => put(how, attr),
+        }
+        if attr.sample_max_stack == 0 {
+            attr.sample_max_stack = self.deepest.unwrap_or(0);
+        }
+        if self.user_only {
+            attr.set_exclude_callchain_kernel(1);
+        }
+        // A copied stack is an event's own wish.
+        if self.kernel_only && attr.sample_stack_user == 0 {
+            attr.set_exclude_callchain_user(1);
+        }
+    }
+}
+
+/// Takes the terms about stacks out of an event's text, and puts them into the attr of its probe.
+/// `cpu-clock/call-graph=dwarf/u` becomes `cpu-clock:u`, `cpu/event=1,call-graph=no/` becomes `cpu/event=1/`.
+pub(crate) fn split_terms(event: &str) -> Result<(String, Option<Own>), Failure> {
+    let Some((head, rest)) = event.split_once('/') else {
+        return Ok((event.to_owned(), None));
+    };
+    let Some((terms, modifiers)) = rest.rsplit_once('/') else {
+        return Ok((event.to_owned(), None));
+    };
+    let mut own = Own::default();
+    let mut others = Vec::new();
+    for term in terms.split(',') {
+        let (name, value) = term.split_once('=').unwrap_or((term, ""));
+        let wrong = |message: String| misuse(format!("{event}: {name}: {message}"));
+        match name {
+            "call-graph" => own.how = Some(parse_how(value).map_err(wrong)?),
+            "stack-size" => own.stack_bytes = Some(parse_stack_bytes(value).map_err(wrong)?),
+            "max-stack" => {
+                let deepest = value.parse();
+                let expected = |_| wrong(format!("expected a number, found \"{value}\""));
+                own.deepest = Some(deepest.map_err(expected)?);
+            }
+            _ => others.push(term),
+        }
+    }
+    if own == Own::default() {
+        return Ok((event.to_owned(), None));
+    }
+    let modifiers = modifiers.strip_prefix(':').unwrap_or(modifiers);
+    let rest = match (&others[..], modifiers) {
+        ([], "") => head.to_owned(),
+        ([], modifiers) => format!("{head}:{modifiers}"),
+        (others, modifiers) => format!("{head}/{}/{modifiers}", others.join(",")),
+    };
+    Ok((rest, Some(own)))
+}
+
+/// The stack of one event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Own {
+    how: Option<How>,
+    stack_bytes: Option<u32>,
+    deepest: Option<u16>,
+}
+
+impl Own {
+    /// Puts it into the attr of a probe.
+    pub(crate) fn put(self, attr: &mut Attr) {
+        let how = match (self.how, self.stack_bytes) {
+            (Some(How::Copies { .. }) | None, Some(stack_bytes)) => How::Copies { stack_bytes },
+            (Some(how), _) => how,
+            (None, None) => How::FramePointers { defers: false },
+        };
+        put(how, attr);
+        attr.sample_max_stack = self.deepest.unwrap_or(0);
+    }
+}
+
+fn put(how: How, attr: &mut Attr) {
+    // IP as well: perf script refuses to print a stack without it.
+    let chain = u64::from(abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_IP);
+    attr.sample_type |= chain;
+    match how {
+        How::No => {
+            // Neither side: a sign for us, never opened.
+            attr.sample_type = chain;
+            attr.set_exclude_callchain_user(1);
+            attr.set_exclude_callchain_kernel(1);
+        }
+        How::FramePointers { defers } => attr.set_defer_callchain(defers.into()),
+        How::Copies { stack_bytes } => {
+            attr.sample_type |= u64::from(abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER);
+            attr.sample_regs_user = REGISTERS.unwrap_or(0);
+            attr.sample_stack_user = stack_bytes;
+            attr.set_exclude_callchain_user(1);
+        }
+        How::Branches => {
+            attr.sample_type |= u64::from(abi::PERF_SAMPLE_BRANCH_STACK);
+            attr.branch_sample_type = (abi::PERF_SAMPLE_BRANCH_USER
+                | abi::PERF_SAMPLE_BRANCH_CALL_STACK
+                | abi::PERF_SAMPLE_BRANCH_NO_CYCLES
+                | abi::PERF_SAMPLE_BRANCH_NO_FLAGS)
+                .into();
+            attr.set_exclude_callchain_user(1);
+        }
+    }
+}
+
+fn is_none(own: &Attr) -> bool {
+    own.sample_type != 0 && own.exclude_callchain_user() == 1 && own.exclude_callchain_kernel() == 1
+}
+
+/// What to say about copied stacks whose outer frames are missing.
+pub(crate) fn cut_sentence(counts: &UnwindCounts) -> Option<String> {
+    let all = counts.complete + counts.memory_ended + counts.lost + counts.unsupported;
+    let mut parts = Vec::new();
+    if counts.memory_ended > 0 {
+        let count = counts.memory_ended;
+        parts.push(format!(
+            "{count} where the copy ends (--call-graph dwarf,BYTES copies more)"
+        ));
+    }
+    if counts.lost > 0 {
+        let count = counts.lost;
+        parts.push(format!(
+            "{count} in code that does not say how to unwind it"
+        ));
+    }
+    if counts.unsupported > 0 {
+        parts.push(format!(
+            "{} of kinds that are not unwound",
+            counts.unsupported
+        ));
+    }
+    (!parts.is_empty()).then(|| {
+        let parts = parts.join(", ");
+        format!("of {all} copied user stacks some lack their outer frames: {parts}")
+    })
+}
+
+/// Whether the stacks are to come from the CPU's record of branches.
+pub(super) fn are_branches(attr: &Attr) -> bool {
+    attr.branch_sample_type & u64::from(abi::PERF_SAMPLE_BRANCH_CALL_STACK) != 0
+}
+
+/// The same event with stacks by frame pointers: its hits know no branches.
+pub(super) fn without_branches(attr: &mut Attr) {
+    attr.sample_type &= !u64::from(abi::PERF_SAMPLE_BRANCH_STACK);
+    attr.branch_sample_type = 0;
+    attr.set_exclude_callchain_user(0);
+}
+
+/// There is no such record for an event.
+pub(super) fn no_branches(event: &str, error: &io::Error) -> Failure {
+    failed(format!(
+        "--call-graph lbr: {event} comes without a record of branches on this machine: {error}"
+    ))
+    .hint("it needs an Intel CPU, not a virtual one, and a hardware counter such as cycles; fp and dwarf work everywhere")
+}
+
+fn parse_how(text: &str) -> Result<How, String> {
+    let (mode, more) = text.split_once(',').unwrap_or((text, ""));
+    match (mode, more) {
+        ("no", "") => Ok(How::No),
+        ("fp", "") => Ok(How::FramePointers { defers: false }),
+        ("fp", "defer") => Ok(How::FramePointers { defers: true }),
+        ("lbr", "") => Ok(How::Branches),
+        ("dwarf", _) if REGISTERS.is_none() => {
+            Err("copied stacks are unwound for x86-64 and ARM64 only".to_owned())
+        }
+        ("dwarf", "") => Ok(How::Copies {
+            stack_bytes: DEFAULT_STACK_BYTES,
+        }),
+        ("dwarf", bytes) => parse_stack_bytes(bytes).map(|stack_bytes| How::Copies { stack_bytes }),
+        _ => Err("expected fp, fp,defer, dwarf, dwarf,BYTES, lbr or no".to_owned()),
+    }
+}
+
+/// Rounded up to a multiple of 8.
+fn parse_stack_bytes(text: &str) -> Result<u32, String> {
+    let (number, unit) = match text.strip_suffix(['k', 'K']) {
+        Some(number) => (number, 1024),
+        None => (text, 1),
+    };
+    let bytes = number
+        .parse()
+        .ok()
+        .and_then(|number: u32| number.checked_mul(unit));
+    match bytes {
+        // 64K is meant as "all that goes".
+        Some(65_536) => Ok(MOST_STACK_BYTES),
+        Some(bytes @ 1..=MOST_STACK_BYTES) => Ok(bytes.next_multiple_of(8)),
+        _ => Err(format!(
+            "expected how many bytes of the stack are copied, {MOST_STACK_BYTES} at most, found \"{text}\""
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes() {
+        let copies = |stack_bytes| Ok(How::Copies { stack_bytes });
+        assert_eq!(parse_how("dwarf"), copies(8192));
+        assert_eq!(parse_how("dwarf,4000"), copies(4000));
+        assert_eq!(parse_how("dwarf,4001"), copies(4008));
+        assert_eq!(parse_how("dwarf,32K"), copies(32768));
+        assert_eq!(parse_how("dwarf,64K"), copies(65528));
+        assert_eq!(parse_how("fp"), Ok(How::FramePointers { defers: false }));
+        assert_eq!(
+            parse_how("fp,defer"),
+            Ok(How::FramePointers { defers: true })
+        );
+        for wrong in [
+            "",
+            "dwarf,0",
+            "dwarf,65529",
+            "dwarf,x",
+            "fp,8192",
+            "lbr,1",
+            "orc",
+        ] {
+            assert!(parse_how(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn terms_are_taken_out_of_events() {
+        let rest = |event: &str| {
+            let (rest, own) = split_terms(event).map_err(|failure| failure.to_string())?;
+            Ok::<_, String>((rest, own.is_some()))
+        };
+        for (event, expected, has_own) in [
+            ("cycles:u", "cycles:u", false),
+            ("cpu/event=0x3c/u", "cpu/event=0x3c/u", false),
+            ("cpu/event=0x3c,call-graph=no/u", "cpu/event=0x3c/u", true),
+            ("cpu-clock/call-graph=fp/u", "cpu-clock:u", true),
+            (
+                "sched:sched_switch/max-stack=3/",
+                "sched:sched_switch",
+                true,
+            ),
+        ] {
+            assert_eq!(rest(event), Ok((expected.to_owned(), has_own)), "{event}");
+        }
+        assert!(rest("cpu-clock/call-graph=orc/").is_err());
+        assert!(rest("cpu-clock/max-stack=many/").is_err());
+    }
+
+    #[test]
+    fn an_events_own_stack_goes_before_all_events() {
+        let all = Stacks {
+            how: Some(How::FramePointers { defers: false }),
+            user_only: true,
+            ..Stacks::default()
+        };
+        let with = |how| {
+            let mut attr = Attr::default();
+            if let Some(how) = how {
+                put(how, &mut attr);
+            }
+            let own = attr;
+            attr.sample_type = 0;
+            all.add_to(&mut attr, &own);
+            attr
+        };
+        let plain = with(None);
+        let chain = u64::from(abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_IP);
+        assert_eq!(plain.sample_type, chain);
+        assert_eq!(plain.exclude_callchain_kernel(), 1);
+        let none = with(Some(How::No));
+        assert_eq!((none.sample_type, none.exclude_callchain_user()), (0, 0));
+        let copies = with(Some(How::Copies { stack_bytes: 16 }));
+        assert_eq!(copies.sample_stack_user, 16);
+        assert_eq!(copies.exclude_callchain_kernel(), 1);
+        assert_ne!(
+            copies.sample_type & u64::from(abi::PERF_SAMPLE_STACK_USER),
+            0
+        );
+    }
+}

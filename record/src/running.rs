@@ -1,0 +1,299 @@
+//! A recording while it runs: what starts first, what ends it, what is left to close.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use perfquet_formats::event::{Purpose, Selection};
+
+use crate::bpf::Programs;
+use crate::containers::Containers;
+use crate::drain::{Drain, Sink};
+use crate::failure::{Failure, failed};
+use crate::flight::Snapshots;
+use crate::ftrace::Tracing;
+use crate::journal::header;
+use crate::journal::processes::{self, Files};
+use crate::probe::definition::Definitions;
+use crate::progress::{Progress, Shown};
+use crate::recording::{Recording, Rings};
+use crate::sys::child::{self, Ended, Waiting};
+use crate::sys::clock;
+use crate::sys::signals::{Signal, Signals};
+use crate::target::Target;
+use crate::trigger::{self, Gate, Seen, TriggerOptions};
+
+/// How often ends and signals are looked for, and the line of progress is drawn.
+pub(crate) const TICK: Duration = Duration::from_millis(250);
+/// Each costs 20 to 40 ms.
+const MOST_CLOSED_HERE: usize = 16;
+/// Counting by asking every descriptor is too dear beyond so many.
+const MOST_COUNTED: usize = 256;
+
+/// What is open and ready.
+pub(crate) struct Start {
+    pub(crate) target: Target,
+    pub(crate) recording: Recording,
+    pub(crate) rings: Rings,
+    pub(crate) programs: Programs,
+    pub(crate) waiting: Option<Waiting>,
+    pub(crate) tracing: Option<Tracing>,
+    pub(crate) selection: Selection,
+    pub(crate) triggers: TriggerOptions,
+}
+
+/// A recording that runs.
+pub(crate) struct Running {
+    target: Target,
+    recording: Recording,
+    programs: Programs,
+    drain: Drain,
+    /// Bytes written, or held.
+    written: Arc<AtomicU64>,
+    pub(crate) files: Files,
+    pub(crate) containers: Containers,
+    command: Option<i32>,
+    pub(crate) command_ended: Option<Ended>,
+    progress: Progress,
+    pub(crate) tracing: Option<Tracing>,
+    pub(crate) selection: Selection,
+    pub(crate) seen: Arc<Seen>,
+}
+
+impl Running {
+    /// Events first, then what exists, then the command.
+    pub(crate) fn start(
+        start: Start,
+        sink: Sink,
+        written: Arc<AtomicU64>,
+        journal: &Path,
+    ) -> Result<Running> {
+        let Start {
+            target,
+            recording,
+            rings,
+            mut programs,
+            waiting,
+            mut tracing,
+            selection,
+            triggers,
+        } = start;
+        let gate = Gate::of(&recording, &selection);
+        let seen = gate.seen();
+        let drain = Drain::start(&recording, rings, sink, gate)?;
+        let began = clock::monotonic();
+        recording.enable()?;
+        programs.start()?;
+        let command = waiting.as_ref().map(Waiting::pid);
+        let has_data = recording.side_band.attr.mmap_data() == 1;
+        let mut containers = Containers::new();
+        containers.look(&target, command);
+        let existing = processes::existing(&target, command, has_data);
+        // A command's events start with its exec.
+        let began = command.map_or(began, |_| clock::monotonic());
+        let begun = triggers.begun(&selection, began);
+        let mut records = existing.records;
+        if let Some(begun) = &begun {
+            records.extend(header::selection(&recording, begun));
+        }
+        let selection = begun.unwrap_or(selection);
+        let begin = selection.begin.and_then(|begin| begin.try_into().ok());
+        drain.set_existing(records, begin.unwrap_or(0));
+        if let Some(tracing) = &mut tracing {
+            tracing.start(journal)?;
+        }
+        if let Some(mut waiting) = waiting {
+            waiting
+                .start()
+                .map_err(|error| cannot_run(waiting.name(), &error))?;
+        }
+        Ok(Running {
+            target,
+            recording,
+            programs,
+            drain,
+            written,
+            files: existing.files,
+            containers,
+            progress: Progress::start(command.is_some()),
+            command,
+            command_ended: None,
+            tracing,
+            selection,
+            seen,
+        })
+    }
+
+    /// Waits for the command's end, a signal, the time that was given, or until there is enough.
+    /// Snapshots are made meanwhile.
+    pub(crate) fn until_end(
+        &mut self,
+        signals: &Signals,
+        duration: Option<Duration>,
+        mut snapshots: Option<&mut Snapshots>,
+        has_enough: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let deadline = duration.map(|duration| Instant::now() + duration);
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(());
+            }
+            let wait = left.map_or(TICK, |left| left.min(TICK));
+            match signals.wait(wait).context("cannot wait for signals")? {
+                Some(Signal::Finish) => return Ok(()),
+                Some(Signal::User(user)) => {
+                    if snapshots
+                        .as_ref()
+                        .is_some_and(|snapshots| snapshots.ask(user))
+                    {
+                        self.drain.wake();
+                    }
+                }
+                Some(Signal::Child) | None => {}
+            }
+            if let Some(snapshots) = &mut snapshots {
+                snapshots.look();
+            }
+            self.reap();
+            self.containers.look(&self.target, self.command);
+            if self.command_ended.is_some() || self.target.has_ended() || self.has_failed() {
+                return Ok(());
+            }
+            self.look_for_triggers();
+            let tracing = self.tracing.as_ref();
+            let has_calls = tracing.is_some_and(|tracing| tracing.has_enough(&self.selection));
+            if has_enough() || has_calls || self.seen.is_over(&self.selection) {
+                return Ok(());
+            }
+            if self.progress.is_visible() {
+                self.progress.show(self.shown());
+            }
+        }
+    }
+
+    /// Whether a drain cannot go on: the disk is full.
+    fn has_failed(&self) -> bool {
+        self.drain.has_failed() || self.tracing.as_ref().is_some_and(Tracing::has_failed)
+    }
+
+    /// A trigger that has fired is not needed again.
+    fn look_for_triggers(&self) {
+        if !self.selection.waits || !self.seen.has_started() {
+            return;
+        }
+        for track in &self.recording.tracks {
+            if matches!(trigger::purpose_of(track), Some(Purpose::Start(_))) {
+                for opened in &track.events {
+                    let _ = opened.event.disable();
+                }
+            }
+        }
+    }
+
+    fn reap(&mut self) {
+        if let Some(pid) = self.command
+            && self.command_ended.is_none()
+        {
+            self.command_ended = child::ended(pid);
+        }
+    }
+
+    fn shown(&self) -> Shown {
+        let pages_bytes = self.tracing.as_ref().map_or(0, Tracing::drained_bytes);
+        let bytes = self.written.load(Ordering::Relaxed) + pages_bytes;
+        if self.recording.size() > MOST_COUNTED {
+            return Shown {
+                bytes,
+                ..Shown::default()
+            };
+        }
+        let (mut events, mut lost) = (0u64, 0);
+        for (track, _, counts) in self.recording.counts() {
+            let lost_here = counts.lost.unwrap_or(0);
+            let occurred = track.samples_in(counts.value, self.progress.elapsed());
+            lost += lost_here;
+            events += occurred.saturating_sub(lost_here);
+        }
+        Shown {
+            events: Some(events),
+            lost,
+            bytes,
+        }
+    }
+
+    /// Stops the events and takes what is left in the rings.
+    pub(crate) fn stop(mut self) -> (Sink, io::Result<()>, Stopped) {
+        self.programs.stop();
+        let traced = self.tracing.as_mut().map_or(Ok(()), Tracing::finish);
+        self.recording.disable();
+        self.progress.step("finishing");
+        self.reap();
+        let (sink, drained) = self.drain.finish();
+        let stopped = Stopped {
+            recording: self.recording,
+            programs: self.programs,
+            files: self.files,
+            command: self.command,
+            command_ended: self.command_ended,
+            progress: self.progress,
+            traced,
+        };
+        (sink, drained, stopped)
+    }
+}
+
+/// A recording whose events are stopped, but still open.
+pub(crate) struct Stopped {
+    pub(crate) recording: Recording,
+    pub(crate) programs: Programs,
+    pub(crate) files: Files,
+    command: Option<i32>,
+    command_ended: Option<Ended>,
+    progress: Progress,
+    /// How function tracing ended.
+    pub(crate) traced: Result<()>,
+}
+
+impl Stopped {
+    /// Closes the events, or has that done behind us where it is slow; lets the command go.
+    pub(crate) fn close(self, definitions: Option<&mut Definitions>) {
+        // Few probes of our own are closed here, so that they are gone when we are.
+        let removal = definitions.filter(|definitions| definitions.len() > MOST_CLOSED_HERE);
+        let slow = self.recording.slow_to_close(removal.is_some());
+        if !slow.is_empty() {
+            let removal = removal.map(Definitions::leave).unwrap_or_default();
+            child::close_elsewhere(&slow, &removal);
+        }
+        self.progress.clear();
+        say_goodbye(self.command, self.command_ended);
+    }
+}
+
+/// With the status that a shell has for it.
+fn cannot_run(command: &str, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => failed(format!("cannot run {command}: {error}")).status(127),
+        _ => failed(format!("cannot run {command}: {error}")).status(126),
+    }
+}
+
+/// Tells how the command ended, and ends it if it still runs.
+fn say_goodbye(command: Option<i32>, ended: Option<Ended>) {
+    match (command, ended) {
+        (Some(pid), None) => {
+            child::terminate(pid);
+            log::info!("sent SIGTERM to the command, process {pid}");
+        }
+        (_, Some(Ended::Exited(status))) if status != 0 => {
+            log::warn!("the command ended with status {status}");
+        }
+        (_, Some(Ended::Killed(signal))) => {
+            log::warn!("the command was killed by signal {signal}");
+        }
+        (_, Some(Ended::Exited(_)) | None) => {}
+    }
+}

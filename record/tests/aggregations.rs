@@ -1,0 +1,530 @@
+//! What programs in the kernel sum up: compared with what is known of the program that they look at, and with the same
+//! hits recorded one by one.
+//!
+//! They need root, uprobes, BPF and a C compiler, and say so where these are missing.
+
+mod rows;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rows::rows_of;
+
+/// What `summed` calls `work` with.
+fn values() -> Vec<i64> {
+    let thrice = (0..100).flat_map(|value| [value; 3]);
+    thrice.chain([-1, -1000, 1 << 62]).collect()
+}
+
+struct Room {
+    folder: tempfile::TempDir,
+}
+
+impl Room {
+    /// A folder with the program in it; `None`: cannot be tested here.
+    fn new() -> Option<Room> {
+        let may_trace = Path::new("/sys/kernel/tracing/uprobe_events").exists()
+            && fs::OpenOptions::new()
+                .append(true)
+                .open("/sys/kernel/tracing/uprobe_events")
+                .is_ok();
+        if !may_trace || !Path::new("/sys/kernel/btf/vmlinux").exists() {
+            eprintln!("skipped: needs root, uprobes and BTF");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/summed.c");
+        // With frame pointers, for stacks.
+        let compiled = Command::new("cc")
+            .args(["-O1", "-fno-omit-frame-pointer", "-no-pie", "-o"])
+            .arg(folder.path().join("summed"))
+            .arg(source)
+            .status();
+        if !compiled.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: needs a C compiler");
+            return None;
+        }
+        Some(Room { folder })
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.recorder(arguments)
+            .output()
+            .expect("the recorder runs")
+    }
+
+    fn recorder(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_perfquet-record"));
+        command
+            .args(["--force", "-o", "t.pqt"])
+            .args(arguments)
+            .current_dir(self.folder.path());
+        command
+    }
+
+    /// Records, and expects that nothing of ours is left.
+    #[track_caller]
+    fn record(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        let left = fs::read_to_string("/sys/kernel/tracing/dynamic_events").unwrap_or_default();
+        let folder = self.folder.path().display().to_string();
+        assert!(!left.contains(&folder), "{left}");
+        said
+    }
+
+    /// Columns of a table, row by row.
+    #[track_caller]
+    fn rows(&self, table: &str, columns: &[&str]) -> Vec<String> {
+        rows_of(&self.folder.path().join("t.pqt"), table, columns)
+    }
+
+    /// Sums up the program's calls of `work`.
+    #[track_caller]
+    fn sum_up(&self, aggregation: &str) -> Vec<String> {
+        let probe = "./summed:work value=%di:s64 name=+0(%si):string";
+        self.record(&["--uprobe", probe, "--agg", aggregation, "--", "./summed"]);
+        assert_eq!(self.rows("losses", &["reason"]), Vec::<String>::new());
+        assert_eq!(self.rows("problems", &["message"]), Vec::<String>::new());
+        self.rows("aggregates", &["name", "action", "keys", "value"])
+    }
+
+    /// Its bars: [low, high) and how many.
+    fn bars(&self) -> Vec<(Option<i64>, Option<i64>, i64)> {
+        let number = |cell: &str| cell.parse().ok();
+        let bars = self.rows("buckets", &["low", "high", "count"]);
+        bars.iter()
+            .map(|bar| {
+                let mut cells = bar.split(' ');
+                let mut next = || cells.next().and_then(number);
+                (next(), next(), next().expect("a count"))
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn every_action_has_the_value_that_is_known() {
+    let Some(room) = Room::new() else { return };
+    let values = values();
+    let (count, sum) = (values.len() as f64, values.iter().sum::<i64>());
+    let mean = sum as f64 / count;
+    for (action, expected) in [
+        ("count()", count),
+        ("sum(value)", sum as f64),
+        ("avg(value)", mean),
+        ("min(value)", -1000.0),
+        ("max(value)", (1i64 << 62) as f64),
+    ] {
+        let name = &action[..action.find('(').expect("brackets")];
+        let found = room.sum_up(action);
+        assert_eq!(found, [format!("{action} {name} [] {expected:?}")]);
+    }
+    let found = room.sum_up("stddev(value)");
+    let found: f64 = found[0]
+        .rsplit(' ')
+        .next()
+        .and_then(|cell| cell.parse().ok())
+        .expect("a value");
+    let variance = values
+        .iter()
+        .map(|&value| (value as f64 - mean).powi(2))
+        .sum::<f64>()
+        / count;
+    assert!(
+        (found / variance.sqrt() - 1.0).abs() < 1e-9,
+        "{found} {}",
+        variance.sqrt()
+    );
+}
+
+#[test]
+fn bars_of_distributions_hold_the_values_between_their_ends() {
+    let Some(room) = Room::new() else { return };
+    for (action, fewest) in [
+        ("quantize(value)", 10),
+        ("lquantize(value, 0, 50, 5)", 12),
+        ("lquantize(value, -10, 1000, 100)", 4),
+        ("llquantize(value, 10, 0, 2, 10)", 20),
+        ("llquantize(value, 2, 3, 5, 2)", 6),
+    ] {
+        let rows = room.sum_up(action);
+        assert_eq!(rows.len(), 1, "{action}");
+        let bars = room.bars();
+        assert!(bars.len() >= fewest, "{action}: {bars:?}");
+        for &(low, high, count) in &bars {
+            let is_inside = |value: &&i64| {
+                low.is_none_or(|low| **value >= low) && high.is_none_or(|high| **value < high)
+            };
+            let expected = values().iter().filter(is_inside).count() as i64;
+            assert_eq!(count, expected, "{action}: [{low:?}, {high:?})");
+        }
+        let total: i64 = bars.iter().map(|bar| bar.2).sum();
+        assert_eq!(total, values().len() as i64, "{action}");
+    }
+}
+
+#[test]
+fn keys_of_every_kind() {
+    let Some(room) = Room::new() else { return };
+    assert_eq!(
+        room.sum_up("calls = count() by name, comm"),
+        [
+            "calls count [inner, summed] 103.0",
+            "calls count [outer, summed] 200.0"
+        ]
+    );
+    let by_value = room.sum_up("count() by value");
+    assert_eq!(by_value.len(), 103);
+    assert!(
+        by_value.contains(&"count() count [-1000] 1.0".to_owned()),
+        "{by_value:?}"
+    );
+    assert!(
+        by_value.contains(&"count() count [42] 3.0".to_owned()),
+        "{by_value:?}"
+    );
+    // Sums over CPUs, processes and threads are those of the whole.
+    let by_place = room.sum_up("count() by cpu, pid, tid");
+    let total: f64 = by_place
+        .iter()
+        .filter_map(|row| row.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum();
+    assert_eq!(total, 303.0);
+    // The user's stacks: main calls the two that call work at six places.
+    assert_eq!(room.sum_up("count() by ustack").len(), 6);
+    let functions = room.rows("frames", &["function"]);
+    // At its first instruction a function has no frame yet, so its caller is passed over.
+    for expected in ["work", "main"] {
+        assert!(
+            functions.iter().any(|name| name == expected),
+            "{functions:?}"
+        );
+    }
+    // Two probes at once, told apart.
+    room.record(&[
+        "--uprobe",
+        "./summed:*ner",
+        "--agg",
+        "count() by probe",
+        "--",
+        "./summed",
+    ]);
+    assert_eq!(
+        room.rows("aggregates", &["keys", "value"]),
+        ["[probe_summed:inner] 103.0"]
+    );
+}
+
+#[test]
+fn sums_are_those_of_the_hits_recorded_one_by_one() {
+    let Some(room) = Room::new() else { return };
+    // Of the same run: one probe recorded, one summed up.
+    let probe = "./summed:work value=%di:s64";
+    room.record(&[
+        "--uprobe",
+        probe,
+        "--uprobe",
+        probe,
+        "--agg",
+        "sum(value) by tid",
+        "--",
+        "./summed",
+    ]);
+    let mut expected: BTreeMap<String, i64> = BTreeMap::new();
+    for row in room.rows("events/probe_summed/work", &["tid", "value"]) {
+        let (tid, value) = row.split_once(' ').expect("two columns");
+        *expected.entry(tid.to_owned()).or_default() += value.parse::<i64>().expect("a number");
+    }
+    let expected: Vec<String> = expected
+        .iter()
+        .map(|(tid, sum)| format!("[{tid}] {:?}", *sum as f64))
+        .collect();
+    assert_eq!(room.rows("aggregates", &["keys", "value"]), expected);
+}
+
+#[test]
+fn whom_they_let_through() {
+    let Some(room) = Room::new() else { return };
+    let probe = ["--uprobe", "./summed:work", "--agg", "count() by pid"];
+    // Another process of the same program is none of ours.
+    let mut other = Command::new("./summed")
+        .arg("wait")
+        .stdin(Stdio::piped())
+        .current_dir(room.folder.path())
+        .spawn()
+        .expect("the program runs");
+    // A command and what it starts.
+    room.record(&[&probe[..], &["--", "./summed", "fork"]].concat());
+    let mut counts = room.rows("aggregates", &["value"]);
+    counts.sort();
+    assert_eq!(counts, ["1.0", "10.0"]);
+    // Nothing of a shell before its exec, all of what it starts.
+    room.record(&[&probe[..], &["--", "sh", "-c", "./summed fork; ./summed"]].concat());
+    let mut counts = room.rows("aggregates", &["value"]);
+    counts.sort();
+    assert_eq!(counts, ["1.0", "10.0", "303.0"]);
+    // One process of two.
+    let pid = other.id().to_string();
+    let recorder = room
+        .recorder(&[&probe[..], &["-p", &pid, "--duration", "60s"]].concat())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the recorder runs");
+    wait_for_probe(room.folder.path());
+    // Not the one that is recorded.
+    let status = Command::new("./summed")
+        .current_dir(room.folder.path())
+        .status();
+    assert!(status.is_ok_and(|status| status.success()));
+    other
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(b"x")
+        .expect("it reads");
+    assert!(other.wait().is_ok_and(|status| status.success()));
+    // It ends with the process.
+    let output = recorder.wait_with_output().expect("it ends");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(
+        room.rows("aggregates", &["keys", "value"]),
+        [format!("[{pid}] 10.0")]
+    );
+}
+
+/// Until the recorder's programs are attached: perf's own list of probes shows hits only with somebody listening, and
+/// the definition comes before that, so a little longer.
+fn wait_for_probe(folder: &Path) {
+    let folder = folder.display().to_string();
+    for _ in 0..400 {
+        let text = fs::read_to_string("/sys/kernel/tracing/dynamic_events").unwrap_or_default();
+        if text.contains(&folder) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(25));
+    }
+    std::thread::sleep(std::time::Duration::from_secs(5));
+}
+
+#[test]
+fn what_found_no_room_is_told() {
+    let Some(room) = Room::new() else { return };
+    let probe = "./summed:work value=%di:s64";
+    room.record(&[
+        "--uprobe",
+        probe,
+        "--agg",
+        "count() by value",
+        "--",
+        "./summed",
+        "many",
+    ]);
+    let kept: usize = room.rows("aggregates", &["value"]).len();
+    let lost = room.rows("losses", &["count", "reason"]);
+    assert_eq!(
+        lost,
+        [format!("{} count(): no room in the map", 20_000 - kept)]
+    );
+    // A text that cannot be read is no hit of an empty text.
+    let probe = "./summed:work text=+0(%di):string";
+    room.record(&[
+        "--uprobe",
+        probe,
+        "--agg",
+        "count() by text",
+        "--",
+        "./summed",
+    ]);
+    let lost = room.rows("losses", &["count", "reason"]);
+    assert_eq!(lost, ["303 count(): memory that could not be read"]);
+}
+
+#[test]
+fn tracepoints_and_clocks() {
+    let Some(room) = Room::new() else { return };
+    let dd = [
+        "--",
+        "dd",
+        "if=/dev/zero",
+        "of=/dev/null",
+        "bs=1000",
+        "count=1234",
+        "status=none",
+    ];
+    let writes = ["-e", "syscalls:sys_enter_write", "--agg"];
+    room.record(&[&writes[..], &["sum(count) by comm, fd"], &dd].concat());
+    assert_eq!(
+        room.rows("aggregates", &["keys", "value"]),
+        ["[dd, 1] 1234000.0"]
+    );
+    room.record(&[&writes[..], &["count() by stack"], &dd].concat());
+    assert_eq!(room.rows("aggregates", &["value"]), ["1234.0"]);
+    let stacks = room.rows("aggregates", &["kernel_stack", "user_stack"]);
+    assert!(!stacks[0].contains('-'), "{stacks:?}");
+    // Every stack of a sampled command is there, and all of them together are the samples.
+    room.record(&[
+        "--profile",
+        "-F",
+        "1000",
+        "--",
+        "sh",
+        "-c",
+        "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done",
+    ]);
+    let profile = room.rows("aggregates", &["name", "keys", "value"]);
+    assert!(
+        profile.iter().all(|row| row.starts_with("profile [sh, ")),
+        "{profile:?}"
+    );
+    assert!(!profile.is_empty());
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let Some(room) = Room::new() else { return };
+    for (arguments, expected) in [
+        (
+            &["--uprobe", "./summed:work", "--agg", "sum(value)"][..],
+            "has no field value",
+        ),
+        (
+            &["--uprobe", "./summed:work x=%di:s64", "--agg", "sum(y)"],
+            "its fields are: x",
+        ),
+        (
+            &[
+                "--uprobe",
+                "./summed:work x=+0(%si):string",
+                "--agg",
+                "sum(x)",
+            ],
+            "x is a text",
+        ),
+        (
+            &[
+                "--uprobe",
+                "./summed:work x=%di:s64",
+                "--agg",
+                "sum(x) by a b",
+            ],
+            "has no field a b",
+        ),
+        (&["--agg", "count()"], "which probe is meant?"),
+        (
+            &["-e", "cpu-clock", "--agg", "sum(x)"],
+            "cpu-clock has no fields",
+        ),
+        (
+            &[
+                "-e",
+                "sched:sched_switch",
+                "--filter",
+                "prev_pid == 1",
+                "--agg",
+                "count()",
+            ],
+            "cannot be filtered",
+        ),
+        (
+            &[
+                "-e",
+                "sched:sched_switch",
+                "--agg",
+                "lquantize(prev_pid, 5, 1, 1)",
+            ],
+            "expected 1 to 65535 steps",
+        ),
+    ] {
+        let output = room.run(&[arguments, &["--", "./summed"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+}
+
+/// Every switch of the same time, recorded one by one, gives the same times.
+#[test]
+fn time_off_the_cpu_is_that_between_switches() {
+    let Some(room) = Room::new() else { return };
+    let work = "sleep 0.3; for i in 1 2 3 4 5 6; do sleep 0.05; done; dd if=/dev/zero of=f bs=1M count=8 conv=fsync status=none";
+    room.record(&[
+        "-a",
+        "--off-cpu",
+        "-e",
+        "sched:sched_switch",
+        "--filter",
+        "prev_comm == \"sleep\" || next_comm == \"sleep\" || prev_comm == \"dd\" || next_comm == \"dd\"",
+        "--",
+        "sh",
+        "-c",
+        work,
+    ]);
+    assert_eq!(room.rows("losses", &["reason"]), Vec::<String>::new());
+    // By name and process; the name is that at the moment of leaving.
+    let mut off = BTreeMap::<i64, (i64, String)>::new();
+    let mut expected = BTreeMap::<(String, i64), f64>::new();
+    let columns = ["time", "prev_pid", "prev_state", "next_pid", "prev_comm"];
+    for row in room.rows("events/sched/sched_switch", &columns) {
+        // Names may have blanks.
+        let cells: Vec<&str> = row.splitn(5, ' ').collect();
+        let number = |place: usize| cells[place].parse::<i64>().expect("a number");
+        const DEAD: i64 = 0x10 | 0x20;
+        if number(2) & DEAD == 0 {
+            off.insert(number(1), (number(0), cells[4].to_owned()));
+        }
+        if let Some((since, comm)) = off.remove(&number(3))
+            && ["sleep", "dd"].contains(&comm.as_str())
+        {
+            *expected.entry((comm, number(3))).or_default() += (number(0) - since) as f64;
+        }
+    }
+    let mut found = BTreeMap::<(String, i64), f64>::new();
+    for row in room.rows("aggregates", &["keys", "value"]) {
+        let (keys, value) = row
+            .strip_prefix('[')
+            .and_then(|row| row.rsplit_once("] "))
+            .expect("keys");
+        let keys: Vec<&str> = keys.split(", ").collect();
+        if ["sleep", "dd"].contains(&keys[0]) {
+            let key = (keys[0].to_owned(), keys[1].parse().expect("a process"));
+            *found.entry(key).or_default() += value.parse::<f64>().expect("nanoseconds");
+        }
+    }
+    let processes =
+        |times: &BTreeMap<(String, i64), f64>| times.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(processes(&found), processes(&expected));
+    assert_eq!(found.len(), 8, "{found:?}");
+    for (key, time) in &found {
+        let difference = (time - expected[key]).abs();
+        // The two clocks are read a moment apart, at each switch.
+        assert!(
+            difference < 2e6_f64.max(time / 50.0),
+            "{key:?}: {time} {}",
+            expected[key]
+        );
+    }
+    let slept: f64 = found
+        .iter()
+        .filter(|((comm, _), _)| comm == "sleep")
+        .map(|(_, time)| time)
+        .sum();
+    assert!((0.6e9..2e9).contains(&slept), "{slept}");
+    let functions = room.rows("frames", &["function"]);
+    assert!(
+        functions.iter().any(|name| name.contains("nanosleep")),
+        "{functions:?}"
+    );
+    assert!(
+        !functions.iter().any(|name| name.contains("bpf_trace_run")),
+        "{functions:?}"
+    );
+}

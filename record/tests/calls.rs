@@ -1,0 +1,525 @@
+//! Calls of a program compiled here: with arguments and results, nested, recursive, by their length.
+//!
+//! They need root, uprobes and a C compiler, and say so where these are missing.
+
+mod compiled;
+
+use perfquet_formats::Input;
+use perfquet_formats::import::{ImportOptions, import};
+use perfquet_formats::store::Directory;
+
+use compiled::Compiled;
+
+fn room(optimization: &str) -> Option<Compiled> {
+    Compiled::new("called", optimization)
+}
+
+#[test]
+fn entry_and_return_are_one_row() {
+    let Some(room) = room("-O0") else { return };
+    let said = room.record(&["--call", "./called:nap ms $retval:s32"]);
+    assert!(said.contains("7 calls, 0 lost"), "{said}");
+    let columns = [
+        "function",
+        "args",
+        "retval",
+        "entry_seen",
+        "exit_seen",
+        "context",
+        "depth",
+    ];
+    let expected =
+        [1, 2, 9, 16, 23, 30, 1].map(|ms| format!("nap [ms={ms}] {} true true task 0", 2 * ms));
+    assert_eq!(room.rows("calls", &columns), expected);
+    let durations = room.rows("calls", &["duration"]);
+    for (duration, ms) in durations.iter().zip([1, 2, 9, 16, 23, 30, 1]) {
+        let ns: i64 = duration.parse().expect("a duration");
+        assert!(ns >= ms * 1_000_000, "{ns} ns for {ms} ms");
+    }
+    let modules = room.rows("calls", &["module"]);
+    assert!(
+        modules.iter().all(|module| module.ends_with("/called")),
+        "{modules:?}"
+    );
+    // No table of its own, though the hits are counted.
+    let types = room.rows("event_types", &["system", "event", "table", "rows"]);
+    for edge in ["call_called nap  7", "call_called nap__return  7"] {
+        assert!(types.contains(&edge.to_owned()), "{types:?}");
+    }
+    let trace = Directory::open(&room.path()).expect("a trace");
+    let names: Vec<_> = trace.manifest().tables.keys().collect();
+    assert!(!names.iter().any(|name| name.contains("nap")), "{names:?}");
+}
+
+#[test]
+fn nested_and_recursive_calls() {
+    let Some(room) = room("-O1") else { return };
+    room.record(&[
+        "--call",
+        "./called:outer $retval:string",
+        "--call",
+        "./called:[dn]*",
+    ]);
+    let rows = room.rows("calls", &["function", "depth", "caller", "args", "retval"]);
+    let nested: Vec<&str> = rows.iter().map(String::as_str).collect();
+    let outer = "outer 0 - [ret=\"done\"] -";
+    assert_eq!(
+        nested.iter().filter(|row| **row == outer).count(),
+        5,
+        "{rows:?}"
+    );
+    assert_eq!(
+        nested
+            .iter()
+            .filter(|row| **row == "nap 1 outer - -")
+            .count(),
+        5,
+        "{rows:?}"
+    );
+    let down: Vec<&&str> = nested
+        .iter()
+        .filter(|row| row.starts_with("down"))
+        .collect();
+    let expected = [
+        "down 0 - - -",
+        "down 1 down - -",
+        "down 2 down - -",
+        "down 3 down - -",
+    ];
+    assert_eq!(down, expected.iter().collect::<Vec<_>>());
+    // What is inside is not the outer's own time.
+    for row in room.rows("calls", &["function", "duration", "self_time"]) {
+        let words: Vec<&str> = row.split(' ').collect();
+        let number = |word: &str| word.parse::<i64>().expect("a number");
+        if words[0] == "outer" {
+            assert!(number(words[2]) < number(words[1]) / 2, "{row}");
+        }
+    }
+}
+
+#[test]
+fn by_their_length() {
+    let Some(room) = room("-O1") else { return };
+    let calls = ["--call", "./called:nap", "--call", "./called:outer"];
+    let limits = ["--min-duration", "9ms", "--keep-raw"];
+    // On a busy machine a short nap may be a long one: 12 calls in all, 8 of them long whatever happens.
+    let said = room.record(&[&calls[..], &limits].concat());
+    let rows = room.rows("calls", &["duration"]);
+    assert!(
+        rows.iter()
+            .all(|ns| ns.parse::<i64>().is_ok_and(|ns| ns >= 9_000_000))
+    );
+    let filtered = 12 - rows.len();
+    assert!(rows.len() >= 8, "{rows:?}");
+    if filtered > 0 {
+        let shown = format!("{} calls, {filtered} filtered, 0 lost", rows.len());
+        assert!(said.contains(&shown), "{said}");
+        let losses = room.rows("losses", &["count", "reason"]);
+        assert_eq!(
+            losses,
+            [format!("{filtered} filtered: calls shorter than 9ms")]
+        );
+    }
+    // The journal says it too: what is completed later holds the same.
+    let again = room.folder.path().join("again.pqt");
+    let journal = Input::open(&room.path().join("journal/perf.data")).expect("a journal");
+    import(vec![journal], &again, ImportOptions::default()).expect("the journal is read");
+    assert_eq!(room.rows_of(&again, "calls", &["duration"]), rows);
+    let fact = room.fact("record.selection");
+    assert_eq!(fact.as_deref(), Some("min_duration=9000000"));
+
+    let said = room.record(&[&calls[..], &["--max-duration", "8ms"]].concat());
+    let rows = room.rows("calls", &["duration"]);
+    assert!(
+        rows.iter()
+            .all(|ns| ns.parse::<i64>().is_ok_and(|ns| ns <= 8_000_000))
+    );
+    assert!(
+        said.contains(&format!("{} filtered, 0 lost", 12 - rows.len())),
+        "{said}"
+    );
+    // Those around them were too long: the inner ones are not inside of anything that is there.
+    let both = [
+        &calls[..],
+        &["--min-duration", "9ms", "--max-duration", "20ms"],
+    ]
+    .concat();
+    room.record(&both);
+    let parents = room.rows("calls", &["function", "parent_id"]);
+    let ids = room.rows("calls", &["call_id"]);
+    for row in &parents {
+        let parent = row.split(' ').nth(1).expect("a parent");
+        assert!(
+            parent == "-" || ids.iter().any(|id| id == parent),
+            "{parents:?}"
+        );
+    }
+}
+
+/// Whether programs can be loaded here.
+fn may_load_programs(room: &Compiled) -> bool {
+    let said = room.record(&["-v", "--call", "./called:nap", "--min-duration", "1us"]);
+    let may = said.contains("calls are paired in the kernel");
+    if !may {
+        eprintln!("skipped: needs BPF: {said}");
+    }
+    may
+}
+
+#[test]
+fn in_the_kernel_as_behind_it() {
+    let Some(room) = room("-O1") else { return };
+    if !may_load_programs(&room) {
+        return;
+    }
+    let calls = [
+        "-v",
+        "--call",
+        "./called:nap ms=%di:s32 again=%di:x8 $retval:s32",
+        "--call",
+        "./called:outer",
+        "--call",
+        "./called:down n=%di:s64 $retval:u64",
+        "--min-duration",
+        "1us",
+    ];
+    let columns = [
+        "function",
+        "module",
+        "caller",
+        "depth",
+        "args",
+        "retval",
+        "entry_seen",
+        "exit_seen",
+        "context",
+        "comm",
+    ];
+    let behind = room.record(&[&calls[..], &["--context", "task"]].concat());
+    assert!(!behind.contains("in the kernel"), "{behind}");
+    let mut expected = room.rows("calls", &columns);
+    let said = room.record(&calls);
+    assert!(said.contains("calls are paired in the kernel"), "{said}");
+    assert!(said.contains("16 calls, 0 lost"), "{said}");
+    let mut rows = room.rows("calls", &columns);
+    // Recursion ends from the inside, so its rows come in another order.
+    expected.sort();
+    rows.sort();
+    assert_eq!(rows, expected);
+    assert!(
+        rows.iter().any(|row| row.contains("[n=0] 0 true")),
+        "{rows:?}"
+    );
+    assert!(
+        rows.iter()
+            .any(|row| row.contains("[ms=30, again=0x1e] 60 true")),
+        "{rows:?}"
+    );
+    // What is inside of others names them, and is not their own time.
+    let numbers = |columns: &[&str]| -> Vec<Vec<i64>> {
+        let rows = room.rows("calls", columns);
+        let row = |row: &String| {
+            row.split(' ')
+                .map(|word| word.parse().unwrap_or(0))
+                .collect()
+        };
+        rows.iter().map(row).collect()
+    };
+    let all = numbers(&["call_id", "parent_id", "duration", "self_time", "time"]);
+    for row in &all {
+        let children: Vec<_> = all.iter().filter(|child| child[1] == row[0]).collect();
+        let inside: i64 = children.iter().map(|child| child[2]).sum();
+        assert_eq!(row[2] - inside, row[3], "{all:?}");
+        let is_inside =
+            |child: &&Vec<i64>| child[4] >= row[4] && child[4] + child[2] <= row[4] + row[2];
+        assert!(children.iter().all(is_inside), "{all:?}");
+    }
+    let parents = all.iter().filter(|row| row[1] != 0).count();
+    assert_eq!(parents, 5 + 3, "{all:?}");
+    // Triggers, and what a program cannot fetch.
+    let triggers = [
+        "--start-on",
+        "entry:./called:begin",
+        "--stop-on",
+        "entry:./called:end",
+    ];
+    let nap = [
+        "-v",
+        "--call",
+        "./called:nap ms=%di:s32",
+        "--min-duration",
+        "1us",
+    ];
+    room.record(&[&nap[..], &triggers].concat());
+    let naps = ["[ms=2]", "[ms=9]", "[ms=16]", "[ms=23]", "[ms=30]"];
+    assert_eq!(room.rows("calls", &["args"]), naps);
+    let memory = [
+        "-v",
+        "--call",
+        "./called:nap top=+0(%sp):u64",
+        "--min-duration",
+        "1us",
+    ];
+    let said = room.record(&memory);
+    assert!(said.contains("paired behind the kernel"), "{said}");
+    assert_eq!(room.rows("calls", &["args"]).len(), 7);
+}
+
+#[test]
+fn so_many_and_no_more() {
+    let Some(room) = room("-O1") else { return };
+    room.record(&["--call", "./called:nap ms=%di:s32", "--max-events", "3"]);
+    assert_eq!(
+        room.rows("calls", &["args"]),
+        ["[ms=1]", "[ms=2]", "[ms=9]"]
+    );
+    room.record(&["--uprobe", "./called:nap", "--max-events", "2"]);
+    assert_eq!(room.rows("events/probe_called/nap", &["tid"]).len(), 2);
+    // It need not run to its end.
+    let started = std::time::Instant::now();
+    let output = room.run(&[
+        "-a",
+        "--call",
+        "./called:nap",
+        "--max-events",
+        "4",
+        "--",
+        "./called",
+    ]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(room.rows("calls", &["call_id"]).len(), 4);
+    assert!(started.elapsed() < std::time::Duration::from_secs(60));
+}
+
+#[test]
+fn in_one_context() {
+    let Some(room) = room("-O1") else { return };
+    let said = room.record(&["--call", "./called:nap", "--context", "irq,softirq"]);
+    assert!(said.contains("7 filtered"), "{said}");
+    let losses = room.rows("losses", &["count", "reason"]);
+    assert_eq!(losses, ["7 filtered: calls in another context"]);
+    room.record(&["--call", "./called:nap", "--context", "task"]);
+    assert_eq!(room.rows("calls", &["call_id"]).len(), 7);
+}
+
+/// The arguments of the calls of nap, in order.
+fn naps(room: &Compiled) -> Vec<String> {
+    room.rows("calls", &["args"])
+}
+
+#[test]
+fn from_one_trigger_to_another() {
+    let Some(room) = room("-O1") else { return };
+    let nap = ["--call", "./called:nap ms=%di:s32"];
+    let record = |options: &[&str]| room.record(&[&nap[..], options].concat());
+    // Before begin() there is a nap of 1 ms, behind its second call one more, then the second call of end().
+    let said = record(&["--start-on", "entry:./called:begin"]);
+    assert!(!said.contains("did not fire"), "{said}");
+    let all = [
+        "[ms=2]", "[ms=9]", "[ms=16]", "[ms=23]", "[ms=30]", "[ms=1]",
+    ];
+    assert_eq!(naps(&room), all);
+    let by = room.fact("record.started_by").expect("a trigger");
+    assert!(by.starts_with("entry:./called:begin by called "), "{by}");
+    let started: i64 = room
+        .fact("record.started_at")
+        .expect("a time")
+        .parse()
+        .expect("a time");
+    let first = room.rows("calls", &["time"]);
+    assert!(first[0].parse::<i64>().is_ok_and(|time| time > started));
+
+    record(&[
+        "--start-on",
+        "entry:./called:begin",
+        "--stop-on",
+        "entry:./called:end",
+    ]);
+    assert_eq!(naps(&room), all[..5]);
+    let by = room.fact("record.stopped_by").expect("a trigger");
+    assert!(by.starts_with("entry:./called:end by called "), "{by}");
+
+    // What follows the first call of outer(): of several triggers the first decides.
+    let starts = [
+        "--start-on",
+        "exit:./called:outer",
+        "--start-on",
+        "entry:./called:end",
+    ];
+    record(
+        &[
+            &starts[..],
+            &["--stop-on", "exit:./called:end", "--keep-raw"],
+        ]
+        .concat(),
+    );
+    assert_eq!(naps(&room), all[1..5]);
+    // What is completed later is the same.
+    let again = room.folder.path().join("again.pqt");
+    let journal = Input::open(&room.path().join("journal/perf.data")).expect("a journal");
+    import(vec![journal], &again, ImportOptions::default()).expect("the journal is read");
+    assert_eq!(room.rows_of(&again, "calls", &["args"]), naps(&room));
+
+    record(&["--stop-on", "entry:./called:begin"]);
+    assert_eq!(naps(&room), ["[ms=1]"]);
+    // Events of other kinds too.
+    let naps = ["-e", "syscalls:sys_enter_clock_nanosleep"];
+    room.record(&[&naps[..], &["--start-on", "entry:./called:end"]].concat());
+    let table = "events/syscalls/sys_enter_clock_nanosleep";
+    assert_eq!(room.rows(table, &["tid"]).len(), 1);
+}
+
+#[test]
+fn from_one_time_to_another() {
+    let Some(room) = room("-O1") else { return };
+    let nap = ["--call", "./called:nap ms=%di:s32"];
+    // Some 80 ms in all: nothing of it is left out, nothing of it is kept.
+    room.record(&[&nap[..], &["--stop-on", "time:60s"]].concat());
+    assert_eq!(naps(&room).len(), 7);
+    assert_eq!(room.fact("record.stop_on").as_deref(), Some("time:60s"));
+    room.record(&[&nap[..], &["--start-on", "time:60s"]].concat());
+    assert_eq!(naps(&room).len(), 0);
+    let trigger = ["--start-on", "exit:./called:nap", "--stop-on", "time:30ms"];
+    room.record(&[&nap[..], &trigger].concat());
+    let started: i64 = room
+        .fact("record.started_at")
+        .expect("a time")
+        .parse()
+        .expect("a time");
+    let times = room.rows("calls", &["time"]);
+    let is_within = |time: &String| {
+        let time: i64 = time.parse().expect("a time");
+        (started..started + 30_000_000).contains(&time)
+    };
+    assert!(times.iter().all(is_within), "{started}: {times:?}");
+    // The whole system until the time is over.
+    let before = std::time::Instant::now();
+    let command = ["-a", "--stop-on", "time:300ms", "--", "sleep", "30"];
+    let output = room.run(&[&nap[..], &command].concat());
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(before.elapsed() < std::time::Duration::from_secs(20));
+}
+
+/// Stacks put an address in front of what a record says of its time.
+#[test]
+fn triggers_go_with_stacks() {
+    let Some(room) = room("-O1") else { return };
+    let before = std::time::Instant::now();
+    let output = room.run(&[
+        "-g",
+        "-e",
+        "raw_syscalls:sys_enter",
+        "--start-on",
+        "entry:./called:begin",
+        "--stop-on",
+        "time:300ms",
+        "--",
+        "sh",
+        "-c",
+        "./called; sleep 30",
+    ]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        before.elapsed() < std::time::Duration::from_secs(20),
+        "{said}"
+    );
+    assert!(
+        !room
+            .rows("events/raw_syscalls/sys_enter", &["time"])
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_trigger_that_does_not_fire_is_told() {
+    let Some(room) = room("-O1") else { return };
+    let said = room.record(&[
+        "--call",
+        "./called:nap",
+        "--start-on",
+        "exit:./called:never",
+    ]);
+    assert!(
+        said.contains("exit:./called:never: it did not fire"),
+        "{said}"
+    );
+    assert_eq!(naps(&room).len(), 0);
+    let by = room.fact("record.started_by");
+    assert_eq!(by.as_deref(), Some("nothing: no trigger fired"));
+    let said = room.record(&[
+        "--call",
+        "./called:nap",
+        "--stop-on",
+        "entry:./called:never",
+    ]);
+    assert!(
+        said.contains("did not fire before the recording ended"),
+        "{said}"
+    );
+    assert_eq!(naps(&room).len(), 7);
+    let both = ["entry:./called:nap", "entry:./called:nap"];
+    let wrong = [
+        "--start-on",
+        both[0],
+        "--stop-on",
+        both[1],
+        "--",
+        "./called",
+    ];
+    let output = room.run(&wrong);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("begins and ends the trace at once"), "{said}");
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let Some(room) = room("-O0") else { return };
+    let nap = "./called:nap";
+    for (arguments, expected) in [
+        (vec!["--call", "./called:nab"], "did you mean nap?"),
+        (
+            vec!["--call", "./called:nap+4"],
+            "a call is that of a whole function",
+        ),
+        (vec!["--call", "./called:nap missing"], "there are: ms"),
+        (
+            vec!["--call", nap, "--filter", "ms > 1"],
+            "is a call, not an event",
+        ),
+        (
+            vec!["--call", nap, "--context", "tusk"],
+            "no context \"tusk\"",
+        ),
+        (
+            vec!["--call", nap, "--min-duration", "fast"],
+            "expected a time",
+        ),
+        (
+            vec![
+                "--call",
+                nap,
+                "--min-duration",
+                "2s",
+                "--max-duration",
+                "1s",
+            ],
+            "must not be longer than the second",
+        ),
+    ] {
+        let output = room.run(&[&arguments[..], &["--", "./called"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert_eq!(room.left_behind(), Vec::<String>::new(), "{arguments:?}");
+    }
+}

@@ -1,0 +1,100 @@
+//! A folder with a program in it that is recorded, and what the trace holds then.
+
+#![allow(dead_code, reason = "no test file uses all of it")]
+
+#[path = "../rows/mod.rs"]
+mod rows;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use perfquet_formats::store::Directory;
+
+use rows::rows_of;
+
+const DYNAMIC_EVENTS: &str = "/sys/kernel/tracing/dynamic_events";
+
+pub(crate) struct Compiled {
+    pub(crate) folder: tempfile::TempDir,
+    program: &'static str,
+}
+
+impl Compiled {
+    /// Compiles `tests/programs/PROGRAM.c`; `None`: probes in it cannot be tested here.
+    pub(crate) fn new(program: &'static str, optimization: &str) -> Option<Compiled> {
+        let listed = Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
+            .args(["--list", "raw_syscalls:sys_enter"])
+            .output();
+        if !listed.is_ok_and(|output| !output.stdout.is_empty())
+            || !Path::new("/sys/kernel/tracing/uprobe_events").exists()
+        {
+            eprintln!("skipped: needs root and uprobes");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+        let compiled = Command::new("cc")
+            .args(["-g", "-no-pie", optimization, "-o"])
+            .arg(folder.path().join(program))
+            .arg(programs.join(format!("{program}.c")))
+            .status();
+        if !compiled.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: needs a C compiler");
+            return None;
+        }
+        Some(Compiled { folder, program })
+    }
+
+    /// Where [`Compiled::record`] leaves the trace.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("t.pqt")
+    }
+
+    /// Definitions in this room's program that are still there.
+    pub(crate) fn left_behind(&self) -> Vec<String> {
+        let text = fs::read_to_string(DYNAMIC_EVENTS).unwrap_or_default();
+        let folder = self.folder.path().display().to_string();
+        let ours = text.lines().filter(|line| line.contains(&folder));
+        ours.map(str::to_owned).collect()
+    }
+
+    /// Runs the recorder.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
+            .args(["--force", "-o", "t.pqt"])
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .output()
+            .expect("the recorder runs")
+    }
+
+    /// Records the program, and gives what the recorder said.
+    #[track_caller]
+    pub(crate) fn record(&self, arguments: &[&str]) -> String {
+        let program = format!("./{}", self.program);
+        let output = self.run(&[arguments, &["--", &program]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        assert_eq!(self.left_behind(), Vec::<String>::new());
+        said
+    }
+
+    /// Some columns of a table, with a blank between; NULL is "-".
+    #[track_caller]
+    pub(crate) fn rows(&self, table: &str, columns: &[&str]) -> Vec<String> {
+        self.rows_of(&self.path(), table, columns)
+    }
+
+    /// The same of another trace.
+    #[track_caller]
+    pub(crate) fn rows_of(&self, path: &Path, table: &str, columns: &[&str]) -> Vec<String> {
+        rows_of(path, table, columns)
+    }
+
+    /// A fact of the manifest.
+    pub(crate) fn fact(&self, name: &str) -> Option<String> {
+        let trace = Directory::open(&self.path()).expect("a trace directory");
+        trace.manifest().facts.other.get(name).cloned()
+    }
+}

@@ -1,0 +1,213 @@
+//! A flight recorder: the last of everything, when it is asked for, when a call was slow, and at the end.
+//!
+//! What needs root, tracepoints or uprobes is skipped aloud where they are missing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use perfquet_formats::store::{Directory, State};
+
+fn recorder(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_perfquet-record"));
+    command.current_dir(folder);
+    command
+}
+
+/// Whether the kernel lets us; says what is missing.
+fn may_record(needs: &str) -> bool {
+    let listed = recorder(Path::new("/"))
+        .args(["--list", "raw_syscalls:sys_enter"])
+        .output();
+    let found = listed.is_ok_and(|output| !output.stdout.is_empty())
+        && Path::new("/sys/kernel/tracing/uprobe_events").exists();
+    if !found {
+        eprintln!("skipped: needs {needs}");
+    }
+    found
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A column of numbers, row by row.
+fn numbers(trace: &Path, table: &str, column: &str) -> Vec<i64> {
+    let directory = Directory::open(trace).expect("a trace directory");
+    assert_eq!(directory.manifest().state, State::Complete);
+    let mut numbers = Vec::new();
+    for batch in directory.read(table).expect(table) {
+        let batch = batch.expect("a batch");
+        let column = batch.column_by_name(column).expect(column);
+        numbers.extend(column.as_primitive::<Int64Type>().values());
+    }
+    numbers
+}
+
+fn span(times: &[i64]) -> Duration {
+    let first = times.iter().min().expect("events");
+    let last = times.iter().max().expect("events");
+    Duration::from_nanos(last.abs_diff(*first))
+}
+
+fn wait_for(path: &Path, recorder: &mut Child) {
+    let begin = Instant::now();
+    let complete = || {
+        let trace = Directory::open(path).ok()?;
+        (trace.manifest().state == State::Complete).then_some(())
+    };
+    while complete().is_none() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "{path:?} does not come"
+        );
+        assert!(recorder.try_wait().unwrap().is_none(), "the recorder ended");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(name: &str, recorder: &Child) {
+    let status = Command::new("kill")
+        .args([&format!("-{name}"), &recorder.id().to_string()])
+        .status();
+    assert!(status.is_ok_and(|status| status.success()));
+}
+
+#[test]
+fn on_a_signal_and_at_the_end() {
+    if !may_record("root and tracepoints") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // What an earlier run left is not overwritten.
+    fs::write(folder.path().join("t.1.pqt"), "of another run").unwrap();
+    let mut recording = recorder(folder.path())
+        .args(["-e", "raw_syscalls:sys_enter", "--ring", "1s"])
+        .args(["--snapshot-on", "SIGUSR1", "-o", "t.pqt", "--"])
+        .args([
+            "sh",
+            "-c",
+            "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); [ -e stop ] && exit; sleep 0.02; done",
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_secs(3));
+    signal("USR1", &recording);
+    let snapshot = folder.path().join("t.2.pqt");
+    wait_for(&snapshot, &mut recording);
+    // Another signal stands for nothing here, and ends nobody.
+    thread::sleep(Duration::from_millis(1500));
+    fs::write(folder.path().join("stop"), "").unwrap();
+    let output = recording.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains("snapshot t.2.pqt: asked for by a signal"),
+        "{}",
+        said(&output)
+    );
+
+    let table = "events/raw_syscalls/sys_enter";
+    let earlier = numbers(&snapshot, table, "time");
+    let last = numbers(&folder.path().join("t.pqt"), table, "time");
+    // A pass over the rings is at most a quarter of a second, and more where the machine is busy.
+    for times in [&earlier, &last] {
+        let span = span(times);
+        assert!(
+            span > Duration::from_millis(300) && span < Duration::from_secs(3),
+            "{span:?}"
+        );
+    }
+    assert!(earlier.iter().max() < last.iter().min());
+    let comms = Directory::open(&snapshot).unwrap();
+    let mut named = 0;
+    for batch in comms.read(table).unwrap() {
+        let batch = batch.unwrap();
+        let comms = batch.column_by_name("comm").unwrap().as_string::<i32>();
+        named += comms
+            .iter()
+            .flatten()
+            .filter(|comm| *comm == "sh" || *comm == "sleep")
+            .count();
+    }
+    assert_eq!(
+        named,
+        earlier.len(),
+        "names come from records that are older than the events"
+    );
+}
+
+#[test]
+fn when_a_call_was_slow() {
+    if !may_record("root and uprobes") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/slow.c");
+    let compiled = Command::new("cc")
+        .args(["-O1", "-o"])
+        .arg(folder.path().join("slow"))
+        .arg(source)
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: needs a C compiler");
+        return;
+    }
+    let output = recorder(folder.path())
+        .args(["-e", "raw_syscalls:sys_enter", "--ring", "20s,64M"])
+        .args([
+            "--snapshot-on",
+            "slow:./slow:work>50ms",
+            "-o",
+            "t.pqt",
+            "--",
+            "./slow",
+        ])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let path: PathBuf = folder.path().join("t.1.pqt");
+    assert!(
+        said(&output).contains("snapshot t.1.pqt: ./slow:work took "),
+        "{}",
+        said(&output)
+    );
+    let durations = numbers(&path, "calls", "duration");
+    let slow = durations
+        .iter()
+        .filter(|duration| **duration > 50_000_000)
+        .count();
+    // On a busy machine another one may have been slow before.
+    assert!(slow >= 1);
+    assert!(durations.len() > 1, "the calls before the slow one");
+    let all = numbers(&folder.path().join("t.pqt"), "calls", "duration");
+    assert!(all.len() >= 300, "{}", all.len());
+}
+
+#[test]
+fn mistakes_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = recorder(folder.path()).args(arguments).output().unwrap();
+        (output.status.code(), said(&output))
+    };
+    let (status, text) = run(&["--snapshot-on", "SIGUSR1", "--", "true"]);
+    assert_eq!(status, Some(2));
+    assert!(text.contains("--ring"), "{text}");
+    let (status, text) = run(&["--ring", "often", "--", "true"]);
+    assert_eq!(status, Some(2));
+    assert!(text.contains("as in 30s or 64M"), "{text}");
+    let (status, text) = run(&["--ring", "1s", "--snapshot-on", "SIGKILL", "--", "true"]);
+    assert_eq!(status, Some(2));
+    assert!(text.contains("slow:FUNCTION>TIME"), "{text}");
+    if may_record("root and tracepoints") {
+        fs::create_dir(folder.path().join("trace.pqt")).unwrap();
+        let (status, text) = run(&["--ring", "1s", "--", "true"]);
+        assert_eq!(status, Some(1));
+        assert!(text.contains("trace.pqt exists"), "{text}");
+    }
+}

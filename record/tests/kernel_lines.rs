@@ -1,0 +1,107 @@
+//! Lines and variables of the kernel, by a file that says that it is the running kernel's; dear places of programs.
+//!
+//! No machine has its kernel's debug package: a program of ours bears the kernel's build id instead. What is read from
+//! it is looked at; nothing is probed by it.
+
+mod room;
+
+use std::fmt::Write;
+
+use room::{Room, may_record};
+
+/// The build id among the kernel's notes: behind "GNU", NUL.
+fn kernel_build_id() -> Option<String> {
+    let notes = std::fs::read("/sys/kernel/notes").ok()?;
+    let head = [4u32, 20, 3].map(u32::to_ne_bytes).concat();
+    let head = [&head[..], b"GNU\0"].concat();
+    let at = notes.windows(16).position(|window| window == head)?;
+    let mut text = String::new();
+    for byte in notes.get(at + 16..at + 36)? {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Some(text)
+}
+
+#[test]
+fn lines_and_variables() {
+    let Some(build_id) = kernel_build_id() else {
+        eprintln!("skipped: needs a kernel with a build id");
+        return;
+    };
+    let room = Room::new();
+    let own = format!("-Wl,--build-id=0x{build_id}");
+    let options = ["-g", "-O0", "-no-pie", own.as_str()];
+    let Some(program) = room.compile("probed.c", &options) else {
+        return;
+    };
+    let vmlinux = room.path("vmlinux");
+    std::fs::rename(program, &vmlinux).expect("it is renamed");
+    let shown = |arguments: &[&str]| {
+        let output = room.recorder().args(arguments).output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (
+            output.status.code(),
+            text,
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let given = ["--vmlinux", "./vmlinux"];
+    let (status, text, said) = shown(&[&given[..], &["--lines", "work"]].concat());
+    assert_eq!(status, Some(0), "{said}");
+    assert!(text.contains("     4  \t\ttotal += item->id;\n"), "{text}");
+    let (status, text, said) = shown(&[&given[..], &["--vars", "work:4"]].concat());
+    assert_eq!(status, Some(0), "{said}");
+    assert!(text.contains("total  s32"), "{text}");
+    assert!(
+        text.contains("(%bp)") || text.contains("(%x29)") || text.contains("(%sp)"),
+        "{text}"
+    );
+    // Another build, one without debugging information, none at all.
+    let probe = ["--kprobe", "work:4 total", "--", "true"];
+    std::fs::remove_file(&vmlinux).expect("it goes");
+    room.compile("probed.c", &["-g", "-Wl,--build-id=sha1"])
+        .expect("as before");
+    let (status, _, said) = shown(&[&["--vmlinux", "./probed"], &probe[..]].concat());
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("it is of another kernel"), "{said}");
+    room.compile("probed.c", &[own.as_str()])
+        .expect("as before");
+    let (status, _, said) = shown(&[&["--vmlinux", "./probed"], &probe[..]].concat());
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("it has no debugging information"), "{said}");
+    let (status, _, said) = shown(&["--lines", "vfs_read"]);
+    if status != Some(0) {
+        assert!(said.contains("need its debugging information"), "{said}");
+        assert!(
+            said.contains("hint: install the kernel's debug package"),
+            "{said}"
+        );
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn dear_places_are_told_with_their_neighbour() {
+    if !may_record() || !std::path::Path::new("/sys/kernel/tracing/uprobe_events").exists() {
+        eprintln!("skipped: needs uprobes");
+        return;
+    }
+    let room = Room::new();
+    let options = ["-O2", "-fcf-protection=full", "-fno-omit-frame-pointer"];
+    if room.compile("probed.c", &options).is_none() {
+        return;
+    }
+    let said = room.record(&["--uprobe", "./probed:main", "--", "./probed"]);
+    assert!(
+        said.contains("./probed:main: the instruction there is single-stepped"),
+        "{said}"
+    );
+    let Some((before, _)) = said.split_once(" is emulated and passed as often") else {
+        panic!("no neighbour: {said}");
+    };
+    let neighbour = before.rsplit(' ').next().expect("a word").to_owned();
+    let place = format!("./probed:{neighbour}");
+    let said = room.record(&["--uprobe", &place, "--", "./probed"]);
+    assert!(!said.contains("single-stepped"), "{said}");
+    assert_eq!(room.rows("events/probe_probed/main", &["comm"]), ["probed"]);
+}

@@ -1,0 +1,258 @@
+//! Names that survive: of generated code, of programs that only a container has, of files that are gone.
+
+mod room;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use perfquet_formats::import::name_again;
+use perfquet_formats::symbols::{KernelSource, Options};
+
+use room::{Room, may_record, users_may_record};
+
+/// Function and module of the leaf of each sample, in the order of time.
+fn leaves(room: &Room) -> Vec<String> {
+    let frames = room.rows("frames", &["frame_id", "function", "module"]);
+    let nodes = room.rows("stacks", &["stack_id", "frame_id"]);
+    let find = |rows: &[String], key: &str| {
+        let mut rows = rows.iter().filter_map(|row| row.split_once(' '));
+        rows.find(|(id, _)| *id == key)
+            .map(|(_, rest)| rest.to_owned())
+    };
+    let samples = room.rows("samples", &["user_stack"]);
+    let names = samples.iter().filter_map(|stack| {
+        let frame = find(&nodes, stack)?;
+        find(&frames, &frame)
+    });
+    names.collect()
+}
+
+fn count(leaves: &[String], name: &str) -> usize {
+    leaves.iter().filter(|leaf| leaf.starts_with(name)).count()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn generated_code_by_a_list() {
+    if !users_may_record() {
+        return;
+    }
+    let room = Room::new();
+    if room.compile("generated.c", &["-O1"]).is_none() {
+        return;
+    }
+    room.record(&["-e", "cpu-clock:u", "--", "./generated"]);
+    let leaves = leaves(&room);
+    // The list has no times: what was second at the address has both.
+    assert_eq!(count(&leaves, "first generated"), 0);
+    assert!(
+        count(&leaves, "second generated /tmp/perf-") > 300,
+        "{leaves:?}"
+    );
+    assert!(
+        count(&leaves, "third generated /tmp/perf-") > 150,
+        "{leaves:?}"
+    );
+    let pid = room.rows("samples", &["pid"])[0].clone();
+    let list = format!("/tmp/perf-{pid}.map");
+    assert!(fs::remove_file(&list).is_ok(), "{list}");
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn generated_code_by_a_dump() {
+    if !users_may_record() {
+        return;
+    }
+    let room = Room::new();
+    if room.compile("generated.c", &["-O1"]).is_none() {
+        return;
+    }
+    room.record(&["-e", "cpu-clock:u", "--keep-raw", "--", "./generated", "."]);
+    let check = |found: &[String]| {
+        for name in ["first", "second", "third"] {
+            let named = count(found, &format!("{name} generated "));
+            assert!(named > 50, "{name}: {named} of {}", found.len());
+        }
+        let in_dump = |leaf: &&String| leaf.contains(" generated ") && !leaf.contains("/jit-");
+        assert_eq!(found.iter().filter(in_dump).count(), 0);
+        let of_code: Vec<&String> = found
+            .iter()
+            .filter(|leaf| leaf.contains(" generated "))
+            .collect();
+        let place = |name: &str, last: bool| {
+            let mut places = of_code
+                .iter()
+                .enumerate()
+                .filter(|(_, leaf)| leaf.starts_with(name));
+            if last {
+                places.next_back()
+            } else {
+                places.next()
+            }
+            .map(|(place, _)| place)
+        };
+        assert!(place("first", true) < place("second", false));
+        assert!(place("second", true) < place("third", false));
+    };
+    check(&leaves(&room));
+    // Not there when names are looked for; then somebody has it.
+    let dumps = fs::read_dir(room.path("")).expect("a folder").flatten();
+    let dump = dumps
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|ending| ending == "dump"));
+    let dump = dump.expect("a dump");
+    fs::create_dir(room.path("kept")).expect("a folder");
+    fs::rename(
+        &dump,
+        room.path("kept").join(dump.file_name().expect("a name")),
+    )
+    .expect("it moves");
+    let options = Options {
+        kernel: KernelSource::None,
+        directories: vec![room.path("kept")],
+        ..Options::default()
+    };
+    let report = name_again(&room.path("t.pqt"), options).expect("names");
+    assert!(report.counts.named_frames > 0);
+    check(&leaves(&room));
+}
+
+#[test]
+fn programs_that_only_a_container_has() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let Some(program) = room.compile("deep.c", &["-O2", "-Wl,--build-id"]) else {
+        return;
+    };
+    let unshared = Command::new("unshare").args(["-m", "true"]).status();
+    if !unshared.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: needs namespaces of mounts");
+        return;
+    }
+    fs::create_dir(room.path("inner")).expect("a folder");
+    let inner = room.path("inner/hidden");
+    let script = format!(
+        "mount -t tmpfs none {0} && cp {1} {2} && {2} 5 40000",
+        room.path("inner").display(),
+        program.display(),
+        inner.display()
+    );
+    let options = [
+        "-e",
+        "cpu-clock:u",
+        "--call-graph",
+        "dwarf",
+        "--",
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        &script,
+    ];
+    let said = room.record(&options);
+    assert!(!inner.exists(), "the mount is of nobody else");
+    let found = leaves(&room);
+    let named = format!("leaf {}", inner.display());
+    assert!(count(&found, &named) > 100, "{said}: {:?}", found.last());
+    // Unwound by the file in there, too.
+    let depths = room.rows("stacks", &["depth"]);
+    assert!(
+        depths
+            .iter()
+            .any(|depth| depth.parse::<u32>().is_ok_and(|depth| depth >= 9))
+    );
+    // One that runs already, with another file at a path that we have as well.
+    let script = format!(
+        "mount --bind {} /bin/true && exec /bin/true 5 100000",
+        program.display()
+    );
+    let mut running = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .spawn()
+        .expect("it runs");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let pid = running.id().to_string();
+    room.record(&["-e", "cpu-clock:u", "-p", &pid, "--duration", "500ms"]);
+    let _ = running.kill();
+    let _ = running.wait();
+    let found = leaves(&room);
+    assert!(count(&found, "leaf ") > 50, "{}", found.len());
+}
+
+/// Whoever has the file later gives the names, by its build id, however the folder is laid out.
+#[test]
+fn names_come_later() {
+    if !users_may_record() {
+        return;
+    }
+    let room = Room::new();
+    let Some(program) = room.compile("deep.c", &["-O2", "-Wl,--build-id"]) else {
+        return;
+    };
+    fs::copy(&program, room.path("gone")).expect("a copy");
+    let script = "./gone 5 20000 & sleep 0.3; rm gone; wait";
+    room.record(&["-e", "cpu-clock:u", "--", "sh", "-c", script]);
+    let trace = room.path("t.pqt");
+    let own = |room: &Room| {
+        let rows = room.rows("frames", &["module", "build_id", "function"]);
+        let mut rows = rows.into_iter().filter(|row| row.contains("/gone "));
+        rows.next().expect("a frame of it")
+    };
+    let row = own(&room);
+    assert!(row.ends_with(" -"), "not named yet: {row}");
+    let build_id = row.split(' ').nth(1).expect("a build id").to_owned();
+    let (first, rest) = build_id.split_at(2);
+    let layouts = [
+        format!(".build-id/{first}/{rest}"),
+        format!(".build-id/{first}/{rest}.debug"),
+        format!("{build_id}/executable"),
+        "bin/some/other name".to_owned(),
+        "gone".to_owned(),
+    ];
+    let saved = fs::read_dir(trace.join("frames")).expect("parts").count();
+    assert!(saved > 0);
+    for layout in layouts {
+        let folder = room.path("symbols");
+        let place = folder.join(&layout);
+        fs::create_dir_all(place.parent().expect("a folder")).expect("folders");
+        fs::copy(&program, &place).expect("a copy");
+        let copy = room.path("copy.pqt");
+        let copied = Command::new("cp").arg("-r").args([&trace, &copy]).status();
+        assert!(copied.is_ok_and(|status| status.success()));
+        let options = Options {
+            kernel: KernelSource::None,
+            directories: vec![folder.clone()],
+            system: false,
+            ..Options::default()
+        };
+        name_again(&copy, options).expect("names");
+        fs::remove_dir_all(&folder).expect("it goes");
+        let named = functions(&copy);
+        assert!(
+            named.iter().any(|name| name == "leaf"),
+            "{layout}: {named:?}"
+        );
+        fs::remove_dir_all(&copy).expect("it goes");
+    }
+}
+
+fn functions(trace: &Path) -> Vec<String> {
+    use arrow::array::{Array, AsArray};
+    let trace = perfquet_formats::store::Directory::open(trace).expect("a trace");
+    let mut names = Vec::new();
+    for batch in trace.read("frames").expect("frames") {
+        let batch = batch.expect("a batch");
+        let column = batch.column_by_name("function").expect("functions");
+        let column = column.as_string::<i32>();
+        names.extend(
+            (0..column.len())
+                .filter(|&row| column.is_valid(row))
+                .map(|row| column.value(row).to_owned()),
+        );
+    }
+    names
+}

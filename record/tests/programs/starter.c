@@ -1,0 +1,37 @@
+// Starts a thread every half millisecond for a second. Each writes nothing, with a rising count, for some seconds.
+
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static void *worker(void *unused)
+{
+	(void)unused;
+	for (int i = 1; i <= 60; i++) {
+		if (write(-1, "", i) >= 0)
+			return NULL;
+		usleep(50000);
+	}
+	return NULL;
+}
+
+int main(void)
+{
+	pthread_attr_t attr;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 64 << 10);
+	puts("started");
+	fflush(stdout);
+	for (int i = 0; i < 2000; i++) {
+		pthread_t thread;
+
+		if (pthread_create(&thread, &attr, worker, NULL))
+			return 1;
+		usleep(500);
+	}
+	puts("all");
+	fflush(stdout);
+	sleep(4);
+	return 0;
+}

@@ -1,0 +1,113 @@
+//! A folder to record in, and the programs that are recorded.
+
+#![allow(dead_code, reason = "no test file uses all of it")]
+
+#[path = "../rows/mod.rs"]
+mod rows;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rows::rows_of;
+
+/// A user without any right.
+pub(crate) const NOBODY: u32 = 65534;
+
+/// A temporary folder.
+pub(crate) struct Room {
+    folder: tempfile::TempDir,
+}
+
+impl Room {
+    pub(crate) fn new() -> Room {
+        Room {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Compiles a program of tests/programs; `None`, said aloud, where there is no compiler.
+    pub(crate) fn compile(&self, source: &str, options: &[&str]) -> Option<PathBuf> {
+        let program = self.path(source.strip_suffix(".c").expect("a C program"));
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+        let compiled = Command::new("cc")
+            .args(options)
+            .arg("-o")
+            .args([&program, &folder.join(source)])
+            .arg("-lpthread")
+            .status();
+        if !compiled.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: needs a C compiler");
+            return None;
+        }
+        Some(program)
+    }
+
+    /// Lets somebody else work here, with a copy of the recorder.
+    pub(crate) fn give_to(&self, user: u32) -> PathBuf {
+        let program = self.path("perfquet-record");
+        fs::copy(env!("CARGO_BIN_EXE_perfquet-record"), &program).expect("a copy");
+        std::os::unix::fs::chown(self.folder.path(), Some(user), Some(user)).expect("root may");
+        program
+    }
+
+    pub(crate) fn recorder(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_perfquet-record"));
+        command.current_dir(self.folder.path());
+        command
+    }
+
+    /// Records into t.pqt; the output's text is what was said.
+    pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let mut command = self.recorder();
+        command.args(["--force", "-o", "t.pqt"]).args(arguments);
+        ended(command.output().expect("the recorder runs"))
+    }
+
+    /// Records into t.pqt, which must succeed.
+    #[track_caller]
+    pub(crate) fn record(&self, arguments: &[&str]) -> String {
+        let (status, said) = self.run(arguments);
+        assert_eq!(status, Some(0), "{arguments:?}: {said}");
+        said
+    }
+
+    /// Columns of a table of t.pqt, a text a row; NULL is "-".
+    #[track_caller]
+    pub(crate) fn rows(&self, table: &str, columns: &[&str]) -> Vec<String> {
+        rows_of(&self.path("t.pqt"), table, columns)
+    }
+}
+
+pub(crate) fn ended(output: Output) -> (Option<i32>, String) {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
+}
+
+/// Whether everything can be recorded here. The recorder mounts tracefs itself.
+pub(crate) fn may_record() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let is_root = status.lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
+    let listed = Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
+        .args(["--list", "raw_syscalls:sys_enter"])
+        .output();
+    let may = is_root && listed.is_ok_and(|output| !output.stdout.is_empty());
+    if !may {
+        eprintln!("skipped: needs root and tracefs");
+    }
+    may
+}
+
+/// Whether a plain user may record own processes.
+pub(crate) fn users_may_record() -> bool {
+    let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let may = level.trim().parse().is_ok_and(|level: i32| level <= 2);
+    if !may {
+        eprintln!("skipped: needs kernel.perf_event_paranoid of 2 or less");
+    }
+    may
+}

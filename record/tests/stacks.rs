@@ -1,0 +1,310 @@
+//! Stacks of a program compiled without frame pointers: copied and unwound, as perf finds them in the same journal;
+//! cut short, of one side, of one event.
+
+mod room;
+
+use std::collections::{BTreeMap, HashMap};
+use std::process::Command;
+
+use room::{NOBODY, Room, may_record, users_may_record};
+
+const WITHOUT_FRAME_POINTERS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer", "-no-pie"];
+
+/// The program in a room; `None`: cannot be tested here.
+fn deep() -> Option<Room> {
+    if !users_may_record() {
+        return None;
+    }
+    let room = Room::new();
+    room.compile("deep.c", WITHOUT_FRAME_POINTERS)?;
+    Some(room)
+}
+
+/// Function names of each sample's user stack, leaf first; of the kernel's, whether there is one.
+fn stacks_of(room: &Room, table: &str) -> Vec<(Vec<String>, bool)> {
+    let frames: HashMap<String, String> = pairs(room.rows("frames", &["frame_id", "function"]));
+    let nodes = room.rows("stacks", &["stack_id", "parent_id", "frame_id"]);
+    let nodes: HashMap<String, (String, String)> = nodes
+        .iter()
+        .map(|row| {
+            let cells: Vec<&str> = row.split(' ').collect();
+            (cells[0].into(), (cells[1].into(), cells[2].into()))
+        })
+        .collect();
+    let samples = room.rows(table, &["user_stack", "kernel_stack"]);
+    let samples = samples.iter().map(|row| {
+        let (user, kernel) = row.split_once(' ').expect("two cells");
+        let mut names = Vec::new();
+        let mut node = user.to_owned();
+        while let Some((parent, frame)) = nodes.get(&node) {
+            names.push(frames.get(frame).cloned().unwrap_or_default());
+            node = parent.clone();
+        }
+        (names, kernel != "-" && kernel != "0")
+    });
+    samples.collect()
+}
+
+fn pairs(rows: Vec<String>) -> HashMap<String, String> {
+    let split = rows.into_iter().map(|row| {
+        let (key, value) = row.split_once(' ').expect("two cells");
+        (key.to_owned(), value.to_owned())
+    });
+    split.collect()
+}
+
+/// Stacks of the program that are whole.
+fn expected(depth: usize) -> Vec<String> {
+    let mut names = vec!["leaf".to_owned(), "middle".to_owned()];
+    names.extend(vec!["down".to_owned(); depth + 1]);
+    names.push("main".to_owned());
+    names
+}
+
+#[test]
+fn copied_stacks_are_unwound_as_perf_does() {
+    let Some(room) = deep() else { return };
+    let copies = ["--keep-raw", "-e", "cpu-clock:u", "--call-graph", "dwarf"];
+    let said = room.record(&[&copies[..], &["--", "./deep", "5"]].concat());
+    let ours = stacks_of(&room, "samples");
+    assert!(ours.len() > 50, "{said}");
+    let whole = expected(5);
+    let is_whole = |names: &[String]| {
+        names.starts_with(&whole) && names.last().is_some_and(|name| name == "_start")
+    };
+    let count = ours.iter().filter(|(names, _)| is_whole(names)).count();
+    // The others are of the start and end of the process.
+    assert!(
+        count * 10 > ours.len() * 9,
+        "{count} of {}: {ours:?}",
+        ours.len()
+    );
+    assert!(ours.iter().all(|(_, has_kernel)| !has_kernel));
+    if Command::new("perf").arg("--version").output().is_err() {
+        eprintln!("skipped: needs perf");
+        return;
+    }
+    let journal = room.path("t.pqt/journal/perf.data");
+    let mut perf = Command::new("perf");
+    perf.args(["script", "--no-inline", "-F", "ip,sym", "-i"])
+        .arg(journal);
+    let script = perf.output().expect("perf runs").stdout;
+    let script = String::from_utf8_lossy(&script).into_owned();
+    let mut theirs: Vec<Vec<String>> = vec![Vec::new()];
+    for line in script.lines() {
+        match line.split_whitespace().nth(1) {
+            Some(name) => theirs.last_mut().expect("one").push(name.to_owned()),
+            None => theirs.push(Vec::new()),
+        }
+    }
+    theirs.retain(|names| !names.is_empty());
+    let count = |stacks: &mut dyn Iterator<Item = Vec<String>>| {
+        let mut counts: BTreeMap<Vec<String>, usize> = BTreeMap::new();
+        for mut names in stacks {
+            // The same address has two names in libc; a name may be followed by its version.
+            names
+                .iter_mut()
+                .for_each(|name| name.truncate(name.find('@').unwrap_or(name.len())));
+            names.retain(|name| !name.starts_with("__libc_start"));
+            *counts.entry(names).or_default() += 1;
+        }
+        counts
+    };
+    let (ours, theirs) = (
+        count(&mut ours.into_iter().map(|(names, _)| names)),
+        count(&mut theirs.into_iter()),
+    );
+    if !theirs.keys().any(|names| names.len() > 3) {
+        eprintln!("skipped: needs a perf that unwinds");
+        return;
+    }
+    // perf calls what it cannot name [unknown], and gives up elsewhere in the dynamic loader: the program's own count.
+    let of_program = |counts: &BTreeMap<Vec<String>, usize>| -> BTreeMap<Vec<String>, usize> {
+        let own = counts
+            .iter()
+            .filter(|(names, _)| names.iter().any(|name| name == "main"));
+        own.map(|(names, count)| (names.clone(), *count)).collect()
+    };
+    assert_eq!(of_program(&ours), of_program(&theirs));
+}
+
+#[test]
+fn a_short_copy_is_told() {
+    let Some(room) = deep() else { return };
+    let short = [
+        "-e",
+        "cpu-clock:u",
+        "--call-graph",
+        "dwarf,512",
+        "--",
+        "./deep",
+        "60",
+    ];
+    let said = room.record(&short);
+    assert!(
+        said.contains("where the copy ends (--call-graph dwarf,BYTES copies more)"),
+        "{said}"
+    );
+    let stacks = stacks_of(&room, "samples");
+    let cut = stacks
+        .iter()
+        .filter(|(names, _)| !names.iter().any(|name| name == "main"));
+    assert!(cut.count() > 20);
+    let manifest = std::fs::read_to_string(room.path("t.pqt/manifest.json")).expect("a manifest");
+    assert!(manifest.contains("user_stacks.unwound"), "{manifest:.2000}");
+    // Deep, and whole with as much as goes.
+    let long = [
+        "-e",
+        "cpu-clock:u",
+        "--call-graph",
+        "dwarf,64K",
+        "--",
+        "./deep",
+        "60",
+    ];
+    room.record(&long);
+    let whole = expected(60);
+    let stacks = stacks_of(&room, "samples");
+    let count = stacks
+        .iter()
+        .filter(|(names, _)| names.starts_with(&whole))
+        .count();
+    assert!(count * 10 > stacks.len() * 9, "{count} of {}", stacks.len());
+}
+
+#[test]
+fn stacks_of_one_side_and_of_one_event() {
+    if !may_record() {
+        return;
+    }
+    let Some(room) = deep() else { return };
+    let write = "syscalls:sys_enter_write";
+    let table = "events/syscalls/sys_enter_write";
+    let sides = |options: &[&str]| {
+        room.record(
+            &[
+                options,
+                &["--", "sh", "-c", "for i in 1 2 3 4 5; do echo; done"],
+            ]
+            .concat(),
+        );
+        let stacks = stacks_of(&room, table);
+        assert!(stacks.len() >= 5, "{options:?}: {}", stacks.len());
+        let user = stacks.iter().all(|(names, _)| !names.is_empty());
+        let no_user = stacks.iter().all(|(names, _)| names.is_empty());
+        assert!(user || no_user, "{options:?}: {stacks:?}");
+        (user, stacks.iter().all(|(_, has_kernel)| *has_kernel))
+    };
+    // System calls are told with the registers of user space: they have no kernel stack.
+    assert_eq!(sides(&["-e", write]), (false, false));
+    assert_eq!(sides(&["-e", write, "-g"]), (true, false));
+    assert_eq!(sides(&["-e", write, "--user-stacks"]), (true, false));
+    assert_eq!(sides(&["-e", write, "--kernel-stacks"]), (false, false));
+    let own = format!("{write}/call-graph=dwarf,stack-size=4096/");
+    assert_eq!(sides(&["-e", &own]), (true, false));
+    let none = format!("{write}/call-graph=no/");
+    assert_eq!(sides(&["-e", &none, "-g"]), (false, false));
+    // Where the kernel is, both sides have something.
+    let exit = ["-e", "sched:sched_process_exit", "--", "./deep"];
+    for (option, user, kernel) in [
+        ("-g", true, true),
+        ("--user-stacks", true, false),
+        ("--kernel-stacks", false, true),
+    ] {
+        room.record(&[&[option][..], &exit].concat());
+        let stacks = stacks_of(&room, "events/sched/sched_process_exit");
+        let found = (!stacks[0].0.is_empty(), stacks[0].1);
+        assert_eq!(found, (user, kernel), "{option}");
+    }
+    // At most so deep.
+    room.record(&[
+        "-e",
+        "cpu-clock:u",
+        "--call-graph",
+        "dwarf",
+        "-e",
+        "sched:sched_process_exit/max-stack=3/",
+        "--",
+        "./deep",
+    ]);
+    let depths = room.rows("stacks", &["depth"]);
+    assert!(
+        depths.iter().any(|depth| depth == "9"),
+        "the clock's are whole"
+    );
+    room.record(&[
+        "-g",
+        "--max-stack",
+        "3",
+        "-e",
+        "sched:sched_process_exit",
+        "--",
+        "./deep",
+    ]);
+    let depths = room.rows("stacks", &["depth"]);
+    assert!(
+        depths
+            .iter()
+            .all(|depth| depth.parse::<u32>().is_ok_and(|depth| depth <= 3)),
+        "{depths:?}"
+    );
+}
+
+#[test]
+fn what_is_asked_wrongly_is_explained() {
+    let room = Room::new();
+    for (options, status, expected) in [
+        (&["--call-graph", "dwarf,70000"][..], 2, "65528 at most"),
+        (
+            &["--call-graph", "dwarf", "--kernel-stacks"],
+            2,
+            "dwarf and lbr are ways of finding user stacks",
+        ),
+        (&["--max-stack", "60000"], 2, "kernel.perf_event_max_stack"),
+        (
+            &["-e", "cpu-clock/call-graph=orc/"],
+            2,
+            "expected fp, fp,defer, dwarf",
+        ),
+        (
+            &["-e", "cpu-clock", "--call-graph", "lbr"],
+            1,
+            "without a record of branches",
+        ),
+    ] {
+        let (found, said) = room.run(&[options, &["--", "true"]].concat());
+        assert_eq!(found, Some(status), "{options:?}: {said}");
+        assert!(said.contains(expected), "{options:?}: {said}");
+    }
+}
+
+#[test]
+fn a_plain_user_has_copied_stacks_too() {
+    if !may_record() {
+        return;
+    }
+    let Some(room) = deep() else { return };
+    let program = room.give_to(NOBODY);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command
+        .arg(program)
+        .args(["-o", "t.pqt", "-e", "cpu-clock", "--call-graph", "dwarf"]);
+    command.args(["--", "./deep"]).current_dir(room.path(""));
+    let Ok(output) = command.output() else {
+        eprintln!("skipped: needs setpriv");
+        return;
+    };
+    let (status, said) = room::ended(output);
+    assert_eq!(status, Some(0), "{said}");
+    let whole = expected(5);
+    let stacks = stacks_of(&room, "samples");
+    assert!(
+        stacks
+            .iter()
+            .filter(|(names, _)| names.starts_with(&whole))
+            .count()
+            > 20,
+        "{said}"
+    );
+}

@@ -1,0 +1,341 @@
+//! Whom a recording is of: commands and their ends, threads that start meanwhile, users, cgroups, and not ourselves.
+
+mod room;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use room::{NOBODY, Room, may_record, users_may_record};
+
+const SPIN: &str = "while :; do :; done";
+
+/// A process that is ended with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        Running(command.spawn().expect("it starts"))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_commands_end_is_passed_on() {
+    if !users_may_record() {
+        return;
+    }
+    let room = Room::new();
+    let folder = room.path("");
+    fs::write(room.path("text"), "#!/no/such/interpreter\n").expect("a file");
+    let check = |command: &[&str], status: i32, expected: &str| {
+        let clock = ["-e", "cpu-clock", "--"];
+        let (found, said) = room.run(&[&clock, command].concat());
+        assert_eq!(found, Some(status), "{command:?}: {said}");
+        assert!(said.contains(expected), "{command:?}: {said}");
+    };
+    check(&["true"], 0, "next: perfquet-query");
+    check(&["sh", "-c", "exit 7"], 7, "ended with status 7");
+    check(&["sh", "-c", "kill -9 $$"], 137, "killed by signal 9");
+    check(&["/no/such"], 127, "cannot run /no/such: No such file");
+    check(&["no-such"], 127, "cannot run no-such: No such file");
+    check(&["./text"], 126, "cannot run ./text: Permission denied");
+    check(&["/"], 126, "cannot run /: Permission denied");
+    // One that we end says nothing.
+    let (status, said) = room.run(&["-e", "cpu-clock", "--duration", "200ms", "--", "sleep", "9"]);
+    assert_eq!(status, Some(0), "{said}");
+    // Our own failures keep their numbers.
+    let (status, _) = room.run(&["-e", "cpu-clok", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(status, Some(2));
+    let left: Vec<_> = fs::read_dir(folder).expect("a folder").flatten().collect();
+    assert_eq!(left.len(), 2, "the trace and the text: {left:?}");
+}
+
+/// Each write of a thread has another count: one that is there twice was recorded twice.
+#[test]
+fn threads_that_start_while_attaching_are_recorded_once() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let Some(program) = room.compile("starter.c", &["-O1"]) else {
+        return;
+    };
+    let mut starter = Running::start(Command::new(program).stdout(Stdio::piped()));
+    let mut lines = BufReader::new(starter.0.stdout.take().expect("a pipe")).lines();
+    assert_eq!(
+        lines.next().and_then(Result::ok).as_deref(),
+        Some("started")
+    );
+    let mut recorder = room.recorder();
+    let options = ["-o", "t.pqt", "-v", "-e", "syscalls:sys_enter_write"];
+    recorder
+        .args(options)
+        .args(["-p", &starter.pid(), "--duration", "2s"]);
+    let recording = recorder.stderr(Stdio::piped()).spawn().expect("it records");
+    assert_eq!(lines.next().and_then(Result::ok).as_deref(), Some("all"));
+    let tasks = format!("/proc/{}/task", starter.pid());
+    let threads: BTreeSet<String> = fs::read_dir(tasks)
+        .expect("it runs")
+        .map(|task| {
+            task.expect("a task")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .filter(|tid| *tid != starter.pid())
+        .collect();
+    let (status, said) = room::ended(recording.wait_with_output().expect("it ends"));
+    assert_eq!(status, Some(0), "{said}");
+    let rows = room.rows("events/syscalls/sys_enter_write", &["tid", "count"]);
+    let written: BTreeSet<&str> = rows
+        .iter()
+        .filter_map(|row| Some(row.split_once(' ')?.0))
+        .collect();
+    let missed: Vec<&String> = threads
+        .iter()
+        .filter(|tid| !written.contains(tid.as_str()))
+        .collect();
+    assert!(threads.len() > 1500, "{}", threads.len());
+    assert!(
+        missed.is_empty(),
+        "{missed:?} of {} are missing: {said}",
+        threads.len()
+    );
+    let distinct: BTreeSet<&String> = rows.iter().collect();
+    assert_eq!(distinct.len(), rows.len(), "some are there twice: {said}");
+    println!(
+        "{} threads, {} of them late",
+        threads.len(),
+        said.matches("started meanwhile").count()
+    );
+}
+
+#[test]
+fn a_users_processes() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let mut command = Command::new("sh");
+    let theirs = Running::start(command.args(["-c", SPIN]).uid(NOBODY).gid(NOBODY));
+    let ours = Running::start(Command::new("sh").args(["-c", SPIN]));
+    for user in ["65534", "nobody"] {
+        room.record(&["-u", user, "-e", "cpu-clock", "--duration", "500ms"]);
+        let pids: BTreeSet<String> = room.rows("samples", &["pid"]).into_iter().collect();
+        assert!(pids.contains(&theirs.pid()), "{pids:?}");
+        assert!(!pids.contains(&ours.pid()), "{pids:?}");
+    }
+    let (status, said) = room.run(&["-u", "no-such-user"]);
+    assert_eq!(
+        (status, said.contains("no such user")),
+        (Some(2), true),
+        "{said}"
+    );
+    let (status, said) = room.run(&["-u", "4000000000"]);
+    assert_eq!(
+        (status, said.contains("no process of user")),
+        (Some(1), true),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_runs_in_a_cgroup() {
+    if !may_record() {
+        return;
+    }
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mut mounts = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let Some(root) = mounts.find(|words| match words[2] {
+        "cgroup" => words[3].contains("perf_event"),
+        kind => kind == "cgroup2",
+    }) else {
+        eprintln!("skipped: needs cgroups");
+        return;
+    };
+    let name = format!("perfquet-{}", std::process::id());
+    let group = Path::new(root[1]).join(&name);
+    if let Err(error) = fs::create_dir(&group) {
+        eprintln!("skipped: needs a cgroup of its own: {error}");
+        return;
+    }
+    let room = Room::new();
+    let inside = Running::start(Command::new("sh").args(["-c", SPIN]));
+    let outside = Running::start(Command::new("sh").args(["-c", SPIN]));
+    fs::write(group.join("cgroup.procs"), inside.pid()).expect("it moves");
+    let recorded = room.run(&["-G", &name, "-e", "cpu-clock", "--duration", "500ms"]);
+    let samples = room.rows("samples", &["pid", "comm"]);
+    // With a command: as long as it runs.
+    let by_command = room.run(&["-G", &name, "-e", "cpu-clock", "--", "sleep", "0.3"]);
+    let (inside_pid, outside_pid) = (inside.pid(), outside.pid());
+    drop((inside, outside));
+    fs::remove_dir(&group).expect("it is empty");
+    assert_eq!(recorded.0, Some(0), "{}", recorded.1);
+    assert_eq!(by_command.0, Some(0), "{}", by_command.1);
+    for samples in [samples, room.rows("samples", &["pid", "comm"])] {
+        assert!(samples.len() > 20, "{}", samples.len());
+        let own = format!("{inside_pid} sh");
+        assert!(
+            samples.iter().all(|row| *row == own),
+            "{outside_pid}: {samples:?}"
+        );
+    }
+    let (status, said) = room.run(&["-G", "no/such", "-e", "cpu-clock"]);
+    assert_eq!(
+        (status, said.contains("no/such")),
+        (Some(2), true),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_recorder_leaves_itself_out() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let options = [
+        "-a",
+        "-F",
+        "5000",
+        "-e",
+        "cpu-clock,sched:sched_switch,raw_syscalls:sys_enter",
+    ];
+    let of_itself = |more: &[&str]| {
+        let command = [
+            "--",
+            "sh",
+            "-c",
+            "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); echo; done >/dev/null",
+        ];
+        room.record(&[&options, more, &command].concat());
+        [
+            "samples",
+            "events/sched/sched_switch",
+            "events/raw_syscalls/sys_enter",
+        ]
+        .map(|table| {
+            let rows = room.rows(table, &["comm"]);
+            assert!(rows.iter().any(|comm| comm == "sh"), "{table}");
+            rows.iter()
+                .filter(|comm| *comm == "perfquet-record")
+                .count()
+        })
+    };
+    let with = of_itself(&[]);
+    assert!(with[0] > 0 && with[1] > 0 && with[2] == 0, "{with:?}");
+    assert_eq!(of_itself(&["--exclude-self"]), [0; 3]);
+}
+
+#[test]
+fn a_plain_user_records_what_is_theirs() {
+    if !may_record() || !users_may_record() {
+        return;
+    }
+    let room = Room::new();
+    let program = room.give_to(NOBODY);
+    let theirs = Running::start(
+        Command::new("sh")
+            .args(["-c", SPIN])
+            .uid(NOBODY)
+            .gid(NOBODY),
+    );
+    let ours = Running::start(Command::new("sleep").arg("60"));
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command
+            .current_dir(room.path(""))
+            .args(["--force", "-o", "t.pqt"]);
+        command.args(arguments).uid(NOBODY).gid(NOBODY);
+        room::ended(command.output().expect("it runs"))
+    };
+    for whom in [
+        ["-p", &theirs.pid()],
+        ["-t", &theirs.pid()],
+        ["-u", "65534"],
+    ] {
+        let clock = ["-g", "-e", "cpu-clock", "--duration", "300ms"];
+        let (status, said) = run(&[&whom[..], &clock].concat());
+        assert_eq!(status, Some(0), "{whom:?}: {said}");
+        let pids = room.rows("samples", &["pid"]);
+        assert!(pids.contains(&theirs.pid()), "{whom:?}: {said}");
+    }
+    let (status, said) = run(&["-p", &ours.pid(), "-e", "cpu-clock"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("not permitted to record"), "{said}");
+    assert!(said.contains("hint: "), "{said}");
+    let mut limited = Command::new("sh");
+    let script = format!(
+        "ulimit -n 100; exec {} -e cpu-clock -p {}",
+        program.display(),
+        theirs.pid()
+    );
+    limited.args(["-c", &script]).uid(NOBODY).gid(NOBODY);
+    let (status, said) = room::ended(limited.output().expect("it runs"));
+    assert_eq!(status, Some(1), "{said}");
+    assert!(
+        said.contains("file descriptors, the limit is 100"),
+        "{said}"
+    );
+}
+
+/// As if called by sudo: everything in the trace belongs to the caller.
+#[test]
+fn a_trace_by_sudo_belongs_to_the_caller() {
+    use std::os::unix::fs::MetadataExt;
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let caller = NOBODY.to_string();
+    for (name, options) in [
+        ("t.pqt", &["--keep-raw"][..]),
+        ("p.data", &["--format", "perf.data"]),
+    ] {
+        let mut command = room.recorder();
+        command
+            .args(["-e", "cpu-clock", "-o", name])
+            .args(options)
+            .args(["--", "true"]);
+        command.env("SUDO_UID", &caller).env("SUDO_GID", &caller);
+        let (status, said) = room::ended(command.output().expect("it runs"));
+        assert_eq!(status, Some(0), "{said}");
+        let mut waiting = vec![room.path(name)];
+        let mut count = 0;
+        while let Some(path) = waiting.pop() {
+            let metadata = path.symlink_metadata().expect("it is there");
+            assert_eq!(
+                (metadata.uid(), metadata.gid()),
+                (NOBODY, NOBODY),
+                "{}",
+                path.display()
+            );
+            if metadata.is_dir() {
+                waiting.extend(
+                    fs::read_dir(&path)
+                        .expect("a folder")
+                        .flatten()
+                        .map(|entry| entry.path()),
+                );
+            }
+            count += 1;
+        }
+        assert!(count > 5 || name == "p.data", "{count}");
+    }
+}
