@@ -1,4 +1,4 @@
-//! Shell sessions in Markdown, run and compared: `cli/*.md`, the README and the cookbook, so that what they show stays true.
+//! Shell sessions in Markdown, run and compared: `cli/*.md`, the README, the cookbook and the page on recording, so that what they show stays true.
 //!
 //! ````text
 //! <!-- with: formats/src/folded/golden/small.folded as stacks.folded -->
@@ -11,14 +11,12 @@
 //! perfquet-query: missing.pqt: [..]
 //! ```
 //! ````
-//! Every file is one session in an empty directory; `with` puts a file of the repository there. `needs` holds
-//! for the next block, which is skipped aloud where the machine lacks it. `[..]` stands for anything in a
+//! Every file is one session in an empty directory; `with` puts a file of the repository there. `needs`, several of
+//! them too, hold for the next block, which is skipped aloud where the machine lacks one. `[..]` stands for anything in a
 //! line, a line `...` for any lines, `? N` for the exit status. `PERFQUET_UPDATE=1` writes what was found
 //! into the file, for you to read. A block below `<!-- varies: REASON -->` shows the output of one machine at
 //! one time: its commands must end as shown, and print tables with the headings shown, or nothing as shown.
 
-#[path = "cli/pattern.rs"]
-mod pattern;
 #[path = "cli/session.rs"]
 mod session;
 
@@ -47,6 +45,12 @@ fn the_readme_says_what_the_programs_print() {
 #[test]
 fn the_cookbook_works() {
     let wrong = run_page(&root().join("docs/cookbook.md"));
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn recording_works_as_its_page_says() {
+    let wrong = run_page(&root().join("docs/recording.md"));
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 

@@ -8,6 +8,8 @@ mod documents;
 mod edges;
 #[path = "tidy/golden.rs"]
 mod golden;
+#[path = "tidy/programs.rs"]
+mod programs;
 #[path = "tidy/sources.rs"]
 mod sources;
 

@@ -163,7 +163,10 @@ fn rows(readme: &str) -> Vec<Row> {
 }
 
 /// Rows that differ, with the cause; empty is the goal.
-const DIFFERENCES: &[(&str, &str)] = &[];
+const DIFFERENCES: &[(&str, &str)] = &[(
+    "perf-data-public/kdab/vector_static_gcc.perf.lbr.data",
+    "user stacks are the calls that the CPU recorded, as perf report shows them; the digest is of the chain alone",
+)];
 
 #[test]
 fn every_sample_of_the_public_corpus() {

@@ -3,6 +3,7 @@
 //! `cargo xtask NAME` is one file here per chore; `src/bin/xtask.rs` only chooses among them.
 
 pub mod bench;
+pub mod bpf;
 pub mod corpus;
 pub mod demo;
 pub mod fuzz;
@@ -10,7 +11,9 @@ pub mod needs;
 pub mod place;
 pub mod say;
 pub mod schemas;
+pub mod session;
 pub mod test;
+pub mod vm;
 
 pub use place::{bin, corpus, root, target_directory};
 

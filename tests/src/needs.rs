@@ -12,12 +12,19 @@ use crate::say;
 pub fn missing(need: &str) -> Option<String> {
     let there = match need {
         "root" => is_root(),
+        "bpf" => is_root() && has_tracefs() && Path::new("/sys/kernel/btf/vmlinux").is_file(),
         "perf events" => may_record_system(),
-        "tracefs" => Path::new("/sys/kernel/tracing/events/sched/sched_switch/id").is_file(),
-        "perf" | "zstd" | "trace-cmd" => say::has(need),
+        "tracefs" => has_tracefs(),
+        "perf" | "zstd" | "trace-cmd" | "bpftrace" | "cc" | "curl" => say::has(need),
+        "kernel probes" => is_root() && Path::new("/sys/kernel/tracing/kprobe_events").is_file(),
+        "ftrace" => is_root() && Path::new("/sys/kernel/tracing/max_graph_depth").is_file(),
         _ => false,
     };
     (!there).then(|| format!("needs {need}"))
+}
+
+fn has_tracefs() -> bool {
+    Path::new("/sys/kernel/tracing/events/sched/sched_switch/id").is_file()
 }
 
 /// Whether the effective user is root.

@@ -99,6 +99,8 @@ struct Tally {
     passed: usize,
     failed: Vec<String>,
     skipped: Vec<(String, String)>,
+    /// Lines `table: …` that tests print: what they found out about this machine.
+    table: Vec<String>,
 }
 
 /// Runs everything; an error if anything failed.
@@ -186,6 +188,8 @@ fn read_results(output: impl BufRead, tally: &mut Tally, log: &mut File) -> Resu
             test = name.to_owned();
         } else if let Some(reason) = line.strip_prefix("skipped: ") {
             skipped_here.push((test.clone(), reason.trim().to_owned()));
+        } else if let Some(line) = line.strip_prefix("table: ") {
+            tally.table.push(line.to_owned());
         } else if let Some(name) = failed_test(&line) {
             tally.failed.push(name.to_owned());
         } else if let Some(passed) = passed_tests(&line) {
@@ -222,6 +226,12 @@ fn passed_tests(line: &str) -> Option<usize> {
 
 fn report(tally: &Tally, log_path: &str) -> Result<()> {
     println!();
+    if !tally.table.is_empty() {
+        println!("facilities by kernel:");
+        for line in &tally.table {
+            println!("  {line}");
+        }
+    }
     if !tally.skipped.is_empty() {
         println!("skipped, and why:");
         for (test, reason) in &tally.skipped {
@@ -259,7 +269,7 @@ mod tests {
     #[test]
     fn counts_what_passed_failed_and_was_skipped() {
         let output = "\nrunning 3 tests\ntest a::one ... ok\ntest a::two ... ok\ntest b ... FAILED\n\n\
-            successes:\n\n---- a::two stdout ----\nskipped: needs tracefs\n\n\nsuccesses:\n    a::one\n    a::two\n\n\
+            successes:\n\n---- a::two stdout ----\nskipped: needs tracefs\ntable: a  ok\n\n\nsuccesses:\n    a::one\n    a::two\n\n\
             failures:\n\n---- b stdout ----\nboom\n\nfailures:\n    b\n\n\
             test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
         let mut tally = Tally::default();
@@ -272,5 +282,6 @@ mod tests {
             tally.skipped,
             [("a::two".to_owned(), "needs tracefs".to_owned())]
         );
+        assert_eq!(tally.table, ["a  ok"]);
     }
 }

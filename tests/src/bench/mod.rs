@@ -8,9 +8,12 @@ mod formats;
 mod import;
 mod machine;
 mod measure;
+mod probe_effect;
+mod programs;
 mod queries;
 mod record;
 mod report;
+mod significance;
 mod size;
 mod traces;
 
@@ -33,6 +36,16 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "record",
         about: "recording, against perf record",
         run: record::run,
+    },
+    Benchmark {
+        name: "probe-effect",
+        about: "what a program notices of being observed, against perf, bpftrace and trace-cmd",
+        run: probe_effect::run,
+    },
+    Benchmark {
+        name: "programs",
+        about: "sums made in the kernel, against bpftrace",
+        run: programs::run,
     },
     Benchmark {
         name: "import",

@@ -3,6 +3,7 @@
 //! ```text
 //! $ storm syscalls 400000      400 000 times read and write one byte
 //! $ storm switches 100000      100 000 round trips between two threads over pipes
+//! $ storm mallocs 100000       100 000 times malloc and free, of 1 to 4096 bytes
 //! $ storm stacks 3000          3000 ms of work below 40 nested calls
 //! storm: 104857600 ns of CPU, 106954752 ns
 //! ```
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let started = Instant::now();
     let done = match kind.as_str() {
         "syscalls" => syscalls(count),
+        "mallocs" => Ok(mallocs(count)),
         "switches" => switches(count),
         "stacks" => Ok(stacks(count)),
         _ => return misuse(),
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn misuse() -> ExitCode {
-    eprintln!("usage: storm syscalls|switches|stacks COUNT");
+    eprintln!("usage: storm syscalls|mallocs|switches|stacks COUNT");
     ExitCode::from(2)
 }
 
@@ -66,6 +68,14 @@ fn syscalls(count: u64) -> std::io::Result<u64> {
         null.write_all(&byte)?;
     }
     Ok(0)
+}
+
+fn mallocs(count: u64) -> u64 {
+    for turn in 0..count {
+        // Seen by nobody, it would not be made at all.
+        std::hint::black_box(Vec::<u8>::with_capacity((turn % 4096 + 1) as usize));
+    }
+    0
 }
 
 fn switches(count: u64) -> std::io::Result<u64> {

@@ -10,9 +10,11 @@ All chores of the project.
 usage: cargo xtask CHORE
 
   demo [--seconds N]     builds, records this machine, shows the hottest functions, an SQL answer, a flame graph
+  vm [SCENARIO]...       scenarios on real kernels in QEMU (--kernel K, --recorder PATH); --fetch [K]... gets what they need
   test                   every test and lint, then what was skipped and why
-  bench [NAME]...        perfquet and its peers in alternation: record, import, encode, queries, size (all by default)
+  bench [NAME]...        perfquet and its peers in alternation: record, probe-effect, import, encode, … (all by default)
   schemas                writes formats/src/tables.rs from schemas/*.toml
+  bpf                    compiles the programs for the kernel (ebpf/src/*.bpf.c), with clang
   corpus [DIR]           every foreign trace at hand: counts, digests, fields, as a table
   fuzz [--minutes N]     damaged inputs for every reader, until the time is over
   help                   this text
@@ -26,10 +28,12 @@ fn main() -> ExitCode {
             print!("{USAGE}");
             Ok(())
         }
+        ["bpf"] => chores::bpf::run(),
         ["schemas"] => chores::schemas::run(),
         ["test"] => chores::test::run(),
         ["demo", rest @ ..] => chores::demo::run(rest),
         ["bench", rest @ ..] => chores::bench::run(rest),
+        ["vm", rest @ ..] => chores::vm::run(rest),
         ["corpus"] => chores::corpus::run(None),
         ["corpus", directory] => chores::corpus::run(Some(directory)),
         ["fuzz"] => chores::fuzz::run(1),

@@ -1,7 +1,7 @@
 //! Comparing what a command printed with what the page shows: `[..]` within a line, `...` for whole lines.
 
 /// Whether the output is what the page expects; both are compared line by line, without trailing blanks.
-pub(crate) fn matches(expected: &[&str], found: &[&str]) -> bool {
+pub fn matches(expected: &[&str], found: &[&str]) -> bool {
     match (expected, found) {
         ([], []) => true,
         (["...", rest @ ..], _) => (0..=found.len()).any(|start| matches(rest, &found[start..])),
@@ -13,7 +13,7 @@ pub(crate) fn matches(expected: &[&str], found: &[&str]) -> bool {
 }
 
 /// Whether the output is of the same kind as what the page shows: the same tables, or nothing like there.
-pub(crate) fn alike(expected: &[&str], found: &[&str]) -> bool {
+pub fn alike(expected: &[&str], found: &[&str]) -> bool {
     expected.is_empty() == found.is_empty() && headings(expected) == headings(found)
 }
 
