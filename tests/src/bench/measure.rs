@@ -114,7 +114,8 @@ mod tests {
         ]);
         let run = run(&mut command, directory.path()).unwrap();
         assert_eq!(run.stdout, "done\n");
-        assert!(run.cpu > Duration::ZERO && run.cpu <= run.wall + Duration::from_millis(50));
+        // Not from above: other tests of this process have children, too.
+        assert!(run.cpu > Duration::ZERO && run.wall > Duration::ZERO);
         assert!(run.peak_bytes > 100_000);
     }
 
