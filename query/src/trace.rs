@@ -24,6 +24,8 @@ pub(crate) struct Trace {
     pub(crate) wall_offset: Option<i64>,
     /// The inputs that it was made from, as text.
     pub(crate) sources: Vec<String>,
+    /// Their formats.
+    pub(crate) formats: Vec<String>,
     pub(crate) tables: Vec<TraceTable>,
 }
 
@@ -82,6 +84,9 @@ impl Trace {
             state: manifest.state.as_str().to_owned(),
             facts: facts(&manifest.facts),
             sources: manifest.facts.sources.iter().map(source).collect(),
+            formats: (manifest.facts.sources.iter())
+                .map(|source| source.format.clone())
+                .collect(),
             wall_offset: manifest.facts.wall_offset,
             tables: directory.tables().map(table).collect(),
         })

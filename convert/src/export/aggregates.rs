@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use anyhow::Result;
+use perfquet_formats::folded::without_arguments;
 use perfquet_formats::store::Directory;
 use perfquet_formats::tables;
 
@@ -120,32 +121,7 @@ fn frame(place: &Place<'_>) -> String {
     }
 }
 
-/// `a::b(int)` → `a::b`: from the last bracket behind the first `::`, as `stackcollapse.pl` cuts.
-fn without_arguments(name: &str) -> &str {
-    let Some(scope) = name.find("::") else {
-        return name;
-    };
-    match name[scope..].rfind(['(', '<']) {
-        Some(bracket) => &name[..scope + bracket],
-        None => name,
-    }
-}
-
 /// A name that does not end the frame.
 fn part(name: &str) -> String {
     printable(name).replace(';', ":")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_are_cut() {
-        let check = |name: &str, expected: &str| assert_eq!(without_arguments(name), expected);
-        check("JavaCalls::call(JavaValue*, int)", "JavaCalls::call");
-        check("JavaThread::run()", "JavaThread::run");
-        check("thread_entry(JavaThread*)", "thread_entry(JavaThread*)");
-        check("a::b", "a::b");
-    }
 }

@@ -28,6 +28,8 @@ mod tests;
 
 use crate::Format;
 
+pub use line::without_arguments;
+
 /// Folded stacks.
 pub const FOLDED: Format = Format {
     name: "folded",

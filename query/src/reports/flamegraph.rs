@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args, ValueEnum};
+use perfquet_formats::folded::without_arguments;
 
 use super::folding::{Folded, Weighted};
 use super::imported;
@@ -223,7 +224,7 @@ fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     }
     let name = "aggregations".to_owned();
     // Recorded here, stacks are like those of samples.
-    let is_own = |trace: &Trace| trace.sources.iter().any(|source| source.contains(OWN));
+    let is_own = |trace: &Trace| trace.formats.iter().any(|format| format == OWN);
     let naming = match session.traces.iter().all(is_own) {
         true => Naming::Functions,
         false => Naming::WithModules,
@@ -238,8 +239,8 @@ fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     drawing(graph, session, &summed.folded, says)
 }
 
-/// The format of what the recorder made, as a source is told.
-const OWN: &str = ", perf.data";
+/// The format of what the recorder made.
+const OWN: &str = "perf.data";
 
 /// What is said of the boxes, and how they are called.
 struct Says {
@@ -535,17 +536,6 @@ fn with_module(frames: &Frames, frame: u32) -> String {
         (Some(module), _) => format!("{module}`{name}"),
         (None, Some(function)) => function.to_owned(),
         (None, None) => name,
-    }
-}
-
-/// `a::b(int)` as `a::b`: from the last bracket behind the first `::`, as `stackcollapse.pl` cuts.
-fn without_arguments(name: &str) -> &str {
-    let Some(scope) = name.find("::") else {
-        return name;
-    };
-    match name[scope..].rfind(['(', '<']) {
-        Some(bracket) => &name[..scope + bracket],
-        None => name,
     }
 }
 

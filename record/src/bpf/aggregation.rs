@@ -245,7 +245,7 @@ impl Aggregation {
             let is_wide = words_of(&self.plan.keys) > NARROW_WORDS;
             rows.add(&loaded.object, &loaded.probe.name, is_wide)
                 .map_err(|error| refused(&self.plan.name, &error))?;
-            lost += tell_losses(&loaded.object, &self.plan.name, told, |_| "unknown")?;
+            lost += tell_losses(&loaded.object, &self.plan.name, told, &[])?;
         }
         for row in rows.finish() {
             told.aggregate(&self.plan.name, self.plan.action, &row);

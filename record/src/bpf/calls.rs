@@ -15,7 +15,7 @@ use perfquet_ebpf::{EbpfLoader, Error, Object, objects};
 use perfquet_formats::event::{CallArgument, CallFunction, Purpose, Selection, span};
 
 use super::agg::registers;
-use super::{Whom, refused, send, whom};
+use super::{Reason, Whom, refused, send, tell_losses, whom};
 use crate::failure::{Failure, failed};
 use crate::journal::told::Told;
 use crate::probe::{Kind, Probe};
@@ -24,14 +24,6 @@ use crate::sys::perf_event::Event;
 
 /// The event that carries them.
 const NAME: &str = "calls";
-/// Reasons of its own, from layout::OWN_REASONS on.
-const REASONS: [&str; 5] = [
-    "",
-    "",
-    "deeper than 64 calls in each other",
-    "a return without its entry",
-    "ring full",
-];
 
 /// Functions whose calls are wanted.
 pub(crate) struct Plan {
@@ -128,45 +120,29 @@ impl Calls {
     }
 
     /// Lets them record, or stops them.
-    pub(crate) fn set_on(&mut self, is_on: bool) -> Result<(), Failure> {
-        self.object
-            .set_on(is_on)
-            .map_err(|error| refused("--call", &error))
+    pub(crate) fn set_on(&mut self, is_on: bool) -> Result<()> {
+        let result = self.object.set_on(is_on);
+        Ok(result.map_err(|error| refused("--call", &error))?)
     }
 
     /// Adds what they left out and lost, and says how many were lost.
     pub(crate) fn tell(&self, told: &mut Told) -> Result<u64, Failure> {
         let shown = |limit: Option<i64>| span(limit.unwrap_or_default());
-        let filtered = [
-            format!(
+        let limits = &self.selection;
+        let own = [
+            Reason::Filtered(format!(
                 "filtered: calls shorter than {}",
-                shown(self.selection.min_duration)
-            ),
-            format!(
+                shown(limits.min_duration)
+            )),
+            Reason::Filtered(format!(
                 "filtered: calls longer than {}",
-                shown(self.selection.max_duration)
-            ),
+                shown(limits.max_duration)
+            )),
+            Reason::Lost("deeper than 64 calls in each other"),
+            Reason::Lost("a return without its entry"),
+            Reason::Lost("ring full"),
         ];
-        let lost = self
-            .object
-            .lost()
-            .map_err(|error| refused("--call", &error))?;
-        let mut total = 0;
-        for (reason, count) in lost {
-            let own = reason.checked_sub(perfquet_ebpf::layout::OWN_REASONS);
-            match own.and_then(|own| filtered.get(own as usize)) {
-                Some(words) => told.loss(count, words),
-                None => {
-                    let own = own.and_then(|own| REASONS.get(own as usize));
-                    let shared = perfquet_ebpf::layout::REASONS.iter();
-                    let mut shared = shared.filter(|(known, _)| *known == reason);
-                    let words = own.copied().or_else(|| shared.next().map(|known| known.1));
-                    told.loss(count, &format!("--call: {}", words.unwrap_or("unknown")));
-                    total += count;
-                }
-            }
-        }
-        Ok(total)
+        tell_losses(&self.object, "--call", told, &own)
     }
 }
 

@@ -226,34 +226,27 @@ impl Programs {
 
     /// From now on they record.
     pub(crate) fn start(&mut self) -> Result<()> {
-        if let Some(calls) = &mut self.calls {
-            calls.set_on(true)?;
-        }
-        for aggregation in &mut self.aggregations {
-            aggregation.set_on(true)?;
-        }
-        if let Some(off_cpu) = &mut self.off_cpu {
-            off_cpu.set_on(true)?;
-        }
-        Ok(())
+        self.set_on(true).into_iter().collect()
     }
 
     /// From now on they do not.
     pub(crate) fn stop(&mut self) {
-        if let Some(Err(error)) = self.calls.as_mut().map(|calls| calls.set_on(false)) {
-            log::debug!("{error:#}");
-        }
-        for aggregation in &mut self.aggregations {
+        for result in self.set_on(false) {
             // Nothing to do about it: they end with us.
-            if let Err(error) = aggregation.set_on(false) {
+            if let Err(error) = result {
                 log::debug!("{error:#}");
             }
         }
-        if let Some(off_cpu) = &mut self.off_cpu
-            && let Err(error) = off_cpu.set_on(false)
-        {
-            log::debug!("{error}");
-        }
+    }
+
+    /// How it went with each.
+    fn set_on(&mut self, is_on: bool) -> Vec<Result<()>> {
+        let mut results = Vec::new();
+        results.extend(self.calls.as_mut().map(|calls| calls.set_on(is_on)));
+        let aggregations = self.aggregations.iter_mut();
+        results.extend(aggregations.map(|aggregation| aggregation.set_on(is_on)));
+        results.extend(self.off_cpu.as_mut().map(|off_cpu| off_cpu.set_on(is_on)));
+        results
     }
 
     /// What they summed up and lost, for the journal; the rings are drained. Says how many were lost.
@@ -297,19 +290,38 @@ fn send(object: &mut Object, map: &str, recording: &Recording, name: &str) -> Re
     Ok(())
 }
 
-/// Adds what the programs of an object lost, and says how many that were. `words` gives the words for reasons of its own.
+/// A reason that a program numbers itself.
+enum Reason {
+    /// It was not wanted: these words, and no loss.
+    Filtered(String),
+    /// It was lost.
+    Lost(&'static str),
+}
+
+/// Adds what the programs of an object left out and lost, and says how many were lost. `own` are the reasons from
+/// [`layout::OWN_REASONS`] on.
 fn tell_losses(
     object: &Object,
     what: &str,
     told: &mut Told,
-    words: fn(u32) -> &'static str,
+    own: &[Reason],
 ) -> Result<u64, Failure> {
     let mut total = 0;
     let lost = object.lost().map_err(|error| refused(what, &error))?;
     for (number, count) in lost {
         let shared = layout::REASONS.iter().find(|(reason, _)| *reason == number);
-        let reason = shared.map_or_else(|| words(number), |(_, words)| words);
-        told.loss(count, &format!("{what}: {reason}"));
+        let own = number
+            .checked_sub(layout::OWN_REASONS)
+            .and_then(|place| own.get(place as usize));
+        let words = match (shared, own) {
+            (_, Some(Reason::Filtered(words))) => {
+                told.loss(count, words);
+                continue;
+            }
+            (_, Some(Reason::Lost(words))) | (Some((_, words)), None) => words,
+            (None, None) => "unknown",
+        };
+        told.loss(count, &format!("{what}: {words}"));
         total += count;
     }
     Ok(total)

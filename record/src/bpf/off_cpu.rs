@@ -100,11 +100,10 @@ impl OffCpu {
     }
 
     /// Lets them record, or stops them.
-    pub(crate) fn set_on(&mut self, is_on: bool) -> Result<(), Failure> {
+    pub(crate) fn set_on(&mut self, is_on: bool) -> Result<()> {
         self.end = clock::monotonic();
-        self.object
-            .set_on(is_on)
-            .map_err(|error| refused("--off-cpu", &error))
+        let result = self.object.set_on(is_on);
+        Ok(result.map_err(|error| refused("--off-cpu", &error))?)
     }
 
     /// Adds all that was summed up and lost, and says how many were lost.
@@ -126,7 +125,7 @@ impl OffCpu {
         for (key, total) in totals {
             told.aggregate(NAME, Action::Sum, &row(&key, total));
         }
-        tell_losses(&self.object, NAME, told, |_| "unknown")
+        tell_losses(&self.object, NAME, told, &[])
     }
 }
 

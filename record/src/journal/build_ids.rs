@@ -1,6 +1,7 @@
 //! Build ids of the files that were mapped at the start. (Of what is mapped later, the kernel tells them.)
 //!
-//! Read after the recording, which they would disturb; a file that is no longer the one that was mapped is left out.
+//! Read after the recording, which they would disturb (a flight recorder runs for days and reads them at its start); a
+//! file that is no longer the one that was mapped is left out.
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
