@@ -7,7 +7,7 @@
  * A cell is kept for each key and CPU, and changed by atomic instructions, since a program on a user probe can be
  * preempted by itself. Which action, which keys, which values: constants, set when the object is loaded.
  */
-#include "fetch.h"
+#include "predicate.h"
 #include "stacks.h"
 
 #define MOST_KEYS 6
@@ -274,16 +274,16 @@ static __attribute__((noinline)) bool add_part(void *ctx, const volatile struct 
 ADD_TO_CELLS(add_narrow, narrow_key, narrow_cells, NARROW_WORDS)
 ADD_TO_CELLS(add_wide, wide_key, wide_cells, WIDE_WORDS)
 
-static ALWAYS_INLINE int aggregate(void *ctx)
+static ALWAYS_INLINE void aggregate(void *ctx)
 {
-	if (!is_wanted())
-		return 0;
+	if (!is_wanted() || !is_chosen(ctx))
+		return;
 	u32 action = agg_settings.action;
 	u64 value = 0;
 	s64 bar = 0;
 	if (action != ACTION_COUNT && !fetch_number(ctx, &agg_settings.value, &value)) {
 		lose(LOST_UNREADABLE);
-		return 0;
+		return;
 	}
 	if (action == ACTION_QUANTIZE)
 		bar = power_bar(value);
@@ -295,26 +295,28 @@ static ALWAYS_INLINE int aggregate(void *ctx)
 		add_wide(ctx, bar, value);
 	else
 		add_narrow(ctx, bar, value);
-	return 0; /* no record of the event itself */
 }
 
-/* Probes of our own: the context is the registers. */
+/* Probes of our own: the context is the registers. No record of the hit itself. */
 SEC("kprobe")
 int aggregate_probe(void *ctx)
 {
-	return aggregate(ctx);
+	aggregate(ctx);
+	return 0;
 }
 
-/* Tracepoints: it is the record. */
+/* Tracepoints: it is the record. They are everybody's: 0 would keep the hit from all who record it elsewhere. */
 SEC("tracepoint")
 int aggregate_tracepoint(void *ctx)
 {
-	return aggregate(ctx);
+	aggregate(ctx);
+	return 1;
 }
 
-/* Counters and clocks. */
+/* Counters and clocks, opened for us alone. */
 SEC("perf_event")
 int aggregate_sample(void *ctx)
 {
-	return aggregate(ctx);
+	aggregate(ctx);
+	return 0;
 }

@@ -239,6 +239,81 @@ pub struct AggSettings {
     pub keys: [KeyPart; MOST_KEYS],
 }
 
+/// Conditions of a [`Predicate`].
+pub const MOST_CONDITIONS: usize = 6;
+/// Words of a text that is compared; it ends with a NUL.
+pub const CONDITION_WORDS: usize = 8;
+
+/// How a value is compared with the constant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Test {
+    /// There is no condition.
+    #[default]
+    None,
+    /// It is the same.
+    Equal,
+    /// It is less.
+    Less,
+    /// It is greater.
+    Greater,
+    /// They have a bit in common.
+    Bits,
+    /// As a text: the same bytes where the mask has ones.
+    Text,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Subject {
+    /// What is fetched.
+    #[default]
+    Field,
+    /// Name of the thread.
+    Comm,
+    /// CPU.
+    Cpu,
+    /// Thread.
+    Thread,
+}
+
+/// One comparison (`struct condition`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Condition {
+    /// [`Test`]
+    pub test: u32,
+    /// [`Subject`]
+    pub subject: u32,
+    /// With what, if that is a number.
+    pub constant: u64,
+    /// With what, if that is a text.
+    pub text: [u64; CONDITION_WORDS],
+    /// Which of its bytes count.
+    pub mask: [u64; CONDITION_WORDS],
+    /// The field.
+    pub fetch: Fetch,
+}
+
+/// Which hits count (`struct predicate`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Predicate {
+    /// Bit N: whether a hit counts where just the conditions hold whose bits are set in N.
+    pub truth: u64,
+    /// What is compared.
+    pub conditions: [Condition; MOST_CONDITIONS],
+}
+
+impl Default for Predicate {
+    /// Every hit counts.
+    fn default() -> Predicate {
+        Predicate {
+            truth: u64::MAX,
+            conditions: [Condition::default(); MOST_CONDITIONS],
+        }
+    }
+}
+
 /// Arguments that calls.bpf.c takes at an entry.
 pub const MOST_ARGUMENTS: usize = 6;
 
@@ -375,6 +450,8 @@ unsafe impl Pod for CallSettings {}
 // SAFETY: as above.
 unsafe impl Pod for AggSettings {}
 // SAFETY: as above.
+unsafe impl Pod for Predicate {}
+// SAFETY: as above.
 unsafe impl Pod for Cell {}
 // SAFETY: as above.
 unsafe impl Pod for OffSettings {}
@@ -397,6 +474,10 @@ mod tests {
         assert_eq!(
             size_of::<AggSettings>(),
             32 + size_of::<Fetch>() + MOST_KEYS * (8 + size_of::<Fetch>())
+        );
+        assert_eq!(
+            size_of::<Predicate>(),
+            8 + MOST_CONDITIONS * (16 + CONDITION_WORDS * 16 + size_of::<Fetch>())
         );
         assert_eq!(size_of::<Cell>(), 48);
         assert_eq!(size_of::<CallSettings>(), 48);

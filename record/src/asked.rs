@@ -43,18 +43,18 @@ pub(crate) fn probes(
                     .into(),
             );
         }
+        // Several filters of one event must all hold, as with perf.
+        let filter = match &asked.filters[..] {
+            [] => None,
+            [filter] => Some(filter.clone()),
+            filters => Some(format!("({})", filters.join(") && ("))),
+        };
         if !asked.aggregations.is_empty() {
-            if let Some(filter) = asked.filters.first() {
-                return Err(misuse(format!(
-                    "--filter {filter}: what is summed up in the kernel cannot be filtered"
-                ))
-                .hint("make the field a part of the key (by FIELD), and choose among the rows")
-                .into());
-            }
-            plans.aggregate(&asked.text, &asked.aggregations, &found)?;
+            let filter = filter.as_deref();
+            plans.aggregate(&asked.text, &asked.aggregations, filter, &found)?;
             continue;
         }
-        for filter in &asked.filters {
+        if let Some(filter) = &filter {
             set_filter(&mut found, &asked.text, filter)?;
         }
         match for_calls {
@@ -85,11 +85,7 @@ fn set_filter(probes: &mut [Probe], argument: &str, filter: &str) -> Result<(), 
             return Err(misuse(format!("--filter: {argument} is no tracepoint"))
                 .hint("counters and clocks have no fields to filter by"));
         }
-        // Several filters of one event must all hold, as with perf.
-        probe.filter = Some(match probe.filter.take() {
-            Some(first) => format!("({first}) && ({filter})"),
-            None => filter.to_owned(),
-        });
+        probe.filter = Some(filter.to_owned());
     }
     Ok(())
 }

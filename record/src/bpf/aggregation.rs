@@ -4,7 +4,8 @@ use std::os::fd::AsFd;
 
 use anyhow::Result;
 use perfquet_ebpf::layout::{
-    Action, AggSettings, Fetch, KeyPart, MOST_KEYS, NARROW_WORDS, Part, TEXT_WORDS, WIDE_WORDS,
+    Action, AggSettings, Fetch, KeyPart, MOST_KEYS, NARROW_WORDS, Part, Predicate, TEXT_WORDS,
+    WIDE_WORDS,
 };
 use perfquet_ebpf::{EbpfLoader, Object};
 
@@ -82,6 +83,8 @@ pub(crate) struct Source {
     pub(crate) value: Fetch,
     /// and the parts of the key; not looked at for those that are not fetched.
     pub(crate) keys: Vec<Fetch>,
+    /// Which of them count.
+    pub(crate) predicate: Predicate,
 }
 
 impl Source {
@@ -91,6 +94,7 @@ impl Source {
             probe,
             value: Fetch::default(),
             keys: Vec::new(),
+            predicate: Predicate::default(),
         }
     }
 }
@@ -160,6 +164,7 @@ impl Aggregation {
                 .any(|key| matches!(key, Key::KernelStack | Key::UserStack));
             let object = Object::load(OBJECT, &target, |loader: &mut EbpfLoader<'_>| {
                 loader.override_global("agg_settings", &constants, true);
+                loader.override_global("predicate", &source.predicate, true);
                 loader.map_max_entries(cells, MOST_CELLS);
                 loader.map_max_entries("edges", plan.edges.len().max(1) as u32);
                 if has_stacks {

@@ -114,15 +114,16 @@ impl Plans {
         Ok(plans)
     }
 
-    /// Adds the aggregations `texts` of the probes that `argument` stands for.
+    /// Adds the aggregations `texts` of the probes that `argument` stands for, of those hits that `filter` lets through.
     pub(crate) fn aggregate(
         &mut self,
         argument: &str,
         texts: &[String],
+        filter: Option<&str>,
         probes: &[Probe],
     ) -> Result<(), Failure> {
         for text in texts {
-            let mut plan = agg::plan(argument, text, probes)?;
+            let mut plan = agg::plan(argument, text, filter, probes)?;
             let is_taken = |name: &str| self.aggregations.iter().any(|other| other.name == name);
             if is_taken(&plan.name) {
                 plan.name = format!("{argument} {}", plan.name);

@@ -30,10 +30,10 @@ pub(super) enum Fetched {
     Comm,
 }
 
-/// How the field `name` of a probe is fetched; `text` is the aggregation, for messages.
-pub(super) fn of(text: &str, probe: &Probe, name: &str) -> Result<Fetched, Failure> {
+/// How the field `name` of a probe is fetched; `option` is what asks for it, for messages.
+pub(super) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Failure> {
     let probe::Kind::Tracepoint(tracepoint) = &probe.kind else {
-        return Err(misuse(format!("--agg {text}: {} has no fields", probe.name))
+        return Err(misuse(format!("{option}: {} has no fields", probe.name))
             .hint("count() by comm, pid, tid, cpu, stack, kstack or ustack works with counters and clocks"));
     };
     let all = fields::of(&tracepoint.format);
@@ -43,7 +43,7 @@ pub(super) fn of(text: &str, probe: &Probe, name: &str) -> Result<Fetched, Failu
             .map(|field| field.name.as_str())
             .filter(|name| !name.starts_with("__probe_"))
             .collect();
-        return Err(misuse(format!("--agg {text}: {} has no field {name}", probe.name)).hint(
+        return Err(misuse(format!("{option}: {} has no field {name}", probe.name)).hint(
             match names.is_empty() {
                 true => "give the probe an argument, as in --uprobe 'libc.so.6:malloc bytes=%di:u64'".to_owned(),
                 false => format!(
@@ -74,10 +74,10 @@ pub(super) fn of(text: &str, probe: &Probe, name: &str) -> Result<Fetched, Failu
     };
     found.ok_or_else(|| {
         misuse(format!(
-            "--agg {text}: {name} of {} cannot be summed up in the kernel",
+            "{option}: {name} of {} cannot be read by programs in the kernel",
             probe.name
         ))
-        .hint("numbers and texts can, in registers or behind at most six pointers; no lists, and at a return no parameters")
+        .hint("numbers and texts can be, in registers or behind at most six pointers; no lists, and at a return no parameters")
     })
 }
 
@@ -242,7 +242,7 @@ fn number(text: &str) -> Option<i64> {
         Some(digits) => u64::from_str_radix(digits, 16).ok()? as i64,
         None => text.parse().ok()?,
     };
-    Some(sign * value)
+    Some(value.wrapping_mul(sign))
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

@@ -11,10 +11,11 @@
 
 mod fetch;
 mod fields;
+mod filter;
 pub(super) mod registers;
 
 use clap::Args;
-use perfquet_ebpf::layout::{Action, AggSettings, Fetch};
+use perfquet_ebpf::layout::{Action, AggSettings, Fetch, Predicate};
 use perfquet_formats::event::bars;
 
 use super::aggregation::{Key, Plan, Source};
@@ -67,8 +68,13 @@ struct Asked {
     keys: Vec<String>,
 }
 
-/// The aggregation `text` of the probes that `argument` stands for.
-pub(super) fn plan(argument: &str, text: &str, probes: &[Probe]) -> Result<Plan, Failure> {
+/// The aggregation `text` of the probes that `argument` stands for, of those hits that `filter` lets through.
+pub(super) fn plan(
+    argument: &str,
+    text: &str,
+    filter: Option<&str>,
+    probes: &[Probe],
+) -> Result<Plan, Failure> {
     let asked = parse(text)?;
     let mut settings = AggSettings::default();
     let mut edges = Vec::new();
@@ -85,7 +91,10 @@ pub(super) fn plan(argument: &str, text: &str, probes: &[Probe]) -> Result<Plan,
     let mut keys: Option<Vec<Key>> = None;
     let mut sources = Vec::new();
     for probe in probes {
-        let (source_keys, source) = source(text, &asked, probe)?;
+        let (source_keys, mut source) = source(text, &asked, probe)?;
+        if let Some(filter) = filter {
+            source.predicate = filter::of(filter, probe)?;
+        }
         match &keys {
             // One field can be a number here and a text there.
             Some(keys) if *keys != source_keys => {
@@ -110,12 +119,13 @@ pub(super) fn plan(argument: &str, text: &str, probes: &[Probe]) -> Result<Plan,
 
 /// How value and key are fetched at a probe.
 fn source(text: &str, asked: &Asked, probe: &Probe) -> Result<(Vec<Key>, Source), Failure> {
+    let option = format!("--agg {text}");
     let value = match &asked.value {
         None => Fetch::default(),
-        Some(name) => match fetch::of(text, probe, name)? {
+        Some(name) => match fetch::of(&option, probe, name)? {
             Fetched::Number(fetch) => fetch,
             Fetched::Text(_) | Fetched::Comm => {
-                return Err(misuse(format!("--agg {text}: {name} is a text"))
+                return Err(misuse(format!("{option}: {name} is a text"))
                     .hint("texts can be keys: count() by that"));
             }
         },
@@ -127,7 +137,7 @@ fn source(text: &str, asked: &Asked, probe: &Probe) -> Result<(Vec<Key>, Source)
             fetches.extend(parts.iter().map(|_| Fetch::default()));
             continue;
         }
-        let (key, fetch) = match fetch::of(text, probe, name)? {
+        let (key, fetch) = match fetch::of(&option, probe, name)? {
             Fetched::Number(fetch) => {
                 let is_signed = fetch.is_signed != 0;
                 (Key::Number { is_signed }, fetch)
@@ -144,6 +154,7 @@ fn source(text: &str, asked: &Asked, probe: &Probe) -> Result<(Vec<Key>, Source)
             probe: probe.clone(),
             value,
             keys: fetches,
+            predicate: Predicate::default(),
         },
     ))
 }

@@ -1,0 +1,427 @@
+//! `--filter` for what is summed up: the kernel's language of filters (Documentation/trace/events.rst), compiled for
+//! the program, which runs before the kernel's own filter would.
+//!
+//! ```text
+//! count > 4096 && (COMM == "dd" || name ~ "log*")
+//! ```
+//! Any expression of up to [`MOST_CONDITIONS`] comparisons becomes a table of one bit for each way in which they can come out
+//! ([`Predicate::truth`]).
+
+use perfquet_ebpf::layout::{
+    CONDITION_WORDS, Condition, MOST_CONDITIONS, Predicate, Subject, Test,
+};
+
+use super::fetch::{self, Fetched};
+use crate::failure::{Failure, misuse};
+use crate::probe::Probe;
+
+/// Brackets and `!` in each other.
+const MOST_DEPTH: usize = 64;
+/// The kernel's operators, the longer ones first.
+const OPERATORS: &[&str] = &["==", "!=", "<=", ">=", "<", ">", "&", "~"];
+
+/// What every probe has beside its fields, under the names that the kernel has for them.
+const BUILT_IN: &[(&str, Subject)] = &[
+    ("COMM", Subject::Comm),
+    ("comm", Subject::Comm),
+    ("CPU", Subject::Cpu),
+    ("cpu", Subject::Cpu),
+    ("common_pid", Subject::Thread),
+];
+
+/// A filter, for the probe whose hits it chooses among.
+pub(super) fn of(filter: &str, probe: &Probe) -> Result<Predicate, Failure> {
+    let mut parser = Parser {
+        filter,
+        rest: filter,
+        probe,
+        conditions: Vec::new(),
+        depth: 0,
+    };
+    let expression = parser.any()?;
+    if !parser.rest.trim_start().is_empty() {
+        return Err(parser.expected("&& or ||"));
+    }
+    Ok(Predicate {
+        truth: truth(&expression),
+        conditions: std::array::from_fn(|number| {
+            let condition = parser.conditions.get(number);
+            condition.copied().unwrap_or_default()
+        }),
+    })
+}
+
+/// For each set of conditions that may hold, whether the expression does.
+fn truth(expression: &Expression) -> u64 {
+    (0..1u64 << MOST_CONDITIONS)
+        .filter(|holding| expression.holds(*holding))
+        .fold(0, |truth, holding| truth | 1 << holding)
+}
+
+enum Expression {
+    /// The condition of this number.
+    Is(usize),
+    Not(Box<Expression>),
+    Both(Box<(Expression, Expression)>),
+    Either(Box<(Expression, Expression)>),
+}
+
+impl Expression {
+    fn holds(&self, holding: u64) -> bool {
+        match self {
+            Expression::Is(number) => holding >> number & 1 != 0,
+            Expression::Not(inside) => !inside.holds(holding),
+            Expression::Both(sides) => sides.0.holds(holding) && sides.1.holds(holding),
+            Expression::Either(sides) => sides.0.holds(holding) || sides.1.holds(holding),
+        }
+    }
+}
+
+/// A value as it stands in a filter.
+struct Value<'a> {
+    text: &'a str,
+    is_quoted: bool,
+}
+
+struct Parser<'a> {
+    filter: &'a str,
+    rest: &'a str,
+    probe: &'a Probe,
+    conditions: Vec<Condition>,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn expected(&self, what: &str) -> Failure {
+        let there = match self.rest.trim() {
+            "" => "its end".to_owned(),
+            rest => format!("{rest:?}"),
+        };
+        misuse(format!(
+            "--filter {}: expected {what}, found {there}",
+            self.filter
+        ))
+        .hint("as in --filter 'count > 4096 && COMM == \"dd\"'")
+    }
+
+    /// Takes a sign, if it is next.
+    fn takes(&mut self, sign: &str) -> bool {
+        let rest = self.rest.trim_start().strip_prefix(sign);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    /// `A || B`
+    fn any(&mut self) -> Result<Expression, Failure> {
+        let mut left = self.all()?;
+        while self.takes("||") {
+            left = Expression::Either(Box::new((left, self.all()?)));
+        }
+        Ok(left)
+    }
+
+    /// `A && B`
+    fn all(&mut self) -> Result<Expression, Failure> {
+        let mut left = self.one()?;
+        while self.takes("&&") {
+            left = Expression::Both(Box::new((left, self.one()?)));
+        }
+        Ok(left)
+    }
+
+    /// `(A)`, `!A`, `FIELD == VALUE`
+    fn one(&mut self) -> Result<Expression, Failure> {
+        self.depth += 1;
+        if self.depth > MOST_DEPTH {
+            return Err(self.expected("fewer brackets"));
+        }
+        let found = if self.takes("(") {
+            let inside = self.any()?;
+            if !self.takes(")") {
+                return Err(self.expected("a closing bracket"));
+            }
+            inside
+        } else if self.takes("!") {
+            Expression::Not(Box::new(self.one()?))
+        } else {
+            self.comparison()?
+        };
+        self.depth -= 1;
+        Ok(found)
+    }
+
+    fn comparison(&mut self) -> Result<Expression, Failure> {
+        let name = self
+            .word(|c| c.is_alphanumeric() || c == '_')
+            .ok_or_else(|| self.expected("a field"))?;
+        let operators = OPERATORS.iter().copied();
+        let operator = operators.into_iter().find(|sign| self.takes(sign));
+        let operator = operator.ok_or_else(|| self.expected("==, !=, <, <=, >, >=, & or ~"))?;
+        let value = self.value().ok_or_else(|| self.expected("a value"))?;
+        let (condition, is_negated) = self.condition(name, operator, &value)?;
+        let known = self.conditions.iter().position(|other| *other == condition);
+        let number = known.unwrap_or(self.conditions.len());
+        if known.is_none() {
+            if number == MOST_CONDITIONS {
+                return Err(misuse(format!(
+                    "--filter {}: more than {MOST_CONDITIONS} comparisons, which is all that sums take",
+                    self.filter
+                )));
+            }
+            self.conditions.push(condition);
+        }
+        let is = Expression::Is(number);
+        Ok(match is_negated {
+            true => Expression::Not(Box::new(is)),
+            false => is,
+        })
+    }
+
+    /// The characters that come next and belong to a word.
+    fn word(&mut self, belongs: fn(char) -> bool) -> Option<&'a str> {
+        let rest = self.rest.trim_start();
+        let end = rest.find(|c| !belongs(c)).unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        self.rest = behind;
+        (!word.is_empty()).then_some(word)
+    }
+
+    fn value(&mut self) -> Option<Value<'a>> {
+        for quote in ["\"", "'"] {
+            if self.takes(quote) {
+                let (text, behind) = self.rest.split_once(quote)?;
+                self.rest = behind;
+                return Some(Value {
+                    text,
+                    is_quoted: true,
+                });
+            }
+        }
+        let text = self.word(|c| !c.is_whitespace() && !"&|()!".contains(c))?;
+        Some(Value {
+            text,
+            is_quoted: false,
+        })
+    }
+
+    /// The comparison, and whether it must not hold.
+    fn condition(
+        &self,
+        name: &str,
+        operator: &str,
+        value: &Value<'_>,
+    ) -> Result<(Condition, bool), Failure> {
+        let what = format!("--filter {}", self.filter);
+        let built_in = BUILT_IN.iter().find(|(known, _)| *known == name);
+        let (subject, fetched) = match (fetch::of(&what, self.probe, name), built_in) {
+            (Ok(Fetched::Comm), _) => (Subject::Comm, None),
+            (Ok(fetched), _) => (Subject::Field, Some(fetched)),
+            (Err(_), Some((_, subject))) => (*subject, None),
+            (Err(failure), None) => return Err(failure),
+        };
+        let is_text = subject == Subject::Comm || matches!(fetched, Some(Fetched::Text(_)));
+        let mut condition = Condition {
+            subject: subject as u32,
+            ..Condition::default()
+        };
+        if let Some(Fetched::Number(fetch) | Fetched::Text(fetch)) = fetched {
+            condition.fetch = fetch;
+        }
+        let wrong = |why: &str| misuse(format!("{what}: {name} {operator}: {why}"));
+        let (test, is_negated) = match (operator, is_text) {
+            ("==" | "~", true) => (Test::Text, false),
+            ("!=", true) => (Test::Text, true),
+            (_, true) => return Err(wrong("a text is compared by ==, != or ~")),
+            ("~", false) => return Err(wrong("it is a number")),
+            ("==", false) => (Test::Equal, false),
+            ("!=", false) => (Test::Equal, true),
+            ("<", false) => (Test::Less, false),
+            (">=", false) => (Test::Less, true),
+            (">", false) => (Test::Greater, false),
+            ("<=", false) => (Test::Greater, true),
+            (_, false) => (Test::Bits, false),
+        };
+        condition.test = test as u32;
+        if test == Test::Text {
+            let is_pattern = operator == "~";
+            let found = text(value.text, is_pattern).map_err(|why: String| wrong(&why))?;
+            (condition.text, condition.mask) = found;
+            return Ok((condition, is_negated));
+        }
+        let number = match value.is_quoted {
+            true => None,
+            false => number(value.text),
+        };
+        let number = number.ok_or_else(|| wrong(&format!("{:?} is no number", value.text)))?;
+        condition.constant = as_field(number, &condition)
+            .ok_or_else(|| wrong(&format!("{} is beyond its range", value.text)))?;
+        Ok((condition, is_negated))
+    }
+}
+
+/// Decimal, hexadecimal (`0x`) or octal (`0`), as C has them.
+fn number(text: &str) -> Option<i128> {
+    let (digits, sign) = match text.strip_prefix('-') {
+        Some(digits) => (digits, -1),
+        None => (text, 1),
+    };
+    let (digits, radix) = match digits.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None if digits.starts_with('0') => (digits, 8),
+        None => (digits, 10),
+    };
+    let value = u64::from_str_radix(digits, radix).ok()?;
+    (!digits.starts_with('+')).then(|| sign * i128::from(value))
+}
+
+/// The number as a field of that width is widened; `None`: it cannot have that value.
+fn as_field(number: i128, condition: &Condition) -> Option<u64> {
+    let fetch = &condition.fetch;
+    let bits = match (fetch.size, fetch.bits) {
+        (0, _) => 32, // a CPU, a thread
+        (_, bits @ 1..) => bits,
+        (bytes, 0) => bytes * 8,
+    };
+    let end = 1i128 << bits.min(64);
+    let half = end / 2;
+    match fetch.is_signed {
+        // 0xffffffff is -1 as well.
+        1 if (half..end).contains(&number) => Some((number - end) as u64),
+        1 => (-half..half).contains(&number).then_some(number as u64),
+        _ if (-half..0).contains(&number) => Some((number + end) as u64),
+        _ => (0..end).contains(&number).then_some(number as u64),
+    }
+}
+
+type Words = [u64; CONDITION_WORDS];
+
+/// A text with its end, or the beginning of one, and which of its bytes count.
+fn text(text: &str, is_pattern: bool) -> Result<(Words, Words), String> {
+    let (text, is_beginning) = match text.strip_suffix('*').filter(|_| is_pattern) {
+        Some(beginning) => (beginning, true),
+        None => (text, false),
+    };
+    if is_pattern && text.contains(['*', '?', '[', '\\']) {
+        return Err("sums compare whole texts and beginnings (\"abc*\")".to_owned());
+    }
+    let longest = CONDITION_WORDS * 8 - 1;
+    if text.len() > longest {
+        return Err(format!("sums compare at most {longest} bytes"));
+    }
+    let (mut bytes, mut mask) = ([0; CONDITION_WORDS * 8], [0; CONDITION_WORDS * 8]);
+    bytes[..text.len()].copy_from_slice(text.as_bytes());
+    let end = text.len() + usize::from(!is_beginning);
+    mask[..end].fill(0xff);
+    let words = |bytes: [u8; CONDITION_WORDS * 8]| {
+        let mut words = Words::default();
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        words
+    };
+    Ok((words(bytes), words(mask)))
+}
+
+#[cfg(test)]
+mod tests {
+    use perfquet_ebpf::layout::Fetch;
+
+    use super::*;
+    use crate::bpf::told;
+
+    /// Without fields: names that every probe has.
+    fn predicate(filter: &str) -> Result<Predicate, String> {
+        of(filter, &told()).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn expressions() {
+        let truth = |filter: &str| predicate(filter).expect(filter).truth & 0xff;
+        assert_eq!(truth("cpu == 1"), 0b1010_1010);
+        assert_eq!(truth("cpu != 1"), 0b0101_0101);
+        assert_eq!(truth(" !(cpu==1)"), 0b0101_0101);
+        assert_eq!(truth("cpu == 1 && cpu < 2"), 0b1000_1000);
+        assert_eq!(truth("cpu == 1 || cpu < 2"), 0b1110_1110);
+        // && before ||; the same comparison counts once.
+        assert_eq!(truth("cpu == 1 || cpu < 2 && cpu > 3"), 0b1110_1010);
+        assert_eq!(truth("(cpu == 1 || cpu < 2) && cpu > 3"), 0b1110_0000);
+        assert_eq!(truth("cpu == 1 && cpu != 1"), 0);
+        assert_eq!(Predicate::default().truth & 1, 1);
+    }
+
+    #[test]
+    fn mistakes() {
+        let seven = (1..=7)
+            .map(|cpu| format!("cpu == {cpu}"))
+            .collect::<Vec<_>>();
+        let deep = "!".repeat(1000);
+        for (filter, expected) in [
+            ("", "expected a field, found its end"),
+            (
+                "cpu",
+                "expected ==, !=, <, <=, >, >=, & or ~, found its end",
+            ),
+            (
+                "cpu = 1",
+                "expected ==, !=, <, <=, >, >=, & or ~, found \"= 1\"",
+            ),
+            ("cpu ==", "expected a value, found its end"),
+            ("cpu == 1 cpu", "expected && or ||, found \"cpu\""),
+            ("(cpu == 1", "expected a closing bracket, found its end"),
+            ("COMM == \"x", "expected a value"),
+            ("cpu ~ \"1*\"", "it is a number"),
+            ("cpu == x", "\"x\" is no number"),
+            ("cpu == 09", "\"09\" is no number"),
+            ("cpu == 0x100000000", "0x100000000 is beyond its range"),
+            ("COMM & 1", "a text is compared by ==, != or ~"),
+            ("COMM ~ \"*x\"", "whole texts and beginnings"),
+            (&seven.join(" || "), "more than 6 comparisons"),
+            (&deep, "expected fewer brackets"),
+        ] {
+            let found = predicate(filter).expect_err(filter);
+            assert!(found.contains(expected), "{filter}: {found}");
+        }
+    }
+
+    #[test]
+    fn constants_are_widened_as_fields_are() {
+        let field = |size, bits, is_signed| Condition {
+            fetch: Fetch {
+                size,
+                bits,
+                is_signed,
+                ..Fetch::default()
+            },
+            ..Condition::default()
+        };
+        let check = |text: &str, size, bits, is_signed, expected: Option<i64>| {
+            let found = as_field(number(text).expect(text), &field(size, bits, is_signed));
+            assert_eq!(found, expected.map(|value| value as u64), "{text}");
+        };
+        check("255", 1, 0, 0, Some(255));
+        check("-1", 1, 0, 0, Some(255));
+        check("255", 1, 0, 1, Some(-1));
+        check("-129", 1, 0, 1, None);
+        check("256", 1, 0, 0, None);
+        check("0xffffffffffffffff", 8, 0, 1, Some(-1));
+        check("-9223372036854775808", 8, 0, 1, Some(i64::MIN));
+        check("7", 4, 3, 0, Some(7));
+        check("8", 4, 3, 0, None);
+        check("010", 4, 0, 1, Some(8));
+    }
+
+    #[test]
+    fn texts_and_their_beginnings() {
+        let shown = |found: (Words, Words)| {
+            let bytes = found.1.map(u64::to_ne_bytes);
+            bytes.iter().flatten().filter(|byte| **byte != 0).count()
+        };
+        assert_eq!(text("dd", false).map(shown), Ok(3));
+        assert_eq!(text("dd*", true).map(shown), Ok(2));
+        assert_eq!(text("dd*", false).map(shown), Ok(4));
+        assert_eq!(text("*", true).map(shown), Ok(0));
+        assert!(text(&"x".repeat(63), false).is_ok());
+        assert!(text(&"x".repeat(64), false).is_err());
+        assert!(text("a*b", true).is_err());
+    }
+}
