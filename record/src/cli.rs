@@ -150,7 +150,7 @@ pub(crate) struct Cli {
     /// List the variables that can be recorded: FUNC[:LINE] of the kernel, OBJECT:FUNC[:LINE] of a program or library
     #[arg(long, value_name = "FUNC", help_heading = LISTS)]
     pub(crate) vars: Option<String>,
-    /// Remove the probes that recorders left which were killed
+    /// Remove what recorders left that were killed: probes, instances, settings of the function tracer
     #[arg(long, help_heading = LISTS)]
     pub(crate) cleanup: bool,
     /// Say what is done; twice: in detail

@@ -6,7 +6,7 @@
 //! What such a process has mapped lies below its root, and its list of generated code is named by the number that it
 //! has in there. A container may end before names are looked up: its root and its mounts stay as long as we hold them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -62,9 +62,11 @@ impl Containers {
         if is_narrow {
             procfs::add_descendants(&mut pids);
         }
-        for pid in pids {
+        for &pid in &pids {
             self.look_at(pid);
         }
+        let pids: HashSet<i32> = pids.into_iter().collect();
+        self.processes.retain(|pid, _| pids.contains(pid));
     }
 
     fn look_at(&mut self, pid: i32) {

@@ -54,6 +54,13 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     let mut definitions = None;
     let mut plans = Plans::read(&cli.bpf)?;
     let mut probes = asked::probes(cli, &mut definitions, &mut plans)?;
+    if is_flight && selection.max_events.is_some() {
+        return Err(
+            misuse("--ring keeps the last events: --max-events would keep the first")
+                .hint("leave one of them away")
+                .into(),
+        );
+    }
     if is_flight && plans.has_sums() {
         return Err(
             misuse("--ring keeps events: sums are made of all there are")
@@ -95,7 +102,13 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     let mut programs = plans.load(&whom, &settings)?;
     probes.extend(programs.pair(calls, &whom));
     let functions = &cli.functions_traced;
-    let tracing = Tracing::prepare(functions, &selection, &places, &cpus, cli.ring_bytes)?;
+    let tracing = Tracing::prepare(
+        functions,
+        &selection,
+        (&target, &places),
+        &cpus,
+        cli.ring_bytes,
+    )?;
     let (recording, rings) = Recording::open(probes, &target, &places, &settings)?;
     programs.connect(&recording)?;
     let start = Start {

@@ -61,6 +61,8 @@ pub(crate) struct Running {
     pub(crate) tracing: Option<Tracing>,
     pub(crate) selection: Selection,
     pub(crate) seen: Arc<Seen>,
+    /// The triggers that begin are switched off.
+    starts_are_off: bool,
 }
 
 impl Running {
@@ -124,6 +126,7 @@ impl Running {
             tracing,
             selection,
             seen,
+            starts_are_off: false,
         })
     }
 
@@ -136,7 +139,8 @@ impl Running {
         mut snapshots: Option<&mut Snapshots>,
         has_enough: &dyn Fn() -> bool,
     ) -> Result<()> {
-        let deadline = duration.map(|duration| Instant::now() + duration);
+        // One beyond all times is none.
+        let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
@@ -181,10 +185,11 @@ impl Running {
     }
 
     /// A trigger that has fired is not needed again.
-    fn look_for_triggers(&self) {
-        if !self.selection.waits || !self.seen.has_started() {
+    fn look_for_triggers(&mut self) {
+        if !self.selection.waits || self.starts_are_off || !self.seen.has_started() {
             return;
         }
+        self.starts_are_off = true;
         for track in &self.recording.tracks {
             if matches!(trigger::purpose_of(track), Some(Purpose::Start(_))) {
                 for opened in &track.events {
@@ -265,8 +270,16 @@ impl Stopped {
         let removal = definitions.filter(|definitions| definitions.len() > MOST_CLOSED_HERE);
         let slow = self.recording.slow_to_close(removal.is_some());
         if !slow.is_empty() {
-            let removal = removal.map(Definitions::leave).unwrap_or_default();
-            child::close_elsewhere(&slow, &removal);
+            let lines = removal.as_ref().map(|definitions| definitions.removal());
+            if lines.is_some() {
+                // What they hold of our probes must be closed before these can be removed.
+                drop(self.programs);
+            }
+            if child::close_elsewhere(&slow, &lines.unwrap_or_default())
+                && let Some(definitions) = removal
+            {
+                definitions.forget();
+            }
         }
         self.progress.clear();
         say_goodbye(self.command, self.command_ended);

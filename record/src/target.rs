@@ -125,7 +125,7 @@ impl Target {
 
     /// The threads that there are now, of targets that are made of threads.
     pub(crate) fn threads(&self) -> Vec<Tasks> {
-        let tids = match self {
+        let mut tids: Vec<i32> = match self {
             Target::System | Target::Command | Target::Cgroups(_) => Vec::new(),
             Target::Processes(pids) => pids.iter().flat_map(|&pid| procfs::threads(pid)).collect(),
             Target::Threads(tids) => tids.clone(),
@@ -134,6 +134,9 @@ impl Target {
                 pids.flat_map(procfs::threads).collect()
             }
         };
+        // Whoever is named twice is recorded once.
+        tids.sort_unstable();
+        tids.dedup();
         tids.into_iter().map(Tasks::Thread).collect()
     }
 

@@ -110,7 +110,8 @@ impl Kept {
         let age = |segment: &Segment| Duration::from_nanos(now.saturating_sub(segment.until));
         while let Some(first) = self.segments.front() {
             let is_old = self.limit.age.is_some_and(|most| age(first) > most);
-            let is_much = self.segments_bytes > self.limit.bytes;
+            // A pass that is larger than the limit is all there is: better too much than nothing.
+            let is_much = self.segments_bytes > self.limit.bytes && self.segments.len() > 1;
             if !is_old && !is_much {
                 return;
             }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::state::{self, Saved};
 use crate::failure::{Failure, failed};
-use crate::sys::tracefs::Tracefs;
+use crate::sys::tracefs::{Tracefs, read_at_once};
 
 /// A file of a ring is opened for so long while it is being written to.
 const BUSY_TRIES: usize = 20;
@@ -110,6 +110,15 @@ impl Buffer {
         match &mut self.kind {
             Kind::Top(saved) => saved.note_held(&self.root, tracer),
             Kind::Own | Kind::Released => Ok(()),
+        }
+    }
+
+    /// A file that says what its pages are like. An instance may have larger ones than the top, and says so; before
+    /// Linux 6.8 only the top does.
+    pub(super) fn page_file(&self, tracefs: &Tracefs, file: &str) -> Vec<u8> {
+        match read_at_once(&self.path(file)) {
+            Ok(own) if !own.is_empty() => own,
+            _ => tracefs.file(file),
         }
     }
 

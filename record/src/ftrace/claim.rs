@@ -17,13 +17,14 @@ use crate::sys::tracefs::Tracefs;
 const VALUES: &[(&str, &str)] = &[("current_tracer", "nop")];
 const LISTS: &[&str] = &[
     "set_ftrace_filter",
+    "set_ftrace_notrace",
     "set_ftrace_pid",
     "set_ftrace_notrace_pid",
     "set_event",
 ];
 /// Those that limit the graph tracers of all instances too.
 const LIMITING_VALUES: &[(&str, &str)] = &[("max_graph_depth", "0"), ("tracing_thresh", "0")];
-const LIMITING_LISTS: &[&str] = &["set_graph_function"];
+const LIMITING_LISTS: &[&str] = &["set_graph_function", "set_graph_notrace"];
 
 /// Takes the top. `reason` says what an instance of our own lacks.
 pub(super) fn take(tracefs: &Tracefs, reason: &str) -> Result<Buffer, Failure> {
@@ -117,7 +118,10 @@ fn holders(root: &Path) -> Vec<String> {
             let comm = procfs::task(pid, pid)
                 .map(|task| task.comm)
                 .unwrap_or_default();
-            format!("process {pid} ({})", String::from_utf8_lossy(&comm))
+            format!(
+                "process {pid} ({})",
+                String::from_utf8_lossy(&comm).escape_debug()
+            )
         })
         .collect()
 }

@@ -15,7 +15,7 @@
 //! (trace-cmd.dat.v6(5)).
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -75,13 +75,7 @@ impl Head {
             let file = format!("events/{name}");
             out.extend(name.as_bytes());
             out.push(0);
-            // An instance may have larger pages than the top.
-            let own = at_once(&buffer.path(&file));
-            let text = match own.is_empty() {
-                true => tracefs.file(&file),
-                false => own,
-            };
-            add_long(&mut out, &text);
+            add_long(&mut out, &buffer.page_file(tracefs, &file));
         }
         let formats: Vec<Vec<u8>> = FORMATS
             .iter()
@@ -178,17 +172,6 @@ fn symbols(watched: &[String]) -> io::Result<Vec<u8>> {
         is_behind = is_watched;
     }
     Ok(out)
-}
-
-/// These files give as much as the first read asks for, and nothing to the second.
-pub(super) fn at_once(path: &Path) -> Vec<u8> {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut text = vec![0; 64 << 10];
-        let count = File::open(path)?.read(&mut text)?;
-        text.truncate(count);
-        Ok(text)
-    };
-    read().unwrap_or_default()
 }
 
 fn text_of(text: String) -> Vec<u8> {

@@ -31,8 +31,9 @@ use anyhow::{Context, Result};
 use perfquet_formats::event::Selection;
 
 use crate::failure::Failure;
+use crate::sys::clock;
 use crate::sys::tracefs::Tracefs;
-use crate::target::Place;
+use crate::target::{Place, Target};
 use buffer::Buffer;
 use head::Head;
 use pages::Pages;
@@ -52,6 +53,8 @@ pub(crate) struct Tracing {
     cpus: Vec<u32>,
     head: Option<Head>,
     pages: Option<Pages>,
+    /// When the tracer was switched on, as events are timed.
+    started: i64,
     is_over: bool,
 }
 
@@ -60,7 +63,7 @@ impl Tracing {
     pub(crate) fn prepare(
         options: &FunctionOptions,
         selection: &Selection,
-        places: &[Place],
+        (target, places): (&Target, &[Place]),
         cpus: &[u32],
         ring_bytes: Option<usize>,
     ) -> Result<Option<Tracing>, Failure> {
@@ -71,7 +74,7 @@ impl Tracing {
         for gone in state::clean_up(&tracefs) {
             log::info!("removed {gone}, left by a recorder that died");
         }
-        let whom = setup::Whom::of(places, cpus)?;
+        let whom = setup::Whom::of(target, places, cpus)?;
         let buffer = setup::set_up(&tracefs, &plan, &whom, ring_bytes)?;
         Ok(Some(Tracing {
             tracefs,
@@ -80,6 +83,7 @@ impl Tracing {
             cpus: cpus.to_vec(),
             head: None,
             pages: None,
+            started: i64::MIN,
             is_over: false,
         }))
     }
@@ -94,6 +98,7 @@ impl Tracing {
         let pages = Pages::start(&self.tracefs, &self.buffer, &self.cpus, journal)
             .context("cannot read the pages of function tracing")?;
         self.buffer.write("tracing_on", "1")?;
+        self.started = clock::monotonic().try_into().unwrap_or(i64::MAX);
         self.pages = Some(pages);
         Ok(())
     }
@@ -108,9 +113,15 @@ impl Tracing {
         self.pages.as_ref().is_some_and(Pages::has_failed)
     }
 
-    /// Whether there are as many calls as were asked for. Those before a trigger do not count, and are not known here.
+    /// Whether there are as many calls as were asked for. Where some of those in the rings do not count (before a
+    /// trigger, too short, in another context), how many do is not known here.
     pub(crate) fn has_enough(&self, selection: &Selection) -> bool {
-        let Some(most) = selection.max_events.filter(|_| !selection.waits) else {
+        let do_all_count = !selection.waits
+            && selection.begin.is_none_or(|begin| begin <= self.started)
+            && (selection.min_duration.is_none() || self.plan.min_duration_us.is_some())
+            && selection.max_duration.is_none()
+            && selection.contexts.is_none();
+        let Some(most) = selection.max_events.filter(|_| do_all_count) else {
             return false;
         };
         let events: u64 = self

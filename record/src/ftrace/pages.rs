@@ -224,11 +224,7 @@ pub(super) fn name(cpu: u32) -> String {
 /// Head and data of a page, as `header_page` tells; they may be larger than the machine's pages (Linux 6.8).
 fn bytes_of_a_page(tracefs: &Tracefs, buffer: &Buffer) -> usize {
     const LARGEST: usize = 1 << 20;
-    let own = buffer.path("events/header_page");
-    let text = match own.exists() {
-        true => super::head::at_once(&own),
-        false => tracefs.file("events/header_page"),
-    };
+    let text = buffer.page_file(tracefs, "events/header_page");
     let text = String::from_utf8_lossy(&text);
     let number = |line: &str, key: &str| -> Option<usize> {
         let mut parts = line.split(';').map(str::trim);

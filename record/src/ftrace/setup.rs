@@ -1,12 +1,14 @@
 //! Sets a ring up for a plan: clock, size, whom, which functions, and the tracer last.
 
+use std::collections::HashSet;
+
 use super::buffer::{self, Buffer};
 use super::plan::{Plan, Tracer};
 use super::{claim, refusal};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::host;
 use crate::sys::tracefs::Tracefs;
-use crate::target::{Place, Tasks};
+use crate::target::{Place, Target, Tasks};
 
 /// Per CPU. The same as for the rings of perf: size decides about loss.
 const RING_BYTES: usize = 16 << 20;
@@ -16,6 +18,7 @@ const CLOCK: &str = "mono";
 
 /// Whom to trace.
 pub(super) struct Whom<'a> {
+    target: &'a Target,
     /// These threads; `None`: all.
     tids: Option<Vec<i32>>,
     cpus: &'a [u32],
@@ -23,11 +26,21 @@ pub(super) struct Whom<'a> {
 
 impl<'a> Whom<'a> {
     /// Those that the events of perf are for.
-    pub(super) fn of(places: &[Place], cpus: &'a [u32]) -> Result<Whom<'a>, Failure> {
+    pub(super) fn of(
+        target: &'a Target,
+        places: &[Place],
+        cpus: &'a [u32],
+    ) -> Result<Whom<'a>, Failure> {
         let mut tids = Vec::new();
         for place in places {
             match place.tasks {
-                Tasks::All => return Ok(Whom { tids: None, cpus }),
+                Tasks::All => {
+                    return Ok(Whom {
+                        target,
+                        tids: None,
+                        cpus,
+                    });
+                }
                 Tasks::Thread(tid) => tids.push(tid),
                 Tasks::Cgroup(_) => {
                     return Err(misuse("-G: function tracing knows threads, not cgroups")
@@ -38,6 +51,7 @@ impl<'a> Whom<'a> {
         tids.sort_unstable();
         tids.dedup();
         Ok(Whom {
+            target,
             tids: Some(tids),
             cpus,
         })
@@ -106,6 +120,13 @@ fn choose(tracefs: &Tracefs, plan: &Plan) -> Result<Buffer, Failure> {
 
 /// As large as asked for; without that, as is good and allowed.
 fn set_size(buffer: &mut Buffer, cpus: usize, asked: Option<usize>) -> Result<(), Failure> {
+    // "X": it differs from CPU to CPU, which could not be put back.
+    if buffer.is_top() && buffer.read("buffer_size_kb").starts_with('X') {
+        log::warn!(
+            "the rings of function tracing stay as they are: each CPU has a size of its own"
+        );
+        return Ok(());
+    }
     let most = host::memory_kib().map_or(u64::MAX, |kib| kib * 1024 / 8);
     let mut ring_bytes = asked.unwrap_or(RING_BYTES);
     while asked.is_none()
@@ -129,7 +150,6 @@ fn set_size(buffer: &mut Buffer, cpus: usize, asked: Option<usize>) -> Result<()
 
 /// The threads that are asked for and what they start; of the whole system all but us.
 fn choose_threads(buffer: &mut Buffer, whom: &Whom<'_>) -> Result<(), Failure> {
-    // Before the lists, so that nobody forks between.
     must(buffer, "options/function-fork", "1")?;
     let (file, tids) = match &whom.tids {
         Some(tids) => ("set_ftrace_pid", tids.clone()),
@@ -142,7 +162,30 @@ fn choose_threads(buffer: &mut Buffer, whom: &Whom<'_>) -> Result<(), Failure> {
             log::info!("own activity stays in: {file}: {error}");
             Ok(())
         }
-        filled => filled.map_err(|error| buffer::refused(buffer, file, &words.join(" "), &error)),
+        Err(error) => Err(buffer::refused(buffer, file, &words.join(" "), &error)),
+        Ok(()) => {
+            if let Some(tids) = &whom.tids {
+                add_new_threads(buffer, whom.target, tids);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Threads that started between the listing and the writing: of those that they start from now on, the kernel knows.
+fn add_new_threads(buffer: &mut Buffer, target: &Target, tids: &[i32]) {
+    let mut known: HashSet<i32> = tids.iter().copied().collect();
+    loop {
+        let threads = target.threads().into_iter();
+        let new = threads.filter_map(|tasks| match tasks {
+            Tasks::Thread(tid) => known.insert(tid).then(|| tid.to_string()),
+            Tasks::All | Tasks::Cgroup(_) => None,
+        });
+        let new: Vec<String> = new.collect();
+        // One that has ended already is refused.
+        if new.is_empty() || buffer.fill("set_ftrace_pid", &new).is_err() {
+            return;
+        }
     }
 }
 

@@ -63,29 +63,21 @@ impl Saved {
             }
             _ => {}
         }
-        let created = OpenOptions::new()
+        // Under its name once it says whose it is, so that a kill in between leaves no claim of nobody.
+        let unnamed = path.with_file_name(own_group());
+        let written = OpenOptions::new()
             .append(true)
             .create_new(true)
             .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&path);
-        let mut file = match created {
+            .open(&unnamed)
+            .and_then(|mut file| writeln!(file, "{}", own_group()).map(|()| file));
+        let named = written.and_then(|file| fs::hard_link(&unnamed, &path).map(|()| file));
+        let _ = fs::remove_file(&unnamed);
+        let file = match named {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let owner = first_line(&path);
-                let who = pid_of(&owner).map_or(String::new(), |pid| format!(", process {pid},"));
-                return Err(failed(format!(
-                    "another perfquet-record{who} uses the kernel's one function graph tracer"
-                ))
-                .hint("wait for its end"));
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(taken(&path)),
             Err(error) => return Err(unwritable(error)),
         };
-        if let Err(error) = writeln!(file, "{}", own_group()) {
-            // Nobody could tell whose it is.
-            let _ = fs::remove_file(&path);
-            return Err(unwritable(error));
-        }
         Ok(Saved {
             path,
             file,
@@ -125,6 +117,25 @@ impl Saved {
         put_back(root, &self.undo)?;
         fs::remove_file(&self.path)
     }
+}
+
+/// Somebody else has the claim.
+fn taken(path: &Path) -> Failure {
+    let owner = first_line(path);
+    let who = pid_of(&owner).map_or(String::new(), |pid| format!(", process {pid},"));
+    if is_stale(&owner) {
+        return failed(format!(
+            "another perfquet-record{who} is gone, and what it changed in the function tracer could not be put back"
+        ))
+        .hint(format!(
+            "trace-cmd reset does; then remove {}",
+            path.display()
+        ));
+    }
+    failed(format!(
+        "another perfquet-record{who} uses the kernel's one function graph tracer"
+    ))
+    .hint("wait for its end")
 }
 
 /// The last change first. Goes on after an error, which is told.

@@ -5,7 +5,6 @@
 //! vfs_read+4 buf=%si:x64 $comm              a place in a function, registers, the kernel's variables
 //! libc.so.6:malloc bytes=%di:u64            a function of a library
 //! ./prog:work:12 i total                    a line of a function, counted from its first
-//! malloc.c:120                              a line of a source file
 //! ```
 
 use crate::failure::{Failure, misuse};
@@ -17,11 +16,11 @@ pub(crate) struct Asked {
     pub(crate) event: Option<String>,
     /// Program or library, for probes in user code.
     pub(crate) object: Option<String>,
-    /// Function (with wildcards) or source file.
+    /// Function, with wildcards.
     pub(crate) function: String,
     /// Bytes into it.
     pub(crate) offset: u64,
-    /// Line, counted from the function's first, or in the source file.
+    /// Line, counted from the function's first.
     pub(crate) line: Option<u32>,
     /// Behind the place.
     pub(crate) arguments: Vec<Argument>,

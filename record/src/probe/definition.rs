@@ -20,8 +20,8 @@ use super::tracepoint::Tracepoint;
 use super::{Kind, Probe};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::perf_event::{Attr, abi};
-use crate::sys::procfs;
 use crate::sys::tracefs::Tracefs;
+use crate::sys::{host, procfs};
 
 const GROUP_PREFIX: &str = "pq_";
 /// One file for all kinds since Linux 5.0; before, one for each.
@@ -254,11 +254,8 @@ impl Definitions {
         if !is_taken(&plain) {
             return plain;
         }
-        let numbered = (1..).map(|number| format!("{plain}_{number}"));
-        numbered
-            .into_iter()
-            .find(|name| !is_taken(name))
-            .unwrap_or(plain)
+        let mut numbered = (1..).map(|number| format!("{plain}_{number}"));
+        numbered.find(|name| !is_taken(name)).unwrap_or(plain)
     }
 
     fn append(&self, place: Place, line: &str) -> io::Result<()> {
@@ -271,6 +268,10 @@ impl Definitions {
         let Refusal { line, error } = refusal;
         let asked = &definition.asked;
         match error.raw_os_error() {
+            Some(libc::EPERM) if host::is_root() && definition.place == Place::Kernel => {
+                return failed(format!("{asked}: the kernel lets nobody define probes in it"))
+                    .hint("it is locked down (/sys/kernel/security/lockdown): tracepoints and uprobes still work");
+            }
             Some(libc::EACCES | libc::EPERM) => {
                 return failed(format!("{asked}: not permitted to define probes"))
                     .hint("only root may: run as root");
@@ -317,7 +318,7 @@ impl Definitions {
     }
 
     /// Files and the lines that remove all of ours, for whoever closes the events when we are gone.
-    pub(crate) fn leave(&mut self) -> Vec<(PathBuf, String)> {
+    pub(crate) fn removal(&self) -> Vec<(PathBuf, String)> {
         let files = FILES.map(|file| self.tracefs.path(file));
         let file = files.into_iter().find(|path| path.exists());
         let lines = self.lines();
@@ -326,14 +327,16 @@ impl Definitions {
             .collect()
     }
 
-    /// Lines that remove all of ours, which are no longer ours then.
-    fn lines(&mut self) -> Vec<String> {
+    /// Somebody else removes them.
+    pub(crate) fn forget(&mut self) {
+        self.defined.clear();
+    }
+
+    /// Lines that remove all of ours.
+    fn lines(&self) -> Vec<String> {
         let group = &self.group;
-        let defined = std::mem::take(&mut self.defined);
-        defined
-            .iter()
-            .map(|(_, name)| format!("-:{group}/{name}"))
-            .collect()
+        let names = self.defined.iter().map(|(_, name)| name);
+        names.map(|name| format!("-:{group}/{name}")).collect()
     }
 
     /// Hits that the kernel noticed and could not serve, with the names of their events: more calls waited for their
@@ -389,9 +392,11 @@ pub(crate) fn clean_up() -> Result<Vec<String>, Failure> {
     let tracefs = Tracefs::open()?;
     let mut removed = Vec::new();
     for line in stale(&tracefs) {
-        remove(&tracefs, &line)
-            .map_err(|error| failed(format!("cannot remove the probe {line}: {error}")))?;
-        removed.push(line.trim_start_matches("-:").to_owned());
+        let name = line.trim_start_matches("-:");
+        match remove(&tracefs, &line) {
+            Ok(()) => removed.push(name.to_owned()),
+            Err(error) => log::warn!("cannot remove the probe {name}: {error}"),
+        }
     }
     Ok(removed)
 }

@@ -160,7 +160,14 @@ pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
     };
     // What the compiler split off for cases that are rare is called by nobody.
     let is_function = |function: &&String| !function.contains(".cold");
-    functions.iter().filter(is_function).map(both).collect()
+    let found = functions.iter().filter(is_function).map(both);
+    let found = found.collect::<Result<Vec<_>, _>>()?;
+    match found.is_empty() {
+        true => Err(misuse(format!(
+            "{text}: only a part that the compiler has split off, which is called by nobody"
+        ))),
+        false => Ok(found),
+    }
 }
 
 fn definition(

@@ -5,7 +5,8 @@
 //! --uretprobe 1234:work                         r:pq_…/work__return /usr/bin/prog:0x1189 ret=$retval:s64
 //! ```
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use perfquet_formats::symbols::{CodeSymbol, Object, Scope};
@@ -222,7 +223,7 @@ pub(crate) fn place_of_line(
         let mut others: Vec<u32> = lines
             .places
             .iter()
-            .map(|place| place.line - first)
+            .filter_map(|place| place.line.checked_sub(first))
             .collect();
         others.sort_unstable();
         others.dedup();
@@ -297,11 +298,25 @@ pub(super) fn variable(
     ))
 }
 
+/// The program of a process, by a path that leads to it from here: in a container it may have the name of another file
+/// of ours.
+fn program_of(pid: i32) -> io::Result<PathBuf> {
+    let link = PathBuf::from(format!("/proc/{pid}/exe"));
+    let path = std::fs::read_link(&link)?;
+    let identity = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    Ok(match identity(&path) == identity(&link) {
+        true => path,
+        false => PathBuf::from(format!("/proc/{pid}/root{}", path.display())),
+    })
+}
+
 /// The file that a path, the name of a library or program, or the number of a process means.
 pub(crate) fn find(object: &str) -> Result<PathBuf, Failure> {
     if let Ok(pid) = object.parse::<i32>() {
-        return std::fs::read_link(format!("/proc/{pid}/exe"))
-            .map_err(|error| failed(format!("process {pid}: {error}")));
+        return program_of(pid).map_err(|error| failed(format!("process {pid}: {error}")));
     }
     if object.contains('/') {
         return std::fs::canonicalize(object).map_err(|error| failed(format!("{object}: {error}")));

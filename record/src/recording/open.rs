@@ -135,10 +135,16 @@ impl<'a> Opening<'a> {
 
     /// Opens an event everywhere, or what can stand in for it.
     pub(super) fn track(&self, probe: Probe) -> Result<Track> {
-        let Some((first, others)) = self.places.split_first() else {
+        let Some((mut first, mut others)) = self.places.split_first() else {
             return Err(failed("nothing to record on").into());
         };
-        let (probe, attr, event) = self.settle(probe, *first)?;
+        let mut settled = self.settle(probe.clone(), *first)?;
+        // One that has ended proves nothing; the next may.
+        while let (None, Some((next, rest))) = (&settled.2, others.split_first()) {
+            (first, others) = (next, rest);
+            settled = self.settle(probe.clone(), *first)?;
+        }
+        let (probe, attr, event) = settled;
         let mut events = Vec::with_capacity(self.places.len());
         events.extend(
             event
@@ -270,9 +276,6 @@ impl<'a> Opening<'a> {
 
     fn side_band(&self) -> Result<Track> {
         let places = self.side_band_places();
-        let Some(first) = places.first() else {
-            return Err(failed("nothing to record on").into());
-        };
         let mut refused = io::Error::from(io::ErrorKind::Other);
         for attr in self
             .kernel
@@ -280,9 +283,15 @@ impl<'a> Opening<'a> {
         {
             let mut attr = attr;
             attr.wakeup_watermark = (SIDE_BAND_BYTES / 4) as u32;
-            match open_at(&attr, *first) {
-                Ok(_) => return self.side_band_everywhere(attr, &places),
-                Err(error) => refused = error,
+            for place in &places {
+                match open_at(&attr, *place) {
+                    Ok(_) => return self.side_band_everywhere(attr, &places),
+                    Err(error) => refused = error,
+                }
+                // One that has ended says nothing of the attributes.
+                if !self.is_gone(&refused) {
+                    break;
+                }
             }
         }
         Err(privileges::cannot_open("mappings and forks", self.scope, &refused).into())

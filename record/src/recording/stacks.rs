@@ -236,8 +236,11 @@ fn put(how: How, attr: &mut Attr) {
     }
 }
 
+/// Whether it is what [`How::No`] has put there. (Copies without the kernel's side exclude both chains, too.)
 fn is_none(own: &Attr) -> bool {
-    own.sample_type != 0 && own.exclude_callchain_user() == 1 && own.exclude_callchain_kernel() == 1
+    own.sample_type == u64::from(abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_IP)
+        && own.exclude_callchain_user() == 1
+        && own.exclude_callchain_kernel() == 1
 }
 
 /// What to say about copied stacks whose outer frames are missing.

@@ -138,7 +138,8 @@ pub(crate) fn terminate(pid: i32) {
 
 /// Forks a child that keeps these descriptors and closes them, so that the kernel's waiting is its own; then it
 /// writes each line to its file. The caller closes its own descriptors afterwards; they are no longer the last ones.
-pub(crate) fn close_elsewhere(slow: &[RawFd], then: &[(PathBuf, String)]) {
+/// Says whether there is such a child.
+pub(crate) fn close_elsewhere(slow: &[RawFd], then: &[(PathBuf, String)]) -> bool {
     let others = gaps(slow);
     let then: Vec<(CString, &str)> = then
         .iter()
@@ -149,8 +150,9 @@ pub(crate) fn close_elsewhere(slow: &[RawFd], then: &[(PathBuf, String)]) {
         .collect();
     // SAFETY: the child only makes async-signal-safe calls and leaves by _exit.
     unsafe {
-        if libc::fork() != 0 {
-            return;
+        let child = libc::fork();
+        if child != 0 {
+            return child > 0;
         }
         // In a session of its own Ctrl-C does not reach it. All else is closed: whoever reads our output sees its end
         // with us, and the lock of the trace directory is not held on.

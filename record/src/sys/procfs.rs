@@ -1,5 +1,6 @@
 //! `/proc`: the processes that exist, their threads, what is mapped where.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
@@ -85,6 +86,7 @@ pub(crate) fn number_inside(pid: i32) -> Option<i32> {
 
 /// Adds the processes that these have started, and those that they have.
 pub(crate) fn add_descendants(pids: &mut Vec<i32>) {
+    let mut known: HashSet<i32> = pids.iter().copied().collect();
     let mut next = 0;
     while let Some(&pid) = pids.get(next) {
         next += 1;
@@ -95,8 +97,7 @@ pub(crate) fn add_descendants(pids: &mut Vec<i32>) {
             let children = children
                 .split_whitespace()
                 .filter_map(|child| child.parse().ok());
-            let new: Vec<i32> = children.filter(|child| !pids.contains(child)).collect();
-            pids.extend(new);
+            pids.extend(children.filter(|child| known.insert(*child)));
         }
     }
 }

@@ -44,6 +44,11 @@ impl Signals {
     /// something.
     pub(crate) fn block(users: &[User]) -> io::Result<Signals> {
         let mut numbers = vec![libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD];
+        // Blocked, an ignored signal would come all the same: nohup wants none.
+        numbers.retain(|&number| number != libc::SIGHUP || !is_ignored(number));
+        // Whoever ignores the end of children is not told of it, and it is inherited.
+        // SAFETY: no handler of ours is replaced.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         numbers.extend(users.iter().map(|user| user.number()));
         let set = set_of(&numbers);
         // SAFETY: reads `set`; the old mask is not asked for.
@@ -101,6 +106,16 @@ pub(super) unsafe fn reset_in_child() {
     unsafe {
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
+/// Whether our parent had a signal ignored.
+fn is_ignored(number: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: asks only; the kernel writes one sigaction, all of whose bits may be zeros.
+    unsafe {
+        libc::sigaction(number, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }
 

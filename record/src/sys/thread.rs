@@ -8,7 +8,8 @@ pub(crate) const COMM: &str = "perfquet-record";
 
 /// Names this thread and those that it starts later.
 pub(crate) fn set_comm() {
-    let name = c"perfquet-record";
+    let mut name = [0u8; 16];
+    name[..COMM.len()].copy_from_slice(COMM.as_bytes());
     // SAFETY: the kernel reads at most 16 bytes up to the NUL.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }

@@ -109,7 +109,7 @@ fn mounted() -> Option<PathBuf> {
 
 /// Some files (events/header_page) give as much as the first read asks for and nothing to the second, so
 /// `fs::read`, which begins with 32 bytes, would cut them.
-fn read_at_once(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_at_once(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = fs::File::open(path)?;
     let mut text = vec![0; 64 << 10];
     let count = file.read(&mut text)?;
