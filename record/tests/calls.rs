@@ -92,7 +92,7 @@ fn nested_and_recursive_calls() {
         let words: Vec<&str> = row.split(' ').collect();
         let number = |word: &str| word.parse::<i64>().expect("a number");
         if words[0] == "outer" {
-            assert!(number(words[2]) < number(words[1]) / 2, "{row}");
+            assert!(number(words[1]) - number(words[2]) >= 1_000_000, "{row}");
         }
     }
 }
@@ -275,8 +275,6 @@ fn so_many_and_no_more() {
     );
     room.record(&["--uprobe", "./called:nap", "--max-events", "2"]);
     assert_eq!(room.rows("events/probe_called/nap", &["tid"]).len(), 2);
-    // It need not run to its end.
-    let started = std::time::Instant::now();
     let output = room.run(&[
         "-a",
         "--call",
@@ -292,7 +290,6 @@ fn so_many_and_no_more() {
         String::from_utf8_lossy(&output.stderr)
     );
     assert_eq!(room.rows("calls", &["call_id"]).len(), 4);
-    assert!(started.elapsed() < std::time::Duration::from_secs(60));
 }
 
 #[test]
@@ -398,14 +395,14 @@ fn from_one_time_to_another() {
     assert!(times.iter().all(is_within), "{started}: {times:?}");
     // The whole system until the time is over.
     let before = std::time::Instant::now();
-    let command = ["-a", "--stop-on", "time:300ms", "--", "sleep", "30"];
+    let command = ["-a", "--stop-on", "time:300ms", "--", "sleep", "600"];
     let output = room.run(&[&nap[..], &command].concat());
     assert!(
         output.status.success(),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(before.elapsed() < std::time::Duration::from_secs(20));
+    assert!(before.elapsed() < std::time::Duration::from_secs(200));
 }
 
 /// Stacks put an address in front of what a record says of its time.
@@ -424,12 +421,12 @@ fn triggers_go_with_stacks() {
         "--",
         "sh",
         "-c",
-        "./called; sleep 30",
+        "./called; exec sleep 600",
     ]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(
-        before.elapsed() < std::time::Duration::from_secs(20),
+        before.elapsed() < std::time::Duration::from_secs(200),
         "{said}"
     );
     assert!(

@@ -4,7 +4,7 @@
 
 mod compiled;
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use compiled::Compiled;
 
@@ -132,11 +132,12 @@ fn what_a_killed_recorder_left_is_removed() {
     // A recorder that is killed while its command runs.
     let mut recorder = Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
         .args(["--force", "-o", "killed.pqt", "--uprobe", "./probed:main"])
-        .args(["--", "sleep", "2"])
+        .args(["--", "cat"])
+        .stdin(Stdio::piped())
         .current_dir(room.folder.path())
         .spawn()
         .expect("the recorder runs");
-    for _ in 0..200 {
+    for _ in 0..3000 {
         if !room.left_behind().is_empty() {
             break;
         }

@@ -134,7 +134,7 @@ fn a_users_processes() {
     let theirs = Running::start(command.args(["-c", SPIN]).uid(NOBODY).gid(NOBODY));
     let ours = Running::start(Command::new("sh").args(["-c", SPIN]));
     for user in ["65534", "nobody"] {
-        room.record(&["-u", user, "-e", "cpu-clock", "--duration", "500ms"]);
+        room.record(&["-u", user, "-e", "cpu-clock", "--duration", "2s"]);
         let pids: BTreeSet<String> = room.rows("samples", &["pid"]).into_iter().collect();
         assert!(pids.contains(&theirs.pid()), "{pids:?}");
         assert!(!pids.contains(&ours.pid()), "{pids:?}");
@@ -179,17 +179,22 @@ fn what_runs_in_a_cgroup() {
     let inside = Running::start(Command::new("sh").args(["-c", SPIN]));
     let outside = Running::start(Command::new("sh").args(["-c", SPIN]));
     fs::write(group.join("cgroup.procs"), inside.pid()).expect("it moves");
-    let recorded = room.run(&["-G", &name, "-e", "cpu-clock", "--duration", "500ms"]);
+    let recorded = room.run(&["-G", &name, "-e", "cpu-clock", "--duration", "2s"]);
     let samples = room.rows("samples", &["pid", "comm"]);
     // With a command: as long as it runs.
-    let by_command = room.run(&["-G", &name, "-e", "cpu-clock", "--", "sleep", "0.3"]);
+    let by_command = room.run(&["-G", &name, "-e", "cpu-clock", "--", "sleep", "2"]);
     let (inside_pid, outside_pid) = (inside.pid(), outside.pid());
     drop((inside, outside));
-    fs::remove_dir(&group).expect("it is empty");
+    // What has ended leaves it a little later.
+    let is_removed = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::remove_dir(&group).is_ok()
+    });
+    assert!(is_removed, "{group:?} is not empty");
     assert_eq!(recorded.0, Some(0), "{}", recorded.1);
     assert_eq!(by_command.0, Some(0), "{}", by_command.1);
     for samples in [samples, room.rows("samples", &["pid", "comm"])] {
-        assert!(samples.len() > 20, "{}", samples.len());
+        assert!(samples.len() > 10, "{}", samples.len());
         let own = format!("{inside_pid} sh");
         assert!(
             samples.iter().all(|row| *row == own),
@@ -270,7 +275,7 @@ fn a_plain_user_records_what_is_theirs() {
         ["-t", &theirs.pid()],
         ["-u", "65534"],
     ] {
-        let clock = ["-g", "-e", "cpu-clock", "--duration", "300ms"];
+        let clock = ["-g", "-e", "cpu-clock", "--duration", "1s"];
         let (status, said) = run(&[&whom[..], &clock].concat());
         assert_eq!(status, Some(0), "{whom:?}: {said}");
         let pids = room.rows("samples", &["pid"]);

@@ -1,4 +1,4 @@
-// Starts a thread every half millisecond for a second. Each writes nothing, with a rising count, for some seconds.
+// Starts a thread every half millisecond for a second. Each writes nothing, with a rising count, until it is killed.
 
 #include <pthread.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 static void *worker(void *unused)
 {
 	(void)unused;
-	for (int i = 1; i <= 60; i++) {
+	for (int i = 1; i <= 600; i++) {
 		if (write(-1, "", i) >= 0)
 			return NULL;
 		usleep(50000);
@@ -32,6 +32,6 @@ int main(void)
 	}
 	puts("all");
 	fflush(stdout);
-	sleep(4);
+	sleep(60);
 	return 0;
 }

@@ -113,7 +113,7 @@ impl Sink for Seen {
             Event::Fork(fork) => {
                 // A thread starts with the name of its creator.
                 if let Some(name) = self.names.get(&fork.parent_tid).cloned() {
-                    self.names.entry(fork.tid).or_insert(name);
+                    self.names.insert(fork.tid, name);
                 }
                 self.forks.push(fork.tid);
             }

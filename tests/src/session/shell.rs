@@ -34,7 +34,7 @@ pub fn run(command: &str, directory: &Path) -> (i32, String) {
         if let Some(status) = child.try_wait().unwrap() {
             break status.code().unwrap_or(-1);
         }
-        if started.elapsed() > Duration::from_secs(120) {
+        if started.elapsed() > Duration::from_secs(600) {
             let _ = child.kill();
             break -1;
         }
