@@ -22,6 +22,7 @@
 #define LOST_DEEP (LOST_OWN + 2)
 #define LOST_RETURN (LOST_OWN + 3)
 #define LOST_RING (LOST_OWN + 4)
+#define LOST_OPEN (LOST_OWN + 5) /* filtered */
 
 #define RECORD_CALL 4
 
@@ -133,7 +134,7 @@ int call_leave(void *ctx)
 	if (!depth || !*depth)
 		return 0; /* entered before we began */
 	u64 function = bpf_get_attach_cookie(ctx);
-	u64 level = *depth;
+	u64 level = *depth, deepest = level;
 	if (level > MOST_DEPTH) {
 		*depth = level - 1;
 		return 0;
@@ -145,7 +146,13 @@ int call_leave(void *ctx)
 		level -= 1;
 		key.depth = level;
 		struct open_call *here = bpf_map_lookup_elem(&open_calls, &key);
-		if (here && here->function == function) {
+		if (!here) {
+			/* Its entry found no room; an outer call of the same function is another one. */
+			*depth = level;
+			lose(LOST_RETURN);
+			return 0;
+		}
+		if (here->function == function) {
 			open = here;
 			break;
 		}
@@ -169,6 +176,14 @@ int call_leave(void *ctx)
 	record.arguments[5] = open->arguments[5];
 	record.returned = register_at(ctx, call_settings.returned);
 	bpf_map_delete_elem(&open_calls, &key);
+	for (u32 missed = 0; missed < MOST_MISSED; missed++) {
+		deepest -= 1;
+		if (deepest <= level)
+			break;
+		key.depth = deepest;
+		bpf_map_delete_elem(&open_calls, &key);
+		lose(LOST_OPEN);
+	}
 	u64 took = now - record.entry;
 	if (level) {
 		*depth = level;
@@ -195,5 +210,27 @@ int call_leave(void *ctx)
 		return 0;
 	if (bpf_perf_event_output(ctx, &call_records, BPF_F_CURRENT_CPU, &record, sizeof(record)))
 		lose(LOST_RING);
+	return 0;
+}
+
+/* Calls that a thread never leaves. Its number may be another thread's next. */
+SEC("tp_btf/sched_process_exit")
+int call_thread_exit(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	struct lane_key key = {};
+	key.lane = task->pid;
+	u64 *depth = bpf_map_lookup_elem(&depths, &key.lane);
+	if (!depth)
+		return 0;
+	u64 open = *depth;
+	for (u32 level = 0; level < MOST_DEPTH; level++) {
+		if (level >= open)
+			break;
+		key.depth = level;
+		bpf_map_delete_elem(&open_calls, &key);
+		lose(LOST_OPEN);
+	}
+	bpf_map_delete_elem(&depths, &key.lane);
 	return 0;
 }

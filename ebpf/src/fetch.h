@@ -136,13 +136,10 @@ static ALWAYS_INLINE bool fetch_text(void *ctx, const volatile struct fetch *fet
 	if (fetch->base == BASE_FIELD) {
 		if (!fetch->is_located) {
 			/* Of a fixed size: it may fill it without an end. */
-			u64 *words = (u64 *)to;
-#pragma unroll
-			for (u32 word = 0; word < 8; word++) {
-				if (word * 8 + 8 <= fetch->size && word * 8 + 8 < room)
-					words[word] = field_at(ctx, fetch->place + word * 8, 8);
-			}
-			return true;
+			u32 most = fetch->size + 1;
+			if (most > room)
+				most = room;
+			return bpf_probe_read_kernel_str(to, most, (const void *)((u64)ctx + fetch->place)) >= 0;
 		}
 		u64 place = field_at(ctx, fetch->place, 4);
 		u64 from = (u64)ctx + (place & 0xffff) + (fetch->is_located == 2 ? fetch->place + 4 : 0);

@@ -5,7 +5,7 @@
 
 mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -553,13 +553,16 @@ fn time_off_the_cpu_is_that_between_switches() {
     let Some(room) = Room::new() else { return };
     let mut seen = String::new();
     // A machine that stands still between the readings of the two clocks makes them differ, but not at every attempt.
-    for _ in 0..4 {
-        let (found, expected) = off_cpu_by_process(&room);
-        let processes = |times: &Times| times.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(processes(&found), processes(&expected));
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    for attempt in 0..4 {
+        let (found, expected) = off_cpu_by_process(&room, attempt % cpus);
         // Where the file is in memory, dd may never wait.
-        let sleeping = found.keys().filter(|(comm, _)| comm == "sleep");
-        assert_eq!(sleeping.count(), 7, "{found:?}");
+        let sleeping = found.iter().filter(|((comm, _), _)| comm == "sleep");
+        let slept: Vec<f64> = sleeping.map(|(_, time)| *time).collect();
+        assert_eq!(slept.len(), 7, "{found:?}");
+        // The time runs a little before the switch.
+        assert!(slept.iter().all(|time| *time >= 0.049e9), "{slept:?}");
+        assert!(slept.iter().sum::<f64>() >= 0.59e9, "{slept:?}");
         let functions = room.rows("frames", &["function"]);
         assert!(
             functions.iter().any(|name| name.contains("nanosleep")),
@@ -569,25 +572,25 @@ fn time_off_the_cpu_is_that_between_switches() {
             !functions.iter().any(|name| name.contains("bpf_trace_run")),
             "{functions:?}"
         );
-        let slept: f64 = found
-            .iter()
-            .filter(|((comm, _), _)| comm == "sleep")
-            .map(|(_, time)| time)
-            .sum();
-        // The time runs a little before the switch.
-        assert!(slept >= 0.59e9, "{slept}");
-        let differing = found
-            .iter()
-            .find(|(key, time)| (*time - expected[*key]).abs() >= 2e6_f64.max(*time / 50.0));
+        if expected.is_empty() {
+            continue;
+        }
+        let differing = expected.iter().find(|(key, time)| {
+            let found = found.get(*key).copied().unwrap_or(0.0);
+            (found - *time).abs() >= 2e6_f64.max(*time / 50.0)
+        });
         let Some((key, time)) = differing else { return };
-        seen += &format!("{key:?}: {time} {}\n", expected[key]);
+        seen += &format!("{key:?}: {:?} {time}\n", found.get(key));
     }
-    panic!("{seen}");
+    assert_eq!(seen, "");
+    eprintln!("skipped: this kernel tells nobody of switches from its idle tasks");
 }
 
 /// The time that `sleep` and `dd` were off the CPU by name and process, as summed up in the kernel and as the recorded
-/// switches tell. The name is that at the moment of leaving. Others may sleep as well, so only our own count.
-fn off_cpu_by_process(room: &Room) -> (Times, Times) {
+/// switches tell. The name is that at the moment of leaving. Others may sleep as well, so only our own count; and of the
+/// switches only those of processes whose every leave is followed by a return: virtual machines were seen whose kernel
+/// told neither perf nor ftrace of switches from the idle task of one CPU.
+fn off_cpu_by_process(room: &Room, cpu: usize) -> (Times, Times) {
     let work = "for time in 0.3 0.05 0.05 0.05 0.05 0.05 0.05; do sleep $time & echo $!; wait $!; done >pids; \
                 dd if=/dev/zero of=f bs=1M count=8 conv=fsync status=none & echo $! >>pids; wait $!";
     room.record(&[
@@ -598,12 +601,16 @@ fn off_cpu_by_process(room: &Room) -> (Times, Times) {
         "--filter",
         "prev_comm == \"sleep\" || next_comm == \"sleep\" || prev_comm == \"dd\" || next_comm == \"dd\"",
         "--",
+        "taskset",
+        "-c",
+        &cpu.to_string(),
         "sh",
         "-c",
         work,
     ]);
     assert_eq!(room.rows("losses", &["reason"]), Vec::<String>::new());
     let mut off = BTreeMap::<i64, (i64, String)>::new();
+    let mut hidden = BTreeSet::new();
     let mut expected = Times::new();
     let columns = ["time", "prev_pid", "prev_state", "next_pid", "prev_comm"];
     for row in room.rows("events/sched/sched_switch", &columns) {
@@ -611,8 +618,12 @@ fn off_cpu_by_process(room: &Room) -> (Times, Times) {
         let cells: Vec<&str> = row.splitn(5, ' ').collect();
         let number = |place: usize| cells[place].parse::<i64>().expect("a number");
         const DEAD: i64 = 0x10 | 0x20;
-        if number(2) & DEAD == 0 {
-            off.insert(number(1), (number(0), cells[4].to_owned()));
+        let since = (number(0), cells[4].to_owned());
+        if off.insert(number(1), since).is_some() {
+            hidden.insert(number(1));
+        }
+        if number(2) & DEAD != 0 {
+            off.remove(&number(1));
         }
         if let Some((since, comm)) = off.remove(&number(3))
             && ["sleep", "dd"].contains(&comm.as_str())
@@ -635,6 +646,6 @@ fn off_cpu_by_process(room: &Room) -> (Times, Times) {
     let own = fs::read_to_string(room.folder.path().join("pids")).expect("pids");
     let is_own = |pid: i64| own.lines().any(|line| line.parse() == Ok(pid));
     found.retain(|(_, pid), _| is_own(*pid));
-    expected.retain(|(_, pid), _| is_own(*pid));
+    expected.retain(|(_, pid), _| is_own(*pid) && !hidden.contains(pid));
     (found, expected)
 }

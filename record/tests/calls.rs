@@ -405,6 +405,25 @@ fn from_one_time_to_another() {
     assert!(before.elapsed() < std::time::Duration::from_secs(200));
 }
 
+/// Whether programs pair them or we do.
+#[test]
+fn calls_that_never_return_are_told() {
+    let Some(room) = room("-O1") else { return };
+    let call = ["--call", "libc.so.6:exit", "--min-duration", "1ns"];
+    // What a program cannot fetch is paired behind the kernel.
+    for more in [&[][..], &["--call", "./called:nap text=+0($stack):u64"]] {
+        room.record(&[&call[..], more].concat());
+        let returned = room.rows("calls", &["function"]);
+        assert!(returned.iter().all(|name| name == "nap"), "{returned:?}");
+        let losses = room.rows("losses", &["reason", "count"]);
+        assert_eq!(
+            losses,
+            ["filtered: calls of unknown duration 1"],
+            "{more:?}"
+        );
+    }
+}
+
 /// Stacks put an address in front of what a record says of its time.
 #[test]
 fn triggers_go_with_stacks() {

@@ -24,6 +24,8 @@ use crate::sys::perf_event::Event;
 
 /// The event that carries them.
 const NAME: &str = "calls";
+/// Those that are still open at the end, or that a thread never leaves.
+const OPEN: &str = "filtered: calls of unknown duration";
 
 /// Functions whose calls are wanted.
 pub(crate) struct Plan {
@@ -95,6 +97,9 @@ impl Plan {
                 events.push(event);
             }
         }
+        object
+            .attach_tracepoint("call_thread_exit", "sched_process_exit")
+            .map_err(failed)?;
         Ok(Calls {
             object,
             functions: self.functions.clone(),
@@ -141,7 +146,14 @@ impl Calls {
             Reason::Lost("deeper than 64 calls in each other"),
             Reason::Lost("a return without its entry"),
             Reason::Lost("ring full"),
+            Reason::Filtered(OPEN.to_owned()),
         ];
+        let depths = self.object.entries::<u64, u64>("depths");
+        let open = depths.map_err(|error| refused("--call", &error))?;
+        let open = open.iter().map(|(_, depth)| depth).sum();
+        if open > 0 {
+            told.loss(open, OPEN);
+        }
         tell_losses(&self.object, "--call", told, &own)
     }
 }

@@ -4,11 +4,19 @@ use perfquet_ebpf::Target as Filter;
 use perfquet_ebpf::layout::{Whom as Kind, WhomState};
 
 use super::Whom;
-use crate::failure::{Failure, misuse};
+use crate::failure::{Failure, failed, misuse};
+use crate::sys::procfs;
 use crate::target::Target;
 
 /// The same in the programs' terms.
 pub(super) fn filter(whom: &Whom<'_>) -> Result<Filter, Failure> {
+    // Programs see the machine's numbers of processes.
+    if !procfs::has_the_machines_numbers() && *whom.target != Target::System {
+        return Err(failed(
+            "in here processes have other numbers than programs in the kernel see",
+        )
+        .hint("choose the whole system (-a), or let the container see the machine's processes (--pid=host)"));
+    }
     let number = |id: &i32| u32::try_from(*id).ok();
     let running = |ids: &[i32]| -> Vec<(u32, WhomState)> {
         let ids = ids.iter().filter_map(number);

@@ -84,6 +84,14 @@ pub(crate) fn number_inside(pid: i32) -> Option<i32> {
     line.split_whitespace().next_back()?.parse().ok()
 }
 
+/// Whether processes have the numbers here that they have outside of all containers.
+pub(crate) fn has_the_machines_numbers() -> bool {
+    // PROC_PID_INIT_INO (include/linux/proc_ns.h)
+    const FIRST: &str = "pid:[4026531836]";
+    let own = fs::read_link("/proc/self/ns/pid");
+    own.is_ok_and(|own| own.as_os_str() == FIRST)
+}
+
 /// Adds the processes that these have started, and those that they have.
 pub(crate) fn add_descendants(pids: &mut Vec<i32>) {
     let mut known: HashSet<i32> = pids.iter().copied().collect();

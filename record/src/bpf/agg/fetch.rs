@@ -90,7 +90,13 @@ fn of_record(field: &Field) -> Option<Fetched> {
         is_signed: field.is_signed.into(),
         ..Fetch::default()
     };
+    /// Bytes of a record that programs can read in words, and byte by byte (ebpf/src/fetch.h).
+    const IN_WORDS: u32 = 800;
+    const IN_BYTES: u32 = 200;
+    let is_in_words = field.size >= 4 && field.offset.is_multiple_of(4);
+    let most = if is_in_words { IN_WORDS } else { IN_BYTES };
     fetch.is_located = match field.kind {
+        Kind::Number if field.offset.saturating_add(field.size) > most => return None,
         Kind::Number => return Some(Fetched::Number(fetch)),
         Kind::Other => return None,
         Kind::Text => 0,
