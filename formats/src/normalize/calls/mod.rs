@@ -222,7 +222,7 @@ impl Calls {
 
     /// Calls whose exit could not be waited for.
     pub(crate) fn given_up(&self) -> u64 {
-        self.given_up
+        self.given_up + self.rows.given_up
     }
 
     /// Events are missing: from here on only a leave that proves it belongs to what is open now.

@@ -131,6 +131,8 @@ pub(super) struct Rows {
     aside_order: VecDeque<CallId>,
     /// Set aside, and now closed.
     late: Vec<(CallId, Pending)>,
+    /// Rows whose exit could not be waited for.
+    pub(super) given_up: u64,
     pub(super) keep: Keep,
 }
 
@@ -142,6 +144,7 @@ impl Rows {
             aside: HashMap::new(),
             aside_order: VecDeque::new(),
             late: Vec::new(),
+            given_up: 0,
             keep: Keep::default(),
         }
     }
@@ -191,6 +194,28 @@ impl Rows {
         } else if let Some(row) = self.aside.remove(&id) {
             self.late.push((id, row));
         }
+    }
+
+    /// Those behind a row that is still open need not wait for it.
+    fn set_aside(&mut self, id: CallId, row: Pending) {
+        self.aside.insert(id, row);
+        self.aside_order.push_back(id);
+        if self.aside_order.len() > 2 * ASIDE {
+            let aside = &self.aside;
+            self.aside_order.retain(|id| aside.contains_key(id));
+        }
+    }
+
+    /// Of too many that are set aside, the one that has waited longest.
+    fn take_overdue(&mut self) -> Option<(CallId, Pending)> {
+        while self.aside.len() > ASIDE {
+            let oldest = self.aside_order.pop_front()?;
+            if let Some(overdue) = self.aside.remove_entry(&oldest) {
+                self.given_up += 1;
+                return Some(overdue);
+            }
+        }
+        None
     }
 
     /// Whether there is something to write.
@@ -252,16 +277,12 @@ impl Rows {
                 row.parent_id = None;
             }
             if waits {
-                self.aside.insert(id, row);
-                self.aside_order.push_back(id);
+                self.set_aside(id, row);
             } else {
                 push(&mut self.keep, id, row, next)?;
             }
-            while self.aside_order.len() > ASIDE {
-                let oldest = self.aside_order.pop_front();
-                if let Some((id, row)) = oldest.and_then(|id| self.aside.remove_entry(&id)) {
-                    push(&mut self.keep, id, row, next)?;
-                }
+            while let Some((id, row)) = self.take_overdue() {
+                push(&mut self.keep, id, row, next)?;
             }
         }
         self.keep.forget(self.first);
@@ -317,4 +338,36 @@ fn push(
     }
     .push(output.writer.rows(table));
     output.writer.end_row(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_too_many_open_ones_are_given_up() {
+        let mut rows = Rows::starting_at(0);
+        let row = Pending::of(Entry::default(), None, 0);
+        let mut set_aside = |rows: &mut Rows| {
+            let id = CallId(rows.first);
+            rows.first += 1;
+            rows.set_aside(id, row.clone());
+            id
+        };
+        let oldest = set_aside(&mut rows);
+        for _ in 0..3 * ASIDE {
+            let id = set_aside(&mut rows);
+            assert!(rows.take_overdue().is_none());
+            rows.close(id);
+            rows.late.clear();
+        }
+        assert!(rows.get_mut(oldest).is_some());
+        assert!(rows.aside_order.len() <= 2 * ASIDE);
+        for _ in 0..ASIDE {
+            set_aside(&mut rows);
+        }
+        assert_eq!(rows.take_overdue().map(|(id, _)| id), Some(oldest));
+        assert!(rows.take_overdue().is_none());
+        assert_eq!(rows.given_up, 1);
+    }
 }
