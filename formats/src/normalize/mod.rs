@@ -173,7 +173,8 @@ impl<'o> Normalizer<'o> {
             // Nobody lost them.
             self.output.counts.left_out += left_out;
             self.output.counts.losses -= 1;
-            self.output.counts.lost -= left_out;
+            let lost = &mut self.output.counts.lost;
+            *lost = lost.saturating_sub(left_out);
         }
         let given_up = self.life.mappings.given_up();
         if given_up > 0 {
@@ -259,10 +260,14 @@ impl<'o> Normalizer<'o> {
         let count = loss.count.unwrap_or(0);
         match loss.reason.starts_with(FILTERED_CALLS) {
             // Nobody lost them.
-            true => self.output.counts.filtered += count,
+            true => {
+                let filtered = &mut self.output.counts.filtered;
+                *filtered = filtered.saturating_add(count);
+            }
             false => {
                 self.output.counts.losses += 1;
-                self.output.counts.lost += count;
+                let lost = &mut self.output.counts.lost;
+                *lost = lost.saturating_add(count);
             }
         }
         crate::tables::losses::Row {

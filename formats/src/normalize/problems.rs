@@ -35,7 +35,7 @@ impl Problems {
     pub(crate) fn add(&mut self, source: &str, problem: &Problem<'_>) {
         let message = short(problem.message);
         let count = problem.count.max(1);
-        self.total += count;
+        self.total = self.total.saturating_add(count);
         if self.rows.len() < KEPT {
             self.rows.push(Kept {
                 source: source.to_owned(),
@@ -64,7 +64,7 @@ impl Problems {
                 rows.len() - 1
             });
         if let Some(row) = self.rows.get_mut(index) {
-            row.count += count;
+            row.count = row.count.saturating_add(count);
         }
     }
 
@@ -124,6 +124,22 @@ mod tests {
         assert!(problems.rows.len() <= 2 * KEPT + 1);
         let counted: u64 = problems.rows.iter().map(|row| row.count).sum();
         assert_eq!(counted, problems.total);
+    }
+
+    #[test]
+    fn counts_of_a_damaged_input_end_somewhere() {
+        let mut problems = Problems::default();
+        for _ in 0..KEPT + 2 {
+            problems.add(
+                "a",
+                &Problem {
+                    place: Place::Whole,
+                    count: u64::MAX,
+                    message: "many",
+                },
+            );
+        }
+        assert_eq!(problems.total, u64::MAX);
     }
 
     #[test]

@@ -359,6 +359,33 @@ fn raw_payloads_become_columns() {
 }
 
 #[test]
+fn losses_that_a_damaged_input_tells_end_somewhere() {
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        for reason in [
+            "ring full",
+            "ring full",
+            "filtered: calls x",
+            "filtered: calls y",
+        ] {
+            send(
+                sink,
+                Event::Loss(Loss {
+                    time: None,
+                    cpu: None,
+                    event: None,
+                    count: Some(u64::MAX),
+                    in_all: None,
+                    reason,
+                }),
+            );
+        }
+    });
+    let counts = trace.finish().counts;
+    assert_eq!((counts.lost, counts.filtered), (u64::MAX, u64::MAX));
+}
+
+#[test]
 fn groups_become_a_row_for_each_member_that_grew() {
     let mut trace = Trace::new();
     trace.input("a", |sink| {
