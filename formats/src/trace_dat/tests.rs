@@ -488,6 +488,29 @@ fn the_text_of_a_latency_tracer_is_read_as_such() {
 }
 
 #[test]
+fn many_buffers_at_one_place_are_not_read_again_and_again() {
+    let (mut made, _) = one_of_everything(Endian::Little, 8);
+    let ours = made.options.len();
+    let mut bytes = Vec::new();
+    for _ in 0..2 {
+        let tag = bytes.windows(10).position(|part| part == b"flyrecord\0");
+        let start = made.u64(tag.unwrap_or(0) as u64);
+        made.options.truncate(ours);
+        for number in 0..5000 {
+            let name = format!("b{number:04}\0");
+            made.options
+                .push((3, [&start[..], name.as_bytes()].concat()));
+        }
+        bytes = made.version6();
+    }
+    let text = read_bytes(&TRACE_DAT, &bytes);
+    assert!(
+        text.contains("more buffers than the file has room for"),
+        "{text}"
+    );
+}
+
+#[test]
 fn pages_of_two_cpus_at_one_place_are_read_once() {
     let (mut made, _) = one_of_everything(Endian::Little, 8);
     let pages = made.buffers[0].2[1].1.clone();

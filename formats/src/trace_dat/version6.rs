@@ -11,6 +11,8 @@
 //! ```
 //! The events of an instance have a table of their own, at an offset that a BUFFER option tells.
 
+use hashbrown::HashMap;
+
 use crate::Error;
 use crate::bytes::{Cursor, Short};
 use crate::event::Place;
@@ -20,6 +22,8 @@ use crate::trace_dat::options::{Options, current_clock};
 use crate::trace_dat::read::Teller;
 
 const TAG_BYTES: u64 = 10;
+/// Of a table, for each CPU.
+const TABLE_ROW_BYTES: u64 = 16;
 /// Longer than any list of clocks.
 const CLOCK_BYTES_MAX: u64 = 4096;
 
@@ -94,7 +98,19 @@ fn read<'m>(
         );
         messages.push((cursor.offset().saturating_sub(TAG_BYTES), message));
     }
+    // Tables do not share their bytes: many options that tell one place are no reason to read it often.
+    let mut room = bytes.len() as u64 / TABLE_ROW_BYTES;
+    let mut places: HashMap<Vec<u8>, usize> = (opened.buffers.iter().enumerate())
+        .map(|(place, buffer)| (buffer.name.clone(), place))
+        .collect();
     for (offset, option) in std::mem::take(&mut opened.options.buffers) {
+        room = match room.checked_sub(u64::from(cpus).max(1)) {
+            Some(left) => left,
+            None => {
+                messages.push((offset, "more buffers than the file has room for".into()));
+                break;
+            }
+        };
         let mut option = Cursor::new(&option, offset, head.endian);
         let (start, name) = (option.u64()?, option.text_to_nul());
         let rest = usize::try_from(start)
@@ -109,10 +125,14 @@ fn read<'m>(
         let mut buffer = table(&mut cursor, cpus, page_size, &mut opened.options)?;
         buffer.name = name.to_vec();
         // The one for the top comes again with its name, where it alone was converted.
-        match opened.buffers.iter_mut().find(|known| known.name == name) {
+        let known = places.get(name);
+        match known.and_then(|&place| opened.buffers.get_mut(place)) {
             Some(known) if known.cpus.iter().all(|cpu| cpu.size == 0) => *known = buffer,
             Some(known) if known.cpus == buffer.cpus => {}
-            _ => opened.buffers.push(buffer),
+            _ => {
+                places.entry(name.to_vec()).or_insert(opened.buffers.len());
+                opened.buffers.push(buffer);
+            }
         }
     }
     Ok(())
