@@ -6,6 +6,11 @@
 
 use super::Call;
 
+/// Of one function, each. Names are the kernel's for fetched arguments (`MAX_ARG_NAME_LEN` is 32), registers are six,
+/// and some are told in two types. Each call has all of them as text.
+const ARGUMENTS_MAX: usize = 16;
+const NAME_BYTES_MAX: usize = 64;
+
 /// A function, as the records of its calls name it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallFunction {
@@ -86,7 +91,8 @@ impl CallFunction {
         for line in lines {
             let mut words = line.split(' ');
             let (name, place, kind) = (words.next()?, words.next()?, words.next()?);
-            if !CallArgument::is_kind(kind) {
+            let has_room = function.arguments.len() < ARGUMENTS_MAX || place == "-";
+            if !CallArgument::is_kind(kind) || name.len() > NAME_BYTES_MAX || !has_room {
                 return None;
             }
             let argument = |place| CallArgument {
@@ -136,6 +142,11 @@ mod tests {
         for wrong in ["", "x\nf\n", "1\nf", "1\nf\n\nn 2", "1\nf\n\nn 2 string"] {
             assert_eq!(CallFunction::parse(wrong), None, "{wrong:?}");
         }
+        let many = |count| format!("1\nf\n{}", "\nn 2 u8".repeat(count));
+        assert!(CallFunction::parse(&many(ARGUMENTS_MAX)).is_some());
+        assert_eq!(CallFunction::parse(&many(ARGUMENTS_MAX + 1)), None);
+        let long = "n".repeat(NAME_BYTES_MAX + 1);
+        assert_eq!(CallFunction::parse(&format!("1\nf\n\n{long} 2 u8")), None);
         let text = |kind, register| argument("a", 0, kind).text(register);
         assert_eq!(text("s32", 0x1_ffff_ffff), "a=-1");
         assert_eq!(text("u8", 0x1ff), "a=255");

@@ -335,6 +335,7 @@ impl Calls {
             return None;
         };
         opens.pop();
+        self.rows.fetch(open.id, std::mem::take(&mut exit.fetched));
         let measured = match (open.time, exit.place.time) {
             (Some(start), Some(end)) => end.checked_sub(start).filter(|&duration| duration >= 0),
             _ => None,
@@ -344,7 +345,6 @@ impl Calls {
             row.duration = duration;
             row.retval = exit.retval;
             row.exit_seen = true;
-            row.fetched.append(&mut exit.fetched);
             if exit.pair.is_some_and(|pair| pair.class == TOLD) {
                 // At an entry by breakpoint the kernel looks as if it were in an interrupt.
                 row.context = exit.context.or(row.context);
@@ -440,9 +440,7 @@ impl Calls {
         let id = match known {
             Some(awaited) => {
                 awaited.inside.iter().for_each(|&id| rows.close(id));
-                if let Some(place) = rows.get_mut(awaited.id) {
-                    *place = row;
-                }
+                rows.replace(awaited.id, row);
                 awaited.id
             }
             None => rows.add(row),
@@ -457,7 +455,12 @@ impl Calls {
     /// Whether enough is over to be written.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.rows.is_due() || self.texts.bytes() > TEXT_BYTES
+        self.rows.is_due() || self.is_too_much()
+    }
+
+    #[inline]
+    fn is_too_much(&self) -> bool {
+        self.texts.bytes() > TEXT_BYTES || self.rows.is_too_much()
     }
 
     /// Writes what is over; everything if the input has ended or too much waits.
@@ -468,7 +471,7 @@ impl Calls {
         selected: &mut Selected,
         all: bool,
     ) -> Result<(), Error> {
-        let too_much = self.texts.bytes() > TEXT_BYTES;
+        let too_much = self.is_too_much();
         if all || too_much {
             for (_, mut opens) in self.lanes.drain() {
                 if too_much {

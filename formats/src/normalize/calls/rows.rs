@@ -21,6 +21,9 @@ const WAITING: usize = 1 << 17;
 /// Rows set aside; then the first of them is written without its end.
 const ASIDE: usize = 1 << 17;
 
+/// Bytes of arguments that probes fetched, in rows that wait.
+const FETCHED_BYTES: usize = 128 << 20;
+
 /// Number of a call in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct CallId(pub(super) i64);
@@ -66,6 +69,10 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    fn fetched_bytes(&self) -> usize {
+        bytes_of(&self.fetched)
+    }
+
     /// A call that begins inside of so many open ones.
     pub(super) fn of(entry: Entry, parent_id: Option<CallId>, around: usize) -> Pending {
         Pending {
@@ -120,6 +127,11 @@ impl Pending {
     }
 }
 
+fn bytes_of(fetched: &[Box<[u8]>]) -> usize {
+    const BESIDE: usize = 16;
+    fetched.iter().map(|arg| arg.len() + BESIDE).sum()
+}
+
 /// The rows, in the order of their entries.
 pub(super) struct Rows {
     /// Number of the first in `waiting`.
@@ -133,6 +145,8 @@ pub(super) struct Rows {
     late: Vec<(CallId, Pending)>,
     /// Rows whose exit could not be waited for.
     pub(super) given_up: u64,
+    /// Of arguments that probes fetched, in all rows that wait.
+    fetched_bytes: usize,
     pub(super) keep: Keep,
 }
 
@@ -145,6 +159,7 @@ impl Rows {
             aside_order: VecDeque::new(),
             late: Vec::new(),
             given_up: 0,
+            fetched_bytes: 0,
             keep: Keep::default(),
         }
     }
@@ -155,6 +170,7 @@ impl Rows {
 
     pub(super) fn add(&mut self, row: Pending) -> CallId {
         let id = CallId(self.next_id());
+        self.fetched_bytes += row.fetched_bytes();
         self.waiting.push_back(row);
         id
     }
@@ -164,6 +180,30 @@ impl Rows {
             Ok(place) => self.waiting.get_mut(place),
             Err(_) => self.aside.get_mut(&id),
         }
+    }
+
+    /// A call that was awaited has come.
+    pub(super) fn replace(&mut self, id: CallId, row: Pending) {
+        self.fetched_bytes += row.fetched_bytes();
+        if let Some(place) = self.get_mut(id) {
+            let former = std::mem::replace(place, row);
+            self.fetched_bytes -= former.fetched_bytes();
+        }
+    }
+
+    /// More arguments of a call, told at its end.
+    pub(super) fn fetch(&mut self, id: CallId, mut more: Vec<Box<[u8]>>) {
+        let bytes = bytes_of(&more);
+        if let Some(row) = self.get_mut(id) {
+            row.fetched.append(&mut more);
+            self.fetched_bytes += bytes;
+        }
+    }
+
+    /// More than may wait.
+    #[inline]
+    pub(super) fn is_too_much(&self) -> bool {
+        self.fetched_bytes > FETCHED_BYTES
     }
 
     /// Whether a call, as it is now, is what the recorder was asked for.
@@ -236,7 +276,9 @@ impl Rows {
         selected: &mut Selected,
         all: bool,
     ) -> Result<(), Error> {
+        let mut written_bytes = 0;
         let mut push = |keep: &mut Keep, id, mut row: Pending, next| {
+            written_bytes += row.fetched_bytes();
             row.parent_id = keep.parent_of(row.parent_id);
             match is_row(keep, selected, &row) {
                 true => push(id, &row, texts, threads, output),
@@ -285,6 +327,7 @@ impl Rows {
                 push(&mut self.keep, id, row, next)?;
             }
         }
+        self.fetched_bytes -= written_bytes;
         self.keep.forget(self.first);
         Ok(())
     }
@@ -343,6 +386,25 @@ fn push(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_that_wait_are_counted() {
+        let mut rows = Rows::starting_at(0);
+        let fetched = || vec![Box::from(&b"count=1"[..])];
+        let id = rows.add(Pending::of(Entry::default(), None, 0));
+        assert_eq!(rows.fetched_bytes, 0);
+        rows.fetch(id, fetched());
+        let of_one = rows.fetched_bytes;
+        assert!(of_one > 0);
+        let entry = Entry {
+            fetched: fetched(),
+            ..Entry::default()
+        };
+        rows.replace(id, Pending::of(entry.clone(), None, 0));
+        assert_eq!(rows.fetched_bytes, of_one);
+        rows.add(Pending::of(entry, None, 0));
+        assert_eq!(rows.fetched_bytes, 2 * of_one);
+    }
 
     #[test]
     fn only_too_many_open_ones_are_given_up() {
