@@ -228,15 +228,17 @@ impl Calls {
     /// Events are missing: from here on only a leave that proves it belongs to what is open now.
     pub(crate) fn loss(&mut self) {
         self.losses += 1;
-        for lane in self.lanes.values_mut() {
+        let rows = &mut self.rows;
+        self.lanes.retain(|_, lane| {
             // Without a depth nobody would ever come to end them.
             let cut = lane
                 .iter()
                 .position(|open| open.depth.is_none() && open.end == End::ByLeave);
             if let Some(cut) = cut {
-                abandon(&mut self.rows, lane, cut);
+                abandon(rows, lane, cut);
             }
-        }
+            !lane.is_empty()
+        });
     }
 
     /// The number of a thread was given to another.
@@ -260,6 +262,11 @@ impl Calls {
         }
         let to = Lane::of(Some(previous), Some(cpu));
         lane.extend(self.lanes.remove(&to).unwrap_or_default());
+        let excess = lane.len().saturating_sub(DEEPEST);
+        self.given_up += excess as u64;
+        for outermost in lane.drain(..excess) {
+            self.rows.close(outermost.id);
+        }
         self.lanes.insert(to, lane);
     }
 

@@ -425,6 +425,26 @@ fn a_switch_tells_whose_the_calls_are() {
     );
 }
 
+#[test]
+fn a_lane_stays_as_deep_as_it_may_be_when_two_become_one() {
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        for _ in 0..3 {
+            play(sink, &"> - a cpu=0\n".repeat(8000));
+            play(sink, "s cpu=0 5 5");
+        }
+    });
+    let rows = trace.finish();
+    assert_eq!(rows.counts.calls, 24_000);
+    let given_up = 3 * 8000 - 8192;
+    assert_eq!(
+        rows.of("problems", &["count", "message"]),
+        [format!(
+            "{given_up} more open calls than can be kept: these have no exit"
+        )]
+    );
+}
+
 /// A type of events with fields of 64 bits.
 fn event_type(system: &str, name: &str, fields: &[&str]) -> EventType {
     EventType {
