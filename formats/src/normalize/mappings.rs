@@ -20,6 +20,8 @@ use crate::event::{Exit, Fork, KernelSymbol, Mapping, Space};
 const RANGES_PER_MAP: usize = 65_536;
 /// Ranges in all maps together; beyond, a process' map is emptied rather than copied.
 const RANGES_IN_ALL: usize = 1 << 20;
+/// Processes that have a map.
+const PROCESSES: usize = 1 << 18;
 
 /// A range of addresses with something behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,15 +71,17 @@ impl AddressMap {
     /// Takes the range from all that lie there; what sticks out on either side stays.
     /// `false`: there is no more room.
     fn insert(&mut self, new: Range) -> bool {
-        self.remove(new.start, new.end);
+        let all_stay = self.remove(new.start, new.end);
         let room = self.ranges.len() < RANGES_PER_MAP;
         if room {
             self.ranges.insert(new.start, new);
         }
-        room
+        room && all_stay
     }
 
-    fn remove(&mut self, start: u64, end: u64) {
+    /// Takes the range from all that lie there. `false`: of one that it parts there is no room for both.
+    fn remove(&mut self, start: u64, end: u64) -> bool {
+        let mut all_stay = true;
         // From behind, so that each step looks at the last one that begins before `end`.
         while let Some((&key, &old)) = self.ranges.range(..end).next_back() {
             if old.end <= start {
@@ -85,13 +89,18 @@ impl AddressMap {
             }
             self.ranges.remove(&key);
             if old.end > end {
-                self.ranges.insert(end, behind(old, end));
+                let room = self.ranges.len() < RANGES_PER_MAP;
+                if room {
+                    self.ranges.insert(end, behind(old, end));
+                }
+                all_stay &= room;
             }
             if old.start < start {
                 self.ranges.insert(old.start, Range { end: start, ..old });
                 break;
             }
         }
+        all_stay
     }
 }
 
@@ -196,7 +205,8 @@ impl Mappings {
         let generation = self.generation();
         if event.gone {
             self.kernel.generation = generation;
-            self.kernel.remove(event.start, end);
+            let all_stay = self.kernel.remove(event.start, end);
+            self.given_up += u64::from(!all_stay);
         } else if event.start < end {
             let range = Range {
                 start: event.start,
@@ -228,7 +238,12 @@ impl Mappings {
             return;
         }
         self.drop_process(host(event.pid));
-        if let Some(map) = map {
+        let Some(map) = map else {
+            return;
+        };
+        if self.processes.len() >= PROCESSES {
+            self.given_up += 1;
+        } else {
             self.processes
                 .insert(host(event.pid), Process { map, threads: 1 });
         }
@@ -259,6 +274,9 @@ impl Mappings {
     }
 
     fn map_user(&mut self, key: ProcessKey, generation: u64, range: Range) -> bool {
+        if self.processes.len() >= PROCESSES && !self.processes.contains_key(&key) {
+            return false;
+        }
         let process = self.processes.entry(key).or_insert_with(|| Process {
             map: Rc::default(),
             threads: 1,
@@ -460,5 +478,40 @@ mod tests {
         }
         assert!(world.mappings.total <= RANGES_IN_ALL);
         assert!(world.mappings.given_up() > 0);
+    }
+
+    #[test]
+    fn holes_do_not_make_more_ranges_than_there_may_be() {
+        let mut world = World::new();
+        let holes = RANGES_PER_MAP as u64 + 100;
+        world.map(-1, 0, (2 * holes + 1) << 12, "[kernel.kallsyms]_text");
+        for hole in (1..=holes).rev() {
+            let symbol = KernelSymbol {
+                time: None,
+                start: (2 * hole - 1) << 12,
+                length: 0x1000,
+                name: b"bpf_prog_1",
+                gone: true,
+            };
+            world.mappings.kernel_symbol(&symbol, &mut world.modules);
+        }
+        let ranges = world.mappings.of(None, Space::Kernel).ranges().count();
+        assert!(ranges <= RANGES_PER_MAP + 1, "{ranges}");
+        assert!(world.mappings.given_up() >= 100);
+    }
+
+    #[test]
+    fn only_so_many_processes_have_a_map() {
+        let mut world = World::new();
+        world.map(1, 0x10_000, 0x20_000, "/sh");
+        for pid in 2..PROCESSES as i32 + 10 {
+            world.mappings.fork(&fork(pid, 1));
+        }
+        assert_eq!(world.mappings.processes.len(), PROCESSES);
+        assert_eq!(world.mappings.given_up(), 9);
+        world.map(i32::MAX, 0x10_000, 0x20_000, "/late");
+        assert_eq!(world.at(i32::MAX, 0x10_000), "-");
+        world.map(1, 0x30_000, 0x40_000, "/known");
+        assert_eq!(world.at(1, 0x30_000), "/known+1000");
     }
 }
