@@ -178,26 +178,15 @@ impl Columns {
                 cells.push(row.get(start..).unwrap_or_default().trim_ascii());
                 break;
             };
-            let gap = run.end..next.start;
-            let Some(blank) = gap
-                .clone()
-                .find(|&at| row.get(at).is_none_or(|&byte| byte == b' '))
-            else {
-                return self.shifted(row);
-            };
-            // A cell that reaches into the gap from either side is one word with what it reaches from.
-            let is_whole = gap
-                .clone()
-                .all(|at| row.get(at).is_none_or(|&byte| byte == b' '));
-            if !is_whole {
+            // A cell that reaches into the gap from either side is one word with what it reaches from. Behind its end a
+            // row is blank, however wide the ruler is.
+            let mut gap = run.end..next.start.min(row.len());
+            if !gap.all(|at| row.get(at) == Some(&b' ')) {
                 return self.shifted(row);
             }
-            cells.push(
-                row.get(start..blank.min(row.len()))
-                    .unwrap_or_default()
-                    .trim_ascii(),
-            );
-            start = blank;
+            let cell = row.get(start..run.end.min(row.len()));
+            cells.push(cell.unwrap_or_default().trim_ascii());
+            start = run.end;
         }
         Some(cells)
     }
@@ -307,8 +296,9 @@ fn between<'a>(titles: &[Range<usize>], rows: impl Iterator<Item = &'a [u8]>) ->
     let mut free: Vec<Vec<bool>> = gaps.iter().map(|gap| vec![true; gap.len()]).collect();
     for row in rows {
         for (gap, free) in gaps.iter().zip(&mut free) {
-            for (at, is_free) in gap.clone().zip(free) {
-                *is_free &= row.get(at).is_none_or(|&byte| byte == b' ');
+            // Behind its end a row is blank.
+            for (at, is_free) in (gap.start..gap.end.min(row.len())).zip(free) {
+                *is_free &= row.get(at) == Some(&b' ');
             }
         }
     }
@@ -414,6 +404,9 @@ mod tests {
             "100018  a_name_that_is_too_long     5.5",
             &["100018", "a_name_that_is_too_long", "5.5"],
         );
+        // Shorter than the ruler.
+        check("7", &["7", "", ""]);
+        check("7       ab", &["7", "ab", ""]);
         let row = b"1000188  a b  c  d  e";
         assert_eq!(columns(&[]).cells(row), None);
     }
