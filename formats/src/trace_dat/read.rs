@@ -156,11 +156,14 @@ fn read_opened(
     {
         let clock = opened.options.clock.clone().unwrap_or_default();
         let page_size = layout.page_size.max(head.page_size.into());
-        let (buffers, further) = restore::beside(path, &clock, page_size);
-        tell.total += further.iter().map(|map| map.len() as u64).sum::<u64>();
-        tell.maps.extend(further.iter().map(Arc::clone));
-        maps.extend(further);
-        opened.buffers.extend(buffers);
+        let beside = restore::beside(path, &clock, page_size);
+        tell.total += beside.maps.iter().map(|map| map.len() as u64).sum::<u64>();
+        tell.maps.extend(beside.maps.iter().map(Arc::clone));
+        maps.extend(beside.maps);
+        opened.buffers.extend(beside.buffers);
+        for message in beside.unreadable {
+            tell.problem(Place::Whole, "file beside it", || message)?;
+        }
     }
     facts::tell(head, &opened, tell)?;
     if opened.buffers.is_empty() && opened.reports.is_empty() {

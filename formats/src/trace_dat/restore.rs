@@ -21,15 +21,33 @@ use crate::trace_dat::head::{Buffer, CpuData};
 /// The files of one recording, by instance and CPU.
 type Found = BTreeMap<(String, u32), PathBuf>;
 
-/// Files that lie beside `path`, mapped, and what buffers they make up. Their numbers in [`CpuData::file`] begin at 1.
-pub(super) fn beside(path: &Path, clock: &[u8], page_size: u64) -> (Vec<Buffer>, Vec<Arc<Mmap>>) {
-    let (mut buffers, mut maps): (Vec<Buffer>, Vec<Arc<Mmap>>) = Default::default();
+/// What lies beside a file.
+#[derive(Default)]
+pub(super) struct Beside {
+    pub(super) buffers: Vec<Buffer>,
+    /// The files, mapped. Their numbers in [`CpuData::file`] begin at 1.
+    pub(super) maps: Vec<Arc<Mmap>>,
+    /// Which files cannot be read, and why.
+    pub(super) unreadable: Vec<String>,
+}
+
+/// Files that lie beside `path`, and what buffers they make up.
+pub(super) fn beside(path: &Path, clock: &[u8], page_size: u64) -> Beside {
+    let mut beside = Beside::default();
+    let Beside {
+        buffers,
+        maps,
+        unreadable,
+    } = &mut beside;
     for ((name, cpu), path) in find(path) {
         let is_empty = path.metadata().is_ok_and(|file| file.len() == 0);
         let map = match map_foreign(&path) {
             Ok(map) => Some(map),
             Err(_) if is_empty => None,
-            Err(_) => continue,
+            Err(error) => {
+                unreadable.push(format!("{}: {error}", path.display()));
+                continue;
+            }
         };
         let name = name.into_bytes();
         if buffers.last().is_none_or(|buffer| buffer.name != name) {
@@ -52,7 +70,7 @@ pub(super) fn beside(path: &Path, clock: &[u8], page_size: u64) -> (Vec<Buffer>,
             });
         }
     }
-    (buffers, maps)
+    beside
 }
 
 fn find(path: &Path) -> Found {

@@ -436,6 +436,12 @@ fn a_head_of_version_6_with_hidden_pages_beside_it() {
     });
     assert_eq!(lines.count(), expected.len(), "{text}");
     assert!(!text.contains("Problem"), "{text}");
+    // One that cannot be read is told.
+    let unreadable = folder.path().join(".trace.dat.cpu8");
+    std::fs::create_dir(&unreadable).unwrap();
+    let text = as_text(&TRACE_DAT, &mut Input::open(&head).unwrap());
+    assert!(text.contains(".trace.dat.cpu8: "), "{text}");
+    std::fs::remove_dir(&unreadable).unwrap();
     // Nothing happened at all: a recording without calls, not a damaged file.
     for (cpu, _) in &cpus {
         let name = format!(".trace.dat.cpu{cpu}");
