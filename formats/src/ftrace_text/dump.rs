@@ -32,14 +32,6 @@ pub(super) enum Dump {
 }
 
 impl Dump {
-    /// Outside, if the text is a log with a dump in it.
-    pub(super) fn of(text: &[u8]) -> Dump {
-        match has_dump(text) {
-            true => Dump::Outside,
-            false => Dump::None,
-        }
-    }
-
     /// Takes the next line: the rest of it that is trace, or `None`.
     #[inline]
     pub(super) fn line<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
@@ -65,19 +57,23 @@ impl Dump {
     }
 }
 
-/// Whether a dump is announced in a text that is a log.
-pub(super) fn has_dump(text: &[u8]) -> bool {
-    let mut rest = text;
-    while let Some(at) = find_text(rest, BEGIN) {
-        let start = text.len() - rest.len() + at;
-        let before = text.get(..start).unwrap_or_default();
-        let line = before.rsplit(|&byte| byte == b'\n').next();
-        if line.is_some_and(|prefix| trim(without_prefix(prefix)).is_empty()) {
-            return true;
+/// Where the line begins that announces a dump, in a text that is a log.
+pub(super) fn announced(text: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while let Some(rest) = text.get(from..)
+        && let Some(at) = find_text(rest, BEGIN)
+    {
+        let (before, behind) = rest.split_at_checked(at)?;
+        let start = before.iter().rposition(|&byte| byte == b'\n');
+        let start = start.map_or(0, |end_of_former| end_of_former + 1);
+        let prefix = before.get(start..).unwrap_or_default();
+        if trim(without_prefix(prefix)).is_empty() {
+            return Some(from + start);
         }
-        rest = rest.get(at + BEGIN.len()..).unwrap_or_default();
+        // Further on in this line it is no announcement either.
+        from += at + behind.iter().position(|&byte| byte == b'\n')? + 1;
     }
-    false
+    None
 }
 
 /// Whether it looks like a log of the kernel: there may be a dump farther behind.
@@ -114,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_trace_is_between_the_rulers() {
-        let mut dump = Dump::of(LOG.as_bytes());
+        let mut dump = Dump::Outside;
         let lines: Vec<_> = LOG
             .lines()
             .filter_map(|line| dump.line(line.as_bytes()))
@@ -129,10 +125,14 @@ mod tests {
     #[test]
     fn logs() {
         assert!(is_log(LOG.as_bytes()));
-        assert!(has_dump(b"<0>Dumping ftrace buffer:\n"));
-        assert!(!has_dump(
-            b" dd-1 [000] 1.5: tracing_mark_write: Dumping ftrace buffer:\n"
-        ));
+        assert_eq!(announced(LOG.as_bytes()), LOG.find("[    4.448775]"));
+        assert_eq!(announced(b"<0>Dumping ftrace buffer:\n"), Some(0));
+        let marker =
+            " dd-1 [000] 1.5: tracing_mark_write: Dumping ftrace buffer: Dumping ftrace buffer:\n";
+        assert_eq!(announced(marker.as_bytes()), None);
+        let both = marker.to_owned() + LOG;
+        let expected = both.find("[    4.448775]");
+        assert_eq!(announced(both.as_bytes()), expected);
         assert!(!is_log(b"# tracer: nop\n"));
         assert!(!is_log(b"dd-1 [000] 1.5: x\n".repeat(6).as_slice()));
     }

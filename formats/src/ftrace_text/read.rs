@@ -1,7 +1,7 @@
 //! Lines → what they are: heads, stacks, graphs, losses.
 //!
-//! The first megabyte is read twice: at first only to learn the types of the events' columns and whether there are
-//! stacks. A line's event waits until the next line shows that nothing more belongs to it: the rest of a text with
+//! The first megabyte (of a log of the kernel, that of the dump) is read twice: at first only to learn the types of the
+//! events' columns and whether there are stacks. A line's event waits until the next line shows that nothing more belongs to it: the rest of a text with
 //! several lines, a stack. With stacks in the file it waits for the next event of its CPU, since lines of other CPUs
 //! may stand between it and its stack.
 
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashSet;
 
-use super::dump::Dump;
+use super::dump::{self, Dump};
 use super::graph::{self, GraphLine};
 use super::head::{self, Head, Parts};
 use super::header::{self, HeaderLine};
@@ -42,8 +42,11 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     };
     let text: &[u8] = &map;
     let mut silent = Silent;
-    let beginning = whole_lines(text.get(..LEARN_BYTES).unwrap_or(text));
-    let mut learning = Session::new(beginning, &mut silent, Payloads::learn());
+    let dump = announced_dump(text);
+    let from = text.get(dump.unwrap_or(0)..).unwrap_or_default();
+    let beginning = whole_lines(from.get(..LEARN_BYTES).unwrap_or(from));
+    let payloads = Payloads::learn();
+    let mut learning = Session::new(beginning, dump.is_some(), &mut silent, payloads);
     learning.read_all(|| ())?;
     if !learning.found_something() {
         return Err(Error::Damaged {
@@ -59,11 +62,21 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let has_heads = learning.has_heads;
     let mut payloads = learning.payloads;
     payloads.learned();
-    let mut session = Session::new(text, sink, payloads);
+    let mut session = Session::new(text, dump.is_some(), sink, payloads);
     session.has_stacks = has_stacks;
     session.has_heads = has_heads;
     session.read_all(|| crate::input::release(&map))?;
     session.finish(input.damage())
+}
+
+/// Where a dump is announced; in a log that may be far behind its beginning.
+fn announced_dump(text: &[u8]) -> Option<usize> {
+    let beginning = text.get(..LEARN_BYTES).unwrap_or(text);
+    let head = text.get(..crate::input::HEAD_BYTES).unwrap_or(text);
+    match dump::announced(beginning) {
+        None if dump::is_log(head) => dump::announced(text),
+        found => found,
+    }
 }
 
 /// Without a last line that may be cut; of it nothing is learned.
@@ -171,7 +184,12 @@ pub(super) struct Session<'a, 's> {
 }
 
 impl<'a, 's> Session<'a, 's> {
-    fn new(text: &'a [u8], sink: &'s mut dyn Sink, payloads: Payloads<'a>) -> Session<'a, 's> {
+    fn new(
+        text: &'a [u8],
+        is_log: bool,
+        sink: &'s mut dyn Sink,
+        payloads: Payloads<'a>,
+    ) -> Session<'a, 's> {
         let head = text.get(..crate::input::HEAD_BYTES).unwrap_or(text);
         Session {
             text,
@@ -184,7 +202,10 @@ impl<'a, 's> Session<'a, 's> {
             } else {
                 Page::None
             },
-            dump: Dump::of(text.get(..LEARN_BYTES).unwrap_or(text)),
+            dump: match is_log {
+                true => Dump::Outside,
+                false => Dump::None,
+            },
             form: Form::Normal,
             is_graph: false,
             has_tracer: false,

@@ -10,7 +10,7 @@ const LINES: usize = 40;
 
 /// Certain by a header or heads, likely by other lines.
 pub(super) fn sniff(text: &[u8]) -> Guess {
-    if page::is_page(text) || dump::has_dump(text) {
+    if page::is_page(text) || dump::announced(text).is_some() {
         return Guess::Certain;
     }
     if text.contains(&0) && !text.starts_with(b"#") && !text.starts_with(b" ") {

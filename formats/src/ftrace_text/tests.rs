@@ -178,3 +178,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_dump_far_behind_in_a_log_is_found() {
+    let before = "[    1.000000] usb 1-1: new full-speed USB device\n".repeat(40_000);
+    let dump = "\
+[    4.448775] Dumping ftrace buffer:
+[    4.449175] ---------------------------------
+[    4.450645]   <idle>-0         1d..2. 4717288us : x: y=1
+[    4.486832] ---------------------------------
+";
+    let text = read_bytes(&FTRACE_TEXT, (before + dump).as_bytes());
+    let samples = text.lines().filter(|line| line.starts_with("sample"));
+    assert_eq!(samples.count(), 1, "{text}");
+    assert!(!text.contains("Problem"), "{text}");
+}
