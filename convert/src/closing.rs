@@ -4,9 +4,10 @@
 //! perf.pqt: 1,285,402 events, 20,911 stack nodes (812 of 930 frames named); 180 MiB of perf.data became 7.1 MiB
 //! perf.pqt: 1,200 events were lost while recording: see the table losses
 //! perf.pqt: 2 places could not be read: see the table problems
+//! perf.data: 2 places could not be read                                  of an export, whose trace does not stay
 //! ```
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use perfquet_formats::import::Report;
 
@@ -18,36 +19,52 @@ const LISTED: usize = 20;
 
 /// Tells what an import did.
 pub(crate) fn imported(output: &Path, report: &Report) {
-    let counts = &report.counts;
-    let output = output.display();
+    let name = output.display().to_string();
     let mut formats = report.formats.clone();
     formats.dedup();
     put(&format!(
-        "{output}: {}; {} of {} became {}",
+        "{name}: {}; {} of {} became {}",
         contents(report),
         bytes(report.input_bytes),
         formats.join(" and "),
         bytes(report.output_bytes),
     ));
+    missing(&name, report, true);
+}
+
+/// Tells what an import for an export left out. The trace with its tables is gone then.
+pub(crate) fn exported(inputs: &[PathBuf], report: &Report) {
+    let names: Vec<String> = inputs
+        .iter()
+        .map(|input| input.display().to_string())
+        .collect();
+    missing(&names.join(", "), report, false);
+}
+
+fn missing(name: &str, report: &Report, is_kept: bool) {
+    let counts = &report.counts;
+    let see = |table| match is_kept {
+        true => format!(": see the table {table}"),
+        false => String::new(),
+    };
     if counts.losses > 0 {
         let lost = match counts.lost {
             0 => "events".to_owned(),
             lost => format!("{} events", number(lost)),
         };
-        put(&format!(
-            "{output}: {lost} are missing: see the table losses"
-        ));
+        put(&format!("{name}: {lost} are missing{}", see("losses")));
     }
     if counts.left_out > 0 {
         put(&format!(
-            "{output}: {} events outside the time asked for were left out",
+            "{name}: {} events outside the time asked for were left out",
             number(counts.left_out)
         ));
     }
     if counts.filtered > 0 {
         put(&format!(
-            "{output}: {} calls and events were not asked for: see the table losses",
-            number(counts.filtered)
+            "{name}: {} calls and events were not asked for{}",
+            number(counts.filtered),
+            see("losses")
         ));
     }
     if counts.problems > 0 {
@@ -56,8 +73,12 @@ pub(crate) fn imported(output: &Path, report: &Report) {
             count => format!("{} places", number(count)),
         };
         put(&format!(
-            "{output}: {places} could not be read: see the table problems"
+            "{name}: {places} could not be read{}",
+            see("problems")
         ));
+        if !is_kept {
+            hint("without --to the trace stays, and its table problems says which and why");
+        }
     }
 }
 

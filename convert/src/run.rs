@@ -159,6 +159,8 @@ fn import_and_export(arguments: &Arguments, exporter: &Exporter) -> Result<Outco
     let passing = Passing(std::env::temp_dir().join(name));
     let report = import_into(arguments, &passing.0, None)?;
     export(arguments, exporter, &passing.0)?;
+    closing::exported(&arguments.inputs, &report);
+    closing::unwound(&report);
     Ok(outcome(arguments, &report))
 }
 
