@@ -15,9 +15,9 @@ use perfquet_formats::folded::without_arguments;
 use perfquet_formats::store::Directory;
 use perfquet_formats::tables;
 
-use super::printable;
 use super::rows::BatchRow;
 use super::stacks::{Place, Stacks};
+use super::{Options, printable};
 
 /// A key of an aggregation: its name, its parts, user stack, kernel stack.
 type Key = (Option<String>, Vec<String>, Option<i32>, Option<i32>);
@@ -26,7 +26,7 @@ type Key = (Option<String>, Vec<String>, Option<i32>, Option<i32>);
 type Latest = (i32, f64);
 
 /// Writes the stacks of the first aggregation that has some; false: there is none.
-pub(super) fn write(trace: &Directory, out: &mut dyn Write) -> Result<bool> {
+pub(super) fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<bool> {
     let keys = read(trace)?;
     let Some(first) = keys.keys().map(|key| &key.0).min().cloned() else {
         return Ok(false);
@@ -36,6 +36,9 @@ pub(super) fn write(trace: &Directory, out: &mut dyn Write) -> Result<bool> {
             "only the aggregation {} is exported: values of several do not add up",
             first.as_deref().unwrap_or("without a name")
         );
+    }
+    if options.time.is_some() {
+        log::warn!("--time changes nothing here: what was summed up cannot be parted by time");
     }
     let stacks = Stacks::read(trace)?;
     let mut lines: BTreeMap<String, f64> = BTreeMap::new();

@@ -42,11 +42,11 @@ struct Counted {
 
 fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()> {
     let Some(counted) = Counted::choose(trace)? else {
-        aggregates::write(trace, out)?;
+        aggregates::write(trace, options, out)?;
         return Ok(());
     };
     // Stacks that a tool counted itself say more than the lines that it printed around them.
-    if !counted.is_sampled && aggregates::write(trace, out)? {
+    if !counted.is_sampled && aggregates::write(trace, options, out)? {
         return Ok(());
     }
     let mut comms = Comms::default();
@@ -62,7 +62,11 @@ fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()
             row.columns.i32("user_stack"),
             row.columns.i32("kernel_stack"),
         );
-        let period = row.columns.i64("period").unwrap_or(1);
+        // A tracepoint's own field may have that name.
+        let period = match tables[row.table] {
+            tables::samples::NAME => row.columns.i64("period").unwrap_or(1),
+            _ => 1,
+        };
         counts.entry(key).or_default()[column] += i128::from(period);
     }
     let stacks = Stacks::read(trace)?;

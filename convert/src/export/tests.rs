@@ -3,20 +3,25 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use perfquet_formats::Input;
 use perfquet_formats::folded::FOLDED;
+use perfquet_formats::ftrace_text::FTRACE_TEXT;
 use perfquet_formats::import::{ImportOptions, import};
 use perfquet_formats::store::Directory;
+use perfquet_formats::{Format, Input};
 
 use super::{Exporter, Options, folded, perf_script};
 
 /// Imports folded stacks and exports them again.
 fn exported(exporter: &Exporter, text: &[u8]) -> String {
+    exported_from(&FOLDED, exporter, text)
+}
+
+fn exported_from(format: &'static Format, exporter: &Exporter, text: &[u8]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("a.pqt");
     let input = Input::from_bytes("test", text).unwrap();
     let options = ImportOptions {
-        from: Some(&FOLDED),
+        from: Some(format),
         ..ImportOptions::default()
     };
     import(vec![input], &trace, options).unwrap();
@@ -80,6 +85,13 @@ fn suffixes_and_odd_stacks_come_back() {
     check_round_trip("k_[k];u 1\n[unknown];[unknown]_[k] 2\nx y z;a 0\n", 1);
     check_round_trip("a 0 3\nb 2 0\nc 0 0\nd 4 5\n", 2);
     assert_eq!(exported(&folded::EXPORTER, b" 5\na;b 1\n"), " 5\na;b 1\n");
+}
+
+#[test]
+fn a_hit_counts_one_whatever_its_fields_are_called() {
+    let hit = "  dd-1     [000] .....     1.000000: timer_set: period=1000\n";
+    let text = exported_from(&FTRACE_TEXT, &folded::EXPORTER, hit.repeat(2).as_bytes());
+    assert_eq!(text, "dd 2\n");
 }
 
 #[test]
