@@ -9,6 +9,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result};
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -25,8 +26,8 @@ use perfquet_formats::tables;
 /// Where the table of an event stands among [`Rows::tables`].
 pub(super) type TableIndex = usize;
 
-/// Columns that every table of events begins with.
-const COMMON: usize = 7;
+/// How many columns every table of events begins with.
+static COMMON: LazyLock<usize> = LazyLock::new(|| tables::common::columns().len());
 
 type Batches<'t> = Box<dyn Iterator<Item = Result<RecordBatch, Error>> + 't>;
 
@@ -216,16 +217,16 @@ impl<'a> BatchRow<'a> {
 
     /// The `count` columns behind the common ones, as values of an event's fields.
     pub(super) fn fields(&self, count: usize) -> Vec<Value<'a>> {
-        let columns = self.batch.columns().iter().skip(COMMON).take(count);
+        let columns = self.batch.columns().iter().skip(*COMMON).take(count);
         columns
             .map(|column| value_at(column.as_ref(), self.row))
             .collect()
     }
 
-    /// Whether the column `name` stands behind the fields of an event that has `fields` of them.
+    /// A column of 64-bit integers that stands behind the `fields` fields of an event, and is none of them.
     pub(super) fn extra_i64(&self, name: &str, fields: usize) -> Option<i64> {
         let place = self.batch.schema_ref().index_of(name).ok()?;
-        (place >= COMMON + fields).then(|| self.i64(name))?
+        (place >= *COMMON + fields).then(|| self.i64(name))?
     }
 }
 
