@@ -28,6 +28,11 @@ impl ToldStacks {
 impl Normalizer<'_> {
     /// Takes a stack that later aggregations name by its number. Now its addresses can be resolved.
     pub(super) fn told_stack(&mut self, told: &ToldStack<'_>) -> Result<(), Error> {
+        if let Some(time) = told.time
+            && !self.generated.is_empty()
+        {
+            self.generated.advance(time, &mut self.life);
+        }
         let Normalizer {
             life,
             frames,
