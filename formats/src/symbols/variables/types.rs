@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gimli::{AttributeValue, UnitOffset};
+use gimli::{AttributeValue, Encoding, Expression, Operation, UnitOffset};
 
 use super::{Dwarf, Slice, Unit, text};
 
@@ -166,21 +166,36 @@ fn members_of<'a>(
         if entry.tag() != gimli::DW_TAG_member {
             continue;
         }
-        let offset = entry
-            .attr_value(gimli::DW_AT_data_member_location)
-            .and_then(|value| value.udata_value());
+        let offset = match entry.attr_value(gimli::DW_AT_data_member_location) {
+            None => Some(0),
+            Some(AttributeValue::Exprloc(place)) => constant_offset(place, unit.encoding()),
+            Some(place) => place.udata_value(),
+        };
+        // Of a virtual base it is computed; as a number it would be a wrong one.
+        let Some(offset) = offset else {
+            continue;
+        };
         let kind = match entry.attr_value(gimli::DW_AT_type) {
             Some(AttributeValue::UnitRef(kind)) => plain(unit, kind)?.0 as u64,
             _ => 0,
         };
         members.push(Member {
             name: text(dwarf, unit, entry.attr_value(gimli::DW_AT_name)).unwrap_or_default(),
-            offset: offset.unwrap_or(0),
+            offset,
             kind,
             is_bit_field: entry.attr_value(gimli::DW_AT_bit_size).is_some(),
         });
     }
     Ok(members)
+}
+
+/// Up to DWARF 3 a member's offset is a program that adds a number to the structure's address.
+fn constant_offset(place: Expression<Slice<'_>>, encoding: Encoding) -> Option<u64> {
+    let mut operations = place.operations(encoding);
+    match (operations.next().ok()?, operations.next().ok()?) {
+        (Some(Operation::PlusConstant { value }), None) => Some(value),
+        _ => None,
+    }
 }
 
 fn count_of(unit: &Unit<'_>, array: UnitOffset) -> Result<u64, gimli::Error> {
@@ -201,4 +216,29 @@ fn count_of(unit: &Unit<'_>, array: UnitOffset) -> Result<u64, gimli::Error> {
         }
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use gimli::{EndianSlice, Format, RunTimeEndian};
+
+    use super::*;
+
+    #[test]
+    fn offsets_that_are_programs() {
+        let encoding = Encoding {
+            address_size: 8,
+            format: Format::Dwarf32,
+            version: 2,
+        };
+        let check = |bytes: &[u8], expected| {
+            let place = Expression(EndianSlice::new(bytes, RunTimeEndian::Little));
+            assert_eq!(constant_offset(place, encoding), expected);
+        };
+        let (add, plus) = (gimli::DW_OP_plus_uconst.0, gimli::DW_OP_plus.0);
+        check(&[add, 0x88, 0x01], Some(0x88));
+        check(&[add, 8, plus], None);
+        check(&[plus], None);
+        check(&[], None);
+    }
 }
