@@ -162,7 +162,11 @@ fn low_address<'a>(
 ) -> Result<Option<u64>, gimli::Error> {
     match entry.attr_value(gimli::DW_AT_low_pc) {
         Some(value) => dwarf.attr_address(unit, value),
-        None => Ok(None),
+        // In several pieces, the seldom used ones elsewhere: the first holds the entry.
+        None => match dwarf.die_ranges(unit, entry)?.next()? {
+            Some(range) => Ok(Some(range.begin)),
+            None => Ok(None),
+        },
     }
 }
 
