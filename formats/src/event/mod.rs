@@ -145,6 +145,8 @@ pub struct EventType {
     pub extras: Extras,
     /// What its hits are for.
     pub purpose: Purpose,
+    /// Threads inherit it, and each has counters of its own under the same ids: see [`Sample::read`].
+    pub is_inherited: bool,
 }
 
 /// Members of a sample that only some tracepoint recordings have (`perf record -d`, `--all-cgroups`, …).
@@ -479,7 +481,7 @@ pub struct Registers<'a> {
 pub struct ReadValue {
     /// The counter's event; `None` where its id is not known.
     pub event: Option<EventId>,
-    /// Id of the counter (one per CPU and thread).
+    /// Id of the counter (one per CPU, and per thread unless threads inherit it).
     pub id: Option<u64>,
     /// Value since it was opened.
     pub value: u64,

@@ -103,6 +103,11 @@ impl Plan {
         full_name(&self.event)
     }
 
+    /// Each thread has counters of its own.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.event.is_inherited
+    }
+
     pub(crate) fn lost(&mut self, count: Option<u64>, in_all: Option<u64>) {
         let add = |sum: Option<u64>, count: u64| Some(sum.unwrap_or(0).saturating_add(count));
         self.lost = add(self.lost, count.unwrap_or(0));

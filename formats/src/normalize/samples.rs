@@ -105,8 +105,9 @@ impl Normalizer<'_> {
             let period = sample.period.map(|period| period as i64);
             homeless += u64::from(!push(plan, output, &common, sample, period)?);
         } else {
+            let thread = tid.filter(|_| plan.is_inherited());
             for read in sample.read {
-                let Some(period) = reads.growth(read, None) else {
+                let Some(period) = reads.growth(read, thread) else {
                     continue;
                 };
                 let event = read.event.unwrap_or(sample.event);
@@ -150,7 +151,8 @@ impl Normalizer<'_> {
 fn is_trigger(selected: &mut Selected, plan: &Plan, sample: &Sample<'_>, life: &mut Life) -> bool {
     let who = match sample.tid.filter(|&tid| tid >= 0) {
         Some(tid) => {
-            let thread = life.threads.at(tid, sample.pid);
+            let pid = sample.pid.filter(|&pid| pid >= 0);
+            let thread = life.threads.at(tid, pid);
             let comm = life.threads.describe(thread).1;
             let comm = comm.map(|comm| life.threads.comm_bytes(comm));
             let comm = String::from_utf8_lossy(comm.unwrap_or_default());

@@ -423,6 +423,36 @@ fn groups_become_a_row_for_each_member_that_grew() {
 }
 
 #[test]
+fn counters_that_threads_inherit_grow_for_each() {
+    let periods = |is_inherited| {
+        let mut trace = Trace::new();
+        trace.input("a", |sink| {
+            let event = EventType {
+                is_inherited,
+                ..clock()
+            };
+            send(sink, Event::Type(&event));
+            for (time, tid, value) in [(10, 3, 100), (20, 4, 30), (30, 3, 150)] {
+                let read = [ReadValue {
+                    event: Some(EventId(0)),
+                    id: Some(7),
+                    value,
+                    lost: None,
+                }];
+                let sample = Sample {
+                    read: &read,
+                    ..at(0, time, tid)
+                };
+                send(sink, Event::Sample(&sample));
+            }
+        });
+        trace.finish().of("samples", &["period"]).join(" ")
+    };
+    assert_eq!(periods(true), "100 30 50");
+    assert_eq!(periods(false), "100 -70 120");
+}
+
+#[test]
 fn a_second_input_continues_the_numbers() {
     let mut trace = Trace::new();
     for (input, address) in [("a", 0x1010), ("b", 0x1020)] {

@@ -156,6 +156,7 @@ impl Attr {
         Ok(())
     }
 
+    flag!(inherit, 1);
     flag!(exclude_user, 4);
     flag!(exclude_kernel, 5);
     flag!(exclude_hv, 6);

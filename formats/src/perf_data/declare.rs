@@ -116,6 +116,7 @@ impl Session<'_, '_> {
             filter: attr.filter.clone(),
             purpose: attr.purpose.clone(),
             extras: extras(attr),
+            is_inherited: attr.inherit() && attr.has(sample_type::TID),
             ..EventType::default()
         };
         if attr.kind == event_type::TRACEPOINT {
