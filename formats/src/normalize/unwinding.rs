@@ -56,7 +56,7 @@ impl Unwinding {
             if self.told.len() >= PROCESSES {
                 self.told.drain().for_each(|(pid, _)| unwinder.clear(pid));
             }
-            unwinder.clear(pid);
+            unwinder.restart(pid);
             for range in map.ranges().filter(|range| range.executable) {
                 let build_id = modules.build_id_of(range.module).map(<[u8]>::to_vec);
                 unwinder.add_mapping(&Mapping {

@@ -1,6 +1,6 @@
 //! Names as perf prints them for the corpus, and files made on the spot.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -155,6 +155,7 @@ fn user_names_are_those_of_perf() {
 /// one less.
 struct Unwinding {
     unwinder: Unwinder,
+    build_ids: HashMap<Vec<u8>, Vec<u8>>,
     mappings: Vec<(i32, u64, u64, u64, String)>,
     stacks: Vec<Vec<(u64, String)>>,
 }
@@ -183,7 +184,11 @@ impl Sink for Unwinding {
     fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
         match event {
             Event::Mapping(mapping) => {
-                self.unwinder.add_mapping(&mapping);
+                let build_id = self.build_ids.get(mapping.path).map(Vec::as_slice);
+                self.unwinder.add_mapping(&Mapping {
+                    build_id: mapping.build_id.or(build_id),
+                    ..mapping
+                });
                 let Mapping {
                     pid,
                     start,
@@ -195,8 +200,10 @@ impl Sink for Unwinding {
                 let path = String::from_utf8_lossy(path).into_owned();
                 self.mappings.push((pid, start, length, file_offset, path));
             }
-            Event::BuildId(id) => self.unwinder.add_build_id(id.path, id.build_id),
-            Event::Fork(fork) => self.unwinder.fork(fork.parent_pid, fork.pid),
+            Event::BuildId(id) => {
+                let (path, id) = (id.path.to_vec(), id.build_id.to_vec());
+                self.build_ids.insert(path, id);
+            }
             Event::Sample(sample) => {
                 if let Some(registers) = &sample.user_registers {
                     self.add(sample, registers);
@@ -228,6 +235,7 @@ fn stacks_are_those_of_perf() {
         };
         let mut unwinding = Unwinding {
             unwinder: Unwinder::new(&options, "x86_64"),
+            build_ids: HashMap::new(),
             mappings: Vec::new(),
             stacks: Vec::new(),
         };

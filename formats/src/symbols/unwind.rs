@@ -21,13 +21,14 @@ use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
 use super::Options;
 use super::elf::{Elf, Part, Section};
 use super::files::{Files, Found};
+use super::jit::{is_dump, pid_of as pid_of_list};
 use crate::event::{Mapping, Registers};
 
 /// Frames of a stack. perf stops at 127; recursion deeper than this says no more.
 const DEPTH_MAX: usize = 1024;
 
-/// framehop tells its cache by a counter of 16 bits that every added module advances: before it comes
-/// round, the cache is made anew.
+/// framehop tells its cache by a counter of 16 bits that every process and every added module advances: before it
+/// comes round, the cache is made anew.
 const GENERATIONS_MAX: u32 = 60_000;
 
 const X86_BP: u32 = 6;
@@ -70,7 +71,6 @@ pub struct UnwindCounts {
 /// Unwinds user stacks of all processes of a trace.
 pub struct Unwinder {
     files: Files,
-    build_ids: HashMap<Vec<u8>, Vec<u8>>,
     machine: Machine,
     processes: HashMap<i32, Process>,
     /// Modules without a file, and why.
@@ -95,9 +95,11 @@ enum Machine {
 struct Process {
     regions: BTreeMap<u64, Region>,
     modules: Option<Modules>,
+    /// What was made of the regions before they were told anew.
+    former: Option<(BTreeMap<u64, Region>, Modules)>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Region {
     end: u64,
     file_offset: u64,
@@ -115,7 +117,6 @@ impl Unwinder {
     pub fn new(options: &Options, architecture: &str) -> Unwinder {
         Unwinder {
             files: Files::new(options),
-            build_ids: HashMap::new(),
             machine: match architecture {
                 "x86_64" => Machine::X86_64 {
                     cache: Box::default(),
@@ -131,11 +132,6 @@ impl Unwinder {
             missing: BTreeMap::new(),
             counts: UnwindCounts::default(),
         }
-    }
-
-    /// Takes the build id of a path, for mappings that come without.
-    pub fn add_build_id(&mut self, path: &[u8], build_id: &[u8]) {
-        self.build_ids.insert(path.to_vec(), build_id.to_vec());
     }
 
     /// A process maps code. What it mapped there before is gone.
@@ -166,22 +162,13 @@ impl Unwinder {
         );
     }
 
-    /// A process was forked: it has its parent's mappings. (A new thread of the same process changes nothing.)
-    pub fn fork(&mut self, parent_pid: i32, pid: i32) {
-        if parent_pid == pid {
-            return;
+    /// All mappings of a process come once more, some of them others.
+    pub fn restart(&mut self, pid: i32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            let regions = std::mem::take(&mut process.regions);
+            let modules = process.modules.take();
+            process.former = modules.map(|modules| (regions, modules));
         }
-        let regions = match self.processes.get(&parent_pid) {
-            Some(parent) => parent.regions.clone(),
-            None => BTreeMap::new(),
-        };
-        self.processes.insert(
-            pid,
-            Process {
-                regions,
-                modules: None,
-            },
-        );
     }
 
     /// A process ended, or has a new image: its mappings are gone.
@@ -285,18 +272,21 @@ impl Unwinder {
         if process.modules.is_some() {
             return;
         }
+        if let Some((regions, modules)) = process.former.take()
+            && files_of(&regions).eq(files_of(&process.regions))
+        {
+            process.modules = Some(modules);
+            return;
+        }
         let (mut modules, added) = match &mut self.machine {
             Machine::X86_64 { added, .. } => (Modules::X86_64(UnwinderX86_64::new()), added),
             Machine::Aarch64 { added, .. } => (Modules::Aarch64(UnwinderAarch64::new()), added),
             Machine::Other => return,
         };
+        *added += 1;
         for (&start, region) in &process.regions {
             let path = String::from_utf8_lossy(&region.path);
-            let build_id = match &region.build_id {
-                Some(id) => Some(&id[..]),
-                None => self.build_ids.get(&region.path[..]).map(Vec::as_slice),
-            };
-            match self.files.find(&path, build_id) {
+            match self.files.find(&path, region.build_id.as_deref()) {
                 Ok(found) => {
                     let Some(module) = module(&path, start, region, &found) else {
                         continue;
@@ -314,7 +304,17 @@ impl Unwinder {
         }
         process.modules = Some(modules);
         if *added > GENERATIONS_MAX {
+            *added = 0;
             self.machine.forget();
+            // Theirs come round as well.
+            for (_, other) in self
+                .processes
+                .iter_mut()
+                .filter(|(other, _)| **other != pid)
+            {
+                other.modules = None;
+                other.former = None;
+            }
         }
     }
 }
@@ -323,14 +323,8 @@ impl Machine {
     /// Makes the cache of unwind rules anew.
     fn forget(&mut self) {
         match self {
-            Machine::X86_64 { cache, added } => {
-                **cache = CacheX86_64::default();
-                *added = 0;
-            }
-            Machine::Aarch64 { cache, added } => {
-                **cache = CacheAarch64::default();
-                *added = 0;
-            }
+            Machine::X86_64 { cache, .. } => **cache = CacheX86_64::default(),
+            Machine::Aarch64 { cache, .. } => **cache = CacheAarch64::default(),
             Machine::Other => {}
         }
     }
@@ -374,6 +368,15 @@ impl Process {
         let before = self.regions.range(..=address).next_back();
         before.is_some_and(|(_, region)| address < region.end)
     }
+}
+
+/// The regions that files with unwind tables may lie in; generated code comes and goes without them.
+fn files_of(regions: &BTreeMap<u64, Region>) -> impl Iterator<Item = (&u64, &Region)> {
+    regions.iter().filter(|(_, region)| {
+        let is_generated = str::from_utf8(&region.path)
+            .is_ok_and(|path| is_dump(path) || pid_of_list(path).is_some());
+        region.path.starts_with(b"/") && !region.path.starts_with(b"//") && !is_generated
+    })
 }
 
 /// Takes the frames that lie in code.
@@ -462,4 +465,50 @@ fn module(path: &str, start: u64, region: &Region, found: &Found) -> Option<Modu
 /// A section with more than its end mark in it.
 fn contents(elf: &Elf, name: &[u8]) -> Option<Part> {
     elf.contents(name).filter(|contents| contents.len() > 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+    use crate::event::Space;
+
+    #[test]
+    fn files_that_stay_are_not_taken_apart_again() {
+        let program = std::env::current_exe().unwrap();
+        let program = program.as_os_str().as_bytes();
+        let mut unwinder = Unwinder::new(&Options::default(), "x86_64");
+        let mut added = |told: &[(u64, &[u8])]| {
+            unwinder.restart(1);
+            for &(start, path) in told {
+                unwinder.add_mapping(&Mapping {
+                    time: None,
+                    pid: 1,
+                    tid: 1,
+                    space: Space::User,
+                    start,
+                    length: 0x1000,
+                    file_offset: 0,
+                    path,
+                    build_id: None,
+                    device: None,
+                    inode: None,
+                    protection: Some(PROT_EXEC),
+                    flags: None,
+                });
+            }
+            unwinder.prepare(1);
+            match unwinder.machine {
+                Machine::X86_64 { added, .. } => added,
+                Machine::Aarch64 { .. } | Machine::Other => 0,
+            }
+        };
+        let first = added(&[(0x1000, program)]);
+        assert!(first > 1);
+        assert_eq!(added(&[(0x1000, program), (0x9000, b"//anon")]), first);
+        let generated = b"/tmp/jit-1.dump";
+        assert_eq!(added(&[(0x1000, program), (0x9000, generated)]), first);
+        assert!(added(&[(0x5000, program)]) > first);
+    }
 }
