@@ -29,7 +29,7 @@ const LOAD_BYTES: u64 = 56;
 const MOVE_BYTES: u64 = 64;
 /// Times are those of the CPU's counter.
 const ARCH_TIMESTAMP: u64 = 1;
-/// A name, or the debugging information of one function; longer ones are left out.
+/// A name, or the debugging information of one function; of longer ones so much is read.
 const PART_MAX: u64 = 16 << 20;
 /// Asking whether the file has grown costs a system call.
 const CALLS_PER_LOOK: u32 = 4;
@@ -165,6 +165,8 @@ impl Records {
 /// Follows where code is, in the order of time.
 pub(crate) struct Follower {
     records: Records,
+    /// The next one, once it is there: samples come far more often.
+    next: Option<Record>,
     /// Where the code of each index lies in the file.
     offsets: HashMap<u64, u64>,
     calls: u32,
@@ -174,34 +176,31 @@ impl Follower {
     /// Opens the file that a trace names.
     pub(crate) fn open(path: &str, options: &Options) -> Result<Follower, String> {
         let places = super::Generated::new(options).places;
-        let mut reason = "no file found".to_owned();
-        for candidate in places.of_dump(Path::new(path)) {
-            match Records::open(&candidate) {
-                Ok(records) if records.flags & ARCH_TIMESTAMP != 0 => {
-                    reason = "its times are those of the CPU's counter".to_owned();
-                }
-                Ok(records) => {
-                    return Ok(Follower {
-                        records,
-                        offsets: HashMap::new(),
-                        calls: 0,
-                    });
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => reason = format!("{}: {error}", candidate.display()),
+        let records = super::first(places.of_dump(Path::new(path)), |candidate| {
+            let records = Records::open(candidate)?;
+            if records.flags & ARCH_TIMESTAMP != 0 {
+                let message = "its times are those of the CPU's counter";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, message));
             }
-        }
-        Err(reason)
+            Ok(records)
+        })?;
+        Ok(Follower {
+            records,
+            next: None,
+            offsets: HashMap::new(),
+            calls: 0,
+        })
     }
 
     /// The next change up to a time.
     pub(crate) fn next_until(&mut self, time: u64) -> Option<Change> {
         loop {
-            let Some(record) = self.records.peek() else {
+            let Some(record) = self.next.take().or_else(|| self.records.peek()) else {
                 self.look_again();
                 return None;
             };
             if record.time > time {
+                self.next = Some(record);
                 return None;
             }
             self.records.pass(&record);

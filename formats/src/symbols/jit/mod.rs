@@ -122,32 +122,19 @@ impl Generated {
 
     fn dump(&mut self, module: &str) -> Result<&mut Dump, String> {
         let places = &self.places;
-        let dump = self.dumps.entry(module.to_owned()).or_insert_with(|| {
-            let mut reason = "no file found".to_owned();
-            for candidate in places.of_dump(Path::new(module)) {
-                match Dump::open(&candidate) {
-                    Ok(dump) => return Ok(dump),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => reason = format!("{}: {error}", candidate.display()),
-                }
-            }
-            Err(reason)
-        });
+        let dump = self
+            .dumps
+            .entry(module.to_owned())
+            .or_insert_with(|| first(places.of_dump(Path::new(module)), Dump::open));
         dump.as_mut().map_err(|reason| reason.clone())
     }
 }
 
 impl Places {
     fn read_list(&self, pid: i32) -> Result<(PathBuf, Vec<u8>), String> {
-        let mut reason = format!("{} was not found", module_of(pid));
-        for candidate in self.of_list(pid) {
-            match read(&candidate) {
-                Ok(text) => return Ok((candidate, text)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => reason = format!("{}: {error}", candidate.display()),
-            }
-        }
-        Err(reason)
+        first(self.of_list(pid), |candidate| {
+            Ok((candidate.to_owned(), read(candidate)?))
+        })
     }
 
     fn of_list(&self, pid: i32) -> Vec<PathBuf> {
@@ -180,6 +167,19 @@ impl Places {
         candidates.extend(roots.filter_map(|root| Some(root.join(below.as_ref()?))));
         candidates
     }
+}
+
+/// Opens the first of several files that is there and can be read; otherwise what stood in the way.
+fn first<T>(candidates: Vec<PathBuf>, open: impl Fn(&Path) -> io::Result<T>) -> Result<T, String> {
+    let mut reason = "no file found".to_owned();
+    for candidate in candidates {
+        match open(&candidate) {
+            Ok(opened) => return Ok(opened),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => reason = format!("{}: {error}", candidate.display()),
+        }
+    }
+    Err(reason)
 }
 
 /// Opens a regular file that may be anybody's. No link is followed: `/tmp` is everybody's.
