@@ -258,7 +258,7 @@ impl Frames {
                         ..self.as_written(row)
                     })?;
                     into = next;
-                    next += 1;
+                    next = next.saturating_add(1);
                 }
             }
             for name in names.iter().skip(1) {
@@ -268,7 +268,7 @@ impl Frames {
                     ..named(self.as_written(row), name)
                 })?;
                 into = next;
-                next += 1;
+                next = next.saturating_add(1);
             }
         }
         Ok(counts)

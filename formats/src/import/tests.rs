@@ -289,6 +289,9 @@ fn refusals_say_what_it_looks_like() {
         refusal("a", b"\x7fELF\x02"),
         "a: not a trace format that is known here: it looks like a program (ELF)"
     );
+    for magic in [b"DTiJ", b"JiTD"] {
+        assert!(refusal("jit-1.dump", magic).contains("a jitdump"));
+    }
     assert!(refusal("empty", b"").ends_with("it looks like an empty file"));
     assert!(refusal("zeros", &[0; 4096]).contains("never written"));
 }

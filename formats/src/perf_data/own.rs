@@ -64,6 +64,14 @@ mod flag {
 enum Wrong {
     Short(Short),
     Kind(u32),
+    /// A call of a function whose name was not told; it was handed over.
+    Function(u32),
+}
+
+impl From<Short> for Wrong {
+    fn from(short: Short) -> Wrong {
+        Wrong::Short(short)
+    }
 }
 
 impl Session<'_, '_> {
@@ -99,6 +107,9 @@ impl Session<'_, '_> {
             Ok(()) => Ok(()),
             Err(Wrong::Short(short)) => self.problem(place, "short record of a program", || {
                 format!("record of a program: byte {}: {short}", short.offset)
+            }),
+            Err(Wrong::Function(number)) => self.problem(place, "function of a program", || {
+                format!("record of a program: expected a call of a function that was told, found number {number}")
             }),
             Err(Wrong::Kind(kind)) => self.problem(place, "record of a program", || {
                 format!("record of a program: expected one of the known kinds, found {kind}")
@@ -137,11 +148,11 @@ impl Session<'_, '_> {
             (Ok(kind::STACK), Ok(_)) => self.stack(&sample, body)?,
             (Ok(kind::AGGREGATE), Ok(_)) => self.aggregate(&sample, body)?,
             (Ok(kind::LOSS), Ok(_)) => self.program_loss(&sample, body)?,
-            (Ok(kind::CALL), Ok(_)) => self.program_call(&sample, body)?,
+            (Ok(kind::CALL), Ok(_)) => return self.program_call(&sample, body),
             (Ok(kind), Ok(_)) => return Ok(Err(Wrong::Kind(kind))),
             (Err(short), _) | (_, Err(short)) => Err(short),
         };
-        Ok(read.map_err(Wrong::Short))
+        Ok(read.map_err(Wrong::from))
     }
 
     fn stack(
@@ -213,10 +224,10 @@ impl Session<'_, '_> {
         &mut self,
         sample: &Sample<'_>,
         mut body: Cursor<'_>,
-    ) -> Result<Result<(), Short>, Error> {
+    ) -> Result<Result<(), Wrong>, Error> {
         let told = match ToldCall::read(&mut body) {
             Ok(told) => told,
-            Err(short) => return Ok(Err(short)),
+            Err(short) => return Ok(Err(short.into())),
         };
         let function = self.call_functions.get(&told.function);
         let around = Some(told.parent).filter(|_| told.has_parent);
@@ -255,7 +266,12 @@ impl Session<'_, '_> {
             parent_entry: signed(told.parent_entry).filter(|_| told.has_parent),
             inside: signed(told.inside).unwrap_or(i64::MAX),
         };
-        self.sink.event(Event::PairedCall(&paired)).map(Ok)
+        let is_named = function.is_some();
+        self.sink.event(Event::PairedCall(&paired))?;
+        Ok(match is_named {
+            true => Ok(()),
+            false => Err(Wrong::Function(told.function)),
+        })
     }
 
     fn program_loss(

@@ -371,3 +371,21 @@ proptest! {
         }
     }
 }
+
+/// A sum is taken for a call: what is the action of one is the function of the other.
+#[test]
+fn a_call_of_a_function_that_nobody_told_is_a_problem() {
+    let golden = golden_files("perf_data");
+    let programs = golden.iter().find(|path| path.ends_with("programs.data"));
+    let bytes = std::fs::read(programs.unwrap()).unwrap();
+    let head = |kind: u8| [kind, 0, 0, 0, 0, 0, 0, 0];
+    let texts = (0..bytes.len() - 8)
+        .filter(|&at| bytes[at..at + 8] == head(2))
+        .map(|at| {
+            let mut bytes = bytes.clone();
+            bytes[at..at + 8].copy_from_slice(&head(4));
+            read_bytes(&PERF_DATA, &bytes)
+        });
+    let expected = "expected a call of a function that was told, found number";
+    assert!(texts.filter(|text| text.contains(expected)).count() > 0);
+}

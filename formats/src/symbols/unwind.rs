@@ -477,6 +477,11 @@ mod tests {
     #[test]
     fn files_that_stay_are_not_taken_apart_again() {
         let program = std::env::current_exe().unwrap();
+        let elf = Elf::open(&program).unwrap();
+        let code = (0..).step_by(0x1000);
+        let code = code.take(1 << 20);
+        let mut code = code.filter(|&offset| elf.address_minus_offset(offset).is_some());
+        let file_offset = code.next().unwrap();
         let program = program.as_os_str().as_bytes();
         let mut unwinder = Unwinder::new(&Options::default(), "x86_64");
         let mut added = |told: &[(u64, &[u8])]| {
@@ -489,7 +494,7 @@ mod tests {
                     space: Space::User,
                     start,
                     length: 0x1000,
-                    file_offset: 0,
+                    file_offset,
                     path,
                     build_id: None,
                     device: None,
