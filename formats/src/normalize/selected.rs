@@ -181,6 +181,12 @@ impl Selected {
         has_room
     }
 
+    /// Whether so many rows more may come.
+    pub(crate) fn has_room(&self, rows: u64) -> bool {
+        let most = self.selection.max_events;
+        most.is_none_or(|most| rows <= most.saturating_sub(self.rows))
+    }
+
     /// Whoever waits for enough calls hears of one, before it is known to be among the first.
     pub(crate) fn call_ended(&self) {
         if self.selection.max_events.is_some() {

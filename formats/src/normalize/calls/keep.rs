@@ -33,6 +33,15 @@ impl Keep {
         self.refusal(row).is_none()
     }
 
+    /// Whether a call that was recorded may become no row.
+    pub(super) fn is_limited(&self) -> bool {
+        let selection = &self.selection;
+        selection.min_duration.is_some()
+            || selection.max_duration.is_some()
+            || selection.contexts.is_some()
+            || selection.max_events.is_some()
+    }
+
     /// Whether a call becomes a row; counts it if not.
     pub(super) fn holds(&mut self, row: &Pending) -> bool {
         match self.refusal(row) {

@@ -236,6 +236,23 @@ impl Rows {
         }
     }
 
+    /// The call around another, as far as it is a row or will be one.
+    fn parent_of(&self, id: CallId, row: &Pending, selected: &Selected) -> Option<CallId> {
+        let parent = self.keep.parent_of(row.parent_id)?;
+        if let Ok(place) = usize::try_from(parent.0 - self.first) {
+            // It is told later, if at all.
+            let will_be_row = |row: &Pending| !row.is_provisional && self.keep.would_hold(row);
+            let is_told = self.waiting.get(place).is_some_and(will_be_row);
+            let rows = parent.0.abs_diff(id.0).saturating_add(1);
+            return (is_told && selected.has_room(rows)).then_some(parent);
+        }
+        match self.aside.get(&parent) {
+            // How long it is nobody knows yet.
+            Some(row) if row.is_provisional || self.keep.is_limited() => None,
+            _ => Some(parent),
+        }
+    }
+
     /// Those behind a row that is still open need not wait for it.
     fn set_aside(&mut self, id: CallId, row: Pending) {
         self.aside.insert(id, row);
@@ -277,9 +294,8 @@ impl Rows {
         all: bool,
     ) -> Result<(), Error> {
         let mut written_bytes = 0;
-        let mut push = |keep: &mut Keep, id, mut row: Pending, next| {
+        let mut push = |keep: &mut Keep, selected: &mut Selected, id, row: Pending, next| {
             written_bytes += row.fetched_bytes();
-            row.parent_id = keep.parent_of(row.parent_id);
             match is_row(keep, selected, &row) {
                 true => push(id, &row, texts, threads, output),
                 false => {
@@ -289,14 +305,16 @@ impl Rows {
             }
         };
         let next = self.next_id();
-        for (id, row) in std::mem::take(&mut self.late) {
-            push(&mut self.keep, id, row, next)?;
+        for (id, mut row) in std::mem::take(&mut self.late) {
+            row.parent_id = self.parent_of(id, &row, selected);
+            push(&mut self.keep, selected, id, row, next)?;
         }
         if all {
             let mut aside: Vec<_> = self.aside.drain().collect();
             aside.sort_by_key(|(id, _)| *id);
-            for (id, row) in aside {
-                push(&mut self.keep, id, row, next)?;
+            for (id, mut row) in aside {
+                row.parent_id = self.parent_of(id, &row, selected);
+                push(&mut self.keep, selected, id, row, next)?;
             }
             self.aside_order.clear();
         }
@@ -310,21 +328,15 @@ impl Rows {
             };
             let id = CallId(self.first);
             self.first += 1;
-            // The call around it, told later if at all, was not told.
-            if let Some(parent) = row.parent_id.filter(|parent| *parent > id)
-                && self
-                    .get_mut(parent)
-                    .is_some_and(|parent| parent.is_provisional)
-            {
-                row.parent_id = None;
-            }
             if waits {
                 self.set_aside(id, row);
             } else {
-                push(&mut self.keep, id, row, next)?;
+                row.parent_id = self.parent_of(id, &row, selected);
+                push(&mut self.keep, selected, id, row, next)?;
             }
-            while let Some((id, row)) = self.take_overdue() {
-                push(&mut self.keep, id, row, next)?;
+            while let Some((id, mut row)) = self.take_overdue() {
+                row.parent_id = self.parent_of(id, &row, selected);
+                push(&mut self.keep, selected, id, row, next)?;
             }
         }
         self.fetched_bytes -= written_bytes;
@@ -386,6 +398,23 @@ fn push(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Selection;
+
+    #[test]
+    fn nothing_lies_in_a_call_that_may_become_no_row() {
+        let mut rows = Rows::starting_at(1);
+        let around = CallId(rows.first);
+        rows.set_aside(around, Pending::of(Entry::default(), None, 0));
+        rows.first += 1;
+        let inside = Pending::of(Entry::default(), Some(around), 1);
+        let parent = |rows: &Rows| rows.parent_of(CallId(2), &inside, &Selected::default());
+        assert_eq!(parent(&rows), Some(around));
+        rows.keep.tell(&Selection {
+            max_duration: Some(5),
+            ..Selection::default()
+        });
+        assert_eq!(parent(&rows), None);
+    }
 
     #[test]
     fn arguments_that_wait_are_counted() {

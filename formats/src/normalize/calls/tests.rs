@@ -195,6 +195,17 @@ fn calls_told_at_their_ends() {
 }
 
 #[test]
+fn a_call_told_later_that_is_no_row_has_nothing_inside() {
+    check(
+        "& max_duration=30
+         p 30 c tid=5 dur=2 by=b depth=2 up=20
+         p 20 b tid=5 dur=20 by=a depth=1 up=10 in=2
+         p 10 a tid=5 dur=80 in=20",
+        &["b a - 1 20 20 18", "c b 1 2 30 2 2"],
+    );
+}
+
+#[test]
 fn what_was_not_asked_for_is_no_row() {
     let script = |selection: &str| {
         format!(
