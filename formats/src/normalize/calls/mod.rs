@@ -308,8 +308,7 @@ impl Calls {
             end: End::ByLeave,
             losses,
         };
-        let depth = opens.iter().filter(|open| !open.is_provisional).count();
-        let mut row = Pending::of(entry, parent.map(|parent| parent.id), depth);
+        let mut row = Pending::of(entry, parent.map(|parent| parent.id), calls_in(opens));
         row.caller = row.caller.or(parent.and_then(|parent| parent.function));
         let id = self.rows.add(row);
         opens.push(Open { id, ..open });
@@ -334,7 +333,7 @@ impl Calls {
         }
         let Some(open) = proven else {
             let around = around(opens, losses);
-            let mut row = Pending::without_entry(exit, around.map(|open| open.id), opens.len());
+            let mut row = Pending::without_entry(exit, around.map(|open| open.id), calls_in(opens));
             row.caller = around.and_then(|around| around.function);
             let (parent, duration) = (row.parent_id, row.duration);
             self.rows.add(row);
@@ -348,17 +347,17 @@ impl Calls {
             _ => None,
         };
         let duration = exit.duration.or(measured);
+        let is_told = exit.pair.is_some_and(|pair| pair.class == TOLD);
         if let Some(row) = self.rows.get_mut(open.id) {
             row.duration = duration;
             row.retval = exit.retval;
             row.exit_seen = true;
-            if exit.pair.is_some_and(|pair| pair.class == TOLD) {
+            if is_told {
                 // At an entry by breakpoint the kernel looks as if it were in an interrupt.
                 row.context = exit.context.or(row.context);
             }
             row.function = row.function.or(exit.function);
             row.is_provisional = false;
-            let is_told = exit.pair.is_some_and(|pair| pair.class == TOLD);
             // What was lost may have been inside of it.
             if open.losses != losses {
                 row.in_others = None;
@@ -381,7 +380,7 @@ impl Calls {
         let told = exit.duration.is_some();
         let parent = around(opens, losses);
         let (function, time, depth) = (entry.function, entry.place.time, entry.depth);
-        let mut row = Pending::of(entry, parent.map(|parent| parent.id), opens.len());
+        let mut row = Pending::of(entry, parent.map(|parent| parent.id), calls_in(opens));
         row.caller = row.caller.or(parent.and_then(|parent| parent.function));
         row.duration = exit.duration;
         row.retval = exit.retval;
@@ -502,6 +501,11 @@ impl Calls {
 fn around(opens: &[Open], losses: u64) -> Option<&Open> {
     let known = opens.iter().rev().find(|open| !open.is_provisional);
     known.filter(|open| open.losses == losses)
+}
+
+/// How many calls another begins in.
+fn calls_in(opens: &[Open]) -> usize {
+    opens.iter().filter(|open| !open.is_provisional).count()
 }
 
 /// Ends the open calls from `place` inwards: their exit was not seen, or they are whole.

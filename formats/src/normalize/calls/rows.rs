@@ -439,7 +439,7 @@ mod tests {
     fn only_too_many_open_ones_are_given_up() {
         let mut rows = Rows::starting_at(0);
         let row = Pending::of(Entry::default(), None, 0);
-        let mut set_aside = |rows: &mut Rows| {
+        let set_aside = |rows: &mut Rows| {
             let id = CallId(rows.first);
             rows.first += 1;
             rows.set_aside(id, row.clone());

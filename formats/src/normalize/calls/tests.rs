@@ -606,6 +606,25 @@ fn probes_by_the_address_of_their_function() {
 }
 
 #[test]
+fn what_may_be_no_call_makes_nothing_deeper() {
+    let types = [
+        event_type("probe", "vfs_read", &["__probe_ip"]),
+        event_type(
+            "probe",
+            "vfs_read__return",
+            &["__probe_func", "__probe_ret_ip"],
+        ),
+        event_type("syscalls", "sys_enter_read", &["fd"]),
+        event_type("syscalls", "sys_exit_read", &["ret"]),
+    ];
+    check_pairs(
+        &types,
+        &[(0, 10, 5, &[0x1004]), (3, 20, 5, &[7])],
+        &["sys_read - - 0 20 - - task 7 no entry"],
+    );
+}
+
+#[test]
 fn rows_come_in_the_order_of_entries_however_long_one_stays_open() {
     let mut trace = Trace::new();
     trace.input("test", |sink| {
