@@ -282,12 +282,8 @@ struct Built {
 
 impl Built {
     fn new(arguments: &[&str]) -> Option<Built> {
-        Built::of(PROGRAM, arguments)
-    }
-
-    fn of(program: &str, arguments: &[&str]) -> Option<Built> {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("program.c"), program).unwrap();
+        fs::write(folder.path().join("program.c"), PROGRAM).unwrap();
         let built = Built { folder };
         let mut all = vec!["-O1", "-g", "-Wl,--build-id", "-o", "program", "program.c"];
         all.extend(arguments);
@@ -367,43 +363,6 @@ fn names_of_a_program() {
     check_program(&[]);
     check_program(&["-no-pie"]);
     check_program(&["-static"]);
-}
-
-/// A function of which the compiler moves a part that seldom runs elsewhere.
-const IN_PIECES: &str = "#include <stdlib.h>
-struct pair { long first, second; };
-volatile long sink;
-__attribute__((noinline)) long often(struct pair *pair) {
-    if (pair->first > 5) { sink++; abort(); }
-    sink = pair->second;
-    return sink;
-}
-int main(int argc, char **argv) { struct pair pair = { argc, argc }; return often(&pair); }
-";
-
-#[test]
-fn variables_of_a_function_in_pieces_and_members_in_every_version() {
-    for version in ["-gdwarf-2", "-gdwarf-3", "-gdwarf-4", "-gdwarf-5"] {
-        let Some(built) = Built::of(IN_PIECES, &["-O2", "-gstrict-dwarf", version]) else {
-            return;
-        };
-        let object = Object::open(&built.program()).unwrap();
-        let functions = object.functions();
-        let often = functions.iter().find(|function| function.name == "often");
-        let often = often.unwrap();
-        let scope = object.variables_at(often, often.offset).unwrap();
-        assert!(scope.has_debugging_information(), "{version}");
-        let pair = scope.variable("pair").unwrap();
-        let Shape::Pointer(structure) = scope.shape(pair.kind) else {
-            panic!("{version}: no pointer");
-        };
-        let members = scope.members(structure);
-        let offsets: Vec<(&str, u64)> = members
-            .iter()
-            .map(|member| (member.name.as_str(), member.offset))
-            .collect();
-        assert_eq!(offsets, [("first", 0), ("second", 8)], "{version}");
-    }
 }
 
 #[test]

@@ -8,6 +8,8 @@
 
 mod lines;
 mod places;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,56 @@
+//! A program made on the spot: what its debugging information tells of a function.
+
+use std::process::Command;
+
+use super::Shape;
+use crate::symbols::object::Object;
+
+/// A function of which the compiler moves a part that seldom runs elsewhere.
+const IN_PIECES: &str = "#include <stdlib.h>
+struct pair { long first, second; };
+volatile long sink;
+__attribute__((noinline)) long often(struct pair *pair) {
+    if (pair->first > 5) { sink++; abort(); }
+    sink = pair->second;
+    return sink;
+}
+int main(int argc, char **argv) { struct pair pair = { argc, argc }; return often(&pair); }
+";
+
+#[test]
+fn variables_of_a_function_in_pieces_and_members_in_every_version() {
+    for version in ["-gdwarf-2", "-gdwarf-3", "-gdwarf-4", "-gdwarf-5"] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("program.c"), IN_PIECES).unwrap();
+        let arguments = [
+            "-O2",
+            "-gstrict-dwarf",
+            version,
+            "-o",
+            "program",
+            "program.c",
+        ];
+        let mut compiler = Command::new("cc");
+        let Ok(status) = compiler.args(arguments).current_dir(folder.path()).status() else {
+            println!("skipped: needs cc");
+            return;
+        };
+        assert!(status.success(), "{version}");
+        let object = Object::open(&folder.path().join("program")).unwrap();
+        let functions = object.functions();
+        let often = functions.iter().find(|function| function.name == "often");
+        let often = often.unwrap();
+        let scope = object.variables_at(often, often.offset).unwrap();
+        assert!(scope.has_debugging_information(), "{version}");
+        let pair = scope.variable("pair").unwrap();
+        let Shape::Pointer(structure) = scope.shape(pair.kind) else {
+            panic!("{version}: no pointer");
+        };
+        let members = scope.members(structure);
+        let offsets: Vec<(&str, u64)> = members
+            .iter()
+            .map(|member| (member.name.as_str(), member.offset))
+            .collect();
+        assert_eq!(offsets, [("first", 0), ("second", 8)], "{version}");
+    }
+}
