@@ -130,6 +130,11 @@ impl Object {
         control.set(0, value, 0).map_err(failed)
     }
 
+    /// What holds the programs at their events.
+    pub fn links(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.links.iter().map(OwnedFd::as_fd)
+    }
+
     /// Takes the programs from their events. The maps stay.
     pub fn detach(&mut self) {
         self.links.clear();

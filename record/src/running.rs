@@ -268,18 +268,18 @@ impl Stopped {
     pub(crate) fn close(self, definitions: Option<&mut Definitions>) {
         // Few probes of our own are closed here, so that they are gone when we are.
         let removal = definitions.filter(|definitions| definitions.len() > MOST_CLOSED_HERE);
-        let slow = self.recording.slow_to_close(removal.is_some());
+        let mut slow = self.recording.slow_to_close(removal.is_some());
+        if removal.is_some() {
+            slow.extend(self.programs.descriptors());
+        }
         if !slow.is_empty() {
             let lines = removal.as_ref().map(|definitions| definitions.removal());
-            if lines.is_some() {
-                // What they hold of our probes must be closed before these can be removed.
-                drop(self.programs);
-            }
-            if child::close_elsewhere(&slow, &lines.unwrap_or_default())
-                && let Some(definitions) = removal
-            {
+            let closing = child::close_elsewhere(&slow, &lines.unwrap_or_default());
+            if let (Some(_), Some(definitions)) = (&closing, removal) {
                 definitions.forget();
             }
+            drop((self.recording, self.programs));
+            drop(closing);
         }
         self.progress.clear();
         say_goodbye(self.command, self.command_ended);

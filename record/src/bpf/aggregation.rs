@@ -1,6 +1,6 @@
 //! One aggregation: its programs, and what they have summed up.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
 use perfquet_ebpf::layout::{
@@ -221,6 +221,14 @@ impl Aggregation {
             loaded.events = events;
         }
         Ok(())
+    }
+
+    /// What holds the probes.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.loaded.iter().flat_map(|loaded| {
+            let links = loaded.object.links().map(|link| link.as_raw_fd());
+            links.chain(loaded.events.iter().map(|event| event.as_raw_fd()))
+        })
     }
 
     /// Lets them record, or stops them.

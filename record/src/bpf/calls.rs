@@ -7,7 +7,7 @@
 //! Where that cannot be (no permission, no BTF, arguments that are not plain registers), the probes themselves are recorded
 //! and paired when they are encoded, which gives the same rows.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
 use perfquet_ebpf::layout::{CallSettings, MOST_ARGUMENTS};
@@ -41,7 +41,7 @@ pub(crate) struct Calls {
     functions: Vec<CallFunction>,
     selection: Selection,
     /// What they are attached to.
-    _events: Vec<Event>,
+    events: Vec<Event>,
 }
 
 impl Plan {
@@ -104,7 +104,7 @@ impl Plan {
             object,
             functions: self.functions.clone(),
             selection: self.selection.clone(),
-            _events: events,
+            events,
         })
     }
 }
@@ -122,6 +122,12 @@ impl Calls {
     /// Leads what they write into the rings.
     pub(crate) fn connect(&mut self, recording: &Recording) -> Result<(), Failure> {
         send(&mut self.object, "call_records", recording, NAME)
+    }
+
+    /// What holds the probes.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        let links = self.object.links().map(|link| link.as_raw_fd());
+        links.chain(self.events.iter().map(|event| event.as_raw_fd()))
     }
 
     /// Lets them record, or stops them.

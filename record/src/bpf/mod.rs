@@ -18,7 +18,7 @@ mod profile;
 mod rows;
 mod whom;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, RawFd};
 
 use anyhow::Result;
 use clap::Args;
@@ -248,6 +248,15 @@ impl Programs {
         results.extend(aggregations.map(|aggregation| aggregation.set_on(is_on)));
         results.extend(self.off_cpu.as_mut().map(|off_cpu| off_cpu.set_on(is_on)));
         results
+    }
+
+    /// What holds the probes that they are at.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let calls = self.calls.iter().flat_map(calls::Calls::descriptors);
+        let aggregations = self.aggregations.iter();
+        calls
+            .chain(aggregations.flat_map(aggregation::Aggregation::descriptors))
+            .collect()
     }
 
     /// What they summed up and lost, for the journal; the rings are drained. Says how many were lost.

@@ -7,7 +7,7 @@
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -138,9 +138,10 @@ pub(crate) fn terminate(pid: i32) {
 
 /// Forks a child that keeps these descriptors and closes them, so that the kernel's waiting is its own; then it
 /// writes each line to its file. The caller closes its own descriptors afterwards; they are no longer the last ones.
-/// Says whether there is such a child.
-pub(crate) fn close_elsewhere(slow: &[RawFd], then: &[(PathBuf, String)]) -> bool {
-    let others = gaps(slow);
+/// Gives what the caller is to drop when it has done so; `None`: there is no such child.
+pub(crate) fn close_elsewhere(slow: &[RawFd], then: &[(PathBuf, String)]) -> Option<PipeWriter> {
+    let (closed, closing) = io::pipe().ok()?;
+    let others = gaps(&[slow, &[closed.as_raw_fd()]].concat());
     let then: Vec<(CString, &str)> = then
         .iter()
         .filter_map(|(path, line)| {
@@ -152,7 +153,7 @@ pub(crate) fn close_elsewhere(slow: &[RawFd], then: &[(PathBuf, String)]) -> boo
     unsafe {
         let child = libc::fork();
         if child != 0 {
-            return child > 0;
+            return (child > 0).then_some(closing);
         }
         // In a session of its own Ctrl-C does not reach it. All else is closed: whoever reads our output sees its end
         // with us, and the lock of the trace directory is not held on.
@@ -160,8 +161,9 @@ pub(crate) fn close_elsewhere(slow: &[RawFd], then: &[(PathBuf, String)]) -> boo
         for &(first, last) in &others {
             close_range(first, last);
         }
-        // Time for the parent to drop its own: the last to close is the one who waits.
-        libc::usleep(200_000);
+        // Until the parent has dropped its own: the last to close is the one who waits.
+        let mut byte = 0u8;
+        libc::read(closed.as_raw_fd(), (&raw mut byte).cast(), 1);
         if !then.is_empty() {
             for &fd in slow {
                 libc::close(fd);
