@@ -458,25 +458,25 @@ fn remove(tracefs: &Tracefs, line: &str) -> io::Result<()> {
 }
 
 fn supports(tracefs: &Tracefs, place: Place) -> bool {
-    let own = match place {
+    tracefs.path(own_file(place)).exists()
+}
+
+/// The file that takes probes of one kind only.
+fn own_file(place: Place) -> &'static str {
+    match place {
         Place::Kernel => "kprobe_events",
         Place::User => "uprobe_events",
-    };
-    tracefs.path(own).exists()
+    }
 }
 
 fn open(tracefs: &Tracefs, place: Place) -> io::Result<File> {
     if !supports(tracefs, place) {
         return Err(io::Error::from_raw_os_error(libc::ENOENT));
     }
-    let own = match place {
-        Place::Kernel => "kprobe_events",
-        Place::User => "uprobe_events",
-    };
     let common = tracefs.path(FILES[0]);
     match common.exists() {
         true => append_to(&common),
-        false => append_to(&tracefs.path(own)),
+        false => append_to(&tracefs.path(own_file(place))),
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
     let needs_btf = at_return || asked.has_variables();
     let btf = needs_btf.then(Btf::of_the_kernel).flatten();
     let abilities = Abilities::of_the_kernel();
-    let most_active = (MOST_ACTIVE_TOGETHER / functions.len().max(1)).min(MOST_ACTIVE);
+    let most_active = most_active(functions.len());
     let edge = Edge::of_probe(at_return);
     functions
         .iter()
@@ -135,7 +135,7 @@ pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
     let btf = needs_btf.then(Btf::of_the_kernel).flatten();
     let btf = btf.as_ref();
     let abilities = Abilities::of_the_kernel();
-    let most_active = (MOST_ACTIVE_TOGETHER / functions.len().max(1)).min(MOST_ACTIVE);
+    let most_active = most_active(functions.len());
     let both = |function: &String| {
         let mut at_entry = at_entry.clone();
         if is_pattern {
@@ -235,6 +235,11 @@ fn forms(
         offset => Form::new(letter, body(&format!("{function}+{offset:#x}"))),
     });
     forms
+}
+
+/// How many calls of each of so many functions may wait for their return.
+fn most_active(functions: usize) -> usize {
+    (MOST_ACTIVE_TOGETHER / functions.max(1)).min(MOST_ACTIVE)
 }
 
 /// Asks for room for so many; as a second choice for what the kernel thinks right. Hooks need no room since Linux 6.14,

@@ -43,11 +43,7 @@ impl Kernel {
         let mut attr = self.base(probe.attr, inherits);
         let mut sample_type = COMMON;
         match &probe.kind {
-            Kind::Tracepoint(_) => {
-                sample_type |= abi::PERF_SAMPLE_RAW;
-                attr.sample_period = 1;
-            }
-            Kind::Output { .. } => {
+            Kind::Tracepoint(_) | Kind::Output { .. } => {
                 sample_type |= abi::PERF_SAMPLE_RAW;
                 attr.sample_period = 1;
             }

@@ -135,23 +135,23 @@ impl<'a> Opening<'a> {
 
     /// Opens an event everywhere, or what can stand in for it.
     pub(super) fn track(&self, probe: Probe) -> Result<Track> {
-        let Some((mut first, mut others)) = self.places.split_first() else {
+        if self.places.is_empty() {
             return Err(failed("nothing to record on").into());
-        };
-        let mut settled = self.settle(probe.clone(), *first)?;
-        // One that has ended proves nothing; the next may.
-        while let (None, Some((next, rest))) = (&settled.2, others.split_first()) {
-            (first, others) = (next, rest);
-            settled = self.settle(probe.clone(), *first)?;
         }
-        let (probe, attr, event) = settled;
+        let mut places = self.places.iter();
+        // A thread that has ended proves nothing; the next may.
+        let (probe, attr, first) = loop {
+            let Some(place) = places.next() else {
+                let all_gone = format!("cannot record {}: all of it has ended", probe.name);
+                return Err(failed(all_gone).into());
+            };
+            if let Some((probe, attr, event)) = self.settle(probe.clone(), *place)? {
+                break (probe, attr, opened(*place, event, &self.owners)?);
+            }
+        };
         let mut events = Vec::with_capacity(self.places.len());
-        events.extend(
-            event
-                .map(|event| opened(*first, event, &self.owners))
-                .transpose()?,
-        );
-        for place in others {
+        events.push(first);
+        for place in places {
             match open_at(&attr, *place) {
                 Ok(event) => events.push(opened(*place, event, &self.owners)?),
                 // A thread that ended meanwhile, a CPU that went off: the others go on.
@@ -160,11 +160,6 @@ impl<'a> Opening<'a> {
                     return Err(privileges::cannot_open(&probe.name, self.scope, &error).into());
                 }
             }
-        }
-        if events.is_empty() {
-            return Err(
-                failed(format!("cannot record {}: all of it has ended", probe.name)).into(),
-            );
         }
         Ok(Track {
             probe,
@@ -195,7 +190,7 @@ impl<'a> Opening<'a> {
 
     /// Finds the attributes that the kernel takes, at one place; the event that proves it is kept, since closing
     /// a tracepoint's last one takes 20 ms and more. None if the thread of this place has ended.
-    fn settle(&self, mut probe: Probe, place: Place) -> Result<(Probe, Attr, Option<Event>)> {
+    fn settle(&self, mut probe: Probe, place: Place) -> Result<Option<(Probe, Attr, Event)>> {
         if probe.wants_precision && probe.attr.type_ != abi::PERF_TYPE_SOFTWARE {
             probe.attr.set_precise_ip(3);
         }
@@ -209,7 +204,7 @@ impl<'a> Opening<'a> {
             // They come in records of their own, into the same ring.
             attr.set_defer_output(attr.defer_callchain());
             let error = match open_at(&attr, place) {
-                Ok(event) => return Ok((probe, attr, Some(event))),
+                Ok(event) => return Ok(Some((probe, attr, event))),
                 Err(error) => error,
             };
             if attr.defer_callchain() == 1 && error.raw_os_error() == Some(libc::EINVAL) {
@@ -219,7 +214,7 @@ impl<'a> Opening<'a> {
             }
             match self.weaker(&probe, &attr, &error) {
                 Some(weaker) => probe = weaker,
-                None if self.is_gone(&error) => return Ok((probe, attr, None)),
+                None if self.is_gone(&error) => return Ok(None),
                 None if stacks::are_branches(&attr) => {
                     return Err(stacks::no_branches(&probe.name, &error).into());
                 }

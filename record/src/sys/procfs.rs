@@ -49,17 +49,20 @@ pub(crate) fn threads(pid: i32) -> Vec<i32> {
 
 /// The process that a thread belongs to.
 pub(crate) fn process_of(tid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("Tgid:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
+    status(tid, "Tgid:")?.first()?.parse().ok()
 }
 
 /// The user that a process has the rights of.
 pub(crate) fn user_of(pid: i32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("Uid:"))?;
     // Real, effective, saved, of files.
-    line.split_whitespace().nth(2)?.parse().ok()
+    status(pid, "Uid:")?.get(1)?.parse().ok()
+}
+
+/// The words behind a name in `/proc/PID/status`.
+fn status(pid: i32, name: &str) -> Option<Vec<String>> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let words = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(words.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Which files a process sees: the names of its mounts and of its root.
@@ -79,9 +82,7 @@ pub(crate) fn view_of(pid: i32) -> Option<View> {
 
 /// The number that a process has in its own namespace.
 pub(crate) fn number_inside(pid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("NSpid:"))?;
-    line.split_whitespace().next_back()?.parse().ok()
+    status(pid, "NSpid:")?.last()?.parse().ok()
 }
 
 /// Whether processes have the numbers here that they have outside of all containers.

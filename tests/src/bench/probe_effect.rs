@@ -403,13 +403,16 @@ mod tests {
         std::fs::write(directory.path().join("work.sh"), work(10)).unwrap();
         // Anything that takes two arguments serves.
         std::os::unix::fs::symlink("/bin/echo", directory.path().join("storm")).unwrap();
-        let status = Command::new("bash")
-            .arg("work.sh")
-            .current_dir(directory.path())
-            .env("LABEL", "way recorder")
-            .status()
-            .unwrap();
-        assert!(status.success());
+        let run = || {
+            let status = Command::new("bash")
+                .arg("work.sh")
+                .current_dir(directory.path())
+                .env("LABEL", "way recorder")
+                .status()
+                .unwrap();
+            assert!(status.success());
+        };
+        run();
         let times = times(directory.path()).unwrap();
         let labels: Vec<&str> = times.iter().map(|time| time.workload.as_str()).collect();
         assert_eq!(labels, WORKLOADS);
@@ -421,13 +424,7 @@ mod tests {
         // A workload that fails has no time.
         std::fs::remove_file(directory.path().join("storm")).unwrap();
         std::fs::write(directory.path().join("storm"), "not a program").unwrap();
-        let status = Command::new("bash")
-            .arg("work.sh")
-            .current_dir(directory.path())
-            .env("LABEL", "way recorder")
-            .status()
-            .unwrap();
-        assert!(status.success());
+        run();
         let error = super::times(directory.path()).err().unwrap();
         assert!(error.to_string().contains(" failed\""), "{error}");
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::measure::{self, Run, median};
 use super::report::Report;
-use super::{Setting, require, traces};
+use super::{Setting, record, require, traces};
 use crate::{place, say};
 
 /// What is summed up while which workload runs.
@@ -85,12 +85,9 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
         say::note(scenario.title);
         let (mut alone, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..setting.rounds {
-            let run = measure::run(
-                Command::new(&storm).args(scenario.storm),
-                &setting.directory,
-            )?;
-            alone.push(storm_cpu(&run)?);
-            ours.push(record(scenario, &storm, &setting.directory)?);
+            let directory = &setting.directory;
+            alone.push(record::storm_alone(&storm, &scenario.storm, directory)?);
+            ours.push(sum_up(scenario, &storm, &setting.directory)?);
             theirs.push(trace(scenario, &storm, &setting.directory)?);
         }
         describe(&mut report, scenario, median(alone), &ours, &theirs);
@@ -99,7 +96,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-fn record(scenario: &Scenario, storm: &Path, directory: &Path) -> Result<Outcome> {
+fn sum_up(scenario: &Scenario, storm: &Path, directory: &Path) -> Result<Outcome> {
     let output = directory.join("programs.pqt");
     let mut command = Command::new(place::bin("perfquet-record"));
     command

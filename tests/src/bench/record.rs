@@ -103,11 +103,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
         let mut alone = Vec::new();
         let mut outcomes: Vec<Vec<Outcome>> = RECORDERS.iter().map(|_| Vec::new()).collect();
         for _ in 0..setting.rounds {
-            let run = measure::run(
-                Command::new(&storm).args(scenario.storm),
-                &setting.directory,
-            )?;
-            alone.push(storm_cpu(&run)?);
+            alone.push(storm_alone(&storm, &scenario.storm, &setting.directory)?);
             for (recorder, outcomes) in RECORDERS.iter().zip(&mut outcomes) {
                 outcomes.push(record(recorder, scenario, &storm, &setting.directory)?);
             }
@@ -152,6 +148,14 @@ fn record(
         lost: traces::lost(&trace, directory)? as f64,
         bytes: traces::bytes(&output)? as f64,
     })
+}
+
+/// The CPU time of the workload that nobody records, nanoseconds.
+pub(super) fn storm_alone(storm: &Path, arguments: &[&str], directory: &Path) -> Result<f64> {
+    storm_cpu(&measure::run(
+        Command::new(storm).args(arguments),
+        directory,
+    )?)
 }
 
 /// The workload says its own CPU time: `storm: N ns of CPU, …`.

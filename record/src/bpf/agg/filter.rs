@@ -154,8 +154,8 @@ impl<'a> Parser<'a> {
         let name = self
             .word(|c| c.is_alphanumeric() || c == '_')
             .ok_or_else(|| self.expected("a field"))?;
-        let operators = OPERATORS.iter().copied();
-        let operator = operators.into_iter().find(|sign| self.takes(sign));
+        let mut operators = OPERATORS.iter().copied();
+        let operator = operators.find(|sign| self.takes(sign));
         let operator = operator.ok_or_else(|| self.expected("==, !=, <, <=, >, >=, & or ~"))?;
         let value = self.value().ok_or_else(|| self.expected("a value"))?;
         let (condition, is_negated) = self.condition(name, operator, &value)?;
