@@ -8,6 +8,7 @@
 //! [`layout`] what both sides share. A program runs on every hit of the machine: `frame.h` says whom it lets through.
 
 mod error;
+mod hooks;
 pub mod layout;
 mod object;
 pub mod objects;
@@ -15,4 +16,5 @@ mod sys;
 
 pub use aya::{EbpfLoader, Pod};
 pub use error::Error;
+pub use hooks::{End, Hook};
 pub use object::{Object, PerCpu, Target};

@@ -15,6 +15,7 @@ use aya::programs::{BtfTracePoint, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 
 use crate::error::{Error, chain};
+use crate::hooks::{self, End, Hook};
 use crate::layout::{Control, FrameSettings, MOST_REASONS, Whom, WhomState};
 use crate::sys;
 
@@ -42,8 +43,11 @@ pub struct Target {
 
 /// A loaded object.
 pub struct Object {
+    bytes: &'static [u8],
     ebpf: Ebpf,
     links: Vec<OwnedFd>,
+    /// Links that stand for many functions.
+    hooks: Vec<OwnedFd>,
 }
 
 /// Keys of a map with the values of all CPUs.
@@ -53,7 +57,7 @@ impl Object {
     /// Loads an object (of `objects/`, 8-byte aligned) that records `target`. `configure` sets what is its own:
     /// constants and sizes of maps. No program is loaded yet but those that follow the target.
     pub fn load<'a>(
-        bytes: &[u8],
+        bytes: &'static [u8],
         target: &Target,
         configure: impl FnOnce(&mut EbpfLoader<'a>),
     ) -> Result<Object, Error> {
@@ -68,8 +72,10 @@ impl Object {
             load_with(loader, &settings, target, bytes)?
         };
         let mut object = Object {
+            bytes,
             ebpf,
             links: Vec::new(),
+            hooks: Vec::new(),
         };
         if target.whom != Whom::Everything {
             object.follow(target)?;
@@ -99,6 +105,39 @@ impl Object {
             .map_err(|error| Error::failed(format!("attaching the program {program}"), &error))?;
         self.links.extend(link);
         Ok(())
+    }
+
+    /// Loads a program for events, so that [`Object::attach`] cannot fail for its sake.
+    pub fn prepare(&mut self, program: &str) -> Result<(), Error> {
+        self.loaded(program).map(drop)
+    }
+
+    /// Attaches a program of the section `kprobe` to functions of the kernel, all of which function tracing must know, by one
+    /// link. Needs Linux 5.18 with CONFIG_FPROBE.
+    pub fn hook(&mut self, program: &str, end: End, functions: &[Hook]) -> Result<(), Error> {
+        let loaded = hooks::load(self.bytes, program, &self.ebpf, &*kernel_btf()?)?;
+        let link = sys::hook(loaded.as_fd(), end, functions).map_err(|error| {
+            Error::failed(
+                format!("attaching the program {program} to functions"),
+                &error,
+            )
+        })?;
+        self.hooks.push(link);
+        Ok(())
+    }
+
+    /// Takes the programs from those functions.
+    pub fn unhook(&mut self) {
+        self.hooks.clear();
+    }
+
+    /// Hits of those functions that the kernel let pass, since it was in a program already or had no room to wait for one more
+    /// return. Kernels before 6.7 do not tell.
+    pub fn missed(&self) -> u64 {
+        self.hooks
+            .iter()
+            .map(|link| sys::missed(link.as_fd()))
+            .sum()
     }
 
     /// Attaches a program of the section `tp_btf` to a tracepoint of the kernel.
@@ -132,12 +171,13 @@ impl Object {
 
     /// What holds the programs at their events.
     pub fn links(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.links.iter().map(OwnedFd::as_fd)
+        self.links.iter().chain(&self.hooks).map(OwnedFd::as_fd)
     }
 
     /// Takes the programs from their events. The maps stay.
     pub fn detach(&mut self) {
         self.links.clear();
+        self.unhook();
     }
 
     /// How many were lost, by reason; those of which none were are left out.

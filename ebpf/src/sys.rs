@@ -1,14 +1,28 @@
-//! The two requests of `bpf(2)` that aya does not offer: an event of ours into a map, and a program on an event of ours.
+//! The requests of `bpf(2)` that aya does not offer: an event of ours into a map, a program on an event of ours, and one at many
+//! functions of the kernel.
 
 #![expect(unsafe_code, reason = "system calls that no safe crate wraps")]
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use aya_obj::generated::bpf_insn;
+
+use crate::hooks::{End, Hook};
+
 const MAP_UPDATE_ELEM: libc::c_long = 2;
+const PROG_LOAD: libc::c_long = 5;
+const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const LINK_CREATE: libc::c_long = 28;
+/// `enum bpf_prog_type`
+const KPROBE: u32 = 2;
 /// `enum bpf_attach_type`
 const PERF_EVENT: u32 = 41;
+/// The same.
+const TRACE_KPROBE_MULTI: u32 = 42;
+/// `BPF_F_KPROBE_MULTI_RETURN`
+const AT_RETURN: u32 = 1;
 /// `PERF_EVENT_IOC_SET_BPF`
 const SET_BPF: libc::Ioctl = 0x4004_2408;
 
@@ -30,6 +44,60 @@ struct LinkCreate {
     attach_type: u32,
     flags: u32,
     cookie: u64,
+}
+
+/// `union bpf_attr` for BPF_PROG_LOAD, as far as it is used.
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    kind: u32,
+    instruction_count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attach_type: u32,
+}
+
+/// `union bpf_attr` for BPF_LINK_CREATE of functions of the kernel.
+#[repr(C)]
+struct LinkCreateMulti {
+    program: u32,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    multi_flags: u32,
+    count: u32,
+    symbols: u64,
+    addresses: u64,
+    cookies: u64,
+}
+
+/// `union bpf_attr` for BPF_OBJ_GET_INFO_BY_FD.
+#[repr(C)]
+struct GetInfo {
+    descriptor: u32,
+    size: u32,
+    info: u64,
+}
+
+/// `struct bpf_link_info` of functions of the kernel, as far as it is used.
+#[repr(C)]
+#[derive(Default)]
+struct MultiInfo {
+    kind: u32,
+    id: u32,
+    program: u32,
+    unused: u32,
+    addresses: u64,
+    count: u32,
+    flags: u32,
+    missed: u64,
 }
 
 /// Puts an event into a map of events, at the place of its CPU.
@@ -89,6 +157,84 @@ pub(crate) fn attach(
             check(done.into()).map(|_| None)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Loads a program that will run at functions of the kernel.
+pub(crate) fn load_for_functions(instructions: &[bpf_insn], license: &CStr) -> io::Result<OwnedFd> {
+    let request = ProgLoad {
+        kind: KPROBE,
+        instruction_count: instructions.len() as u32,
+        instructions: instructions.as_ptr() as u64,
+        license: license.as_ptr() as u64,
+        attach_type: TRACE_KPROBE_MULTI,
+        ..ProgLoad::default()
+    };
+    // SAFETY: the kernel reads as many instructions as it is told and the text of the license up to its 0; both outlive
+    // the call.
+    let made = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            PROG_LOAD,
+            &raw const request,
+            size_of::<ProgLoad>(),
+        )
+    };
+    // SAFETY: the kernel has just made this descriptor for us, nobody else owns it.
+    check(made).map(|program| unsafe { OwnedFd::from_raw_fd(program as i32) })
+}
+
+/// Lets a program run at an end of these functions. It goes with the descriptor that is returned.
+pub(crate) fn hook(program: BorrowedFd<'_>, end: End, functions: &[Hook]) -> io::Result<OwnedFd> {
+    let addresses: Vec<u64> = functions.iter().map(|function| function.address).collect();
+    let cookies: Vec<u64> = functions.iter().map(|function| function.cookie).collect();
+    let request = LinkCreateMulti {
+        program: program.as_raw_fd() as u32,
+        target: 0,
+        attach_type: TRACE_KPROBE_MULTI,
+        flags: 0,
+        multi_flags: match end {
+            End::Entry => 0,
+            End::Return => AT_RETURN,
+        },
+        count: functions.len() as u32,
+        symbols: 0,
+        addresses: addresses.as_ptr() as u64,
+        cookies: cookies.as_ptr() as u64,
+    };
+    // SAFETY: the kernel reads `count` addresses and as many cookies; both lists outlive the call.
+    let made = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            LINK_CREATE,
+            &raw const request,
+            size_of::<LinkCreateMulti>(),
+        )
+    };
+    // SAFETY: the kernel has just made this descriptor for us, nobody else owns it.
+    check(made).map(|link| unsafe { OwnedFd::from_raw_fd(link as i32) })
+}
+
+/// Hits that such a link let pass; 0 where the kernel does not tell.
+pub(crate) fn missed(link: BorrowedFd<'_>) -> u64 {
+    let mut info = MultiInfo::default();
+    let request = GetInfo {
+        descriptor: link.as_raw_fd() as u32,
+        size: size_of::<MultiInfo>() as u32,
+        info: (&raw mut info) as u64,
+    };
+    // SAFETY: the kernel writes no more than `size` bytes at `info`, which outlives the call; all of it are numbers.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            OBJ_GET_INFO_BY_FD,
+            &raw const request,
+            size_of::<GetInfo>(),
+        )
+    };
+    match check(done) {
+        Ok(_) => info.missed,
+        Err(_) => 0,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::bpf::Plans;
 use crate::cli::Cli;
 use crate::failure::{Failure, misuse};
 use crate::probe::definition::Definitions;
-use crate::probe::{self, Asked, Probe, counter};
+use crate::probe::{self, Asked, Probe, call, counter};
 
 /// What `-e`, the probes, `--filter`, `-F` and `-c` say together.
 pub(crate) fn probes(
@@ -31,11 +31,6 @@ pub(crate) fn probes(
                 .hint("sum up a probe: --kprobe or --uprobe at its entry, --kretprobe or --uretprobe at its return")
                 .into());
         }
-        let for_calls = asked.option == Asked::Call && cli.may_pair_in_kernel();
-        let mut found = match asked.aggregations.is_empty() && !for_calls {
-            true => probe::of(asked.option, &asked.text, definitions)?,
-            false => probe::for_programs(asked.option, &asked.text, definitions)?,
-        };
         if asked.option == Asked::Call && !asked.filters.is_empty() {
             return Err(
                 misuse(format!("--filter: {} is a call, not an event", asked.text))
@@ -43,6 +38,14 @@ pub(crate) fn probes(
                     .into(),
             );
         }
+        if asked.option == Asked::Call && cli.may_pair_in_kernel() {
+            plans.calls.push(call::functions(&asked.text)?);
+            continue;
+        }
+        let mut found = match asked.aggregations.is_empty() {
+            true => probe::of(asked.option, &asked.text, definitions)?,
+            false => probe::for_programs(asked.option, &asked.text, definitions)?,
+        };
         // Several filters of one event must all hold, as with perf.
         let filter = match &asked.filters[..] {
             [] => None,
@@ -57,10 +60,7 @@ pub(crate) fn probes(
         if let Some(filter) = &filter {
             set_filter(&mut found, &asked.text, filter)?;
         }
-        match for_calls {
-            true => plans.calls.extend(found),
-            false => probes.extend(found),
-        }
+        probes.extend(found);
     }
     let has_sampled = probes.iter().any(Probe::is_sampled);
     if !has_sampled && cli.count.is_some() && !probes.is_empty() {

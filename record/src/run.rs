@@ -100,7 +100,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     };
     let calls = plans.take_calls(&selection);
     let mut programs = plans.load(&whom, &settings)?;
-    probes.extend(programs.pair(calls, &whom));
+    probes.extend(programs.pair(calls, &whom, &mut definitions)?);
     let functions = &cli.functions_traced;
     let tracing = Tracing::prepare(
         functions,

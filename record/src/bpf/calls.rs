@@ -2,36 +2,41 @@
 //! never leaves it.
 //!
 //! ```text
-//! Plan::of (probes of functions) ─► load: programs at them ─► connect (rings) ─► perfquet:calls
+//! Plan::of (functions) ─► load: programs at them ─► connect (rings) ─► perfquet:calls
 //! ```
 //! Where that cannot be (no permission, no BTF, arguments that are not plain registers), the probes themselves are recorded
 //! and paired when they are encoded, which gives the same rows.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
 use perfquet_ebpf::layout::{CallSettings, MOST_ARGUMENTS};
-use perfquet_ebpf::{EbpfLoader, Error, Object, objects};
-use perfquet_formats::event::{CallArgument, CallFunction, Purpose, Selection, span};
+use perfquet_ebpf::{EbpfLoader, End, Error, Hook, Object, objects};
+use perfquet_formats::event::{CallArgument, CallFunction, Selection, span};
 
 use super::agg::registers;
 use super::{Reason, Whom, refused, send, tell_losses, whom};
 use crate::failure::{Failure, failed};
 use crate::journal::told::Told;
-use crate::probe::{Kind, Probe};
+use crate::probe::call::{Both, Functions};
+use crate::probe::definition::{Definition, Definitions};
+use crate::probe::{Kind, Probe, hooks, may_have_programs};
 use crate::recording::{self, Recording};
 use crate::sys::perf_event::Event;
 
+const OPTION: &str = "--call";
 /// The event that carries them.
 const NAME: &str = "calls";
 /// Those that are still open at the end, or that a thread never leaves.
 const OPEN: &str = "filtered: calls of unknown duration";
 
+/// Of functions that are hooked together.
+const MISSED: &str = "no room to wait for one more return, or a hit inside of a program";
+
 /// Functions whose calls are wanted.
 pub(crate) struct Plan {
-    /// Entry and return of each, one behind the other.
-    probes: Vec<Probe>,
-    functions: Vec<CallFunction>,
+    functions: Vec<Functions>,
     selection: Selection,
 }
 
@@ -40,34 +45,77 @@ pub(crate) struct Calls {
     object: Object,
     functions: Vec<CallFunction>,
     selection: Selection,
-    /// What they are attached to.
+    /// What they are attached to, one by one.
     events: Vec<Event>,
 }
 
 impl Plan {
-    /// Of pairs of probes; gives them back if they fetch what programs do not.
-    pub(crate) fn of(probes: Vec<Probe>, selection: &Selection) -> Result<Plan, Vec<Probe>> {
-        let functions = (0u32..).zip(probes.chunks_exact(2)).map(|(number, pair)| {
-            let (entry, exit) = (pair.first()?, pair.get(1)?);
-            function(number, entry, exit)
-        });
-        match functions.collect::<Option<Vec<_>>>() {
-            Some(functions) if !functions.is_empty() => Ok(Plan {
-                functions,
-                probes,
-                selection: selection.clone(),
-            }),
-            _ => Err(probes),
+    /// Nothing is defined and loaded yet.
+    pub(crate) fn of(functions: Vec<Functions>, selection: &Selection) -> Plan {
+        Plan {
+            functions,
+            selection: selection.clone(),
         }
     }
 
-    /// The probes, to be recorded themselves.
-    pub(crate) fn into_probes(self) -> Vec<Probe> {
-        self.probes
+    /// Entries and returns, to be recorded themselves.
+    pub(crate) fn define(
+        &self,
+        definitions: &mut Option<Definitions>,
+    ) -> Result<Vec<Probe>, Failure> {
+        let mut probes = Vec::new();
+        for functions in &self.functions {
+            let pairs = functions.define(definitions, |_| true)?;
+            probes.extend(pairs.into_iter().flat_map(|(_, pair)| pair));
+        }
+        Ok(probes)
     }
 
-    /// Loads the programs and attaches them. They are off.
-    pub(crate) fn load(&self, whom: &Whom<'_>) -> Result<Calls> {
+    /// Loads the programs and attaches them: to many functions of the kernel by one link, to all others by events of their
+    /// own. They are off.
+    pub(crate) fn load(
+        &self,
+        whom: &Whom<'_>,
+        definitions: &mut Option<Definitions>,
+    ) -> Result<Calls> {
+        let wanted = || self.functions.iter().flat_map(|functions| &functions.all);
+        if wanted().any(|both| function(0, both).is_none()) {
+            return Err(failed("their arguments are no plain registers").into());
+        }
+        let in_kernel: BTreeSet<&str> = wanted()
+            .filter(|both| both.module.is_empty())
+            .map(|both| both.function.as_str())
+            .collect();
+        let hooks = match in_kernel.len() >= hooks::FEWEST {
+            true => hooks::addresses(&in_kernel),
+            false => BTreeMap::new(),
+        };
+        let mut calls = Calls {
+            object: self.object(whom)?,
+            functions: Vec::new(),
+            selection: self.selection.clone(),
+            events: Vec::new(),
+        };
+        let by_hook = wanted().filter(|both| hooks.contains_key(&both.function));
+        let hooks = match calls.hook(by_hook, &hooks) {
+            Ok(()) => hooks,
+            Err(error) => {
+                log::info!("an event for each function: {error:#}");
+                BTreeMap::new()
+            }
+        };
+        for functions in &self.functions {
+            let functions = functions.without(&hooks);
+            calls.attach(&functions, whom, definitions)?;
+        }
+        let exit = calls
+            .object
+            .attach_tracepoint("call_thread_exit", "sched_process_exit");
+        exit.map_err(|error| refused(OPTION, &error))?;
+        Ok(calls)
+    }
+
+    fn object(&self, whom: &Whom<'_>) -> Result<Object> {
         let limit = |limit: Option<i64>, otherwise| {
             limit.map_or(otherwise, |limit| u64::try_from(limit).unwrap_or(0))
         };
@@ -84,32 +132,75 @@ impl Plan {
         let object = Object::load(objects::CALLS, &target, |loader: &mut EbpfLoader<'_>| {
             loader.override_global("call_settings", &settings, true);
         });
-        let failed = |error: Error| refused("--call", &error);
-        let mut object = object.map_err(failed)?;
-        let mut events = Vec::with_capacity(self.probes.len());
-        for (function, pair) in self.functions.iter().zip(self.probes.chunks_exact(2)) {
-            // The return first: an entry that nobody ends would stay open.
-            for (probe, program) in pair.iter().rev().zip(["call_leave", "call_enter"]) {
-                let event = recording::everywhere(probe, whom.cpus)?;
-                object
-                    .attach(program, event.as_fd(), function.number.into())
-                    .map_err(failed)?;
-                events.push(event);
-            }
-        }
-        object
-            .attach_tracepoint("call_thread_exit", "sched_process_exit")
-            .map_err(failed)?;
-        Ok(Calls {
-            object,
-            functions: self.functions.clone(),
-            selection: self.selection.clone(),
-            events,
-        })
+        Ok(object.map_err(|error| refused(OPTION, &error))?)
     }
 }
 
 impl Calls {
+    /// By one link for all of them.
+    fn hook<'a>(
+        &mut self,
+        wanted: impl Iterator<Item = &'a Both>,
+        addresses: &BTreeMap<String, u64>,
+    ) -> Result<()> {
+        let functions: Vec<CallFunction> = (0..)
+            .zip(wanted)
+            .filter_map(|(number, both)| function(number, both))
+            .collect();
+        if functions.is_empty() {
+            return Ok(());
+        }
+        let hook = |function: &CallFunction| {
+            Some(Hook {
+                address: *addresses.get(&function.function)?,
+                cookie: function.number.into(),
+            })
+        };
+        let hooks: Vec<Hook> = functions.iter().filter_map(hook).collect();
+        // The return first: an entry that nobody ends would stay open.
+        let hooked = self.object.hook("call_leave", End::Return, &hooks);
+        let hooked = hooked.and_then(|()| self.object.hook("call_enter", End::Entry, &hooks));
+        if let Err(error) = hooked {
+            self.object.unhook();
+            return Err(refused(OPTION, &error).into());
+        }
+        self.functions = functions;
+        Ok(())
+    }
+
+    /// By an event at the entry and one at the return of each.
+    fn attach(
+        &mut self,
+        wanted: &Functions,
+        whom: &Whom<'_>,
+        definitions: &mut Option<Definitions>,
+    ) -> Result<()> {
+        let failed = |error: Error| refused(OPTION, &error);
+        if wanted.all.is_empty() {
+            return Ok(());
+        }
+        // What the kernel says to the programs, before it is asked for the probes.
+        for program in ["call_leave", "call_enter"] {
+            self.object.prepare(program).map_err(failed)?;
+        }
+        let pairs = wanted.define(definitions, may_have_programs)?;
+        for (both, [entry, exit]) in pairs {
+            let number = self.functions.len() as u32;
+            let Some(function) = function(number, &both) else {
+                continue;
+            };
+            for (probe, program) in [(exit, "call_leave"), (entry, "call_enter")] {
+                let event = recording::everywhere(&probe, whom.cpus)?;
+                self.object
+                    .attach(program, event.as_fd(), number.into())
+                    .map_err(failed)?;
+                self.events.push(event);
+            }
+            self.functions.push(function);
+        }
+        Ok(())
+    }
+
     /// The event that carries them.
     pub(crate) fn output(&self) -> Probe {
         let mut probe = Probe::output(NAME, false);
@@ -133,7 +224,7 @@ impl Calls {
     /// Lets them record, or stops them.
     pub(crate) fn set_on(&mut self, is_on: bool) -> Result<()> {
         let result = self.object.set_on(is_on);
-        Ok(result.map_err(|error| refused("--call", &error))?)
+        Ok(result.map_err(|error| refused(OPTION, &error))?)
     }
 
     /// Adds what they left out and lost, and says how many were lost.
@@ -155,34 +246,33 @@ impl Calls {
             Reason::Filtered(OPEN.to_owned()),
         ];
         let depths = self.object.entries::<u64, u64>("depths");
-        let open = depths.map_err(|error| refused("--call", &error))?;
+        let open = depths.map_err(|error| refused(OPTION, &error))?;
         let open = open.iter().map(|(_, depth)| depth).sum();
         if open > 0 {
             told.loss(open, OPEN);
         }
-        tell_losses(&self.object, "--call", told, &own)
+        let missed = self.object.missed();
+        if missed > 0 {
+            told.loss(missed, &format!("{OPTION}: {MISSED}"));
+        }
+        Ok(missed + tell_losses(&self.object, OPTION, told, &own)?)
     }
 }
 
 /// What is told with the calls of a function; `None`: more than programs fetch.
-fn function(number: u32, entry: &Probe, exit: &Probe) -> Option<CallFunction> {
-    let (Kind::Tracepoint(entry), Kind::Tracepoint(exit)) = (&entry.kind, &exit.kind) else {
-        return None;
-    };
-    let Purpose::Edge(edge) = &entry.purpose else {
-        return None;
-    };
-    let words = |definition: &Option<(_, crate::probe::definition::Form)>| {
-        let (_, form) = definition.as_ref()?;
+fn function(number: u32, both: &Both) -> Option<CallFunction> {
+    let words = |definition: &Definition| {
+        // All forms fetch the same.
+        let form = definition.forms.last()?;
         let words = form.body.split_whitespace().skip(1);
         words.map(argument).collect::<Option<Vec<_>>>()
     };
     Some(CallFunction {
         number,
-        function: edge.function.clone(),
-        module: edge.module.clone(),
-        arguments: words(&entry.definition)?,
-        returned: words(&exit.definition)?.into_iter().next(),
+        function: both.function.clone(),
+        module: both.module.clone(),
+        arguments: words(&both.entry)?,
+        returned: words(&both.exit)?.into_iter().next(),
     })
 }
 

@@ -28,6 +28,8 @@ use perfquet_formats::event::Selection;
 use crate::failure::{Failure, failed};
 use crate::journal::told::Told;
 use crate::probe::Probe;
+use crate::probe::call::Functions;
+use crate::probe::definition::Definitions;
 use crate::recording::Recording;
 use crate::sys::clock;
 use crate::target::Target;
@@ -52,8 +54,8 @@ pub(crate) struct Options {
 /// What is asked for, before anything is loaded.
 #[derive(Default)]
 pub(crate) struct Plans {
-    /// Entries and returns that are to be paired in the kernel.
-    pub(crate) calls: Vec<Probe>,
+    /// Functions whose calls are to be paired in the kernel.
+    pub(crate) calls: Vec<Functions>,
     aggregations: Vec<aggregation::Plan>,
     off_cpu: Option<off_cpu::Plan>,
 }
@@ -152,12 +154,9 @@ impl Plans {
     }
 
     /// What is to be paired in the kernel.
-    pub(crate) fn take_calls(
-        &mut self,
-        selection: &Selection,
-    ) -> Option<Result<calls::Plan, Vec<Probe>>> {
-        let probes = std::mem::take(&mut self.calls);
-        (!probes.is_empty()).then(|| calls::Plan::of(probes, selection))
+    pub(crate) fn take_calls(&mut self, selection: &Selection) -> Option<calls::Plan> {
+        let functions = std::mem::take(&mut self.calls);
+        (!functions.is_empty()).then(|| calls::Plan::of(functions, selection))
     }
 
     /// Loads the programs. Nothing runs yet.
@@ -180,33 +179,27 @@ impl Plans {
 }
 
 impl Programs {
-    /// Loads what pairs calls. Gives what is to be recorded: the event that carries them, or the probes themselves
-    /// where that cannot be.
+    /// Loads what pairs calls. Gives what is to be recorded: the event that carries them, or entries and returns
+    /// themselves where that cannot be.
     pub(crate) fn pair(
         &mut self,
-        plan: Option<Result<calls::Plan, Vec<Probe>>>,
+        plan: Option<calls::Plan>,
         whom: &Whom<'_>,
-    ) -> Vec<Probe> {
-        let plan = match plan {
-            None => return Vec::new(),
-            Some(Err(probes)) => {
-                log::info!(
-                    "calls are paired behind the kernel: their arguments are no plain registers"
-                );
-                return probes;
-            }
-            Some(Ok(plan)) => plan,
+        definitions: &mut Option<Definitions>,
+    ) -> Result<Vec<Probe>, Failure> {
+        let Some(plan) = plan else {
+            return Ok(Vec::new());
         };
-        match plan.load(whom) {
+        match plan.load(whom, definitions) {
             Ok(calls) => {
                 log::info!("calls are paired in the kernel");
                 let output = calls.output();
                 self.calls = Some(calls);
-                vec![output]
+                Ok(vec![output])
             }
             Err(error) => {
                 log::info!("calls are paired behind the kernel: {error:#}");
-                plan.into_probes()
+                plan.define(definitions)
             }
         }
     }

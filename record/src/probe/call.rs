@@ -8,6 +8,8 @@
 //! The journal says of each probe which edge of which function it is, so that no address has to be looked up, and so
 //! that its hits have no table of their own.
 
+use std::collections::BTreeMap;
+
 use perfquet_formats::event::{CallEdge, Purpose};
 
 use super::argument::{self, Argument, Asked, Value};
@@ -38,12 +40,23 @@ impl Edge {
 }
 
 /// The two probes of a function.
-pub(super) struct Both {
-    pub(super) function: String,
+#[derive(Clone)]
+pub(crate) struct Both {
+    pub(crate) function: String,
     /// File; empty for the kernel.
-    pub(super) module: String,
-    pub(super) entry: Definition,
-    pub(super) exit: Definition,
+    pub(crate) module: String,
+    pub(crate) entry: Definition,
+    pub(crate) exit: Definition,
+}
+
+/// The functions that one option asks for.
+pub(crate) struct Functions {
+    text: String,
+    /// It stands for what is there, so that some may be left out.
+    is_pattern: bool,
+    pub(crate) all: Vec<Both>,
+    /// How many more it stands for, which need no probes.
+    others: usize,
 }
 
 /// What is to be fetched at the entry, and at the return: what was returned.
@@ -72,12 +85,8 @@ fn is_of_return(argument: &Argument) -> bool {
     matches!(&argument.value, Value::Raw(raw) if raw.contains("$retval"))
 }
 
-/// Defines the probes that the text asks for.
-pub(crate) fn probes(
-    text: &str,
-    definitions: &mut Definitions,
-    is_possible: fn(&Form) -> bool,
-) -> Result<Vec<Probe>, Failure> {
+/// What the text asks for. Nothing is defined yet.
+pub(crate) fn functions(text: &str) -> Result<Functions, Failure> {
     let place = text.split_whitespace().next().unwrap_or_default();
     let has_object = place.contains(':');
     let asked = argument::parse(text, has_object)?;
@@ -92,41 +101,70 @@ pub(crate) fn probes(
             "{text}: a call has the name of its function"
         )));
     }
-    let mut all = match has_object {
-        true => uprobe::calls(text, &asked)?,
-        false => kprobe::calls(text, &asked)?,
-    };
-    for both in &mut all {
-        both.entry.forms.retain(is_possible);
-        both.exit.forms.retain(is_possible);
-    }
-    let is_pattern = asked.function.contains(['*', '?', '[']);
-    let mut probes = Vec::with_capacity(2 * all.len());
-    let mut refused = Vec::new();
-    let mut first_failure = None;
-    for both in &all {
-        match define(both, definitions) {
-            Ok(pair) => probes.extend(pair),
-            // Functions that the kernel needs to handle a probe cannot be probed themselves, nor names that it has twice.
-            Err(failure) if is_pattern => {
-                log::info!("{}: {failure}", both.function);
-                refused.push(both.function.as_str());
-                first_failure.get_or_insert(failure);
-            }
-            Err(failure) => return Err(failure),
+    Ok(Functions {
+        text: text.to_owned(),
+        is_pattern: asked.function.contains(['*', '?', '[']),
+        all: match has_object {
+            true => uprobe::calls(text, &asked)?,
+            false => kprobe::calls(text, &asked)?,
+        },
+        others: 0,
+    })
+}
+
+impl Functions {
+    /// Those that are not among the kernel's functions `others`.
+    pub(crate) fn without(&self, others: &BTreeMap<String, u64>) -> Functions {
+        let is_left =
+            |both: &&Both| !both.module.is_empty() || !others.contains_key(&both.function);
+        let all: Vec<Both> = self.all.iter().filter(is_left).cloned().collect();
+        Functions {
+            text: self.text.clone(),
+            is_pattern: self.is_pattern,
+            others: self.all.len() - all.len(),
+            all,
         }
     }
-    match first_failure {
-        Some(failure) if probes.is_empty() => return Err(failure),
-        Some(_) => log::warn!(
-            "{text}: {} of {} functions cannot be probed: {}",
-            refused.len(),
-            all.len(),
-            shortened(&refused)
-        ),
-        None => {}
+
+    /// Defines entry and return of each in a form that `is_possible`, in this order; of a pattern, those that the kernel lets
+    /// anybody probe.
+    pub(crate) fn define(
+        &self,
+        definitions: &mut Option<Definitions>,
+        is_possible: fn(&Form) -> bool,
+    ) -> Result<Vec<(Both, [Probe; 2])>, Failure> {
+        let mut pairs = Vec::with_capacity(self.all.len());
+        let mut refused = Vec::new();
+        let mut first_failure = None;
+        for both in &self.all {
+            let mut both = both.clone();
+            both.entry.forms.retain(is_possible);
+            both.exit.forms.retain(is_possible);
+            match define(&both, Definitions::of(definitions)?) {
+                Ok(pair) => pairs.push((both, pair)),
+                // Functions that the kernel needs to handle a probe cannot be probed themselves, nor names that it has
+                // twice.
+                Err(failure) if self.is_pattern => {
+                    log::info!("{}: {failure}", both.function);
+                    refused.push(both.function);
+                    first_failure.get_or_insert(failure);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        match first_failure {
+            Some(failure) if pairs.is_empty() && self.others == 0 => return Err(failure),
+            Some(_) => log::warn!(
+                "{}: {} of {} functions cannot be probed: {}",
+                self.text,
+                refused.len(),
+                self.all.len() + self.others,
+                shortened(&refused)
+            ),
+            None => {}
+        }
+        Ok(pairs)
     }
-    Ok(probes)
 }
 
 fn define(both: &Both, definitions: &mut Definitions) -> Result<[Probe; 2], Failure> {
@@ -158,11 +196,11 @@ pub(crate) fn with_purpose(mut probe: Probe, purpose: Purpose) -> Probe {
     probe
 }
 
-fn shortened(names: &[&str]) -> String {
+fn shortened(names: &[String]) -> String {
     const SHOWN: usize = 8;
-    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>();
+    let shown = names[..names.len().min(SHOWN)].join(", ");
     match names.len() > SHOWN {
-        true => format!("{}, …", shown.join(", ")),
-        false => shown.join(", "),
+        true => format!("{shown}, …"),
+        false => shown,
     }
 }

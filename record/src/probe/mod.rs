@@ -11,6 +11,7 @@ pub(crate) mod call;
 pub(crate) mod counter;
 pub(crate) mod definition;
 mod fetch;
+pub(crate) mod hooks;
 pub(crate) mod kprobe;
 mod modifiers;
 mod nearest;
@@ -128,9 +129,12 @@ pub(crate) fn for_programs(
     text: &str,
     definitions: &mut Option<Definitions>,
 ) -> Result<Vec<Probe>, Failure> {
-    of_forms(asked, text, definitions, |form| {
-        form.head.starts_with(['p', 'r'])
-    })
+    of_forms(asked, text, definitions, may_have_programs)
+}
+
+/// Whether the kernel lets programs run at an event of this form.
+pub(crate) fn may_have_programs(form: &Form) -> bool {
+    form.head.starts_with(['p', 'r'])
 }
 
 fn of_forms(
@@ -141,7 +145,10 @@ fn of_forms(
 ) -> Result<Vec<Probe>, Failure> {
     let mut wanted = match asked {
         Asked::Event => return parse(text),
-        Asked::Call => return call::probes(text, Definitions::of(definitions)?, is_possible),
+        Asked::Call => {
+            let pairs = call::functions(text)?.define(definitions, is_possible)?;
+            return Ok(pairs.into_iter().flat_map(|(_, pair)| pair).collect());
+        }
         Asked::Kprobe => kprobe::definitions(text, false)?,
         Asked::Kretprobe => kprobe::definitions(text, true)?,
         Asked::Uprobe => uprobe::definitions(text, false)?,

@@ -1,0 +1,84 @@
+//! A program at many functions of the kernel by one link, which is made and taken back at once; an event for each takes the
+//! kernel some milliseconds at both ends.
+//!
+//! The kernel wants to hear before it checks a program that it will be used so (`BPF_TRACE_KPROBE_MULTI`), which aya does not
+//! tell it. So the object is read once more, bound to the maps that aya has made, and loaded by a request of our own.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use aya::maps::Map;
+use aya::{Btf, Ebpf};
+
+use crate::error::Error;
+use crate::sys;
+
+/// At which end of functions a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// As they are called.
+    Entry,
+    /// As they return.
+    Return,
+}
+
+/// A function of the kernel, and the number that the program gets by `bpf_get_attach_cookie` when it runs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hook {
+    /// Where it begins.
+    pub address: u64,
+    /// Its number.
+    pub cookie: u64,
+}
+
+/// Loads the program `name` of the object `bytes`, whose maps are in `loaded`, for functions of the kernel.
+pub(crate) fn load(bytes: &[u8], name: &str, loaded: &Ebpf, btf: &Btf) -> Result<OwnedFd, Error> {
+    let step = || format!("loading the program {name} for functions");
+    let failed = |error: &(dyn std::error::Error + 'static)| Error::failed(step(), error);
+    let mut object = aya_obj::Object::parse(bytes).map_err(|error| failed(&error))?;
+    object.relocate_btf(btf).map_err(|error| failed(&error))?;
+    let sections: HashSet<usize> = object
+        .functions
+        .keys()
+        .map(|(section, _)| *section)
+        .collect();
+    let maps = std::mem::take(&mut object.maps);
+    let bound = maps.iter().filter_map(|(name, map)| {
+        let descriptor = loaded.map(name).and_then(descriptor)?;
+        Some((name.as_str(), descriptor, map))
+    });
+    object
+        .relocate_maps(bound, &sections)
+        .map_err(|error| failed(&error))?;
+    object
+        .relocate_calls(&sections)
+        .map_err(|error| failed(&error))?;
+    let program = object.programs.get(name);
+    let found = program.and_then(|program| {
+        let function = object.functions.get(&program.function_key())?;
+        Some((program, function))
+    });
+    let Some((program, function)) = found else {
+        return Err(Error::Failed {
+            step: step(),
+            reason: "the object has none of that name".to_owned(),
+        });
+    };
+    sys::load_for_functions(&function.instructions, &program.license)
+        .map_err(|error| failed(&error))
+}
+
+/// Of the kinds that our programs use.
+fn descriptor(map: &Map) -> Option<RawFd> {
+    let data = match map {
+        Map::Array(data)
+        | Map::PerCpuArray(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuHashMap(data)
+        | Map::PerfEventArray(data)
+        | Map::StackTraceMap(data) => data,
+        _ => return None,
+    };
+    Some(data.fd().as_fd().as_raw_fd())
+}
