@@ -37,6 +37,7 @@
 #define PART_USER_STACK 6
 #define PART_NUMBER 7
 #define PART_TEXT 8
+#define PART_PROBE 9
 
 /* layout.rs: KeyPart */
 struct key_part {
@@ -236,6 +237,9 @@ static __attribute__((noinline)) bool add_part(void *ctx, const volatile struct 
 		break;
 	case PART_NUMBER:
 		return fetch_number(ctx, &part->fetch, &words[word]);
+	case PART_PROBE:
+		words[word] = bpf_get_attach_cookie(ctx);
+		break;
 	case PART_TEXT:
 		if (word + TEXT_BYTES / 8 <= room)
 			return fetch_text(ctx, &part->fetch, (char *)&words[word], TEXT_BYTES);

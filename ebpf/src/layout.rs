@@ -181,6 +181,8 @@ pub enum Part {
     Number,
     /// A text that is fetched, [`TEXT_WORDS`] words.
     Text,
+    /// The number with which the program was attached.
+    Probe,
 }
 
 /// A part of a key (`struct key_part`).

@@ -269,9 +269,7 @@ impl Stopped {
         // Few probes of our own are closed here, so that they are gone when we are.
         let removal = definitions.filter(|definitions| definitions.len() > MOST_CLOSED_HERE);
         let mut slow = self.recording.slow_to_close(removal.is_some());
-        if removal.is_some() {
-            slow.extend(self.programs.descriptors());
-        }
+        slow.extend(self.programs.slow_to_close(removal.is_some()));
         if !slow.is_empty() {
             let lines = removal.as_ref().map(|definitions| definitions.removal());
             let closing = child::close_elsewhere(&slow, &lines.unwrap_or_default());

@@ -208,15 +208,18 @@ fn keys_of_every_kind() {
     // Two probes at once, told apart.
     room.record(&[
         "--uprobe",
-        "./summed:*ner",
+        "./summed:*er",
         "--agg",
-        "count() by probe",
+        "count() by probe, comm",
         "--",
         "./summed",
     ]);
     assert_eq!(
         room.rows("aggregates", &["keys", "value"]),
-        ["[probe_summed:inner] 103.0"]
+        [
+            "[probe_summed:inner, summed] 103.0",
+            "[probe_summed:outer, summed] 200.0"
+        ]
     );
 }
 
@@ -366,6 +369,16 @@ fn tracepoints_and_clocks() {
         room.rows("aggregates", &["keys", "value"]),
         ["[dd, 1] 1234000.0"]
     );
+    // Hundreds of tracepoints share their programs, and are told apart.
+    let all = ["-e", "syscalls:sys_enter_*", "--agg"];
+    room.record(&[&all[..], &["count() by comm, probe"], &dd].concat());
+    let calls = room.rows("aggregates", &["keys", "value"]);
+    for expected in [
+        "[dd, syscalls:sys_enter_write] 1234.0",
+        "[dd, syscalls:sys_enter_exit_group] 1.0",
+    ] {
+        assert!(calls.iter().any(|row| row == expected), "{calls:?}");
+    }
     room.record(&[&writes[..], &["count() by stack"], &dd].concat());
     assert_eq!(room.rows("aggregates", &["value"]), ["1234.0"]);
     let stacks = room.rows("aggregates", &["kernel_stack", "user_stack"]);

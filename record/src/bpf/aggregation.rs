@@ -14,6 +14,7 @@ use crate::failure::{Failure, misuse};
 use crate::journal::told::Told;
 use crate::probe::{Kind, Probe};
 use crate::recording::{self, Recording, Settings};
+use crate::sys::host;
 use crate::sys::perf_event::Event;
 
 const OBJECT: &[u8] = perfquet_ebpf::objects::AGG;
@@ -44,7 +45,7 @@ pub(crate) enum Key {
     },
     /// A text.
     Text,
-    /// Name of the probe; nothing is fetched for it.
+    /// Name of the probe.
     Probe,
 }
 
@@ -59,7 +60,7 @@ impl Key {
             Key::UserStack => Part::UserStack,
             Key::Number { .. } => Part::Number,
             Key::Text => Part::Text,
-            Key::Probe => Part::Nothing,
+            Key::Probe => Part::Probe,
         }
     }
 
@@ -68,7 +69,6 @@ impl Key {
         match self {
             Key::Comm => 2,
             Key::Text => TEXT_WORDS,
-            Key::Probe => 0,
             _ => 1,
         }
     }
@@ -88,6 +88,13 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// Whether one program serves for both.
+    fn fetches_as(&self, other: &Source) -> bool {
+        self.probe.is_sampled() == other.probe.is_sampled()
+            && (&self.value, &self.keys, &self.predicate)
+                == (&other.value, &other.keys, &other.predicate)
+    }
+
     /// One at which nothing is fetched.
     pub(crate) fn new(probe: Probe) -> Source {
         Source {
@@ -123,10 +130,10 @@ pub(crate) struct Aggregation {
     settings: Settings,
 }
 
-/// The programs for one probe.
+/// The programs for probes at which the same is fetched.
 struct Loaded {
     object: Object,
-    probe: Probe,
+    probes: Vec<Probe>,
     /// What they are attached to.
     events: Vec<Event>,
 }
@@ -137,7 +144,8 @@ impl Aggregation {
         let target = whom::filter(whom)?;
         let (keys, is_wide) = layout(&plan)?;
         let mut loaded = Vec::new();
-        for source in &plan.sources {
+        for sources in together(&plan) {
+            let [source, ..] = sources[..] else { continue };
             let mut constants = AggSettings {
                 action: plan.action as u32,
                 is_wide: is_wide.into(),
@@ -173,7 +181,7 @@ impl Aggregation {
             });
             loaded.push(Loaded {
                 object: object.map_err(|error| refused(&plan.name, &error))?,
-                probe: source.probe.clone(),
+                probes: sources.iter().map(|source| source.probe.clone()).collect(),
                 events: Vec::new(),
             });
         }
@@ -197,35 +205,45 @@ impl Aggregation {
                     .set("edges", place as u32, *edge)
                     .map_err(refused)?;
             }
-            let (program, events) = match &loaded.probe.kind {
-                Kind::Sampled => (
-                    "aggregate_sample",
-                    recording::sampling(&loaded.probe, &self.cpus, &self.settings)?,
-                ),
-                // One, anywhere: the program runs at every hit of the machine.
-                Kind::Tracepoint(tracepoint) => (
-                    match tracepoint.is_own {
-                        true => "aggregate_probe",
-                        false => "aggregate_tracepoint",
-                    },
-                    vec![recording::everywhere(&loaded.probe, &self.cpus)?],
-                ),
-                Kind::Output { .. } => continue,
-            };
-            for event in &events {
-                loaded
-                    .object
-                    .attach(program, event.as_fd(), 0)
-                    .map_err(refused)?;
+            let has_number = self.plan.keys.contains(&Key::Probe);
+            for (number, probe) in (0..).zip(&loaded.probes) {
+                let (program, events) = match &probe.kind {
+                    Kind::Sampled => (
+                        "aggregate_sample",
+                        recording::sampling(probe, &self.cpus, &self.settings)?,
+                    ),
+                    // One, anywhere: the program runs at every hit of the machine.
+                    Kind::Tracepoint(tracepoint) => (
+                        match tracepoint.is_own {
+                            true => "aggregate_probe",
+                            false => "aggregate_tracepoint",
+                        },
+                        vec![recording::everywhere(probe, &self.cpus)?],
+                    ),
+                    Kind::Output { .. } => continue,
+                };
+                for event in &events {
+                    let cookie = if has_number { number } else { 0 };
+                    loaded
+                        .object
+                        .attach(program, event.as_fd(), cookie)
+                        .map_err(refused)?;
+                }
+                loaded.events.extend(events);
             }
-            loaded.events = events;
         }
         Ok(())
     }
 
-    /// What holds the probes.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        self.loaded.iter().flat_map(|loaded| {
+    /// What holds the tracepoints, and probes of our own only `with_own`.
+    pub(crate) fn slow_to_close(&self, with_own: bool) -> impl Iterator<Item = RawFd> {
+        let is_slow = move |probe: &Probe| match &probe.kind {
+            Kind::Tracepoint(tracepoint) => with_own || !tracepoint.is_own,
+            Kind::Sampled | Kind::Output { .. } => false,
+        };
+        let slow = self.loaded.iter();
+        let slow = slow.filter(move |loaded| loaded.probes.iter().all(is_slow));
+        slow.flat_map(|loaded| {
             let links = loaded.object.links().map(|link| link.as_raw_fd());
             links.chain(loaded.events.iter().map(|event| event.as_raw_fd()))
         })
@@ -238,7 +256,7 @@ impl Aggregation {
                 .object
                 .set_on(is_on)
                 .map_err(|error| refused(&self.plan.name, &error))?;
-            if let Kind::Sampled = loaded.probe.kind {
+            if loaded.probes.iter().all(Probe::is_sampled) {
                 for event in &loaded.events {
                     match is_on {
                         true => event.enable()?,
@@ -256,7 +274,7 @@ impl Aggregation {
         let mut rows = rows::Rows::new(&self.plan);
         for loaded in &self.loaded {
             let is_wide = words_of(&self.plan.keys) > NARROW_WORDS;
-            rows.add(&loaded.object, &loaded.probe.name, is_wide)
+            rows.add(&loaded.object, &loaded.probes, is_wide)
                 .map_err(|error| refused(&self.plan.name, &error))?;
             lost += tell_losses(&loaded.object, &self.plan.name, told, &[])?;
         }
@@ -265,6 +283,24 @@ impl Aggregation {
         }
         Ok(lost)
     }
+}
+
+/// Sources at which the same is fetched share their programs and maps.
+fn together(plan: &Plan) -> Vec<Vec<&Source>> {
+    // Their numbers are told since Linux 5.15.
+    let is_alone = plan.keys.contains(&Key::Probe) && !host::is_linux(5, 15);
+    let mut groups: Vec<Vec<&Source>> = Vec::new();
+    for source in &plan.sources {
+        let group = groups.iter_mut().find(|group| {
+            let is_same = |other: &&Source| other.fetches_as(source);
+            !is_alone && group.first().is_some_and(is_same)
+        });
+        match group {
+            Some(group) => group.push(source),
+            None => groups.push(vec![source]),
+        }
+    }
+    groups
 }
 
 /// The bar and the parts.

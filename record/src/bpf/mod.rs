@@ -243,12 +243,13 @@ impl Programs {
         results
     }
 
-    /// What holds the probes that they are at.
-    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        let calls = self.calls.iter().flat_map(calls::Calls::descriptors);
+    /// What holds the tracepoints that they are at, whose closing waits for the kernel; probes of our own only `with_own`.
+    pub(crate) fn slow_to_close(&self, with_own: bool) -> Vec<RawFd> {
+        let calls = self.calls.iter().filter(|_| with_own);
         let aggregations = self.aggregations.iter();
         calls
-            .chain(aggregations.flat_map(aggregation::Aggregation::descriptors))
+            .flat_map(calls::Calls::descriptors)
+            .chain(aggregations.flat_map(|aggregation| aggregation.slow_to_close(with_own)))
             .collect()
     }
 

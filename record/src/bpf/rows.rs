@@ -7,6 +7,7 @@ use perfquet_ebpf::{Error, Object};
 
 use super::aggregation::{Key, Plan};
 use crate::journal::told::{Bar, Row};
+use crate::probe::Probe;
 
 /// Rows under construction.
 pub(super) struct Rows<'a> {
@@ -23,35 +24,42 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Adds what the programs at a probe have.
-    pub(super) fn add(&mut self, object: &Object, probe: &str, is_wide: bool) -> Result<(), Error> {
-        let probe = match self.plan.keys.contains(&Key::Probe) {
-            true => probe,
-            false => "",
-        };
+    /// Adds what programs at these probes have.
+    pub(super) fn add(
+        &mut self,
+        object: &Object,
+        probes: &[Probe],
+        is_wide: bool,
+    ) -> Result<(), Error> {
         match is_wide {
             false => {
                 for (key, cells) in object.per_cpu::<NarrowKey, Cell>("narrow_cells")? {
-                    self.add_cells(probe, &key, &cells);
+                    self.add_cells(probes, &key, &cells);
                 }
             }
             true => {
                 for (key, cells) in object.per_cpu::<WideKey, Cell>("wide_cells")? {
-                    self.add_cells(probe, &key, &cells);
+                    self.add_cells(probes, &key, &cells);
                 }
             }
         }
         Ok(())
     }
 
-    fn add_cells(&mut self, probe: &str, key: &[u64], cells: &[Cell]) {
+    fn add_cells(&mut self, probes: &[Probe], key: &[u64], cells: &[Cell]) {
         let Some((bar, rest)) = key.split_first() else {
             return;
         };
-        let bars = self
-            .cells
-            .entry((probe.to_owned(), rest.to_vec()))
-            .or_default();
+        let mut rest = rest.to_vec();
+        let mut probe = String::new();
+        // Each object numbers its probes anew.
+        if let Some(number) = place_of_probe(&self.plan.keys).and_then(|place| rest.get_mut(place))
+        {
+            let of_number = probes.get(*number as usize);
+            probe = of_number.map_or_else(String::new, |probe| probe.name.clone());
+            *number = 0;
+        }
+        let bars = self.cells.entry((probe, rest)).or_default();
         let sum = bars.entry(*bar as i64).or_default();
         for cell in cells {
             sum.add(cell);
@@ -85,6 +93,12 @@ impl<'a> Rows<'a> {
         };
         self.cells.into_iter().map(row).collect()
     }
+}
+
+/// The word of the keys with the number of the probe.
+fn place_of_probe(keys: &[Key]) -> Option<usize> {
+    let place = keys.iter().position(|key| *key == Key::Probe)?;
+    Some(keys.iter().take(place).map(Key::words).sum())
 }
 
 fn is_distribution(action: Action) -> bool {
@@ -277,7 +291,7 @@ mod tests {
         let comm = u64::from_ne_bytes(*b"malloc\0\0");
         for (bar, values) in [(3i64, &[4, 5][..]), (1, &[1])] {
             rows.add_cells(
-                "",
+                &[],
                 &[bar as u64, comm, 0, -7i64 as u64, 99, 0, 0, 0],
                 &[cell(values), cell(&[])],
             );
@@ -292,5 +306,26 @@ mod tests {
             .map(|bar| (bar.low, bar.count))
             .collect();
         assert_eq!(bars, [(Some(1), 1), (Some(4), 2)]);
+    }
+
+    #[test]
+    fn probes_have_numbers_of_their_objects() {
+        let plan = Plan {
+            keys: vec![Key::Comm, Key::Probe, Key::Cpu],
+            ..plan(Action::Count, AggSettings::default(), &[])
+        };
+        let mut rows = Rows::new(&plan);
+        let comm = u64::from_ne_bytes(*b"dd\0\0\0\0\0\0");
+        let probes = ["a", "b", "c"].map(|name| Probe::output(name, false));
+        let (first, second) = probes.split_at(2);
+        rows.add_cells(first, &[0, comm, 0, 1, 7], &[cell(&[1])]);
+        rows.add_cells(second, &[0, comm, 0, 0, 7], &[cell(&[1, 1])]);
+        let rows = rows.finish();
+        let found: Vec<_> = rows
+            .iter()
+            .map(|row| (&row.keys[1][..], row.value))
+            .collect();
+        let expected: [(&[u8], _); 2] = [(b"perfquet:b", Some(1.0)), (b"perfquet:c", Some(2.0))];
+        assert_eq!(found, expected);
     }
 }

@@ -37,6 +37,19 @@ pub(crate) fn names() -> Names {
     }
 }
 
+/// Whether the kernel is this version or a newer one; of one that does not tell: no.
+pub(crate) fn is_linux(major: u32, minor: u32) -> bool {
+    is_since(&names().release, (major, minor))
+}
+
+fn is_since(release: &str, version: (u32, u32)) -> bool {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+    let mut number = || numbers.next()?.parse().ok();
+    number()
+        .zip(number())
+        .is_some_and(|found: (u32, u32)| found >= version)
+}
+
 /// Whether we are root in effect.
 pub(crate) fn is_root() -> bool {
     // SAFETY: asks for a number.
@@ -187,6 +200,12 @@ fn text(characters: &[libc::c_char]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions() {
+        assert!(is_since("5.15.0-91-generic", (5, 15)) && is_since("6.1", (5, 15)));
+        assert!(!is_since("5.10.0-28-amd64", (5, 15)) && !is_since("linux", (2, 6)));
+    }
 
     #[test]
     fn cpu_lists() {
