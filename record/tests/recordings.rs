@@ -253,6 +253,31 @@ fn wildcards_open_all_that_match() {
 }
 
 #[test]
+fn what_the_kernel_does_not_take_of_a_pattern_is_left_out() {
+    if !may_record() {
+        return;
+    }
+    let trace = Trace::new();
+    let record = |event| {
+        let mut command = trace.command(&["-a", "-e", event, "--force", "--", "true"]);
+        let output = command.output().expect("it runs");
+        (output.status.success(), text(&output))
+    };
+    let (is_taken, _) = record("ftrace:function");
+    let (is_known, _) = record("ftrace:print");
+    if is_taken || !is_known {
+        eprintln!("skipped: this kernel takes all of ftrace:*, or has none");
+        return;
+    }
+    let (is_done, said) = record("ftrace:*");
+    assert!(is_done, "{said}");
+    let expected = "ftrace:*: 1 of 2 cannot be recorded: ftrace:function";
+    assert!(said.contains(expected), "{said}");
+    let (_, listed) = record("ftrace:f*");
+    assert!(listed.contains("does not take"), "{listed}");
+}
+
+#[test]
 fn interrupted_recordings_are_whole() {
     if !may_record() {
         return;

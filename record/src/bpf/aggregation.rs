@@ -12,8 +12,9 @@ use perfquet_ebpf::{EbpfLoader, Object};
 use super::{TOLD, Whom, refused, rows, send, tell_losses, whom};
 use crate::failure::{Failure, misuse};
 use crate::journal::told::Told;
+use crate::probe::left_out::LeftOut;
 use crate::probe::{Kind, Probe};
-use crate::recording::{self, Recording, Settings};
+use crate::recording::{self, NOT_RECORDED, Recording, Settings};
 use crate::sys::host;
 use crate::sys::perf_event::Event;
 
@@ -197,6 +198,7 @@ impl Aggregation {
     pub(crate) fn connect(&mut self, recording: &Recording) -> Result<()> {
         let name = &self.plan.name;
         let refused = |error| refused(name, &error);
+        let (mut left_out, mut taken) = (LeftOut::default(), 0);
         for loaded in &mut self.loaded {
             send(&mut loaded.object, "stack_records", recording, TOLD)?;
             for (place, edge) in self.plan.edges.iter().enumerate() {
@@ -207,32 +209,19 @@ impl Aggregation {
             }
             let has_number = self.plan.keys.contains(&Key::Probe);
             for (number, probe) in (0..).zip(&loaded.probes) {
-                let (program, events) = match &probe.kind {
-                    Kind::Sampled => (
-                        "aggregate_sample",
-                        recording::sampling(probe, &self.cpus, &self.settings)?,
-                    ),
-                    // One, anywhere: the program runs at every hit of the machine.
-                    Kind::Tracepoint(tracepoint) => (
-                        match tracepoint.is_own {
-                            true => "aggregate_probe",
-                            false => "aggregate_tracepoint",
-                        },
-                        vec![recording::everywhere(probe, &self.cpus)?],
-                    ),
-                    Kind::Output { .. } => continue,
-                };
-                for event in &events {
-                    let cookie = if has_number { number } else { 0 };
-                    loaded
-                        .object
-                        .attach(program, event.as_fd(), cookie)
-                        .map_err(refused)?;
+                let cookie = if has_number { number } else { 0 };
+                let how = (&self.cpus[..], &self.settings);
+                match attach(&mut loaded.object, probe, cookie, how, name) {
+                    Ok(events) => {
+                        loaded.events.extend(events);
+                        taken += 1;
+                    }
+                    Err(error) if probe.pattern.is_some() => left_out.add(&probe.name, error),
+                    Err(error) => return Err(error),
                 }
-                loaded.events.extend(events);
             }
         }
-        Ok(())
+        left_out.tell(name, taken, NOT_RECORDED)
     }
 
     /// What holds the tracepoints, and probes of our own only `with_own`.
@@ -283,6 +272,36 @@ impl Aggregation {
         }
         Ok(lost)
     }
+}
+
+/// Attaches the program for a probe to it, wherever it is hit; gives what it is attached to.
+fn attach(
+    object: &mut Object,
+    probe: &Probe,
+    cookie: u64,
+    (cpus, settings): (&[u32], &Settings),
+    name: &str,
+) -> Result<Vec<Event>> {
+    let (program, events) = match &probe.kind {
+        Kind::Sampled => (
+            "aggregate_sample",
+            recording::sampling(probe, cpus, settings)?,
+        ),
+        // One, anywhere: the program runs at every hit of the machine.
+        Kind::Tracepoint(tracepoint) => (
+            match tracepoint.is_own {
+                true => "aggregate_probe",
+                false => "aggregate_tracepoint",
+            },
+            vec![recording::everywhere(probe, cpus)?],
+        ),
+        Kind::Output { .. } => return Ok(Vec::new()),
+    };
+    for event in &events {
+        let attached = object.attach(program, event.as_fd(), cookie);
+        attached.map_err(|error| refused(name, &error))?;
+    }
+    Ok(events)
 }
 
 /// Sources at which the same is fetched share their programs and maps.

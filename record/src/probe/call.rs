@@ -15,6 +15,7 @@ use perfquet_formats::event::{CallEdge, Purpose};
 use super::argument::{self, Argument, Asked, Value};
 use super::definition::{Definition, Definitions, Form};
 use super::kprobe::{self, is_retval};
+use super::left_out::LeftOut;
 use super::{Kind, Probe, uprobe};
 use crate::failure::{Failure, misuse};
 
@@ -134,8 +135,7 @@ impl Functions {
         is_possible: fn(&Form) -> bool,
     ) -> Result<Vec<(Both, [Probe; 2])>, Failure> {
         let mut pairs = Vec::with_capacity(self.all.len());
-        let mut refused = Vec::new();
-        let mut first_failure = None;
+        let mut left_out = LeftOut::default();
         for both in &self.all {
             let mut both = both.clone();
             both.entry.forms.retain(is_possible);
@@ -144,25 +144,12 @@ impl Functions {
                 Ok(pair) => pairs.push((both, pair)),
                 // Functions that the kernel needs to handle a probe cannot be probed themselves, nor names that it has
                 // twice.
-                Err(failure) if self.is_pattern => {
-                    log::info!("{}: {failure}", both.function);
-                    refused.push(both.function);
-                    first_failure.get_or_insert(failure);
-                }
+                Err(failure) if self.is_pattern => left_out.add(&both.function, failure),
                 Err(failure) => return Err(failure),
             }
         }
-        match first_failure {
-            Some(failure) if pairs.is_empty() && self.others == 0 => return Err(failure),
-            Some(_) => log::warn!(
-                "{}: {} of {} functions cannot be probed: {}",
-                self.text,
-                refused.len(),
-                self.all.len() + self.others,
-                shortened(&refused)
-            ),
-            None => {}
-        }
+        let taken = pairs.len() + self.others;
+        left_out.tell(&self.text, taken, "functions cannot be probed")?;
         Ok(pairs)
     }
 }
@@ -194,13 +181,4 @@ pub(crate) fn with_purpose(mut probe: Probe, purpose: Purpose) -> Probe {
         tracepoint.purpose = purpose;
     }
     probe
-}
-
-fn shortened(names: &[String]) -> String {
-    const SHOWN: usize = 8;
-    let shown = names[..names.len().min(SHOWN)].join(", ");
-    match names.len() > SHOWN {
-        true => format!("{shown}, …"),
-        false => shown,
-    }
 }

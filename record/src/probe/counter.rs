@@ -108,6 +108,7 @@ pub(crate) fn clock(instead_of: &Probe) -> Probe {
         name: named("cpu-clock", &modifiers),
         attr,
         wants_precision: false,
+        pattern: None,
         ..instead_of.clone()
     }
 }
@@ -156,6 +157,7 @@ fn new(name: &str, kind: u32, config: u64, modifiers: &str) -> Result<Probe, Fai
         kind: Kind::Sampled,
         filter: None,
         wants_precision,
+        pattern: None,
     })
 }
 

@@ -9,6 +9,7 @@
 //! killed one left. Definitions are appended: opening the file to write from its start would remove everybody's
 //! (Documentation/trace/kprobetrace.rst, fprobetrace.rst, uprobetracer.rst).
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use perfquet_formats::event::Purpose;
 
+use super::left_out::LeftOut;
 use super::tracepoint::Tracepoint;
 use super::{Kind, Probe};
 use crate::failure::{Failure, failed, misuse};
@@ -28,8 +30,6 @@ const GROUP_PREFIX: &str = "pq_";
 const FILES: [&str; 3] = ["dynamic_events", "kprobe_events", "uprobe_events"];
 /// Names that the kernel takes: MAX_EVENT_NAME_LEN.
 const NAME_BYTES: usize = 63;
-/// Of the functions that cannot be probed.
-const MOST_NAMED: usize = 10;
 
 /// What kind of place is probed; decides about the file, and about who may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +105,8 @@ pub(crate) struct Definitions {
     group: String,
     /// Names in our group, in the order of their definition.
     defined: Vec<(Place, String)>,
+    /// Names of the functions that can be traced, a megabyte; read when it is asked why one was refused.
+    traceable: OnceCell<Vec<u8>>,
 }
 
 impl Definitions {
@@ -119,6 +121,7 @@ impl Definitions {
             tracefs,
             group: own_group(),
             defined: Vec::new(),
+            traceable: OnceCell::new(),
         })
     }
 
@@ -142,39 +145,22 @@ impl Definitions {
     /// out and told.
     pub(crate) fn define_all(&mut self, wanted: &[Definition]) -> Result<Vec<Probe>, Failure> {
         let mut probes = Vec::with_capacity(wanted.len());
-        let mut refused = Vec::new();
+        let mut left_out = LeftOut::default();
         for definition in wanted {
             match self.write_one_of(definition) {
                 Ok(written) => probes.push(self.defined(definition, written)?),
-                Err(refusal) if wanted.len() > 1 && refusal.is_of_the_place() => {
-                    refused.push((definition, refusal));
+                Err(refusal) => {
+                    let may_go = wanted.len() > 1 && refusal.is_of_the_place();
+                    let failure = self.refused(definition, &refusal);
+                    if !may_go {
+                        return Err(failure);
+                    }
+                    left_out.add(&definition.name, failure);
                 }
-                Err(refusal) => return Err(self.refused(definition, &refusal)),
             }
         }
-        let Some((definition, refusal)) = refused.first() else {
-            return Ok(probes);
-        };
-        if probes.is_empty() {
-            return Err(self.refused(definition, refusal));
-        }
-        let names: Vec<&str> = refused
-            .iter()
-            .take(MOST_NAMED)
-            .map(|(definition, _)| definition.name.as_str())
-            .collect();
-        log::warn!(
-            "{}: {} of {} cannot be probed: {}{}",
-            definition.asked,
-            refused.len(),
-            wanted.len(),
-            names.join(", "),
-            if refused.len() > MOST_NAMED {
-                ", …"
-            } else {
-                ""
-            }
-        );
+        let asked = wanted.first().map_or("", |definition| &definition.asked);
+        left_out.tell(asked, probes.len(), "cannot be probed")?;
         Ok(probes)
     }
 
@@ -233,6 +219,7 @@ impl Definitions {
             }),
             filter: None,
             wants_precision: false,
+            pattern: None,
         })
     }
 
@@ -310,7 +297,9 @@ impl Definitions {
         }
         let place = definition.forms.last()?.body.split_whitespace().next()?;
         let function = place.split('+').next()?;
-        let traceable = self.tracefs.file("available_filter_functions");
+        let traceable = self
+            .traceable
+            .get_or_init(|| self.tracefs.file("available_filter_functions"));
         let is_it =
             |line: &[u8]| line.split(|&byte| byte == b' ').next() == Some(function.as_bytes());
         let is_known = !traceable.is_empty() && !traceable.split(|&byte| byte == b'\n').any(is_it);

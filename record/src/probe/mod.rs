@@ -13,6 +13,7 @@ pub(crate) mod definition;
 mod fetch;
 pub(crate) mod hooks;
 pub(crate) mod kprobe;
+pub(crate) mod left_out;
 mod modifiers;
 mod nearest;
 mod pmu;
@@ -66,6 +67,8 @@ pub(crate) struct Probe {
     pub(crate) filter: Option<String>,
     /// Take as much precision as the hardware has (`:P`, and `cycles` when nobody asked for an event).
     pub(crate) wants_precision: bool,
+    /// The pattern that stands for it and others: where the kernel does not take it, it is left out.
+    pub(crate) pattern: Option<String>,
 }
 
 /// The kinds of events, by what their records hold.
@@ -110,6 +113,7 @@ impl Probe {
             },
             filter: None,
             wants_precision: false,
+            pattern: None,
         }
     }
 }

@@ -48,6 +48,7 @@ pub(crate) fn parse(event: &str) -> Result<Probe, Failure> {
         kind: Kind::Sampled,
         filter: None,
         wants_precision,
+        pattern: None,
     })
 }
 

@@ -41,6 +41,11 @@ pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
             probes.push(open(&tracefs, &system, &name, modifiers)?);
         }
     }
+    if probes.len() > 1 {
+        for probe in &mut probes {
+            probe.pattern = Some(event.to_owned());
+        }
+    }
     if probes.is_empty() {
         return Err(
             misuse(format!("no tracepoint {event}")).hint(nearest::sentence(
@@ -100,5 +105,6 @@ fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<
         }),
         filter: None,
         wants_precision: false,
+        pattern: None,
     })
 }

@@ -10,13 +10,15 @@ mod attr;
 mod open;
 pub(crate) mod stacks;
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 
 use crate::own::{self, Own};
+use crate::probe::left_out::LeftOut;
 use crate::probe::{Kind, Probe, counter};
 use crate::sys::clock;
 use crate::sys::limits::{self, Resource};
@@ -26,6 +28,9 @@ use crate::sys::ring::Ring;
 use crate::sys::sample_filter::SampleFilter;
 use crate::target::{Place, Target};
 use stacks::Stacks;
+
+/// Of tracepoints that a pattern stands for.
+pub(crate) const NOT_RECORDED: &str = "cannot be recorded";
 
 /// What the command line says about all events.
 #[derive(Debug, Clone, Default)]
@@ -123,11 +128,25 @@ impl Recording {
         let begin = clock::monotonic();
         let mut tracks = Vec::with_capacity(probes.len());
         let mut outputs = Vec::new();
+        let mut left_out = BTreeMap::<String, LeftOut<Error>>::new();
         for probe in probes {
-            match probe.is_output() {
-                true => outputs.push(opening.output(probe)?),
-                false => tracks.push(opening.track(probe)?),
+            if probe.is_output() {
+                outputs.push(opening.output(probe)?);
+                continue;
             }
+            let (name, pattern) = (probe.name.clone(), probe.pattern.clone());
+            match (opening.track(probe), pattern) {
+                (Ok(track), _) => tracks.push(track),
+                (Err(error), Some(pattern)) => {
+                    left_out.entry(pattern).or_default().add(&name, error);
+                }
+                (Err(error), None) => return Err(error),
+            }
+        }
+        for (pattern, left_out) in left_out {
+            let is_of_it = |track: &&Track| track.probe.pattern.as_ref() == Some(&pattern);
+            let taken = tracks.iter().filter(is_of_it).count();
+            left_out.tell(&pattern, taken, NOT_RECORDED)?;
         }
         opening.add_new_threads(target, &mut side_band, &mut tracks, &rings, begin)?;
         let owners = opening.owners;

@@ -334,6 +334,7 @@ impl<'a> Opening<'a> {
                 kind: Kind::Sampled,
                 filter: None,
                 wants_precision: false,
+                pattern: None,
             },
             attr,
             events,
