@@ -197,6 +197,7 @@ impl Normalizer<'_> {
             }
         }
         let is_provisional = recorded == Some(Recorded::Perhaps);
+        let system_call = role.system_call;
         let function = self.function_of(sample)?;
         let place = Place {
             time: sample.time,
@@ -217,6 +218,7 @@ impl Normalizer<'_> {
                 pair: Some(pair),
                 event: sample.event.0,
                 is_provisional,
+                system_call,
                 ..Entry::default()
             }),
             Edge::Leave => {

@@ -14,6 +14,7 @@
 //! - A leave without an enter is a call whose entry was not seen; a call never left is one without an exit.
 //! - Nothing is paired across a loss, unless the leave itself proves it: its duration leads back to the entry.
 //! - The number of a thread that is taken over by another ends what the first had open.
+//! - A system call that is told by its number and by its name is one call, that of the name.
 //! - Where the recorder tells that an event is an edge of a function, that decides, and recursion is told by nesting.
 //! - A call that was not asked for (too short, in another context) is no row, but counts for those around it.
 //! - Whole calls ([`Call`]) lie in one another by their times; where the caller is told and is open, it decides.
@@ -41,7 +42,7 @@ use crate::event::{Context, Selection};
 
 pub(crate) use edges::Hit;
 pub(crate) use names::Names;
-use pairs::{ENTRY_BYTES, MARKER, PROBE, TOLD};
+use pairs::{ENTRY_BYTES, MARKER, PROBE, SystemCall, TOLD};
 pub(crate) use pairs::{Pairs, Role};
 use rows::{CallId, Pending, Place, Rows};
 
@@ -97,6 +98,21 @@ struct Open {
     end: End,
     /// How many losses there had been.
     losses: u64,
+    /// Of a system call: which events are its edges.
+    system_call: Option<SystemCall>,
+    /// For one that the other events tell, too.
+    twin: Twin,
+}
+
+/// A system call that is told twice, and the other telling of it beside it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Twin {
+    /// The other one is below.
+    is_upper: bool,
+    /// The other one becomes the row.
+    is_told_elsewhere: bool,
+    /// The other one has ended: so will this.
+    is_over: bool,
 }
 
 /// When a call is over.
@@ -140,6 +156,7 @@ struct Entry {
     pair: Option<Pair>,
     event: u32,
     is_provisional: bool,
+    system_call: Option<SystemCall>,
 }
 
 /// A call that ends, with everything looked up.
@@ -290,6 +307,18 @@ impl Calls {
         let losses = self.losses;
         let opens = self.lanes.entry(lane).or_default();
         end_before(&mut self.rows, opens, &entry);
+        let is_as_below = is_told_twice(opens, &entry, losses);
+        let is_told_elsewhere = is_as_below && entry.system_call == Some(SystemCall::Numbered);
+        if let Some(below) = opens
+            .last_mut()
+            .filter(|_| is_as_below && !is_told_elsewhere)
+        {
+            below.is_provisional = true;
+            below.twin.is_told_elsewhere = true;
+            if let Some(row) = self.rows.get_mut(below.id) {
+                row.is_provisional = true;
+            }
+        }
         if opens.len() >= DEEPEST {
             // The outermost has waited longest and is the least likely to end soon.
             self.given_up += 1;
@@ -304,12 +333,19 @@ impl Calls {
             depth: entry.depth,
             pair: entry.pair,
             event: entry.event,
-            is_provisional: entry.is_provisional,
+            is_provisional: entry.is_provisional || is_told_elsewhere,
             end: End::ByLeave,
             losses,
+            system_call: entry.system_call,
+            twin: Twin {
+                is_upper: is_as_below,
+                is_told_elsewhere,
+                is_over: false,
+            },
         };
         let mut row = Pending::of(entry, parent.map(|parent| parent.id), calls_in(opens));
         row.caller = row.caller.or(parent.and_then(|parent| parent.function));
+        row.is_provisional = open.is_provisional;
         let id = self.rows.add(row);
         opens.push(Open { id, ..open });
     }
@@ -322,7 +358,13 @@ impl Calls {
         let place = place_of(opens, &exit);
         let found = place.and_then(|place| opens.get(place).copied());
         let proven = found.filter(|open| open.losses == losses || is_proven(open, &exit));
+        let mut twin = None;
         if let Some(place) = place {
+            let above = opens.get(place + 1);
+            if proven.is_some() && above.is_some_and(|open| open.twin.is_upper) {
+                abandon(&mut self.rows, opens, place + 2);
+                twin = opens.pop();
+            }
             // What is inside of it, and it itself if it is another call after all.
             abandon(&mut self.rows, opens, place + usize::from(proven.is_some()));
         } else if let Some(depth) = exit.depth {
@@ -341,6 +383,18 @@ impl Calls {
             return None;
         };
         opens.pop();
+        opens.extend(twin.map(|open| Open {
+            twin: Twin {
+                is_upper: false,
+                is_over: true,
+                ..open.twin
+            },
+            ..open
+        }));
+        if open.twin.is_told_elsewhere {
+            self.rows.close(open.id);
+            return Some(open.event);
+        }
         self.rows.fetch(open.id, std::mem::take(&mut exit.fetched));
         let measured = match (open.time, exit.place.time) {
             (Some(start), Some(end)) => end.checked_sub(start).filter(|&duration| duration >= 0),
@@ -408,6 +462,8 @@ impl Calls {
                 _ => End::Untold,
             },
             losses,
+            system_call: None,
+            twin: Twin::default(),
         });
     }
 
@@ -497,6 +553,17 @@ impl Calls {
     }
 }
 
+/// Whether the innermost call is the system call that begins, told by the other events for it: within one there is no other.
+fn is_told_twice(opens: &[Open], entry: &Entry, losses: u64) -> bool {
+    let Some(innermost) = opens.last() else {
+        return false;
+    };
+    let kinds = innermost.system_call.zip(entry.system_call);
+    kinds.is_some_and(|(below, own)| below != own)
+        && innermost.losses == losses
+        && !(innermost.is_provisional || innermost.twin.is_upper || entry.is_provisional)
+}
+
 /// The call that another begins in; none across a loss.
 fn around(opens: &[Open], losses: u64) -> Option<&Open> {
     let known = opens.iter().rev().find(|open| !open.is_provisional);
@@ -535,6 +602,8 @@ fn end_before(rows: &mut Rows, opens: &mut Vec<Open>, entry: &Entry) {
         (None, Some(pair)) => opens.iter().position(|open| open.pair == Some(pair)),
         (None, None) => None,
     };
+    let is_over = |open: &Open| open.twin.is_over && entry.system_call.is_some();
+    let place = place.or_else(|| opens.iter().position(is_over));
     if let Some(place) = place {
         abandon(rows, opens, place);
     }

@@ -40,6 +40,8 @@ pub(crate) struct Role {
     pub(super) args: Vec<Arg>,
     pub(super) retval: Option<usize>,
     pub(super) context: Context,
+    /// For edges of system calls: which events they are.
+    pub(super) system_call: Option<SystemCall>,
     /// For entries of probes: a return of that function was seen.
     pub(super) is_proven: bool,
     /// Hits while it was not known whether it is an edge.
@@ -52,6 +54,15 @@ pub(crate) struct Role {
 pub(super) enum Edge {
     Enter,
     Leave,
+}
+
+/// The events of system calls. Where both are recorded, they tell each call twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SystemCall {
+    /// `syscalls:sys_enter_openat`
+    Named,
+    /// `raw_syscalls:sys_enter`
+    Numbered,
 }
 
 /// Where the name of the call is from.
@@ -198,6 +209,7 @@ impl Role {
             args: Vec::new(),
             retval: None,
             context,
+            system_call: None,
             is_proven: false,
             hits: 0,
             interned: None,
@@ -295,6 +307,7 @@ impl Pairs {
             class: self.class(&event.name.replacen("sys_exit_", "sys_enter_", 1)),
             name: NameOf::Fixed(format!("sys_{name}")),
             retval: place("ret", event),
+            system_call: Some(SystemCall::Named),
             ..Role::of(Context::Task)
         })
     }
@@ -322,6 +335,7 @@ impl Pairs {
             key: Some(place(known.key, event)?),
             name,
             retval: place(known.retval, event),
+            system_call: (known.system == "raw_syscalls").then_some(SystemCall::Numbered),
             ..Role::of(known.context)
         })
     }

@@ -532,6 +532,59 @@ fn system_calls_and_interrupts_in_them() {
     check_pairs(&types[..1], &[(0, 10, 5, &[3]), (0, 20, 5, &[3])], &[]);
 }
 
+/// Both kinds of events fire at the same places, at entry and exit in the same order.
+#[test]
+fn a_system_call_told_twice_is_one_call() {
+    let types = [
+        event_type("raw_syscalls", "sys_enter", &["id"]),
+        event_type("raw_syscalls", "sys_exit", &["id", "ret"]),
+        event_type("syscalls", "sys_enter_read", &["fd"]),
+        event_type("syscalls", "sys_exit_read", &["ret"]),
+        event_type("irq", "softirq_entry", &["vec"]),
+        event_type("irq", "softirq_exit", &["vec"]),
+    ];
+    check_pairs(
+        &types,
+        &[
+            // The number first; an interrupt between the two and one inside.
+            (0, 10, 5, &[0]),
+            (4, 11, 5, &[1]),
+            (5, 12, 5, &[1]),
+            (2, 13, 5, &[3]),
+            (4, 20, 5, &[9]),
+            (5, 30, 5, &[9]),
+            (1, 90, 5, &[0, 7]),
+            (3, 91, 5, &[7]),
+            // The name first.
+            (2, 100, 5, &[3]),
+            (0, 101, 5, &[0]),
+            (4, 120, 5, &[9]),
+            (5, 130, 5, &[9]),
+            (3, 190, 5, &[8]),
+            (1, 191, 5, &[0, 8]),
+            // By its number alone.
+            (0, 200, 5, &[39]),
+            (1, 210, 5, &[39, 5]),
+            // The exit of the name was missed.
+            (0, 300, 5, &[0]),
+            (2, 301, 5, &[3]),
+            (1, 390, 5, &[0, 7]),
+            (0, 400, 5, &[39]),
+            (1, 410, 5, &[39, 5]),
+        ],
+        &[
+            "softirq:TIMER syscall:0 - 1 11 1 1 softirq -",
+            "sys_read - - 0 13 78 68 task 7",
+            "softirq:RCU sys_read 3 1 20 10 10 softirq -",
+            "sys_read - - 0 100 90 80 task 8",
+            "softirq:RCU sys_read 5 1 120 10 10 softirq -",
+            "syscall:39 - - 0 200 10 10 task 5",
+            "sys_read - - 0 301 - - task - no exit",
+            "syscall:39 - - 0 400 10 10 task 5",
+        ],
+    );
+}
+
 /// `B|PID|NAME` and `E` of Android: sections lie in one another, and in what the kernel does around them.
 #[test]
 fn sections_that_programs_mark() {
