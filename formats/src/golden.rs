@@ -98,6 +98,7 @@ pub(crate) fn assert_recognized(format: &Format, path: &Path) {
 struct Lines {
     text: String,
     types: Vec<EventType>,
+    kernel_texts: usize,
 }
 
 impl Sink for Lines {
@@ -117,6 +118,14 @@ impl Sink for Lines {
                 writeln!(self.text, "problem {place}{count} × {}", problem.message).unwrap();
             }
             Event::Progress(_) => {}
+            // A kernel has hundreds of them.
+            Event::KernelText(told) => {
+                self.kernel_texts += 1;
+                if self.kernel_texts <= 3 {
+                    let text = told.text.escape_ascii();
+                    writeln!(self.text, "kernel text {:#x} {text}", told.address).unwrap();
+                }
+            }
             Event::Enter(enter) => writeln!(self.text, "enter{}", enter_text(enter)).unwrap(),
             Event::Leave(leave) => writeln!(self.text, "leave{}", leave_text(leave)).unwrap(),
             Event::Call(call) => writeln!(self.text, "call{}", call_text(call)).unwrap(),

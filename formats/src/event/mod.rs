@@ -71,6 +71,8 @@ pub enum Event<'a> {
     BuildId(BuildId<'a>),
     /// The kernel gained or lost a symbol (BPF programs, out-of-line code).
     KernelSymbol(KernelSymbol<'a>),
+    /// A text stands in the kernel at an address, by which payloads name it; told before the types of these.
+    KernelText(KernelText<'a>),
     /// The reader names an address itself (simpleperf's symbol tables, kallsyms inside a file).
     Symbol(Symbol<'a>),
     /// Events are known to be missing.
@@ -624,6 +626,15 @@ pub struct KernelSymbol<'a> {
     pub name: &'a [u8],
     /// It went.
     pub gone: bool,
+}
+
+/// A text of the kernel (tracefs `printk_formats`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelText<'a> {
+    /// Where it stands.
+    pub address: u64,
+    /// Without its NUL.
+    pub text: &'a [u8],
 }
 
 /// A name for a range of addresses of a module, told by the input itself.

@@ -25,7 +25,7 @@ pub use record::Record;
 use crate::event::Field;
 use evaluator::Evaluator;
 use parser::Expression;
-use printf::{Part, Size};
+use printf::{Kind, Part, Size};
 
 /// Longer than a page, the most that one event of the kernel holds; a hostile format gets no further.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
@@ -69,6 +69,27 @@ impl PrintFormat {
                 failure: Some(failure),
             },
         }
+    }
+
+    /// The fields that `%s` shows as they are, by their indexes.
+    pub(crate) fn texts(&self) -> Vec<usize> {
+        let mut texts = Vec::new();
+        let mut arguments = self.arguments.iter();
+        for part in &self.parts {
+            let Part::Conversion(conversion) = part else {
+                continue;
+            };
+            let sizes = [conversion.width, conversion.precision];
+            let of_sizes = sizes.iter().filter(|size| **size == Size::Argument).count();
+            let mut shown = arguments.nth(of_sizes);
+            while let Some(Expression::Cast(_, inner)) = shown {
+                shown = Some(inner);
+            }
+            if let (Kind::Text, Some(Expression::Field(index))) = (conversion.kind, shown) {
+                texts.push(*index);
+            }
+        }
+        texts
     }
 
     /// Why events are printed as `field=value` pairs, if they are.

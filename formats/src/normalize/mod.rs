@@ -16,6 +16,7 @@ mod columns;
 mod facts;
 mod frames;
 mod generated;
+mod kernel_texts;
 mod life;
 mod mappings;
 mod modules;
@@ -48,6 +49,7 @@ use crate::symbols;
 use calls::{Calls, Pairs};
 use frames::Frames;
 use generated::Generated;
+use kernel_texts::KernelTexts;
 use life::Life;
 use names::Told;
 use reads::Reads;
@@ -83,6 +85,7 @@ pub(crate) struct Normalizer<'o> {
     calls: Calls,
     pairs: Pairs,
     call_names: calls::Names,
+    kernel_texts: KernelTexts,
     told: Told,
     told_stacks: aggregates::ToldStacks,
     kernel: symbols::KernelFacts,
@@ -130,6 +133,7 @@ impl<'o> Normalizer<'o> {
             calls,
             pairs: Pairs::default(),
             call_names: calls::Names::default(),
+            kernel_texts: KernelTexts::default(),
             told: Told::default(),
             told_stacks: aggregates::ToldStacks::default(),
             kernel: symbols::KernelFacts::default(),
@@ -241,7 +245,7 @@ impl<'o> Normalizer<'o> {
     fn declare(&mut self, event: &EventType) {
         self.selected.declare(&event.purpose);
         let role = self.pairs.role_of(event);
-        self.plans.push(Plan::new(event, role));
+        self.plans.push(Plan::new(event, role, &self.kernel_texts));
     }
 
     fn loss(&mut self, loss: &Loss<'_>) -> Result<(), Error> {
@@ -390,6 +394,7 @@ impl Normalizer<'_> {
             Event::Mapping(mapping) => return self.map(&mapping),
             Event::BuildId(build_id) => self.life.modules.build_id(&build_id),
             Event::KernelSymbol(symbol) => self.life.kernel_symbol(&symbol),
+            Event::KernelText(told) => self.kernel_texts.add(told),
             Event::Symbol(symbol) => self.told.add(&symbol),
             Event::Loss(loss) => return self.loss(&loss),
             Event::Problem(problem) => self.output.problems.add(&self.source, &problem),

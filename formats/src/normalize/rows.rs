@@ -1,6 +1,7 @@
 //! How the hits of one event type become rows: decided once per type, then only pushed.
 
 use super::calls::Role;
+use super::kernel_texts::KernelTexts;
 use super::output::{Output, Target, TypeRow};
 use crate::Error;
 use crate::event::{EventKind, EventType, FieldType, Fields, Purpose, Sample, Value};
@@ -12,6 +13,9 @@ use crate::tables;
 pub(crate) struct Plan {
     event: EventType,
     decoder: Decoder,
+    /// Fields that are addresses of texts in the kernel, and the texts.
+    kernel_texts: Vec<usize>,
+    texts: KernelTexts,
     /// Where its rows go; made at the first hit.
     target: Option<Target>,
     rows: u64,
@@ -43,11 +47,24 @@ struct Lists {
 }
 
 impl Plan {
-    pub(crate) fn new(event: &EventType, role: Option<Role>) -> Plan {
+    pub(crate) fn new(event: &EventType, role: Option<Role>, texts: &KernelTexts) -> Plan {
+        let kernel_texts = texts.fields(event);
+        let decoder = Decoder::new(&event.fields, event.big_endian);
+        let mut event = event.clone();
+        for &place in &kernel_texts {
+            if let Some(field) = event.fields.get_mut(place) {
+                field.kind = FieldType::Text;
+            }
+        }
         Plan {
             role,
-            event: event.clone(),
-            decoder: Decoder::new(&event.fields, event.big_endian),
+            event,
+            decoder,
+            texts: match kernel_texts.is_empty() {
+                true => KernelTexts::default(),
+                false => texts.clone(),
+            },
+            kernel_texts,
             target: None,
             rows: 0,
             lost: None,
@@ -167,6 +184,22 @@ impl Plan {
         let (_, columns) = columns.split_at_mut(COMMON.min(columns.len()));
         let (fields, extras) = columns.split_at_mut(self.event.fields.len().min(columns.len()));
         match sample.fields {
+            Fields::Raw(payload) if !self.kernel_texts.is_empty() => {
+                let ops = self.decoder.ops().iter().zip(&self.event.fields);
+                let mut scratch = String::new();
+                for (place, ((op, field), column)) in ops.zip(fields).enumerate() {
+                    match op.decode(payload) {
+                        Decoded::UInt(address) if self.kernel_texts.contains(&place) => {
+                            column.push_bytes(self.texts.at(address, &mut scratch));
+                        }
+                        Decoded::List(array) => {
+                            let signed = matches!(field.kind, FieldType::IntList(_));
+                            self.lists.push(array, signed, column);
+                        }
+                        value => push_decoded(value, column),
+                    }
+                }
+            }
             Fields::Raw(payload) => {
                 let ops = self.decoder.ops().iter().zip(&self.event.fields);
                 for ((op, field), column) in ops.zip(fields) {

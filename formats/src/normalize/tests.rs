@@ -299,6 +299,54 @@ fn samples_know_who_and_where() {
 }
 
 #[test]
+fn addresses_of_kernel_texts_become_the_texts() {
+    let field = |name: &str, declaration: &str, offset| Field {
+        name: name.to_owned(),
+        kind: FieldType::UInt(8),
+        layout: Some(Layout {
+            offset,
+            size: 8,
+            place: FieldPlace::Inline,
+        }),
+        declaration: declaration.to_owned(),
+    };
+    let utilization = EventType {
+        system: "rcu".into(),
+        name: "rcu_utilization".into(),
+        fields: vec![field("s", "const char * s", 0), field("p", "void * p", 8)],
+        print_format: Some(r#""%s %p", REC->s, REC->p"#.to_owned()),
+        ..EventType::default()
+    };
+    let mut trace = Trace::new();
+    trace.input("a", |sink| {
+        let text = b"End RCU core";
+        let address = 0xffff_ffff_8281_a88f;
+        send(sink, Event::KernelText(KernelText { address, text }));
+        send(sink, Event::Type(&utilization));
+        for (time, value) in [(10, address), (20, 0xab)] {
+            let payload = [value.to_le_bytes(), 7u64.to_le_bytes()].concat();
+            let sample = Sample {
+                fields: Fields::Raw(&payload),
+                ..at(0, time, 3)
+            };
+            send(sink, Event::Sample(&sample));
+        }
+        // Cut off.
+        let sample = Sample {
+            fields: Fields::Raw(&[0; 4]),
+            ..at(0, 30, 3)
+        };
+        send(sink, Event::Sample(&sample));
+    });
+    assert_eq!(
+        trace
+            .finish()
+            .of("events/rcu/rcu_utilization", &["time", "s", "p"]),
+        ["10 End RCU core 7", "20 ab 7", "30 - -"]
+    );
+}
+
+#[test]
 fn raw_payloads_become_columns() {
     let mut payload = [0u8; 32];
     payload[0..4].copy_from_slice(&7i32.to_le_bytes());

@@ -3,9 +3,9 @@
 use crate::Error;
 use crate::bytes::{Cursor, Short, before_nul};
 use crate::event::{
-    BuildId, CallFunction, Comm, Event, Fact, Place, Purpose, Selection, Symbol, Value,
+    BuildId, CallFunction, Comm, Event, Fact, KernelText, Place, Purpose, Selection, Symbol, Value,
 };
-use crate::event_format::TracingData;
+use crate::event_format::{TracingData, printk_formats};
 use crate::perf_data::attr::{ATTR_BYTES_MAX, ATTR_BYTES_MIN, Attr};
 use crate::perf_data::compressed::Unpacker;
 use crate::perf_data::emit::signed;
@@ -176,6 +176,11 @@ impl Session<'_, '_> {
                     exec: false,
                 }))?;
             }
+        }
+        for (address, text) in printk_formats::lines(data.printk_formats).flatten() {
+            let text = &printk_formats::unescaped(text);
+            self.sink
+                .event(Event::KernelText(KernelText { address, text }))?;
         }
         self.kallsyms(data.kallsyms)
     }

@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use crate::bytes::{Endian, before_nul};
 use crate::event::{Field, FieldType, Fields, Value};
 use crate::event_format::print::{Names, PrintFormat, Record};
+use crate::event_format::printk_formats::{self, unescaped};
 
 /// More arguments than any format has.
 const ARGUMENTS_MAX: usize = 64;
@@ -46,12 +47,11 @@ impl<'s> Printk<'s> {
     pub(super) fn parse(text: &'s [u8], endian: Endian, long_size: u8) -> (Printk<'s>, u64) {
         let mut texts = HashMap::new();
         let mut bad = 0;
-        for line in text.split(|&byte| byte == b'\n') {
-            match parse_line(line) {
+        for line in printk_formats::lines(text) {
+            match line {
                 Some((address, text)) => {
                     texts.insert(address, text);
                 }
-                None if before_nul(line).trim_ascii().is_empty() => {}
                 None => bad += 1,
             }
         }
@@ -97,15 +97,6 @@ impl<'s> Printk<'s> {
         prepared.print.print(&record, Some(names), out);
         true
     }
-}
-
-/// `0xffffffff8246d2dd : "CPU_ON"`
-fn parse_line(line: &[u8]) -> Option<(u64, &str)> {
-    let line = str::from_utf8(line).ok()?;
-    let (address, text) = line.split_once(" : ")?;
-    let address = u64::from_str_radix(address.trim().strip_prefix("0x")?, 16).ok()?;
-    let text = text.trim_end().strip_prefix('"')?;
-    Some((address, text.strip_suffix('"').unwrap_or(text)))
 }
 
 impl Prepared {
@@ -250,25 +241,6 @@ fn values<'a>(arguments: &[Argument], bytes: &'a [u8], endian: Endian) -> Vec<Va
         }
     }
     values
-}
-
-/// `a\n` as the two characters that it means. The kernel escapes newlines, tabs, quotes and backslashes only.
-fn unescaped(text: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'\\' {
-            out.push(byte);
-            continue;
-        }
-        match bytes.next() {
-            Some(b'n') => out.push(b'\n'),
-            Some(b't') => out.push(b'\t'),
-            Some(other) => out.push(other),
-            None => out.push(b'\\'),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -187,6 +187,7 @@ fn read_opened(
     let (printk, bad_formats) =
         Printk::parse(opened.texts.printk_formats, head.endian, layout.long_size);
     facts::symbols(&kallsyms, tell)?;
+    facts::texts(opened.texts.printk_formats, tell)?;
     let (formats, unnumbered) = Formats::new(&opened.texts, layout.long_size);
     for (count, what) in [
         (bad_symbols, "kallsyms: lines that are no symbol"),
