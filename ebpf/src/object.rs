@@ -46,8 +46,8 @@ pub struct Object {
     bytes: &'static [u8],
     ebpf: Ebpf,
     links: Vec<OwnedFd>,
-    /// Links that stand for many functions.
-    hooks: Vec<OwnedFd>,
+    /// Links that stand for an end of many functions.
+    hooks: Vec<(End, OwnedFd)>,
 }
 
 /// Keys of a map with the values of all CPUs.
@@ -122,7 +122,7 @@ impl Object {
                 &error,
             )
         })?;
-        self.hooks.push(link);
+        self.hooks.push((end, link));
         Ok(())
     }
 
@@ -131,13 +131,11 @@ impl Object {
         self.hooks.clear();
     }
 
-    /// Hits of those functions that the kernel let pass, since it was in a program already or had no room to wait for one more
-    /// return. Kernels before 6.7 do not tell.
+    /// Returns of those functions that the kernel let pass since they are hooked, of whomever: it was in a program already, or
+    /// had no room to wait for one more. Kernels before 6.7 do not tell.
     pub fn missed(&self) -> u64 {
-        self.hooks
-            .iter()
-            .map(|link| sys::missed(link.as_fd()))
-            .sum()
+        let returns = self.hooks.iter().filter(|(end, _)| *end == End::Return);
+        returns.map(|(_, link)| sys::missed(link.as_fd())).sum()
     }
 
     /// Attaches a program of the section `tp_btf` to a tracepoint of the kernel.
@@ -171,7 +169,8 @@ impl Object {
 
     /// What holds the programs at their events.
     pub fn links(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.links.iter().chain(&self.hooks).map(OwnedFd::as_fd)
+        let hooks = self.hooks.iter().map(|(_, link)| link);
+        self.links.iter().chain(hooks).map(OwnedFd::as_fd)
     }
 
     /// Takes the programs from their events. The maps stay.

@@ -218,17 +218,18 @@ pub(crate) fn hook(program: BorrowedFd<'_>, end: End, functions: &[Hook]) -> io:
 /// Hits that such a link let pass; 0 where the kernel does not tell.
 pub(crate) fn missed(link: BorrowedFd<'_>) -> u64 {
     let mut info = MultiInfo::default();
-    let request = GetInfo {
+    let mut request = GetInfo {
         descriptor: link.as_raw_fd() as u32,
         size: size_of::<MultiInfo>() as u32,
         info: (&raw mut info) as u64,
     };
-    // SAFETY: the kernel writes no more than `size` bytes at `info`, which outlives the call; all of it are numbers.
+    // SAFETY: the kernel writes no more than `size` bytes at `info`, and how many into `size`; both outlive the call, and all
+    // of them are numbers.
     let done = unsafe {
         libc::syscall(
             libc::SYS_bpf,
             OBJ_GET_INFO_BY_FD,
-            &raw const request,
+            &raw mut request,
             size_of::<GetInfo>(),
         )
     };

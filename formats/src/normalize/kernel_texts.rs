@@ -20,12 +20,14 @@ pub(crate) struct KernelTexts {
 }
 
 impl KernelTexts {
-    /// One more.
+    /// One more. Those told behind a type that has such fields are not taken.
     pub(crate) fn add(&mut self, told: KernelText<'_>) {
-        Arc::make_mut(&mut self.texts).insert(told.address, told.text.into());
+        if let Some(texts) = Arc::get_mut(&mut self.texts) {
+            texts.insert(told.address, told.text.into());
+        }
     }
 
-    /// Which fields of a type are such addresses. None where no text was told.
+    /// Which fields of a type are such addresses, in their order. None where no text was told.
     pub(crate) fn fields(&self, event: &EventType) -> Vec<usize> {
         let format = event.print_format.as_deref().unwrap_or_default();
         let is_pointer = |field: &Field| {
@@ -36,11 +38,13 @@ impl KernelTexts {
         if self.texts.is_empty() || !event.fields.iter().any(is_pointer) {
             return Vec::new();
         }
+        let uses = uses(format);
         let mut shown = PrintFormat::new(format, &event.fields).texts();
         shown.retain(|&index| {
             let field = event.fields.get(index).filter(|field| is_pointer(field));
-            field.is_some_and(|field| is_used_once(format, &field.name))
+            field.is_some_and(|field| uses.get(field.name.as_str()) == Some(&1))
         });
+        shown.sort_unstable();
         shown
     }
 
@@ -59,14 +63,16 @@ impl KernelTexts {
     }
 }
 
-fn is_used_once(format: &str, field: &str) -> bool {
-    let is_end = |rest: &str| {
-        let next = rest.chars().next();
-        !next.is_some_and(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-    };
-    let uses = format.split("REC->").skip(1);
-    let uses = uses.filter_map(|rest| rest.strip_prefix(field));
-    uses.filter(|rest| is_end(rest)).count() == 1
+/// How often each field is used.
+fn uses(format: &str) -> HashMap<&str, u32> {
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut uses = HashMap::new();
+    for rest in format.split("REC->").skip(1) {
+        let end = rest.find(|letter| !is_of_name(letter));
+        let name = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+        *uses.entry(name).or_insert(0) += 1;
+    }
+    uses
 }
 
 #[cfg(test)]

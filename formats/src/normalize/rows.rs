@@ -189,7 +189,9 @@ impl Plan {
                 let mut scratch = String::new();
                 for (place, ((op, field), column)) in ops.zip(fields).enumerate() {
                     match op.decode(payload) {
-                        Decoded::UInt(address) if self.kernel_texts.contains(&place) => {
+                        Decoded::UInt(address)
+                            if self.kernel_texts.binary_search(&place).is_ok() =>
+                        {
                             column.push_bytes(self.texts.at(address, &mut scratch));
                         }
                         Decoded::List(array) => {
@@ -214,8 +216,15 @@ impl Plan {
             }
             Fields::Values(values) => {
                 let missing = std::iter::repeat(&Value::Null);
-                for (value, column) in values.iter().chain(missing).zip(fields) {
-                    push_value(value, column);
+                let values = values.iter().chain(missing).zip(fields).enumerate();
+                for (place, (value, column)) in values {
+                    match *value {
+                        Value::UInt(address) if self.kernel_texts.binary_search(&place).is_ok() => {
+                            let mut scratch = String::new();
+                            column.push_bytes(self.texts.at(address, &mut scratch));
+                        }
+                        _ => push_value(value, column),
+                    }
                 }
             }
             Fields::None => fields.iter_mut().for_each(Column::push_null),

@@ -331,6 +331,11 @@ fn addresses_of_kernel_texts_become_the_texts() {
             };
             send(sink, Event::Sample(&sample));
         }
+        let sample = Sample {
+            fields: Fields::Values(&[Value::UInt(address), Value::UInt(7)]),
+            ..at(0, 25, 3)
+        };
+        send(sink, Event::Sample(&sample));
         // Cut off.
         let sample = Sample {
             fields: Fields::Raw(&[0; 4]),
@@ -342,7 +347,12 @@ fn addresses_of_kernel_texts_become_the_texts() {
         trace
             .finish()
             .of("events/rcu/rcu_utilization", &["time", "s", "p"]),
-        ["10 End RCU core 7", "20 ab 7", "30 - -"]
+        [
+            "10 End RCU core 7",
+            "20 ab 7",
+            "25 End RCU core 7",
+            "30 - -"
+        ]
     );
 }
 

@@ -16,13 +16,18 @@ use crate::probe::left_out::LeftOut;
 use crate::probe::{Kind, Probe};
 use crate::recording::{self, NOT_RECORDED, Recording, Settings};
 use crate::sys::host;
+use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::Event;
+use crate::sys::privileges;
 
 const OBJECT: &[u8] = perfquet_ebpf::objects::AGG;
 /// Keys of one aggregation, the bars of distributions counted one by one.
 const MOST_CELLS: u32 = 16_384;
 /// Different stacks in the keys of one aggregation.
 const MOST_STACKS: u32 = 65_536;
+
+/// Rings, maps, the journal.
+const OTHER_FILES: u64 = 100;
 
 /// A part of the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +66,8 @@ impl Key {
             Key::UserStack => Part::UserStack,
             Key::Number { .. } => Part::Number,
             Key::Text => Part::Text,
+            // Where numbers are not told, each probe has an object of its own.
+            Key::Probe if !are_numbers_told() => Part::Nothing,
             Key::Probe => Part::Probe,
         }
     }
@@ -144,6 +151,12 @@ impl Aggregation {
     pub(crate) fn load(plan: Plan, whom: &Whom<'_>, settings: &Settings) -> Result<Aggregation> {
         let target = whom::filter(whom)?;
         let (keys, is_wide) = layout(&plan)?;
+        // An event and a link for each, beside those that are there.
+        let count = plan.sources.len();
+        let limit = limits::raise_by(Resource::OpenFiles, 2 * count as u64);
+        if limit < 2 * count as u64 + OTHER_FILES {
+            return Err(privileges::too_many_files(count, 2, limit).into());
+        }
         let mut loaded = Vec::new();
         for sources in together(&plan) {
             let [source, ..] = sources[..] else { continue };
@@ -304,10 +317,14 @@ fn attach(
     Ok(events)
 }
 
+/// Whether a program gets the number that it was attached with.
+fn are_numbers_told() -> bool {
+    host::is_linux(5, 15)
+}
+
 /// Sources at which the same is fetched share their programs and maps.
 fn together(plan: &Plan) -> Vec<Vec<&Source>> {
-    // Their numbers are told since Linux 5.15.
-    let is_alone = plan.keys.contains(&Key::Probe) && !host::is_linux(5, 15);
+    let is_alone = plan.keys.contains(&Key::Probe) && !are_numbers_told();
     let mut groups: Vec<Vec<&Source>> = Vec::new();
     for source in &plan.sources {
         let group = groups.iter_mut().find(|group| {

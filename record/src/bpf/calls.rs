@@ -23,6 +23,7 @@ use crate::probe::call::{Both, Functions};
 use crate::probe::definition::{Definition, Definitions};
 use crate::probe::{Kind, Probe, hooks, may_have_programs};
 use crate::recording::{self, Recording};
+use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::Event;
 
 const OPTION: &str = "--call";
@@ -32,7 +33,7 @@ const NAME: &str = "calls";
 const OPEN: &str = "filtered: calls of unknown duration";
 
 /// Of functions that are hooked together.
-const MISSED: &str = "no room to wait for one more return, or a hit inside of a program";
+const MISSED: &str = "returns let pass by the kernel, of any process: no room to wait for one more, or inside of a program";
 
 /// Functions whose calls are wanted.
 pub(crate) struct Plan {
@@ -47,11 +48,20 @@ pub(crate) struct Calls {
     selection: Selection,
     /// What they are attached to, one by one.
     events: Vec<Event>,
+    /// What hooks let pass before the start.
+    missed_before: u64,
 }
 
 impl Plan {
     /// Nothing is defined and loaded yet.
-    pub(crate) fn of(functions: Vec<Functions>, selection: &Selection) -> Plan {
+    pub(crate) fn of(mut functions: Vec<Functions>, selection: &Selection) -> Plan {
+        // Each once, as the last option asks for it: 'vfs_*', and vfs_read with its arguments.
+        let mut seen = BTreeSet::new();
+        for functions in functions.iter_mut().rev() {
+            let is_new = |both: &Both| seen.insert((both.module.clone(), both.function.clone()));
+            functions.all.retain(is_new);
+        }
+        functions.retain(|functions| !functions.all.is_empty());
         Plan {
             functions,
             selection: selection.clone(),
@@ -95,8 +105,12 @@ impl Plan {
             functions: Vec::new(),
             selection: self.selection.clone(),
             events: Vec::new(),
+            missed_before: 0,
         };
-        let by_hook = wanted().filter(|both| hooks.contains_key(&both.function));
+        let in_kernel = |both: &&Both| both.module.is_empty();
+        let by_hook = wanted()
+            .filter(in_kernel)
+            .filter(|both| hooks.contains_key(&both.function));
         let hooks = match calls.hook(by_hook, &hooks) {
             Ok(()) => hooks,
             Err(error) => {
@@ -104,14 +118,17 @@ impl Plan {
                 BTreeMap::new()
             }
         };
-        for functions in &self.functions {
-            let functions = functions.without(&hooks);
-            calls.attach(&functions, whom, definitions)?;
-        }
         let exit = calls
             .object
             .attach_tracepoint("call_thread_exit", "sched_process_exit");
         exit.map_err(|error| refused(OPTION, &error))?;
+        let left = wanted().count() - calls.functions.len();
+        // An event and a link at either end.
+        limits::raise_by(Resource::OpenFiles, 4 * left as u64);
+        for functions in &self.functions {
+            let functions = functions.without(&hooks);
+            calls.attach(&functions, whom, definitions)?;
+        }
         Ok(calls)
     }
 
@@ -223,6 +240,9 @@ impl Calls {
 
     /// Lets them record, or stops them.
     pub(crate) fn set_on(&mut self, is_on: bool) -> Result<()> {
+        if is_on {
+            self.missed_before = self.object.missed();
+        }
         let result = self.object.set_on(is_on);
         Ok(result.map_err(|error| refused(OPTION, &error))?)
     }
@@ -251,7 +271,7 @@ impl Calls {
         if open > 0 {
             told.loss(open, OPEN);
         }
-        let missed = self.object.missed();
+        let missed = self.object.missed().saturating_sub(self.missed_before);
         if missed > 0 {
             told.loss(missed, &format!("{OPTION}: {MISSED}"));
         }

@@ -113,7 +113,7 @@ fn kib(bytes: u64) -> String {
 /// More descriptors are needed than the limit allows.
 pub(crate) fn too_many_files(events: usize, places: usize, limit: u64) -> Failure {
     failed(format!(
-        "{events} events on {places} CPUs or threads need {} file descriptors, the limit is {limit}",
+        "{events} events need {} file descriptors ({places} each), the limit is {limit}",
         events * places
     ))
     .hint(

@@ -198,6 +198,11 @@ impl Normalizer<'_> {
         }
         let is_provisional = recorded == Some(Recorded::Perhaps);
         let system_call = role.system_call;
+        let number = match value(role.number_of_call) {
+            Decoded::Int(number) => Some(number as u64),
+            Decoded::UInt(number) => Some(number),
+            _ => None,
+        };
         let function = self.function_of(sample)?;
         let place = Place {
             time: sample.time,
@@ -219,6 +224,7 @@ impl Normalizer<'_> {
                 event: sample.event.0,
                 is_provisional,
                 system_call,
+                number,
                 ..Entry::default()
             }),
             Edge::Leave => {

@@ -14,7 +14,8 @@
 //! - A leave without an enter is a call whose entry was not seen; a call never left is one without an exit.
 //! - Nothing is paired across a loss, unless the leave itself proves it: its duration leads back to the entry.
 //! - The number of a thread that is taken over by another ends what the first had open.
-//! - A system call that is told by its number and by its name is one call, that of the name.
+//! - A system call that is told by its number and by its name is one call, that of the name where its exits are known to be
+//!   recorded. One whose entry was not seen is two.
 //! - Where the recorder tells that an event is an edge of a function, that decides, and recursion is told by nesting.
 //! - A call that was not asked for (too short, in another context) is no row, but counts for those around it.
 //! - Whole calls ([`Call`]) lie in one another by their times; where the caller is told and is open, it decides.
@@ -98,8 +99,10 @@ struct Open {
     end: End,
     /// How many losses there had been.
     losses: u64,
-    /// Of a system call: which events are its edges.
+    /// Of a system call: which events are its edges,
     system_call: Option<SystemCall>,
+    /// and its number.
+    number: Option<u64>,
     /// For one that the other events tell, too.
     twin: Twin,
 }
@@ -157,6 +160,7 @@ struct Entry {
     event: u32,
     is_provisional: bool,
     system_call: Option<SystemCall>,
+    number: Option<u64>,
 }
 
 /// A call that ends, with everything looked up.
@@ -308,7 +312,12 @@ impl Calls {
         let opens = self.lanes.entry(lane).or_default();
         end_before(&mut self.rows, opens, &entry);
         let is_as_below = is_told_twice(opens, &entry, losses);
-        let is_told_elsewhere = is_as_below && entry.system_call == Some(SystemCall::Numbered);
+        // The name tells more, if its exit will come.
+        let is_told_elsewhere = is_as_below
+            && match entry.system_call {
+                Some(SystemCall::Named) => entry.is_provisional,
+                _ => !opens.last().is_some_and(|below| below.is_provisional),
+            };
         if let Some(below) = opens
             .last_mut()
             .filter(|_| is_as_below && !is_told_elsewhere)
@@ -337,6 +346,7 @@ impl Calls {
             end: End::ByLeave,
             losses,
             system_call: entry.system_call,
+            number: entry.number,
             twin: Twin {
                 is_upper: is_as_below,
                 is_told_elsewhere,
@@ -463,6 +473,7 @@ impl Calls {
             },
             losses,
             system_call: None,
+            number: None,
             twin: Twin::default(),
         });
     }
@@ -558,10 +569,17 @@ fn is_told_twice(opens: &[Open], entry: &Entry, losses: u64) -> bool {
     let Some(innermost) = opens.last() else {
         return false;
     };
-    let kinds = innermost.system_call.zip(entry.system_call);
-    kinds.is_some_and(|(below, own)| below != own)
+    let numbers = innermost.number.zip(entry.number);
+    // One whose exits may not be recorded stands for no other.
+    let is_numbered_known = match (innermost.system_call, entry.system_call) {
+        (Some(SystemCall::Numbered), Some(SystemCall::Named)) => !innermost.is_provisional,
+        (Some(SystemCall::Named), Some(SystemCall::Numbered)) => !entry.is_provisional,
+        _ => false,
+    };
+    is_numbered_known
+        && numbers.is_none_or(|(below, own)| below == own)
         && innermost.losses == losses
-        && !(innermost.is_provisional || innermost.twin.is_upper || entry.is_provisional)
+        && !(innermost.twin.is_upper || innermost.twin.is_told_elsewhere)
 }
 
 /// The call that another begins in; none across a loss.

@@ -42,6 +42,8 @@ pub(crate) struct Role {
     pub(super) context: Context,
     /// For edges of system calls: which events they are.
     pub(super) system_call: Option<SystemCall>,
+    /// Field with its number.
+    pub(super) number_of_call: Option<usize>,
     /// For entries of probes: a return of that function was seen.
     pub(super) is_proven: bool,
     /// Hits while it was not known whether it is an edge.
@@ -210,6 +212,7 @@ impl Role {
             retval: None,
             context,
             system_call: None,
+            number_of_call: None,
             is_proven: false,
             hits: 0,
             interned: None,
@@ -308,6 +311,7 @@ impl Pairs {
             name: NameOf::Fixed(format!("sys_{name}")),
             retval: place("ret", event),
             system_call: Some(SystemCall::Named),
+            number_of_call: place("__syscall_nr", event).or_else(|| place("nr", event)),
             ..Role::of(Context::Task)
         })
     }
@@ -336,6 +340,7 @@ impl Pairs {
             name,
             retval: place(known.retval, event),
             system_call: (known.system == "raw_syscalls").then_some(SystemCall::Numbered),
+            number_of_call: place(known.key, event).filter(|_| known.system == "raw_syscalls"),
             ..Role::of(known.context)
         })
     }

@@ -538,7 +538,7 @@ fn a_system_call_told_twice_is_one_call() {
     let types = [
         event_type("raw_syscalls", "sys_enter", &["id"]),
         event_type("raw_syscalls", "sys_exit", &["id", "ret"]),
-        event_type("syscalls", "sys_enter_read", &["fd"]),
+        event_type("syscalls", "sys_enter_read", &["__syscall_nr", "fd"]),
         event_type("syscalls", "sys_exit_read", &["ret"]),
         event_type("irq", "softirq_entry", &["vec"]),
         event_type("irq", "softirq_exit", &["vec"]),
@@ -550,13 +550,13 @@ fn a_system_call_told_twice_is_one_call() {
             (0, 10, 5, &[0]),
             (4, 11, 5, &[1]),
             (5, 12, 5, &[1]),
-            (2, 13, 5, &[3]),
+            (2, 13, 5, &[0, 3]),
             (4, 20, 5, &[9]),
             (5, 30, 5, &[9]),
             (1, 90, 5, &[0, 7]),
             (3, 91, 5, &[7]),
             // The name first.
-            (2, 100, 5, &[3]),
+            (2, 100, 5, &[0, 3]),
             (0, 101, 5, &[0]),
             (4, 120, 5, &[9]),
             (5, 130, 5, &[9]),
@@ -567,10 +567,17 @@ fn a_system_call_told_twice_is_one_call() {
             (1, 210, 5, &[39, 5]),
             // The exit of the name was missed.
             (0, 300, 5, &[0]),
-            (2, 301, 5, &[3]),
+            (2, 301, 5, &[0, 3]),
             (1, 390, 5, &[0, 7]),
             (0, 400, 5, &[39]),
             (1, 410, 5, &[39, 5]),
+            // Left by a signal's return, whose exit has no number; then another one.
+            (0, 500, 6, &[15]),
+            (1, 510, 6, &[-1, 0]),
+            (2, 520, 6, &[0, 3]),
+            (0, 521, 6, &[0]),
+            (3, 530, 6, &[8]),
+            (1, 531, 6, &[0, 8]),
         ],
         &[
             "softirq:TIMER syscall:0 - 1 11 1 1 softirq -",
@@ -581,6 +588,35 @@ fn a_system_call_told_twice_is_one_call() {
             "syscall:39 - - 0 200 10 10 task 5",
             "sys_read - - 0 301 - - task - no exit",
             "syscall:39 - - 0 400 10 10 task 5",
+            "syscall:15 - - 0 500 - - task - no exit",
+            "syscall:-1 syscall:15 12 1 510 - - task 0 no entry",
+            "sys_read syscall:15 12 1 520 10 10 task 8",
+        ],
+    );
+}
+
+/// As long as the exits of a name are not known, its number tells a call.
+#[test]
+fn a_name_whose_exits_are_not_known_tells_no_call() {
+    let types = [
+        event_type("raw_syscalls", "sys_enter", &["id"]),
+        event_type("raw_syscalls", "sys_exit", &["id", "ret"]),
+        event_type("syscalls", "sys_enter_read", &["__syscall_nr", "fd"]),
+    ];
+    let hits: [(u32, i64, i32, &[i64]); 6] = [
+        (0, 10, 5, &[0]),
+        (2, 11, 5, &[0, 3]),
+        (1, 90, 5, &[0, 7]),
+        (2, 100, 5, &[0, 3]),
+        (0, 101, 5, &[0]),
+        (1, 190, 5, &[0, 8]),
+    ];
+    check_pairs(
+        &types,
+        &hits,
+        &[
+            "syscall:0 - - 0 10 80 80 task 7",
+            "syscall:0 - - 0 101 89 89 task 8",
         ],
     );
 }
