@@ -153,9 +153,10 @@ impl Aggregation {
         let (keys, is_wide) = layout(&plan)?;
         // An event and a link for each, beside those that are there.
         let count = plan.sources.len();
+        let needed = 2 * count as u64 + OTHER_FILES;
         let limit = limits::raise_by(Resource::OpenFiles, 2 * count as u64);
-        if limit < 2 * count as u64 + OTHER_FILES {
-            return Err(privileges::too_many_files(count, 2, limit).into());
+        if limit < needed {
+            return Err(privileges::too_many_files(count, needed, limit).into());
         }
         let mut loaded = Vec::new();
         for sources in together(&plan) {

@@ -306,7 +306,7 @@ fn check_files(events: usize, places: usize) -> Result<()> {
     let needed = ((events + 2) * places) as u64 + OTHERS;
     let limit = limits::raise(Resource::OpenFiles, needed);
     if limit < needed {
-        return Err(privileges::too_many_files(events + 2, places, limit).into());
+        return Err(privileges::too_many_files(events, needed, limit).into());
     }
     Ok(())
 }

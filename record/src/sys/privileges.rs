@@ -111,10 +111,9 @@ fn kib(bytes: u64) -> String {
 }
 
 /// More descriptors are needed than the limit allows.
-pub(crate) fn too_many_files(events: usize, places: usize, limit: u64) -> Failure {
+pub(crate) fn too_many_files(events: usize, needed: u64, limit: u64) -> Failure {
     failed(format!(
-        "{events} events need {} file descriptors ({places} each), the limit is {limit}",
-        events * places
+        "{events} events need {needed} file descriptors, the limit is {limit}"
     ))
     .hint(
         "raise it (ulimit -n), or record fewer events: all system calls are raw_syscalls:sys_enter and \
