@@ -5,7 +5,9 @@
 //! ```
 //! They are the formats of `trace_printk`, and the texts of fields such as `const char * s` of `rcu:rcu_utilization`.
 
+use crate::Error;
 use crate::bytes::before_nul;
+use crate::event::{Event, KernelText, Sink};
 
 /// The addresses and escaped texts of all lines that are not empty; `None`: a line that is none.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Option<(u64, &str)>> {
@@ -20,6 +22,15 @@ fn line(line: &[u8]) -> Option<(u64, &str)> {
     let address = u64::from_str_radix(address.trim().strip_prefix("0x")?, 16).ok()?;
     let text = text.trim_end().strip_prefix('"')?;
     Some((address, text.strip_suffix('"').unwrap_or(text)))
+}
+
+/// Tells the texts that payloads name by their addresses.
+pub(crate) fn tell(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
+    for (address, text) in lines(text).flatten() {
+        let text = &unescaped(text);
+        sink.event(Event::KernelText(KernelText { address, text }))?;
+    }
+    Ok(())
 }
 
 /// `a\n` as the two characters that it means. The kernel escapes newlines, tabs, quotes and backslashes only.

@@ -6,6 +6,7 @@
 //! Only those that `print fmt` shows by `%s` and uses for nothing else: others (`const char * filename` of a system call)
 //! are addresses of the program. What is not known is shown as the address, as perf does.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -27,7 +28,7 @@ impl KernelTexts {
         }
     }
 
-    /// Which fields of a type are such addresses, in their order. None where no text was told.
+    /// Which fields of a type are such addresses. None where no text was told.
     pub(crate) fn fields(&self, event: &EventType) -> Vec<usize> {
         let format = event.print_format.as_deref().unwrap_or_default();
         let is_pointer = |field: &Field| {
@@ -44,21 +45,14 @@ impl KernelTexts {
             let field = event.fields.get(index).filter(|field| is_pointer(field));
             field.is_some_and(|field| uses.get(field.name.as_str()) == Some(&1))
         });
-        shown.sort_unstable();
         shown
     }
 
     /// The text at an address, or the address.
-    pub(crate) fn at<'a>(&'a self, address: u64, scratch: &'a mut String) -> &'a [u8] {
-        use std::fmt::Write;
+    pub(crate) fn at(&self, address: u64) -> Cow<'_, [u8]> {
         match self.texts.get(&address) {
-            Some(text) => text,
-            None => {
-                scratch.clear();
-                // Writing to a string cannot fail.
-                let _ = write!(scratch, "{address:x}");
-                scratch.as_bytes()
-            }
+            Some(text) => Cow::Borrowed(text),
+            None => Cow::Owned(format!("{address:x}").into_bytes()),
         }
     }
 }
@@ -110,8 +104,7 @@ mod tests {
         assert_eq!(texts.fields(&event(twice)), Vec::<usize>::new());
         let twice = r#""%s %d", REC->s, REC->s == 0"#;
         assert_eq!(texts.fields(&event(twice)), Vec::<usize>::new());
-        let mut scratch = String::new();
-        assert_eq!(texts.at(0xff, &mut scratch), b"End RCU core");
-        assert_eq!(texts.at(0xfe, &mut scratch), b"fe");
+        assert_eq!(&*texts.at(0xff), b"End RCU core");
+        assert_eq!(&*texts.at(0xfe), b"fe");
     }
 }

@@ -13,9 +13,8 @@ use crate::tables;
 pub(crate) struct Plan {
     event: EventType,
     decoder: Decoder,
-    /// Fields that are addresses of texts in the kernel, and the texts.
-    kernel_texts: Vec<usize>,
-    texts: KernelTexts,
+    /// For fields that are addresses of texts in the kernel: these are text columns, but decoded as numbers.
+    texts: Option<KernelTexts>,
     /// Where its rows go; made at the first hit.
     target: Option<Target>,
     rows: u64,
@@ -60,11 +59,7 @@ impl Plan {
             role,
             event,
             decoder,
-            texts: match kernel_texts.is_empty() {
-                true => KernelTexts::default(),
-                false => texts.clone(),
-            },
-            kernel_texts,
+            texts: (!kernel_texts.is_empty()).then(|| texts.clone()),
             target: None,
             rows: 0,
             lost: None,
@@ -184,44 +179,28 @@ impl Plan {
         let (_, columns) = columns.split_at_mut(COMMON.min(columns.len()));
         let (fields, extras) = columns.split_at_mut(self.event.fields.len().min(columns.len()));
         match sample.fields {
-            Fields::Raw(payload) if !self.kernel_texts.is_empty() => {
-                let ops = self.decoder.ops().iter().zip(&self.event.fields);
-                let mut scratch = String::new();
-                for (place, ((op, field), column)) in ops.zip(fields).enumerate() {
-                    match op.decode(payload) {
-                        Decoded::UInt(address)
-                            if self.kernel_texts.binary_search(&place).is_ok() =>
-                        {
-                            column.push_bytes(self.texts.at(address, &mut scratch));
-                        }
-                        Decoded::List(array) => {
-                            let signed = matches!(field.kind, FieldType::IntList(_));
-                            self.lists.push(array, signed, column);
-                        }
-                        value => push_decoded(value, column),
-                    }
-                }
-            }
             Fields::Raw(payload) => {
                 let ops = self.decoder.ops().iter().zip(&self.event.fields);
                 for ((op, field), column) in ops.zip(fields) {
-                    match op.decode(payload) {
-                        Decoded::List(array) => {
+                    match (op.decode(payload), &self.texts) {
+                        (Decoded::UInt(address), Some(texts)) if field.kind == FieldType::Text => {
+                            column.push_bytes(&texts.at(address));
+                        }
+                        (Decoded::List(array), _) => {
                             let signed = matches!(field.kind, FieldType::IntList(_));
                             self.lists.push(array, signed, column);
                         }
-                        value => push_decoded(value, column),
+                        (value, _) => push_decoded(value, column),
                     }
                 }
             }
             Fields::Values(values) => {
                 let missing = std::iter::repeat(&Value::Null);
-                let values = values.iter().chain(missing).zip(fields).enumerate();
-                for (place, (value, column)) in values {
-                    match *value {
-                        Value::UInt(address) if self.kernel_texts.binary_search(&place).is_ok() => {
-                            let mut scratch = String::new();
-                            column.push_bytes(self.texts.at(address, &mut scratch));
+                let values = values.iter().chain(missing).zip(&self.event.fields);
+                for ((value, field), column) in values.zip(fields) {
+                    match (*value, &self.texts) {
+                        (Value::UInt(address), Some(texts)) if field.kind == FieldType::Text => {
+                            column.push_bytes(&texts.at(address));
                         }
                         _ => push_value(value, column),
                     }

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::bytes::{Cursor, Short, before_nul};
 use crate::event::{
-    BuildId, CallFunction, Comm, Event, Fact, KernelText, Place, Purpose, Selection, Symbol, Value,
+    BuildId, CallFunction, Comm, Event, Fact, Place, Purpose, Selection, Symbol, Value,
 };
 use crate::event_format::{TracingData, printk_formats};
 use crate::perf_data::attr::{ATTR_BYTES_MAX, ATTR_BYTES_MIN, Attr};
@@ -177,11 +177,7 @@ impl Session<'_, '_> {
                 }))?;
             }
         }
-        for (address, text) in printk_formats::lines(data.printk_formats).flatten() {
-            let text = &printk_formats::unescaped(text);
-            self.sink
-                .event(Event::KernelText(KernelText { address, text }))?;
-        }
+        printk_formats::tell(data.printk_formats, self.sink)?;
         self.kallsyms(data.kallsyms)
     }
 

@@ -4,8 +4,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::Error;
 use crate::bytes::before_nul;
-use crate::event::{Comm, Event, Fact, KernelText, Loss, Mapping, Place, Space, Symbol};
-use crate::event_format::printk_formats;
+use crate::event::{Comm, Event, Fact, Loss, Mapping, Place, Space, Symbol};
 use crate::trace_dat::clock::name_of;
 use crate::trace_dat::emit::OVERRUN;
 use crate::trace_dat::head::{Head, Opened};
@@ -200,16 +199,6 @@ fn mapping(pid: i32, start: u64, end: u64, path: &[u8]) -> Mapping<'_> {
         protection: None,
         flags: None,
     }
-}
-
-/// Tells the texts that payloads name by their addresses.
-pub(super) fn texts(printk_formats: &[u8], tell: &mut Teller<'_>) -> Result<(), Error> {
-    for (address, text) in printk_formats::lines(printk_formats).flatten() {
-        let text = &printk_formats::unescaped(text);
-        tell.sink
-            .event(Event::KernelText(KernelText { address, text }))?;
-    }
-    Ok(())
 }
 
 /// Tells the names of the kernel's functions, for the stacks.

@@ -10,6 +10,7 @@ use memmap2::Mmap;
 
 use crate::bytes::Cursor;
 use crate::event::{Event, Place, Progress, Sink};
+use crate::event_format::printk_formats;
 use crate::ftrace_text::FTRACE_TEXT;
 use crate::input::release;
 use crate::problems::Problems;
@@ -187,7 +188,7 @@ fn read_opened(
     let (printk, bad_formats) =
         Printk::parse(opened.texts.printk_formats, head.endian, layout.long_size);
     facts::symbols(&kallsyms, tell)?;
-    facts::texts(opened.texts.printk_formats, tell)?;
+    printk_formats::tell(opened.texts.printk_formats, tell.sink)?;
     let (formats, unnumbered) = Formats::new(&opened.texts, layout.long_size);
     for (count, what) in [
         (bad_symbols, "kallsyms: lines that are no symbol"),
