@@ -7,11 +7,13 @@ use std::sync::{Mutex, OnceLock};
 
 /// The top of the clone.
 pub fn root() -> &'static Path {
-    // The manifest of this crate lies one level below the top; cargo wrote its path at compile time.
+    // Every manifest lies one level below the top. The path of compile time is that of another clone where
+    // two share a target directory: cargo tells the right one to what it runs.
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-        manifest.parent().unwrap_or(manifest).to_path_buf()
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let manifest = manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        manifest.parent().unwrap_or(&manifest).to_path_buf()
     })
 }
 
