@@ -2,7 +2,8 @@
 //!
 //! A reader of a format either streams ([`Input`] is `Read` and `BufRead`) or asks for the bytes as a
 //! whole ([`Input::whole`]): those of a plain file are memory-mapped, those of a pipe or a packed file
-//! go to an unlinked temporary file first. `.gz`, `.zst` and `.xz` are recognized by their first bytes.
+//! go to an unlinked temporary file first. `.gz`, `.zst` and `.xz` are recognized by their first bytes, the text of
+//! `atrace -z` by the line before what is packed.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -22,6 +23,10 @@ const BUFFER_BYTES: usize = 1 << 20;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
+/// `atrace -z` writes this line, and the text through zlib behind it.
+const ATRACE_LINE: &[u8] = b"TRACE:\n";
+/// Notices of atrace may stand before that line.
+const ATRACE_WITHIN: usize = 512;
 /// What `xz -9` needs, and something more; a hostile file may ask for gigabytes.
 const XZ_MEMORY_KIB: u32 = 100 << 10;
 
@@ -307,6 +312,20 @@ fn is_packed(bytes: &[u8]) -> bool {
     [GZIP_MAGIC, ZSTD_MAGIC, XZ_MAGIC]
         .iter()
         .any(|magic| bytes.starts_with(magic))
+        || packed_by_atrace(bytes).is_some()
+}
+
+/// Where the packed text of `atrace -z` begins.
+fn packed_by_atrace(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.get(..ATRACE_WITHIN).unwrap_or(bytes);
+    let line = crate::scan::find_text(head, ATRACE_LINE)?;
+    let begin = line + ATRACE_LINE.len();
+    // The first two bytes of zlib (RFC 1950): method 8 with a window of 32 KiB, and a check of both bytes.
+    let &[method, flags] = bytes.get(begin..begin + 2)? else {
+        return None;
+    };
+    let is_zlib = method == 0x78 && u16::from_be_bytes([method, flags]).is_multiple_of(31);
+    is_zlib.then_some(begin)
 }
 
 /// Takes one layer of packing off, and says whether there was none.
@@ -330,6 +349,15 @@ fn unpack(
         let unpacked = lzma_rust2::XzReader::new_mem_limit(reader, true, XZ_MEMORY_KIB);
         (
             Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked)),
+            false,
+        )
+    } else if let Some(begin) = packed_by_atrace(head) {
+        let mut notices = vec![0; begin];
+        reader.read_exact(&mut notices)?;
+        let unpacked = flate2::bufread::ZlibDecoder::new(reader);
+        let text = io::Cursor::new(notices).chain(unpacked);
+        (
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, text)),
             false,
         )
     } else {
@@ -480,6 +508,20 @@ mod tests {
         check(PACKED_BY_XZ, b"function_graph\n");
         check(b"", b"");
         check(b"x", b"x");
+    }
+
+    #[test]
+    fn unpacks_what_atrace_packed() {
+        let text = b"# tracer: nop\n".repeat(10_000);
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        zlib.write_all(&text).unwrap();
+        let packed = zlib.finish().unwrap();
+        for notices in [&b"TRACE:\n"[..], b"capturing trace... done\nTRACE:\n"] {
+            check(&[notices, &packed].concat(), &[notices, &text].concat());
+        }
+        check(b"TRACE:\n", b"TRACE:\n");
+        check(b"TRACE:\nx\n", b"TRACE:\nx\n");
+        check(b"TRACE:\n# tracer: nop\n", b"TRACE:\n# tracer: nop\n");
     }
 
     /// `printf 'function_graph\n' | xz -0`

@@ -2,6 +2,7 @@
 
 use super::graph::{self, Content};
 use super::head::Head;
+use super::mmio::{self, MmioLine};
 use super::read::{Body, Item, Session};
 use super::shape::{Shape, shape};
 use super::symbol::Symbol;
@@ -45,6 +46,14 @@ impl<'a> Session<'a, '_> {
                 }
             },
             Body::Blk(device, rest) => self.blk(item, device, rest),
+            Body::Mmio => match mmio::line(item.line.text) {
+                Some((_, MmioLine::Access(access))) => {
+                    let (table, fields) = access.table();
+                    self.fields(item, table, EventKind::Tracepoint, fields)
+                }
+                Some((_, MmioLine::Mark(text))) => self.print(item, b"", text),
+                Some((_, MmioLine::Lost(_))) | None => Ok(()),
+            },
         }
     }
 

@@ -142,7 +142,7 @@ pub(super) fn of_tool(line: &[u8]) -> Option<HeaderLine<'_>> {
     .iter()
     .any(|notice| text.starts_with(notice));
     let is_ruler = text.len() >= 20 && text.iter().all(|&byte| byte == b'-');
-    let is_other = matches!(text, b"[...]" | b"^C");
+    let is_other = matches!(text, b"[...]" | b"..." | b"^C");
     (is_empty_cpu || is_notice || is_ruler || is_other).then_some(HeaderLine::Other)
 }
 

@@ -11,6 +11,7 @@
 //!               dd-311     [000] .....     5.445711: <stack trace>
 //!  => vfs_read
 //!  0)   1.578 us    |    fdget_pos();
+//! R 4 44.250212 1 0xfa000000 0x84b300a2 0x0 0
 //! ```
 //! After `kernel/trace/trace_output.c`, `trace_functions_graph.c`, `trace_events_hist.c` and others of Linux 2.6.27 to
 //! 7.3, `Documentation/trace/ftrace.rst`, and the sources of trace-cmd.
@@ -35,6 +36,7 @@ mod graph;
 mod head;
 mod header;
 mod hist;
+mod mmio;
 mod page;
 mod read;
 mod shape;

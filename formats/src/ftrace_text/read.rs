@@ -14,6 +14,7 @@ use super::graph::{self, GraphLine};
 use super::head::{self, Head, Parts};
 use super::header::{self, HeaderLine};
 use super::hist::{HistLine, Histogram};
+use super::mmio::{self, MmioLine};
 use super::page::{self, Page, PageLine};
 use super::symbol;
 use crate::event::{Event, Fact, Loss, NamedFrame, Place, Sink, Space, Switch};
@@ -103,17 +104,19 @@ enum Form {
     Verbose,
     Raw,
     Blk,
+    Mmio,
     /// A graph of which only the last column is printed.
     BareGraph,
 }
 
-const FORMS: [Form; 7] = [
+const FORMS: [Form; 8] = [
     Form::Normal,
     Form::Graph,
     Form::Latency,
     Form::Verbose,
     Form::Raw,
     Form::Blk,
+    Form::Mmio,
     Form::BareGraph,
 ];
 
@@ -144,6 +147,8 @@ pub(super) enum Body<'a> {
     Raw(&'a [u8]),
     /// Device, and what is behind the thread.
     Blk(&'a [u8], &'a [u8]),
+    /// The whole line.
+    Mmio,
 }
 
 /// A stack whose frames are being read.
@@ -337,6 +342,10 @@ impl<'a, 's> Session<'a, 's> {
             self.counts.header += 1;
             return self.header_line(found);
         }
+        if let Some((name, value)) = mmio::fact(text) {
+            self.counts.header += 1;
+            return self.other_fact(&name, value);
+        }
         for form in FORMS {
             if form != self.form && self.event(form, line, start)? {
                 self.form = form;
@@ -396,6 +405,12 @@ impl<'a, 's> Session<'a, 's> {
                         self.item(head, Body::Blk(device, rest), line, start)?;
                         Ok(true)
                     }
+                    None => Ok(false),
+                };
+            }
+            Form::Mmio => {
+                return match mmio::line(text) {
+                    Some((head, found)) => self.mmio_line(head, found, line, start),
                     None => Ok(false),
                 };
             }
@@ -467,6 +482,24 @@ impl<'a, 's> Session<'a, 's> {
                     next_comm: next.1.unwrap_or_default(),
                 }))?;
             }
+        }
+        Ok(true)
+    }
+
+    fn mmio_line(
+        &mut self,
+        head: Head<'a>,
+        found: MmioLine<'a>,
+        line: Line<'a>,
+        start: usize,
+    ) -> Result<bool, Error> {
+        if let MmioLine::Lost(count) = found {
+            self.counts.loss += 1;
+            self.flush()?;
+            self.loss(None, Some(count), "buffer overrun")?;
+        } else {
+            self.has_heads = true;
+            self.item(head, Body::Mmio, line, start)?;
         }
         Ok(true)
     }

@@ -1,7 +1,7 @@
 //! Recognizes ftrace's text: by the header of the kernel or of trace-cmd, by heads of events, else by lines that look
 //! like its own.
 
-use super::{dump, graph, head, header, hist, page};
+use super::{dump, graph, head, header, hist, mmio, page};
 use crate::Guess;
 use crate::lines::Lines;
 
@@ -60,6 +60,7 @@ fn is_other(text: &[u8]) -> bool {
         || head::verbose(text).is_some()
         || head::raw(text).is_some()
         || head::blk_classic(text).is_some()
+        || mmio::line(text).is_some()
         || hist::is_row(text)
 }
 
@@ -75,5 +76,8 @@ fn is_graph(text: &[u8]) -> bool {
 /// Blank, a frame of a stack, or what a tool says besides.
 fn is_part(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
-    text.is_empty() || text.starts_with(b"=>") || header::of_tool(text).is_some()
+    text.is_empty()
+        || text.starts_with(b"=>")
+        || header::of_tool(text).is_some()
+        || mmio::fact(text).is_some()
 }

@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 
+use std::io::Read;
+
 use super::FTRACE_TEXT;
-use crate::Guess;
 use crate::golden::*;
+use crate::{Guess, Input};
 
 #[test]
 fn golden() {
@@ -32,7 +34,9 @@ fn counts(events: &str) -> (u64, Vec<u64>) {
 #[test]
 fn every_line_is_counted() {
     for path in golden_files("ftrace_text") {
-        let text = std::fs::read(&path).unwrap();
+        let mut text = Vec::new();
+        let mut input = Input::open(&path).unwrap();
+        input.read_to_end(&mut text).unwrap();
         let lines = text.split_inclusive(|&byte| byte == b'\n').count() as u64;
         let (sum, parts) = counts(&read_golden(&FTRACE_TEXT, &path));
         assert_eq!(sum, lines, "{}", path.display());

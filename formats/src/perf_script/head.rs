@@ -6,6 +6,7 @@
 //! node-v011 31912 cpu-clock:                                 without a time
 //! cargo                                                      of -F comm,ip,sym
 //! ```
+//! simpleperf's report_sample.py prints the same with tabs in between.
 
 use crate::scan::{
     decimal, find_text, leading_decimal, rsplit_once, seconds, signed, split_once, trim, trim_end,
@@ -54,13 +55,13 @@ pub(super) fn with_time(line: &[u8]) -> Option<Head<'_>> {
     }
 }
 
-/// The colon behind a time: `: ` or the end of the line.
+/// The colon behind a time: a blank follows it, or nothing.
 #[inline]
 fn find_time_end(text: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
         let place = from + text.get(from..)?.iter().position(|&byte| byte == b':')?;
-        if matches!(text.get(place + 1), Some(b' ') | None) {
+        if matches!(text.get(place + 1), Some(b' ' | b'\t') | None) {
             return Some(place);
         }
         from = place + 1;
@@ -106,7 +107,7 @@ fn cpu<'a>(text: &'a [u8], head: &mut Head<'_>) -> &'a [u8] {
 fn threads<'a>(text: &'a [u8], head: &mut Head<'a>) -> Option<()> {
     let start = text
         .iter()
-        .rposition(|&byte| byte == b' ')
+        .rposition(|byte| matches!(byte, b' ' | b'\t'))
         .map_or(0, |blank| blank + 1);
     let (comm, word) = text.split_at_checked(start)?;
     match split_once(word, b"/") {
@@ -252,6 +253,10 @@ mod tests {
         check(
             "x 1 [002] U 1.5: x: y",
             "x|None|Some(1)|Some(2)|Some(1500000000)|None|x|y",
+        );
+        check(
+            "Gecko\t25122 [007] 115539.936601:\t\t1000000 task-clock:u:",
+            "Gecko|None|Some(25122)|Some(7)|Some(115539936601000)|Some(1000000)|task-clock:u|",
         );
         for line in [
             "dd-1 [000] 1.5: x: y",

@@ -23,13 +23,16 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
         })
     };
     let heads = lines.iter().filter(|line| is_head(line)).count();
-    let others = lines
-        .iter()
-        .filter(|line| {
+    let others = |is_frame: fn(&[u8]) -> bool| {
+        let is_other = |line: &&&[u8]| {
             !is_head(line) && !is_frame(line) && !line.is_empty() && !line.starts_with(b"#")
-        })
-        .count();
-    if heads > 0 && heads >= others {
+        };
+        lines.iter().filter(is_other).count()
+    };
+    // Below heads with times everything that can be a frame is one.
+    let is_any_frame =
+        |line: &[u8]| is_frame(line) || line.starts_with(b"\t") && frame::frame(line).is_some();
+    if heads > 0 && heads >= others(is_any_frame) {
         return Guess::Likely;
     }
     // Heads without times: what is not indented, and frames below it.
@@ -46,7 +49,7 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     let frames = lines.iter().filter(|line| is_frame(line)).count();
     let samples = starts_sample.count();
     // Other tools indent numbers and names below a title as well.
-    if samples > 0 && samples + frames >= others {
+    if samples > 0 && samples + frames >= others(is_frame) {
         Guess::Likely
     } else {
         Guess::No
