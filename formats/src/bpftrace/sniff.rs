@@ -20,12 +20,20 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
         if text::attached(line.text).is_some() {
             return Guess::Certain;
         }
-        has_map |= text::begins_entry(line.text).is_some();
+        has_map |= text::begins_entry(line.text).is_some_and(|(_, behind)| is_sure(behind));
     }
     match has_map {
         true => Guess::Likely,
         false => Guess::No,
     }
+}
+
+/// Whether what stands behind the name of a map is a key, a number or the beginning of a distribution; texts are also
+/// those of a `@author: name` in source code.
+fn is_sure(behind: &[u8]) -> bool {
+    let value = behind.strip_prefix(b": ").unwrap_or_default();
+    let is_value = |first: &u8| first.is_ascii_digit() || b"-(".contains(first);
+    behind == b":" || behind.starts_with(b"[") || value.first().is_some_and(is_value)
 }
 
 /// `{"type": "attached_probes", "data": {"probes": 1}}`

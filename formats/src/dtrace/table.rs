@@ -68,7 +68,9 @@ pub(super) fn is_ruler(line: &[u8]) -> bool {
 pub(super) fn framed(line: &[u8]) -> Option<&str> {
     let line = std::str::from_utf8(line).ok()?.trim();
     let title = line.strip_prefix("---")?.trim_matches('-');
-    (line.ends_with("---") && !title.trim().is_empty()).then(|| title.trim())
+    // Without a name it is a ruler.
+    let is_name = title.contains(char::is_alphanumeric);
+    (line.ends_with("---") && is_name).then(|| title.trim())
 }
 
 impl Columns {

@@ -36,7 +36,7 @@ fn quiet_output() {
     );
 }
 
-/// Arrows and bars of others: the ranges of a histogram, the frames of a stack.
+/// Arrows and bars of others: the ranges of a histogram, the frames of a stack, a page of JSON with an output inside.
 #[test]
 fn other_tools() {
     let histogram = "\
@@ -46,7 +46,8 @@ fn other_tools() {
        2 -> 4       : 2        |#                                     |
 ";
     let stack = "TIME PID\n => tcp_ack\n => tcp_rcv_established\n => tcp_v4_do_rcv\n";
-    for text in [histogram, stack] {
+    let notebook = "{\n \"cells\": [\n  {\"text\": [\n  \"dtrace: x\",\n \"a`b\",\n 12 ]}]}\n";
+    for text in [histogram, stack, notebook] {
         assert_eq!((DTRACE.sniff)(text.as_bytes()), Guess::No, "{text}");
     }
 }

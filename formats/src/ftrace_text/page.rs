@@ -77,10 +77,13 @@ impl Page {
         let is_end = find_text(line, b"</script>").is_some();
         match self {
             Page::None => return PageLine::Text(line),
+            // Inside of a line both stand in the script of the viewer, which reads such pages.
             Page::Outside => {
-                if find_text(line, b"class=\"trace-data\"").is_some() && !is_end {
+                let line = trim(line);
+                let is_script = line.starts_with(b"<script");
+                if is_script && find_text(line, b"class=\"trace-data\"").is_some() && !is_end {
                     *self = Page::Begun;
-                } else if find_text(line, b"linuxPerfData = \"").is_some() {
+                } else if line.starts_with(b"var linuxPerfData = \"") {
                     *self = Page::Quoted;
                 }
             }
@@ -124,6 +127,8 @@ mod tests {
         let mut page = Page::Outside;
         let lines = [
             "<html>",
+            "if(!r.advanceToLineMatching(/^  var linuxPerfData = \"\\\\$/))",
+            "r=/<script class=\"trace-data\" type=\"application\\/text\">/;",
             "<script class=\"trace-data\" type=\"application/text\">",
             "",
             "# tracer: nop",

@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicU64;
 use crate::event::{Progress, Sink};
 use crate::normalize::{Normalizer, Output};
 use crate::store::{Source, Writer, WriterOptions};
-use crate::{Error, FORMATS, Format, Guess, Input, symbols};
+use crate::{Error, FORMATS, Format, Guess, Input, perf_script, symbols};
 
 pub use crate::normalize::{Counts, TimeRange};
 pub(crate) use again::KERNEL_REFERENCE;
@@ -259,6 +259,11 @@ fn looks_like(head: &[u8]) -> Option<&'static str> {
         magic => head.starts_with(magic),
     };
     let known = KINDS.iter().find(starts).map(|kind| kind.1);
+    let report = perf_script::is_report(head).then_some(
+        "what perf report prints; its perf.data, or what perf script prints, has the events",
+    );
     let zeros = head.len() >= 64 && head.iter().all(|&byte| byte == 0);
-    known.or(zeros.then_some("nothing but zeros, as a file that was never written"))
+    known
+        .or(report)
+        .or(zeros.then_some("nothing but zeros, as a file that was never written"))
 }

@@ -294,4 +294,24 @@ fn refusals_say_what_it_looks_like() {
     }
     assert!(refusal("empty", b"").ends_with("it looks like an empty file"));
     assert!(refusal("zeros", &[0; 4096]).contains("never written"));
+    let report =
+        b"# captured on: Thu Mar 30\n# Samples: 1K of event 'cycles'\n# Overhead  Command\n";
+    assert!(refusal("report.txt", report).contains("perf report"));
+}
+
+/// Texts that hold backticks, arrows, rulers and at-signs, and are none of ours.
+#[test]
+fn prose_and_source_code_are_refused() {
+    let texts = [
+        "Use ``perf``:\n\n    .. code-block:: `x`\n    :class:`Foo` and `bar`\n    42\n",
+        "#!/bin/sh\n    now=`date`\n    12\n    echo \"`uname -r`\"\n",
+        "addr     -> source\n0x40000  -> destination\n100      -> count\n 1       -> command\n 3 -> x\n",
+        "  file     tarball  range\n  -------  -------  -----\n  Changes  Either   N/A\n",
+        "Created on 4 sept.\n\n@author: luca\n\nimport unittest\n",
+        "%hash = (\n    a\n    => 1,\n    b\n    => 2,\n    c\n    => 3,\n);\n",
+    ];
+    for text in texts {
+        let refusal = refusal("a.txt", text.as_bytes());
+        assert!(refusal.contains("not a trace format"), "{text}: {refusal}");
+    }
 }

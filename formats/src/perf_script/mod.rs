@@ -26,6 +26,8 @@ mod sniff;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use sniff::is_report;
+
 use crate::Format;
 
 /// perf script's text.

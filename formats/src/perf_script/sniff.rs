@@ -13,6 +13,9 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
         return Guess::No;
     }
     let lines: Vec<&[u8]> = Lines::of(text).take(LINES).map(|line| line.text).collect();
+    if is_report(text) {
+        return Guess::No;
+    }
     let is_header = |line: &&[u8]| line.starts_with(b"# captured on");
     if lines.iter().any(is_header) {
         return Guess::Certain;
@@ -54,6 +57,12 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     } else {
         Guess::No
     }
+}
+
+/// What perf report prints has the same header, and sums below it instead of events.
+pub(crate) fn is_report(text: &[u8]) -> bool {
+    const STARTS: [&[u8]; 3] = [b"# Samples: ", b"# Total Lost Samples: ", b"# Overhead"];
+    Lines::of(text).any(|line| STARTS.iter().any(|start| line.text.starts_with(start)))
 }
 
 /// An indented address with a symbol: numbers alone are other formats' rows. Pasted, it may have lost its blanks.
