@@ -6,7 +6,7 @@
 //! R 4 44.250212 1 0xfa000000 0x84b300a2 0x0 0            width, time, mapping, address, value, code, process
 //! W 4 44.250315 1 0xfa000140 0x0 0x0 0
 //! MAP 44.250193 1 0xfa000000 0xffffc90012000000 0x1000000 0xffffffffa0b46ce1 0
-//! UNMAP 44.250331 1 0x0 0
+//! UNMAP 44.250331 1 0x0 0                                -1: it was mapped before the tracer began
 //! MARK 44.250400 a text written by hand
 //! MARK 0.000000 Lost 12 events.
 //! ```
@@ -15,7 +15,7 @@
 
 use super::head::Head;
 use crate::payload_text::FieldKind;
-use crate::scan::{bare_hex, decimal, leading_decimal, seconds, trim, trim_start, word};
+use crate::scan::{bare_hex, decimal, leading_decimal, seconds, signed, trim, trim_start, word};
 
 /// Fields of `mmiotrace_rw`.
 const RW_FIELDS: usize = 6;
@@ -163,7 +163,7 @@ fn mark(text: &[u8]) -> Option<Timed<'_>> {
 /// A decimal word, and what is behind it.
 fn number(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (number, rest) = word(text)?;
-    decimal(number)?;
+    signed(number)?;
     Some((number, rest))
 }
 
@@ -223,6 +223,10 @@ mod tests {
         check(
             "UNMAP 44.250331 1 0x0 0",
             "44250331000 mmiotrace_map ,,,1,4",
+        );
+        check(
+            "UNMAP 3.313464 -1 0x0 0",
+            "3313464000 mmiotrace_map ,,,-1,4",
         );
         check("MARK 44.250331 a text", "44250331000 mark a text");
         check("MARK 0.000000 Lost 12 events.", "lost 12");
