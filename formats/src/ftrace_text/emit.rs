@@ -49,7 +49,7 @@ impl<'a> Session<'a, '_> {
             Body::Mmio => match mmio::line(item.line.text) {
                 Some((_, MmioLine::Access(access))) => {
                     let (table, fields) = access.table();
-                    self.fields(item, table, EventKind::Tracepoint, fields)
+                    self.fields(item, table, EventKind::Tracepoint, &fields)
                 }
                 Some((_, MmioLine::Mark(text))) => self.print(item, b"", text),
                 Some((_, MmioLine::Lost(_))) | None => Ok(()),

@@ -17,10 +17,32 @@ use super::head::Head;
 use crate::payload_text::FieldKind;
 use crate::scan::{bare_hex, decimal, leading_decimal, seconds, signed, trim, trim_start, word};
 
-/// Fields of `mmiotrace_rw`.
-const RW_FIELDS: usize = 6;
-/// Fields of `mmiotrace_map`.
-const MAP_FIELDS: usize = 5;
+/// Columns of accesses.
+const RW: Columns = (
+    b"mmiotrace_rw",
+    &[
+        (b"phys", FieldKind::Hex),
+        (b"value", FieldKind::Hex),
+        (b"pc", FieldKind::Hex),
+        (b"map_id", FieldKind::Int),
+        (b"opcode", FieldKind::Int),
+        (b"width", FieldKind::Int),
+    ],
+);
+/// Columns of mappings that begin or end.
+const MAP: Columns = (
+    b"mmiotrace_map",
+    &[
+        (b"phys", FieldKind::Hex),
+        (b"virt", FieldKind::Hex),
+        (b"len", FieldKind::Hex),
+        (b"map_id", FieldKind::Int),
+        (b"opcode", FieldKind::Int),
+    ],
+);
+
+/// A table, and its columns.
+type Columns = (&'static [u8], &'static [(&'static [u8], FieldKind)]);
 
 /// What a line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,21 +56,22 @@ pub(super) enum MmioLine<'a> {
 
 /// One access, or a mapping that begins or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access<'a> {
-    Rw([Field<'a>; RW_FIELDS]),
-    Map([Field<'a>; MAP_FIELDS]),
+pub(super) struct Access<'a> {
+    columns: Columns,
+    /// One per column; empty: not told.
+    values: [&'a [u8]; RW.1.len()],
 }
 
 /// Name, notation and text of a column.
-pub(super) type Field<'a> = (&'static [u8], FieldKind, &'a [u8]);
+type Field<'a> = (&'static [u8], FieldKind, &'a [u8]);
 
 impl<'a> Access<'a> {
     /// Table and columns.
-    pub(super) fn table(&self) -> (&'static [u8], &[Field<'a>]) {
-        match self {
-            Access::Rw(fields) => (b"mmiotrace_rw", fields),
-            Access::Map(fields) => (b"mmiotrace_map", fields),
-        }
+    pub(super) fn table(&self) -> (&'static [u8], Vec<Field<'a>>) {
+        let (table, columns) = self.columns;
+        let fields = columns.iter().zip(self.values);
+        let fields = fields.map(|(&(name, kind), value)| (name, kind, value));
+        (table, fields.collect())
     }
 }
 
@@ -104,15 +127,11 @@ fn rw<'a>(opcode: &'static [u8], has_width: bool, text: &'a [u8]) -> Option<Time
     let (value, text) = address(text)?;
     let (pc, text) = address(text)?;
     process(text)?;
-    let fields = [
-        (&b"phys"[..], FieldKind::Hex, phys),
-        (b"value", FieldKind::Hex, value),
-        (b"pc", FieldKind::Hex, pc),
-        (b"map_id", FieldKind::Int, id),
-        (b"opcode", FieldKind::Int, opcode),
-        (b"width", FieldKind::Int, width),
-    ];
-    Some((time, MmioLine::Access(Access::Rw(fields))))
+    let access = Access {
+        columns: RW,
+        values: [phys, value, pc, id, opcode, width],
+    };
+    Some((time, MmioLine::Access(access)))
 }
 
 fn map(text: &[u8]) -> Option<Timed<'_>> {
@@ -134,14 +153,11 @@ fn unmap(text: &[u8]) -> Option<Timed<'_>> {
     Some((time, mapping([b"", b"", b"", id, b"4"])))
 }
 
-fn mapping<'a>([phys, virt, len, id, opcode]: [&'a [u8]; MAP_FIELDS]) -> MmioLine<'a> {
-    MmioLine::Access(Access::Map([
-        (b"phys", FieldKind::Hex, phys),
-        (b"virt", FieldKind::Hex, virt),
-        (b"len", FieldKind::Hex, len),
-        (b"map_id", FieldKind::Int, id),
-        (b"opcode", FieldKind::Int, opcode),
-    ]))
+fn mapping<'a>([phys, virt, len, id, opcode]: [&'a [u8]; MAP.1.len()]) -> MmioLine<'a> {
+    MmioLine::Access(Access {
+        columns: MAP,
+        values: [phys, virt, len, id, opcode, b""],
+    })
 }
 
 fn mark(text: &[u8]) -> Option<Timed<'_>> {

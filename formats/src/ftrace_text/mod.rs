@@ -41,6 +41,7 @@ mod page;
 mod read;
 mod shape;
 mod sniff;
+mod stack;
 mod symbol;
 #[cfg(test)]
 mod tests;

@@ -16,11 +16,11 @@ use super::header::{self, HeaderLine};
 use super::hist::{HistLine, Histogram};
 use super::mmio::{self, MmioLine};
 use super::page::{self, Page, PageLine};
-use super::symbol;
-use crate::event::{Event, Fact, Loss, NamedFrame, Place, Sink, Space, Switch};
+use super::stack::{self, OpenStack};
+use crate::event::{Event, Fact, Loss, NamedFrame, Place, Sink, Switch};
 use crate::lines::{Counts, Line, Lines, Meter, Problems, quoted};
 use crate::payload_text::Payloads;
-use crate::scan::{bare_hex, split_once, trim, trim_start};
+use crate::scan::trim;
 use crate::{Error, Input};
 
 /// What is read twice.
@@ -29,8 +29,6 @@ const LEARN_BYTES: usize = 1 << 20;
 const MAX_WAITING: usize = 128;
 /// More than any machine has.
 const MAX_CPUS: usize = 8192;
-/// Frames of a stack: the kernel prints at most some hundred.
-const MAX_FRAMES: usize = 1024;
 /// The kernel's lines have at most some kilobytes.
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// Pages of the input are given back after so many bytes.
@@ -151,20 +149,13 @@ pub(super) enum Body<'a> {
     Mmio,
 }
 
-/// A stack whose frames are being read.
-struct OpenStack<'a> {
-    head: Head<'a>,
-    is_user: bool,
-    frames: Vec<NamedFrame<'a>>,
-}
-
 /// The reading of one input.
 pub(super) struct Session<'a, 's> {
     text: &'a [u8],
     pub(super) sink: &'s mut dyn Sink,
     pub(super) payloads: Payloads<'a>,
     pub(super) problems: Problems,
-    counts: Counts,
+    pub(super) counts: Counts,
     page: Page,
     dump: Dump,
     form: Form,
@@ -174,12 +165,12 @@ pub(super) struct Session<'a, 's> {
     has_tracer: bool,
     has_heads: bool,
     pub(super) has_stacks: bool,
-    waiting: VecDeque<Item<'a>>,
-    stack: Option<OpenStack<'a>>,
+    pub(super) waiting: VecDeque<Item<'a>>,
+    pub(super) stack: Option<OpenStack<'a>>,
     histogram: Histogram<'a>,
     /// Entries in the buffer by the header, and those read since.
     told_entries: Option<u64>,
-    entries: u64,
+    pub(super) entries: u64,
     /// CPUs in an interrupt.
     interrupted: HashSet<u32>,
     /// Facts told once.
@@ -420,7 +411,7 @@ impl<'a, 's> Session<'a, 's> {
         };
         self.has_heads = true;
         if matches!(payload.first(), Some(b'<' | b'k' | b'u'))
-            && let Some((is_user, rest)) = stack_start(payload)
+            && let Some((is_user, rest)) = stack::start(payload)
         {
             self.begin_stack(head, is_user, rest)?;
             return Ok(true);
@@ -553,7 +544,7 @@ impl<'a, 's> Session<'a, 's> {
 
     /// Hands over all that waits.
     #[inline]
-    fn flush(&mut self) -> Result<(), Error> {
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -582,63 +573,6 @@ impl<'a, 's> Session<'a, 's> {
             _ => return false,
         }
         true
-    }
-
-    fn begin_stack(&mut self, head: Head<'a>, is_user: bool, rest: &'a [u8]) -> Result<(), Error> {
-        self.counts.data += 1;
-        self.entries += 1;
-        self.has_stacks = true;
-        let mut frames = Vec::new();
-        if let Some(frame) = rest.strip_prefix(b"=>") {
-            frames.extend(symbol::frame(frame, is_user));
-        } else if let Some((_, array)) = split_once(rest, b"ARRAY[") {
-            frames_of_array(array, is_user, &mut frames);
-        }
-        self.stack = Some(OpenStack {
-            head,
-            is_user,
-            frames,
-        });
-        Ok(())
-    }
-
-    /// Takes a line of a stack; false: the stack has ended before it.
-    fn frame(&mut self, text: &'a [u8]) -> Result<bool, Error> {
-        let Some(stack) = &mut self.stack else {
-            return Ok(false);
-        };
-        if let Some(frame) = trim_start(text).strip_prefix(b"=>") {
-            self.counts.data += 1;
-            if stack.frames.len() < MAX_FRAMES {
-                stack.frames.extend(symbol::frame(frame, stack.is_user));
-            }
-            return Ok(true);
-        }
-        self.end_stack()?;
-        Ok(false)
-    }
-
-    /// Gives the stack to its event: the last one before it of the same CPU and thread.
-    fn end_stack(&mut self) -> Result<(), Error> {
-        let Some(stack) = self.stack.take() else {
-            return Ok(());
-        };
-        let is_owner = |item: &&mut Item<'_>| {
-            item.head.cpu == stack.head.cpu
-                && (item.head.tid == stack.head.tid || item.head.tid.is_none())
-        };
-        if let Some(item) = self.waiting.iter_mut().rev().find(is_owner) {
-            let place = match stack.is_user {
-                true => &mut item.user,
-                false => &mut item.kernel,
-            };
-            if place.is_none() {
-                *place = Some(stack.frames);
-                return Ok(());
-            }
-        }
-        self.flush()?;
-        self.emit_stack(&stack.head, stack.is_user, &stack.frames)
     }
 
     fn header(&mut self, line: Line<'a>) -> Result<(), Error> {
@@ -759,43 +693,5 @@ impl<'a, 's> Session<'a, 's> {
             HistLine::Unknown => return self.problem(line, "a row of a histogram"),
         }
         Ok(())
-    }
-}
-
-/// Whether a stack follows: that of user space?, and what stands behind.
-fn stack_start(payload: &[u8]) -> Option<(bool, &[u8])> {
-    const STARTS: [(&[u8], bool); 6] = [
-        (b"<stack trace>", false),
-        (b"<stack trace >", false),
-        (b"<user stack trace>", true),
-        (b"<user stack trace >", true),
-        (b"kernel_stack:", false),
-        (b"user_stack:", true),
-    ];
-    STARTS.iter().find_map(|(start, is_user)| {
-        let rest = payload.strip_prefix(*start)?;
-        Some((*is_user, trim(rest)))
-    })
-}
-
-/// `20, 0f, 21, 90, ff, ff, ff, ff, …]`: addresses in little-endian bytes.
-fn frames_of_array<'a>(array: &'a [u8], is_user: bool, frames: &mut Vec<NamedFrame<'a>>) {
-    let bytes = array.strip_suffix(b"]").unwrap_or(array);
-    let mut address = 0u64;
-    for (index, byte) in bytes.split(|&byte| byte == b',').enumerate() {
-        let Some(byte) = bare_hex(trim(byte)).filter(|byte| *byte < 256) else {
-            return;
-        };
-        address |= byte << (8 * (index % 8));
-        if index % 8 == 7 {
-            if address != 0 && address != u64::MAX && frames.len() < MAX_FRAMES {
-                frames.push(NamedFrame {
-                    address: Some(address),
-                    space: if is_user { Space::User } else { Space::Kernel },
-                    ..NamedFrame::default()
-                });
-            }
-            address = 0;
-        }
     }
 }

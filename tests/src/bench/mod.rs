@@ -84,6 +84,10 @@ struct Setting {
 
 /// Runs the benchmarks of these names, or all.
 pub fn run(arguments: &[&str]) -> Result<()> {
+    if let ["--help" | "-h"] = arguments {
+        print!("{}", usage());
+        return Ok(());
+    }
     let (names, rounds) = parse(arguments)?;
     let directory = place::target_directory().join("bench");
     std::fs::create_dir_all(&directory)
@@ -117,6 +121,14 @@ pub fn run(arguments: &[&str]) -> Result<()> {
         println!("skipped: {line}");
     }
     Ok(())
+}
+
+fn usage() -> String {
+    let rows = BENCHMARKS
+        .iter()
+        .map(|benchmark| format!("  {:<14}{}\n", benchmark.name, benchmark.about));
+    let rows: String = rows.collect();
+    format!("usage: cargo xtask bench [--rounds N] [NAME]...\n\n{rows}")
 }
 
 fn parse<'a>(arguments: &[&'a str]) -> Result<(Vec<&'a str>, usize)> {

@@ -24,6 +24,11 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
+        // These have a help of their own.
+        [chore, "--help" | "-h"] if !matches!(*chore, "bench" | "vm") => {
+            print!("{USAGE}");
+            Ok(())
+        }
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(())
