@@ -22,7 +22,7 @@ Examples:
 
 /// Imports trace files into a trace directory of Parquet tables, and exports it.
 ///
-/// The format of an input is recognized by its content; .gz and .zst are read as they are. What cannot be read is
+/// The format of an input is recognized by its content; .gz, .xz and .zst are read as they are. What cannot be read is
 /// counted in the table `problems`.
 #[derive(Parser)]
 #[command(name = "perfquet-convert", version, after_help = EXAMPLES)]

@@ -5,6 +5,7 @@
 
 mod cli;
 mod closing;
+mod destination;
 mod export;
 mod logger;
 mod progress;

@@ -8,8 +8,7 @@
 //! trace of a dead recorder              complete it
 //! ```
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -20,6 +19,7 @@ use perfquet_formats::{Error, FORMATS, Input};
 
 use crate::cli::Arguments;
 use crate::closing;
+use crate::destination::{self, Destination};
 use crate::export::{self, EXPORTERS, Exporter};
 use crate::progress::Line;
 
@@ -47,7 +47,7 @@ impl std::fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
-fn misuse(what: String, hint: &'static str) -> anyhow::Error {
+pub(crate) fn misuse(what: String, hint: &'static str) -> anyhow::Error {
     Misuse { what, hint }.into()
 }
 
@@ -73,7 +73,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
 }
 
 fn look_at(input: &Path) -> Found {
-    match input.is_dir() {
+    // Standard input, also where a directory bears that name.
+    match input.as_os_str() != "-" && input.is_dir() {
         true => import::look_into(input),
         false => Found::Nothing,
     }
@@ -114,6 +115,12 @@ fn import_files(arguments: &Arguments) -> Result<Outcome> {
         return import_and_export(arguments, exporter);
     }
     let output = match &arguments.output {
+        Some(output) if output.as_os_str() == "-" => {
+            return Err(misuse(
+                "-o -: a trace is a directory".to_owned(),
+                "--to exports to standard output",
+            ));
+        }
         Some(output) => output.clone(),
         None => default_output(&arguments.inputs[0]),
     };
@@ -155,22 +162,19 @@ fn script(arguments: &Arguments) -> Result<Option<String>> {
 
 /// The trace in between lies where temporary files lie, and is gone afterwards.
 fn import_and_export(arguments: &Arguments, exporter: &Exporter) -> Result<Outcome> {
-    let name = format!("perfquet-convert-{}.pqt", std::process::id());
-    let passing = Passing(std::env::temp_dir().join(name));
-    let report = import_into(arguments, &passing.0, None)?;
-    export(arguments, exporter, &passing.0)?;
+    // What cannot be written is told before anything is read.
+    let destination = Destination::open(arguments)?;
+    let passing = tempfile::Builder::new()
+        .prefix("perfquet-convert-")
+        .tempdir()
+        .with_context(|| format!("cannot make a folder in {}", std::env::temp_dir().display()))?;
+    destination::remove_when_interrupted(passing.path())?;
+    let trace = passing.path().join("passing.pqt");
+    let report = import_into(arguments, &trace, None)?;
+    export(arguments, exporter, &trace, destination)?;
     closing::exported(&arguments.inputs, &report);
     closing::unwound(&report);
     Ok(outcome(arguments, &report))
-}
-
-/// A directory of ours that goes when it is dropped.
-struct Passing(PathBuf);
-
-impl Drop for Passing {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 fn take_up(arguments: &Arguments, trace: &Path, found: Found) -> Result<Outcome> {
@@ -188,7 +192,8 @@ fn take_up(arguments: &Arguments, trace: &Path, found: Found) -> Result<Outcome>
             "import its input again with --force; the parts that are whole can be read as they are",
         )),
         (Found::Whole | Found::Nothing, Some(exporter)) => {
-            export(arguments, exporter, trace)?;
+            let destination = Destination::open(arguments)?;
+            export(arguments, exporter, trace, destination)?;
             Ok(Outcome::Done)
         }
         (Found::Whole | Found::Nothing, None) => name_again(arguments, trace),
@@ -245,40 +250,19 @@ fn refuse_output(arguments: &Arguments, trace: &Path) -> Result<()> {
     Ok(())
 }
 
-fn export(arguments: &Arguments, exporter: &Exporter, trace: &Path) -> Result<()> {
+fn export(
+    arguments: &Arguments,
+    exporter: &Exporter,
+    trace: &Path,
+    mut destination: Destination,
+) -> Result<()> {
     let trace = Directory::open(trace)?;
     let options = export::Options {
         time: arguments.time,
         symbols: symbol_options(arguments)?,
     };
-    let Some(path) = arguments
-        .output
-        .as_deref()
-        .filter(|path| path.as_os_str() != "-")
-    else {
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        (exporter.write)(&trace, &options, &mut out)?;
-        return out.flush().context("cannot write to standard output");
-    };
-    let file = File::options()
-        .write(true)
-        .truncate(arguments.force)
-        .create(arguments.force)
-        .create_new(!arguments.force)
-        .open(path);
-    let file = match file {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            return Err(Error::Exists {
-                path: path.to_owned(),
-            }
-            .into());
-        }
-        file => file.with_context(|| format!("cannot open {}", path.display()))?,
-    };
-    let mut out = BufWriter::new(file);
-    (exporter.write)(&trace, &options, &mut out)?;
-    out.flush()
-        .with_context(|| format!("cannot write {}", path.display()))
+    (exporter.write)(&trace, &options, &mut destination)?;
+    destination.finish()
 }
 
 fn import_options(arguments: &Arguments) -> Result<ImportOptions> {
@@ -326,7 +310,7 @@ fn default_output(input: &Path) -> PathBuf {
     let mut name = PathBuf::from(name);
     if name
         .extension()
-        .is_some_and(|ending| ending == "gz" || ending == "zst")
+        .is_some_and(|ending| ending == "gz" || ending == "xz" || ending == "zst")
     {
         name.set_extension("");
     }
@@ -347,6 +331,7 @@ mod tests {
         check("boot.data.zst", "boot.pqt");
         check("trace", "trace.pqt");
         check("a.b.folded.gz", "a.b.pqt");
+        check("a.trace.xz", "a.pqt");
         check("-", "trace.pqt");
     }
 }

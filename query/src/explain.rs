@@ -36,6 +36,9 @@ pub(crate) fn error(error: DataFusionError, sql: &str, session: Option<&Session>
             )
         }
         DataFusionError::Plan(text) => plan_error(text, session),
+        other if wrong_argument(&other.strip_backtrace()).is_some() => {
+            wrong_argument(&other.strip_backtrace()).unwrap_or_default()
+        }
         other => lower_first(message(&other.strip_backtrace())),
     };
     if let Some(place) = place {
@@ -174,7 +177,19 @@ fn plan_error(text: &str, session: Option<&Session>) -> String {
         };
         return format!("no function {name}{hint}");
     }
-    lower_first(message(text))
+    wrong_argument(text).unwrap_or_else(|| lower_first(message(text)))
+}
+
+/// A function of numbers that was given something else: `Function 'sum' failed to match any signature, …`.
+fn wrong_argument(text: &str) -> Option<String> {
+    let name = between(text, "Function '", "' failed to match").or_else(|| {
+        between(text, "coerce arguments from", "").and(between(text, "'", "' function"))
+    })?;
+    // No call of it fits, whatever the function is called in the engine.
+    let name = name.strip_suffix("_pop").unwrap_or(name);
+    Some(format!(
+        "{name} does not take what it was given\nhint: most functions here want numbers; count() takes anything, and --by divides by text"
+    ))
 }
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {

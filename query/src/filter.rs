@@ -40,7 +40,8 @@ impl Filters {
     pub(crate) fn condition(&self, session: &Session) -> Result<String> {
         let mut all = Vec::new();
         if let Some(condition) = &self.condition {
-            all.push(format!("({})", with_nanoseconds(condition)?));
+            // A comment at its end may not swallow the bracket.
+            all.push(format!("({}\n)", with_nanoseconds(condition)?));
         }
         if let Some(time) = &self.time {
             all.push(time_condition(session, time)?);
@@ -108,14 +109,15 @@ fn time_range(text: &str) -> Result<(Option<i64>, Option<i64>)> {
     Ok((from, to))
 }
 
-/// The units of durations, in nanoseconds.
-const UNITS: &[(&str, f64)] = &[
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("m", 60e9),
+/// The units of durations, in nanoseconds. The micro sign and the Greek letter look the same.
+const UNITS: &[(&str, i64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("\u{b5}s", 1_000),
+    ("\u{3bc}s", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
 ];
 
 /// `1.5ms` in nanoseconds.
@@ -123,7 +125,10 @@ fn nanoseconds(text: &str) -> Option<i64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(digits);
     let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit.trim_start())?;
-    let nanoseconds = number.parse::<f64>().ok()? * factor;
+    if let Ok(whole) = number.parse::<i64>() {
+        return whole.checked_mul(*factor);
+    }
+    let nanoseconds = number.parse::<f64>().ok()? * *factor as f64;
     // Beyond 2^63 ns, 292 years, the cast would cut it in silence.
     (nanoseconds < 9.2e18).then(|| nanoseconds.round() as i64)
 }
@@ -138,6 +143,7 @@ fn with_nanoseconds(condition: &str) -> Result<String> {
         let length = match first {
             '\'' | '"' => quoted_length(rest, first),
             '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
             '0'..='9' if !in_name => {
                 let literal = rest
                     .find(|c: char| !c.is_alphanumeric() && c != '.' && c != '_')
@@ -212,6 +218,8 @@ mod tests {
         );
         check("arg1s = 3 and x = 1e9 -- 5s", "arg1s = 3 and x = 1e9 -- 5s");
         check("period = 1003009", "period = 1003009");
+        check("d = 9007199254740993ns", "d = 9007199254740993");
+        check("d > 5\u{3bc}s /* 5sec */ or x", "d > 5000 /* 5sec */ or x");
         check("'open 5s", "'open 5s");
         assert!(with_nanoseconds("x > 5sec").is_err());
     }

@@ -16,8 +16,8 @@ pub(crate) struct Limits {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<usize>,
     /// Threads; as many as CPUs if not given
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 }
 
 impl Limits {
@@ -27,7 +27,7 @@ impl Limits {
 
     pub(crate) fn threads(&self) -> usize {
         let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        self.threads.map_or_else(available, NonZeroUsize::get)
+        self.threads.map_or_else(available, usize::from)
     }
 }
 

@@ -148,9 +148,15 @@ impl TraceTable {
 /// and `[…]` are filled in, so that a quoted pattern and one that the shell has filled in mean the same.
 pub(crate) fn open_all(patterns: &[PathBuf]) -> Result<Vec<Trace>> {
     let mut traces = Vec::new();
+    let mut opened = std::collections::HashSet::new();
     for pattern in patterns {
         for path in matching(pattern)? {
-            traces.push(Trace::open(&path)?);
+            let place = path.canonicalize().unwrap_or_else(|_| path.clone());
+            match opened.insert(place) {
+                true => traces.push(Trace::open(&path)?),
+                // Its rows would count twice.
+                false => eprintln!("{}: named twice, opened once", path.display()),
+            }
         }
     }
     name_all(&mut traces);
@@ -182,7 +188,7 @@ fn name_all(traces: &mut [Trace]) {
             .flatten()
             .collect();
     }
-    // The same directory twice.
+    // What is left has one name in several spellings.
     for (number, &index) in pending.iter().enumerate() {
         let name = format!("{}#{}", traces[index].name, number + 1);
         traces[index].name = name;

@@ -217,18 +217,25 @@ impl Printer<'_> {
     fn line(&mut self, row: &Row<'_>, event: &Event, values: Fields<'_>) {
         self.text.clear();
         self.head(&row.columns, event);
+        let start = self.text.len();
+        let record = Record {
+            fields: &event.fields,
+            values,
+            big_endian: false,
+        };
         if let Some(print) = &event.print {
-            let record = Record {
-                fields: &event.fields,
-                values,
-                big_endian: false,
-            };
             let names = std::cell::RefCell::new(&mut self.names);
             let name = |address| names.borrow_mut().name(address);
-            let start = self.text.len();
             print.print(&record, Some(&name), &mut self.text);
-            tame(&mut self.text, start);
+        } else {
+            // An event that was a text before has no format: its fields are told by name, behind one blank.
+            self.text.pop();
+            record.pairs(&mut self.text);
+            if self.text.len() < start {
+                self.text.push(b' ');
+            }
         }
+        tame(&mut self.text, start);
         if self.chains {
             self.chain(&row.columns);
         } else {
@@ -253,6 +260,8 @@ impl Printer<'_> {
             head += &format!("[{cpu:03}] ");
         }
         if let Some(time) = row.i64("time") {
+            // Without a sign, as perf does.
+            let time = time.cast_unsigned();
             let (seconds, nanoseconds) = (time / 1_000_000_000, time % 1_000_000_000);
             head += &format!("{seconds:>5}.{nanoseconds:09}: ");
         }

@@ -343,11 +343,14 @@ impl<'a, 's> Session<'a, 's> {
                 return Ok(());
             }
         }
-        if self.continues(line, start) {
+        // Without heads a line that can only be an event is no rest of a text before it.
+        let has_no_heads = self.has_tracer && !self.has_heads;
+        let is_event = has_no_heads && super::shape::is_sure_payload(text);
+        if !is_event && self.continues(line, start) {
             self.counts.data += 1;
             return Ok(());
         }
-        if self.has_tracer && !self.has_heads && super::shape::is_payload(text) {
+        if is_event || has_no_heads && super::shape::is_payload(text) {
             return self.item(Head::default(), Body::Payload(trim(text)), line, start);
         }
         if super::hist::is_row(text) {

@@ -34,6 +34,16 @@ pub(super) fn is_payload(text: &[u8]) -> bool {
     !matches!(shape(trim(text)), Shape::Text)
 }
 
+/// Whether a line without a head hardly is the rest of a text: it names an event, or a function and its caller.
+pub(super) fn is_sure_payload(text: &[u8]) -> bool {
+    match shape(trim(text)) {
+        Shape::Event(_, payload) => !payload.is_empty(),
+        Shape::Function { caller, .. } => !caller.is_empty(),
+        Shape::Syscall(..) | Shape::Print(..) | Shape::Entry(_) => true,
+        Shape::Text => false,
+    }
+}
+
 /// Whether a text may go on in the next line: those written by hand do.
 pub(super) fn is_marker(payload: &[u8]) -> bool {
     [

@@ -297,13 +297,17 @@ fn items(text: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     Some(items.filter(|item| !item.is_empty()))
 }
 
-/// A decimal number; with ` [ns]` behind it; or the decimal part of `0x1b91 (7057)`.
+/// A decimal number; with ` [ns]` behind it; in brackets; or the decimal part of `0x1b91 (7057)`.
 fn integer(text: &[u8]) -> Option<i64> {
     if let Some(value) = signed(text) {
         return Some(value);
     }
     if let Some(number) = text.strip_suffix(b" [ns]") {
         return signed(number);
+    }
+    // The trace option `fields` prints a bool so.
+    if let Some(inner) = text.strip_prefix(b"(") {
+        return signed(inner.strip_suffix(b")")?);
     }
     let (hex, number) = split_once(text, b" (")?;
     prefixed_hex(hex)?;

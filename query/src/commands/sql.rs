@@ -45,6 +45,12 @@ fn run(matches: &ArgMatches) -> Result<()> {
     if statements.is_empty() {
         bail!(Misuse("expected SQL, found nothing".to_owned()));
     }
+    if statements.len() > 1 && !sql.output.format.may_follow() {
+        bail!(Misuse(format!(
+            "{} statements: a file of this format holds one answer\nhint: --format csv, or one question after the other",
+            statements.len()
+        )));
+    }
     for statement in statements {
         let mut answer = session.query(statement)?;
         let columns = answer.schema().fields().len();

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array};
 use clap::{ArgMatches, Args};
 use perfquet_formats::store::{ColumnSchema, TableSchema};
 
 use super::{Subcommand, arguments};
 use crate::catalog;
+use crate::failure::Misuse;
 use crate::render;
 use crate::session::{Session, quoted};
 use crate::settings::{Limits, Output};
@@ -47,6 +48,9 @@ fn run(matches: &ArgMatches) -> Result<()> {
             let session = Session::open(&[PathBuf::from(trace)], &tables.limits)?;
             render::batch(format, &list(&session)?)
         }
+        [_, table, ..] if looks_like_trace(table) => bail!(Misuse(
+            "expected one trace, then a table\nhint: perfquet-query sql TRACE... asks several at once".to_owned()
+        )),
         [trace, table, ..] => {
             let session = Session::open(&[PathBuf::from(trace)], &tables.limits)?;
             render::batch(format, &describe(&session, table)?)

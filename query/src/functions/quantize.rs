@@ -18,7 +18,9 @@ use arrow::array::{
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type, Schema};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Fields, Float64Type, Int64Type, Schema, UInt64Type,
+};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -248,9 +250,23 @@ fn as_bars(bins: &Bins, groups: &[Vec<Counted>]) -> Result<ArrayRef> {
     Ok(Arc::new(list))
 }
 
-/// Whole numbers; fractions are cut off, what has no place in 64 bits is NULL.
+/// Whole numbers; fractions are cut off, what is too large for 63 bits is the largest there, what is no number NULL.
 fn whole_numbers(values: &ArrayRef) -> Result<ArrayRef> {
-    Ok(cast(values, &DataType::Int64)?)
+    Ok(match values.data_type() {
+        DataType::UInt64 => {
+            let values = values.as_primitive::<UInt64Type>();
+            let values =
+                values.unary::<_, Int64Type>(|value| i64::try_from(value).unwrap_or(i64::MAX));
+            Arc::new(values)
+        }
+        DataType::Float64 => {
+            let values = values.as_primitive::<Float64Type>();
+            // This cast ends at the limits.
+            let whole = |value: f64| (!value.is_nan()).then_some(value as i64);
+            Arc::new(values.unary_opt::<_, Int64Type>(whole))
+        }
+        _ => cast(values, &DataType::Int64)?,
+    })
 }
 
 impl GroupsAccumulator for BarCounts {

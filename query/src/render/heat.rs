@@ -162,9 +162,17 @@ fn cells(text: &mut String, heat: &Heat, axis: &LogAxis, counts: &[u64], most: u
     let decades = axis.decades().count() as f64 - 1.0;
     let lowest = axis.decades().next().map_or(1.0, |(value, _)| value);
     let value = |row: usize| lowest * 10f64.powf(decades * row as f64 / ROWS as f64);
+    // Below ten a row is less than a whole number high.
+    let digits = |value: f64| {
+        if value < 10.0 {
+            format!("{value:.1}")
+        } else {
+            format!("{value:.0}")
+        }
+    };
     let shown = |value: f64| match heat.unit.as_str() {
-        "ns" => in_fitting_unit(value.round()),
-        unit => format!("{value:.0} {}", escaped(unit)),
+        "ns" if value >= 10.0 => in_fitting_unit(value.round()),
+        unit => format!("{} {}", digits(value), escaped(unit)),
     };
     text.push_str("<g shape-rendering=\"crispEdges\">\n");
     for (place, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {

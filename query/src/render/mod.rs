@@ -42,6 +42,13 @@ pub(crate) enum Format {
     Arrow,
 }
 
+impl Format {
+    /// Whether another answer may stand behind one of this form.
+    pub(crate) fn may_follow(self) -> bool {
+        matches!(self, Format::Table | Format::Csv | Format::Ndjson)
+    }
+}
+
 /// Writes rows in one form.
 pub(crate) trait Rows {
     /// Takes the next rows.

@@ -12,7 +12,7 @@ use arrow::datatypes::{Float64Type, Int32Type};
 use clap::{ArgMatches, Args, ValueEnum};
 
 use super::imported;
-use super::rows::{Rows, divided, expressions, has_rows};
+use super::rows::{Rows, divided, expressions, has_rows, named};
 use crate::commands::{Subcommand, arguments};
 use crate::failure::Misuse;
 use crate::filter::Filters;
@@ -102,15 +102,12 @@ fn run(matches: &ArgMatches) -> Result<()> {
 
 /// The question, but for the table and the condition.
 fn sql(report: &Agg, keys: &[String], expression: Option<&str>) -> String {
-    let selected: String = keys
-        .iter()
-        .map(|key| format!("{key} AS \"{}\", ", key.replace('"', "\"\"")))
-        .collect();
+    let selected = named(keys, &["count", "sum", "avg", "min", "max", "stddev"]);
     let values = match expression {
         Some(x) => format!(
-            ", sum({x}) AS sum, avg({x}) AS avg, min({x}) AS min, max({x}) AS max, stddev_pop({x}) AS stddev"
+            "count({x}) AS count, sum({x}) AS sum, avg({x}) AS avg, min({x}) AS min, max({x}) AS max, stddev_pop({x}) AS stddev"
         ),
-        None => String::new(),
+        None => "count(*) AS count".to_owned(),
     };
     let places: Vec<String> = (1..=keys.len()).map(|place| place.to_string()).collect();
     let group = match places.is_empty() {
@@ -124,12 +121,12 @@ fn sql(report: &Agg, keys: &[String], expression: Option<&str>) -> String {
     };
     let mut sort = vec![
         match report.sort.unwrap_or(usual) {
-            Sort::Count => "count DESC",
-            Sort::Sum => "sum DESC",
-            Sort::Avg => "avg DESC",
-            Sort::Min => "min",
-            Sort::Max => "max DESC",
-            Sort::Stddev => "stddev DESC",
+            Sort::Count => "count DESC NULLS LAST",
+            Sort::Sum => "sum DESC NULLS LAST",
+            Sort::Avg => "avg DESC NULLS LAST",
+            Sort::Min => "min NULLS LAST",
+            Sort::Max => "max DESC NULLS LAST",
+            Sort::Stddev => "stddev DESC NULLS LAST",
             Sort::Key => "1",
         }
         .to_owned(),
@@ -137,7 +134,7 @@ fn sql(report: &Agg, keys: &[String], expression: Option<&str>) -> String {
     sort.extend(places);
     let limit = match report.limit {
         0 => String::new(),
-        lines => format!("LIMIT {lines}"),
+        lines => format!("LIMIT {}", i64::try_from(lines).unwrap_or(i64::MAX)),
     };
     include_str!("agg.sql")
         .replace("{keys}", &selected)

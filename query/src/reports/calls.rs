@@ -131,7 +131,7 @@ fn tree(report: &Calls, session: &Session, condition: &str) -> Result<()> {
     let unfinished: u64 = paths.nodes.iter().map(|node| node.unfinished).sum();
     let unseen = match unfinished {
         0 => String::new(),
-        count => format!("; of {} the exit was not seen", grouped(count)),
+        count => format!("; of {} the duration is not known", grouped(count)),
     };
     eprintln!(
         "{} calls on {} ways, {} in all{unseen}",
@@ -160,7 +160,7 @@ fn one_by_one(report: &Calls, session: &Session, condition: &str) -> Result<()> 
     };
     let limit = match report.limit {
         0 => String::new(),
-        lines => format!("LIMIT {lines}"),
+        lines => format!("LIMIT {}", i64::try_from(lines).unwrap_or(i64::MAX)),
     };
     let sql = include_str!("calls.sql")
         .replace("{columns}", &format!("{COLUMNS}{trace}"))

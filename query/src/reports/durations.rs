@@ -57,7 +57,7 @@ struct Durations {
     #[arg(short = 'n', long, value_name = "LINES")]
     limit: Option<usize>,
     /// Draw the distributions into a file instead
-    #[arg(long, value_name = "FILE", conflicts_with = "kd_compat")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kd_compat", "format"])]
     svg: Option<PathBuf>,
     #[command(flatten)]
     filters: Filters,
@@ -194,14 +194,16 @@ fn say_total(session: &Session, lines: &[Line]) -> Result<()> {
     functions.dedup();
     let own = sum(|line| line.own.unwrap_or(0));
     let mut text = format!(
-        "{} calls of {} functions, {} in them",
+        "{} calls of {} functions",
         grouped(count),
         grouped(functions.len() as u64),
-        in_fitting_unit(own as f64)
     );
+    if known > 0 {
+        text.push_str(&format!(", {} in them", in_fitting_unit(own as f64)));
+    }
     if known < count {
         text.push_str(&format!(
-            "; of {} the exit was not seen",
+            "; of {} the duration is not known",
             grouped(count - known)
         ));
     }

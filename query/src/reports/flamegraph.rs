@@ -217,6 +217,11 @@ fn from_events(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
 }
 
 fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
+    if graph.weight.is_some() || graph.by.is_some() {
+        bail!(Misuse(
+            "the trace holds stacks that were summed up already: --weight and --by have nothing to work on".to_owned()
+        ));
+    }
     let condition = graph.choice.filters.condition(session)?;
     let summed = imported::stacks(session, &condition)?;
     if summed.folded.weight == 0 {

@@ -81,17 +81,31 @@ fn run(matches: &ArgMatches) -> Result<()> {
         .replace("{table}", &rows.table)
         .replace("{where}", &rows.condition);
     let mut cells = Vec::new();
-    let mut count = 0;
+    let (mut count, mut negative) = (0, 0);
     for batch in session.collect(&sql)? {
         let places = batch.column(0).as_primitive::<Int64Type>();
         let lists = batch.column(1).as_list::<i32>();
         for row in 0..batch.num_rows() {
             for bar in bars_of(&lists.value(row)) {
                 let value = bar.mean.round() as i64;
+                if value < 0 {
+                    negative += bar.count.unsigned_abs();
+                    continue;
+                }
                 cells.push((places.value(row), value, bar.count.unsigned_abs()));
                 count += bar.count.unsigned_abs();
             }
         }
+    }
+    let left_out = match negative {
+        0 => String::new(),
+        negative => format!("; {} below 0 are not drawn", grouped(negative)),
+    };
+    if count == 0 {
+        bail!(
+            "nothing to draw: no value of {} is 0 or more{left_out}",
+            rows.name
+        );
     }
     let trace = &session.traces[0];
     let begin = trace.time_range().map_or(start, |(begin, _)| begin);
@@ -100,7 +114,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
             .title
             .clone()
             .unwrap_or_else(|| format!("{}: {expression} of {}", trace.name, rows.name)),
-        subtitle: format!("{} values", grouped(count)),
+        subtitle: format!("{} values{left_out}", grouped(count)),
         unit: report.unit.clone(),
         from: start.saturating_sub(begin),
         slot: width,
@@ -120,7 +134,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         .as_ref()
         .map(|path| format!(" to {}", path.display()));
     eprintln!(
-        "{}: {} values drawn{}",
+        "{}: {} values drawn{}{left_out}",
         rows.name,
         grouped(count),
         place.unwrap_or_default()

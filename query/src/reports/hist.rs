@@ -19,7 +19,7 @@ use arrow::datatypes::Int64Type;
 use clap::{ArgMatches, Args};
 
 use super::imported;
-use super::rows::{Rows, divided, expressions, has_rows};
+use super::rows::{Rows, divided, expressions, has_rows, named};
 use crate::bins::Bins;
 use crate::commands::{Subcommand, arguments};
 use crate::failure::Misuse;
@@ -51,7 +51,7 @@ struct Hist {
         long,
         value_name = "LOW,HIGH,STEP",
         value_delimiter = ',',
-        allow_negative_numbers = true,
+        allow_hyphen_values = true,
         num_args = 1,
         conflicts_with = "llquantize"
     )]
@@ -157,10 +157,7 @@ fn asked(report: &Hist, session: &Session, expression: &str) -> Result<()> {
         .transpose()?
         .unwrap_or_default();
     let rows = report.rows.asked(session)?;
-    let selected: String = keys
-        .iter()
-        .map(|key| format!("{key} AS \"{}\", ", key.replace('"', "\"\"")))
-        .collect();
+    let selected = named(&keys, &["low", "high", "count", "bars"]);
     let places: Vec<String> = (1..=keys.len()).map(|place| place.to_string()).collect();
     let group = match places.is_empty() {
         true => String::new(),

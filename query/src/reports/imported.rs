@@ -121,31 +121,17 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
 pub(super) fn distributions(session: &Session, filters: &Filters, format: Format) -> Result<()> {
     let condition = filters.condition(session)?;
     if format != Format::Table {
+        // Of several traces each row says which.
+        let (column, key, selected, same) = match session.traces.len() {
+            0 | 1 => ("", "", "", ""),
+            _ => (", trace", "trace, ", "a.trace, ", " AND a.trace = b.trace"),
+        };
+        let aggregates = include_str!("imported.sql")
+            .replace("{trace}", column)
+            .replace("{trace_key}", key)
+            .replace("{where}", &condition);
         let sql = format!(
-            "SELECT a.name, a.action, a.keys, b.low, b.high, b.count FROM ({}) a JOIN buckets b ON a.aggregate_id = b.aggregate_id{} ORDER BY a.aggregate_id, b.low",
-            include_str!("imported.sql")
-                .replace(
-                    "{trace}",
-                    if session.traces.len() > 1 {
-                        ", trace"
-                    } else {
-                        ""
-                    }
-                )
-                .replace(
-                    "{trace_key}",
-                    if session.traces.len() > 1 {
-                        "trace, "
-                    } else {
-                        ""
-                    }
-                )
-                .replace("{where}", &condition),
-            if session.traces.len() > 1 {
-                " AND a.trace = b.trace"
-            } else {
-                ""
-            }
+            "SELECT {selected}a.aggregate_id, a.name, a.action, a.keys, b.low, b.high, b.count FROM ({aggregates}) a JOIN buckets b ON a.aggregate_id = b.aggregate_id{same} ORDER BY {selected}a.aggregate_id, b.low NULLS FIRST"
         );
         render::answer(format, &mut session.query(&sql)?)?;
         return Ok(());

@@ -27,7 +27,7 @@ use crate::session::Session;
 #[command(next_help_heading = "As kd")]
 pub(super) struct KdOptions {
     /// Print exactly what kd of KFI and KFT printed; all below belongs to it, -n and -s (F, c, t, a, s or l) too
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["by", "format"])]
     pub(super) kd_compat: bool,
     /// Columns: F function, c count, t time, a average, r range, s sub-time, l local, m max-sub, n its count, u all subs; with -c: e entry, t duration, l local, p pid
     #[arg(short = 'f', value_name = "COLUMNS", requires = "kd_compat")]

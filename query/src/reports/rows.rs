@@ -95,12 +95,30 @@ pub(super) fn expressions(text: &str) -> Result<Vec<String>> {
         }
     }
     let found: Vec<String> = found.iter().map(|text| text.trim().to_owned()).collect();
+    // Twice the same divides no further.
+    let mut seen = std::collections::HashSet::new();
+    let found: Vec<String> = found
+        .into_iter()
+        .filter(|key| seen.insert(key.clone()))
+        .collect();
     if found.iter().any(String::is_empty) {
         bail!(Misuse(format!(
             "--by {text}: expected expressions, divided by commas"
         )));
     }
     Ok(found)
+}
+
+/// The keys as columns of a question, each followed by a comma. One that is called as a column of the answer is
+/// `by NAME`.
+pub(super) fn named(keys: &[String], taken: &[&str]) -> String {
+    let name = |key: &String| match taken.contains(&key.as_str()) {
+        true => format!("by {key}"),
+        false => key.replace('"', "\"\""),
+    };
+    keys.iter()
+        .map(|key| format!("{key} AS \"{}\", ", name(key)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -114,7 +132,17 @@ mod tests {
             expressions("substr(comm, 1, 3), 'a,b' , x").unwrap(),
             ["substr(comm, 1, 3)", "'a,b'", "x"]
         );
+        assert_eq!(expressions("comm,cpu, comm").unwrap(), ["comm", "cpu"]);
         assert!(expressions("comm,,cpu").is_err());
+    }
+
+    #[test]
+    fn keys_are_not_taken_for_sums() {
+        let keys = ["comm".to_owned(), "count".to_owned()];
+        assert_eq!(
+            named(&keys, &["count"]),
+            "comm AS \"comm\", count AS \"by count\", "
+        );
     }
 
     #[test]

@@ -131,8 +131,14 @@ impl<'a> Record<'a> {
     }
 
     /// ` name=value` for each field, as libtraceevent prints an event whose format it cannot parse.
-    pub(super) fn pairs(&self, out: &mut Vec<u8>) {
+    /// Appends all fields that have a value, as ` name=value`.
+    pub fn pairs(&self, out: &mut Vec<u8>) {
         for (index, field) in self.fields.iter().enumerate() {
+            if let Fields::Values(values) = self.values
+                && matches!(values.get(index), None | Some(Value::Null))
+            {
+                continue;
+            }
             out.extend_from_slice(format!(" {}=", field.name).as_bytes());
             self.pair(index, field, out);
         }
