@@ -197,3 +197,19 @@ fn a_dump_far_behind_in_a_log_is_found() {
     assert_eq!(samples.count(), 1, "{text}");
     assert!(!text.contains("Problem"), "{text}");
 }
+
+/// Without heads only their shapes tell events from the second line of a text.
+#[test]
+fn a_marker_without_a_head_ends_at_the_next_event() {
+    check(
+        "# tracer: nop\n#\nsys_enter: NR 1 (1, 2)\ntracing_mark_write: one\ntwo words\n\
+         sched_wakeup: comm=a pid=5\nvfs_read <-ksys_read\n",
+        &[
+            "Fact(Other { name: \"ftrace.tracer\", value: \"nop\" })",
+            "sample 0 fields=[1, [1, 2]]",
+            "sample 1 fields=[\"tracing_mark_write\", \"one\\ntwo words\"]",
+            "sample 2 fields=[\"a\", 5]",
+            "call function=\"vfs_read\" caller=\"ksys_read\" leaf=true",
+        ],
+    );
+}
