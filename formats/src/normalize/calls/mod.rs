@@ -281,6 +281,13 @@ impl Calls {
                 row.place.comm = previous_comm;
             }
         }
+        if let Some(outermost) = lane.first() {
+            let inside = self.rows.since(outermost.id);
+            for row in inside.filter(|row| row.place.tid.is_none() && row.place.cpu == Some(cpu)) {
+                row.place.tid = Some(previous);
+                row.place.comm = previous_comm;
+            }
+        }
         let to = Lane::of(Some(previous), Some(cpu));
         lane.extend(self.lanes.remove(&to).unwrap_or_default());
         let excess = lane.len().saturating_sub(DEEPEST);

@@ -21,6 +21,9 @@ const WAITING: usize = 1 << 17;
 /// Rows set aside; then the first of them is written without its end.
 const ASIDE: usize = 1 << 17;
 
+/// Rows that are looked through at each switch of threads: more hardly lie between two, and hostile files have many.
+const LOOKED_THROUGH: usize = 1 << 14;
+
 /// Bytes of arguments that probes fetched, in rows that wait.
 const FETCHED_BYTES: usize = 128 << 20;
 
@@ -180,6 +183,12 @@ impl Rows {
             Ok(place) => self.waiting.get_mut(place),
             Err(_) => self.aside.get_mut(&id),
         }
+    }
+
+    /// The rows behind a call that is open, as far as they are looked through.
+    pub(super) fn since(&mut self, id: CallId) -> impl Iterator<Item = &mut Pending> {
+        let from = usize::try_from(id.0 - self.first).unwrap_or(0);
+        self.waiting.iter_mut().skip(from).take(LOOKED_THROUGH)
     }
 
     /// A call that was awaited has come.

@@ -423,16 +423,25 @@ fn a_switch_tells_whose_the_calls_are() {
         play(
             sink,
             "> - a cpu=0
+             > - c cpu=0
+             < - ? cpu=0 dur=20
+             > - d cpu=1
              s cpu=0 5 6
              > - b cpu=0
              < - ? cpu=0 dur=10
              s cpu=0 6 5
-             < - ? cpu=0 dur=90",
+             < - ? cpu=0 dur=90
+             < - ? cpu=1 dur=5",
         );
     });
     assert_eq!(
         rows_of(&trace.finish(), &["tid", "comm"]),
-        ["a - - 0 - 90 90 5 before", "b - - 0 - 10 10 6 after"]
+        [
+            "a - - 0 - 90 70 5 before",
+            "c a 1 1 - 20 20 5 before",
+            "d - - 0 - 5 5 - -",
+            "b - - 0 - 10 10 6 after"
+        ]
     );
 }
 
