@@ -180,12 +180,12 @@ fn plan_error(text: &str, session: Option<&Session>) -> String {
     wrong_argument(text).unwrap_or_else(|| lower_first(message(text)))
 }
 
-/// A function of numbers that was given something else: `Function 'sum' failed to match any signature, …`.
+/// A function that was given what it does not take: `Function 'sum' failed to match any signature, …`, `failed to
+/// coerce arguments to satisfy a call to 'quantize' function: …`.
 fn wrong_argument(text: &str) -> Option<String> {
-    let name = between(text, "Function '", "' failed to match").or_else(|| {
-        between(text, "coerce arguments from", "").and(between(text, "'", "' function"))
-    })?;
-    // No call of it fits, whatever the function is called in the engine.
+    let name = between(text, "Function '", "' failed to match")
+        .or_else(|| between(text, "satisfy a call to '", "' function"))?;
+    // What the engine calls it with its ending is one kind of it.
     let name = name.strip_suffix("_pop").unwrap_or(name);
     Some(format!(
         "{name} does not take what it was given\nhint: most functions here want numbers; count() takes anything, and --by divides by text"
