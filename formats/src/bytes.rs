@@ -1,7 +1,8 @@
-//! Checked cursor over a slice: the only way to take a number out of foreign bytes.
+//! Numbers out of foreign bytes: this file alone puts bytes together, and the tidy test holds that.
 //!
-//! Each read checks what is left, knows where it stands, and swaps the byte order where the input
-//! asks for it. Nothing here allocates, so no length from an input can make memory grow.
+//! [`Cursor`] goes through a slice: each read checks what is left, knows where it stands, and swaps the byte order where
+//! the input asks for it. [`Endian`] does the same at one place of a slice, for records whose members lie at known
+//! offsets. Nothing here allocates, so no length from an input can make memory grow.
 
 use std::fmt;
 
@@ -13,6 +14,77 @@ pub enum Endian {
     Little,
     /// Most significant byte first.
     Big,
+}
+
+macro_rules! endian_number {
+    ($name:ident, $doc:literal) => {
+        #[doc = $doc]
+        #[inline]
+        pub fn $name(self, bytes: [u8; size_of::<$name>()]) -> $name {
+            match self {
+                Endian::Little => $name::from_le_bytes(bytes),
+                Endian::Big => $name::from_be_bytes(bytes),
+            }
+        }
+    };
+}
+
+impl Endian {
+    /// The order of an input that is said to be big-endian, or not.
+    #[inline]
+    pub fn of(is_big: bool) -> Endian {
+        match is_big {
+            true => Endian::Big,
+            false => Endian::Little,
+        }
+    }
+
+    endian_number!(u8, "The byte, for code that is the same for all widths.");
+    endian_number!(u16, "The unsigned number in these bytes.");
+    endian_number!(u32, "The unsigned number in these bytes.");
+    endian_number!(u64, "The unsigned number in these bytes.");
+    endian_number!(i8, "The signed number in this byte.");
+    endian_number!(i16, "The signed number in these bytes.");
+    endian_number!(i32, "The signed number in these bytes.");
+    endian_number!(i64, "The signed number in these bytes.");
+
+    /// The unsigned number in up to 8 bytes; more are not looked at.
+    #[inline]
+    pub fn unsigned(self, bytes: &[u8]) -> u64 {
+        // Arrays of arguments are of this kind, and each element comes through here.
+        if let (Endian::Little, Ok(bytes)) = (self, bytes.try_into()) {
+            return self.u64(bytes);
+        }
+        let add = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+        match self {
+            Endian::Little => bytes.iter().take(8).rev().fold(0, add),
+            Endian::Big => bytes.iter().take(8).fold(0, add),
+        }
+    }
+
+    /// The unsigned 16-bit number at `offset`, if it is whole.
+    #[inline]
+    pub fn u16_at(self, bytes: &[u8], offset: usize) -> Option<u16> {
+        Some(self.u16(array_at(bytes, offset)?))
+    }
+
+    /// The unsigned 32-bit number at `offset`, if it is whole.
+    #[inline]
+    pub fn u32_at(self, bytes: &[u8], offset: usize) -> Option<u32> {
+        Some(self.u32(array_at(bytes, offset)?))
+    }
+
+    /// The unsigned 64-bit number at `offset`, if it is whole.
+    #[inline]
+    pub fn u64_at(self, bytes: &[u8], offset: usize) -> Option<u64> {
+        Some(self.u64(array_at(bytes, offset)?))
+    }
+}
+
+/// `N` bytes at `offset`, if they are there.
+#[inline]
+pub fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..)?.first_chunk().copied()
 }
 
 /// More bytes were expected than are left.
@@ -52,10 +124,7 @@ macro_rules! number {
             };
             self.rest = rest;
             self.offset += SIZE as u64;
-            Ok(match self.endian {
-                Endian::Little => <$type>::from_le_bytes(*bytes),
-                Endian::Big => <$type>::from_be_bytes(*bytes),
-            })
+            Ok(self.endian.$name(*bytes))
         }
     };
 }
@@ -152,4 +221,27 @@ impl<'a> Cursor<'a> {
 #[inline]
 pub fn before_nul(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_at_a_place_are_whole_or_none() {
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+        assert_eq!(Endian::Little.u16_at(&bytes, 7), Some(0x0908));
+        assert_eq!(Endian::Big.u16_at(&bytes, 7), Some(0x0809));
+        assert_eq!(Endian::Little.u32_at(&bytes, 5), Some(0x0908_0706));
+        assert_eq!(Endian::Big.u64_at(&bytes, 1), Some(0x0203_0405_0607_0809));
+        assert_eq!(Endian::Little.u16_at(&bytes, 8), None);
+        assert_eq!(Endian::Little.u32_at(&bytes, 6), None);
+        assert_eq!(Endian::Big.u64_at(&bytes, 2), None);
+        assert_eq!(Endian::Big.u64_at(&bytes, usize::MAX), None);
+        assert_eq!(Endian::Little.unsigned(&bytes[..3]), 0x03_0201);
+        assert_eq!(Endian::Big.unsigned(&bytes[..3]), 0x01_0203);
+        assert_eq!(Endian::Big.unsigned(&bytes), 0x0102_0304_0506_0708);
+        assert_eq!(Endian::Little.unsigned(&[]), 0);
+        assert_eq!(Endian::Little.i32([0xfe, 0xff, 0xff, 0xff]), -2);
+    }
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use memmap2::{Mmap, UncheckedAdvice};
 
 use crate::Error;
+use crate::bytes::Endian;
 
 /// Bytes of the head that sniffers see.
 pub const HEAD_BYTES: usize = 4096;
@@ -324,7 +325,7 @@ fn packed_by_atrace(bytes: &[u8]) -> Option<usize> {
     let &[method, flags] = bytes.get(begin..begin + 2)? else {
         return None;
     };
-    let is_zlib = method == 0x78 && u16::from_be_bytes([method, flags]).is_multiple_of(31);
+    let is_zlib = method == 0x78 && Endian::Big.u16([method, flags]).is_multiple_of(31);
     is_zlib.then_some(begin)
 }
 

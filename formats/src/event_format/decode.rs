@@ -3,7 +3,7 @@
 //! The work that depends on the event type alone (byte order, width, sign, where the bytes are) is done
 //! once, in [`Plan::new`]; a payload then costs one small `match` per field.
 
-use crate::bytes::{Endian, before_nul};
+use crate::bytes::{Endian, array_at, before_nul};
 use crate::event::{Field, FieldPlace, FieldType, Layout};
 
 /// How to decode all fields of one event type.
@@ -15,11 +15,7 @@ pub struct Plan {
 impl Plan {
     /// Compiles the fields; one [`Op`] each, in their order.
     pub fn new(fields: &[Field], big_endian: bool) -> Plan {
-        let endian = if big_endian {
-            Endian::Big
-        } else {
-            Endian::Little
-        };
+        let endian = Endian::of(big_endian);
         Plan {
             ops: fields.iter().map(|field| Op::new(field, endian)).collect(),
         }
@@ -86,7 +82,7 @@ impl<'a> Array<'a> {
     pub fn unsigned(self) -> impl ExactSizeIterator<Item = u64> + 'a {
         self.bytes
             .chunks_exact(usize::from(self.width))
-            .map(move |bytes| integer(bytes, self.endian))
+            .map(move |bytes| self.endian.unsigned(bytes))
     }
 }
 
@@ -152,9 +148,9 @@ impl Op {
     #[inline]
     pub fn decode<'a>(&self, payload: &'a [u8]) -> Decoded<'a> {
         macro_rules! load {
-            ($type:ty, $variant:ident) => {
-                match fixed(payload, self.offset) {
-                    Some(bytes) => Decoded::$variant(<$type>::from_le_bytes(bytes).into()),
+            ($type:ident, $variant:ident) => {
+                match array_at(payload, self.offset as usize) {
+                    Some(bytes) => Decoded::$variant(Endian::Little.$type(bytes).into()),
                     None => Decoded::Null,
                 }
             };
@@ -172,14 +168,11 @@ impl Op {
                 Some(text) => Decoded::Bytes(text_of(text)),
                 None => Decoded::Null,
             },
-            Code::DynamicText => match fixed(payload, self.offset) {
-                Some(bytes) => {
-                    let word = u32::from_le_bytes(bytes);
-                    match range(payload, word & 0xffff, word >> 16) {
-                        Some(text) => Decoded::Bytes(text_of(text)),
-                        None => Decoded::Null,
-                    }
-                }
+            Code::DynamicText => match Endian::Little.u32_at(payload, self.offset as usize) {
+                Some(word) => match range(payload, word & 0xffff, word >> 16) {
+                    Some(text) => Decoded::Bytes(text_of(text)),
+                    None => Decoded::Null,
+                },
                 None => Decoded::Null,
             },
             Code::Other => self.decode_any(payload),
@@ -196,17 +189,17 @@ impl Op {
             FieldType::Int(width) => match bytes.get(..usize::from(width)) {
                 Some(bytes) => {
                     let shift = 64u32.saturating_sub(8 * u32::from(width)).min(63);
-                    Decoded::Int(((integer(bytes, self.endian) << shift) as i64) >> shift)
+                    Decoded::Int(((self.endian.unsigned(bytes) << shift) as i64) >> shift)
                 }
                 None => Decoded::Null,
             },
             FieldType::UInt(width) => match bytes.get(..usize::from(width)) {
-                Some(bytes) => Decoded::UInt(integer(bytes, self.endian)),
+                Some(bytes) => Decoded::UInt(self.endian.unsigned(bytes)),
                 None => Decoded::Null,
             },
             FieldType::Float => match bytes.len() {
-                4 => Decoded::Float(f32::from_bits(integer(bytes, self.endian) as u32).into()),
-                8 => Decoded::Float(f64::from_bits(integer(bytes, self.endian))),
+                4 => Decoded::Float(f32::from_bits(self.endian.unsigned(bytes) as u32).into()),
+                8 => Decoded::Float(f64::from_bits(self.endian.unsigned(bytes))),
                 _ => Decoded::Null,
             },
             FieldType::Text => Decoded::Bytes(text_of(bytes)),
@@ -242,11 +235,7 @@ impl Op {
     }
 
     fn word(&self, payload: &[u8]) -> Option<u32> {
-        let bytes = fixed(payload, self.offset)?;
-        Some(match self.endian {
-            Endian::Little => u32::from_le_bytes(bytes),
-            Endian::Big => u32::from_be_bytes(bytes),
-        })
+        self.endian.u32_at(payload, self.offset as usize)
     }
 }
 
@@ -269,12 +258,6 @@ fn code_of(kind: FieldType, layout: Layout, endian: Endian) -> Code {
     }
 }
 
-/// `N` bytes at `offset`.
-#[inline]
-fn fixed<const N: usize>(payload: &[u8], offset: u32) -> Option<[u8; N]> {
-    payload.get(offset as usize..)?.first_chunk().copied()
-}
-
 #[inline]
 fn range(payload: &[u8], offset: u32, size: u32) -> Option<&[u8]> {
     payload.get(offset as usize..)?.get(..size as usize)
@@ -284,29 +267,6 @@ fn range(payload: &[u8], offset: u32, size: u32) -> Option<&[u8]> {
 #[inline]
 fn text_of(bytes: &[u8]) -> &[u8] {
     before_nul(bytes)
-}
-
-/// Up to 8 bytes as an unsigned number.
-#[inline]
-fn integer(bytes: &[u8], endian: Endian) -> u64 {
-    // Arrays of arguments are of this kind, and each element comes through here.
-    if let (Endian::Little, Ok(bytes)) = (endian, bytes.try_into()) {
-        return u64::from_le_bytes(bytes);
-    }
-    let mut value = 0u64;
-    match endian {
-        Endian::Little => {
-            for &byte in bytes.iter().take(8).rev() {
-                value = value << 8 | u64::from(byte);
-            }
-        }
-        Endian::Big => {
-            for &byte in bytes.iter().take(8) {
-                value = value << 8 | u64::from(byte);
-            }
-        }
-    }
-    value
 }
 
 #[cfg(test)]

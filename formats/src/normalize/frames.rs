@@ -15,6 +15,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use super::mappings::{AddressMap, Range};
 use super::modules::{ModuleId, Modules, Placing};
 use super::texts::{TextId, Texts};
+use crate::bytes::Endian;
 use crate::event::{NamedFrame, Space};
 
 /// Frames kept before they are named and written: with their table 39 MiB, which is full at 7/8 of a power of two.
@@ -297,13 +298,13 @@ fn take_said(rest: &mut &[u8]) -> Option<Said> {
         Some(taken)
     };
     let mut text = || {
-        let length = u32::from_le_bytes(*take(4)?.first_chunk()?);
+        let length = Endian::Little.u32_at(take(4)?, 0)?;
         Some(take(length as usize)?.to_vec())
     };
     let (function, module) = (text()?, text()?);
     let mut number = || {
         let known = take(1)?.first() == Some(&1);
-        let number = u64::from_le_bytes(*take(8)?.first_chunk()?);
+        let number = Endian::Little.u64_at(take(8)?, 0)?;
         Some(known.then_some(number))
     };
     Some(Said {

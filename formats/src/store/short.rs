@@ -6,6 +6,8 @@
 //! A text of up to 16 bytes is told by two integers and its length. What a place held before is overwritten, so
 //! this only ever spares the way to the interner, never replaces it.
 
+use crate::bytes::Endian;
+
 /// Places; 8 KiB, made once a column has looked up often.
 const PLACES: usize = 256;
 
@@ -23,16 +25,16 @@ impl Short {
     pub(super) fn new(text: &[u8]) -> Option<Short> {
         let (front, back) = match text.len() {
             8..=16 => (
-                u64::from_le_bytes(*text.first_chunk()?),
-                u64::from_le_bytes(*text.last_chunk()?),
+                Endian::Little.u64(*text.first_chunk()?),
+                Endian::Little.u64(*text.last_chunk()?),
             ),
             4..=7 => (
-                u32::from_le_bytes(*text.first_chunk()?).into(),
-                u32::from_le_bytes(*text.last_chunk()?).into(),
+                Endian::Little.u32(*text.first_chunk()?).into(),
+                Endian::Little.u32(*text.last_chunk()?).into(),
             ),
             2..=3 => (
-                u16::from_le_bytes(*text.first_chunk()?).into(),
-                u16::from_le_bytes(*text.last_chunk()?).into(),
+                Endian::Little.u16(*text.first_chunk()?).into(),
+                Endian::Little.u16(*text.last_chunk()?).into(),
             ),
             1 => (u64::from(*text.first()?), 0),
             0 => (0, 0),

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use super::elf::{EM_AARCH64, EM_X86_64, Elf, Part, Relocation, Section};
 use super::table::{Symbol, Table};
-use crate::bytes::Endian;
+use crate::bytes::{Endian, array_at};
 
 const R_X86_64_IRELATIVE: u32 = 37;
 const R_AARCH64_IRELATIVE: u32 = 1032;
@@ -90,11 +90,10 @@ fn jumps_of_x86_64(section: &Section, code: &[u8], jumps: &mut Vec<Jump>) {
         let Some(at) = entry.windows(2).position(|two| two == [0xff, 0x25]) else {
             continue;
         };
-        let Some(displacement) = entry.get(at + 2..).and_then(|rest| rest.first_chunk::<4>())
-        else {
+        let Some(displacement) = array_at(entry, at + 2) else {
             continue;
         };
-        let displacement = i64::from(i32::from_le_bytes(*displacement));
+        let displacement = i64::from(Endian::Little.i32(displacement));
         let start = section.address.wrapping_add(index as u64 * entry_bytes);
         let next = start.wrapping_add(at as u64 + 6);
         jumps.push(Jump {
@@ -111,9 +110,7 @@ fn jumps_of_aarch64(section: &Section, code: &[u8], jumps: &mut Vec<Jump>) {
     let mut before = 0;
     let mut page: Option<(u64, u64)> = None;
     for (index, word) in code.chunks_exact(4).enumerate() {
-        let word = word
-            .first_chunk::<4>()
-            .map_or(0, |word| u32::from_le_bytes(*word));
+        let word = Endian::Little.u32_at(word, 0).unwrap_or(0);
         let address = section.address.wrapping_add(index as u64 * 4);
         if word & 0x9f00_001f == 0x9000_0010 {
             let low = i64::from((word >> 29) & 3);

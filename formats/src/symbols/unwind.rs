@@ -22,6 +22,7 @@ use super::Options;
 use super::elf::{Elf, Part, Section};
 use super::files::{Files, Found};
 use super::jit::{is_dump, pid_of as pid_of_list};
+use crate::bytes::Endian;
 use crate::event::{Mapping, Registers};
 
 /// Frames of a stack. perf stops at 127; recursion deeper than this says no more.
@@ -419,10 +420,7 @@ fn register(registers: &Registers<'_>, number: u32) -> Option<u64> {
 /// Eight bytes of the copied stack.
 fn word(memory: &[u8], sp: u64, address: u64) -> Result<u64, ()> {
     let offset = usize::try_from(address.checked_sub(sp).ok_or(())?).map_err(|_| ())?;
-    let bytes = memory
-        .get(offset..)
-        .and_then(|rest| rest.first_chunk::<8>());
-    bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or(())
+    Endian::Little.u64_at(memory, offset).ok_or(())
 }
 
 /// What framehop needs of a mapped file.

@@ -227,11 +227,7 @@ fn values<'a>(arguments: &[Argument], bytes: &'a [u8], endian: Endian) -> Vec<Va
                     continue;
                 };
                 at += size;
-                let add = |bits: u64, byte: &u8| bits << 8 | u64::from(*byte);
-                let bits = match endian {
-                    Endian::Little => number.iter().rev().fold(0, add),
-                    Endian::Big => number.iter().fold(0, add),
-                };
+                let bits = endian.unsigned(number);
                 let unused = 64 - 8 * size as u32;
                 values.push(match signed {
                     true => Value::Int((bits << unused) as i64 >> unused),

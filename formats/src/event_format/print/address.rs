@@ -8,6 +8,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::printf::Pointer;
+use crate::bytes::Endian;
 
 /// Prints `bytes` as `pointer` asks; too few of them are printed as bytes.
 pub(super) fn print(
@@ -144,13 +145,8 @@ fn socket(
 ) -> Option<()> {
     const AF_INET: u16 = 2;
     const AF_INET6: u16 = 10;
-    let family = *bytes.first_chunk()?;
-    let family = if big_endian {
-        u16::from_be_bytes(family)
-    } else {
-        u16::from_le_bytes(family)
-    };
-    let number = u16::from_be_bytes(*bytes.get(2..)?.first_chunk()?);
+    let family = Endian::of(big_endian).u16_at(bytes, 0)?;
+    let number = Endian::Big.u16_at(bytes, 2)?;
     match family {
         AF_INET => {
             ip4(bytes.get(4..)?, false, false, out)?;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::evaluator::Number;
-use crate::bytes::before_nul;
+use crate::bytes::{Endian, before_nul};
 use crate::event::{Field, FieldPlace, FieldType, Fields, Layout, Value};
 
 /// The fields of one event, to be printed.
@@ -26,12 +26,7 @@ impl<'a> Record<'a> {
     /// Takes `bytes`, at most 8, for a number.
     pub(super) fn integer(&self, bytes: &[u8], signed: bool) -> Number {
         let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
-        let add = |bits: u64, byte: &u8| bits << 8 | u64::from(*byte);
-        let bits = if self.big_endian() {
-            bytes.iter().take(8).fold(0, add)
-        } else {
-            bytes.iter().take(8).rev().fold(0, add)
-        };
+        let bits = Endian::of(self.big_endian()).unsigned(bytes);
         match signed {
             true => Number::signed(((bits << unused) as i64 >> unused) as u64),
             false => Number::unsigned(bits),
@@ -186,12 +181,7 @@ fn place(layout: Layout, payload: &[u8], big_endian: bool) -> Option<&[u8]> {
         FieldPlace::RelLoc => start.checked_add(own.len())?,
         FieldPlace::Rest => return Some(from_here),
     };
-    let word = *own.first_chunk()?;
-    let word = if big_endian {
-        u32::from_be_bytes(word)
-    } else {
-        u32::from_le_bytes(word)
-    };
+    let word = Endian::of(big_endian).u32_at(own, 0)?;
     let (offset, length) = ((word & 0xffff) as usize, (word >> 16) as usize);
     payload.get(base.checked_add(offset)?..)?.get(..length)
 }
