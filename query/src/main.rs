@@ -11,7 +11,9 @@ mod explain;
 mod failure;
 mod filter;
 mod functions;
+mod interrupt;
 mod nearest;
+mod planning;
 mod render;
 mod reports;
 mod session;
@@ -89,6 +91,7 @@ fn command() -> Command {
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    interrupt::watch()?;
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     let mut all = subcommands();
     let subcommand = all

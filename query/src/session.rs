@@ -4,24 +4,27 @@
 //! limited: what sorts, groups and joins need beyond the limit goes to files in the temporary directory.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::config::ConfigNonZeroUsize;
 use datafusion::datasource::ViewTable;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use crate::catalog::{self, CATALOG, MAIN};
 use crate::explain;
 use crate::failure::Interrupted;
 use crate::functions;
+use crate::interrupt;
+use crate::planning;
 use crate::settings::Limits;
 use crate::stacks::Forest;
 use crate::trace::{self, Trace};
@@ -33,19 +36,16 @@ pub(crate) struct Session {
     pub(crate) traces: Arc<Vec<Trace>>,
     /// The stacks of all traces, read when they are first asked for.
     pub(crate) forest: Arc<Forest>,
-    runtime: Runtime,
+    limits: Limits,
+    /// `None` only while the session ends.
+    runtime: Mutex<Option<Runtime>>,
 }
 
 impl Session {
     /// Opens every trace that `patterns` name.
     pub(crate) fn open(patterns: &[PathBuf], limits: &Limits) -> Result<Session> {
         let traces = Arc::new(trace::open_all(patterns)?);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(limits.threads())
-            .thread_name("query")
-            .enable_all()
-            .build()
-            .context("cannot start the threads of the query engine")?;
+        let runtime = Mutex::new(Some(runtime(limits)?));
         let context = context(limits)?;
         let forest = Arc::new(Forest::new(Arc::clone(&traces)));
         let name = |error| explain::error(error, "", None);
@@ -55,6 +55,7 @@ impl Session {
             context,
             traces,
             forest,
+            limits: limits.clone(),
             runtime,
         };
         session.add_views().map_err(name)?;
@@ -64,7 +65,7 @@ impl Session {
     fn add_views(&self) -> datafusion::error::Result<()> {
         for view in VIEWS {
             let plan = self
-                .runtime
+                .handle()
                 .block_on(self.context.state().create_logical_plan(view.sql))?;
             let table = ViewTable::new(plan, Some(view.sql.to_owned()));
             self.context.register_table(view.name, Arc::new(table))?;
@@ -74,18 +75,23 @@ impl Session {
 
     /// Plans and starts a query.
     pub(crate) fn query(&self, sql: &str) -> Result<Answer<'_>> {
-        let started = async {
-            let frame = self.context.sql(sql).await?;
+        let (context, text) = (self.context.clone(), sql.to_owned());
+        let planned = async move {
+            let plan = planning::plan(&context.state(), &text).await?;
+            let frame = context.execute_logical_plan(plan).await?;
             frame.execute_stream().await
         };
+        let handle = self.handle();
+        let on_planner =
+            |done: Done<_>| planning::on_large_stack(move || done.with(handle.block_on(planned)));
         let stream = self
-            .interruptible(started)?
+            .interruptible(on_planner)?
             .map_err(|error| explain::error(error, sql, Some(self)))?;
         Ok(Answer {
             session: self,
             sql: sql.to_owned(),
             schema: with_plain_names(&stream.schema()),
-            stream,
+            stream: Some(stream),
         })
     }
 
@@ -123,7 +129,7 @@ impl Session {
 
     /// A table or view by its name in SQL.
     pub(crate) fn table(&self, name: &str) -> Result<Arc<dyn TableProvider>> {
-        self.runtime
+        self.handle()
             .block_on(self.context.table_provider(name))
             .map_err(|error| explain::error(error, "", Some(self)))
     }
@@ -140,14 +146,96 @@ impl Session {
         names
     }
 
-    /// Waits for `work`, or for Ctrl-C.
-    fn interruptible<T>(&self, work: impl Future<Output = T>) -> Result<T> {
-        self.runtime.block_on(async {
-            tokio::select! {
-                done = work => Ok(done),
-                _ = tokio::signal::ctrl_c() => Err(Interrupted.into()),
+    /// Where tasks run.
+    fn handle(&self) -> Handle {
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = runtime.as_ref().expect("only drop takes it");
+        runtime.handle().clone()
+    }
+
+    /// Waits for what `start` begins on another thread, or for Ctrl-C: then the threads of the engine are left to
+    /// themselves, as they may not look up for a long time.
+    fn interruptible<T: Send + 'static>(
+        &self,
+        start: impl FnOnce(Done<T>) -> Result<()>,
+    ) -> Result<T> {
+        let (sender, receiver) = mpsc::channel();
+        let at_interrupt = sender.clone();
+        let waiting = interrupt::wake(move || {
+            let _ = at_interrupt.send(End::Interrupted);
+        });
+        start(Done(sender))?;
+        let end = receiver.recv();
+        drop(waiting);
+        match end {
+            Ok(End::Done(value)) => Ok(value),
+            Ok(End::Interrupted) => {
+                let mut runtime_now = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+                let busy = runtime_now.replace(runtime(&self.limits)?);
+                busy.into_iter().for_each(Runtime::shutdown_background);
+                Err(Interrupted.into())
             }
-        })
+            Ok(End::Lost) | Err(_) => Err(anyhow!(
+                "the query engine failed; the cause is printed above"
+            )),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        runtime
+            .take()
+            .into_iter()
+            .for_each(Runtime::shutdown_background);
+        drop(runtime);
+        remove_temporary(&self.context);
+    }
+}
+
+/// How waiting for another thread ends.
+enum End<T> {
+    Done(T),
+    Interrupted,
+    /// The other thread panicked.
+    Lost,
+}
+
+/// Takes the result of another thread.
+struct Done<T>(mpsc::Sender<End<T>>);
+
+impl<T> Done<T> {
+    fn with(self, value: T) {
+        // Nobody waits any more after Ctrl-C.
+        let _ = self.0.send(End::Done(value));
+    }
+}
+
+impl<T> Drop for Done<T> {
+    fn drop(&mut self) {
+        // After a result nobody listens.
+        let _ = self.0.send(End::Lost);
+    }
+}
+
+/// Stack of a thread that evaluates: expressions may have [`planning::DEEPEST`] levels.
+const STACK_BYTES: usize = 32 << 20;
+
+fn runtime(limits: &Limits) -> Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(limits.threads())
+        .thread_stack_size(STACK_BYTES)
+        .thread_name("query")
+        .enable_all()
+        .build()
+        .context("cannot start the threads of the query engine")
+}
+
+/// Removes the files that sorts, groups and joins have put down: a task that still runs would keep them.
+fn remove_temporary(context: &SessionContext) {
+    for directory in context.runtime_env().disk_manager.temp_dir_paths() {
+        let _ = std::fs::remove_dir_all(directory);
     }
 }
 
@@ -156,7 +244,8 @@ pub(crate) struct Answer<'a> {
     session: &'a Session,
     sql: String,
     schema: SchemaRef,
-    stream: SendableRecordBatchStream,
+    /// `None` once an interrupted question has taken it along.
+    stream: Option<SendableRecordBatchStream>,
 }
 
 impl Answer<'_> {
@@ -167,7 +256,18 @@ impl Answer<'_> {
 
     /// The next rows, `None` behind the last ones.
     pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>> {
-        let next = self.session.interruptible(self.stream.next())?;
+        let Some(mut stream) = self.stream.take() else {
+            return Ok(None);
+        };
+        let handle = self.session.handle();
+        let (stream, next) = self.session.interruptible(|done: Done<_>| {
+            handle.spawn(async move {
+                let next = stream.next().await;
+                done.with((stream, next));
+            });
+            Ok(())
+        })?;
+        self.stream = Some(stream);
         let next = next
             .transpose()
             .map_err(|error| explain::error(error, &self.sql, Some(self.session)))?;
@@ -232,6 +332,8 @@ fn context(limits: &Limits) -> Result<SessionContext> {
     // 10 M rows joined with 2 000 took 1.5 s of CPU with it, 0.9 s without.
     options.optimizer.enable_join_dynamic_filter_pushdown = false;
     options.sql_parser.collect_spans = true;
+    options.sql_parser.recursion_limit =
+        ConfigNonZeroUsize::try_new(planning::MOST_NESTED).expect("it is not 0");
     // As our parts are sorted. And `ORDER BY duration DESC` then has the longest first, not the unknown ones.
     options.sql_parser.default_null_ordering = "nulls_min".to_owned();
     let pool = FairSpillPool::new(limits.memory_bytes());
@@ -240,6 +342,8 @@ fn context(limits: &Limits) -> Result<SessionContext> {
         .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, consumers)))
         .build_arc()
         .map_err(|error| explain::error(error, "", None))?;
+    let disk = Arc::clone(&runtime.disk_manager);
+    interrupt::remove_at_end(move || disk.temp_dir_paths());
     Ok(SessionContext::new_with_config_rt(config, runtime))
 }
 

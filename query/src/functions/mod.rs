@@ -1,12 +1,15 @@
 //! Functions for SQL beside those of DataFusion, one file each.
 
 mod address;
+mod arithmetic;
 mod bar_counts;
 mod duration;
 mod quantile;
 mod quantize;
+mod sketch;
 mod stack_frames;
 mod stack_text;
+mod sum;
 
 use std::sync::Arc;
 
@@ -15,6 +18,7 @@ use datafusion::prelude::SessionContext;
 use crate::stacks::Forest;
 
 pub(crate) use duration::in_fitting_unit;
+pub(crate) use sum::TOTAL;
 
 /// A function, for the shell's help and its completion.
 pub(crate) struct Function {
@@ -28,7 +32,9 @@ pub(crate) struct Function {
 pub(crate) const FUNCTIONS: &[&Function] = &[
     &duration::FUNCTION,
     &address::FUNCTION,
-    &quantile::FUNCTION,
+    &sum::FUNCTION,
+    &quantile::QUANTILE,
+    &quantile::QUANTILES,
     &quantize::QUANTIZE,
     &quantize::LQUANTIZE,
     &quantize::LLQUANTIZE,
@@ -42,4 +48,5 @@ pub(crate) fn register(context: &SessionContext, forest: &Arc<Forest>) {
     for function in FUNCTIONS {
         (function.register)(context, forest);
     }
+    arithmetic::register(context);
 }

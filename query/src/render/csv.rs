@@ -1,4 +1,5 @@
-//! Comma-separated values (RFC 4180), NULL as nothing, an empty text as `""`.
+//! Comma-separated values (RFC 4180), NULL as nothing, an empty text as `""`. Control characters are written out, as
+//! `\x1b`: whoever shows the file shows names that a stranger chose. JSON and Parquet hold them as they are.
 
 use std::io::Write;
 
@@ -7,11 +8,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use super::Rows;
-use super::text::{Texts, harmless};
+use super::text::{Texts, harmless, harmless_cell};
 
 pub(super) struct Csv {
     out: Box<dyn Write + Send>,
-    /// Control characters are written out.
+    /// Lines and tabs are written out, too.
     terminal: bool,
     line: String,
 }
@@ -45,7 +46,7 @@ impl Csv {
         let text = if self.terminal {
             harmless(text)
         } else {
-            text.into()
+            harmless_cell(text)
         };
         let quoted = text.is_empty() || text.contains([',', '"', '\n', '\r']);
         if quoted {

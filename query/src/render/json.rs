@@ -1,6 +1,9 @@
 //! JSON: one array of objects, or one object per line. NULL is `null`, so that every object has every key.
+//!
+//! JSON demands escapes for what is below U+0020 only; those of C1 and the marks that reverse text are written so, too:
+//! the same text for a parser, and harmless on a terminal.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use anyhow::Result;
 use arrow::array::RecordBatch;
@@ -9,19 +12,23 @@ use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited, Writer, WriterBu
 use super::Rows;
 
 pub(super) struct Json<F: JsonFormat> {
-    writer: Writer<Box<dyn Write + Send>, F>,
+    writer: Writer<Escaped, F>,
 }
 
 impl Json<JsonArray> {
     pub(super) fn array(out: Box<dyn Write + Send>) -> Json<JsonArray> {
-        let writer = WriterBuilder::new().with_explicit_nulls(true).build(out);
+        let writer = WriterBuilder::new()
+            .with_explicit_nulls(true)
+            .build(Escaped::new(out));
         Json { writer }
     }
 }
 
 impl Json<LineDelimited> {
     pub(super) fn lines(out: Box<dyn Write + Send>) -> Json<LineDelimited> {
-        let writer = WriterBuilder::new().with_explicit_nulls(true).build(out);
+        let writer = WriterBuilder::new()
+            .with_explicit_nulls(true)
+            .build(Escaped::new(out));
         Json { writer }
     }
 }
@@ -35,5 +42,100 @@ impl<F: JsonFormat> Rows for Json<F> {
         self.writer.finish()?;
         let mut out = self.writer.into_inner();
         Ok(out.flush()?)
+    }
+}
+
+/// Writes what a terminal would obey as escapes of JSON. In JSON it can only be a part of a text.
+struct Escaped {
+    out: Box<dyn Write + Send>,
+    /// The beginning of a character, whose end is still to come.
+    begun: Vec<u8>,
+    text: Vec<u8>,
+}
+
+impl Escaped {
+    fn new(out: Box<dyn Write + Send>) -> Escaped {
+        Escaped {
+            out,
+            begun: Vec::new(),
+            text: Vec::new(),
+        }
+    }
+}
+
+/// The character that `bytes` begin with, if it is to be escaped, and its length.
+fn harmful(bytes: &[u8]) -> Option<(u16, usize)> {
+    match *bytes {
+        [0x7f, ..] => Some((0x7f, 1)),
+        [0xc2, low @ 0x80..=0x9f, ..] => Some((low.into(), 2)),
+        [0xe2, 0x80, low @ 0xaa..=0xae, ..] => Some((0x2000 | u16::from(low & 0x3f), 3)),
+        [0xe2, 0x81, low @ 0xa6..=0xa9, ..] => Some((0x2040 | u16::from(low & 0x3f), 3)),
+        _ => None,
+    }
+}
+
+impl Write for Escaped {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let joined;
+        let mut rest = bytes;
+        if !self.begun.is_empty() {
+            joined = [self.begun.as_slice(), bytes].concat();
+            rest = &joined;
+            self.begun = Vec::new();
+        }
+        self.text.clear();
+        while let Some(&first) = rest.first() {
+            if let Some((letter, length)) = harmful(rest) {
+                self.text
+                    .extend_from_slice(format!("\\u{letter:04x}").as_bytes());
+                rest = &rest[length..];
+            } else if matches!(rest, [0xc2] | [0xe2] | [0xe2, 0x80 | 0x81]) {
+                self.begun = rest.to_vec();
+                break;
+            } else {
+                self.text.push(first);
+                rest = &rest[1..];
+            }
+        }
+        self.out.write_all(&self.text)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_terminals_obey_is_escaped_however_it_is_cut() {
+        let text = "\"é 漢 \u{9b}31m\u{7f}\u{202e}x\u{2066}\u{2028}\"";
+        let expected = "\"é 漢 \\u009b31m\\u007f\\u202ex\\u2066\u{2028}\"";
+        for size in 1..text.len() {
+            let shared = Shared::default();
+            let mut escaped = Escaped::new(Box::new(shared.clone()));
+            for piece in text.as_bytes().chunks(size) {
+                escaped.write_all(piece).unwrap();
+            }
+            escaped.flush().unwrap();
+            assert_eq!(shared.0.lock().unwrap().as_slice(), expected.as_bytes());
+        }
     }
 }

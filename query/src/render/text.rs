@@ -57,17 +57,29 @@ pub(crate) fn is_number(kind: &DataType) -> bool {
 
 /// Text with control characters written out: `\x1b[31m` cannot colour the terminal, nor do worse.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    written_out(text, |_| false)
+}
+
+/// As [`harmless`], for a cell of a file that may be shown on a terminal later: lines and tabs are part of the text.
+pub(crate) fn harmless_cell(text: &str) -> Cow<'_, str> {
+    written_out(text, |c| matches!(c, '\n' | '\t'))
+}
+
+fn written_out(text: &str, is_kept: fn(char) -> bool) -> Cow<'_, str> {
     // C1 controls too: some terminals take U+009B for ESC [. And the marks that reverse the order of text.
-    let harmful =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let harmful = |c: char| {
+        let is_control =
+            c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        is_control && !is_kept(c)
+    };
     if !text.contains(harmful) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         match c {
-            '\n' => safe.push_str("\\n"),
-            '\t' => safe.push_str("\\t"),
+            '\n' if harmful(c) => safe.push_str("\\n"),
+            '\t' if harmful(c) => safe.push_str("\\t"),
             '\r' => safe.push_str("\\r"),
             c if harmful(c) && (c as u32) < 0x100 => {
                 let _ = write!(safe, "\\x{:02x}", c as u32);
@@ -141,8 +153,8 @@ pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
 }
 
 /// A whole number with a comma between thousands: `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
+pub(crate) fn grouped(number: impl Into<u128>) -> String {
+    let digits = number.into().to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
@@ -180,6 +192,10 @@ mod tests {
             "evil\\x1b[31m\\x9b\\n\\u{202e}x"
         );
         assert!(matches!(harmless("plain é 漢"), Cow::Borrowed(_)));
+        assert_eq!(
+            harmless_cell("a\n\tb\r\x1b]0;x\x07"),
+            "a\n\tb\\r\\x1b]0;x\\x07"
+        );
     }
 
     #[test]
@@ -194,8 +210,8 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(1_234_567u64), "1,234,567");
+        assert_eq!(grouped(0u64), "0");
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1_048_575), "1.0 MiB");
         assert_eq!(bytes(u64::MAX), "16.0 EiB");

@@ -15,7 +15,7 @@ pub(crate) struct Violin {
     pub(crate) name: String,
     pub(crate) count: u64,
     /// Nanoseconds in all calls.
-    pub(crate) total: i64,
+    pub(crate) total: i128,
     /// Low end, high end, calls; in the order of the values.
     pub(crate) bars: Vec<(i64, i64, u64)>,
     /// The shortest and the longest call.
@@ -124,7 +124,7 @@ fn grid(text: &mut String, axis: &LogAxis, top: f64, bottom: f64) {
     }
 }
 
-fn row(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64, most: i64) {
+fn row(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64, most: i128) {
     let share = violin.total as f64 / most as f64;
     let colour =
         COLOURS[((share.max(0.0).sqrt() * COLOURS.len() as f64) as usize).min(COLOURS.len() - 1)];
@@ -137,7 +137,7 @@ fn row(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64, most: i6
         "<g><title>{}\n{} calls, {} in all\nshortest {}, 50 % {}, 95 % {}, 99 % {}, longest {}</title>",
         escaped(&violin.name),
         grouped(violin.count),
-        duration(violin.total),
+        in_fitting_unit(violin.total as f64),
         duration(min),
         duration(p50),
         duration(p95),
@@ -172,10 +172,10 @@ fn row(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64, most: i6
     );
     let numbers = [
         grouped(violin.count),
-        short(violin.total),
-        short(p50),
-        short(p99),
-        short(max),
+        short(violin.total as f64),
+        short(p50 as f64),
+        short(p99 as f64),
+        short(max as f64),
     ];
     for ((right, _), number) in COLUMNS.iter().zip(numbers) {
         let _ = writeln!(
@@ -187,8 +187,8 @@ fn row(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64, most: i6
 }
 
 /// A duration with three digits: `1.23 ms`.
-fn short(ns: i64) -> String {
-    let text = in_fitting_unit(ns as f64);
+fn short(ns: f64) -> String {
+    let text = in_fitting_unit(ns);
     let Some((number, unit)) = text.split_once(' ') else {
         return text;
     };

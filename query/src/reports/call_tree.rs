@@ -9,10 +9,13 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch, StringArray, UInt64Array};
+use arrow::array::{
+    Array, ArrayRef, Float64Array, Int32Array, RecordBatch, StringArray, UInt64Array,
+};
 use arrow::datatypes::{DataType, Field, Schema};
 
 use super::paths::Paths;
+use super::totals;
 use crate::render::{Format, UNIT};
 
 /// What is left out.
@@ -29,15 +32,15 @@ struct Line {
     name: String,
     depth: usize,
     count: u64,
-    total: u64,
-    own: u64,
+    total: u128,
+    own: u128,
 }
 
 /// The tree, depth first, the longest child first.
 pub(super) fn batch(paths: &Paths, pruning: Pruning, format: Format) -> Result<RecordBatch> {
     let all = paths.nodes[0].total;
     let lines = lines(paths, pruning);
-    let percents = |value: fn(&Line) -> u64| -> ArrayRef {
+    let percents = |value: fn(&Line) -> u128| -> ArrayRef {
         let percent = |line| match all {
             0 => 0.0,
             all => (value(line) as f64 / all as f64 * 1e4).round() / 1e2,
@@ -48,8 +51,11 @@ pub(super) fn batch(paths: &Paths, pruning: Pruning, format: Format) -> Result<R
         Arc::new(UInt64Array::from_iter_values(lines.iter().map(value)))
     };
     let unit = std::collections::HashMap::from([(UNIT.to_owned(), "ns".to_owned())]);
-    let duration =
-        |name: &str| Field::new(name, DataType::UInt64, false).with_metadata(unit.clone());
+    let duration = |name: &str, value: fn(&Line) -> u128| {
+        let values = totals::unsigned(lines.iter().map(value));
+        let field = Field::new(name, values.data_type().clone(), false);
+        (field.with_metadata(unit.clone()), values)
+    };
     let is_table = format == Format::Table;
     let name = |line: &Line| match is_table {
         true => format!("{}{}", "  ".repeat(line.depth), line.name),
@@ -64,8 +70,8 @@ pub(super) fn batch(paths: &Paths, pruning: Pruning, format: Format) -> Result<R
             Field::new("self_percent", DataType::Float64, false),
             percents(|line| line.own),
         ),
-        (duration("total"), numbers(|line| line.total)),
-        (duration("self"), numbers(|line| line.own)),
+        duration("total", |line| line.total),
+        duration("self", |line| line.own),
         (
             Field::new("count", DataType::UInt64, false),
             numbers(|line| line.count),
@@ -100,7 +106,7 @@ fn lines(paths: &Paths, pruning: Pruning) -> Vec<Line> {
             (nodes[a as usize].total, name(b)).cmp(&(nodes[b as usize].total, name(a)))
         });
     }
-    let least = (nodes[0].total as f64 * pruning.least_percent / 100.0).ceil() as u64;
+    let least = (nodes[0].total as f64 * pruning.least_percent / 100.0).ceil() as u128;
     let mut lines = Vec::new();
     let mut pending: Vec<(u32, usize)> = children[0].iter().map(|&child| (child, 0)).collect();
     // Siblings that are left out are one line behind the last that is shown.
@@ -116,8 +122,8 @@ fn lines(paths: &Paths, pruning: Pruning) -> Vec<Line> {
                 own: 0,
             });
             others.count += node.count;
-            others.total = others.total.saturating_add(node.total);
-            others.own = others.own.saturating_add(node.own);
+            others.total += node.total;
+            others.own += node.own;
             let is_last = pending.last().is_none_or(|&(_, next)| next < depth);
             // Where all of them together are too little as well, nothing is said.
             if is_last && let Some(mut others) = rest.take().filter(|others| others.total >= least)

@@ -4,7 +4,8 @@
 //! function   count     total      self      avg      min      p50      p95      p99      max  histogram  slowest_child
 //! vfs_read      12  1.204 ms  88.10 us  100.3 us  12.0 us  80.1 us  410 us   512 us   512 us  ▁▃█▅▂▁     ext4_read
 //! ```
-//! Calls whose exit was not seen count, but have no duration; percentiles are values of the nearest rank, at most 3 % off.
+//! Calls whose exit was not seen count, but have no duration; percentiles are values of the nearest rank, exact for up to
+//! 100,000 calls of a function, at most 1 % off beyond.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -21,6 +22,7 @@ use clap::{ArgMatches, Args, ValueEnum};
 
 use super::kd::{self, KdOptions};
 use super::measured::{self, Line};
+use super::totals;
 use crate::bins::Bins;
 use crate::commands::{Subcommand, arguments};
 use crate::failure::Misuse;
@@ -174,6 +176,7 @@ fn say_total(session: &Session, lines: &[Line]) -> Result<()> {
     let sum = |value: fn(&Line) -> i64| -> u64 {
         lines.iter().map(|line| value(line).unsigned_abs()).sum()
     };
+    let own: i128 = lines.iter().filter_map(|line| line.own).sum();
     let (count, known) = (sum(|line| line.count), sum(|line| line.known));
     if count == 0 {
         let all: u64 = session
@@ -192,7 +195,6 @@ fn say_total(session: &Session, lines: &[Line]) -> Result<()> {
     let mut functions: Vec<&str> = lines.iter().map(|line| line.function.as_str()).collect();
     functions.sort_unstable();
     functions.dedup();
-    let own = sum(|line| line.own.unwrap_or(0));
     let mut text = format!(
         "{} calls of {} functions",
         grouped(count),
@@ -215,13 +217,13 @@ fn sort_lines(lines: &mut [Line], sort: Sort) {
     let value = |line: &Line| match sort {
         Sort::Total => Some(line.total),
         Sort::Own => line.own,
-        Sort::Count => Some(line.count),
-        Sort::Avg => line.average(),
-        Sort::Min => line.min,
-        Sort::Max => line.max,
-        Sort::P50 => line.percentile(0.5),
-        Sort::P95 => line.percentile(0.95),
-        Sort::P99 => line.percentile(0.99),
+        Sort::Count => Some(line.count.into()),
+        Sort::Avg => line.average().map(i128::from),
+        Sort::Min => line.min.map(i128::from),
+        Sort::Max => line.max.map(i128::from),
+        Sort::P50 => line.percentiles[0].map(i128::from),
+        Sort::P95 => line.percentiles[1].map(i128::from),
+        Sort::P99 => line.percentiles[2].map(i128::from),
         Sort::Function => None,
     };
     lines.sort_by_cached_key(|line| {
@@ -278,22 +280,22 @@ fn as_batch(lines: &[Line], keys: &[&str], format: Format) -> Result<RecordBatch
         let unseen = numbers(&|line| Some(line.count - line.known));
         add("unfinished", DataType::Int64, unseen);
     }
-    let known = |line: &Line, value: i64| (line.known > 0).then_some(value);
-    type Measure<'m> = &'m dyn Fn(&Line) -> Option<i64>;
-    let durations: [(&str, Measure<'_>); 8] = [
-        ("total", &|line| known(line, line.total)),
-        ("self", &|line| line.own),
-        ("avg", &|line| line.average()),
-        ("min", &|line| line.min),
-        ("p50", &|line| line.percentile(0.5)),
-        ("p95", &|line| line.percentile(0.95)),
-        ("p99", &|line| line.percentile(0.99)),
-        ("max", &|line| line.max),
+    let known = |line: &Line| (line.known > 0).then_some(line.total);
+    let durations: [(&str, ArrayRef); 8] = [
+        ("total", totals::signed(lines.iter().map(known))),
+        ("self", totals::signed(lines.iter().map(|line| line.own))),
+        ("avg", numbers(&|line| line.average())),
+        ("min", numbers(&|line| line.min)),
+        ("p50", numbers(&|line| line.percentiles[0])),
+        ("p95", numbers(&|line| line.percentiles[1])),
+        ("p99", numbers(&|line| line.percentiles[2])),
+        ("max", numbers(&|line| line.max)),
     ];
     let unit = std::collections::HashMap::from([(UNIT.to_owned(), "ns".to_owned())]);
-    for (name, value) in durations {
-        let field = Field::new(name, DataType::Int64, true).with_metadata(unit.clone());
-        columns.push((field, numbers(value)));
+    for (name, values) in durations {
+        let kind = arrow::array::Array::data_type(&values).clone();
+        let field = Field::new(name, kind, true).with_metadata(unit.clone());
+        columns.push((field, values));
     }
     let (lowest, highest) = powers(lines);
     if is_table {
@@ -390,7 +392,7 @@ fn draw(path: &PathBuf, session: &Session, lines: &[Line]) -> Result<()> {
                     .map(|bar| (bar.low, bar.high, bar.count as u64))
                     .collect(),
                 ends: (line.min.unwrap_or(0), line.max.unwrap_or(0)),
-                percentiles: [0.5, 0.95, 0.99].map(|q| line.percentile(q).unwrap_or(0)),
+                percentiles: line.percentiles.map(|value| value.unwrap_or(0)),
             }
         })
         .collect();

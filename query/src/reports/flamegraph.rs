@@ -106,9 +106,14 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let least = if graph.folded {
         1
     } else {
-        (drawing.weight as f64 * svg::NARROWEST_PIXELS / f64::from(pixels)) as u64
+        (drawing.weight as f64 * svg::NARROWEST_PIXELS / f64::from(pixels)) as u128
     };
-    let lines = drawing.merged.lines(least);
+    let scale = if graph.folded {
+        1
+    } else {
+        scale(drawing.weight)
+    };
+    let lines = drawing.merged.scaled(scale).lines(least / scale);
     let out: Box<dyn Write> = match &graph.output {
         Some(path) => Box::new(BufWriter::new(
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
@@ -122,7 +127,10 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let picture = Picture {
         title: title(&graph, &session, &drawing.name),
         subtitle: counted.clone(),
-        count_name: drawing.unit.to_owned(),
+        count_name: match scale {
+            1 => drawing.unit.to_owned(),
+            scale => format!("{scale} {}", drawing.unit),
+        },
         width: graph.width,
     };
     svg::write(out, &lines, &picture)?;
@@ -133,6 +141,15 @@ fn run(matches: &ArgMatches) -> Result<()> {
         .unwrap_or_default();
     eprintln!("{}: {counted} drawn{place}", drawing.name);
     Ok(())
+}
+
+/// The power of ten by which weights are divided, so that the picture can count them in 63 bits.
+fn scale(weight: u128) -> u128 {
+    let mut scale = 1;
+    while weight / scale > i64::MAX as u128 {
+        scale *= 10;
+    }
+    scale
 }
 
 /// What the boxes are made of.
@@ -171,7 +188,7 @@ fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
 struct Drawing {
     merged: Merged,
     /// Of all boxes together.
-    weight: u64,
+    weight: u128,
     name: String,
     /// What the weights count.
     unit: &'static str,
@@ -349,7 +366,7 @@ struct Node {
     parent: u32,
     name: u32,
     /// What ended here.
-    own: u64,
+    own: u128,
 }
 
 impl Merged {
@@ -394,9 +411,17 @@ impl Merged {
         Ok(merge.merged)
     }
 
+    /// With weights in units of `scale`.
+    fn scaled(mut self, scale: u128) -> Merged {
+        if scale > 1 {
+            self.nodes.iter_mut().for_each(|node| node.own /= scale);
+        }
+        self
+    }
+
     /// Folded stacks in the order of their names; what weighs less than `least` is added to its caller.
-    fn lines(mut self, least: u64) -> Vec<String> {
-        let mut totals: Vec<u64> = self.nodes.iter().map(|node| node.own).collect();
+    fn lines(mut self, least: u128) -> Vec<String> {
+        let mut totals: Vec<u128> = self.nodes.iter().map(|node| node.own).collect();
         for node in (1..self.nodes.len()).rev() {
             let parent = self.nodes[node].parent as usize;
             totals[parent] += totals[node];
@@ -589,7 +614,7 @@ impl Places<'_> {
 mod tests {
     use super::*;
 
-    fn merged(stacks: &[(&[&str], u64)]) -> Merged {
+    fn merged(stacks: &[(&[&str], u128)]) -> Merged {
         let mut merge = Merge::default();
         merge.merged.nodes.push(Node {
             parent: 0,
@@ -630,7 +655,7 @@ mod tests {
 
     #[test]
     fn lines_are_sorted_and_nothing_is_lost() {
-        let stacks: &[(&[&str], u64)] = &[
+        let stacks: &[(&[&str], u128)] = &[
             (&["main", "b"], 5),
             (&["main", "a;x"], 3),
             (&["main"], 1),

@@ -5,6 +5,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
 
 use super::subject::Subject;
+use super::totals;
 use crate::render::text::strings;
 use crate::session::Session;
 
@@ -17,7 +18,7 @@ pub(super) struct Weighted {
     pub(super) user: u32,
     /// Number of the extra key in [`Folded::keys`].
     pub(super) key: u32,
-    pub(super) weight: u64,
+    pub(super) weight: u128,
 }
 
 /// All pairs of stacks of one event.
@@ -26,7 +27,7 @@ pub(super) struct Folded {
     pub(super) rows: Vec<Weighted>,
     /// Values of the extra key.
     pub(super) keys: Vec<String>,
-    pub(super) weight: u64,
+    pub(super) weight: u128,
     pub(super) samples: u64,
 }
 
@@ -65,14 +66,11 @@ impl Folded {
         let several = session.traces.len() > 1;
         let stacks = [batch.column(0), batch.column(1)]
             .map(|column: &ArrayRef| column.as_primitive::<Int32Type>());
-        let number = |name: &str| {
-            batch
-                .column_by_name(name)
-                .map(|column| column.as_primitive::<Int64Type>())
-        };
-        let (Some(weights), Some(samples)) = (number("weight"), number("samples")) else {
+        let named = |name: &str| batch.column_by_name(name);
+        let (Some(weights), Some(samples)) = (named("weight"), named("samples")) else {
             anyhow::bail!("folding.sql: expected the columns weight and samples");
         };
+        let (weights, samples) = (totals::read(weights)?, samples.as_primitive::<Int64Type>());
         let texts: Result<Vec<_>> = batch.columns()[2..batch.num_columns() - 2]
             .iter()
             .map(strings)
@@ -110,7 +108,7 @@ impl Folded {
                 true => tree.node(i64::from(column.value(row))).unwrap_or_default(),
                 false => 0,
             };
-            let weight = u64::try_from(weights.value(row)).unwrap_or_default();
+            let weight = totals::weight(&weights, row);
             self.weight += weight;
             self.samples += u64::try_from(samples.value(row)).unwrap_or_default();
             let (kernel, user) = (node(stacks[0]), node(stacks[1]));

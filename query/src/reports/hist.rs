@@ -143,8 +143,8 @@ struct Distribution {
 }
 
 impl Distribution {
-    fn total(&self) -> i64 {
-        self.counts.values().sum()
+    fn total(&self) -> i128 {
+        self.counts.values().map(|&count| i128::from(count)).sum()
     }
 }
 

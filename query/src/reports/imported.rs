@@ -102,7 +102,7 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
             true => tree.node(i64::from(stacks.value(row))).unwrap_or_default(),
             false => 0,
         };
-        let weight = values.value(row) as u64;
+        let weight = values.value(row) as u128;
         folded.weight += weight;
         folded.samples += 1;
         folded.rows.push(Weighted {

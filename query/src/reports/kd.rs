@@ -307,23 +307,23 @@ impl Words {
 struct Function {
     name: NameId,
     count: i64,
-    time: i64,
+    time: i128,
     min: i64,
     max: i64,
-    sub_time: i64,
+    sub_time: i128,
     /// What it called, in the order of the first calls, and how often.
     subs: Vec<(NameId, i64)>,
 }
 
 impl Function {
-    fn average(&self) -> i64 {
+    fn average(&self) -> i128 {
         match self.time {
             -1 => -1,
-            time => time.div_euclid(self.count),
+            time => time.div_euclid(self.count.into()),
         }
     }
 
-    fn local(&self) -> i64 {
+    fn local(&self) -> i128 {
         match self.time {
             -1 => -1,
             time => time - self.sub_time,
@@ -348,7 +348,7 @@ fn functions(log: &Log) -> Vec<Function> {
         });
         let function = &mut functions[place];
         function.count += 1;
-        function.time += row.duration;
+        function.time += i128::from(row.duration);
         function.min = function.min.min(row.duration);
         function.max = function.max.max(row.duration);
         // The caller counts only if it has been met already.
@@ -360,7 +360,7 @@ fn functions(log: &Log) -> Vec<Function> {
         };
         let caller = &mut functions[caller];
         if row.duration != -1 {
-            caller.sub_time += row.duration;
+            caller.sub_time += i128::from(row.duration);
         }
         let next = caller.subs.len();
         let sub = *subs.entry((id, row.function)).or_insert(next);
@@ -411,7 +411,7 @@ fn write_summary(
         .collect();
     writeln!(out, "{}\n{}", titles.join(" "), rules.join(" "))?;
     let functions = functions(log);
-    let times: HashMap<NameId, i64> = functions
+    let times: HashMap<NameId, i128> = functions
         .iter()
         .map(|function| (function.name, function.time))
         .collect();
@@ -430,7 +430,7 @@ fn write_summary(
         by_value.then_with(|| name(a.name).cmp(name(b.name)))
     });
     // 0 was no limit to kd.
-    let long_enough = |function: &&&Function| least == 0 || function.time >= least;
+    let long_enough = |function: &&&Function| least == 0 || function.time >= i128::from(least);
     for function in order.iter().filter(long_enough).take(limit) {
         // The first of those whose own time over the whole log is the longest.
         let mut max_sub: Option<(NameId, i64)> = None;

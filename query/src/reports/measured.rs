@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result};
-use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
+use arrow::array::{Array, AsArray, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{Float64Type, Int64Type};
 
 use super::places::Places;
+use super::totals;
 use crate::filter::Filters;
 use crate::render::text::{Texts, strings};
 use crate::session::{Session, literal};
@@ -29,32 +30,24 @@ pub(super) struct Line {
     pub(super) count: i64,
     /// Calls whose duration is known.
     pub(super) known: i64,
-    pub(super) total: i64,
-    pub(super) own: Option<i64>,
+    pub(super) total: i128,
+    pub(super) own: Option<i128>,
     pub(super) min: Option<i64>,
     pub(super) max: Option<i64>,
     /// In the order of the values.
     pub(super) bars: Vec<Bar>,
+    /// The durations that 50, 95 and 99 % of the calls do not exceed.
+    pub(super) percentiles: [Option<i64>; 3],
     pub(super) slowest_child: Option<String>,
 }
 
 impl Line {
     /// Mean of the known durations.
     pub(super) fn average(&self) -> Option<i64> {
-        (self.known > 0).then(|| (self.total as f64 / self.known as f64).round() as i64)
-    }
-
-    /// The value that the share `q` of the calls does not exceed (nearest rank). Where a bar holds several
-    /// values it is their mean, at most 3 % off.
-    pub(super) fn percentile(&self, q: f64) -> Option<i64> {
-        let rank = ((q * self.known as f64).ceil() as i64).max(1);
-        let mut seen = 0;
-        let bar = self.bars.iter().find(|bar| {
-            seen += bar.count;
-            seen >= rank
-        })?;
-        let (min, max) = (self.min?, self.max?);
-        Some((bar.mean.round() as i64).clamp(min, max.max(min)))
+        let known = i128::from(self.known);
+        // Half of the divisor more: rounded, not cut. A mean is never larger than what it is of.
+        let mean = (self.total * 2 + known).div_euclid((known * 2).max(1));
+        (known > 0).then(|| i64::try_from(mean).unwrap_or(i64::MAX))
     }
 }
 
@@ -115,22 +108,28 @@ fn read(batch: &RecordBatch, keys: usize) -> Result<Vec<Line>> {
     let functions = strings(named("function")?)?;
     let numbers = |name: &str| Ok::<_, anyhow::Error>(named(name)?.as_primitive::<Int64Type>());
     let (count, known) = (numbers("count")?, numbers("known")?);
-    let (total, own) = (numbers("total")?, numbers("self")?);
+    let (total, own) = (
+        totals::read(named("total")?)?,
+        totals::read(named("self")?)?,
+    );
     let (min, max) = (numbers("min")?, numbers("max")?);
     let bars = named("bars")?.as_list::<i32>();
+    let percentiles = named("percentiles")?.as_list::<i32>();
     let mut lines = Vec::with_capacity(batch.num_rows());
     for (row, keys) in texts.into_iter().enumerate() {
         let number = |column: &Int64Array| column.is_valid(row).then(|| column.value(row));
+        let sum = |column: &Decimal128Array| column.is_valid(row).then(|| column.value(row));
         lines.push(Line {
             keys,
             function: functions.value(row).to_owned(),
             count: count.value(row),
             known: known.value(row),
-            total: number(total).unwrap_or(0),
-            own: number(own),
+            total: sum(&total).unwrap_or(0),
+            own: sum(&own),
             min: number(min),
             max: number(max),
             bars: bars_of(&bars.value(row)),
+            percentiles: percentiles_of(&percentiles.value(row)),
             slowest_child: None,
         });
     }
@@ -152,6 +151,12 @@ fn key_texts(batch: &RecordBatch, keys: usize) -> Result<Vec<Vec<Option<String>>
         texts.iter().map(cell).collect()
     };
     (0..batch.num_rows()).map(row).collect()
+}
+
+fn percentiles_of(list: &dyn Array) -> [Option<i64>; 3] {
+    let values = list.as_primitive::<Int64Type>();
+    [0, 1, 2]
+        .map(|place| (place < values.len() && values.is_valid(place)).then(|| values.value(place)))
 }
 
 /// The bars in one value of `histogram(x)`.
@@ -176,7 +181,7 @@ pub(super) fn bars_of(list: &dyn Array) -> Vec<Bar> {
 
 /// By keys and function, the child that took longest, and how long.
 #[derive(Debug, Default)]
-struct Children(HashMap<Key, (String, i64)>);
+struct Children(HashMap<Key, (String, i128)>);
 
 impl Children {
     /// The rows of a question: keys, function, child, total.
@@ -188,7 +193,7 @@ impl Children {
                 strings(batch.column(keys))?,
                 strings(batch.column(keys + 1))?,
             );
-            let totals = batch.column(keys + 2).as_primitive::<Int64Type>();
+            let totals = totals::read(batch.column(keys + 2))?;
             for (row, keys) in texts.into_iter().enumerate() {
                 if names.is_valid(row) && totals.is_valid(row) {
                     let caller = (keys, functions.value(row).to_owned());
@@ -237,7 +242,7 @@ impl Children {
             }
         }
         let mut children = Numbers::default();
-        let mut totals: HashMap<(u32, u32), i64> = HashMap::new();
+        let mut totals: HashMap<(u32, u32), i128> = HashMap::new();
         let sql = format!(
             "SELECT {trace}coalesce(function, '[unknown]'), parent_id, duration FROM calls"
         );
@@ -254,8 +259,7 @@ impl Children {
                     continue;
                 };
                 let child = children.of(names.value(row));
-                let total = totals.entry((function, child)).or_default();
-                *total = total.saturating_add(durations.value(row));
+                *totals.entry((function, child)).or_default() += i128::from(durations.value(row));
             }
         }
         let mut found = Children::default();
@@ -267,7 +271,7 @@ impl Children {
     }
 
     /// By name among equals.
-    fn add(&mut self, caller: Key, child: &str, total: i64) {
+    fn add(&mut self, caller: Key, child: &str, total: i128) {
         let slowest = self
             .0
             .entry(caller)
@@ -325,35 +329,6 @@ fn columns<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn line(values: &[(i64, i64)]) -> Line {
-        Line {
-            known: values.iter().map(|value| value.1).sum(),
-            min: values.iter().map(|value| value.0).min(),
-            max: values.iter().map(|value| value.0).max(),
-            bars: values
-                .iter()
-                .map(|&(value, count)| Bar {
-                    low: value,
-                    high: value + 1,
-                    count,
-                    mean: value as f64,
-                })
-                .collect(),
-            ..Line::default()
-        }
-    }
-
-    #[test]
-    fn percentiles_are_values_of_the_nearest_rank() {
-        let hundred: Vec<(i64, i64)> = (1..=100).map(|value| (value, 1)).collect();
-        let hundred = line(&hundred);
-        let of = |line: &Line| [0.0, 0.5, 0.95, 0.99, 1.0].map(|q| line.percentile(q));
-        assert_eq!(of(&hundred), [1, 50, 95, 99, 100].map(Some));
-        assert_eq!(of(&line(&[(7, 1)])), [Some(7); 5]);
-        assert_eq!(of(&line(&[(2, 1), (9, 1)])), [2, 2, 9, 9, 9].map(Some));
-        assert_eq!(of(&line(&[])), [None; 5]);
-    }
 
     #[test]
     fn the_slowest_child_is_the_one_with_the_most_time() {

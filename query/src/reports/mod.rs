@@ -17,6 +17,7 @@ mod places;
 mod rows;
 mod subject;
 mod top;
+mod totals;
 
 use crate::commands::Subcommand;
 

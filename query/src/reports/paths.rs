@@ -29,8 +29,8 @@ pub(super) struct Node {
     pub(super) count: u64,
     /// Those whose exit was not seen.
     pub(super) unfinished: u64,
-    pub(super) total: u64,
-    pub(super) own: u64,
+    pub(super) total: u128,
+    pub(super) own: u128,
 }
 
 /// A call that waits for the one around it to come.
@@ -196,25 +196,24 @@ impl Paths {
     }
 
     fn add(&mut self, node: u32, call: &Waiting) {
-        let positive = |value: Option<i64>| value.unwrap_or(0).max(0) as u64;
+        let positive = |value: Option<i64>| value.unwrap_or(0).max(0) as u128;
         let node = &mut self.nodes[node as usize];
         node.count += 1;
         node.unfinished += u64::from(call.duration.is_none());
-        node.total = node.total.saturating_add(positive(call.duration));
-        node.own = node.own.saturating_add(positive(call.own));
+        node.total += positive(call.duration);
+        node.own += positive(call.own);
         self.calls += 1;
     }
 
     /// A node takes at least as long as what it calls, also where exits were not seen.
     fn settle(&mut self) {
-        let mut inside = vec![0u64; self.nodes.len()];
+        let mut inside = vec![0u128; self.nodes.len()];
         // Children come behind their parents.
         for index in (0..self.nodes.len()).rev() {
             let node = &mut self.nodes[index];
-            node.total = node.total.max(node.own.saturating_add(inside[index]));
+            node.total = node.total.max(node.own + inside[index]);
             if index > 0 {
-                let around = &mut inside[node.parent as usize];
-                *around = around.saturating_add(node.total);
+                inside[node.parent as usize] += node.total;
             }
         }
     }
@@ -236,7 +235,7 @@ mod tests {
         }
     }
 
-    fn merged(calls: Vec<Waiting>) -> Vec<(u32, u32, u64, u64)> {
+    fn merged(calls: Vec<Waiting>) -> Vec<(u32, u32, u64, u128)> {
         let mut paths = Paths {
             nodes: vec![Node::default()],
             ..Paths::default()

@@ -1,10 +1,9 @@
 //! Which events a report is about, and how much each of their rows weighs.
 
 use anyhow::{Result, bail};
-use arrow::array::AsArray;
-use arrow::datatypes::Int64Type;
 use clap::Args;
 
+use super::totals;
 use crate::filter::Filters;
 use crate::nearest::nearest;
 use crate::render::text::strings;
@@ -33,7 +32,7 @@ pub(super) struct Subject {
     pub(super) weight: &'static str,
     /// What the weights count.
     pub(super) unit: &'static str,
-    pub(super) rows: i64,
+    pub(super) rows: u128,
 }
 
 impl Subject {
@@ -102,10 +101,11 @@ fn subjects(session: &Session) -> Result<Vec<Subject>> {
             strings(batch.column(1))?,
             strings(batch.column(2))?,
         ];
-        let rows = batch.column(3).as_primitive::<Int64Type>();
+        let rows = totals::read(batch.column(3))?;
         for row in 0..batch.num_rows() {
             let [system, event, table] = texts.each_ref().map(|texts| texts.value(row));
-            subjects.push(subject(system, event, table, rows.value(row)));
+            let rows = totals::weight(&rows, row);
+            subjects.push(subject(system, event, table, rows));
         }
     }
     subjects.retain(|subject| subject.rows > 0);
@@ -120,7 +120,7 @@ fn subjects(session: &Session) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-fn subject(system: &str, event: &str, table: &str, rows: i64) -> Subject {
+fn subject(system: &str, event: &str, table: &str, rows: u128) -> Subject {
     if table == "samples" {
         return Subject {
             name: event.to_owned(),

@@ -19,6 +19,7 @@ use clap::{ArgMatches, Args, ValueEnum};
 use super::folding::Folded;
 use super::imported;
 use super::subject::{Choice, Subject};
+use super::totals;
 use crate::commands::{Subcommand, arguments};
 use crate::render;
 use crate::render::text::{grouped, harmless, strings};
@@ -124,18 +125,12 @@ fn by_column(
                 .iter()
                 .map(|name| name.unwrap_or("[unknown]").to_owned()),
         );
-        let numbers = |column: usize| {
-            batch
-                .column(column)
-                .as_primitive::<Int64Type>()
-                .values()
-                .iter()
-                .map(|&n| n.max(0) as u64)
-        };
-        weights.extend(numbers(1));
-        samples.extend(numbers(2));
+        let totals = totals::read(batch.column(1))?;
+        weights.extend((0..batch.num_rows()).map(|row| totals::weight(&totals, row)));
+        let counts = batch.column(2).as_primitive::<Int64Type>().values();
+        samples.extend(counts.iter().map(|&n| n.max(0) as u64));
     }
-    let all: u64 = weights.iter().sum();
+    let all: u128 = weights.iter().sum();
     say_total(subject, all, samples.iter().sum());
     let shown = if top.limit == 0 {
         keys.len()
@@ -148,10 +143,7 @@ fn by_column(
             "self_percent",
             Arc::new(Float64Array::from_iter_values(percents)) as ArrayRef,
         ),
-        (
-            "self",
-            Arc::new(UInt64Array::from(weights[..shown].to_vec())),
-        ),
+        ("self", totals::unsigned(weights[..shown].iter().copied())),
         (
             "samples",
             Arc::new(UInt64Array::from(samples[..shown].to_vec())),
@@ -161,8 +153,8 @@ fn by_column(
 }
 
 /// What was added up, on stderr: the table shows shares of it.
-fn say_total(subject: &Subject, weight: u64, samples: u64) {
-    if weight == samples {
+fn say_total(subject: &Subject, weight: u128, samples: u64) {
+    if weight == u128::from(samples) {
         eprintln!("{}: {} {}", subject.name, grouped(samples), subject.unit);
     } else {
         eprintln!(
@@ -176,7 +168,7 @@ fn say_total(subject: &Subject, weight: u64, samples: u64) {
 }
 
 /// Per cent of `all`, to two digits behind the point.
-fn percent(part: u64, all: u64) -> f64 {
+fn percent(part: u128, all: u128) -> f64 {
     if all == 0 {
         0.0
     } else {
@@ -205,10 +197,8 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<RecordBatch
     if top.limit > 0 {
         lines.truncate(top.limit);
     }
-    let numbers = |value: fn(&Line) -> u64| {
-        Arc::new(UInt64Array::from_iter_values(lines.iter().map(value))) as ArrayRef
-    };
-    let percents = |value: fn(&Line) -> u64| {
+    let numbers = |value: fn(&Line) -> u128| totals::unsigned(lines.iter().map(value));
+    let percents = |value: fn(&Line) -> u128| {
         let values = lines.iter().map(|line| percent(value(line), folded.weight));
         Arc::new(Float64Array::from_iter_values(values)) as ArrayRef
     };
@@ -248,8 +238,8 @@ fn sums(session: &Session, condition: &str) -> Result<Folded> {
 struct Line {
     function: String,
     module: Option<String>,
-    own: u64,
-    total: u64,
+    own: u128,
+    total: u128,
 }
 
 /// Adds up all trees by function or module.
@@ -343,7 +333,7 @@ impl Lines {
     }
 
     /// Adds the weight of each subtree to the lines of its root, unless the line is met again further up.
-    fn add_totals(&mut self, tree: &Tree, names: &[usize], mut weights: Vec<u64>) {
+    fn add_totals(&mut self, tree: &Tree, names: &[usize], mut weights: Vec<u128>) {
         // Children come behind their parents: from the back, every subtree is complete when it is added.
         for node in (1..tree.len() as u32).rev() {
             let weight = weights[node as usize];
@@ -381,7 +371,7 @@ struct Children {
 }
 
 impl Children {
-    fn of(tree: &Tree, weights: &[u64]) -> Children {
+    fn of(tree: &Tree, weights: &[u128]) -> Children {
         let heavy = || (1..tree.len() as u32).filter(|&node| weights[node as usize] > 0);
         let mut starts = vec![0u32; tree.len() + 1];
         for node in heavy() {

@@ -61,6 +61,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         timing: false,
     };
     if std::io::stdin().is_terminal() {
+        crate::interrupt::outlive_questions();
         return interactive(&mut state);
     }
     // A script on stdin: the first failure ends it.

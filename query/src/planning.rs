@@ -1,0 +1,322 @@
+//! From SQL to a plan, on a thread with a large stack, for questions of any length.
+//!
+//! ```text
+//! a OR b OR c OR d     as the parser reads it: (((a OR b) OR c) OR d)     as it is planned: (a OR b) OR (c OR d)
+//! ```
+//! Parser, planner, optimizer and the evaluation of a condition all call themselves once for each level of an expression. So long
+//! chains of OR and AND become balanced trees, and what is still deep after that is refused before anything walks it. Terms that
+//! compare the same with a value, `x = 1 OR x = 2`, become `x IN (1, 2)`, which any number of values may have: the optimizer takes
+//! time with the square of the terms (5,000 joined by AND took 13 s).
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use anyhow::{Context, Result};
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Query, Select, SetExpr, Value, VisitMut, VisitorMut,
+};
+
+/// Levels of an expression, queries of a UNION, tables of a join.
+pub(crate) const DEEPEST: usize = 1000;
+/// Conditions joined by OR or AND that are not comparisons of the same with values.
+const MOST_TERMS: usize = 10_000;
+/// Brackets and subqueries within each other.
+pub(crate) const MOST_NESTED: usize = 200;
+
+/// Stacks to try, the first that the system grants: only what is used of it takes memory.
+const STACKS: [usize; 3] = [1 << 30, 256 << 20, 64 << 20];
+
+/// Runs `work` on a thread with a large stack.
+pub(crate) fn on_large_stack(work: impl FnOnce() + Send + 'static) -> Result<()> {
+    // A thread that could not be started keeps the work that it was given.
+    let work = std::sync::Arc::new(std::sync::Mutex::new(Some(work)));
+    let mut failure = None;
+    for size in STACKS {
+        let work = std::sync::Arc::clone(&work);
+        let thread = std::thread::Builder::new()
+            .name("planner".to_owned())
+            .stack_size(size)
+            .spawn(move || {
+                let work = work.lock().ok().and_then(|mut work| work.take());
+                if let Some(work) = work {
+                    work();
+                }
+            });
+        match thread {
+            Ok(_) => return Ok(()),
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(failure.map_or_else(|| anyhow::anyhow!("no stack size"), anyhow::Error::from))
+        .context("cannot start a thread for planning")
+}
+
+/// Parses and plans a statement.
+pub(crate) async fn plan(state: &SessionState, sql: &str) -> PlanResult<LogicalPlan> {
+    let dialect = state.config().options().sql_parser.dialect;
+    let mut statement = state.sql_to_statement(sql, &dialect)?;
+    let mut shape = Shape::default();
+    if shape.visit_statement(&mut statement).is_break() {
+        return Err(DataFusionError::Plan(shape.wrong));
+    }
+    state.statement_to_plan(statement).await
+}
+
+/// Balances chains, and refuses what is too deep.
+#[derive(Default)]
+struct Shape {
+    depth: usize,
+    wrong: String,
+}
+
+impl Shape {
+    fn visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+        match statement {
+            Statement::Statement(statement) => statement.visit(self),
+            Statement::Explain(explain) => self.visit_statement(&mut explain.statement),
+            Statement::CopyTo(copy) => match &mut copy.source {
+                CopyToSource::Query(query) => query.visit(self),
+                CopyToSource::Relation(_) => ControlFlow::Continue(()),
+            },
+            Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
+        }
+    }
+
+    fn refuse(&mut self, what: &str) -> ControlFlow<()> {
+        self.wrong = what.to_owned();
+        ControlFlow::Break(())
+    }
+}
+
+impl VisitorMut for Shape {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some((operator, terms)) = balance(expr)
+            && terms > MOST_TERMS
+        {
+            return self.refuse(&format!(
+                "{terms} conditions are joined by {operator}; at most {MOST_TERMS} can be\nhint: x IN (…) and x NOT IN (…) take any number of values"
+            ));
+        }
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return self.refuse(&format!(
+                "an expression has more than {DEEPEST} levels within each other\nhint: x IN (…) takes any number of values"
+            ));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &mut Expr) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let mut body = query.body.as_ref();
+        let mut count = 1;
+        while let SetExpr::SetOperation { left, .. } = body {
+            body = left;
+            count += 1;
+        }
+        if count > DEEPEST {
+            return self.refuse(&format!("a UNION has more than {DEEPEST} queries"));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let tables: usize = select.from.iter().map(|from| 1 + from.joins.len()).sum();
+        if tables > DEEPEST {
+            return self.refuse(&format!("a query joins more than {DEEPEST} tables"));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Makes `((a OR b) OR c) OR d` into `(a OR b) OR (c OR d)`; AND too. The terms keep their order, but for those that become
+/// lists of values. Returns the operator and how many terms there are.
+fn balance(expr: &mut Expr) -> Option<(BinaryOperator, usize)> {
+    let operator = match expr {
+        Expr::BinaryOp { op, .. } if matches!(op, BinaryOperator::Or | BinaryOperator::And) => {
+            op.clone()
+        }
+        _ => return None,
+    };
+    let mut terms = Vec::new();
+    let mut rest = std::mem::replace(expr, Expr::value(Value::Null));
+    loop {
+        match rest {
+            Expr::BinaryOp { left, op, right } if op == operator => {
+                terms.push(*right);
+                rest = *left;
+            }
+            first => {
+                terms.push(first);
+                break;
+            }
+        }
+    }
+    terms.reverse();
+    if terms.len() >= FEWEST_LISTED {
+        terms = with_lists(terms, &operator);
+    }
+    let count = terms.len();
+    while terms.len() > 1 {
+        let mut pairs = Vec::with_capacity(terms.len() / 2 + 1);
+        let mut each = terms.into_iter();
+        while let Some(left) = each.next() {
+            pairs.push(match each.next() {
+                Some(right) => Expr::BinaryOp {
+                    left: Box::new(left),
+                    op: operator.clone(),
+                    right: Box::new(right),
+                },
+                None => left,
+            });
+        }
+        terms = pairs;
+    }
+    if let Some(only) = terms.pop() {
+        *expr = only;
+    }
+    Some((operator, count))
+}
+
+/// Shorter chains stay as they were written.
+const FEWEST_LISTED: usize = 100;
+
+/// Values that may stand in one list: one of another kind would change the type in which all of them are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Integer,
+    Text,
+}
+
+fn kind_of(expr: &Expr) -> Option<Kind> {
+    let Expr::Value(value) = expr else {
+        return None;
+    };
+    match &value.value {
+        Value::Number(digits, _) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
+            Some(Kind::Integer)
+        }
+        Value::SingleQuotedString(_) => Some(Kind::Text),
+        _ => None,
+    }
+}
+
+/// Terms that compare the same column with values as one list: `x = 1 OR x = 2` as `x IN (1, 2)`, and `x <> 1 AND x <> 2` as
+/// `x NOT IN (1, 2)`. NULL makes the same of both.
+fn with_lists(terms: Vec<Expr>, operator: &BinaryOperator) -> Vec<Expr> {
+    let (wanted, negated) = match operator {
+        BinaryOperator::Or => (BinaryOperator::Eq, false),
+        _ => (BinaryOperator::NotEq, true),
+    };
+    let is_column = |expr: &Expr| matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+    let mut kept = Vec::new();
+    let mut places: HashMap<(String, Option<Kind>), usize> = HashMap::new();
+    for term in terms {
+        let (left, right) = match term {
+            Expr::BinaryOp { left, op, right }
+                if op == wanted && is_column(&left) && kind_of(&right).is_some() =>
+            {
+                (left, right)
+            }
+            other => {
+                kept.push(other);
+                continue;
+            }
+        };
+        let place = *places
+            .entry((left.to_string(), kind_of(&right)))
+            .or_insert(kept.len());
+        match kept.get_mut(place) {
+            Some(Expr::InList { list, .. }) => list.push(*right),
+            _ => kept.push(Expr::InList {
+                expr: left,
+                list: vec![*right],
+                negated,
+            }),
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::prelude::SessionContext;
+
+    /// The shape of a SELECT of one expression, or what was refused.
+    fn shaped(sql: &str) -> Result<String, String> {
+        let state = SessionContext::new().state();
+        let mut statement = state
+            .sql_to_statement(sql, &datafusion::config::Dialect::Generic)
+            .map_err(|error| error.to_string())?;
+        let mut shape = Shape::default();
+        match shape.visit_statement(&mut statement) {
+            ControlFlow::Continue(()) => Ok(statement.to_string()),
+            ControlFlow::Break(()) => Err(shape.wrong),
+        }
+    }
+
+    fn depth(expr: &Expr) -> usize {
+        match expr {
+            Expr::BinaryOp { left, right, .. } => 1 + depth(left).max(depth(right)),
+            _ => 1,
+        }
+    }
+
+    #[test]
+    fn chains_are_balanced_and_keep_their_order() {
+        for operator in [BinaryOperator::Or, BinaryOperator::And] {
+            let mut chain = Expr::value(Value::Boolean(true));
+            for number in 1..1000 {
+                chain = Expr::BinaryOp {
+                    left: Box::new(chain),
+                    op: operator.clone(),
+                    right: Box::new(Expr::value(Value::Number(number.to_string(), false))),
+                };
+            }
+            let before = chain.to_string();
+            balance(&mut chain);
+            assert_eq!((depth(&chain), chain.to_string()), (11, before));
+        }
+        let comparisons: Vec<String> = (0..100).map(|number| format!("x = {number}")).collect();
+        let listed = shaped(&format!("SELECT y OR {}", comparisons.join(" OR "))).unwrap();
+        assert!(listed.starts_with("SELECT y OR x IN (0, 1, 2,"), "{listed}");
+        let mixed = "SELECT a OR b AND c OR d";
+        assert_eq!(shaped(mixed).unwrap(), mixed);
+    }
+
+    #[test]
+    fn what_is_too_deep_is_refused() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        on_large_stack(move || {
+            let chain = |separator: &str, count: usize| vec!["x"; count].join(separator);
+            let found = [
+                format!("SELECT {}", vec!["x = 1 OR a.y = 2"; 50_000].join(" OR ")),
+                format!("SELECT {}", vec!["x <> 1"; 100_000].join(" AND ")),
+                format!("SELECT {}", chain(" OR ", 100_000)),
+                format!("SELECT {}", chain(" + ", 100_000)),
+                format!("SELECT 1{}", " IS NULL".repeat(100_000)),
+                vec!["SELECT 1"; 10_000].join(" UNION ALL "),
+                format!("SELECT 1 FROM {}", chain(" CROSS JOIN ", 2000)),
+                format!("SELECT x IN ({})", chain(", ", 100_000)),
+            ]
+            .map(|sql| shaped(&sql).map(|_| ()));
+            let _ = sender.send(found);
+        })
+        .unwrap();
+        let found = receiver.recv().unwrap();
+        let refused = found.each_ref().map(|found| found.is_err());
+        let expected = [false, false, true, true, true, true, true, false];
+        assert_eq!(refused, expected, "{found:?}");
+    }
+}

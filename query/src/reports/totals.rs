@@ -1,0 +1,72 @@
+//! Totals in reports: beyond 64 bits they stay exact, from SQL's `sum` to the column of the answer.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, UInt64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Decimal128Type};
+
+use crate::functions::TOTAL;
+
+/// A column of totals, whichever type of whole numbers it has.
+pub(super) fn read(column: &ArrayRef) -> Result<Decimal128Array> {
+    Ok(cast(column, &TOTAL)?
+        .as_primitive::<Decimal128Type>()
+        .clone())
+}
+
+/// The total of a row that is not below 0; NULL and what is below count as nothing.
+pub(super) fn weight(totals: &Decimal128Array, row: usize) -> u128 {
+    match totals.is_valid(row) {
+        true => u128::try_from(totals.value(row)).unwrap_or_default(),
+        false => 0,
+    }
+}
+
+/// Signed totals as a column: of 64 bits, as before there were larger ones, where all of them fit.
+pub(super) fn signed(values: impl IntoIterator<Item = Option<i128>>) -> ArrayRef {
+    let values: Vec<Option<i128>> = values.into_iter().collect();
+    let fits = |value: &Option<i128>| value.is_none_or(|value| i64::try_from(value).is_ok());
+    if values.iter().all(fits) {
+        let narrow = |value: Option<i128>| value.and_then(|value| i64::try_from(value).ok());
+        return Arc::new(values.into_iter().map(narrow).collect::<Int64Array>());
+    }
+    wide(values)
+}
+
+/// As [`signed`], for totals that are never below 0.
+pub(super) fn unsigned(values: impl IntoIterator<Item = u128>) -> ArrayRef {
+    let values: Vec<u128> = values.into_iter().collect();
+    let narrow: Result<Vec<u64>, _> = values.iter().map(|&value| u64::try_from(value)).collect();
+    match narrow {
+        Ok(narrow) => Arc::new(UInt64Array::from(narrow)),
+        // Nothing that fits into a trace adds up to 10^38.
+        Err(_) => wide(values.into_iter().map(|value| i128::try_from(value).ok())),
+    }
+}
+
+fn wide(values: impl IntoIterator<Item = Option<i128>>) -> ArrayRef {
+    let array: Decimal128Array = values.into_iter().collect();
+    Arc::new(array.with_data_type(DataType::Decimal128(38, 0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_wide_only_where_a_total_is() {
+        assert_eq!(*unsigned([1, 2]).data_type(), DataType::UInt64);
+        assert_eq!(*signed([Some(-1), None]).data_type(), DataType::Int64);
+        let beyond = u128::from(u64::MAX) + 1;
+        let column = unsigned([1, beyond]);
+        assert_eq!(*column.data_type(), TOTAL);
+        let column = read(&column).unwrap();
+        assert_eq!((weight(&column, 0), weight(&column, 1)), (1, beyond));
+        let column = signed([Some(i128::from(i64::MIN) - 1), None]);
+        assert_eq!(*column.data_type(), TOTAL);
+        let column = read(&column).unwrap();
+        assert_eq!((weight(&column, 0), weight(&column, 1)), (0, 0));
+    }
+}
