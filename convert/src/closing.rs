@@ -10,6 +10,7 @@
 use std::path::{Path, PathBuf};
 
 use perfquet_formats::import::Report;
+use perfquet_formats::symbols::{unverified_sentence, without_line_sentence};
 
 use crate::cli::Arguments;
 use crate::terminal::{hint, put};
@@ -130,10 +131,22 @@ pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
             for module in unnamed.iter().take(LISTED) {
                 put(&module.to_string());
             }
+            for module in symbols.without_line().iter().take(LISTED) {
+                put(&module.to_string().replacen("symbols of", "lines of", 1));
+            }
             if unnamed.len() > LISTED {
                 put(&format!("and of {} modules more", unnamed.len() - LISTED));
             }
         }
+    }
+    if let Some(sentence) = unverified_sentence(&report.symbols) {
+        put(&sentence);
+    }
+    if let Some(sentence) = without_line_sentence(&report.symbols) {
+        put(&sentence);
+        hint(
+            "install the debug packages of these files, or name a directory with their debug info by --symbols",
+        );
     }
     let wanted = verbose == 0 && !arguments.no_symbols;
     if wanted && without > 0 && report.counts.named_frames * 2 < report.counts.frames {

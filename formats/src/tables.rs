@@ -873,6 +873,14 @@ pub mod frames {
                     Encoding::Dictionary,
                     "The place is where a call returns to; the call is the instruction before.",
                 ),
+                column(
+                    "unverified",
+                    ColumnType::Bool,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "The name is from a file that is not proven to be the recorded one, since no build ID was recorded; NULL if there is no name.",
+                ),
             ],
             sort: vec!["frame_id".to_owned()],
         }
@@ -905,6 +913,8 @@ pub mod frames {
         pub space: Option<&'a [u8]>,
         /// The place is where a call returns to; the call is the instruction before.
         pub return_address: bool,
+        /// The name is from a file that is not proven to be the recorded one, since no build ID was recorded; NULL if there is no name.
+        pub unverified: Option<bool>,
     }
 
     impl Row<'_> {
@@ -924,6 +934,7 @@ pub mod frames {
                 to_inlined_into,
                 to_space,
                 to_return_address,
+                to_unverified,
             ] = rows.columns_mut()
             else {
                 debug_assert!(false, "rows of another table than frames");
@@ -971,6 +982,10 @@ pub mod frames {
                 None => to_space.push_null(),
             }
             to_return_address.push_bool(self.return_address);
+            match self.unverified {
+                Some(value) => to_unverified.push_bool(value),
+                None => to_unverified.push_null(),
+            }
         }
     }
 }

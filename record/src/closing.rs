@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use perfquet_formats::import::{Counts, Report};
+use perfquet_formats::symbols;
 
 use crate::output::Output;
 use crate::progress::{self, Count};
@@ -68,6 +69,9 @@ pub(crate) fn trace(
     };
     say(output.path(), count, counts, next)?;
     for sentence in report.unwound.iter().filter_map(stacks::cut_sentence) {
+        eprintln!("{sentence}");
+    }
+    if let Some(sentence) = symbols::unverified_sentence(&report.symbols) {
         eprintln!("{sentence}");
     }
     if counts.problems > 0 {

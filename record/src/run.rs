@@ -16,7 +16,7 @@ use crate::encoder::Encoder;
 use crate::failure::{failed, misuse};
 use crate::flight::{self, Kept, Last, Limit, Snapshots, Watch};
 use crate::ftrace::Tracing;
-use crate::journal::{Journal, build_ids, header};
+use crate::journal::{Journal, header};
 use crate::list;
 use crate::output::Output;
 use crate::probe::definition::Definitions;
@@ -200,7 +200,7 @@ fn record(
     })
 }
 
-/// What is only known at the end: losses, build ids. Says how many events were lost; whatever went wrong, the
+/// What is only known at the end: losses, sums. Says how many events were lost; whatever went wrong, the
 /// journal is whole.
 fn complete_journal(
     mut journal: Journal,
@@ -214,7 +214,6 @@ fn complete_journal(
         lost += lost_by_programs;
     }
     lost += journal.losses(&stopped.recording, missed)?;
-    journal.append(&build_ids::records(&stopped.files))?;
     journal.finish_round()?;
     summed_up.map(|_| lost).map_err(io::Error::other)
 }
@@ -234,7 +233,6 @@ fn fly(
     let held_bytes = kept.held_bytes();
     let folder = Path::new(""); // functions are not traced into memory
     let mut running = Running::start(start, Sink::Flight(Box::new(kept)), held_bytes, folder)?;
-    snapshots.set_build_ids(build_ids::records(&running.files));
     snapshots.set_roots(running.containers.roots());
     running.until_end(signals, cli.duration, Some(&mut snapshots), &|| false)?;
     let command_ended = running.command_ended;

@@ -16,7 +16,7 @@ use crate::failure::{Failure, failed};
 use crate::flight::Snapshots;
 use crate::ftrace::Tracing;
 use crate::journal::header;
-use crate::journal::processes::{self, Files};
+use crate::journal::processes;
 use crate::probe::definition::Definitions;
 use crate::progress::{Progress, Shown};
 use crate::recording::{Recording, Rings};
@@ -53,7 +53,6 @@ pub(crate) struct Running {
     drain: Drain,
     /// Bytes written, or held.
     written: Arc<AtomicU64>,
-    pub(crate) files: Files,
     pub(crate) containers: Containers,
     command: Option<i32>,
     pub(crate) command_ended: Option<Ended>,
@@ -93,11 +92,11 @@ impl Running {
         let has_data = recording.side_band.attr.mmap_data() == 1;
         let mut containers = Containers::new();
         containers.look(&target, command);
-        let existing = processes::existing(&target, command, has_data);
+        let roots = containers.roots();
+        let mut records = processes::existing(&target, command, has_data, &roots);
         // A command's events start with its exec.
         let began = command.map_or(began, |_| clock::monotonic());
         let begun = triggers.begun(&selection, began);
-        let mut records = existing.records;
         if let Some(begun) = &begun {
             records.extend(header::selection(&recording, begun));
         }
@@ -118,7 +117,6 @@ impl Running {
             programs,
             drain,
             written,
-            files: existing.files,
             containers,
             progress: Progress::start(command.is_some()),
             command,
@@ -241,7 +239,6 @@ impl Running {
         let stopped = Stopped {
             recording: self.recording,
             programs: self.programs,
-            files: self.files,
             command: self.command,
             command_ended: self.command_ended,
             progress: self.progress,
@@ -255,7 +252,6 @@ impl Running {
 pub(crate) struct Stopped {
     pub(crate) recording: Recording,
     pub(crate) programs: Programs,
-    pub(crate) files: Files,
     command: Option<i32>,
     command_ended: Option<Ended>,
     progress: Progress,

@@ -247,6 +247,99 @@ fn names_come_later() {
     }
 }
 
+/// Two builds of a program, `served` and `successor`; `None`, said aloud, where there is no compiler.
+fn two_builds(room: &Room, build_id: &str) -> Option<()> {
+    for (name, function, step) in [
+        ("successor", "-DWORK=of_the_new", "-DSTEP=3"),
+        ("served", "-DWORK=of_the_old", "-DSTEP=5"),
+    ] {
+        let program = room.compile("served.c", &["-O1", function, step, build_id])?;
+        if name != "served" {
+            fs::rename(program, room.path(name)).expect("it moves");
+        }
+    }
+    Some(())
+}
+
+/// A program that was replaced before the recording began is still read: the kernel leads to it.
+#[test]
+fn a_program_that_was_replaced_keeps_its_own_names() {
+    if !users_may_record() {
+        return;
+    }
+    for build_id in ["-Wl,--build-id", "-Wl,--build-id=none"] {
+        let room = Room::new();
+        if two_builds(&room, build_id).is_none() {
+            return;
+        }
+        let mut running = Command::new(room.path("served")).spawn().expect("it runs");
+        let pid = running.id().to_string();
+        let began =
+            || fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("served"));
+        while !began() {
+            std::thread::yield_now();
+        }
+        fs::rename(room.path("successor"), room.path("served")).expect("it moves");
+        let said = room.record(&["-e", "cpu-clock:u", "-g", "-p", &pid, "--duration", "1s"]);
+        let _ = running.kill();
+        let _ = running.wait();
+        let found = leaves(&room);
+        assert!(
+            count(&found, "of_the_old ") > 20,
+            "{build_id}: {said}: {found:?}"
+        );
+        assert_eq!(count(&found, "of_the_new "), 0, "{build_id}: {found:?}");
+        let names = functions(&room.path("t.pqt"));
+        assert!(!names.iter().any(|name| name == "of_the_new"), "{names:?}");
+        // Nor when somebody names it again, and cannot reach the old one.
+        name_again(&room.path("t.pqt"), Options::default()).expect("names");
+        assert_eq!(count(&leaves(&room), "of_the_new "), 0);
+    }
+}
+
+/// One that is replaced while it is recorded has no names from the file that is there at the end.
+#[test]
+fn a_program_that_is_replaced_meanwhile_has_no_names_of_its_successor() {
+    if !users_may_record() {
+        return;
+    }
+    for build_id in ["-Wl,--build-id", "-Wl,--build-id=none"] {
+        let room = Room::new();
+        if two_builds(&room, build_id).is_none() {
+            return;
+        }
+        let script = "start() { ./served & while [ $(cat /proc/$!/comm) != served ]; do :; done; sleep 0.7; }
+            start; mv successor served; start; kill %1 %2; wait";
+        room.record(&["-e", "cpu-clock:u", "--", "bash", "-c", script]);
+        let check = || {
+            let rows = room.rows("frames", &["module", "build_id", "offset", "function"]);
+            let of = |name: &str| {
+                let rows = rows.iter().filter(|row| row.ends_with(name));
+                let modules =
+                    rows.map(|row| row.rsplitn(3, ' ').nth(2).unwrap_or_default().to_owned());
+                modules.collect::<std::collections::BTreeSet<String>>()
+            };
+            let (old, new) = (of(" of_the_old"), of(" of_the_new"));
+            assert!(old.is_empty(), "its file is gone: {rows:?}");
+            assert!(new.len() <= 1, "{rows:?}");
+            let bare = rows
+                .iter()
+                .filter(|row| row.contains("/served ") && row.ends_with(" -"));
+            assert!(bare.count() > 0, "{rows:?}");
+            rows.iter()
+                .filter(|row| row.contains("/served ") && row.ends_with(" of_the_new"))
+                .count()
+        };
+        let named = check();
+        let options = Options {
+            kernel: KernelSource::None,
+            ..Options::default()
+        };
+        name_again(&room.path("t.pqt"), options).expect("names");
+        assert!(check() >= named);
+    }
+}
+
 fn functions(trace: &Path) -> Vec<String> {
     use arrow::array::{Array, AsArray};
     let trace = perfquet_formats::store::Directory::open(trace).expect("a trace");

@@ -19,7 +19,7 @@ use perfquet_formats::event_format::declared;
 use perfquet_formats::event_format::print::{PrintFormat, Record};
 use perfquet_formats::import;
 use perfquet_formats::store::{ColumnType, Directory, TableEntry};
-use perfquet_formats::symbols::{Request, Symbolizer};
+use perfquet_formats::symbols::{Origin, Request, Symbolizer};
 use perfquet_formats::tables;
 
 use super::mappings::Mappings;
@@ -169,7 +169,7 @@ impl Names {
     fn new(trace: &Directory, options: &Options) -> Result<Names> {
         let facts = &trace.manifest().facts;
         let facts = import::kernel_facts(facts);
-        let symbolizer = Symbolizer::new(options.symbols.clone(), facts);
+        let symbolizer = Symbolizer::new(options.symbols.clone(), facts, Origin::default());
         if let Err(error) = &symbolizer {
             log::info!("no names for addresses inside events: {error}");
         }
@@ -185,12 +185,9 @@ impl Names {
         }
         let names = self.symbolizer.as_mut().map(|symbolizer| {
             symbolizer.names(&[Request {
-                module: None,
-                build_id: None,
-                offset: None,
                 address: Some(address),
                 space: Space::Kernel,
-                return_address: false,
+                ..Request::default()
             }])
         });
         let name = names

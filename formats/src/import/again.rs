@@ -11,7 +11,7 @@ use crate::event::Space;
 use crate::normalize::Counts;
 use crate::normalize::texts::{TextId, Texts};
 use crate::store::{Directory, Facts, JOURNAL, State, TableId, Writer, WriterOptions};
-use crate::symbols::{KernelFacts, Name, Options, Request, Symbolizer};
+use crate::symbols::{KernelFacts, Name, Options, Origin, Request, Symbolizer};
 use crate::{Error, Input, tables};
 
 /// Frames asked for at once.
@@ -91,7 +91,8 @@ fn journal_of(directory: &Path) -> PathBuf {
 pub fn name_again(directory: &Path, options: Options) -> Result<Report, Error> {
     let trace = Directory::open(directory)?;
     let facts = &trace.manifest().facts;
-    let mut symbolizer = Symbolizer::new(options, kernel_facts(facts))?;
+    let origin = origin(facts, first_time(&trace));
+    let mut symbolizer = Symbolizer::new(options, kernel_facts(facts), origin)?;
     let frames = Frames::read(&trace)?;
     let names = frames.look_up(&mut symbolizer);
     let mut writer = Writer::open(directory, WriterOptions::default())?;
@@ -105,6 +106,23 @@ pub fn name_again(directory: &Path, options: Options) -> Result<Report, Error> {
         symbols: vec![symbolizer.report().clone()],
         ..Report::default()
     })
+}
+
+/// Where and when a trace was recorded.
+fn origin(facts: &Facts, first: Option<i64>) -> Origin {
+    let mut origin = Origin::of_facts(facts, first);
+    let estimated = facts.other.get(ESTIMATED_WALL_OFFSET);
+    if let (None, Some(offset)) = (origin.wall_offset, estimated) {
+        origin.wall_offset = offset.parse().ok();
+        origin.is_estimated = true;
+    }
+    origin
+}
+
+/// The first time in a trace.
+fn first_time(trace: &Directory) -> Option<i64> {
+    let tables = trace.manifest().tables.values();
+    tables.filter_map(|table| Some(table.time_range()?.0)).min()
 }
 
 /// What the manifest keeps of the kernel.
@@ -123,6 +141,9 @@ pub fn kernel_facts(facts: &Facts) -> KernelFacts {
 
 /// The fact that keeps a symbol of the kernel with its address: "_text 0xffffffff81000000".
 pub(crate) const KERNEL_REFERENCE: &str = "kernel.reference";
+
+/// The fact that keeps the time of day where the input does not say it: nanoseconds since 1970 at time 0, at most.
+pub(crate) const ESTIMATED_WALL_OFFSET: &str = "wall_offset.estimated";
 
 /// The frames of a trace.
 #[derive(Default)]
@@ -146,6 +167,7 @@ struct Row {
     inlined_into: Option<i32>,
     space: Space,
     return_address: bool,
+    unverified: Option<bool>,
 }
 
 impl Frames {
@@ -175,7 +197,8 @@ impl Frames {
                 line: number::<Int32Type>(batch, "line", row),
                 inlined_into: number::<Int32Type>(batch, "inlined_into", row),
                 space: space_of(self::text(batch, "space", row)),
-                return_address: truth(batch, "return_address", row),
+                return_address: truth(batch, "return_address", row) == Some(true),
+                unverified: truth(batch, "unverified", row),
             };
             self.rows.push(row);
         }
@@ -215,6 +238,7 @@ impl Frames {
                     address: row.address,
                     space: row.space,
                     return_address: row.return_address,
+                    ..Request::default()
                 })
                 .collect();
             all.extend(symbolizer.names(&requests));
@@ -297,6 +321,7 @@ impl Frames {
             inlined_into: None,
             space: row.space.as_str().map(str::as_bytes),
             return_address: row.return_address,
+            unverified: row.unverified,
         }
     }
 }
@@ -309,6 +334,7 @@ fn named<'a>(row: tables::frames::Row<'a>, name: &'a Name) -> tables::frames::Ro
             .and_then(|offset| offset.try_into().ok()),
         file: name.file.as_deref().map(str::as_bytes),
         line: name.line.and_then(|line| line.try_into().ok()),
+        unverified: Some(name.is_unverified),
         ..row
     }
 }
@@ -327,11 +353,9 @@ fn text<'b>(batch: &'b RecordBatch, name: &str, row: usize) -> Option<&'b [u8]> 
     values.is_valid(row).then(|| values.value(row).as_bytes())
 }
 
-fn truth(batch: &RecordBatch, name: &str, row: usize) -> bool {
-    batch
-        .column_by_name(name)
-        .and_then(|values| values.as_boolean_opt())
-        .is_some_and(|values| values.is_valid(row) && values.value(row))
+fn truth(batch: &RecordBatch, name: &str, row: usize) -> Option<bool> {
+    let values = batch.column_by_name(name)?.as_boolean_opt()?;
+    values.is_valid(row).then(|| values.value(row))
 }
 
 fn space_of(text: Option<&[u8]>) -> Space {

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
 
 use crate::event::{Progress, Sink};
 use crate::normalize::{Normalizer, Output};
@@ -26,7 +27,7 @@ use crate::store::{Source, Writer, WriterOptions};
 use crate::{Error, FORMATS, Format, Guess, Input, perf_script, symbols};
 
 pub use crate::normalize::{Counts, TimeRange};
-pub(crate) use again::KERNEL_REFERENCE;
+pub(crate) use again::{ESTIMATED_WALL_OFFSET, KERNEL_REFERENCE};
 pub use again::{
     Found, journal_files, kernel_facts, look_into, name_again, recover, remove_journal,
 };
@@ -181,6 +182,7 @@ fn import_one(
         options.kept.clone(),
         &mut **progress,
     );
+    normalizer.set_written(written(input));
     (format.read)(input, &mut normalizer)?;
     normalizer.finish()?;
     output.add_source(Source {
@@ -189,6 +191,14 @@ fn import_one(
         bytes: input.size_bytes(),
     });
     Ok(())
+}
+
+/// When an input was last changed: its file, or what comes through a pipe now.
+fn written(input: &Input) -> Option<SystemTime> {
+    let Some(path) = input.path() else {
+        return Some(SystemTime::now());
+    };
+    std::fs::metadata(path).ok()?.modified().ok()
 }
 
 /// The format of an input, by its first bytes.

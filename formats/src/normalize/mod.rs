@@ -10,6 +10,7 @@
 //! [`Normalizer`] is the [`Sink`] of one input; [`Output`] outlives it. What it keeps is bounded: caches and
 //! trees have limits, and begin anew when these are reached.
 
+mod age;
 mod aggregates;
 mod calls;
 mod columns;
@@ -41,11 +42,13 @@ pub use window::TimeRange;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
 
 use crate::Error;
-use crate::event::{Event, EventType, Fact, Loss, Mapping, Place, Problem, Progress, Sink};
+use crate::event::{Event, EventType, Fact, Loss, Mapping, Place, Problem, Progress, Sink, Space};
 use crate::symbols;
 
+use age::Age;
 use calls::{Calls, Pairs};
 use frames::Frames;
 use generated::Generated;
@@ -73,6 +76,7 @@ pub(crate) struct Normalizer<'o> {
     progress: &'o mut (dyn FnMut(Progress) + Send),
     symbols: symbols::Options,
     window: Window,
+    age: Age,
     selected: Selected,
     life: Life,
     /// Another input of the same recording told of threads and mappings before.
@@ -123,6 +127,7 @@ impl<'o> Normalizer<'o> {
             unwinding: Unwinding::new(symbols.clone()),
             symbols,
             window: Window::new(time),
+            age: Age::default(),
             selected,
             is_continued: known.is_some(),
             life: known.unwrap_or_default(),
@@ -140,6 +145,11 @@ impl<'o> Normalizer<'o> {
             generated: Generated::default(),
             facts: facts::Told::default(),
         }
+    }
+
+    /// The input's file was last changed then.
+    pub(crate) fn set_written(&mut self, written: Option<SystemTime>) {
+        self.age.written = written;
     }
 
     /// The input has ended: writes what was kept.
@@ -209,6 +219,13 @@ impl<'o> Normalizer<'o> {
             self.facts.tell(Fact::Other {
                 name: crate::import::KERNEL_REFERENCE,
                 value: &format!("{name} {address:#x}"),
+            });
+        }
+        let origin = self.age.origin(&self.facts.facts);
+        if let (true, Some(offset)) = (origin.is_estimated, origin.wall_offset) {
+            self.facts.tell(Fact::Other {
+                name: crate::import::ESTIMATED_WALL_OFFSET,
+                value: &offset.to_string(),
             });
         }
         self.facts.store(&mut self.output.facts);
@@ -318,7 +335,7 @@ impl<'o> Normalizer<'o> {
             &self.frames,
             &mut self.life.modules,
             &self.told,
-            &self.kernel,
+            (&self.kernel, self.age.origin(&self.facts.facts)),
             &self.symbols,
             self.output,
         )?;
@@ -350,6 +367,18 @@ impl Normalizer<'_> {
         self.life.map(mapping, self.output)
     }
 
+    fn kernel_build_id(&mut self, build_id: &[u8]) {
+        let modules = &mut self.life.modules;
+        modules.kernel_build_id(build_id);
+        let is_ours = self.symbols.system && self.symbols.user;
+        if is_ours
+            && symbols::running_build_id().is_some_and(|running| running == build_id)
+            && let Some(vdso) = symbols::own_vdso_build_id()
+        {
+            modules.set_vdso(&vdso);
+        }
+    }
+
     /// Everything that comes seldom.
     fn side_band(&mut self, event: Event<'_>) -> Result<(), Error> {
         self.kernel.note(&event);
@@ -359,7 +388,7 @@ impl Normalizer<'_> {
                 self.facts.tell(fact);
                 match fact {
                     Fact::Clock(clock) => self.generated.clock = clock.to_owned(),
-                    Fact::KernelBuildId(id) => self.life.modules.kernel_build_id(id),
+                    Fact::KernelBuildId(id) => self.kernel_build_id(id),
                     Fact::Architecture(name) => {
                         self.unwinding.architecture = Some(name.to_owned());
                     }
@@ -391,8 +420,18 @@ impl Normalizer<'_> {
                 return self.life.fork(&fork, self.output);
             }
             Event::Exit(exit) => return self.life.exit(&exit, self.output),
-            Event::Mapping(mapping) => return self.map(&mapping),
-            Event::BuildId(build_id) => self.life.modules.build_id(&build_id),
+            Event::Mapping(mapping) => {
+                self.age.see(mapping.time);
+                return self.map(&mapping);
+            }
+            Event::BuildId(build_id) => {
+                self.life.modules.build_id(&build_id);
+                let kernel = self.kernel.build_id.clone();
+                let is_of_kernel = build_id.space == Space::Kernel;
+                if let (true, Some(kernel)) = (is_of_kernel, kernel) {
+                    self.kernel_build_id(&kernel);
+                }
+            }
             Event::KernelSymbol(symbol) => self.life.kernel_symbol(&symbol),
             Event::KernelText(told) => self.kernel_texts.add(told),
             Event::Symbol(symbol) => self.told.add(&symbol),

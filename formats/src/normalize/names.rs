@@ -19,7 +19,9 @@ use super::output::Output;
 use super::texts::{TextId, Texts};
 use crate::Error;
 use crate::event::Symbol;
-use crate::symbols::{KernelFacts, Name, Options, Request, Symbolizer};
+use crate::symbols::{
+    FileIdentity, FirstMapped, KernelFacts, Name, Options, Origin, Request, Symbolizer,
+};
 use crate::tables;
 
 /// Frames asked for at once.
@@ -64,6 +66,8 @@ struct Module {
     path: String,
     build_id: Option<Vec<u8>>,
     build_id_text: Option<String>,
+    file: Option<FileIdentity>,
+    first_mapped: FirstMapped,
     placing: Placing,
 }
 
@@ -73,6 +77,8 @@ struct Place<'m> {
     module: Option<&'m str>,
     build_id: Option<&'m [u8]>,
     build_id_text: Option<&'m str>,
+    file: Option<FileIdentity>,
+    first_mapped: FirstMapped,
     offset: Option<u64>,
     address: Option<u64>,
     /// Known without looking.
@@ -84,12 +90,12 @@ pub(crate) fn write(
     frames: &Frames,
     modules: &mut Modules,
     told: &Told,
-    kernel: &KernelFacts,
+    (kernel, origin): (&KernelFacts, Origin),
     options: &Options,
     output: &mut Output,
 ) -> Result<FrameId, Error> {
     let (first, keys) = frames.kept();
-    let mut symbolizer = Symbolizer::new(options.clone(), kernel.clone())?;
+    let mut symbolizer = Symbolizer::new(options.clone(), kernel.clone(), origin)?;
     told.tell(&mut symbolizer);
     let modules = resolve(modules);
     let mut inlined = Vec::new();
@@ -133,6 +139,8 @@ fn resolve(modules: &mut Modules) -> Vec<Module> {
                 path: String::from_utf8_lossy(modules.path(module)).into_owned(),
                 build_id_text: build_id.as_deref().map(hexadecimal),
                 build_id,
+                file: modules.file_of(module),
+                first_mapped: modules.first_mapped(module),
                 placing: modules.placing(module),
             }
         })
@@ -152,6 +160,8 @@ fn place<'m>(key: &FrameKey, said: &'m [Said], modules: &'m [Module]) -> Place<'
             module: Some(&module.path),
             build_id: module.build_id.as_deref(),
             build_id_text: module.build_id_text.as_deref(),
+            file: module.file,
+            first_mapped: module.first_mapped,
             ..Place::default()
         },
         None => Place::default(),
@@ -186,6 +196,7 @@ fn symbol_name(module: Option<&Module>, address: u64) -> Vec<Name> {
             function_offset: Some(address.wrapping_sub(*start)),
             file: None,
             line: None,
+            is_unverified: false,
         }],
         _ => Vec::new(),
     }
@@ -202,6 +213,7 @@ fn said_place(said: &[Said]) -> Place<'_> {
         function_offset: said.function_offset,
         file: None,
         line: None,
+        is_unverified: false,
     };
     Place {
         module: str::from_utf8(&outer.module)
@@ -227,6 +239,8 @@ fn look_up(symbolizer: &mut Symbolizer, keys: &[FrameKey], places: &mut [Place<'
             let request = Request {
                 module: place.module,
                 build_id: place.build_id,
+                file: place.file,
+                first_mapped: place.first_mapped,
                 offset: place.offset,
                 address: place.address,
                 space: key.space,
@@ -279,6 +293,7 @@ fn write_frame(
         inlined_into: inlined_into.map(|into| into as i32),
         space: key.space.as_str().map(str::as_bytes),
         return_address: key.return_address,
+        unverified: name.map(|name| name.is_unverified),
     }
     .push(output.writer.rows(table));
     output.writer.end_row(table)

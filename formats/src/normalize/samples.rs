@@ -40,8 +40,11 @@ impl Normalizer<'_> {
             unwinding,
             output,
             selected,
+            age,
+            facts,
             ..
         } = self;
+        age.see(sample.time);
         let Some(plan) = plans.get_mut(sample.event.0 as usize) else {
             self.problem(1, "a sample of an event that was never declared");
             return Ok(());
@@ -77,7 +80,8 @@ impl Normalizer<'_> {
             let Life {
                 mappings, modules, ..
             } = life;
-            let unwound = unwinding.unwind(sample, registers, pid, mappings, modules);
+            let origin = || age.origin(&facts.facts);
+            let unwound = unwinding.unwind(sample, registers, pid, mappings, modules, origin);
             if let Some(addresses) = unwound {
                 let space = Space::User;
                 let stack = Stack::Addresses { space, addresses };

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use super::mappings::Mappings;
 use super::modules::Modules;
 use crate::event::{Mapping, Registers, Sample, Space, Stack};
-use crate::symbols::{Options, UnwindCounts, Unwinder};
+use crate::symbols::{Options, Origin, UnwindCounts, Unwinder};
 
 /// Processes that the unwinder knows at a time.
 const PROCESSES: usize = 512;
@@ -43,11 +43,13 @@ impl Unwinding {
         pid: i32,
         mappings: &Mappings,
         modules: &mut Modules,
+        origin: impl FnOnce() -> Origin,
     ) -> Option<&[u64]> {
         let unwinder = self.unwinder.get_or_insert_with(|| {
             let architecture = self.architecture.as_deref();
             Unwinder::new(
                 &self.options,
+                origin(),
                 architecture.unwrap_or(std::env::consts::ARCH),
             )
         });
@@ -59,8 +61,9 @@ impl Unwinding {
             unwinder.restart(pid);
             for range in map.ranges().filter(|range| range.executable) {
                 let build_id = modules.build_id_of(range.module).map(<[u8]>::to_vec);
+                let file = modules.file_of(range.module);
                 unwinder.add_mapping(&Mapping {
-                    time: None,
+                    time: modules.first_mapped(range.module),
                     pid,
                     tid: pid,
                     space: Space::User,
@@ -69,8 +72,8 @@ impl Unwinding {
                     file_offset: range.file_offset,
                     path: modules.path(range.module),
                     build_id: build_id.as_deref(),
-                    device: None,
-                    inode: None,
+                    device: file.map(|file| file.device),
+                    inode: file.map(|file| file.inode),
                     protection: Some(EXECUTABLE),
                     flags: None,
                 });

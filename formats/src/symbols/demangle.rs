@@ -13,18 +13,38 @@ use std::fmt::{self, Write};
 const DEMANGLED_MAX: usize = 16 << 10;
 const MANGLED_MAX: usize = 8 << 10;
 
-/// Demangles a name, or takes it as it is.
-pub(super) fn demangle(name: &[u8]) -> String {
-    let name = String::from_utf8_lossy(name);
+/// Whether it may be a mangled name; many can be asked, cheaply.
+pub fn may_be_mangled(name: &[u8]) -> bool {
+    let mangled: [&[u8]; 3] = [b"_Z", b"_R", b"__Z"];
+    mangled.iter().any(|start| name.starts_with(start))
+}
+
+/// Demangles a name, or takes it as it is; either without the version of its symbol.
+pub fn demangle(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(without_version(name));
     match unmangled(&name) {
         Some(demangled) => demangled,
         None => name.into_owned(),
     }
 }
 
+/// Without what binutils puts behind a name that a library has in several versions: `pthread_create@@GLIBC_2.34`.
+pub(super) fn without_version(name: &[u8]) -> &[u8] {
+    let Some(at) = name.iter().position(|&byte| byte == b'@') else {
+        return name;
+    };
+    let (plain, version) = name.split_at(at);
+    let version = version.strip_prefix(b"@").unwrap_or(version);
+    let version = version.strip_prefix(b"@").unwrap_or(version);
+    let is_version = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    match plain.is_empty() || version.is_empty() || !version.iter().all(is_version) {
+        true => name,
+        false => plain,
+    }
+}
+
 fn unmangled(name: &str) -> Option<String> {
-    let mangled = name.starts_with("_R") || name.starts_with("_Z") || name.starts_with("__Z");
-    if !mangled || name.len() > MANGLED_MAX {
+    if !may_be_mangled(name.as_bytes()) || name.len() > MANGLED_MAX {
         return None;
     }
     let mut out = Bounded(String::new());
@@ -148,6 +168,11 @@ mod tests {
         check("_ZN", "_ZN");
         check("_R", "_R");
         assert_eq!(demangle(b"caf\xe9"), "caf\u{fffd}");
+        check("__libc_start_main@@GLIBC_2.34", "__libc_start_main");
+        check("memcpy@GLIBC_2.2.5", "memcpy");
+        check("_ZN3foo3barEi@@FOO_1.0", "foo::bar");
+        check("@@GLIBC_2.34", "@@GLIBC_2.34");
+        check("mail@host of a script", "mail@host of a script");
     }
 
     #[test]

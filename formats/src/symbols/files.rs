@@ -8,8 +8,10 @@
 //!                                ~/.debug/.build-id/1a/2b…/elf                      perf's cache
 //!                                ~/.cache/debuginfod_client/1a2b…/executable, …/debuginfo
 //! ```
-//! A file whose build id is not the recorded one is another program: it is told, never used. Paths come from a trace
-//! of anybody: they are opened for reading only, and only regular files.
+//! A file whose build ID is not the recorded one is another program and never used. Where none was recorded, inode and
+//! age decide ([`Origin`]); files below `--symbols` are taken at their word, but count as unverified. `/bin/a (deleted)`
+//! is looked for as `/bin/a` by build ID only: what has that path now is mostly its successor. Paths come from a trace of
+//! anybody: they are opened for reading only, and only regular files.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -21,6 +23,7 @@ use std::sync::Arc;
 use super::Options;
 use super::build_id::{self, hex};
 use super::elf::{Bad, Content, Elf};
+use super::origin::{FileIdentity, FirstMapped, Likeness, Origin};
 use super::roots::Roots;
 
 /// What the kernel calls the code that it maps into every process.
@@ -37,10 +40,10 @@ const INDEXED_DEPTH_MAX: u32 = 8;
 pub(super) struct Found {
     /// What was mapped, or at least a file with its segments.
     pub(super) image: Arc<Elf>,
-    /// Where it was found; `None` for what is no file.
-    pub(super) path: Option<PathBuf>,
     /// The file with its symbol table and debugging information, if that is another one.
-    pub(super) debug: Option<(Arc<Elf>, PathBuf)>,
+    pub(super) debug: Option<Arc<Elf>>,
+    /// It is proven to be the recorded one.
+    pub(super) is_verified: bool,
 }
 
 /// Why there is no file for a module.
@@ -50,8 +53,12 @@ pub(super) enum Missing {
     NoFile,
     /// Nothing was found under its path or build id.
     NotFound,
-    /// Files were found, with other build ids; the last of them.
+    /// Files were found, with other build IDs; the first of them.
     OtherBuildId(String),
+    /// Without a build ID, a file at its path that is not, or need not be, the recorded one.
+    OtherFile(String),
+    /// It was removed or replaced while it was mapped, and nothing proves another file to be the same.
+    Deleted,
     /// A file was found that could not be read as ELF.
     Unreadable(String),
     /// Only its debugging information was found; without the program's segments, offsets say nothing.
@@ -64,14 +71,34 @@ impl std::fmt::Display for Missing {
             Missing::NoFile => f.write_str("no file is behind it"),
             Missing::NotFound => f.write_str("no file found"),
             Missing::OtherBuildId(what) => write!(f, "its build id differs, {what}"),
+            Missing::OtherFile(what) => f.write_str(what),
+            Missing::Deleted => f.write_str("it was removed or replaced while it ran"),
             Missing::Unreadable(what) => write!(f, "cannot be read, {what}"),
             Missing::DebugOnly => f.write_str("only its debugging information was found"),
         }
     }
 }
 
-/// Path and build id of a module, as recorded.
-pub(super) type ModuleKey = (String, Option<Vec<u8>>);
+/// A module as it was recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct ModuleKey {
+    /// Its path, or a name in brackets.
+    pub(super) path: String,
+    pub(super) build_id: Option<Vec<u8>>,
+    pub(super) file: Option<FileIdentity>,
+    pub(super) first_mapped: FirstMapped,
+}
+
+/// Where a candidate comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The very file, by whatever name: somebody holds it open.
+    Held,
+    /// Named by the user.
+    Given,
+    /// The recorded path, or a cache of this machine.
+    System,
+}
 
 /// Where to look, and what was found already.
 pub(super) struct Files {
@@ -79,6 +106,7 @@ pub(super) struct Files {
     roots: Roots,
     system: bool,
     home: Option<PathBuf>,
+    origin: Origin,
     /// Build ids of the files below the directories, made when nothing else helped.
     by_build_id: OnceCell<HashMap<Vec<u8>, Vec<PathBuf>>>,
     found: HashMap<ModuleKey, Result<Found, Missing>>,
@@ -86,65 +114,139 @@ pub(super) struct Files {
 
 impl Files {
     /// Looks where the options say.
-    pub(super) fn new(options: &Options) -> Files {
+    pub(super) fn new(options: &Options, origin: Origin) -> Files {
         Files {
             directories: options.directories.clone(),
             roots: options.roots.clone(),
             system: options.system,
             home: std::env::var_os("HOME").map(PathBuf::from),
+            origin,
             by_build_id: OnceCell::new(),
             found: HashMap::new(),
         }
     }
 
+    /// A file that is meant as it is: nobody recorded it.
+    pub(super) fn open(&self, path: &Path) -> Result<Found, Missing> {
+        let image = open(path)?;
+        if !image.holds_code() {
+            return Err(Missing::DebugOnly);
+        }
+        Ok(self.with_debug(image, path, true))
+    }
+
     /// The file of a module.
-    pub(super) fn find(&mut self, path: &str, build_id: Option<&[u8]>) -> Result<Found, Missing> {
-        let key = (path.to_owned(), build_id.map(<[u8]>::to_vec));
-        if let Some(found) = self.found.get(&key) {
+    pub(super) fn find(&mut self, key: &ModuleKey) -> Result<Found, Missing> {
+        if let Some(found) = self.found.get(key) {
             return found.clone();
         }
-        let found = self.search(path, build_id);
-        self.found.insert(key, found.clone());
+        let found = self.search(key);
+        self.found.insert(key.clone(), found.clone());
         found
     }
 
-    fn search(&self, path: &str, build_id: Option<&[u8]>) -> Result<Found, Missing> {
-        if path == VDSO {
+    fn search(&self, key: &ModuleKey) -> Result<Found, Missing> {
+        let build_id = key.build_id.as_deref();
+        let recorded = key.path.as_str();
+        if recorded == VDSO {
             return self.vdso(build_id);
         }
-        let path = path.strip_suffix(DELETED).unwrap_or(path);
-        if !path.starts_with('/') || path.starts_with("//") || path.starts_with("/dev/zero") {
+        if !recorded.starts_with('/')
+            || recorded.starts_with("//")
+            || recorded.starts_with("/dev/zero")
+        {
             return Err(Missing::NoFile);
         }
-        let path = Path::new(path);
         let mut reason = Missing::NotFound;
-        let elsewhere = || self.with_build_id(build_id);
-        let candidates = self.images(path, build_id).into_iter();
-        for candidate in candidates.chain(std::iter::once_with(elsewhere).flatten()) {
-            match open(&candidate, build_id) {
-                Ok(elf) if elf.holds_code() => {
-                    let debug = self.debug_file(&elf, &candidate);
-                    return Ok(Found {
-                        image: Arc::new(elf),
-                        path: Some(candidate),
-                        debug,
-                    });
+        let candidates = self.candidates(key).into_iter();
+        let elsewhere = || {
+            let found = self.with_build_id(build_id).into_iter();
+            found.map(|path| (path, Place::Given))
+        };
+        for (candidate, place) in candidates.chain(std::iter::once_with(elsewhere).flatten()) {
+            let judged = open(&candidate).and_then(|elf| {
+                let is_verified = self.judge(&elf, &candidate, place, key)?;
+                Ok((elf, is_verified))
+            });
+            match judged {
+                Ok((elf, is_verified)) if elf.holds_code() => {
+                    return Ok(self.with_debug(elf, &candidate, is_verified));
                 }
                 Ok(_) => reason = Missing::DebugOnly,
                 // Of several reasons the one that says most.
-                Err(missing @ (Missing::OtherBuildId(_) | Missing::Unreadable(_)))
-                    if reason == Missing::NotFound =>
-                {
+                Err(
+                    missing @ (Missing::OtherBuildId(_)
+                    | Missing::OtherFile(_)
+                    | Missing::Unreadable(_)),
+                ) if reason == Missing::NotFound => {
                     reason = missing;
                 }
                 Err(_) => {}
             }
         }
+        if reason == Missing::NotFound && recorded.ends_with(DELETED) {
+            reason = Missing::Deleted;
+        }
         Err(reason)
     }
 
+    fn with_debug(&self, image: Elf, path: &Path, is_verified: bool) -> Found {
+        let debug = self.debug_file(&image, path).map(Arc::new);
+        Found {
+            image: Arc::new(image),
+            debug,
+            is_verified,
+        }
+    }
+
+    /// Holds a file against what was recorded, and says whether it is proven to be that. One with the recorded build
+    /// ID is; with another it is another program. Without a recorded one its inode and age decide.
+    fn judge(
+        &self,
+        elf: &Elf,
+        path: &Path,
+        place: Place,
+        key: &ModuleKey,
+    ) -> Result<bool, Missing> {
+        match (&key.build_id, elf.build_id()) {
+            (Some(wanted), Some(found)) if build_id::equal(wanted, found) => return Ok(true),
+            (Some(_), found) => {
+                return Err(Missing::OtherBuildId(format!(
+                    "{} has build id {}",
+                    path.display(),
+                    found.map_or("none".into(), hex)
+                )));
+            }
+            (None, _) => {}
+        }
+        if place == Place::Held {
+            return Ok(true);
+        }
+        let Ok(metadata) = std::fs::metadata(path) else {
+            return Err(Missing::NotFound);
+        };
+        let likeness = self.origin.judge(&metadata, key.file, key.first_mapped);
+        match (likeness, place) {
+            (Likeness::Same, _) => Ok(true),
+            (Likeness::Plausible, _) | (Likeness::Other(_), Place::Given) => Ok(false),
+            (Likeness::Other(why), Place::System | Place::Held) => Err(Missing::OtherFile(why)),
+        }
+    }
+
     /// Where the file may lie that was mapped.
-    fn images(&self, path: &Path, build_id: Option<&[u8]>) -> Vec<PathBuf> {
+    fn candidates(&self, key: &ModuleKey) -> Vec<(PathBuf, Place)> {
+        let build_id = key.build_id.as_deref();
+        let held = self.roots.held(build_id, key.file);
+        let mut candidates: Vec<_> = held.map(|path| (path, Place::Held)).into_iter().collect();
+        candidates.extend(self.images(Path::new(&key.path), build_id));
+        // Only a build ID tells whether it came back.
+        if let (Some(former), Some(_)) = (key.path.strip_suffix(DELETED), build_id) {
+            candidates.extend(self.images(Path::new(former), build_id));
+        }
+        candidates
+    }
+
+    fn images(&self, path: &Path, build_id: Option<&[u8]>) -> Vec<(PathBuf, Place)> {
         let mut candidates = Vec::new();
         let id = build_id.and_then(build_id::directory_and_file);
         let below = relative(path);
@@ -159,15 +261,13 @@ impl Files {
             candidates.extend(below.as_ref().map(|below| directory.join(below)));
             candidates.extend(path.file_name().map(|name| directory.join(name)));
         }
+        let given = candidates.len();
         if self.system {
             candidates.push(path.to_owned());
         }
         let roots = self.roots.all().into_iter();
         candidates.extend(roots.filter_map(|root| Some(root.join(below.as_ref()?))));
-        if !self.system {
-            return candidates;
-        }
-        if let (Some((first, rest)), Some(id)) = (&id, build_id) {
+        if let (true, Some((first, rest)), Some(build_id)) = (self.system, &id, build_id) {
             let place = Path::new("/usr/lib/debug/.build-id").join(first);
             candidates.push(place.join(rest));
             candidates.push(place.join(format!("{rest}.debug")));
@@ -175,14 +275,18 @@ impl Files {
                 let place = home.join(".debug/.build-id").join(first).join(rest);
                 candidates.push(place.join("elf"));
             }
-            candidates.extend(debuginfod(id, "executable"));
-            candidates.extend(debuginfod(id, "debuginfo"));
+            candidates.extend(debuginfod(build_id, "executable"));
+            candidates.extend(debuginfod(build_id, "debuginfo"));
         }
-        candidates
+        let with_place = |(index, path)| match index < given {
+            true => (path, Place::Given),
+            false => (path, Place::System),
+        };
+        candidates.into_iter().enumerate().map(with_place).collect()
     }
 
     /// The file with the full symbol table of `image`, if that was moved out of it.
-    fn debug_file(&self, image: &Elf, image_path: &Path) -> Option<(Arc<Elf>, PathBuf)> {
+    fn debug_file(&self, image: &Elf, image_path: &Path) -> Option<Elf> {
         if image.has_symbol_table() && image.section(b".debug_info").is_some() {
             return None;
         }
@@ -197,11 +301,11 @@ impl Files {
             };
             let fits = match (build_id, elf.build_id(), link) {
                 (Some(wanted), Some(found), _) => build_id::equal(wanted, found),
-                (_, _, Some((_, checksum))) => checksum_of(elf.content()) == checksum,
+                (_, _, Some((_, checksum))) => crc32fast::hash(elf.content()) == checksum,
                 _ => false,
             };
             if fits && elf.has_symbol_table() && candidate != image_path {
-                return Some((Arc::new(elf), candidate));
+                return Some(elf);
             }
         }
         None
@@ -267,41 +371,30 @@ impl Files {
         found.cloned().unwrap_or_default()
     }
 
-    /// This machine's own, if it is the recorded one.
+    /// The recorded one: kept in a folder of symbols or in perf's cache, or this machine's own.
     fn vdso(&self, build_id: Option<&[u8]>) -> Result<Found, Missing> {
         let wanted = build_id.ok_or(Missing::NotFound)?;
-        for directory in &self.directories {
+        let cache = self.home.as_ref().filter(|_| self.system);
+        let cache = cache.map(|home| home.join(".debug"));
+        let places = self.directories.iter().chain(&cache);
+        for directory in places {
             let Some((first, rest)) = build_id::directory_and_file(wanted) else {
                 continue;
             };
             let place = directory.join(".build-id").join(first).join(rest);
-            for name in ["vdso", "elf"] {
-                if let Ok(image) = open(&place.join(name), build_id) {
+            for path in [place.join("vdso"), place.join("elf")] {
+                let has_id = |image: &Elf| {
+                    let found = image.build_id();
+                    found.is_some_and(|found| build_id::equal(found, wanted))
+                };
+                if let Some(image) = open(&path).ok().filter(has_id) {
                     return Ok(Found {
                         image: Arc::new(image),
-                        path: Some(place.join(name)),
                         debug: None,
+                        is_verified: true,
                     });
                 }
             }
-        }
-        let cached = self.home.as_ref().filter(|_| self.system).and_then(|home| {
-            let (first, rest) = build_id::directory_and_file(wanted)?;
-            Some(
-                home.join(".debug/.build-id")
-                    .join(first)
-                    .join(rest)
-                    .join("vdso"),
-            )
-        });
-        if let Some(path) = cached
-            && let Ok(image) = open(&path, build_id)
-        {
-            return Ok(Found {
-                image: Arc::new(image),
-                path: Some(path),
-                debug: None,
-            });
         }
         let own = own_vdso()
             .filter(|_| self.system)
@@ -309,8 +402,8 @@ impl Files {
         match own.build_id() {
             Some(found) if build_id::equal(found, wanted) => Ok(Found {
                 image: Arc::new(own),
-                path: None,
                 debug: None,
+                is_verified: true,
             }),
             found => Err(Missing::OtherBuildId(format!(
                 "this machine's has build id {}",
@@ -353,27 +446,17 @@ fn index_directory(
     }
 }
 
-/// Opens an ELF file, and holds its build id against the recorded one. (Files recorded without one are taken as
-/// they are: nothing tells them apart.)
-fn open(path: &Path, build_id: Option<&[u8]>) -> Result<Elf, Missing> {
-    let elf = match Elf::open(path) {
-        Ok(elf) => elf,
+/// Opens an ELF file.
+fn open(path: &Path) -> Result<Elf, Missing> {
+    match Elf::open(path) {
+        Ok(elf) => Ok(elf),
         Err(Bad::Io(error)) => match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
-                return Err(Missing::Unreadable(format!("{}: {error}", path.display())));
+                Err(Missing::Unreadable(format!("{}: {error}", path.display())))
             }
-            _ => return Err(Missing::NotFound),
+            _ => Err(Missing::NotFound),
         },
-        Err(bad) => return Err(Missing::Unreadable(format!("{}: {bad}", path.display()))),
-    };
-    match (build_id, elf.build_id()) {
-        (None, _) => Ok(elf),
-        (Some(wanted), Some(found)) if build_id::equal(wanted, found) => Ok(elf),
-        (Some(_), found) => Err(Missing::OtherBuildId(format!(
-            "{} has build id {}",
-            path.display(),
-            found.map_or("none".into(), hex)
-        ))),
+        Err(bad) => Err(Missing::Unreadable(format!("{}: {bad}", path.display()))),
     }
 }
 
@@ -401,11 +484,9 @@ pub(super) fn relative(path: &Path) -> Option<PathBuf> {
     Some(below)
 }
 
-/// The checksum of `.gnu_debuglink`: that of gzip.
-fn checksum_of(bytes: &[u8]) -> u32 {
-    let mut checksum = flate2::Crc::new();
-    checksum.update(bytes);
-    checksum.sum()
+/// Build ID of the vDSO of the kernel that runs here.
+pub(crate) fn own_vdso_build_id() -> Option<Vec<u8>> {
+    own_vdso()?.build_id().map(<[u8]>::to_vec)
 }
 
 /// The vDSO as it is mapped into this process.

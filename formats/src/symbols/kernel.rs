@@ -6,7 +6,8 @@
 //! ```
 //! Without a given list, this machine's `/proc/kallsyms` serves if its kernel is the recorded one: same build id, or where
 //! that is unknown same release and same address of `_text`. A wrong list gives wrong names that look right, so in doubt
-//! there are none, and the report says why.
+//! there are none, and the report says why. A list has no build ID: names from one that was given are unverified, and one
+//! that was not given serves only where the recorded kernel has none either.
 
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,8 @@ use crate::Error;
 use crate::bytes::Endian;
 
 const KALLSYMS: &str = "/proc/kallsyms";
+/// More than the code of any kernel takes.
+const IMAGE_MAX_BYTES: u64 = 64 << 20;
 
 /// The kernel's symbols, as far as they are to be had.
 pub(super) enum Kernel {
@@ -39,6 +42,8 @@ pub(super) struct Known {
     source: String,
     /// It names no modules.
     without_modules: Option<&'static str>,
+    /// It is proven to be the recorded kernel's.
+    is_verified: bool,
 }
 
 /// What was found for an address.
@@ -67,6 +72,11 @@ impl Known {
         format!("{}: {} symbols{shift}", self.source, self.table.len())
     }
 
+    /// Whether it is proven to be the recorded kernel's.
+    pub(super) fn is_verified(&self) -> bool {
+        self.is_verified
+    }
+
     /// Why it has no names for modules, if it has none.
     pub(super) fn without_modules(&self) -> Option<&'static str> {
         self.without_modules
@@ -79,7 +89,8 @@ pub(super) fn given(options: &Options, facts: &KernelFacts) -> Result<Kernel, Er
         KernelSource::Auto => return Ok(Kernel::Unasked),
         KernelSource::None => return Ok(Kernel::Unknown("not asked for".into())),
         KernelSource::Kallsyms(path) | KernelSource::SystemMap(path) => {
-            (path, from_list(path, facts))
+            let is_verified = path == Path::new(KALLSYMS) && Running::here().is(facts);
+            (path, from_list(path, facts, is_verified))
         }
         KernelSource::Vmlinux(path) => (path, from_vmlinux(path, facts, true)),
     };
@@ -111,8 +122,12 @@ pub(super) fn find(options: &Options, facts: &KernelFacts) -> Kernel {
         Err(message) => reason = reason.or(Some(message)),
     }
     for path in usual_places(facts) {
-        if let Some(Ok(known)) = from_any(&path, facts) {
-            return Kernel::Known(known);
+        match from_any(&path, facts) {
+            // Kernels of one release are built anew for every update: a list of another build looks right.
+            Some(Ok(known)) if known.is_verified || facts.build_id.is_none() => {
+                return Kernel::Known(known);
+            }
+            _ => {}
         }
     }
     Kernel::Unknown(reason.unwrap_or_else(|| "no symbols found".into()))
@@ -193,14 +208,20 @@ fn from_any(path: &Path, facts: &KernelFacts) -> Option<Result<Known, String>> {
     }
     Some(match Elf::open(path) {
         Ok(_) => from_vmlinux(path, facts, false),
-        Err(_) => from_list(path, facts),
+        // The folder that it lies in is named by the build ID.
+        Err(_) => from_list(path, facts, is_below_build_id(path)),
     })
 }
 
-fn from_list(path: &Path, facts: &KernelFacts) -> Result<Known, String> {
+fn is_below_build_id(path: &Path) -> bool {
+    path.components()
+        .any(|component| component.as_os_str() == ".build-id")
+}
+
+fn from_list(path: &Path, facts: &KernelFacts, is_verified: bool) -> Result<Known, String> {
     let read = |with_modules| kallsyms::read(path, with_modules).map_err(|e| e.to_string());
     let kallsyms = check_list(read(true)?)?;
-    let shift = shift_of(&kallsyms.table, facts);
+    let shift = shift_of(&kallsyms.table, facts)?;
     // Of another boot: where its modules were says nothing.
     let (table, without_modules) = match shift {
         0 => (kallsyms.table, None),
@@ -214,6 +235,7 @@ fn from_list(path: &Path, facts: &KernelFacts) -> Result<Known, String> {
         shift,
         source: path.display().to_string(),
         without_modules,
+        is_verified,
     })
 }
 
@@ -236,14 +258,17 @@ fn check_list(kallsyms: Kallsyms) -> Result<Kallsyms, String> {
 
 fn from_vmlinux(path: &Path, facts: &KernelFacts, given: bool) -> Result<Known, String> {
     let vmlinux = Elf::open(path).map_err(|bad| bad.to_string())?;
-    if let (Some(wanted), Some(found)) = (facts.build_id.as_deref(), vmlinux.build_id())
-        && !build_id::equal(wanted, found)
-    {
-        let (wanted, found) = (hex(wanted), hex(found));
-        return Err(format!(
-            "its build id is {found}, that of the recorded kernel {wanted}"
-        ));
-    }
+    let is_verified = match (facts.build_id.as_deref(), vmlinux.build_id()) {
+        (Some(wanted), Some(found)) if build_id::equal(wanted, found) => true,
+        (Some(wanted), found) => {
+            let found = found.map_or("none".to_owned(), hex);
+            let wanted = hex(wanted);
+            return Err(format!(
+                "its build id is {found}, that of the recorded kernel {wanted}"
+            ));
+        }
+        (None, _) => false,
+    };
     let table = vmlinux
         .functions()
         .map_or_else(Table::empty, Table::of_functions);
@@ -255,24 +280,37 @@ fn from_vmlinux(path: &Path, facts: &KernelFacts, given: bool) -> Result<Known, 
         };
         return Err(format!("no kernel with symbols{hint}"));
     }
-    let shift = shift_of(&table, facts);
+    let shift = shift_of(&table, facts)?;
     Ok(Known {
         table,
         shift,
         source: path.display().to_string(),
         without_modules: Some("a vmlinux has none"),
+        is_verified,
     })
 }
 
 /// How much higher the kernel lay than in the list: address space randomization.
-fn shift_of(table: &Table, facts: &KernelFacts) -> u64 {
+fn shift_of(table: &Table, facts: &KernelFacts) -> Result<u64, String> {
     let Some((name, recorded)) = &facts.reference else {
-        return 0;
+        return Ok(0);
     };
-    match table.address_of(name.as_bytes()) {
-        Some(listed) => recorded.wrapping_sub(listed),
-        None => 0,
+    if let Some(listed) = table.address_of(name.as_bytes()) {
+        return Ok(recorded.wrapping_sub(listed));
     }
+    // A part of a list of the same boot may lack it.
+    let first = table.next_at(*recorded);
+    if first.is_some_and(|symbol| symbol.start - recorded < IMAGE_MAX_BYTES) {
+        return Ok(0);
+    }
+    Err(format!(
+        "it has no symbol {name}, by which the recording says where the kernel lay"
+    ))
+}
+
+/// Build ID of the kernel that this program runs on.
+pub(crate) fn running_build_id() -> Option<Vec<u8>> {
+    Running::here().build_id
 }
 
 /// The kernel that this program runs on.
@@ -297,19 +335,24 @@ impl Running {
         }
     }
 
+    /// Whether it is the recorded kernel for certain.
+    fn is(&self, facts: &KernelFacts) -> bool {
+        match (&self.build_id, &facts.build_id) {
+            (Some(here), Some(recorded)) => build_id::equal(here, recorded),
+            _ => false,
+        }
+    }
+
     /// Its symbols if it is the recorded kernel, or why not.
     fn symbols(&self, facts: &KernelFacts) -> Result<Known, String> {
-        let proven = match (&self.build_id, &facts.build_id) {
-            (Some(here), Some(recorded)) if build_id::equal(here, recorded) => true,
-            (Some(here), Some(recorded)) => {
-                return Err(self.other_kernel(facts, &hex(here), &hex(recorded)));
-            }
-            _ => false,
-        };
+        let proven = self.is(facts);
+        if let (false, Some(here), Some(recorded)) = (proven, &self.build_id, &facts.build_id) {
+            return Err(self.other_kernel(facts, &hex(here), &hex(recorded)));
+        }
         if !proven && (facts.os_release.is_none() || self.os_release != facts.os_release) {
             return Err(self.other_kernel(facts, "unknown", "unknown"));
         }
-        let mut known = from_list(Path::new(KALLSYMS), facts)
+        let mut known = from_list(Path::new(KALLSYMS), facts, proven)
             .map_err(|message| format!("{KALLSYMS}: {message}"))?;
         let is_same_boot = known.shift == 0 && facts.reference.is_some();
         if !proven && !is_same_boot {

@@ -4,10 +4,10 @@
 //! Request { module: "/usr/bin/dd", build_id: 1a2b…, offset: 0x6f21, return_address: true }  →  [dd_copy+0x1c2]
 //! Request { module: "[kernel.kallsyms]", address: 0xffffffff81456a76 }                     →  [getname_flags+0x26]
 //! ```
-//! Nothing is ever guessed: a file is used only if its build id is the recorded one, kernel symbols only if they are the
-//! recorded kernel's. Among the names of one address perf's choice is taken, so that both print the same. What has no
+//! Nothing is ever guessed: a file is used only if its build ID is the recorded one, kernel symbols only if they are the
+//! recorded kernel's; where nothing was recorded to compare, [`Name::is_unverified`] is set. Among the names of one address perf's choice is taken, so that both print the same. What has no
 //! name keeps module and offset, is counted in the [`Report`] with the reason, and can be given names later.
-//! Symbol tables are read by `elf` and `table`; blazesym reads DWARF for lines and inlined functions; framehop unwinds.
+//! Symbol tables are read by `elf` and `table`; `lines` reads DWARF for lines and inlined functions; framehop unwinds.
 
 mod build_id;
 mod demangle;
@@ -18,6 +18,7 @@ mod kallsyms;
 mod kernel;
 mod lines;
 mod object;
+mod origin;
 mod plt;
 mod report;
 mod roots;
@@ -30,22 +31,27 @@ mod variables;
 #[cfg(test)]
 mod tests;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::event::{Event, Fact, Space};
-use files::{Files, Missing};
+use files::{Files, Missing, ModuleKey};
 use jit::Generated;
 use kernel::Kernel;
 use lines::Lines;
 use told::Told;
 use user::{Module, NoName, Place};
 
+pub use demangle::{demangle, may_be_mangled};
+pub(crate) use files::own_vdso_build_id;
 pub(crate) use jit::{Change, Follower, is_dump, module_of as generated_module};
 pub use kernel::kernel_debug_files;
+pub(crate) use kernel::running_build_id;
 pub use object::{CodeSymbol, Object, StaticProbe};
-pub use report::{Report, Unnamed};
+pub use origin::{FileIdentity, FirstMapped, Origin};
+pub use report::{Report, Unnamed, unverified_sentence, without_line_sentence};
 pub use roots::Roots;
 pub use unwind::{UnwindCounts, Unwinder, Unwound};
 pub use variables::{LinePlace, Location, Member, Scope, Shape, SourceLines, Variable};
@@ -157,12 +163,16 @@ impl KernelFacts {
 }
 
 /// A frame to be named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Request<'a> {
     /// Path of the module as recorded.
     pub module: Option<&'a str>,
-    /// Its build id.
+    /// Its build ID.
     pub build_id: Option<&'a [u8]>,
+    /// The mapped file, where the recording says which it was.
+    pub file: Option<FileIdentity>,
+    /// When that was mapped first.
+    pub first_mapped: FirstMapped,
     /// Offset in the module's file.
     pub offset: Option<u64>,
     /// Absolute address, for the kernel.
@@ -184,6 +194,21 @@ pub struct Name {
     pub file: Option<String>,
     /// Line in it.
     pub line: Option<u32>,
+    /// From a file that is not proven to be the recorded one.
+    pub is_unverified: bool,
+}
+
+impl Name {
+    /// A function without its line.
+    fn of(function: String, function_offset: u64) -> Name {
+        Name {
+            function,
+            function_offset: Some(function_offset),
+            file: None,
+            line: None,
+            is_unverified: false,
+        }
+    }
 }
 
 /// Names frames.
@@ -192,7 +217,7 @@ pub struct Symbolizer {
     facts: KernelFacts,
     kernel: Kernel,
     files: Files,
-    modules: HashMap<files::ModuleKey, Result<Module, Missing>>,
+    modules: HashMap<ModuleKey, Result<Module, Missing>>,
     told: Told,
     generated: Generated,
     lines: Option<Lines>,
@@ -201,14 +226,14 @@ pub struct Symbolizer {
 
 impl Symbolizer {
     /// Reads the kernel symbols that were given; all else when it is asked for.
-    pub fn new(options: Options, facts: KernelFacts) -> Result<Symbolizer, Error> {
+    pub fn new(options: Options, facts: KernelFacts, origin: Origin) -> Result<Symbolizer, Error> {
         Ok(Symbolizer {
             kernel: kernel::given(&options, &facts)?,
-            files: Files::new(&options),
+            files: Files::new(&options, origin),
             generated: Generated::new(&options),
             modules: HashMap::new(),
             told: Told::default(),
-            lines: options.lines.then(Lines::new),
+            lines: options.lines.then(Lines::default),
             report: Report::default(),
             options,
             facts,
@@ -231,7 +256,7 @@ impl Symbolizer {
     pub fn names(&mut self, requests: &[Request<'_>]) -> Vec<Vec<Name>> {
         let mut names = vec![Vec::new(); requests.len()];
         // In order, so that files are read and reported in the same order every time.
-        let mut places: BTreeMap<(&str, Option<&[u8]>), Vec<Place>> = BTreeMap::new();
+        let mut places: BTreeMap<Recorded<'_>, Vec<Place>> = BTreeMap::new();
         self.report.frames += requests.len() as u64;
         for (index, (request, name)) in requests.iter().zip(&mut names).enumerate() {
             if is_of_kernel(request) {
@@ -255,8 +280,13 @@ impl Symbolizer {
                         offset,
                         return_address: request.return_address,
                     };
-                    let key = (module, request.build_id);
-                    places.entry(key).or_default().push(place);
+                    let recorded = Recorded {
+                        module,
+                        build_id: request.build_id,
+                        file: request.file,
+                        first_mapped: request.first_mapped,
+                    };
+                    places.entry(recorded).or_default().push(place);
                 }
                 _ => {
                     let module = request.module.unwrap_or("[unknown]");
@@ -264,8 +294,8 @@ impl Symbolizer {
                 }
             }
         }
-        for ((module, build_id), places) in places {
-            self.user_names(module, build_id, places, &mut names);
+        for (recorded, places) in places {
+            self.user_names(recorded, places, &mut names);
         }
         let named = names.iter().filter(|names| !names.is_empty()).count();
         self.report.named += named as u64;
@@ -318,12 +348,16 @@ impl Symbolizer {
                 if self.report.kernel.is_none() {
                     self.report.kernel = Some(known.about());
                 }
-                if let Some(found) = known.at(code) {
+                if let Some(found) = known.at(code).or_else(|| known.at(address)) {
+                    let function = demangle(found.name);
+                    let name = Name::of(function, address.wrapping_sub(found.start));
+                    let is_unverified = !known.is_verified();
+                    if is_unverified {
+                        self.report.add_unverified(module, 1);
+                    }
                     return vec![Name {
-                        function: demangle::demangle(found.name),
-                        function_offset: Some(address.wrapping_sub(found.start)),
-                        file: None,
-                        line: None,
+                        is_unverified,
+                        ..name
                     }];
                 }
                 match known.without_modules() {
@@ -338,11 +372,11 @@ impl Symbolizer {
 
     fn user_names(
         &mut self,
-        module: &str,
-        build_id: Option<&[u8]>,
+        recorded: Recorded<'_>,
         mut places: Vec<Place>,
         names: &mut [Vec<Name>],
     ) {
+        let module = recorded.module;
         places.retain(|place| {
             let code = place.offset_of_code();
             let told = self.told.name(Some(module), code, place.offset);
@@ -363,20 +397,59 @@ impl Symbolizer {
             return;
         }
         let files = &mut self.files;
-        let found = self
-            .modules
-            .entry((module.to_owned(), build_id.map(<[u8]>::to_vec)))
-            .or_insert_with(|| files.find(module, build_id).map(Module::new));
+        let key = recorded.key();
+        let found = match self.modules.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(free) => {
+                let found = files.find(free.key()).map(Module::new);
+                free.insert(found)
+            }
+        };
         let report = &mut self.report;
         match found {
-            Ok(found) => found.names(&places, self.lines.as_mut(), |request, found| {
-                match (found, names.get_mut(request)) {
-                    (Ok(found), Some(slot)) => *slot = found,
-                    (Ok(_), None) => {}
-                    (Err(reason), _) => report.add(module, sentence(reason), 1),
-                }
-            }),
+            Ok(found) => {
+                let mut unverified = 0;
+                let is_unverified = !found.is_verified();
+                let lines = self.lines.as_mut();
+                found.names(&places, lines, |request, found, no_lines| {
+                    if let Some(reason) = no_lines {
+                        report.add_without_line(module, reason.sentence());
+                    }
+                    match (found, names.get_mut(request)) {
+                        (Ok(mut found), Some(slot)) => {
+                            for name in &mut found {
+                                name.is_unverified = is_unverified;
+                            }
+                            unverified += u64::from(is_unverified);
+                            *slot = found;
+                        }
+                        (Ok(_), None) => {}
+                        (Err(reason), _) => report.add(module, sentence(reason), 1),
+                    }
+                });
+                report.add_unverified(module, unverified);
+            }
             Err(missing) => report.add(module, &missing.to_string(), places.len() as u64),
+        }
+    }
+}
+
+/// A module as requests name it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Recorded<'a> {
+    module: &'a str,
+    build_id: Option<&'a [u8]>,
+    file: Option<FileIdentity>,
+    first_mapped: FirstMapped,
+}
+
+impl Recorded<'_> {
+    fn key(&self) -> ModuleKey {
+        ModuleKey {
+            path: self.module.to_owned(),
+            build_id: self.build_id.map(<[u8]>::to_vec),
+            file: self.file,
+            first_mapped: self.first_mapped,
         }
     }
 }

@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Options;
+use super::demangle::without_version;
 use super::elf::{Elf, Part};
 use super::files::Files;
+use super::origin::Origin;
 use crate::Error;
 use crate::bytes::{Cursor, Short, before_nul};
 
@@ -63,13 +65,13 @@ impl Object {
             message,
         };
         std::fs::metadata(path).map_err(Error::io(path))?;
-        let found = Files::new(&Options::default())
-            .find(&path.to_string_lossy(), None)
+        let found = Files::new(&Options::default(), Origin::default())
+            .open(path)
             .map_err(|missing| unreadable(missing.to_string()))?;
         Ok(Object {
             path: path.to_owned(),
             image: found.image,
-            debug: found.debug.map(|(elf, _)| elf),
+            debug: found.debug,
             is_kernel: false,
         })
     }
@@ -109,7 +111,7 @@ impl Object {
             };
             for function in &functions.list {
                 let name = functions.names.get(function.name as usize..);
-                let name = before_nul(name.unwrap_or_default());
+                let name = without_version(before_nul(name.unwrap_or_default()));
                 // The debugging file has the addresses, but not the bytes: the image knows where they are.
                 if let Some(offset) = self.offset_of(function.address) {
                     symbols.push(CodeSymbol {

@@ -4,7 +4,7 @@
 //! symbols of /usr/bin/foo: its build id differs, /usr/bin/foo has build id 1a2b…: 512 frames
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Frames without a name, by module and reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Report {
     /// Frames that got a name.
     pub named: u64,
     pub(super) missing: BTreeMap<(String, String), u64>,
+    unverified: BTreeMap<String, u64>,
+    without_line: BTreeMap<(String, &'static str), u64>,
 }
 
 /// A module some of whose frames have no name.
@@ -35,6 +37,38 @@ impl Report {
         *self.missing.entry(key).or_default() += frames;
     }
 
+    pub(super) fn add_unverified(&mut self, module: &str, frames: u64) {
+        if frames > 0 {
+            *self.unverified.entry(module.to_owned()).or_default() += frames;
+        }
+    }
+
+    pub(super) fn add_without_line(&mut self, module: &str, reason: &'static str) {
+        let key = (module.to_owned(), reason);
+        *self.without_line.entry(key).or_default() += 1;
+    }
+
+    /// All modules with frames that have a name but no line, where lines were requested: those with most of them first.
+    pub fn without_line(&self) -> Vec<Unnamed<'_>> {
+        let mut list: Vec<_> = self
+            .without_line
+            .iter()
+            .map(|((module, reason), &frames)| Unnamed {
+                module,
+                reason,
+                frames,
+            })
+            .collect();
+        list.sort_by_key(|unnamed| std::cmp::Reverse(unnamed.frames));
+        list
+    }
+
+    /// Modules whose names are from files that are not proven to be the recorded ones, each with its named frames.
+    pub fn unverified(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
+        let modules = self.unverified.iter();
+        modules.map(|(module, &frames)| (module.as_str(), frames))
+    }
+
     /// All modules with frames that have no name, those with most of them first.
     pub fn unnamed(&self) -> Vec<Unnamed<'_>> {
         let mut list: Vec<_> = self
@@ -49,6 +83,37 @@ impl Report {
         list.sort_by_key(|unnamed| std::cmp::Reverse(unnamed.frames));
         list
     }
+}
+
+/// Says of how many files the names are unverified; `None`: of none.
+pub fn unverified_sentence(reports: &[Report]) -> Option<String> {
+    let modules: BTreeMap<&str, u64> = reports.iter().flat_map(Report::unverified).collect();
+    let first = modules.iter().max_by_key(|(_, frames)| **frames)?.0;
+    let rest = match modules.len() - 1 {
+        0 => String::new(),
+        1 => " and 1 more file".to_owned(),
+        count => format!(" and {count} more files"),
+    };
+    Some(format!(
+        "names from {first}{rest} are unverified, since no build ID was recorded: see the column frames.unverified"
+    ))
+}
+
+/// Says how many named frames have no line, where lines were requested, and why most of them have none.
+pub fn without_line_sentence(reports: &[Report]) -> Option<String> {
+    let without: Vec<_> = reports.iter().flat_map(Report::without_line).collect();
+    let most = without.iter().max_by_key(|module| module.frames)?;
+    let named: u64 = reports.iter().map(|report| report.named).sum();
+    let frames: u64 = without.iter().map(|module| module.frames).sum();
+    let modules: BTreeSet<&str> = without.iter().map(|module| module.module).collect();
+    let rest = match modules.len() {
+        1 => String::new(),
+        count => format!("; {count} files in all"),
+    };
+    Some(format!(
+        "{frames} of {named} named frames have no line: {} of them in {}, {}{rest}",
+        most.frames, most.module, most.reason
+    ))
 }
 
 impl std::fmt::Display for Unnamed<'_> {

@@ -160,6 +160,14 @@ impl Table {
         name_in(&self.text, symbol)
     }
 
+    /// The first symbol from an address on.
+    pub(super) fn next_at(&self, address: u64) -> Option<&Symbol> {
+        let count = self
+            .symbols
+            .partition_point(|symbol| symbol.start < address);
+        self.symbols.get(count)
+    }
+
     /// The address of the first symbol of that name.
     pub(super) fn address_of(&self, name: &[u8]) -> Option<u64> {
         self.symbols

@@ -1,5 +1,8 @@
 //! Names as perf prints them for the corpus, and files made on the spot.
 
+mod identity;
+mod lines;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,11 +73,10 @@ fn request(frame: &Printed) -> Request<'_> {
     let kernel = frame.module.starts_with('[');
     Request {
         module: Some(&frame.module),
-        build_id: None,
         offset: (!kernel).then_some(frame.address),
         address: kernel.then_some(frame.address),
         space: if kernel { Space::Kernel } else { Space::User },
-        return_address: false,
+        ..Request::default()
     }
 }
 
@@ -97,7 +99,7 @@ fn kernel_names_are_those_of_perf() {
         kernel: KernelSource::Kallsyms(folder.join("kallsyms.part")),
         ..Options::default()
     };
-    let mut symbolizer = Symbolizer::new(options, KernelFacts::default()).unwrap();
+    let mut symbolizer = new_symbolizer(options, KernelFacts::default());
     let frames: Vec<_> = all_printed(&folder)
         .into_iter()
         .filter(|frame| frame.module == KERNEL && frame.name.is_some())
@@ -127,7 +129,7 @@ fn user_names_are_those_of_perf() {
         system: false,
         ..Options::default()
     };
-    let mut symbolizer = Symbolizer::new(options, KernelFacts::default()).unwrap();
+    let mut symbolizer = new_symbolizer(options, KernelFacts::default());
     let frames: Vec<_> = ["6.12", "host-6.18"]
         .iter()
         .flat_map(|folder| all_printed(&corpus.join("perf-data").join(folder)))
@@ -234,7 +236,7 @@ fn stacks_are_those_of_perf() {
             ..Options::default()
         };
         let mut unwinding = Unwinding {
-            unwinder: Unwinder::new(&options, "x86_64"),
+            unwinder: Unwinder::new(&options, now(), "x86_64"),
             build_ids: HashMap::new(),
             mappings: Vec::new(),
             stacks: Vec::new(),
@@ -322,7 +324,7 @@ impl Built {
 
     fn names(&self, options: Options, offset: u64, return_address: bool) -> Vec<Name> {
         let path = self.program();
-        let mut symbolizer = Symbolizer::new(options, KernelFacts::default()).unwrap();
+        let mut symbolizer = new_symbolizer(options, KernelFacts::default());
         let request = user_request(path.to_str().unwrap(), offset, return_address);
         symbolizer.names(&[request]).remove(0)
     }
@@ -331,12 +333,26 @@ impl Built {
 fn user_request(module: &str, offset: u64, return_address: bool) -> Request<'_> {
     Request {
         module: Some(module),
-        build_id: None,
         offset: Some(offset),
-        address: None,
         space: Space::User,
         return_address,
+        ..Request::default()
     }
+}
+
+/// Of a recording that began now, at time 0.
+fn now() -> Origin {
+    let now = std::time::SystemTime::now();
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+    Origin {
+        wall_offset: Some(now.as_nanos() as i64),
+        began: Some(0),
+        ..Origin::default()
+    }
+}
+
+fn new_symbolizer(options: Options, facts: KernelFacts) -> Symbolizer {
+    Symbolizer::new(options, facts, now()).unwrap()
 }
 
 fn check_program(arguments: &[&str]) {
@@ -363,36 +379,6 @@ fn names_of_a_program() {
     check_program(&[]);
     check_program(&["-no-pie"]);
     check_program(&["-static"]);
-}
-
-#[test]
-fn lines_and_inlined_functions() {
-    let Some(built) = Built::new(&["-gz=zlib"]) else {
-        return;
-    };
-    let (outer, length) = built.function("outer");
-    let with_lines = || Options {
-        lines: true,
-        ..Options::default()
-    };
-    let all: BTreeSet<_> = (0..length)
-        .map(|inside| built.names(with_lines(), outer + inside, false))
-        .map(|names| {
-            let place = |name: &Name| {
-                let file = name.file.as_deref().unwrap_or("").rsplit('/').next();
-                format!(
-                    "{} {}:{}",
-                    name.function,
-                    file.unwrap(),
-                    name.line.unwrap_or(0)
-                )
-            };
-            names.iter().map(place).collect::<Vec<_>>().join(" > ")
-        })
-        .collect();
-    let inlined = "outer program.c:6 > inlined program.c:3".to_owned();
-    assert!(all.contains(&inlined), "{all:#?}");
-    assert!(all.contains("outer program.c:8"), "{all:#?}");
 }
 
 #[test]
@@ -444,7 +430,7 @@ fn another_build_is_not_used() {
     let (outer, _) = built.function("outer");
     let path = built.program();
     let id = Elf::open(&path).unwrap().build_id().unwrap().to_vec();
-    let mut symbolizer = Symbolizer::new(Options::default(), KernelFacts::default()).unwrap();
+    let mut symbolizer = new_symbolizer(Options::default(), KernelFacts::default());
     let request = user_request(path.to_str().unwrap(), outer, false);
     let names = symbolizer.names(&[
         Request {
@@ -478,7 +464,7 @@ fn what_is_no_file_is_not_opened() {
     let empty = folder.path().join("empty");
     fs::write(&empty, "").unwrap();
     let paths = [&pipe, &empty].map(|path| path.to_str().unwrap().to_owned());
-    let mut symbolizer = Symbolizer::new(Options::default(), KernelFacts::default()).unwrap();
+    let mut symbolizer = new_symbolizer(Options::default(), KernelFacts::default());
     for module in [
         &paths[0],
         &paths[1],
@@ -540,46 +526,12 @@ fn damaged_files_do_no_harm() {
     }
 }
 
-#[test]
-fn damaged_files_and_lines_do_no_harm() {
-    let Some(built) = Built::new(&[]) else { return };
-    let whole = fs::read(built.program()).unwrap();
-    let (outer, _) = built.function("outer");
-    let elf = Elf::open(&built.program()).unwrap();
-    let debug_info = elf.contents(b".debug_info").unwrap().to_vec();
-    let start = whole
-        .windows(debug_info.len())
-        .position(|part| part == debug_info)
-        .unwrap();
-    let damaged = built.folder.path().join("damaged");
-    let mut state = 1_u64;
-    for round in 0..60 {
-        let mut bytes = whole.clone();
-        for _ in 0..20 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-            bytes[start + (state >> 33) as usize % debug_info.len()] = (state >> 20) as u8;
-        }
-        let path = damaged.with_extension(round.to_string());
-        fs::write(&path, bytes).unwrap();
-        let options = Options {
-            lines: true,
-            ..Options::default()
-        };
-        let mut symbolizer = Symbolizer::new(options, KernelFacts::default()).unwrap();
-        let names = symbolizer.names(&[user_request(path.to_str().unwrap(), outer, false)]);
-        // The symbol table is whole: the name stays.
-        assert_eq!(as_printed(&names[0]).as_deref(), Some("outer+0x0"));
-    }
-}
-
 fn kernel_request(address: u64, module: &str) -> Request<'_> {
     Request {
         module: Some(module),
-        build_id: None,
-        offset: None,
         address: Some(address),
         space: Space::Kernel,
-        return_address: false,
+        ..Request::default()
     }
 }
 
@@ -602,7 +554,7 @@ fn a_kernel_that_lay_elsewhere() {
     let mut options = Options::default();
     options.add(&map).unwrap();
     assert_eq!(options.kernel, KernelSource::Kallsyms(map));
-    let mut symbolizer = Symbolizer::new(options.clone(), facts(0xffff_ffff_9300_0000)).unwrap();
+    let mut symbolizer = new_symbolizer(options.clone(), facts(0xffff_ffff_9300_0000));
     let names = symbolizer.names(&[
         kernel_request(0xffff_ffff_9300_0123, KERNEL),
         kernel_request(0xffff_ffff_c000_0010, "[ext4]"),
@@ -618,7 +570,7 @@ fn a_kernel_that_lay_elsewhere() {
             .contains("another boot")
     );
 
-    let mut symbolizer = Symbolizer::new(options, facts(0xffff_ffff_8100_0000)).unwrap();
+    let mut symbolizer = new_symbolizer(options, facts(0xffff_ffff_8100_0000));
     let names = symbolizer.names(&[kernel_request(0xffff_ffff_c000_0010, "[ext4]")]);
     assert_eq!(
         as_printed(&names[0]).as_deref(),
@@ -641,7 +593,7 @@ fn a_kernel_as_elf() {
         reference: Some(("outer".into(), 0x40_0000 + outer + shift)),
         ..KernelFacts::default()
     };
-    let mut symbolizer = Symbolizer::new(options, facts).unwrap();
+    let mut symbolizer = new_symbolizer(options, facts);
     let (ends, _) = built.function("ends");
     let names = symbolizer.names(&[kernel_request(0x40_0000 + ends + shift + 1, KERNEL)]);
     assert_eq!(as_printed(&names[0]).as_deref(), Some("ends+0x1"));
@@ -650,7 +602,7 @@ fn a_kernel_as_elf() {
 #[test]
 fn a_foreign_kernel_has_no_names() {
     let options = Options::default();
-    let mut symbolizer = Symbolizer::new(options, facts(0xffff_ffff_8100_0000)).unwrap();
+    let mut symbolizer = new_symbolizer(options, facts(0xffff_ffff_8100_0000));
     let names = symbolizer.names(&[kernel_request(0xffff_ffff_8100_0123, KERNEL)]);
     assert!(names[0].is_empty());
     let kernel = symbolizer.report().kernel.clone().unwrap();
@@ -670,7 +622,7 @@ fn a_list_that_cannot_be_used() {
             kernel: KernelSource::Kallsyms(path.clone()),
             ..Options::default()
         };
-        let error = Symbolizer::new(options, KernelFacts::default()).err();
+        let error = Symbolizer::new(options, KernelFacts::default(), now()).err();
         error.unwrap().to_string()
     };
     assert!(error("0000000000000000 T _text\n").contains("kptr_restrict"));
@@ -679,7 +631,7 @@ fn a_list_that_cannot_be_used() {
 
 #[test]
 fn symbols_that_the_trace_tells() {
-    let mut symbolizer = Symbolizer::new(Options::default(), facts(1)).unwrap();
+    let mut symbolizer = new_symbolizer(Options::default(), facts(1));
     symbolizer.add_symbol(None, 0xffff_ffff_c000_1000, 0x40, b"bpf_prog_1234_count");
     symbolizer.add_symbol(Some("/system/lib/libart.so"), 0x500, 0, b"_ZN3art3RunEv");
     symbolizer.add_symbol(Some("/system/lib/libart.so"), 0x600, 0x10, b"last");
@@ -701,7 +653,7 @@ fn symbols_that_the_trace_tells() {
 fn hostile_stacks_end() {
     let path = std::env::current_exe().unwrap();
     let path = path.to_str().unwrap().as_bytes();
-    let mut unwinder = Unwinder::new(&Options::default(), "x86_64");
+    let mut unwinder = Unwinder::new(&Options::default(), now(), "x86_64");
     let mapping = |start, length, file_offset| Mapping {
         time: None,
         pid: 7,

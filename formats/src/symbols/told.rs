@@ -45,12 +45,8 @@ impl Told {
             let text = Part::owned(list.text.clone());
             Table::new(list.symbols.clone(), text, |_, _, _| true)
         });
-        let symbol = table.at(code)?;
-        Some(Name {
-            function: demangle(table.name(symbol)),
-            function_offset: Some(place.wrapping_sub(symbol.start)),
-            file: None,
-            line: None,
-        })
+        let symbol = table.at(code).or_else(|| table.at(place))?;
+        let function = demangle(table.name(symbol));
+        Some(Name::of(function, place.wrapping_sub(symbol.start)))
     }
 }

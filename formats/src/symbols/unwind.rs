@@ -20,8 +20,9 @@ use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
 
 use super::Options;
 use super::elf::{Elf, Part, Section};
-use super::files::{Files, Found};
+use super::files::{Files, Found, ModuleKey};
 use super::jit::{is_dump, pid_of as pid_of_list};
+use super::origin::{FileIdentity, FirstMapped, Origin};
 use crate::bytes::Endian;
 use crate::event::{Mapping, Registers};
 
@@ -106,6 +107,8 @@ struct Region {
     file_offset: u64,
     path: Arc<[u8]>,
     build_id: Option<Arc<[u8]>>,
+    file: Option<FileIdentity>,
+    first_mapped: FirstMapped,
 }
 
 enum Modules {
@@ -115,9 +118,9 @@ enum Modules {
 
 impl Unwinder {
     /// For traces of an architecture as `uname -m` tells it.
-    pub fn new(options: &Options, architecture: &str) -> Unwinder {
+    pub fn new(options: &Options, origin: Origin, architecture: &str) -> Unwinder {
         Unwinder {
-            files: Files::new(options),
+            files: Files::new(options, origin),
             machine: match architecture {
                 "x86_64" => Machine::X86_64 {
                     cache: Box::default(),
@@ -159,6 +162,8 @@ impl Unwinder {
                 file_offset: mapping.file_offset,
                 path: Arc::from(mapping.path),
                 build_id,
+                file: FileIdentity::of(mapping),
+                first_mapped: mapping.time,
             },
         );
     }
@@ -287,7 +292,13 @@ impl Unwinder {
         *added += 1;
         for (&start, region) in &process.regions {
             let path = String::from_utf8_lossy(&region.path);
-            match self.files.find(&path, region.build_id.as_deref()) {
+            let key = ModuleKey {
+                path: path.clone().into_owned(),
+                build_id: region.build_id.as_deref().map(<[u8]>::to_vec),
+                file: region.file,
+                first_mapped: region.first_mapped,
+            };
+            match self.files.find(&key) {
                 Ok(found) => {
                     let Some(module) = module(&path, start, region, &found) else {
                         continue;
@@ -434,7 +445,7 @@ fn module(path: &str, start: u64, region: &Region, found: &Found) -> Option<Modu
     let eh_frame = contents(image, b".eh_frame");
     let debug_frame = match (&eh_frame, &found.debug) {
         (Some(_), _) => None,
-        (None, Some((debug, _))) => contents(debug, b".debug_frame"),
+        (None, Some(debug)) => contents(debug, b".debug_frame"),
         (None, None) => contents(image, b".debug_frame"),
     };
     let sections = ExplicitModuleSectionInfo {
@@ -481,7 +492,12 @@ mod tests {
         let mut code = code.filter(|&offset| elf.address_minus_offset(offset).is_some());
         let file_offset = code.next().unwrap();
         let program = program.as_os_str().as_bytes();
-        let mut unwinder = Unwinder::new(&Options::default(), "x86_64");
+        let later = Origin {
+            wall_offset: Some(i64::MAX),
+            began: Some(0),
+            ..Origin::default()
+        };
+        let mut unwinder = Unwinder::new(&Options::default(), later, "x86_64");
         let mut added = |told: &[(u64, &[u8])]| {
             unwinder.restart(1);
             for &(start, path) in told {

@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use super::Name;
 use super::demangle::demangle;
 use super::files::Found;
-use super::lines::Lines;
+use super::lines::{Lines, Location, NoLines};
 use super::plt;
-use super::table::Table;
+use super::table::{Symbol, Table};
 
 /// Why a file that was found gives no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +40,12 @@ pub(super) struct Place {
 impl Place {
     /// The offset to look up: a call that never returns may be its function's last instruction.
     pub(super) fn offset_of_code(&self) -> u64 {
-        self.offset.saturating_sub(u64::from(self.return_address))
+        self.offset - self.behind()
+    }
+
+    /// How far the place lies behind its code.
+    fn behind(&self) -> u64 {
+        u64::from(self.return_address && self.offset > 0)
     }
 }
 
@@ -55,7 +60,7 @@ impl Module {
     /// Reads the symbol tables.
     pub(super) fn new(found: Found) -> Module {
         let with_symbols = match &found.debug {
-            Some((debug, _)) => debug,
+            Some(debug) => debug,
             None => &found.image,
         };
         let symbols = with_symbols
@@ -74,56 +79,66 @@ impl Module {
         &self,
         places: &[Place],
         lines: Option<&mut Lines>,
-        mut name: impl FnMut(usize, Result<Vec<Name>, NoName>),
+        mut name: impl FnMut(usize, Result<Vec<Name>, NoName>, Option<NoLines>),
     ) {
         let mut located = self.locations(places, lines);
         let mut demangled: HashMap<(bool, u64), String> = HashMap::new();
         for place in places {
-            let Some(address) = self.found.image.address_of_offset(place.offset_of_code()) else {
-                name(place.request, Err(NoName::OutsideSegments));
+            let image = &self.found.image;
+            let Some(address) = image.address_of_offset(place.offset_of_code()) else {
+                name(place.request, Err(NoName::OutsideSegments), None);
                 continue;
             };
-            let is_jump = self.symbols.at(address).is_none();
-            let table = if is_jump { &self.jumps } else { &self.symbols };
-            let Some(symbol) = table.at(address) else {
-                let empty = self.symbols.is_empty() && self.jumps.is_empty();
-                let reason = if empty {
-                    NoName::NoSymbols
-                } else {
-                    NoName::NoSymbolThere
-                };
-                name(place.request, Err(reason));
-                continue;
+            // Nothing calls what a signal handler returns to: its first byte is the return address.
+            let itself = address.saturating_add(place.behind());
+            let (table, symbol) = match self.at(address).or_else(|| self.at(itself)) {
+                Some(found) => found,
+                None => {
+                    let empty = self.symbols.is_empty() && self.jumps.is_empty();
+                    let reason = if empty {
+                        NoName::NoSymbols
+                    } else {
+                        NoName::NoSymbolThere
+                    };
+                    name(place.request, Err(reason), None);
+                    continue;
+                }
             };
+            let is_jump = std::ptr::eq(table, &self.jumps);
             let function = demangled
                 .entry((is_jump, symbol.start))
                 .or_insert_with(|| demangle(table.name(symbol)));
-            let inside =
-                address - symbol.start + u64::from(place.return_address && place.offset > 0);
-            let mut names = vec![Name {
-                function: function.clone(),
-                function_offset: Some(inside),
-                file: None,
-                line: None,
-            }];
-            if let Some(location) = located.remove(&place.request) {
-                location.add_to(&mut names);
+            let mut names = vec![Name::of(function.clone(), itself - symbol.start)];
+            let mut no_lines = None;
+            match located.remove(&place.request) {
+                Some(Ok(location)) => location.add_to(&mut names),
+                Some(Err(reason)) => no_lines = Some(reason),
+                None => {}
             }
-            name(place.request, Ok(names));
+            name(place.request, Ok(names), no_lines);
         }
     }
 
-    fn locations(
-        &self,
-        places: &[Place],
-        lines: Option<&mut Lines>,
-    ) -> HashMap<usize, super::lines::Location> {
-        let path = match &self.found.debug {
-            Some((_, path)) => Some(path),
-            None => self.found.path.as_ref(),
+    /// The symbol that holds an address, with its table.
+    fn at(&self, address: u64) -> Option<(&Table, &Symbol)> {
+        let tables = [&self.symbols, &self.jumps];
+        tables
+            .into_iter()
+            .find_map(|table| Some((table, table.at(address)?)))
+    }
+
+    /// Whether its file is proven to be the recorded one.
+    pub(super) fn is_verified(&self) -> bool {
+        self.found.is_verified
+    }
+
+    fn locations(&self, places: &[Place], lines: Option<&mut Lines>) -> Located {
+        let Some(lines) = lines else {
+            return Located::new();
         };
-        let (Some(lines), Some(path)) = (lines, path) else {
-            return HashMap::new();
+        let described = match &self.found.debug {
+            Some(debug) => debug,
+            None => &self.found.image,
         };
         let mut requests = Vec::new();
         let mut addresses = Vec::new();
@@ -135,8 +150,10 @@ impl Module {
         }
         requests
             .into_iter()
-            .zip(lines.locate(path, &addresses))
-            .filter_map(|(request, location)| Some((request, location?)))
+            .zip(lines.locate(described, &addresses))
             .collect()
     }
 }
+
+/// What is known of requests beside their symbols, or why nothing is.
+type Located = HashMap<usize, Result<Location, NoLines>>;

@@ -108,8 +108,6 @@ pub(crate) struct Snapshots {
     receiver: Receiver<(Why, Held)>,
     output: PathBuf,
     format: Format,
-    /// Build ids of what was mapped at the start, as records.
-    build_ids: Arc<Vec<u8>>,
     /// Of processes that see other files than we do.
     roots: Roots,
     writing: Option<(PathBuf, JoinHandle<Result<()>>)>,
@@ -131,18 +129,12 @@ impl Snapshots {
             receiver,
             output: output.to_owned(),
             format,
-            build_ids: Arc::default(),
             roots: Roots::default(),
             writing: None,
             last_number: 0,
             signals,
         };
         (snapshots, asker)
-    }
-
-    /// Build ids of what was mapped at the start, as records.
-    pub(crate) fn set_build_ids(&mut self, records: Vec<u8>) {
-        self.build_ids = Arc::new(records);
     }
 
     /// Roots of processes that see other files than we do.
@@ -173,12 +165,12 @@ impl Snapshots {
         {
             let path = self.next_path();
             log::warn!("snapshot {}: {why}", path.display());
-            let (format, build_ids) = (self.format, Arc::clone(&self.build_ids));
+            let format = self.format;
             let (output, roots) = (path.clone(), self.roots.clone());
             // Without a name of its own: the filter that leaves us out goes by the name that it inherits.
             let thread = std::thread::spawn(move || {
                 thread::make_idle();
-                write(&output, format, &held, (&build_ids, roots), None)
+                write(&output, format, &held, roots, None)
             });
             self.writing = Some((path, thread));
         }
@@ -193,8 +185,7 @@ impl Snapshots {
         if passed_over > 0 {
             log::warn!("{passed_over} slow calls while a snapshot was being written made none");
         }
-        let known = (&self.build_ids[..], self.roots);
-        write(&self.output, self.format, held, known, Some(last))
+        write(&self.output, self.format, held, self.roots, Some(last))
     }
 
     fn finish_writing(&mut self) {
@@ -223,18 +214,12 @@ impl Snapshots {
 }
 
 /// Writes one trace.
-fn write(
-    path: &Path,
-    format: Format,
-    held: &Held,
-    (build_ids, roots): (&[u8], Roots),
-    last: Option<Last>,
-) -> Result<()> {
+fn write(path: &Path, format: Format, held: &Held, roots: Roots, last: Option<Last>) -> Result<()> {
     let force = last.is_some_and(|last| last.force);
     let (output, mut journal) = Output::create(path, format, force)?;
     // No round is ever closed: who is who stands in front, though it is younger than the events.
     let pieces = [&held.head[..], &held.side_band].into_iter();
-    for piece in pieces.chain(held.events()).chain([build_ids]) {
+    for piece in pieces.chain(held.events()) {
         if let Err(error) = journal.append(piece) {
             output.discard();
             return Err(error).with_context(|| format!("cannot write {}", path.display()));

@@ -1,51 +1,126 @@
-//! Build ids of the files that were mapped at the start. (Of what is mapped later, the kernel tells them.)
+//! Mapped files that the kernel does not identify: those that were mapped before the recording began.
 //!
-//! Read after the recording, which they would disturb (a flight recorder runs for days and reads them at its start); a
-//! file that is no longer the one that was mapped is left out.
+//! ```text
+//! /proc/42/map_files/401000-402000    the very file, removed or replaced as it may be (CAP_CHECKPOINT_RESTORE)
+//! /proc/42/exe                        the same for the program itself (ptrace rights)
+//! /proc/42/root/usr/bin/srv           if it has the device and inode that were mapped
+//! ```
+//! They are read at once: later the path may lead to another program, whose names would look right.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::os::fd::IntoRawFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use perfquet_formats::bytes::Cursor;
+use perfquet_formats::symbols::{FileIdentity, Roots};
 
-use super::header::add_build_id;
-use super::processes::Files;
-use super::record::{Records, misc};
 use crate::sys::host;
+use crate::sys::procfs::Map;
 
 /// Notes are small; a longer segment is not read to its end.
 const MOST_NOTE_BYTES: u64 = 64 << 10;
 const PT_NOTE: u32 = 4;
 
-/// A BUILD_ID record for each file that has one.
-pub(crate) fn records(files: &Files) -> Vec<u8> {
-    let mut records = Records::new();
-    for ((device, inode), path) in files {
-        if let Some(build_id) = build_id_of(path, *device, *inode) {
-            add_build_id(&mut records, misc::USER, path, &build_id);
-        }
-    }
-    records.into_bytes()
+/// Files that no path leads to any more are held open until the recording ends, each by a descriptor.
+const MOST_HELD: usize = 256;
+/// What the kernel writes behind the path of a file that was removed.
+const DELETED: &[u8] = b" (deleted)";
+
+/// Mapped files and their build IDs, each read once.
+pub(super) struct MappedFiles<'r> {
+    known: BTreeMap<FileIdentity, Option<Vec<u8>>>,
+    /// Told of files that no path leads to, so that they are still found when names are looked up.
+    roots: &'r Roots,
+    held: usize,
 }
 
-/// The build id of a file, if it still is the one that was mapped.
-pub(super) fn build_id_of(path: &[u8], device: (u32, u32), inode: u64) -> Option<Vec<u8>> {
-    let file = File::open(Path::new(std::ffi::OsStr::from_bytes(path))).ok()?;
-    let metadata = file.metadata().ok()?;
-    let found = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
-    // btrfs and overlayfs show another device in maps than in stat; the inode alone must do there.
-    if !metadata.is_file() || metadata.ino() != inode || (found != device && found.0 != 0) {
-        return None;
+impl<'r> MappedFiles<'r> {
+    pub(super) fn new(roots: &'r Roots) -> MappedFiles<'r> {
+        MappedFiles {
+            known: BTreeMap::new(),
+            roots,
+            held: 0,
+        }
     }
-    note_segments(&file)?
-        .into_iter()
-        .find_map(|(offset, size)| {
-            let mut notes = vec![0; size.min(MOST_NOTE_BYTES) as usize];
-            file.read_exact_at(&mut notes, offset).ok()?;
-            host::build_id_in_notes(&notes)
-        })
+
+    /// The build ID of a mapped file; `None`: it has none, or it cannot be read.
+    pub(super) fn build_id(&mut self, pid: i32, map: &Map<'_>) -> Option<&[u8]> {
+        if map.inode == 0 || !map.path.starts_with(b"/") {
+            return None;
+        }
+        let identity = FileIdentity {
+            device: map.device,
+            inode: map.inode,
+        };
+        if !self.known.contains_key(&identity) {
+            let file = open(pid, map, identity);
+            let build_id = file.as_ref().and_then(build_id_of);
+            // Memory without a name (memfd) is removed as well, and would be held with all that is in it.
+            let is_removed = map.path.ends_with(DELETED);
+            if let Some(file) = file.filter(|file| is_removed && note_segments(file).is_some()) {
+                self.hold(file, identity, build_id.clone());
+            }
+            self.known.insert(identity, build_id);
+        }
+        self.known.get(&identity)?.as_deref()
+    }
+
+    /// The descriptor is left open for as long as we run: names are looked up last.
+    fn hold(&mut self, file: File, identity: FileIdentity, build_id: Option<Vec<u8>>) {
+        if self.held < MOST_HELD {
+            self.held += 1;
+            let path = PathBuf::from(format!("/proc/self/fd/{}", file.into_raw_fd()));
+            self.roots.add_file(identity, build_id, path);
+        }
+    }
+}
+
+/// Opens the file that is mapped there.
+fn open(pid: i32, map: &Map<'_>, identity: FileIdentity) -> Option<File> {
+    let mapped = format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end);
+    if let Some(file) = regular(Path::new(&mapped)) {
+        return Some(file);
+    }
+    let mut below_root = format!("/proc/{pid}/root").into_bytes();
+    below_root.extend(map.path);
+    let below_root = PathBuf::from(std::ffi::OsString::from_vec(below_root));
+    [PathBuf::from(format!("/proc/{pid}/exe")), below_root]
+        .iter()
+        .filter_map(|path| regular(path))
+        .find(|file| is(file, identity))
+}
+
+/// Opens a regular file; a path may lead to a pipe by now, or to a device.
+fn regular(path: &Path) -> Option<File> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .ok()?;
+    file.metadata().ok()?.is_file().then_some(file)
+}
+
+/// Whether a file is the one that was mapped.
+fn is(file: &File, identity: FileIdentity) -> bool {
+    let Ok(metadata) = file.metadata() else {
+        return false;
+    };
+    let device = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+    // btrfs and overlayfs show another device in maps than in stat; the inode alone must do there.
+    metadata.ino() == identity.inode && (device == identity.device || device.0 == 0)
+}
+
+/// The build ID of an ELF file.
+fn build_id_of(file: &File) -> Option<Vec<u8>> {
+    let notes = note_segments(file)?;
+    notes.into_iter().find_map(|(offset, size)| {
+        let mut notes = vec![0; size.min(MOST_NOTE_BYTES) as usize];
+        file.read_exact_at(&mut notes, offset).ok()?;
+        host::build_id_in_notes(&notes)
+    })
 }
 
 /// Offsets and sizes of an ELF file's PT_NOTE segments. Files of a foreign byte order do not run here.
@@ -100,16 +175,31 @@ fn note_segments(file: &File) -> Option<Vec<(u64, u64)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    use crate::sys::procfs;
 
     #[test]
     fn of_this_very_program() {
+        let mut maps = Vec::new();
+        let pid = std::process::id() as i32;
+        procfs::read_maps(pid, &mut maps);
         let path = std::env::current_exe().unwrap();
-        let metadata = std::fs::metadata(&path).unwrap();
-        let device = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
-        let bytes = path.as_os_str().as_bytes();
-        let found = build_id_of(bytes, device, metadata.ino());
+        let is_own = |map: &Map<'_>| map.path == path.as_os_str().as_bytes();
+        let map = procfs::parse_maps(&maps).find(is_own).unwrap();
+        let roots = Roots::default();
+        let file = File::open(&path).unwrap();
+        let mut files = MappedFiles::new(&roots);
+        let found = files.build_id(pid, &map).map(<[u8]>::to_vec);
+        assert_eq!(found, build_id_of(&file));
         // Linkers are told to write one on some systems only; where there is one, it has a known length.
         assert!(found.is_none_or(|id| (8..=20).contains(&id.len())));
-        assert_eq!(build_id_of(bytes, device, metadata.ino() + 1), None);
+        let mut identity = FileIdentity {
+            device: map.device,
+            inode: map.inode,
+        };
+        assert!(is(&file, identity));
+        identity.inode += 1;
+        assert!(!is(&file, identity));
     }
 }

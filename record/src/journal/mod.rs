@@ -8,12 +8,12 @@
 //! BUILD_ID, MMAP                the kernel and its modules
 //! FORK, COMM, MMAP2             what existed at the start; then FINISHED_INIT
 //! the rings' bytes              FINISHED_ROUND behind each pass over all rings
-//! LOST_SAMPLES, BUILD_ID        at the end
+//! LOST_SAMPLES                  at the end
 //! ```
 //! Nothing is ever rewritten, so it is a whole perf.data at every moment: a recorder that was killed leaves
 //! a file that imports like any other, and `perf report -i` opens it. (tools/perf/Documentation/perf.data-file-format.txt)
 
-pub(crate) mod build_ids;
+mod build_ids;
 pub(crate) mod header;
 mod kernel_maps;
 pub(crate) mod processes;

@@ -3,84 +3,40 @@
 //! Read after the events are enabled, so that nothing falls between: what starts meanwhile is told twice, what
 //! is told here has no time.
 
-use std::collections::HashMap;
+use perfquet_formats::symbols::Roots;
 
-use super::build_ids::build_id_of;
+use super::build_ids::MappedFiles;
 use super::record::{Records, kind, misc};
 use crate::sys::procfs::{self, Map};
 use crate::target::Target;
 
-/// What was found.
-pub(crate) struct Existing {
-    /// FORK, COMM and MMAP2 records, then FINISHED_INIT.
-    pub(crate) records: Vec<u8>,
-    /// The files mapped, for their build ids.
-    pub(crate) files: Files,
-}
-
-/// Files by device and inode, with a path each.
-pub(crate) type Files = std::collections::BTreeMap<((u32, u32), u64), Vec<u8>>;
-
-/// Reads `/proc`. `command` is the command that waits; `has_data`: mappings of data are wanted as well.
-pub(crate) fn existing(target: &Target, command: Option<i32>, has_data: bool) -> Existing {
+/// FORK, COMM and MMAP2 records, then FINISHED_INIT, from `/proc`. `command` is the command that waits; `has_data`:
+/// mappings of data are wanted as well. Mapped files without a path are made known to `roots`.
+pub(crate) fn existing(
+    target: &Target,
+    command: Option<i32>,
+    has_data: bool,
+    roots: &Roots,
+) -> Vec<u8> {
     let pids = target.processes(command);
     let mut records = Records::new();
-    let mut files = Files::new();
+    let mut files = MappedFiles::new(roots);
     let mut maps = Vec::new();
-    let own = procfs::view_of(std::process::id() as i32);
-    let mut elsewhere = Elsewhere::default();
     for pid in pids {
         add_process(&mut records, pid);
-        // A path of theirs may be another file of ours.
-        let is_elsewhere = procfs::view_of(pid).is_some_and(|view| own.as_ref() != Some(&view));
         procfs::read_maps(pid, &mut maps);
         for map in procfs::parse_maps(&maps) {
             // Only code is needed to name addresses.
-            if map.protection & libc::PROT_EXEC as u32 == 0 {
-                if has_data {
-                    add_mapping(&mut records, pid, &map, None);
-                }
-                continue;
-            }
-            if is_elsewhere {
-                let build_id = elsewhere.build_id(pid, &map);
+            if map.protection & libc::PROT_EXEC as u32 != 0 {
+                let build_id = files.build_id(pid, &map);
                 add_mapping(&mut records, pid, &map, build_id);
-                continue;
+            } else if has_data {
+                add_mapping(&mut records, pid, &map, None);
             }
-            if map.inode != 0 && map.path.starts_with(b"/") {
-                files
-                    .entry((map.device, map.inode))
-                    .or_insert_with(|| map.path.to_vec());
-            }
-            add_mapping(&mut records, pid, &map, None);
         }
     }
     records.add(kind::FINISHED_INIT, 0, |_| {});
-    Existing {
-        records: records.into_bytes(),
-        files,
-    }
-}
-
-/// A file: device and inode.
-type File = ((u32, u32), u64);
-
-/// Build ids of files that only others see.
-#[derive(Default)]
-struct Elsewhere(HashMap<File, Option<Vec<u8>>>);
-
-impl Elsewhere {
-    /// Read while the process lives: afterwards nobody may see the file.
-    fn build_id(&mut self, pid: i32, map: &Map<'_>) -> Option<&[u8]> {
-        if map.inode == 0 || !map.path.starts_with(b"/") {
-            return None;
-        }
-        let found = self.0.entry((map.device, map.inode)).or_insert_with(|| {
-            let path = [format!("/proc/{pid}/root").as_bytes(), map.path].concat();
-            build_id_of(&path, map.device, map.inode)
-        });
-        found.as_deref()
-    }
+    records.into_bytes()
 }
 
 fn add_process(records: &mut Records, pid: i32) {

@@ -1,22 +1,28 @@
 //! Functions that an input tells by address get their names at once, from the symbols that the user gave or
 //! that the trace brought.
 
+use std::borrow::Cow;
+
 use hashbrown::HashMap;
 
 use super::super::names::Told;
 use super::super::texts::{TextId, Texts};
 use crate::Error;
 use crate::event::{Function, Space};
-use crate::symbols::{KernelFacts, Options, Request, Symbolizer};
+use crate::symbols::{self, KernelFacts, Options, Origin, Request, Symbolizer};
 
 /// Addresses remembered.
 const KNOWN: usize = 1 << 20;
+/// Mangled names remembered.
+const READABLE: usize = 1 << 12;
 
 /// Names of addresses, looked up once each.
 #[derive(Default)]
 pub(crate) struct Names {
     symbolizer: Option<Symbolizer>,
     known: HashMap<(Space, u64), Box<[u8]>>,
+    /// By the name of the symbol.
+    readable: HashMap<Box<[u8]>, Box<[u8]>>,
 }
 
 /// A function's name and module among the texts.
@@ -39,7 +45,7 @@ impl Names {
         Ok(match function {
             Function::Unknown => Named::default(),
             Function::Named { name, module } => Named {
-                function: Some(texts.intern(name)),
+                function: Some(texts.intern(&self.readable(name))),
                 module: (!module.is_empty()).then(|| texts.intern(module)),
             },
             Function::Address { space, address } => {
@@ -63,6 +69,22 @@ impl Names {
         })
     }
 
+    /// The name as one writes it: functions of C++ and Rust are recorded by their symbols.
+    fn readable<'n>(&mut self, name: &'n [u8]) -> Cow<'n, [u8]> {
+        if !symbols::may_be_mangled(name) {
+            return Cow::Borrowed(name);
+        }
+        if let Some(known) = self.readable.get(name) {
+            return Cow::Owned(known.to_vec());
+        }
+        let readable = symbols::demangle(name).into_bytes();
+        if self.readable.len() >= READABLE {
+            self.readable.clear();
+        }
+        self.readable.insert(name.into(), readable.clone().into());
+        Cow::Owned(readable)
+    }
+
     fn look_up(
         &mut self,
         space: Space,
@@ -74,18 +96,16 @@ impl Names {
         let symbolizer = match &mut self.symbolizer {
             Some(symbolizer) => symbolizer,
             none => {
-                let mut symbolizer = Symbolizer::new(options.clone(), kernel.clone())?;
+                let mut symbolizer =
+                    Symbolizer::new(options.clone(), kernel.clone(), Origin::default())?;
                 told.tell(&mut symbolizer);
                 none.insert(symbolizer)
             }
         };
         let request = Request {
-            module: None,
-            build_id: None,
-            offset: None,
             address: Some(address),
             space,
-            return_address: false,
+            ..Request::default()
         };
         let names = symbolizer.names(&[request]);
         let name = names.first().and_then(|names| names.first());
@@ -93,5 +113,25 @@ impl Names {
             Some(name) => name.function.as_bytes().into(),
             None => format!("{address:#x}").into_bytes().into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_symbols_become_readable() {
+        let mut names = Names::default();
+        let mut check = |symbol: &[u8], expected: &str| {
+            let readable = String::from_utf8(names.readable(symbol).into_owned()).unwrap();
+            assert_eq!(readable, expected);
+        };
+        for _ in 0..2 {
+            check(b"_ZN2ns4overEi", "ns::over");
+            check(b"_RNvC7mycrate3foo", "mycrate::foo");
+            check(b"vfs_read", "vfs_read");
+            check(b"_R", "_R");
+        }
     }
 }

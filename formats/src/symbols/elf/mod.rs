@@ -35,8 +35,10 @@ const EM_ARM: u16 = 40;
 pub(in crate::symbols) const EM_X86_64: u16 = 62;
 pub(in crate::symbols) const EM_AARCH64: u16 = 183;
 
-/// A decompressed section larger than this is not read: a few packed bytes can promise any size.
+/// A decompressed section larger than this is not read, or one that is more times larger than packed: a few packed bytes
+/// can promise any size. Debug info shrinks to a fifth or a tenth.
 const DECOMPRESSED_MAX: u64 = 1 << 30;
+const DECOMPRESSED_RATIO_MAX: u64 = 64;
 
 pub(super) use symbols::{Function, Functions, Relocation};
 
@@ -452,7 +454,8 @@ impl Elf {
         }
         let size = self.word(&mut cursor).ok()?;
         self.word(&mut cursor).ok()?;
-        if size > DECOMPRESSED_MAX {
+        let packed = cursor.rest().len() as u64;
+        if size > DECOMPRESSED_MAX || size / DECOMPRESSED_RATIO_MAX > packed {
             return None;
         }
         let mut unpacked = Vec::new();

@@ -316,6 +316,7 @@ impl Dump {
             function_offset: Some(offset.wrapping_sub(start)),
             file,
             line,
+            is_unverified: false,
         })
     }
 

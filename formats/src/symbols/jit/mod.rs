@@ -95,12 +95,7 @@ impl Generated {
         if let Ok(list) = list
             && let Some((start, name)) = list.at(code)
         {
-            return Ok(Name {
-                function: demangle(name),
-                function_offset: Some(address.wrapping_sub(start)),
-                file: None,
-                line: None,
-            });
+            return Ok(Name::of(demangle(name), address.wrapping_sub(start)));
         }
         let reason = match list {
             Ok(_) => "no name at the address".to_owned(),

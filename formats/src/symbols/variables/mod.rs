@@ -25,10 +25,10 @@ pub use lines::{LinePlace, SourceLines};
 pub use places::{Location, Scope, Variable};
 pub use types::{Member, Shape};
 
-type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
-type Unit<'a> = gimli::Unit<Slice<'a>>;
-type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
-type Entry<'a> = gimli::DebuggingInformationEntry<Slice<'a>>;
+pub(in crate::symbols) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
+pub(in crate::symbols) type Unit<'a> = gimli::Unit<Slice<'a>>;
+pub(in crate::symbols) type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
+pub(in crate::symbols) type Entry<'a> = gimli::DebuggingInformationEntry<Slice<'a>>;
 
 impl Object {
     /// The lines of a function.
@@ -77,13 +77,13 @@ impl Object {
 }
 
 /// The sections that DWARF is read from; they outlive what borrows from them.
-struct Sections {
+pub(in crate::symbols) struct Sections {
     parts: BTreeMap<&'static str, Part>,
-    endian: RunTimeEndian,
+    endian: Endian,
 }
 
 impl Sections {
-    fn of(elf: &Elf) -> Sections {
+    pub(in crate::symbols) fn of(elf: &Elf) -> Sections {
         const NAMES: [&str; 13] = [
             ".debug_abbrev",
             ".debug_addr",
@@ -105,19 +105,36 @@ impl Sections {
             .collect();
         Sections {
             parts,
-            endian: match elf.endian() {
-                Endian::Little => RunTimeEndian::Little,
-                Endian::Big => RunTimeEndian::Big,
-            },
+            endian: elf.endian(),
+        }
+    }
+
+    /// The bytes of a section; none if it is missing.
+    pub(in crate::symbols) fn bytes_of(&self, name: &str) -> &[u8] {
+        self.parts.get(name).map_or(&[][..], |part| part)
+    }
+
+    /// Bytes of all of them.
+    pub(in crate::symbols) fn bytes(&self) -> u64 {
+        self.parts.values().map(|part| part.len() as u64).sum()
+    }
+
+    pub(in crate::symbols) fn byte_order(&self) -> Endian {
+        self.endian
+    }
+
+    pub(in crate::symbols) fn endian(&self) -> RunTimeEndian {
+        match self.endian {
+            Endian::Little => RunTimeEndian::Little,
+            Endian::Big => RunTimeEndian::Big,
         }
     }
 
     fn slice(&self, name: &str) -> Slice<'_> {
-        let part = self.parts.get(name).map_or(&[][..], |part| part);
-        EndianSlice::new(part, self.endian)
+        EndianSlice::new(self.bytes_of(name), self.endian())
     }
 
-    fn dwarf(&self) -> Dwarf<'_> {
+    pub(in crate::symbols) fn dwarf(&self) -> Dwarf<'_> {
         let load = |id: gimli::SectionId| Ok::<_, gimli::Error>(self.slice(id.name()));
         gimli::Dwarf::load(load).unwrap_or_default()
     }

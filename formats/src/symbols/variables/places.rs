@@ -110,7 +110,7 @@ pub(super) fn frame_at(sections: &Sections, unwind: Option<&(u64, Part)>, place:
     let mut context = UnwindContext::new();
     if let Some((address, part)) = unwind {
         let bases = BaseAddresses::default().set_eh_frame(*address);
-        let table = gimli::EhFrame::from(EndianSlice::new(part, sections.endian));
+        let table = gimli::EhFrame::from(EndianSlice::new(part, sections.endian()));
         let row = table.unwind_info_for_address(
             &bases,
             &mut context,

@@ -1,0 +1,68 @@
+//! When an input was recorded, as far as that can be known: it decides which files may name frames without a build ID.
+//!
+//! ```text
+//! times 17.2 s … 47.9 s, wall offset 1,790,000,000 s           recorded from 1,790,000,017.2 s on
+//! times 17.2 s … 47.9 s, the file was written at 12:00:48      from 12:00:17 on, or before
+//! ```
+
+use std::time::SystemTime;
+
+use crate::store::Facts;
+use crate::symbols::Origin;
+
+/// First and last time of an input.
+#[derive(Default)]
+pub(crate) struct Age {
+    first: Option<i64>,
+    last: Option<i64>,
+    /// When its file was last changed.
+    pub(crate) written: Option<SystemTime>,
+}
+
+impl Age {
+    /// Something happened at a time.
+    #[inline]
+    pub(crate) fn see(&mut self, time: Option<i64>) {
+        let Some(time) = time else { return };
+        if self.first.is_none_or(|first| time < first) {
+            self.first = Some(time);
+        }
+        if self.last.is_none_or(|last| time > last) {
+            self.last = Some(time);
+        }
+    }
+
+    /// Where and when it was recorded.
+    pub(crate) fn origin(&self, facts: &Facts) -> Origin {
+        let mut origin = Origin::of_facts(facts, self.first);
+        if let (None, Some(written), Some(last)) = (origin.wall_offset, self.written, self.last) {
+            origin.estimate(written, last);
+        }
+        origin
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_wall_offset_the_file_is_asked() {
+        let mut age = Age::default();
+        let mut facts = Facts::default();
+        for time in [None, Some(30), Some(10), Some(50)] {
+            age.see(time);
+        }
+        assert_eq!(age.origin(&facts).began, Some(10));
+        assert_eq!(age.origin(&facts).wall_offset, None);
+        age.written = Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_nanos(1050));
+        let estimated = age.origin(&facts);
+        assert_eq!(
+            (estimated.wall_offset, estimated.is_estimated),
+            (Some(1000), true)
+        );
+        facts.wall_offset = Some(900);
+        let known = age.origin(&facts);
+        assert_eq!((known.wall_offset, known.is_estimated), (Some(900), false));
+    }
+}
