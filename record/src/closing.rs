@@ -54,18 +54,16 @@ pub(crate) fn trace(
             .context("cannot join the pages of the journal")?;
     }
     output.complete(keeps_journal)?;
-    // Calls made of events are fewer than these; those of function tracing have none, but for what the side-band tells.
+    // Calls made of events are fewer than these; those of function tracing have none.
+    let events = counts.events.saturating_sub(counts.of_recorder);
     let (count, next) = match next {
         Next::Durations => (Count::Calls(counts.calls), "perfquet-query durations"),
         Next::Sums(report) => (Count::Sums(counts.aggregates), report),
-        Next::Top if counts.calls > counts.events => {
-            (Count::Calls(counts.calls), "perfquet-query calls")
-        }
-        // What the side-band tells is not what was asked for.
-        Next::Top if counts.aggregates > counts.events => {
+        Next::Top if counts.calls > events => (Count::Calls(counts.calls), "perfquet-query calls"),
+        Next::Top if counts.aggregates > events => {
             (Count::Sums(counts.aggregates), "perfquet-query agg")
         }
-        Next::Top => (Count::Events(counts.events), "perfquet-query top"),
+        Next::Top => (Count::Events(events), "perfquet-query top"),
     };
     say(output.path(), count, counts, next)?;
     for sentence in report.unwound.iter().filter_map(stacks::cut_sentence) {

@@ -14,12 +14,16 @@ use anyhow::{Context, Result};
 use crate::flight::Kept;
 use crate::journal::Journal;
 use crate::recording::{Recording, Rings};
+use crate::sieve::Sieve;
 use crate::sys::ring::Ring;
 use crate::sys::wait::{Bell, Waiter};
 use crate::trigger::Gate;
 
 /// What lies in a ring without filling a quarter of it is in the file after so long.
 const LONGEST: Duration = Duration::from_millis(250);
+
+/// Takes bytes that are to be kept.
+type Write<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
 /// Where the rings' bytes go.
 pub(crate) enum Sink {
@@ -46,12 +50,12 @@ struct Shared {
 }
 
 impl Drain {
-    /// Starts the thread.
+    /// Starts the thread. The recording began then.
     pub(crate) fn start(
         recording: &Recording,
         rings: Rings,
         sink: Sink,
-        gate: Gate,
+        (gate, began): (Gate, u64),
     ) -> Result<Drain> {
         let waiter = Waiter::new().context("cannot wait for the kernel's rings")?;
         for event in recording.wakers() {
@@ -60,6 +64,7 @@ impl Drain {
         let bell = waiter.bell();
         let shared = Arc::new(Shared::default());
         let worker = Worker {
+            sieve: Sieve::of(recording, rings.events.len(), began),
             rings,
             sink,
             gate,
@@ -105,6 +110,7 @@ impl Drain {
 }
 
 struct Worker {
+    sieve: Option<Sieve>,
     rings: Rings,
     sink: Sink,
     gate: Gate,
@@ -157,12 +163,24 @@ impl Worker {
     fn pass(&mut self) -> io::Result<u64> {
         let mut drained = 0;
         for ring in &mut self.rings.side_band {
-            drained += self.sink.take_side_band(ring)?;
+            let sieve = &mut self.sieve;
+            drained += self.sink.take_side_band(ring, |piece| {
+                if let Some(sieve) = sieve {
+                    sieve.look(piece);
+                }
+            })?;
         }
         let until = self.gate.look(&mut self.rings.events);
-        for (ring, until) in self.rings.events.iter_mut().zip(until) {
-            drained += self.sink.take_events(ring, until)?;
+        for (index, (ring, until)) in self.rings.events.iter_mut().zip(until).enumerate() {
+            let sieve = &mut self.sieve;
+            drained += self
+                .sink
+                .take_events(ring, until, |piece, write| match sieve {
+                    None => write(piece),
+                    Some(sieve) => sieve.sift(index, piece, write),
+                })?;
         }
+        self.sieve.take_if(|sieve| sieve.end_pass());
         Ok(drained)
     }
 }
@@ -178,22 +196,49 @@ impl Sink {
         }
     }
 
-    fn take_side_band(&mut self, ring: &mut Ring) -> io::Result<u64> {
-        match self {
-            Sink::Journal(journal) => append(journal, ring, ring.head()),
-            Sink::Flight(kept) => ring.drain(|piece| {
-                kept.side_band(piece);
-                Ok(())
-            }),
-        }
+    /// Each piece is shown before it is taken.
+    fn take_side_band(&mut self, ring: &mut Ring, mut show: impl FnMut(&[u8])) -> io::Result<u64> {
+        let until = ring.head();
+        self.take(ring, until, Kept::side_band, |piece, write| {
+            show(piece);
+            write(piece)
+        })
     }
 
-    fn take_events(&mut self, ring: &mut Ring, until: u64) -> io::Result<u64> {
+    /// What `sift` hands on of each piece.
+    fn take_events(
+        &mut self,
+        ring: &mut Ring,
+        until: u64,
+        sift: impl FnMut(&[u8], Write<'_>) -> io::Result<()>,
+    ) -> io::Result<u64> {
+        self.take(ring, until, Kept::events, sift)
+    }
+
+    fn take(
+        &mut self,
+        ring: &mut Ring,
+        until: u64,
+        keep: fn(&mut Kept, &[u8]),
+        mut sift: impl FnMut(&[u8], Write<'_>) -> io::Result<()>,
+    ) -> io::Result<u64> {
         match self {
-            Sink::Journal(journal) => append(journal, ring, until),
+            Sink::Journal(journal) => {
+                let whole = journal.length();
+                let drained = ring.drain_to(until, |piece| {
+                    sift(piece, &mut |bytes| journal.append(bytes))
+                });
+                if drained.is_err() {
+                    // A full disk: the file ends with a whole record, and all before it counts.
+                    journal.cut(whole)?;
+                }
+                drained
+            }
             Sink::Flight(kept) => ring.drain_to(until, |piece| {
-                kept.events(piece);
-                Ok(())
+                sift(piece, &mut |bytes| {
+                    keep(kept, bytes);
+                    Ok(())
+                })
             }),
         }
     }
@@ -208,16 +253,6 @@ impl Sink {
             }
         }
     }
-}
-
-fn append(journal: &mut Journal, ring: &mut Ring, until: u64) -> io::Result<u64> {
-    let whole = journal.length();
-    let drained = ring.drain_to(until, |piece| journal.append(piece));
-    if drained.is_err() {
-        // A full disk: the file ends with a whole record, and all before it counts.
-        journal.cut(whole)?;
-    }
-    drained
 }
 
 /// The value is replaced in one step, so a panic of its holder leaves it whole.

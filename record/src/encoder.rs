@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result};
 use perfquet_formats::event::Selection;
 use perfquet_formats::import::{ImportOptions, Report, import, journal_files};
 use perfquet_formats::store::WriterOptions;
 use perfquet_formats::symbols::{self, Roots};
 use perfquet_formats::{Error, Input};
 
-use crate::failure::failed;
+use crate::failure::{Failure, failed};
 use crate::sys::thread;
 
 /// A running encoder.
@@ -84,18 +83,20 @@ impl Encoder {
     }
 
     /// What it wrote. Waits for its end.
-    pub(crate) fn finish(self, output: &Path) -> Result<Report> {
+    pub(crate) fn finish(self) -> Result<Report, Error> {
         match self.thread.join() {
-            Ok(Ok(report)) => Ok(report),
-            Ok(Err(error)) => Err(error).with_context(|| {
-                failed("the tables could not be written").hint(format!(
-                    "nothing is lost: the journal is whole, and perfquet-convert {} completes the trace",
-                    output.display()
-                ))
-            }),
+            Ok(ended) => ended,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
+}
+
+/// The tables could not be written from a journal that was written to its end.
+pub(crate) fn no_tables(output: &Path) -> Failure {
+    failed("the tables could not be written").hint(format!(
+        "the journal has all records until the end: perfquet-convert {} completes the trace",
+        output.display()
+    ))
 }
 
 fn encode(

@@ -26,6 +26,7 @@ mod recording;
 mod run;
 mod running;
 mod selection;
+mod sieve;
 mod sys;
 mod target;
 mod trigger;

@@ -1,7 +1,7 @@
 //! A recording from the command line to the closing line, step by step.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -12,11 +12,11 @@ use crate::bpf::{Plans, Whom};
 use crate::cli::{Cli, Format};
 use crate::closing;
 use crate::drain::Sink;
-use crate::encoder::Encoder;
-use crate::failure::{failed, misuse};
+use crate::encoder::{Encoder, no_tables};
+use crate::failure::{Failure, failed, misuse};
 use crate::flight::{self, Kept, Last, Limit, Snapshots, Watch};
 use crate::ftrace::Tracing;
-use crate::journal::{Journal, header};
+use crate::journal::{Journal, header, samples_by_id};
 use crate::list;
 use crate::output::Output;
 use crate::probe::definition::Definitions;
@@ -74,6 +74,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     probes.extend(cli.triggers.probes(&mut definitions)?);
     let stacks = cli.stacks.stacks()?;
     let has_readers = cli.keep_raw || cli.format == Format::PerfData;
+    let cpus = cli.cpus()?;
     let settings = Settings {
         frequency_hz: cli.frequency_hz()?,
         period: cli.count,
@@ -82,8 +83,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         // Without events there is only the side-band, whose rings go by this size.
         ring_bytes: cli.ring_bytes.or(probes.is_empty().then_some(4 << 20)),
         excludes_self: cli.whom.excludes_self,
+        chosen_cpus: cli.cpus.as_ref().map(|_| cpus.clone()),
     };
-    let cpus = cli.cpus()?;
     let signals = Signals::block(&cli.flight.signals()).context("cannot wait for signals")?;
     // Before limits are raised, threads started and events opened: the command inherits none of it.
     let waiting = match cli.command.is_empty() {
@@ -173,26 +174,47 @@ fn record(
     let ended = match sink {
         Sink::Journal(journal) => {
             let missed = definitions.as_deref().map(Definitions::missed);
-            complete_journal(journal, &mut stopped, &missed.unwrap_or_default())
+            // What it does not hold can be counted where all that fired was to be kept.
+            let may_count = drained.is_err() && selection.text().is_empty();
+            let path = may_count.then(|| output.journal_path());
+            complete_journal(journal, &mut stopped, &missed.unwrap_or_default(), path)
         }
         Sink::Flight(_) => Ok(0),
     };
     stopped.close(definitions);
     let lost = ended.as_ref().copied().unwrap_or(0);
-    let ended = drained.and(ended.map(drop)).map_err(|error| {
-        failed(format!(
-            "the recording ended early: cannot write the journal: {error}"
-        ))
-        .hint("what was written until then is in the trace")
-    });
+    let early = drained.and(ended.map(drop)).err();
     let is_whole = match encoder {
         None => closing::file(&output, lost).map(|()| true)?,
         Some(encoder) => {
             let next = cli.next();
-            complete_trace(&output, encoder, signals, cli.keep_raw, next)?
+            let completed = complete_trace(
+                &output,
+                encoder,
+                signals,
+                (cli.keep_raw, early.is_none()),
+                next,
+            );
+            match (completed, &early) {
+                (Ok(is_whole), _) => is_whole,
+                (Err(error), None) => return Err(error),
+                (Err(error), Some(early)) => {
+                    log::warn!("{error:#}");
+                    return Err(ended_early(early)
+                        .hint(format!(
+                            "the journal has what was written until then: with more room, perfquet-convert {} makes the tables",
+                            output.path().display()
+                        ))
+                        .into());
+                }
+            }
         }
     };
-    ended?;
+    if let Some(early) = early {
+        return Err(ended_early(&early)
+            .hint("the trace has what was written until then")
+            .into());
+    }
     traced?;
     Ok(match is_whole {
         true => Outcome::Done(command_ended),
@@ -200,12 +222,19 @@ fn record(
     })
 }
 
+fn ended_early(error: &io::Error) -> Failure {
+    failed(format!(
+        "the recording ended early: cannot write the journal: {error}"
+    ))
+}
+
 /// What is only known at the end: losses, sums. Says how many events were lost; whatever went wrong, the
-/// journal is whole.
+/// journal ends with a whole record. `path` is given where it could not be written to its end.
 fn complete_journal(
     mut journal: Journal,
     stopped: &mut Stopped,
     missed: &[(String, u64)],
+    path: Option<PathBuf>,
 ) -> io::Result<u64> {
     let summed_up = stopped.programs.records(&stopped.recording);
     let mut lost = 0;
@@ -213,7 +242,8 @@ fn complete_journal(
         journal.append(records)?;
         lost += lost_by_programs;
     }
-    lost += journal.losses(&stopped.recording, missed)?;
+    let written = path.map(|path| samples_by_id(&path)).transpose()?;
+    lost += journal.losses(&stopped.recording, missed, written.as_ref())?;
     journal.finish_round()?;
     summed_up.map(|_| lost).map_err(io::Error::other)
 }
@@ -254,7 +284,7 @@ fn complete_trace(
     output: &Output,
     encoder: Encoder,
     signals: &Signals,
-    keeps_journal: bool,
+    (keeps_journal, has_all): (bool, bool),
     next: closing::Next,
 ) -> Result<bool> {
     encoder.hurry();
@@ -266,8 +296,12 @@ fn complete_trace(
         if signal == Some(Signal::Finish) {
             progress.clear();
             output.give_to_caller();
+            let journal = match has_all {
+                true => "the journal is complete",
+                false => "the journal has what could be written",
+            };
             eprintln!(
-                "{0}: the journal is whole, its tables are not; next: perfquet-convert {0}",
+                "{0}: {journal}, its tables are not; next: perfquet-convert {0}",
                 path.display()
             );
             return Ok(false);
@@ -275,7 +309,8 @@ fn complete_trace(
         progress.encoding(encoder.done_bytes(), journal_bytes);
     }
     progress.clear();
-    closing::trace(output, encoder.finish(path), keeps_journal, next)?;
+    let report = encoder.finish().with_context(|| no_tables(path));
+    closing::trace(output, report, keeps_journal, next)?;
     Ok(true)
 }
 

@@ -74,8 +74,8 @@ impl Running {
     ) -> Result<Running> {
         let Start {
             target,
-            recording,
-            rings,
+            mut recording,
+            mut rings,
             mut programs,
             waiting,
             mut tracing,
@@ -84,8 +84,9 @@ impl Running {
         } = start;
         let gate = Gate::of(&recording, &selection);
         let seen = gate.seen();
-        let drain = Drain::start(&recording, rings, sink, gate)?;
+        recording.forget_before(&mut rings);
         let began = clock::monotonic();
+        let drain = Drain::start(&recording, rings, sink, (gate, began))?;
         recording.enable()?;
         programs.start()?;
         let command = waiting.as_ref().map(Waiting::pid);

@@ -163,6 +163,48 @@ impl Target {
         matches!(self, Target::System | Target::Cgroups(_))
     }
 
+    /// What the recording is of, in words for the manifest: "processes 12, 13", "system". `cpus` are given where they
+    /// were chosen.
+    pub(crate) fn describe(&self, cpus: Option<&[u32]>) -> String {
+        let list = |numbers: &[i32]| {
+            let numbers: Vec<String> = numbers.iter().map(i32::to_string).collect();
+            numbers.join(", ")
+        };
+        let named = |what: &str, numbers: &[i32]| match numbers {
+            [number] => format!("{what} {number}"),
+            numbers => format!(
+                "{what}{} {}",
+                if what.ends_with('s') { "es" } else { "s" },
+                list(numbers)
+            ),
+        };
+        let whom = match self {
+            Target::System => "system".to_owned(),
+            Target::Command => "command".to_owned(),
+            Target::Processes(pids) => named("process", pids),
+            Target::Threads(tids) => named("thread", tids),
+            Target::User(user) => format!("user {user}"),
+            Target::Cgroups(cgroups) => {
+                let paths: Vec<String> = cgroups
+                    .iter()
+                    .map(|cgroup| cgroup.path.display().to_string())
+                    .collect();
+                format!(
+                    "cgroup{} {}",
+                    if paths.len() > 1 { "s" } else { "" },
+                    paths.join(", ")
+                )
+            }
+        };
+        match cpus {
+            None => whom,
+            Some(cpus) => {
+                let numbers: Vec<i32> = cpus.iter().map(|&cpu| cpu as i32).collect();
+                format!("{whom}, {}", named("CPU", &numbers))
+            }
+        }
+    }
+
     /// For the sentence when the kernel refuses.
     pub(crate) fn scope(&self) -> Scope {
         match self {
@@ -264,6 +306,16 @@ fn folders_in(root: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_recording_is_of() {
+        assert_eq!(Target::System.describe(None), "system");
+        assert_eq!(Target::System.describe(Some(&[0, 2])), "system, CPUs 0, 2");
+        assert_eq!(Target::Processes(vec![7]).describe(None), "process 7");
+        let two = Target::Processes(vec![7, 8]);
+        assert_eq!(two.describe(Some(&[1])), "processes 7, 8, CPU 1");
+        assert_eq!(Target::Threads(vec![7, 8]).describe(None), "threads 7, 8");
+    }
 
     #[test]
     fn where_cgroups_are() {

@@ -382,6 +382,98 @@ fn a_trace_directory_has_every_event() {
     );
 }
 
+#[test]
+fn what_the_side_band_reports_is_not_counted_as_events() {
+    if !may_record() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("t.pqt");
+    // Nothing is swapped off, but processes start, each with its namespaces.
+    let options = ["-a", "-e", "syscalls:sys_enter_swapoff", "-o"];
+    let work = ["--", "sh", "-c", "for i in 1 2 3; do /bin/true; done"];
+    let output = recorder().args(options).arg(&path).args(work).output();
+    let said = text(&output.expect("the recorder runs"));
+    assert!(said.contains("t.pqt: 0 events, 0 lost"), "{said}");
+    let trace = Directory::open(&path).expect("a trace directory");
+    let namespaces = trace.table("events/perf/namespaces");
+    assert!(namespaces.is_some_and(|table| table.rows() > 0));
+}
+
+#[test]
+fn a_full_disk_is_not_called_whole() {
+    if !may_record() {
+        return;
+    }
+    let Some(disk) = Disk::of_mib(8) else {
+        eprintln!("skipped: needs to mount a tmpfs");
+        return;
+    };
+    let dd = "dd if=/dev/zero of=/dev/null bs=1 status=none count=1000000";
+    for format in ["pqt", "perf.data"] {
+        let path = disk.path().join(format);
+        let output = recorder()
+            .args(["--format", format, "-o"])
+            .arg(&path)
+            .args(STORM_EVENT)
+            .args(["--", "sh", "-c", dd])
+            .output();
+        let output = output.expect("the recorder runs");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("the recording ended early: cannot write the journal"),
+            "{said}"
+        );
+        for untrue in ["nothing is lost", "is whole", "is complete", ", 0 lost"] {
+            assert!(!said.contains(untrue), "{untrue:?} in {said}");
+        }
+        // What could not be written is lost, and counted where the disk still had room for that.
+        let journal = match format {
+            "pqt" => path.join("journal/perf.data"),
+            _ => path.clone(),
+        };
+        if journal.exists() {
+            let seen = read(&journal);
+            let stored = seen.count("sys_enter_write");
+            assert!(stored > 1000 && stored < 1_000_000, "{stored}: {said}");
+            assert!(seen.lost > 0, "{said}");
+        }
+        let gone = match path.is_dir() {
+            true => fs::remove_dir_all(&path),
+            false => fs::remove_file(&path),
+        };
+        gone.expect("room for the next");
+    }
+}
+
+/// A file system in memory, unmounted at the end.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn of_mib(size: u32) -> Option<Disk> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let size = format!("size={size}M");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(folder.path())
+            .status();
+        mounted
+            .is_ok_and(|status| status.success())
+            .then(|| Disk(folder))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
 /// What a dead recorder left becomes a whole trace, with every event that its journal holds.
 #[test]
 fn a_trace_cut_off_in_mid_run_is_completed() {

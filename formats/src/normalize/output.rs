@@ -55,6 +55,8 @@ pub(crate) struct Output {
 pub struct Counts {
     /// Rows of `samples` and of the events' tables.
     pub events: u64,
+    /// Of these, rows of what a recorder or the kernel reports of the recording itself: namespaces, programs, switches.
+    pub of_recorder: u64,
     /// Rows of `calls`.
     pub calls: u64,
     /// Rows of `aggregates`.

@@ -173,6 +173,7 @@ impl Plan {
         };
         self.rows += 1;
         output.counts.events += 1;
+        output.counts.of_recorder += u64::from(self.event.kind == EventKind::Recorder);
         let rows = output.writer.rows(target.id);
         common.push(rows);
         let columns = rows.columns_mut();

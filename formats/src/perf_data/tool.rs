@@ -25,6 +25,8 @@ const UPDATE_PURPOSE: u64 = 0x7071_0002;
 const UPDATE_SELECTION: u64 = 0x7071_0003;
 /// Likewise: a function whose calls a program tells, as [`CallFunction`] writes it.
 const UPDATE_FUNCTION: u64 = 0x7071_0004;
+/// Likewise, of the recording as a whole: what it is of ("system", "process 12").
+const UPDATE_SCOPE: u64 = 0x7071_0005;
 
 /// One count of `perf stat record`.
 #[derive(Debug, Clone, Copy)]
@@ -442,6 +444,10 @@ impl Session<'_, '_> {
                         format!("a function of calls is not understood: {text:?}")
                     })?,
                 }
+            }
+            UPDATE_SCOPE => {
+                let scope = String::from_utf8_lossy(before_nul(body.rest())).into_owned();
+                self.other_fact("scope", &scope)?;
             }
             UPDATE_SELECTION => {
                 let text = String::from_utf8_lossy(before_nul(body.rest()));

@@ -17,7 +17,7 @@ use super::kept::Held;
 use super::{numbered, slow};
 use crate::cli::Format;
 use crate::closing;
-use crate::encoder::Encoder;
+use crate::encoder::{Encoder, no_tables};
 use crate::output::Output;
 use crate::sys::signals::User;
 use crate::sys::thread;
@@ -234,7 +234,7 @@ fn write(path: &Path, format: Format, held: &Held, roots: Roots, last: Option<La
         Some(_) => encoder.hurry(),
         None => encoder.end_of_journal(),
     }
-    let report = encoder.finish(path);
+    let report = encoder.finish().with_context(|| no_tables(path));
     let keeps_journal = last.is_some_and(|last| last.keeps_journal);
     closing::trace(&output, report, keeps_journal, closing::Next::Top)
 }

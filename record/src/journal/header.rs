@@ -30,6 +30,8 @@ mod update {
     pub(super) const SELECTION: u64 = 0x7071_0003;
     /// Ours: a function whose calls a program tells.
     pub(super) const FUNCTION: u64 = 0x7071_0004;
+    /// Ours, of the recording as a whole: what it is of.
+    pub(super) const SCOPE: u64 = 0x7071_0005;
 }
 
 /// Numbers of HEADER_FEATUREs (tools/perf/util/header.h).
@@ -57,6 +59,7 @@ pub(crate) fn head(recording: &Recording, selection: &Selection) -> Vec<u8> {
         add_event(&mut records, track);
     }
     add_selection(&mut records, recording, selection);
+    add_whole(&mut records, recording, update::SCOPE, &recording.scope);
     add_features(&mut records);
     head.extend(records.bytes());
     add_formats(&mut head, recording);
@@ -104,13 +107,19 @@ pub(crate) fn selection(recording: &Recording, selection: &Selection) -> Vec<u8>
     records.into_bytes()
 }
 
-/// An update belongs to some event: to any of them.
 fn add_selection(records: &mut Records, recording: &Recording, selection: &Selection) {
     let text = selection.text();
-    let any = recording.side_band.events.first();
-    if let (false, Some(any)) = (text.is_empty(), any) {
+    if !text.is_empty() {
+        add_whole(records, recording, update::SELECTION, &text);
+    }
+}
+
+/// An update belongs to some event: to any of them.
+fn add_whole(records: &mut Records, recording: &Recording, kind: u64, text: &str) {
+    let any = recording.all().find_map(|track| track.events.first());
+    if let Some(any) = any {
         records.add(kind::EVENT_UPDATE, 0, |body| {
-            body.u64(update::SELECTION);
+            body.u64(kind);
             body.u64(any.id);
             body.text(text.as_bytes());
         });

@@ -22,6 +22,7 @@ pub(crate) mod told;
 mod tracing_data;
 mod walk;
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -34,7 +35,7 @@ use crate::recording::{Recording, Track};
 use crate::sys::clock;
 use record::{Records, kind};
 
-pub(crate) use walk::count_samples;
+pub(crate) use walk::{count_samples, samples_by_id};
 
 /// A journal that is being written.
 pub(crate) struct Journal {
@@ -93,23 +94,36 @@ impl Journal {
     }
 
     /// Writes what was lost per event and CPU, as the kernel counted it, and what it could not serve of our probes.
+    /// `written` has the samples of each id where a journal could not be written to its end: of tracepoints, which count every
+    /// hit, all others are lost.
     pub(crate) fn losses(
         &mut self,
         recording: &Recording,
         missed: &[(String, u64)],
+        written: Option<&HashMap<u64, u64>>,
     ) -> io::Result<u64> {
-        let counted: Vec<_> = recording.counts().collect();
-        let lost: u64 = counted
-            .iter()
-            .filter_map(|(_, _, counts)| counts.lost)
-            .sum();
+        let written = written.filter(|_| !recording.has_doubles);
+        let counted: Vec<_> = recording
+            .counts()
+            .map(|(track, opened, counts)| {
+                let lost = match (written, &track.probe.kind) {
+                    (Some(written), Kind::Tracepoint(_)) => {
+                        let written = written.get(&opened.id).copied().unwrap_or(0);
+                        Some(counts.value.saturating_sub(written))
+                    }
+                    _ => counts.lost,
+                };
+                (opened, lost)
+            })
+            .collect();
+        let lost: u64 = counted.iter().filter_map(|(_, lost)| *lost).sum();
         let total = lost + missed.iter().map(|(_, count)| count).sum::<u64>();
         let mut records = Records::new();
         let time = clock::monotonic();
-        for (_, opened, counts) in counted {
+        for (opened, lost) in counted {
             // Those that lost nothing too: "none" is told, and the kernel lays a loss in a ring to whichever event
             // comes next.
-            let Some(lost) = counts.lost else { continue };
+            let Some(lost) = lost else { continue };
             records.add(kind::LOST_SAMPLES, 0, |body| {
                 body.u64(lost);
                 // -1: told by us, not by the kernel at that moment of that thread.

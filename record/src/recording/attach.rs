@@ -3,10 +3,12 @@
 //! ```text
 //! threads are listed ─► side-band opened, on ─► events opened on each ─► listed again: who is new?
 //! ```
-//! A new thread inherits the events that its creator has at that moment. The side-band tells of each start
-//! with its time: before the creator got its events, nothing was inherited, and the new thread gets events of its own;
-//! behind it, all was. In between, part of it may have been: then the creator's events are closed, which closes what
-//! was inherited, and both get new ones. Nothing counts yet, so nothing is lost by that.
+//! A new thread inherits the events that its creator has at that moment. The side-band reports each start with its time,
+//! from which follows what was inherited: nothing, where the creator got its events only later; all, where the creator
+//! had them and has started another thread since. Everything else is not known: a start that is missing from the side-band, or
+//! the first one after the creator got its events, since between inheriting and the report the kernel may let others run for
+//! any time. Such a thread gets events of its own, and the drain drops what then comes twice
+//! ([`crate::sieve`]).
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -21,35 +23,41 @@ use crate::target::{Place, Target, Tasks};
 
 /// Each takes little more than a millisecond.
 const MOST_PASSES: usize = 500;
-/// From inheriting to the record that tells of it, inside one system call.
-const MARGIN: Duration = Duration::from_millis(1);
+/// A thread is listed a little before its start is reported.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Starts of threads by threads that have ended since.
 const LONGEST_LINE: usize = 64;
 
 /// When a thread got its events.
 #[derive(Debug, Clone, Copy)]
 struct Window {
+    /// The side-band reports all its starts of threads since then.
+    heard_since: u64,
     begin: u64,
     end: u64,
+    /// It may have inherited the same events before.
+    may_be_double: bool,
 }
 
-/// A thread's start, as the side-band tells it.
+/// A thread's start, as the side-band reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Start {
     creator: i32,
     time: u64,
+    /// When the creator had started a thread before this one.
+    before: Option<u64>,
 }
 
 /// What a new thread has inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum Inherited {
     All,
     Nothing,
-    /// Part of what this one has.
-    Uncertain(i32),
+    Unknown,
 }
 
 /// The threads that are known.
+#[derive(Default)]
 struct Known {
     windows: HashMap<i32, Window>,
     heirs: HashSet<i32>,
@@ -57,68 +65,74 @@ struct Known {
 }
 
 impl Opening<'_> {
-    /// Opens events for threads of `target` that started since it was listed. `begin` is when opening began.
+    /// Opens events for threads of `target` that started since it was listed. `begin` is when opening began. Says whether
+    /// some threads may have an event twice.
     pub(super) fn add_new_threads(
         &self,
         target: &Target,
         side_band: &mut Track,
         tracks: &mut [Track],
-        rings: &Rings,
+        rings: &mut Rings,
         begin: u64,
-    ) -> Result<()> {
-        let end = clock::monotonic();
-        let first = self.places.iter().filter_map(thread_of);
+    ) -> Result<bool> {
+        let first = Window {
+            heard_since: begin,
+            begin,
+            end: clock::monotonic(),
+            may_be_double: false,
+        };
+        let listed = self.places.iter().filter_map(thread_of);
         let mut known = Known {
-            windows: first.map(|tid| (tid, Window { begin, end })).collect(),
-            heirs: HashSet::new(),
-            starts: HashMap::new(),
+            windows: listed.map(|tid| (tid, first)).collect(),
+            ..Known::default()
         };
         for _ in 0..MOST_PASSES {
-            let unknown: Vec<i32> = target
+            let mut unknown: Vec<i32> = target
                 .threads()
                 .into_iter()
                 .filter_map(|tasks| match tasks {
                     Tasks::Thread(tid) => Some(tid),
                     Tasks::All | Tasks::Cgroup(_) => None,
                 })
-                .filter(|tid| !known.windows.contains_key(tid) && !known.heirs.contains(tid))
                 .collect();
+            unknown.retain(|tid| !known.windows.contains_key(tid) && !known.heirs.contains(tid));
             if unknown.is_empty() {
-                return Ok(());
+                return Ok(known.has_doubles());
             }
-            // A thread is listed a little before its start is told.
-            std::thread::sleep(MARGIN);
+            // Nothing of this counts yet: a storm finds room for what does.
+            for ring in &mut rings.events {
+                ring.discard(ring.head());
+            }
+            std::thread::sleep(PAUSE);
             known.starts = starts(rings);
             for tid in unknown {
-                match known.standing(tid) {
-                    Standing::All => {
-                        known.heirs.insert(tid);
-                        continue;
-                    }
-                    Standing::Nothing => {}
-                    Standing::Uncertain(creator) => {
-                        for track in &mut *tracks {
-                            track
-                                .events
-                                .retain(|opened| thread_of(&opened.place) != Some(creator));
-                        }
-                        self.open_thread(creator, tracks, &mut known)?;
-                        // What others inherited from it is closed too: they are looked at again.
-                        known.heirs.clear();
-                    }
+                let inherited = known.inherited_by(tid);
+                if inherited == Inherited::All {
+                    known.heirs.insert(tid);
+                    continue;
                 }
-                if !known.starts.contains_key(&tid) {
+                let mut heard_since = 0;
+                if !known.is_heard(tid) {
                     self.add_to_side_band(tid, side_band)?;
+                    heard_since = clock::monotonic();
                 }
-                self.open_thread(tid, tracks, &mut known)?;
+                let begin = clock::monotonic();
+                self.open_thread(tid, tracks)?;
+                let window = Window {
+                    heard_since,
+                    begin,
+                    end: clock::monotonic(),
+                    may_be_double: inherited == Inherited::Unknown,
+                };
+                known.windows.insert(tid, window);
+                log::info!("thread {tid} started meanwhile: attached to it");
             }
         }
         log::warn!("threads start faster than they can be attached to: some may be missing");
-        Ok(())
+        Ok(known.has_doubles())
     }
 
-    fn open_thread(&self, tid: i32, tracks: &mut [Track], known: &mut Known) -> Result<()> {
-        let begin = clock::monotonic();
+    fn open_thread(&self, tid: i32, tracks: &mut [Track]) -> Result<()> {
         for track in tracks {
             for cpu in self.cpus() {
                 let tasks = Tasks::Thread(tid);
@@ -129,32 +143,48 @@ impl Opening<'_> {
                 )?);
             }
         }
-        let end = clock::monotonic();
-        known.windows.insert(tid, Window { begin, end });
-        log::info!("thread {tid} started meanwhile: attached to it");
         Ok(())
     }
 }
 
 impl Known {
-    fn standing(&self, tid: i32) -> Standing {
+    fn has_doubles(&self) -> bool {
+        self.windows.values().any(|window| window.may_be_double)
+    }
+
+    fn inherited_by(&self, tid: i32) -> Inherited {
         let mut tid = tid;
         for _ in 0..LONGEST_LINE {
+            // That it is missing says nothing: the record may still come, or have found no room.
             let Some(start) = self.starts.get(&tid) else {
-                return Standing::Nothing;
+                return Inherited::Unknown;
             };
+            if self.heirs.contains(&start.creator) {
+                return Inherited::All;
+            }
             if let Some(window) = self.windows.get(&start.creator) {
-                let margin = MARGIN.as_nanos() as u64;
-                return match start.time {
-                    time if time < window.begin => Standing::Nothing,
-                    time if time > window.end + margin => Standing::All,
-                    _ => Standing::Uncertain(start.creator),
+                return match start.before {
+                    _ if start.time < window.begin && !window.may_be_double => Inherited::Nothing,
+                    Some(before) if before > window.end => Inherited::All,
+                    _ => Inherited::Unknown,
                 };
             }
             // Its creator is new as well: it has passed on what it had.
             tid = start.creator;
         }
-        Standing::Nothing
+        Inherited::Unknown
+    }
+
+    /// Whether the side-band reports all that a thread starts, since its creator's events were inherited on every CPU.
+    fn is_heard(&self, tid: i32) -> bool {
+        let start = self.starts.get(&tid);
+        start.is_some_and(|start| {
+            let window = self.windows.get(&start.creator);
+            self.heirs.contains(&start.creator)
+                || window
+                    .zip(start.before)
+                    .is_some_and(|(window, before)| before > window.heard_since)
+        })
     }
 }
 
@@ -167,15 +197,48 @@ fn thread_of(place: &Place) -> Option<i32> {
 
 /// Starts of threads that wait in the rings to be drained.
 fn starts(rings: &Rings) -> HashMap<i32, Start> {
+    let mut found = Vec::new();
+    for ring in &rings.side_band {
+        add_forks(&ring.pending(), &mut found);
+    }
+    in_order(found)
+}
+
+/// A PERF_RECORD_FORK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fork {
+    time: u64,
+    creator: i32,
+    tid: i32,
+}
+
+/// Each start with the one that its creator made before.
+fn in_order(mut forks: Vec<Fork>) -> HashMap<i32, Start> {
+    forks.sort_unstable_by_key(|fork| fork.time);
     let mut found = HashMap::new();
-    for ring in rings.iter() {
-        add_starts(&ring.pending(), &mut found);
+    let mut last: HashMap<i32, u64> = HashMap::new();
+    for fork in forks {
+        let Fork { time, creator, tid } = fork;
+        let before = last.get(&creator).copied();
+        let start = Start {
+            creator,
+            time,
+            before,
+        };
+        // Reported twice, where a thread has events of the side-band of its own and of its creator's.
+        if found
+            .get(&tid)
+            .is_none_or(|known: &Start| known.creator != creator)
+        {
+            found.insert(tid, start);
+            last.insert(creator, time);
+        }
     }
     found
 }
 
 /// PERF_RECORD_FORK: header; u32 pid, ppid, tid, ptid; u64 time (include/uapi/linux/perf_event.h).
-fn add_starts(records: &[u8], found: &mut HashMap<i32, Start>) {
+fn add_forks(records: &[u8], found: &mut Vec<Fork>) {
     let mut rest = records;
     while let Some(&[low, high]) = rest.get(6..8).and_then(|size| size.first_chunk())
         && let size = u16::from_ne_bytes([low, high])
@@ -189,11 +252,11 @@ fn add_starts(records: &[u8], found: &mut HashMap<i32, Start>) {
         }
         let time = record.get(24..).and_then(|time| time.first_chunk());
         if let (Some(tid), Some(creator), Some(time)) = (number(16), number(20), time) {
-            let start = Start {
-                creator: creator as i32,
+            found.push(Fork {
                 time: u64::from_ne_bytes(*time),
-            };
-            found.insert(tid as i32, start);
+                creator: creator as i32,
+                tid: tid as i32,
+            });
         }
     }
 }
@@ -217,52 +280,67 @@ mod tests {
     #[test]
     fn starts_are_found_among_records() {
         let mut records = vec![3, 0, 0, 0, 0, 0, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        records.extend(fork(14, 10, 700));
         records.extend(fork(12, 10, 500));
+        // The same one, from another event of the side-band.
+        records.extend(fork(12, 10, 501));
         // One that is not whole.
         records.extend(&fork(13, 10, 600)[..20]);
-        let mut found = HashMap::new();
-        add_starts(&records, &mut found);
-        let start = Start {
+        let mut found = Vec::new();
+        add_forks(&records, &mut found);
+        let start = |time, before| Start {
             creator: 10,
-            time: 500,
+            time,
+            before,
         };
-        assert_eq!(found, HashMap::from([(12, start)]));
+        let expected = [(12, start(500, None)), (14, start(700, Some(500)))];
+        assert_eq!(in_order(found), HashMap::from(expected));
     }
 
     #[test]
     fn who_has_inherited_what() {
-        let margin = MARGIN.as_nanos() as u64;
-        let mut known = Known {
-            windows: HashMap::from([(
-                10,
-                Window {
-                    begin: 100,
-                    end: 200,
-                },
-            )]),
-            heirs: HashSet::new(),
-            starts: HashMap::new(),
+        let window = |begin, may_be_double| Window {
+            heard_since: begin,
+            begin,
+            end: begin + 100,
+            may_be_double,
         };
-        let mut records = fork(11, 10, 99);
-        records.extend(fork(12, 10, 150));
-        records.extend(fork(13, 10, 201 + margin));
-        // By threads that are not known themselves.
-        records.extend(fork(14, 13, 300 + margin));
-        records.extend(fork(15, 11, 120));
-        records.extend(fork(16, 12, 160));
-        add_starts(&records, &mut known.starts);
-        let standings: Vec<Standing> = (11..=17).map(|tid| known.standing(tid)).collect();
-        assert_eq!(
-            standings,
-            [
-                Standing::Nothing,
-                Standing::Uncertain(10),
-                Standing::All,
-                Standing::All,
-                Standing::Nothing,
-                Standing::Uncertain(10),
-                Standing::Nothing
-            ]
-        );
+        let mut records = Vec::new();
+        for (tid, creator, time) in [
+            (11, 10, 99),
+            (12, 10, 150),
+            // Its creator may have been inside of the system call since before the window.
+            (13, 10, 900),
+            (14, 10, 950),
+            // By threads that are not known themselves.
+            (15, 14, 960),
+            (16, 11, 120),
+            (17, 12, 160),
+            // By one that may have inherited what it got.
+            (21, 20, 400),
+            (22, 20, 700),
+            (23, 20, 800),
+        ] {
+            records.extend(fork(tid, creator, time));
+        }
+        let mut forks = Vec::new();
+        add_forks(&records, &mut forks);
+        let known = Known {
+            windows: HashMap::from([(10, window(100, false)), (20, window(500, true))]),
+            heirs: HashSet::new(),
+            starts: in_order(forks),
+        };
+        let all = |tids: &[i32]| {
+            tids.iter()
+                .map(|&tid| known.inherited_by(tid))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(all(&[11, 16]), [Inherited::Nothing; 2]);
+        assert_eq!(all(&[14, 15, 23]), [Inherited::All; 3]);
+        assert_eq!(all(&[12, 13, 17, 21, 22]), [Inherited::Unknown; 5]);
+        // A start that is not there proves nothing.
+        assert_eq!(known.inherited_by(99), Inherited::Unknown);
+        let heard: Vec<i32> = (11..=23).filter(|&tid| known.is_heard(tid)).collect();
+        assert_eq!(heard, [13, 14, 23]);
     }
 }

@@ -64,10 +64,17 @@ impl Kernel {
     }
 
     /// The owner of a ring: counts nothing, writes nothing.
-    pub(super) fn owner(self, ring_bytes: usize, inherits: bool) -> Attr {
-        let mut attr = self.base(dummy(), inherits);
+    pub(super) fn owner(self, ring_bytes: usize) -> Attr {
+        let mut attr = self.base(dummy(), false);
         // A quarter: three quarters are left for the time until we run (research/kernel-recording.md, 1.1).
         attr.wakeup_watermark = u32::try_from(ring_bytes / 4).unwrap_or(u32::MAX);
+        attr
+    }
+
+    /// Each switch to a task and from it.
+    pub(super) fn switches(self, inherits: bool) -> Attr {
+        let mut attr = self.base(dummy(), inherits);
+        attr.set_context_switch(1);
         attr
     }
 

@@ -1,7 +1,7 @@
 //! The open events of a recording, and the rings they write to.
 //!
 //! Per CPU there are two rings: one for the events, one for the side-band (mappings, forks, names), so that a
-//! storm of events cannot lose a mapping. Each ring belongs to an event of its own that counts nothing; all
+//! storm of events cannot lose a mapping. Each ring belongs to an event that counts nothing; all
 //! others write into it. So rings can be mapped smaller, where locked memory is scarce, before the
 //! tracepoints are opened, which are slow to close.
 
@@ -10,12 +10,13 @@ mod attr;
 mod open;
 pub(crate) mod stacks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
+use perfquet_formats::event::Purpose;
 
 use crate::own::{self, Own};
 use crate::probe::left_out::LeftOut;
@@ -27,6 +28,7 @@ use crate::sys::privileges;
 use crate::sys::ring::Ring;
 use crate::sys::sample_filter::SampleFilter;
 use crate::target::{Place, Target};
+use open::Owner;
 use stacks::Stacks;
 
 /// Of tracepoints that a pattern stands for.
@@ -47,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) has_data_mappings: bool,
     /// Our own doings are left out of everything.
     pub(crate) excludes_self: bool,
+    /// The CPUs that the user chose.
+    pub(crate) chosen_cpus: Option<Vec<u32>>,
 }
 
 /// One event on all its places.
@@ -90,11 +94,21 @@ pub(crate) struct Recording {
     pub(crate) tracks: Vec<Track>,
     /// What programs in the kernel write.
     pub(crate) outputs: Vec<Track>,
+    /// Beside sched_switch of tasks, which has only the switches that they make: both edges of each.
+    pub(crate) switches: Option<Track>,
     /// Mappings, forks, names, ends.
     pub(crate) side_band: Track,
+    /// What the recording is of, in words.
+    pub(crate) scope: String,
     /// They own the rings.
     owners: Vec<Event>,
+    /// Some threads may have an event twice: inherited and their own.
+    pub(crate) has_doubles: bool,
     is_started_by_exec: bool,
+    /// Events of threads run since they were opened: what they recorded before the beginning does not count.
+    pub(crate) runs_at_once: bool,
+    /// Counts at the beginning, by id, where there were any.
+    before: HashMap<u64, Counts>,
 }
 
 /// The rings, and the events that wake whoever waits for them.
@@ -124,7 +138,7 @@ impl Recording {
         check_files(probes.len(), places.len())?;
         let scope = target.scope();
         let mut opening = open::Opening::new(target, places, settings, scope);
-        let (mut side_band, rings) = opening.rings()?;
+        let (mut side_band, mut rings) = opening.rings()?;
         let begin = clock::monotonic();
         let mut tracks = Vec::with_capacity(probes.len());
         let mut outputs = Vec::new();
@@ -148,14 +162,27 @@ impl Recording {
             let taken = tracks.iter().filter(is_of_it).count();
             left_out.tell(&pattern, taken, NOT_RECORDED)?;
         }
-        opening.add_new_threads(target, &mut side_band, &mut tracks, &rings, begin)?;
-        let owners = opening.owners;
+        let wants_switches = !matches!(target, Target::System) && tracks.iter().any(is_switch);
+        tracks.extend(match wants_switches {
+            true => opening.switches()?,
+            false => None,
+        });
+        let has_doubles =
+            opening.add_new_threads(target, &mut side_band, &mut tracks, &mut rings, begin)?;
+        let runs_at_once = opening.runs_at_once;
+        let owners = opening.owners.into_iter();
+        let switches = tracks.pop_if(|last| wants_switches && last.attr.context_switch() == 1);
         let recording = Recording {
             tracks,
             outputs,
+            switches,
             side_band,
-            owners: owners.into_iter().map(|(_, event)| event).collect(),
+            scope: target.describe(settings.chosen_cpus.as_deref()),
+            owners: owners.flat_map(Owner::into_events).collect(),
+            has_doubles,
             is_started_by_exec: *target == Target::Command,
+            runs_at_once,
+            before: HashMap::new(),
         };
         recording.set_filters(match target.is_of_cpus() {
             _ if settings.excludes_self => Own::LeftOut,
@@ -168,13 +195,25 @@ impl Recording {
         Ok((recording, rings))
     }
 
-    /// Starts everything but the side-band, which runs since it was opened, and a command's events, which start
-    /// with its exec.
+    /// What events of threads have recorded until now does not count.
+    pub(crate) fn forget_before(&mut self, rings: &mut Rings) {
+        if !self.runs_at_once {
+            return;
+        }
+        for ring in &mut rings.events {
+            ring.discard(ring.head());
+        }
+        let counted = self.counts().filter(|(_, _, counts)| counts.value > 0);
+        self.before = counted
+            .map(|(_, opened, counts)| (opened.id, counts))
+            .collect();
+    }
+
+    /// Starts everything but the side-band and events of threads that run, which began when they were opened, and a
+    /// command's events, which start with its exec.
     pub(crate) fn enable(&self) -> Result<()> {
-        let started_here = match self.is_started_by_exec {
-            true => &[],
-            false => &self.tracks[..],
-        };
+        let starts_here = !self.is_started_by_exec && !self.runs_at_once;
+        let started_here = self.of_threads().filter(|_| starts_here);
         for track in self.outputs.iter().chain(started_here) {
             for opened in &track.events {
                 opened
@@ -200,15 +239,19 @@ impl Recording {
 
     /// Events that wake whoever waits for their rings, in no order.
     pub(crate) fn wakers(&self) -> impl Iterator<Item = &Event> {
-        let side_band = self.side_band.events.iter().map(|opened| &opened.event);
-        self.owners.iter().chain(side_band)
+        self.owners.iter()
     }
 
     /// Counts of every open event, with its track.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&Track, &Opened, Counts)> {
-        self.all().flat_map(|track| {
+        self.all().flat_map(move |track| {
             track.events.iter().filter_map(move |opened| {
-                let counts = opened.event.counts().ok()?;
+                let mut counts = opened.event.counts().ok()?;
+                if let Some(before) = self.before.get(&opened.id) {
+                    counts.value = counts.value.saturating_sub(before.value);
+                    let lost_before = before.lost.unwrap_or(0);
+                    counts.lost = counts.lost.map(|lost| lost.saturating_sub(lost_before));
+                }
                 Some((track, opened, counts))
             })
         })
@@ -221,8 +264,13 @@ impl Recording {
 
     /// Every track, the side-band last.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Track> {
-        let tracks = self.tracks.iter().chain(&self.outputs);
+        let tracks = self.of_threads().chain(&self.outputs);
         tracks.chain([&self.side_band])
+    }
+
+    /// Those that are opened on threads, where threads are recorded.
+    pub(crate) fn of_threads(&self) -> impl Iterator<Item = &Track> {
+        self.tracks.iter().chain(&self.switches)
     }
 
     /// The events of what programs write to `perfquet:NAME`.
@@ -283,6 +331,16 @@ impl Recording {
         if let Err(error) = done {
             log::warn!("our own samples stay in, since that takes BPF: {error}");
         }
+    }
+}
+
+fn is_switch(track: &Track) -> bool {
+    match &track.probe.kind {
+        Kind::Tracepoint(tracepoint) => {
+            (&*tracepoint.system, &*tracepoint.name) == ("sched", "sched_switch")
+                && tracepoint.purpose == Purpose::Rows
+        }
+        Kind::Sampled | Kind::Output { .. } => false,
     }
 }
 

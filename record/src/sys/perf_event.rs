@@ -35,21 +35,39 @@ pub(crate) struct Event {
 impl Event {
     /// Opens it for `pid` (-1: every process) on `cpu` (-1: every CPU).
     pub(crate) fn open(attr: &Attr, pid: i32, cpu: i32) -> io::Result<Event> {
-        Event::open_for(attr, pid, cpu, 0)
+        Event::open_for(attr, pid, (cpu, -1), 0)
     }
 
     /// Opens it for the tasks of a cgroup, whose folder is open, on `cpu`.
     pub(crate) fn open_in_cgroup(attr: &Attr, folder: RawFd, cpu: i32) -> io::Result<Event> {
-        Event::open_for(attr, folder, cpu, abi::PERF_FLAG_PID_CGROUP)
+        Event::open_for(attr, folder, (cpu, -1), abi::PERF_FLAG_PID_CGROUP)
     }
 
-    fn open_for(attr: &Attr, tasks: i32, cpu: i32, flags: u32) -> io::Result<Event> {
+    /// Opens it so that its first record already goes into the ring of `owner`, which must be on the same CPU and clock.
+    pub(crate) fn open_into(attr: &Attr, pid: i32, cpu: i32, owner: &Event) -> io::Result<Event> {
+        // The manual calls PERF_FLAG_FD_OUTPUT broken since 2.6.35: for events of a CPU it works (6.1 to 7.3). Where it
+        // does not, the records of the moment in between are lost.
+        let flags = abi::PERF_FLAG_FD_OUTPUT | abi::PERF_FLAG_FD_NO_GROUP;
+        if let Ok(event) = Event::open_for(attr, pid, (cpu, owner.as_raw_fd()), flags) {
+            return Ok(event);
+        }
+        let event = Event::open(attr, pid, cpu)?;
+        event.set_output(owner)?;
+        Ok(event)
+    }
+
+    fn open_for(
+        attr: &Attr,
+        tasks: i32,
+        (cpu, group): (i32, RawFd),
+        flags: u32,
+    ) -> io::Result<Event> {
         let flags = abi::PERF_FLAG_FD_CLOEXEC | flags;
         let mut attr = *attr;
         attr.size = size_of::<Attr>() as u32;
         // SAFETY: `attr` is initialized, its `size` is that of the struct, and the kernel copies it. The members
         // that hold addresses (kprobe_func, uprobe_path) are never set here.
-        let fd = unsafe { raw::perf_event_open(&mut attr, tasks, cpu, -1, flags.into()) };
+        let fd = unsafe { raw::perf_event_open(&mut attr, tasks, cpu, group, flags.into()) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }

@@ -140,13 +140,8 @@ impl Ring {
         pieces.concat()
     }
 
-    /// Hands over all that waits, in pieces that together are whole records, and gives the space back.
-    /// After an error of `write` the rest stays.
-    pub(crate) fn drain(&mut self, write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<u64> {
-        self.drain_to(self.head(), write)
-    }
-
-    /// The same up to a place where a record ends, or has been drained already.
+    /// Hands over what waits up to a place where a record ends, or has been drained already, in pieces that together are
+    /// whole records, and gives the space back. After an error of `write` the rest stays.
     pub(crate) fn drain_to(
         &mut self,
         until: u64,

@@ -1,0 +1,360 @@
+//! What the drain does not take over: hits from before the recording began, and hits that two events recorded.
+//!
+//! ```text
+//! id 7, thread 41: hit        id 9, thread 41: the same hit        id 7, thread 41: the next hit
+//! ```
+//! Events of threads that run already record while the others are still being opened (`recording/open.rs`). And a thread that
+//! started meanwhile may have an event twice, inherited from its creator and its own (`recording/attach.rs`).
+//! Both write into the ring of the CPU, the one straight after the other. So of each event, thread and CPU those records
+//! are kept that raise the largest count of any id: each hit once. Where the ring had no room for one of the two, a later hit may
+//! go in its place; it is among those that the kernel counted as lost.
+//! Only recordings that attached to threads pay for it, and those without doubles only at the beginning.
+
+use std::collections::HashMap;
+use std::io;
+
+use crate::journal::record::kind;
+use crate::recording::Recording;
+use crate::sys::clock;
+use crate::sys::perf_event::abi;
+
+/// A record that was reserved in a ring before others can have been stamped before them, but not by that much.
+const MARGIN_NS: u64 = 1_000_000_000;
+
+/// What is known of the events and the hits until now.
+pub(crate) struct Sieve {
+    events: HashMap<u64, EventOfThread>,
+    /// When the recording began.
+    began: u64,
+    has_doubles: bool,
+    /// By ring.
+    hits: Vec<HashMap<(usize, i32), Hits>>,
+    /// Threads that ended: what the rings hold of them until then still counts.
+    ended: Vec<i32>,
+    side_band: Stitcher,
+    rings: Vec<Stitcher>,
+    kept: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct EventOfThread {
+    track: usize,
+    /// An address stands before the thread in its samples.
+    has_ip: bool,
+}
+
+/// Hits of an event in a thread on a CPU.
+#[derive(Debug, Default)]
+struct Hits {
+    /// By id; nearly always one.
+    counts: Vec<(u64, u64)>,
+    /// The largest.
+    most: u64,
+}
+
+impl Hits {
+    fn is_new(&mut self, id: u64) -> bool {
+        let place = self.counts.iter().position(|(known, _)| *known == id);
+        let place = place.unwrap_or_else(|| {
+            self.counts.push((id, 0));
+            self.counts.len() - 1
+        });
+        let count = &mut self.counts[place].1;
+        *count += 1;
+        let is_new = *count > self.most;
+        self.most = self.most.max(*count);
+        is_new
+    }
+}
+
+impl Sieve {
+    /// `None`: all that the rings hold is wanted.
+    pub(crate) fn of(recording: &Recording, rings: usize, began: u64) -> Option<Sieve> {
+        let ids = || {
+            let tracks = recording.of_threads().enumerate();
+            tracks.flat_map(|(track, of)| {
+                let has_ip = of.attr.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0;
+                let event = EventOfThread { track, has_ip };
+                of.events.iter().map(move |opened| (opened.id, event))
+            })
+        };
+        let is_needed = recording.has_doubles || recording.runs_at_once;
+        is_needed.then(|| Sieve::new(ids().collect(), rings, (began, recording.has_doubles)))
+    }
+
+    fn new(
+        events: HashMap<u64, EventOfThread>,
+        rings: usize,
+        (began, has_doubles): (u64, bool),
+    ) -> Sieve {
+        Sieve {
+            events,
+            began,
+            has_doubles,
+            hits: (0..rings).map(|_| HashMap::new()).collect(),
+            ended: Vec::new(),
+            side_band: Stitcher::default(),
+            rings: (0..rings).map(|_| Stitcher::default()).collect(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// Looks for ends of threads in a piece of the side-band. Pieces of a ring follow each other to its end.
+    pub(crate) fn look(&mut self, piece: &[u8]) {
+        let ended = &mut self.ended;
+        self.side_band.feed(piece, |record| {
+            // PERF_RECORD_EXIT: header; u32 pid, ppid, tid, ptid; u64 time.
+            if number(record, 0) == Some(kind::EXIT) {
+                ended.extend(number(record, 16).map(|tid| tid as i32));
+            }
+        });
+    }
+
+    /// Hands on what is left of a piece of the events' ring `index`.
+    pub(crate) fn sift(
+        &mut self,
+        index: usize,
+        piece: &[u8],
+        write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Sieve {
+            events,
+            began,
+            has_doubles,
+            hits,
+            kept,
+            ..
+        } = self;
+        let (Some(stitcher), Some(hits)) = (self.rings.get_mut(index), hits.get_mut(index)) else {
+            return write(piece);
+        };
+        kept.clear();
+        stitcher.feed(piece, |record| {
+            let is_wanted = hit_of(record, events).is_none_or(|hit| {
+                let place = (hit.track, hit.tid);
+                hit.time >= *began
+                    && (!*has_doubles || hits.entry(place).or_default().is_new(hit.id))
+            });
+            if is_wanted {
+                kept.extend_from_slice(record);
+            }
+        });
+        match kept.is_empty() {
+            true => Ok(()),
+            false => write(kept),
+        }
+    }
+
+    /// A pass over all rings is over. Says whether all that follows is wanted.
+    pub(crate) fn end_pass(&mut self) -> bool {
+        if !self.has_doubles {
+            return clock::monotonic() > self.began.saturating_add(MARGIN_NS);
+        }
+        if self.ended.is_empty() {
+            return false;
+        }
+        self.ended.sort_unstable();
+        for hits in &mut self.hits {
+            hits.retain(|(_, tid), _| self.ended.binary_search(tid).is_err());
+        }
+        self.ended.clear();
+        false
+    }
+}
+
+/// A record that an event of a thread wrote.
+struct Hit {
+    id: u64,
+    track: usize,
+    tid: i32,
+    time: u64,
+}
+
+fn hit_of(record: &[u8], events: &HashMap<u64, EventOfThread>) -> Option<Hit> {
+    let (id, tid_at) = match number(record, 0)? {
+        kind::SAMPLE => {
+            let id = long(record, 8)?;
+            (id, if events.get(&id)?.has_ip { 28 } else { 20 })
+        }
+        // At its end: u32 pid, tid; u64 time; u32 cpu, 0; u64 id.
+        kind::SWITCH => {
+            let id = long(record, record.len().checked_sub(8)?)?;
+            (id, record.len().checked_sub(28)?)
+        }
+        _ => return None,
+    };
+    Some(Hit {
+        id,
+        track: events.get(&id)?.track,
+        tid: number(record, tid_at)? as i32,
+        time: long(record, tid_at + 4)?,
+    })
+}
+
+fn number(record: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*record.get(at..)?.first_chunk()?))
+}
+
+fn long(record: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk()?))
+}
+
+/// Makes whole records of pieces that end anywhere.
+#[derive(Default)]
+struct Stitcher {
+    /// The beginning of one.
+    carried: Vec<u8>,
+}
+
+impl Stitcher {
+    fn feed(&mut self, piece: &[u8], mut each: impl FnMut(&[u8])) {
+        let mut rest = piece;
+        while !self.carried.is_empty() && !rest.is_empty() {
+            let wanted = size_of_record(&self.carried).unwrap_or(8);
+            let missing = wanted.saturating_sub(self.carried.len());
+            let (more, behind) = rest.split_at(missing.min(rest.len()));
+            self.carried.extend_from_slice(more);
+            rest = behind;
+            if size_of_record(&self.carried).is_some_and(|size| size == self.carried.len()) {
+                each(&self.carried);
+                self.carried.clear();
+            }
+        }
+        while let Some(size) = size_of_record(rest)
+            && let Some((record, behind)) = rest.split_at_checked(size)
+        {
+            each(record);
+            rest = behind;
+        }
+        self.carried.extend_from_slice(rest);
+    }
+}
+
+/// `None`: its head is not there yet. A head alone is the least that the kernel writes.
+fn size_of_record(bytes: &[u8]) -> Option<usize> {
+    let size = u16::from_ne_bytes(*bytes.get(6..)?.first_chunk()?);
+    Some(usize::from(size).max(8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(id: u64, tid: u32, hit: u64) -> Vec<u8> {
+        let mut record = Vec::new();
+        record.extend(kind::SAMPLE.to_ne_bytes());
+        record.extend([0, 0, 40, 0]);
+        record.extend(id.to_ne_bytes());
+        record.extend(1u32.to_ne_bytes());
+        record.extend(tid.to_ne_bytes());
+        record.extend(hit.to_ne_bytes());
+        record.extend([0; 8]);
+        record
+    }
+
+    fn exit(tid: u32) -> Vec<u8> {
+        let mut record = Vec::new();
+        record.extend(kind::EXIT.to_ne_bytes());
+        record.extend([0, 0, 32, 0]);
+        for number in [1, 1, tid, 1, 0, 0] {
+            record.extend(u32::to_ne_bytes(number));
+        }
+        record
+    }
+
+    fn sieve(began: u64) -> Sieve {
+        let event = |track| EventOfThread {
+            track,
+            has_ip: false,
+        };
+        let events = [(7, event(0)), (9, event(0)), (8, event(1))];
+        Sieve::new(HashMap::from(events), 1, (began, true))
+    }
+
+    /// Id, thread and hit of what is left, read in pieces of so many bytes.
+    fn sifted(sieve: &mut Sieve, records: &[Vec<u8>], piece_bytes: usize) -> Vec<(u64, u32, u64)> {
+        let mut left = Vec::new();
+        for piece in records.concat().chunks(piece_bytes) {
+            let sifted = sieve.sift(0, piece, &mut |bytes| {
+                left.extend_from_slice(bytes);
+                Ok(())
+            });
+            sifted.unwrap();
+        }
+        let of = |record: &[u8]| {
+            let (id, tid, hit) = (long(record, 8), number(record, 20), long(record, 24));
+            (id.unwrap(), tid.unwrap(), hit.unwrap())
+        };
+        left.chunks(40).map(of).collect()
+    }
+
+    #[test]
+    fn each_hit_counts_once() {
+        let records = [
+            sample(7, 41, 1),
+            sample(9, 41, 1),
+            sample(8, 41, 1),
+            // Of another thread, and of an event that is of no thread.
+            sample(9, 42, 1),
+            sample(1, 41, 1),
+            sample(1, 41, 2),
+            // Interrupted by a hit of the same event.
+            sample(7, 41, 2),
+            sample(7, 41, 3),
+            sample(9, 41, 3),
+            sample(9, 41, 2),
+            // One of the two was lost, then the other.
+            sample(9, 41, 4),
+            sample(7, 41, 5),
+            sample(7, 41, 6),
+            sample(9, 41, 6),
+        ];
+        for piece_bytes in [1, 7, 8, 39, 40, 41, 1000] {
+            let hits = sifted(&mut sieve(0), &records, piece_bytes);
+            let of_thread = |id: &[u64], tid| {
+                let hits = hits
+                    .iter()
+                    .filter(|hit| id.contains(&hit.0) && hit.1 == tid);
+                hits.map(|hit| hit.2).collect::<Vec<_>>()
+            };
+            assert_eq!(of_thread(&[7, 9], 41).len(), 5, "{hits:?}");
+            assert_eq!(of_thread(&[8], 41), [1]);
+            assert_eq!(of_thread(&[9], 42), [1]);
+            assert_eq!(of_thread(&[1], 41), [1, 2]);
+        }
+    }
+
+    #[test]
+    fn what_came_before_the_beginning_does_not_count() {
+        // The hit is where the time is.
+        let records = [sample(7, 41, 99), sample(9, 41, 100), sample(7, 41, 101)];
+        let hits = sifted(&mut sieve(100), &records, 1000);
+        assert_eq!(hits, [(9, 41, 100)]);
+        let mut single = Sieve::new(
+            HashMap::from([(
+                7,
+                EventOfThread {
+                    track: 0,
+                    has_ip: false,
+                },
+            )]),
+            1,
+            (100, false),
+        );
+        let hits = sifted(&mut single, &[sample(7, 41, 99), sample(7, 41, 100)], 1000);
+        assert_eq!(hits, [(7, 41, 100)]);
+        assert!(single.end_pass());
+    }
+
+    #[test]
+    fn a_thread_of_the_same_number_begins_anew() {
+        let mut doubles = sieve(0);
+        let first = [sample(7, 41, 1), sample(9, 41, 1), sample(7, 41, 2)];
+        assert_eq!(sifted(&mut doubles, &first, 1000).len(), 2);
+        doubles.look(&exit(41));
+        // What was in the ring before the end belongs to the one that ended.
+        assert_eq!(sifted(&mut doubles, &[sample(9, 41, 2)], 1000), []);
+        doubles.end_pass();
+        assert_eq!(sifted(&mut doubles, &[sample(9, 41, 1)], 1000).len(), 1);
+    }
+}

@@ -1,0 +1,107 @@
+//! Switches of tasks: `sched_switch` of a command or a process has only those from it, so those to it are recorded as well.
+
+mod room;
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command};
+
+use perfquet_formats::store::Directory;
+use room::{Room, may_record};
+
+/// Sleeps and works by turns, in several processes.
+const WORK: &str = "for i in 1 2 3; do (for j in 1 2 3 4 5 6 7 8 9 10; do \
+    k=0; while [ $k -lt 300 ]; do k=$((k+1)); done; /bin/sleep 0.01; done) & done; wait";
+
+/// A switch to a thread or from it, at a time.
+type Edge = (i64, bool);
+
+#[test]
+fn a_command_is_seen_to_leave_its_cpu_and_to_come_back() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let said = room.record(&["-e", "sched:sched_switch", "--", "sh", "-c", WORK]);
+    let threads = check_edges(&room, &said);
+    assert!(threads >= 34, "{threads} threads: {said}");
+    assert_eq!(scope(&room), "command");
+}
+
+#[test]
+fn a_process_is_seen_to_leave_its_cpu_and_to_come_back() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let mut shell = Ended(
+        Command::new("sh")
+            .args(["-c", &format!("while :; do {WORK}; done")])
+            .spawn()
+            .expect("a shell"),
+    );
+    let pid = shell.0.id().to_string();
+    let options = ["-p", &pid, "-e", "sched:sched_switch", "--duration", "1s"];
+    let said = room.record(&options);
+    assert!(check_edges(&room, &said) >= 4, "{said}");
+    assert_eq!(scope(&room), format!("process {pid}"));
+    shell.0.kill().expect("it runs");
+    // Of the whole system sched_switch has both edges.
+    room.record(&["-a", "-e", "sched:sched_switch", "--duration", "200ms"]);
+    assert_eq!(scope(&room), "system");
+    let trace = Directory::open(&room.path("t.pqt")).expect("a trace");
+    assert!(trace.table("events/perf/context_switch").is_none());
+}
+
+/// In and out follow each other in every thread, and the switches from it are those of `sched_switch`. Gives the number of
+/// threads.
+#[track_caller]
+fn check_edges(room: &Room, said: &str) -> usize {
+    let mut threads: BTreeMap<String, Vec<Edge>> = BTreeMap::new();
+    for row in room.rows("events/perf/context_switch", &["tid", "time", "out"]) {
+        let [tid, time, out] = row.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{row}");
+        };
+        let edge = (time.parse().expect("a time"), out == "true");
+        threads.entry(tid.to_owned()).or_default().push(edge);
+    }
+    let mut left: BTreeMap<String, usize> = BTreeMap::new();
+    for tid in room.rows("events/sched/sched_switch", &["prev_pid"]) {
+        *left.entry(tid).or_default() += 1;
+    }
+    let all = || threads.values().flatten().map(|(time, _)| *time);
+    let elapsed = all().max().expect("switches") - all().min().expect("switches");
+    let mut on_and_off = 0;
+    for (tid, edges) in &mut threads.clone() {
+        edges.sort_unstable();
+        let outs = edges.iter().filter(|(_, is_out)| *is_out).count();
+        let ins = edges.len() - outs;
+        assert!(
+            ins.abs_diff(outs) <= 1,
+            "{tid}: {ins} in, {outs} out: {said}"
+        );
+        let mut pairs = edges.windows(2);
+        assert!(pairs.all(|pair| pair[0].1 != pair[1].1), "{tid}: {edges:?}");
+        let of_tracepoint = left.get(tid).copied().unwrap_or(0);
+        assert!(
+            of_tracepoint.abs_diff(outs) <= 1,
+            "{tid}: {of_tracepoint}, {outs} out"
+        );
+        on_and_off += edges.last().expect("one").0 - edges[0].0;
+    }
+    assert!(on_and_off <= elapsed * threads.len() as i64);
+    threads.len()
+}
+
+fn scope(room: &Room) -> String {
+    let trace = Directory::open(&room.path("t.pqt")).expect("a trace");
+    trace.manifest().facts.other["scope"].clone()
+}
+
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
