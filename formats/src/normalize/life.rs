@@ -36,11 +36,17 @@ struct MappingRow {
 
 impl Life {
     pub(crate) fn comm(&mut self, comm: &Comm<'_>, output: &mut Output) -> Result<(), Error> {
-        if comm.exec {
-            self.mappings.exec(comm.pid.unwrap_or(comm.tid));
-        }
-        self.threads.comm(comm);
+        self.know_comm(comm);
         self.write_some_threads(output)
+    }
+
+    fn know_comm(&mut self, comm: &Comm<'_>) {
+        self.threads.comm(comm);
+        if comm.exec {
+            let pid = comm.pid.unwrap_or(comm.tid);
+            self.mappings.forget(pid);
+            self.threads.exec(pid, comm.time);
+        }
     }
 
     pub(crate) fn fork(&mut self, fork: &Fork, output: &mut Output) -> Result<(), Error> {
@@ -50,9 +56,15 @@ impl Life {
     }
 
     pub(crate) fn exit(&mut self, exit: &Exit, output: &mut Output) -> Result<(), Error> {
-        self.threads.exit(exit);
-        self.mappings.exit(exit);
+        self.know_exit(exit);
         self.write_some_threads(output)
+    }
+
+    fn know_exit(&mut self, exit: &Exit) {
+        self.threads.exit(exit);
+        if self.threads.is_over(exit.pid) {
+            self.mappings.forget(exit.pid);
+        }
     }
 
     pub(crate) fn map(&mut self, mapping: &Mapping<'_>, output: &mut Output) -> Result<(), Error> {
@@ -148,8 +160,146 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::threads::ThreadIndex;
+    use super::*;
+    use crate::event::Space;
+
+    const P: i32 = 7;
+
+    fn exit(tid: i32) -> Exit {
+        let (time, code) = (Some(9), None);
+        Exit {
+            time,
+            pid: P,
+            tid,
+            code,
+        }
+    }
+
+    fn comm(tid: i32, exec: bool) -> Comm<'static> {
+        Comm {
+            time: None,
+            pid: Some(P),
+            tid,
+            comm: b"srv",
+            exec,
+        }
+    }
+
+    /// A process with a mapping, as the recorder found it.
+    struct World(Life);
+
+    impl World {
+        fn attached() -> World {
+            let mut life = Life::default();
+            life.mappings.map(&mapping(), &mut life.modules);
+            World(life)
+        }
+
+        fn comm(&mut self, comm: &Comm<'_>) {
+            self.0.know_comm(comm);
+        }
+
+        fn exit(&mut self, tid: i32) {
+            self.0.know_exit(&exit(tid));
+        }
+
+        fn seen(&mut self, tid: i32) -> ThreadIndex {
+            self.0.threads.at(tid, Some(P))
+        }
+
+        fn is_mapped(&self) -> bool {
+            let map = self.0.mappings.of(Some(P), Space::User);
+            map.find(0x1000).is_some()
+        }
+    }
+
+    fn mapping() -> Mapping<'static> {
+        Mapping {
+            time: None,
+            pid: P,
+            tid: P,
+            space: Space::User,
+            start: 0x1000,
+            length: 0x1000,
+            file_offset: 0,
+            path: b"/srv",
+            build_id: None,
+            device: None,
+            inode: None,
+            protection: None,
+            flags: None,
+        }
+    }
+
+    #[test]
+    fn a_process_ends_with_its_last_thread() {
+        // perf record -p: names of all threads, no forks.
+        let mut world = World::attached();
+        for tid in [P, 8, 9] {
+            world.comm(&comm(tid, false));
+        }
+        for tid in [8, P] {
+            world.exit(tid);
+            assert!(world.is_mapped(), "after the end of {tid}");
+        }
+        world.exit(9);
+        assert!(!world.is_mapped());
+    }
+
+    #[test]
+    fn a_thread_is_known_by_its_first_sample_or_fork() {
+        let mut world = World::attached();
+        world.seen(8);
+        world.exit(P);
+        assert!(world.is_mapped());
+        let fork = Fork {
+            time: Some(3),
+            pid: P,
+            tid: 9,
+            parent_pid: P,
+            parent_tid: 8,
+        };
+        world.0.threads.fork(&fork);
+        world.exit(8);
+        // An exiting thread is switched out after its end was recorded.
+        world.seen(8);
+        assert!(world.is_mapped());
+        world.exit(9);
+        assert!(!world.is_mapped());
+    }
+
+    #[test]
+    fn a_thread_that_ends_alone_is_not_the_process() {
+        // Nothing but the end of a thread was seen of it.
+        let mut world = World::attached();
+        world.exit(8);
+        assert!(world.is_mapped());
+        world.exit(P);
+        assert!(!world.is_mapped());
+    }
+
+    #[test]
+    fn an_exec_leaves_one_thread() {
+        let mut world = World::attached();
+        for tid in [P, 8] {
+            world.comm(&comm(tid, false));
+        }
+        // Thread 8 calls exec: the first thread ends, and 8 takes its number over.
+        world.exit(P);
+        world.comm(&comm(P, true));
+        assert!(!world.is_mapped());
+        let Life {
+            mappings, modules, ..
+        } = &mut world.0;
+        mappings.map(&mapping(), modules);
+        assert!(world.is_mapped());
+        world.exit(P);
+        assert!(!world.is_mapped());
+    }
+
     #[test]
     fn digits_are_lower_case() {
-        assert_eq!(super::hexadecimal(&[0x0a, 0xf9]), "0af9");
+        assert_eq!(hexadecimal(&[0x0a, 0xf9]), "0af9");
     }
 }

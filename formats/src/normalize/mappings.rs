@@ -14,7 +14,7 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 
 use super::modules::{ModuleId, Modules};
-use crate::event::{Exit, Fork, KernelSymbol, Mapping, Space};
+use crate::event::{Fork, KernelSymbol, Mapping, Space};
 
 /// Ranges in one map: as many as the kernel allows a process (vm.max_map_count).
 const RANGES_PER_MAP: usize = 65_536;
@@ -135,8 +135,6 @@ struct ProcessKey {
 
 struct Process {
     map: Rc<AddressMap>,
-    /// Threads that are known to live; the map goes with the last one.
-    threads: u32,
 }
 
 impl Default for Mappings {
@@ -224,9 +222,6 @@ impl Mappings {
     pub(crate) fn fork(&mut self, event: &Fork) {
         let host = |pid| ProcessKey { pid, guest: false };
         if event.pid == event.parent_pid {
-            if let Some(process) = self.processes.get_mut(&host(event.pid)) {
-                process.threads = process.threads.saturating_add(1);
-            }
             return;
         }
         let map = self
@@ -244,28 +239,13 @@ impl Mappings {
         if self.processes.len() >= PROCESSES {
             self.given_up += 1;
         } else {
-            self.processes
-                .insert(host(event.pid), Process { map, threads: 1 });
+            self.processes.insert(host(event.pid), Process { map });
         }
     }
 
-    /// A process has a new image: nothing is mapped.
-    pub(crate) fn exec(&mut self, pid: i32) {
+    /// A process has a new image, or is over: nothing is mapped.
+    pub(crate) fn forget(&mut self, pid: i32) {
         self.drop_process(ProcessKey { pid, guest: false });
-    }
-
-    /// A thread ended; the last one takes the map with it.
-    pub(crate) fn exit(&mut self, event: &Exit) {
-        let key = ProcessKey {
-            pid: event.pid,
-            guest: false,
-        };
-        if let Some(process) = self.processes.get_mut(&key) {
-            process.threads = process.threads.saturating_sub(1);
-            if process.threads == 0 {
-                self.drop_process(key);
-            }
-        }
     }
 
     /// How many ranges, or whole maps, were given up because there were too many to keep.
@@ -277,10 +257,10 @@ impl Mappings {
         if self.processes.len() >= PROCESSES && !self.processes.contains_key(&key) {
             return false;
         }
-        let process = self.processes.entry(key).or_insert_with(|| Process {
-            map: Rc::default(),
-            threads: 1,
-        });
+        let process = self
+            .processes
+            .entry(key)
+            .or_insert_with(|| Process { map: Rc::default() });
         let shared = Rc::strong_count(&process.map) > 1;
         let before = if shared { 0 } else { process.map.ranges.len() };
         let too_many = self.total + process.map.ranges.len() >= RANGES_IN_ALL;
@@ -413,37 +393,12 @@ mod tests {
         assert_eq!(world.at(1, 0x18_000), "/sh+9000");
         assert_eq!(world.at(2, 0x18_000), "/lib+1000");
         assert_ne!(world.mappings.of(Some(2), Space::User).generation, shared);
-        world.mappings.exec(2);
+        world.mappings.forget(2);
         assert_eq!(world.at(2, 0x18_000), "-");
         assert_eq!(world.at(1, 0x18_000), "/sh+9000");
-        world.mappings.exit(&Exit {
-            time: None,
-            pid: 1,
-            tid: 1,
-            code: None,
-        });
+        world.mappings.forget(1);
         assert_eq!(world.at(1, 0x10_000), "-");
         assert_eq!(world.mappings.total, 0);
-    }
-
-    #[test]
-    fn a_thread_shares_the_map_until_the_last_ends() {
-        let mut world = World::new();
-        world.map(1, 0x10_000, 0x20_000, "/sh");
-        world.mappings.fork(&Fork {
-            tid: 9,
-            ..fork(1, 1)
-        });
-        let exit = |tid| Exit {
-            time: None,
-            pid: 1,
-            tid,
-            code: None,
-        };
-        world.mappings.exit(&exit(1));
-        assert_eq!(world.at(1, 0x10_000), "/sh+1000");
-        world.mappings.exit(&exit(9));
-        assert_eq!(world.at(1, 0x10_000), "-");
     }
 
     #[test]

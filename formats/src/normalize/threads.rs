@@ -10,7 +10,7 @@
 //! Thread 0 is the idle task of every CPU and bears the name "swapper", as `perf script` has it. What is not known
 //! stays unknown: a thread without a name is no ":41".
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 
@@ -54,6 +54,8 @@ pub(crate) struct Threads {
     finished: Vec<Thread>,
     /// Ended ones in the order of their ends.
     ended: VecDeque<(i32, u32)>,
+    /// pid and tid of the threads that were seen, by whatever event, and have not ended.
+    living: BTreeSet<(i32, i32)>,
     /// tid → index, at the place of its low bits: most events are of a few threads.
     recent: Box<[Option<(i32, u32)>; RECENT]>,
     comms: Texts,
@@ -67,6 +69,7 @@ impl Default for Threads {
             free: Vec::new(),
             finished: Vec::new(),
             ended: VecDeque::new(),
+            living: BTreeSet::new(),
             recent: Box::new([None; RECENT]),
             comms: Texts::default(),
         }
@@ -82,10 +85,27 @@ impl Threads {
             Some(&Some((recent, index))) if recent == tid => index,
             _ => self.look_up(tid),
         };
-        if let (Some(thread), Some(_)) = (self.lives.get_mut(index as usize), pid) {
-            thread.pid = pid;
+        if let (Some(thread), Some(_)) = (self.lives.get(index as usize), pid)
+            && thread.pid != pid
+        {
+            self.set_pid(index, pid);
         }
         ThreadIndex(index)
+    }
+
+    #[cold]
+    fn set_pid(&mut self, index: u32, pid: Option<i32>) {
+        let Some(thread) = self.lives.get_mut(index as usize) else {
+            return;
+        };
+        let former = std::mem::replace(&mut thread.pid, pid);
+        let (tid, ended) = (thread.tid, thread.ended);
+        if let Some(former) = former {
+            self.living.remove(&(former, tid));
+        }
+        if let Some(pid) = pid.filter(|_| !ended) {
+            self.living.insert((pid, tid));
+        }
     }
 
     fn look_up(&mut self, tid: i32) -> u32 {
@@ -186,10 +206,38 @@ impl Threads {
         thread.ended = true;
         thread.end = event.time;
         thread.exit_code = event.code;
+        self.living.remove(&(event.pid, event.tid));
         self.ended.push_back((event.tid, index));
         if self.ended.len() > ENDED_REMEMBERED {
             self.forget_oldest();
         }
+    }
+
+    /// Whether a process is over: its first thread was seen to end, and so was every other one that was seen. Threads that
+    /// ran when the recording began are known by their names, or by their first sample.
+    pub(crate) fn is_over(&self, pid: i32) -> bool {
+        let first_ended = self.life(pid).is_some_and(|first| first.ended);
+        first_ended && self.living_in(pid).next().is_none()
+    }
+
+    /// A process has a new image. All other threads are gone; the one that called exec, which has the number of the first
+    /// one from now on, has no exit under its own.
+    pub(crate) fn exec(&mut self, pid: i32, time: Option<i64>) {
+        let others: Vec<i32> = self.living_in(pid).filter(|&tid| tid != pid).collect();
+        for tid in others {
+            let code = None;
+            self.exit(&Exit {
+                time,
+                pid,
+                tid,
+                code,
+            });
+        }
+    }
+
+    fn living_in(&self, pid: i32) -> impl Iterator<Item = i32> {
+        let all = self.living.range((pid, i32::MIN)..=(pid, i32::MAX));
+        all.map(|&(_, tid)| tid)
     }
 
     /// Lives that are over, for the table; all that remain with `all`.
@@ -245,6 +293,9 @@ impl Threads {
             *slot = thread;
         }
         self.latest.insert(tid, index);
+        if let Some(pid) = pid {
+            self.living.insert((pid, tid));
+        }
         index
     }
 
@@ -259,6 +310,9 @@ impl Threads {
         {
             self.finished.push(thread);
             self.free.push(index);
+            if let Some(pid) = thread.pid.filter(|_| !thread.ended) {
+                self.living.remove(&(pid, tid));
+            }
         }
     }
 
