@@ -213,3 +213,28 @@ fn a_marker_without_a_head_ends_at_the_next_event() {
         ],
     );
 }
+
+/// What the option `fields` prints (kernel/trace/trace_output.c, `print_fields`).
+#[test]
+fn bytes_and_addresses_of_the_option_fields_are_numbers() {
+    let line = |time: u32, more: &str| {
+        format!(
+            "              dd-419     [000] ..... 209.{time:06}: exiting: pid=0x1a3 (419) {more}\n"
+        )
+    };
+    let text = line(
+        1,
+        "group_dead=(1) letter='A'(65) where=0x0 (0) ret=0xfffffffffffffffe (-2)",
+    ) + &line(
+        2,
+        "group_dead=(0) letter=(7) where=0xffff88800b5d2000 (-131391448866816) ret=0x0 (0)",
+    );
+    let events = read_bytes(&FTRACE_TEXT, text.as_bytes());
+    let expected = "pid:Int(8) group_dead:Int(8) letter:Int(8) where:UInt(8) ret:Int(8)";
+    assert!(events.contains(expected), "{events}");
+    assert!(events.contains("fields=[419, 1, 65, 0, -2]"), "{events}");
+    assert!(
+        events.contains("fields=[419, 0, 7, 18446612682260684800, 0]"),
+        "{events}"
+    );
+}

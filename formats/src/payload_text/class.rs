@@ -4,6 +4,7 @@
 //! 120            Int        0x7ffc9d706000   UInt      00000000f169a282   Pointer (%p, hashed)
 //! true           Bool       1.25             Float     0x78 (120)         Int (trace option `fields`)
 //! {0x1,0x2}      UIntList   834492 [ns]      Int       (null)             Empty: NULL
+//! (1)            Int        'A'(65)          Int       0xffff88800b5d2000 (-131391…)   Pointer
 //! ```
 
 use std::ops::Range;
@@ -66,6 +67,7 @@ impl Class {
             None => Class::Empty,
             Some(b'(') if text == b"(null)" => Class::Empty,
             Some(b'(') if unsigned(text).is_some() => Class::UInt,
+            Some(b'(' | b'\'') if byte(text).is_some() => Class::Int,
             Some(b't' | b'f') if matches!(text, b"true" | b"false") => Class::Bool,
             Some(b'{') => Class::of_list(text),
             Some(b'0'..=b'9' | b'a'..=b'f' | b'-') => Class::of_number(text),
@@ -74,7 +76,8 @@ impl Class {
     }
 
     fn of_number(text: &[u8]) -> Class {
-        if text.len() == 16 && bare_hex(text).is_some() && is_pointer(text) {
+        let is_bare = text.len() == 16 && bare_hex(text).is_some() && is_pointer(text);
+        if is_bare || both_ways(text).is_some_and(is_kernel_address) {
             Class::Pointer
         } else if integer(text).is_some() {
             Class::Int
@@ -211,7 +214,9 @@ impl Arena {
             (Class::Bool, _) => {
                 Some(Raw::Bool(text == b"true")).filter(|_| matches!(text, b"true" | b"false"))
             }
-            (Class::Int, Notation::Plain) => integer(text).map(Raw::Int),
+            (Class::Int, Notation::Plain) => integer(text)
+                .filter(|_| !both_ways(text).is_some_and(is_kernel_address))
+                .map(Raw::Int),
             (Class::Int, Notation::Device) => device(text).map(Raw::Int),
             (Class::Int, Notation::Handled) => handled(text).map(Raw::Int),
             (Class::Int, Notation::HexSigned) => {
@@ -231,6 +236,7 @@ impl Arena {
                 .filter(|text| text.len() == 16)
                 .and_then(bare_hex)
                 .or_else(|| prefixed_hex(text))
+                .or_else(|| both_ways(text))
                 .map(Raw::UInt),
             (Class::Float, _) => float(text)
                 .or_else(|| signed(text).map(|value| value as f64))
@@ -297,7 +303,29 @@ fn items(text: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     Some(items.filter(|item| !item.is_empty()))
 }
 
-/// A decimal number; with ` [ns]` behind it; in brackets; or the decimal part of `0x1b91 (7057)`.
+/// A byte as the trace option `fields` prints it (kernel/trace/trace_output.c, `print_fields`): `(1)`, `'A'(65)`.
+fn byte(text: &[u8]) -> Option<i64> {
+    let number = match text {
+        [b'\'', b' '..=b'~', b'\'', number @ ..] => number,
+        number => number,
+    };
+    signed(number.strip_prefix(b"(")?.strip_suffix(b")")?)
+}
+
+/// A number as that option prints it, `0x1b91 (7057)`: its bits. The decimal part is signed, whatever the field is.
+fn both_ways(text: &[u8]) -> Option<u64> {
+    let (hex, number) = split_once(text, b" (")?;
+    signed(number.strip_suffix(b")")?)?;
+    prefixed_hex(hex)
+}
+
+/// Whether a number is rather an address of the kernel than below zero: the upper half of the addresses begins there on
+/// arm64, and code and fixed maps of x86-64 end there (Documentation/arch/x86/x86_64/mm.rst).
+fn is_kernel_address(bits: u64) -> bool {
+    (0xffff_0000_0000_0000..0xffff_ffff_ff60_0000).contains(&bits)
+}
+
+/// A decimal number; with ` [ns]` behind it; a byte; or the decimal part of `0x1b91 (7057)`.
 fn integer(text: &[u8]) -> Option<i64> {
     if let Some(value) = signed(text) {
         return Some(value);
@@ -305,13 +333,12 @@ fn integer(text: &[u8]) -> Option<i64> {
     if let Some(number) = text.strip_suffix(b" [ns]") {
         return signed(number);
     }
-    // The trace option `fields` prints a bool so.
-    if let Some(inner) = text.strip_prefix(b"(") {
-        return signed(inner.strip_suffix(b")")?);
-    }
-    let (hex, number) = split_once(text, b" (")?;
-    prefixed_hex(hex)?;
-    signed(number.strip_suffix(b")")?)
+    let decimal_part = || {
+        let (hex, number) = split_once(text, b" (")?;
+        prefixed_hex(hex)?;
+        signed(number.strip_suffix(b")")?)
+    };
+    byte(text).or_else(decimal_part)
 }
 
 /// A hexadecimal number with `0x`, or a decimal one; of `0x1b91 (7057)` the first; `(0xffff8880065e201c)`.
@@ -319,11 +346,9 @@ fn unsigned(text: &[u8]) -> Option<u64> {
     if let Some(inner) = text.strip_prefix(b"(") {
         return prefixed_hex(inner.strip_suffix(b")")?);
     }
-    prefixed_hex(text).or_else(|| decimal(text)).or_else(|| {
-        let (hex, number) = split_once(text, b" (")?;
-        signed(number.strip_suffix(b")")?)?;
-        prefixed_hex(hex)
-    })
+    prefixed_hex(text)
+        .or_else(|| decimal(text))
+        .or_else(|| both_ways(text))
 }
 
 fn float(text: &[u8]) -> Option<f64> {
@@ -389,6 +414,13 @@ mod tests {
         check("834492 [ns]", Class::Int);
         check("0x1b91 (7057)", Class::Int);
         check("0xfffffffffffffffe (-2)", Class::Int);
+        check("(1)", Class::Int);
+        check("'A'(65)", Class::Int);
+        check("' '(32)", Class::Int);
+        check("'AB'(65)", Class::Text);
+        check("(x)", Class::Text);
+        check("0xffff88800b5d2000 (-131391448866816)", Class::Pointer);
+        check("0xffffffff810c9a10 (-2129880560)", Class::Pointer);
         check("18446744073709551615", Class::UInt);
         check("0x10", Class::UInt);
         check("00000000f169a282", Class::Pointer);
@@ -422,6 +454,15 @@ mod tests {
         fits(Class::Int, Plain, "12", Some(Raw::Int(12)));
         fits(Class::Int, Plain, "0x78 (120)", Some(Raw::Int(120)));
         fits(Class::Int, Plain, "x", None);
+        fits(Class::Int, Plain, "(0)", Some(Raw::Int(0)));
+        fits(Class::Int, Plain, "'A'(65)", Some(Raw::Int(65)));
+        // Of the four bytes of an int, all that fits is its decimal part.
+        fits(Class::Int, Plain, "0xfffffffe (-2)", Some(Raw::Int(-2)));
+        let address = "0xffff88800b5d2000 (-131391448866816)";
+        fits(Class::Int, Plain, address, None);
+        let bits = Some(Raw::UInt(0xffff_8880_0b5d_2000));
+        fits(Class::Pointer, Plain, address, bits);
+        fits(Class::Pointer, Plain, "0x0 (0)", Some(Raw::UInt(0)));
         fits(
             Class::Int,
             HexSigned,
