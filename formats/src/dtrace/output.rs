@@ -277,7 +277,9 @@ fn sides<'f, 'a>(
             .is_some_and(|frame| frame.space == Space::Kernel)
     };
     let of = |wanted: bool| {
-        let found = stacks.iter().find(|frames| is_kernel(frames) == wanted);
+        let of_side =
+            |frames: &&Vec<NamedFrame<'_>>| !frames.is_empty() && is_kernel(frames) == wanted;
+        let found = stacks.iter().find(of_side);
         found.map_or(Stack::None, |frames| Stack::Named(frames))
     };
     (of(true), of(false))

@@ -36,6 +36,33 @@ fn quiet_output() {
     );
 }
 
+/// `@[stack(), ustack()]`, where the kernel ran for itself: the second stack is an empty line.
+#[test]
+fn an_empty_user_stack_takes_nothing_from_the_kernels() {
+    let text = "\n\n              zfs`txg_sync_thread+0x2\n              unix`thread_start+0x8\n\n                5\n\
+                \n              zfs`zio_done\n\n              app`main+0x30\n                2\n\
+                \n              zfs`arc_evict\n\n           value  ------------- Distribution ------------- count    \n\
+                \x20              1 |                                         0        \n\
+                \x20              2 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@ 2        \n";
+    let events = read_bytes(&DTRACE, text.as_bytes());
+    let aggregates: Vec<&str> = events
+        .lines()
+        .filter(|line| line.starts_with("aggregate"))
+        .collect();
+    assert_eq!(
+        aggregates,
+        [
+            "aggregate keys=[] value=5 kernel_stack=[\"txg_sync_thread\"+0x2 in \"zfs\" (kernel), \
+             \"thread_start\"+0x8 in \"unix\" (kernel)] snapshot=0",
+            "aggregate keys=[] value=2 kernel_stack=[\"zio_done\" in \"zfs\" (kernel)] \
+             user_stack=[\"main\"+0x30 in \"app\" (user)] snapshot=0",
+            "aggregate keys=[] kernel_stack=[\"arc_evict\" in \"zfs\" (kernel)] snapshot=0 [1, 2)×0 [2, 4)×2",
+        ],
+        "{events}"
+    );
+    assert!(!events.contains("problem"), "{events}");
+}
+
 /// Arrows and bars of others: the ranges of a histogram, the frames of a stack, a page of JSON with an output inside.
 #[test]
 fn other_tools() {

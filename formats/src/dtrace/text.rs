@@ -43,6 +43,7 @@ pub(super) fn read<'a>(
         titled: Vec::new(),
         titled_in_vain: 0,
         has_stacks: false,
+        has_loose_stacks: false,
         script: script.map(|script| (script, Follow::new(script))),
         is_behind_blank: true,
     };
@@ -78,6 +79,8 @@ struct Text<'a, 's> {
     titled_in_vain: usize,
     /// Stacks with values were seen.
     has_stacks: bool,
+    /// A stack without a value has come.
+    has_loose_stacks: bool,
     script: Option<(&'a Script, Follow)>,
     /// A blank line stands before the line at hand.
     is_behind_blank: bool,
@@ -472,7 +475,9 @@ impl<'a> Text<'a, '_> {
                 self.frame(first, text, &mut frames)?;
                 continue;
             }
-            let is_second = self.hit.is_none() && stacks.is_empty() && self.is_stack_ahead();
+            let is_second = self.hit.is_none()
+                && stacks.is_empty()
+                && (self.is_stack_ahead() || self.is_value_ahead());
             if text.trim_ascii().is_empty() && is_second {
                 while self
                     .peek()
@@ -533,6 +538,20 @@ impl<'a> Text<'a, '_> {
             .is_some_and(|line| signed(line.text.trim_ascii()).is_some())
     }
 
+    /// Whether the next block is a value alone: the second stack of a key, `ustack()`, is empty where the kernel ran for
+    /// itself. Where stacks have no values, the number is one of an aggregation without keys.
+    fn is_value_ahead(&self) -> bool {
+        if self.has_loose_stacks {
+            return false;
+        }
+        let mut ahead = self.lines.clone().map(without_interrupt);
+        let next = ahead.find(|line| !line.text.trim_ascii().is_empty());
+        next.is_some_and(|line| {
+            let is_value = stack::indented(line.text).is_some_and(|text| signed(text).is_some());
+            is_value || distribution::head(line.text).is_some()
+        })
+    }
+
     fn stack_value(
         &mut self,
         stacks: Vec<Vec<NamedFrame<'a>>>,
@@ -557,6 +576,7 @@ impl<'a> Text<'a, '_> {
             hit.stacks.append(&mut stacks);
             return Ok(());
         }
+        self.has_loose_stacks = true;
         let mut rest = self.lines.clone();
         let is_end = rest
             .by_ref()
