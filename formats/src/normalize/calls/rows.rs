@@ -314,7 +314,10 @@ impl Rows {
             }
         };
         let next = self.next_id();
-        for (id, mut row) in std::mem::take(&mut self.late) {
+        // Several may be closed at once, from tables whose order is random.
+        let mut late = std::mem::take(&mut self.late);
+        late.sort_unstable_by_key(|(id, _)| *id);
+        for (id, mut row) in late {
             row.parent_id = self.parent_of(id, &row, selected);
             push(&mut self.keep, selected, id, row, next)?;
         }

@@ -172,6 +172,22 @@ fn nesting() {
     );
 }
 
+/// Many are open for so long that those entered later are written before them, and end all at once.
+#[test]
+fn rows_that_come_late_are_in_the_order_of_their_entries() {
+    let open: String = (1..=100)
+        .map(|tid| format!("> {tid} a tid={tid}\n"))
+        .collect();
+    let later = "= 1000 b tid=200 dur=1 leaf\n".repeat((1 << 17) + 10);
+    let mut trace = Trace::new();
+    trace.input("test", |sink| play(sink, &(open + &later + "!\n")));
+    let rows = trace.finish().of("calls", &["function", "call_id"]);
+    let late = rows.iter().filter_map(|row| row.strip_prefix("a "));
+    let late: Vec<u64> = late.map(|id| id.parse().unwrap()).collect();
+    assert_eq!(late.len(), 100);
+    assert!(late.is_sorted(), "{late:?}");
+}
+
 #[test]
 fn calls_told_at_their_ends() {
     check(
