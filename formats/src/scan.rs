@@ -4,6 +4,8 @@
 //! split_once("fd: 0x1f", ": ")   →   "fd", "0x1f"         prefixed_hex("0x1f")   →   31
 //! ```
 
+use crate::event::time_of;
+
 /// Where `needle` is in `text`.
 #[inline]
 pub(crate) fn find(text: &[u8], needle: u8) -> Option<usize> {
@@ -142,8 +144,8 @@ pub(crate) fn prefixed_hex(text: &[u8]) -> Option<u64> {
     bare_hex(text.strip_prefix(b"0x")?)
 }
 
-/// Seconds with a fraction of up to nine digits, in nanoseconds: `12.000345`. Times before 0 are printed as
-/// what they are without a sign in 64 bits.
+/// Seconds with a fraction of up to nine digits, in nanoseconds: `12.000345`. More than a time can have is
+/// [`crate::event::TIME_BEYOND`].
 #[inline]
 pub(crate) fn seconds(text: &[u8]) -> Option<i64> {
     let (whole, rest) = leading_decimal(text)?;
@@ -154,14 +156,15 @@ pub(crate) fn seconds(text: &[u8]) -> Option<i64> {
     let fraction = decimal(digits)?;
     let scale = 10u64.pow(9 - digits.len() as u32);
     let nanoseconds = whole
-        .checked_mul(1_000_000_000)?
-        .checked_add(fraction * scale)?;
-    Some(nanoseconds.cast_signed())
+        .saturating_mul(1_000_000_000)
+        .saturating_add(fraction * scale);
+    Some(time_of(nanoseconds))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::TIME_BEYOND;
 
     #[test]
     fn numbers() {
@@ -186,8 +189,14 @@ mod tests {
         assert_eq!(seconds(b"668.619500700"), Some(668_619_500_700));
         assert_eq!(seconds(b"12"), None);
         assert_eq!(seconds(b"1."), None);
-        assert_eq!(seconds(b"18446744073.709551615"), Some(-1));
-        assert_eq!(seconds(b"99999999999.0"), None);
+        assert_eq!(seconds(b"9223372036.854775806"), Some(i64::MAX - 1));
+        for beyond in [
+            "9223372036.854775808",
+            "18446744073.709551615",
+            "99999999999.0",
+        ] {
+            assert_eq!(seconds(beyond.as_bytes()), Some(TIME_BEYOND));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! `%3d %-41s`, then what was traced. `=>` and `<=` are system calls, `|` any other probe. The indentation goes over
 //! CPUs and threads, so it tells no depth.
 
+use crate::event::time_of;
 use crate::lines::{unsigned, words};
 
 /// The three kinds of lines.
@@ -147,8 +148,7 @@ impl<'a> Columns<'a> {
                 b"C" => row.cpu = Some(u32::try_from(unsigned(word)?).ok()?),
                 b"PID" => row.pid = Some(i32::try_from(unsigned(word)?).ok()?),
                 b"TIME(us)" => {
-                    let time = unsigned(word)?.checked_mul(1000)?;
-                    row.time = Some(i64::try_from(time).ok()?);
+                    row.time = Some(time_of(unsigned(word)?.saturating_mul(1000)));
                 }
                 name => {
                     let name = name.to_ascii_lowercase();

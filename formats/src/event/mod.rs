@@ -28,6 +28,15 @@ pub use told_call::{CallArgument, CallFunction, PairedCall};
 
 use crate::Error;
 
+/// Time of an event that the input has later than rows can: 2^63 ns or more. Its rows have NULL, and `problems` says so.
+pub const TIME_BEYOND: i64 = i64::MAX;
+
+/// Nanoseconds as the time of an event.
+#[inline]
+pub fn time_of(nanoseconds: u64) -> i64 {
+    i64::try_from(nanoseconds).unwrap_or(TIME_BEYOND)
+}
+
 /// Receives the events of one input, in the reader's order.
 pub trait Sink {
     /// Takes one event. An error ends the import: the sink cannot go on (a full disk).
@@ -661,8 +670,8 @@ pub struct Loss<'a> {
     pub event: Option<EventId>,
     /// How many; `None`: told that there were some.
     pub count: Option<u64>,
-    /// How many of this event the recorder counted at its end, what was told before included (and perhaps
-    /// laid to another event: a ring that several share only knows the sum). For `event_types.lost`.
+    /// How many of this event are lost, if not `count`: those in a ring that several events share were told before,
+    /// without an event. For `event_types.lost`.
     pub in_all: Option<u64>,
     /// Why.
     pub reason: &'a str,

@@ -11,6 +11,7 @@
 
 use super::head::{Head, known_comm};
 use super::symbol::Symbol;
+use crate::event::time_of;
 use crate::scan::{
     decimal, find, leading_decimal, prefixed_hex, rsplit_once, seconds, signed, split_once, trim,
     trim_start,
@@ -152,7 +153,7 @@ fn time_column<'a>(text: &'a [u8], head: &mut Head<'a>) -> Option<&'a [u8]> {
     let microseconds = segment.strip_suffix(b" us")?;
     cpu_column(rest)?;
     decimal(microseconds)?;
-    head.time = i64::try_from(digits).ok()?.checked_mul(1000);
+    head.time = Some(time_of(digits.saturating_mul(1000)));
     head.is_relative = true;
     Some(rest)
 }

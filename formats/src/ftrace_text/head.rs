@@ -12,7 +12,7 @@
 //! `comm-tid` ends before the bracket with the CPU: a comm may hold blanks, dashes, brackets, and look like a thread
 //! itself. A comm of `<...>` was not known. A time without a point is in units that the text does not tell.
 
-use crate::event::Context;
+use crate::event::{Context, time_of};
 use crate::scan::{
     bare_hex, decimal, find, find_text, leading_decimal, seconds, split_once, trim, trim_end,
     trim_start, word,
@@ -216,7 +216,7 @@ fn at_dash(line: &[u8], dash: usize) -> Option<Parts<'_>> {
             [b' ' | b'+' | b'!' | b'#' | b'*' | b'@' | b'$', rest @ ..] => rest,
             _ => rest,
         };
-        head.time = i64::try_from(microseconds).ok()?.checked_mul(1000);
+        head.time = Some(time_of(microseconds.saturating_mul(1000)));
         head.is_relative = true;
         return Some((head, trim_start(rest.strip_prefix(b":")?)));
     }
@@ -244,12 +244,12 @@ pub(super) fn verbose(line: &[u8]) -> Option<Parts<'_>> {
     decimal(last_word()?)?;
     let cpu = decimal(last_word()?)?;
     let tid = decimal(last_word()?)?;
-    let microseconds = i64::try_from(bare_hex(stamp)?).ok()?;
+    let microseconds = bare_hex(stamp)?;
     let head = Head {
         comm: known_comm(rest),
         tid: Some(tid.try_into().ok()?),
         cpu: Some(cpu.try_into().ok()?),
-        time: microseconds.checked_mul(1000),
+        time: Some(time_of(microseconds.saturating_mul(1000))),
         ..Head::default()
     };
     Some((head, line.get(end + b"ms): ".len()..)?))
@@ -270,7 +270,7 @@ pub(super) fn raw(line: &[u8]) -> Option<Parts<'_>> {
     let head = Head {
         tid: Some(number(tid)?.try_into().ok()?),
         cpu: Some(number(cpu)?.try_into().ok()?),
-        time: Some(number(time)?.try_into().ok()?),
+        time: Some(time_of(number(time)?)),
         ..Head::default()
     };
     Some((head, rest))

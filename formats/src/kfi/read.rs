@@ -4,7 +4,7 @@ use super::config;
 use super::header::{self, Line as Head};
 use super::row::{self, Delta, Row, without_console};
 use super::segments::{self, Segments};
-use crate::event::{Call, Common, Event, Fact, Loss, Place, Problem, Sink};
+use crate::event::{Call, Common, Event, Fact, Loss, Place, Problem, Sink, time_of};
 use crate::lines::{Line, Lines, Meter, Problems, quoted};
 use crate::{Error, Input};
 
@@ -223,10 +223,10 @@ impl<'a> Reader<'a> {
         let args = args(row, (!is_last).then_some(self.run.segment));
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
         let start = self.run.start.unwrap_or(0);
-        let time = start.checked_add(row.entry).and_then(nanoseconds);
+        let time = time_of(start.saturating_add(row.entry).saturating_mul(NANOSECONDS));
         sink.event(Event::Call(&Call {
             common: Common {
-                time: time.filter(|_| is_last),
+                time: is_last.then_some(time),
                 cpu: row.who.cpu,
                 tid: row.who.tid,
                 ..Common::default()

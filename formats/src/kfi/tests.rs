@@ -57,10 +57,10 @@ fn rows() {
 }
 
 #[test]
-fn times_too_large_are_unknown() {
+fn times_too_large_are_beyond() {
     check(
         "18446744073709551615 9223372036854775807 1 f g\n",
-        &["call tid=1 function=\"f\" caller=\"g\" context=task"],
+        &["call time=9223372036854775807 tid=1 function=\"f\" caller=\"g\" context=task"],
     );
 }
 

@@ -33,6 +33,7 @@ mod stacks;
 mod tests;
 pub(crate) mod texts;
 mod threads;
+mod times;
 mod unwinding;
 mod window;
 
@@ -45,7 +46,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use crate::Error;
-use crate::event::{Event, EventType, Fact, Loss, Mapping, Place, Problem, Progress, Sink, Space};
+use crate::event::{
+    Event, EventType, Fact, Loss, Mapping, Place, Problem, Progress, Sink, Space, TIME_BEYOND,
+};
 use crate::symbols;
 
 use age::Age;
@@ -95,6 +98,8 @@ pub(crate) struct Normalizer<'o> {
     kernel: symbols::KernelFacts,
     generated: Generated,
     facts: facts::Told,
+    /// Events whose time does not fit into a row.
+    times_beyond: u64,
 }
 
 impl<'o> Normalizer<'o> {
@@ -144,6 +149,7 @@ impl<'o> Normalizer<'o> {
             kernel: symbols::KernelFacts::default(),
             generated: Generated::default(),
             facts: facts::Told::default(),
+            times_beyond: 0,
         }
     }
 
@@ -190,6 +196,7 @@ impl<'o> Normalizer<'o> {
             let lost = &mut self.output.counts.lost;
             *lost = lost.saturating_sub(left_out);
         }
+        self.tell_times_beyond();
         let given_up = self.life.mappings.given_up();
         if given_up > 0 {
             self.problem(
@@ -271,7 +278,7 @@ impl<'o> Normalizer<'o> {
             .event
             .and_then(|event| self.plans.get_mut(event.0 as usize));
         let name = plan.map(|plan| {
-            plan.lost(loss.count, loss.in_all);
+            plan.lost(loss);
             plan.event_name()
         });
         if loss.count == Some(0) {
@@ -350,8 +357,9 @@ impl Sink for Normalizer<'_> {
     #[inline]
     fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
         match event {
+            Event::Sample(sample) if sample.time == Some(TIME_BEYOND) => self.sample_beyond(sample),
             Event::Sample(sample) => self.sample(sample),
-            other => self.side_band(other),
+            other => self.side_band_in_time(other),
         }
     }
 }

@@ -313,10 +313,12 @@ impl EventTable {
     }
 }
 
-/// The kernel's `dummy` event has no hits of its own: it is there for the mappings and names that come with it.
+/// The kernel's `dummy` event has no hits of its own: it is there for the mappings and names that come with it. Where it
+/// lost some of these, that is part of the sum.
 fn is_carrier(row: &TypeRow) -> bool {
     let name = row.event.name.split(':').next();
-    row.event.kind == EventKind::Software && name == Some("dummy") && row.rows == 0
+    let is_empty = row.rows == 0 && row.lost.unwrap_or(0) == 0;
+    row.event.kind == EventKind::Software && name == Some("dummy") && is_empty
 }
 
 /// Where a payload holds them may differ (another machine's), names and types not.

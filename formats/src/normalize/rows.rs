@@ -4,7 +4,7 @@ use super::calls::Role;
 use super::kernel_texts::KernelTexts;
 use super::output::{Output, Target, TypeRow};
 use crate::Error;
-use crate::event::{EventKind, EventType, FieldType, Fields, Purpose, Sample, Value};
+use crate::event::{EventKind, EventType, FieldType, Fields, Loss, Purpose, Sample, Value};
 use crate::event_format::{Array, Decoded, Plan as Decoder};
 use crate::store::{Column, Rows};
 use crate::tables;
@@ -19,8 +19,6 @@ pub(crate) struct Plan {
     target: Option<Target>,
     rows: u64,
     lost: Option<u64>,
-    /// By the recorder's own count, which goes before.
-    lost_in_all: Option<u64>,
     /// What it is to calls.
     pub(crate) role: Option<Role>,
     /// The stack of a sample that has nothing but its ip: mostly the one before.
@@ -63,7 +61,6 @@ impl Plan {
             target: None,
             rows: 0,
             lost: None,
-            lost_in_all: None,
             last_ip: None,
             lists: Lists::default(),
         }
@@ -120,12 +117,9 @@ impl Plan {
         self.event.is_inherited
     }
 
-    pub(crate) fn lost(&mut self, count: Option<u64>, in_all: Option<u64>) {
-        let add = |sum: Option<u64>, count: u64| Some(sum.unwrap_or(0).saturating_add(count));
-        self.lost = add(self.lost, count.unwrap_or(0));
-        if let Some(in_all) = in_all {
-            self.lost_in_all = add(self.lost_in_all, in_all);
-        }
+    pub(crate) fn lost(&mut self, loss: &Loss<'_>) {
+        let count = loss.in_all.or(loss.count).unwrap_or(0);
+        self.lost = Some(self.lost.unwrap_or(0).saturating_add(count));
     }
 
     /// Whether it goes to `samples`.
@@ -225,7 +219,7 @@ impl Plan {
             event: self.event,
             table: target.map(|target| target.name).unwrap_or_default(),
             rows: self.rows,
-            lost: self.lost_in_all.or(self.lost),
+            lost: self.lost,
         });
         Ok(())
     }

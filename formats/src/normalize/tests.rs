@@ -417,6 +417,64 @@ fn raw_payloads_become_columns() {
 }
 
 #[test]
+fn times_that_do_not_fit_are_null_and_a_problem() {
+    use crate::event::{Call, Common, Enter, Function, TIME_BEYOND};
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        send(sink, Event::Type(&clock()));
+        let beyond = Some(TIME_BEYOND);
+        let common = Common {
+            time: beyond,
+            tid: Some(3),
+            ..Common::default()
+        };
+        let call = Call {
+            common,
+            function: Function::named(b"f"),
+            caller: Function::Unknown,
+            depth: None,
+            context: None,
+            args: &[],
+            duration: Some(5),
+            retval: None,
+            may_nest: false,
+        };
+        let sample = Sample {
+            time: beyond,
+            ..at(0, 20, 3)
+        };
+        send(sink, Event::Sample(&at(0, 10, 3)));
+        send(sink, Event::Sample(&sample));
+        send(sink, Event::Call(&call));
+        send(
+            sink,
+            Event::Enter(&Enter {
+                common,
+                function: Function::named(b"g"),
+                ..Enter::default()
+            }),
+        );
+        let loss = Loss {
+            time: beyond,
+            cpu: None,
+            event: None,
+            count: Some(5),
+            in_all: None,
+            reason: "ring full",
+        };
+        send(sink, Event::Loss(loss));
+    });
+    let rows = trace.finish();
+    assert_eq!(rows.of("samples", &["time"]), ["10", "-"]);
+    assert_eq!(rows.of("calls", &["time", "function"]), ["- f", "- g"]);
+    assert_eq!(rows.of("losses", &["time", "count"]), ["- 5"]);
+    assert_eq!(
+        rows.of("problems", &["count", "message"]),
+        ["4 expected times below 2^63 ns, found later ones: these are NULL"]
+    );
+}
+
+#[test]
 fn losses_that_a_damaged_input_tells_end_somewhere() {
     let mut trace = Trace::new();
     trace.input("test", |sink| {

@@ -4,6 +4,7 @@ use crate::Error;
 use crate::bytes::Short;
 use crate::event::{
     Event, EventId, Exit, Fields, Fork, KernelSymbol, Loss, Place, ReadValue, Sample, Value,
+    time_of,
 };
 use crate::perf_data::order::{Location, Step};
 use crate::perf_data::read::Session;
@@ -22,11 +23,12 @@ pub(super) fn signed(time: u64) -> Option<i64> {
 
 /// Time of what is no sample: what perf made up at the start has 0.
 fn when(trailer: &Trailer) -> Option<i64> {
-    trailer.time.filter(|&time| time != 0).and_then(signed)
+    let known = trailer.time.filter(|&time| !matches!(time, 0 | u64::MAX));
+    known.map(time_of)
 }
 
 /// An id, where -1 stands for none.
-fn known_cpu(cpu: Option<u32>) -> Option<u32> {
+pub(super) fn known_cpu(cpu: Option<u32>) -> Option<u32> {
     cpu.filter(|&cpu| cpu != u32::MAX)
 }
 
@@ -134,7 +136,7 @@ impl Session<'_, '_> {
         let lists = &self.lists;
         let sample = Sample {
             event,
-            time: members.time.and_then(signed),
+            time: members.time.map(time_of),
             cpu: known_cpu(members.cpu),
             pid: members.pid,
             tid: members.tid,
@@ -181,14 +183,6 @@ impl Session<'_, '_> {
         Ok(())
     }
 
-    /// What a recorder counted at the end (PERF_FORMAT_LOST) holds what LOST records told while it ran: only the
-    /// rest is news. The kernel tells of a loss when there is room again, so the last one is always in that rest.
-    fn untold(&mut self, count: u64) -> u64 {
-        let told = self.told_losses.min(count);
-        self.told_losses -= told;
-        count - told
-    }
-
     /// The outer error is the sink's, the inner one the record's.
     fn emit_other(
         &mut self,
@@ -218,36 +212,33 @@ impl Session<'_, '_> {
             }
             kind::FORK | kind::EXIT => {
                 let (mut fork, own_time) = take!(task(&mut body));
-                fork.time = time.or_else(|| signed(own_time).filter(|&time| time != 0));
+                fork.time = time.or_else(|| (own_time != 0).then_some(time_of(own_time)));
                 self.sink.event(match header.kind {
                     kind::FORK => Event::Fork(fork),
                     _ => Event::Exit(exit_of(fork)),
                 })?;
             }
-            kind::LOST | kind::LOST_SAMPLES => {
-                let mut in_all = None;
-                let (id, count, reason) = match header.kind {
-                    kind::LOST => (Some(take!(body.u64())), take!(body.u64()), "ring full"),
-                    _ if header.misc & MISC_BIT_15 != 0 => {
-                        (trailer.id, take!(body.u64()), "dropped by a BPF filter")
+            kind::LOST => {
+                let (id, count) = (take!(body.u64()), take!(body.u64()));
+                self.lost_in_ring(Some(id), count, time, trailer)?;
+            }
+            kind::LOST_SAMPLES => {
+                let count = take!(body.u64());
+                let reason = match header.misc & MISC_BIT_15 != 0 {
+                    true => "dropped by a BPF filter",
+                    false if is_counted_at_the_end(trailer) => {
+                        self.lost_in_all(count, time, trailer)?;
+                        return Ok(Ok(()));
                     }
-                    _ if is_counted_at_the_end(trailer) => {
-                        let count = take!(body.u64());
-                        in_all = Some(count);
-                        (trailer.id, self.untold(count), "ring full")
-                    }
-                    _ => (trailer.id, take!(body.u64()), "samples lost by the kernel"),
+                    false => "samples lost by the kernel",
                 };
-                if header.kind == kind::LOST {
-                    self.told_losses = self.told_losses.saturating_add(count);
-                }
-                let event = self.event_of_id(id.or(trailer.id))?;
+                let event = self.event_of_id(trailer.id)?;
                 self.sink.event(Event::Loss(Loss {
                     time,
                     cpu: known_cpu(trailer.cpu),
                     event,
                     count: Some(count),
-                    in_all,
+                    in_all: None,
                     reason,
                 }))?;
             }
@@ -433,7 +424,7 @@ impl Session<'_, '_> {
         self.sink.event(Event::Sample(&sample))
     }
 
-    fn event_of_id(&mut self, id: Option<u64>) -> Result<Option<EventId>, Error> {
+    pub(super) fn event_of_id(&mut self, id: Option<u64>) -> Result<Option<EventId>, Error> {
         match self.attr_of_id(id) {
             Some(index) => self.event_of(index).map(Some),
             None => Ok(None),

@@ -28,6 +28,8 @@ mod emit;
 mod features;
 mod header;
 mod ids;
+mod lag;
+mod losses;
 mod names;
 mod order;
 mod own;

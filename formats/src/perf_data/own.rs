@@ -20,7 +20,7 @@ use crate::Error;
 use crate::bytes::{Cursor, Short};
 use crate::event::{
     Action, Aggregate, Bucket, Call, CallFunction, Common, Context, Event, EventId, Function, Loss,
-    PairedCall, Place, Sample, Space, Stack, ToldStack,
+    PairedCall, Place, Sample, Space, Stack, ToldStack, time_of,
 };
 use crate::perf_data::attr::{Attr, event_type, sample_type};
 use crate::perf_data::emit::signed;
@@ -245,7 +245,7 @@ impl Session<'_, '_> {
         let returned = function.and_then(|function| function.returned.as_ref());
         let call = Call {
             common: Common {
-                time: signed(told.entry),
+                time: Some(time_of(told.entry)),
                 cpu: sample.cpu,
                 pid: sample.pid,
                 tid: sample.tid,

@@ -16,6 +16,7 @@ use crate::event_format::EventFormat;
 use crate::input::release;
 use crate::perf_data::attr::Attr;
 use crate::perf_data::compressed::Unpacker;
+use crate::perf_data::losses::Losses;
 use crate::perf_data::ids::Ids;
 use crate::perf_data::order::{Location, Queue};
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
@@ -68,8 +69,7 @@ pub(super) struct Session<'m, 's> {
     pub(super) simpleperf: Simpleperf,
     /// User stacks that came after their samples, by tid and cookie.
     pub(super) deferred: HashMap<(i32, u64), Vec<u64>>,
-    /// Events lost by what LOST records say.
-    pub(super) told_losses: u64,
+    pub(super) losses: Losses,
     pub(super) stat_values: Vec<StatValue>,
     /// Functions whose calls a program tells.
     pub(super) call_functions: HashMap<u32, CallFunction>,
@@ -124,7 +124,7 @@ impl<'m, 's> Session<'m, 's> {
             type_names: HashMap::new(),
             simpleperf: Simpleperf::default(),
             deferred: HashMap::new(),
-            told_losses: 0,
+            losses: Losses::default(),
             stat_values: Vec::new(),
             call_functions: HashMap::new(),
             undecoded: Undecoded::default(),
@@ -263,7 +263,7 @@ impl<'m, 's> Session<'m, 's> {
                 Ok(())
             }
             Some(time) => match location {
-                Some(location) => self.queue.push(time, location),
+                Some(location) => self.queue.push(time, location, record.len()),
                 None => self.queue.push_copy(time, record),
             },
         }
@@ -391,10 +391,18 @@ impl<'m, 's> Session<'m, 's> {
         self.waiting = queue.len();
         queue.flush(u64::MAX, &mut |record, location| {
             self.emit_from(record, location)
+        self.queue = queue;
         })?;
         self.flush_stat(None)?;
         for index in 0..self.attrs.len() {
             self.event_of(index)?;
+        self.tell_losses()?;
+        }
+        let late = self.queue.late();
+        if late > 0 {
+            let message = "records came later than perf's rounds promise, and after newer ones were handed out: \
+                           rows are out of order there, and calls may lack their entry or exit";
+            self.tell(late, message)?;
         }
         self.tell_undecoded()?;
         self.problems.finish(self.sink)

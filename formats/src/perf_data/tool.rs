@@ -452,7 +452,13 @@ impl Session<'_, '_> {
             UPDATE_SELECTION => {
                 let text = String::from_utf8_lossy(before_nul(body.rest()));
                 match Selection::parse(&text) {
-                    Ok(selection) => self.sink.event(Event::Selection(&selection))?,
+                    Ok(selection) => {
+                        // The recorder waits for the rows.
+                        if selection.max_events.is_some() {
+                            self.queue.hurry();
+                        }
+                        self.sink.event(Event::Selection(&selection))?;
+                    }
                     Err(word) => self.problem(Place::Whole, "selection", || {
                         format!("what is to be kept is not understood: {word:?}")
                     })?,

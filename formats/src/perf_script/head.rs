@@ -30,6 +30,9 @@ pub(super) struct Head<'a> {
     pub(super) rest: &'a [u8],
 }
 
+/// What perf prints as the time of a record that has none: -1 without its sign.
+const NO_TIME: &[u8] = b"18446744073.709551";
+
 /// A head with a time.
 #[inline]
 pub(super) fn with_time(line: &[u8]) -> Option<Head<'_>> {
@@ -47,7 +50,7 @@ pub(super) fn with_time(line: &[u8]) -> Option<Head<'_>> {
             && matches!(before.last(), Some(b' ' | b']'))
             && let Some(mut head) = who(before)
         {
-            head.time = Some(time);
+            head.time = (!stamp.starts_with(NO_TIME)).then_some(time);
             what(line.get(place + 1..)?, &mut head);
             return Some(head);
         }

@@ -75,6 +75,8 @@ struct Session<'a, 's> {
     frames: Vec<NamedFrame<'a>>,
     branches: Vec<Branch>,
     counters: HashMap<&'a [u8], EventId>,
+    /// The open sample has more frames than are kept.
+    is_cut: bool,
     /// An empty line has stood between the head and its frames.
     is_parted: bool,
 }
@@ -90,6 +92,7 @@ impl<'a, 's> Session<'a, 's> {
             frames: Vec::new(),
             branches: Vec::new(),
             counters: HashMap::new(),
+            is_cut: false,
             is_parted: false,
         }
     }
@@ -163,7 +166,8 @@ impl<'a, 's> Session<'a, 's> {
             return false;
         };
         self.counts.data += 1;
-        if self.frames.len() < MAX_FRAMES {
+        self.is_cut |= self.frames.len() >= MAX_FRAMES;
+        if !self.is_cut {
             self.frames.push(frame.in_chain());
         }
         true
@@ -209,7 +213,7 @@ impl<'a, 's> Session<'a, 's> {
 
     fn begin(&mut self, head: Head<'a>, line: Line<'a>) {
         self.open = Some((head, line));
-        self.is_parted = false;
+        (self.is_parted, self.is_cut) = (false, false);
         self.frames.clear();
     }
 
@@ -300,6 +304,10 @@ impl<'a, 's> Session<'a, 's> {
             self.counts.problem += 1;
             let expected = "a sample (comm tid time: event), or a frame of its stack";
             return self.problems.line(line, expected, self.sink);
+        }
+        if self.is_cut {
+            let expected = "at most 65536 frames below";
+            self.problems.line(line, expected, self.sink)?;
         }
         let tracepoint = tracepoint(head.event);
         self.branches.clear();

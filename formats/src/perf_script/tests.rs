@@ -76,6 +76,29 @@ fn kernel_frames_are_the_leaves() {
 }
 
 #[test]
+fn a_stack_that_is_cut_is_a_problem() {
+    let frames = "\t401186 f (/x)\n".repeat(65_537);
+    for (frames, problems) in [(&frames[..65_536 * 15], 0), (&frames[..], 1)] {
+        let text = format!("a 1 1.5: cycles:u:\n{frames}\nb 2 1.6: cycles:u:\n\t401186 f (/x)\n");
+        let events = read_bytes(&PERF_SCRIPT, text.as_bytes());
+        let found = events.matches("problem line 1: 1 × expected at most 65536 frames below");
+        assert_eq!(found.count(), problems);
+        assert_eq!(events.matches("\nsample ").count(), 2);
+    }
+}
+
+#[test]
+fn times_that_do_not_fit_are_told_apart_from_none() {
+    check(
+        "a 1 9223372036.854775808: cycles:u:\na 1 18446744073.709551: cycles:u:\n",
+        &[
+            "sample 0 time=9223372036854775807 tid=1 comm=\"a\"",
+            "sample 0 tid=1 comm=\"a\"",
+        ],
+    );
+}
+
+#[test]
 fn other_text_is_refused() {
     for text in [
         "",

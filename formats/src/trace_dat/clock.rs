@@ -11,6 +11,7 @@
 
 use std::rc::Rc;
 
+use crate::event::TIME_BEYOND;
 use crate::trace_dat::options::{Options, Shift, TimeShift, Tsc};
 
 /// Nanoseconds of a tick: the kernel counts them at 100 Hz for user space, whatever its own rate is.
@@ -70,12 +71,10 @@ impl Clock {
             Unit::Ticks => stamp.saturating_mul(TICK_NANOSECONDS),
             Unit::Cycles(tsc) => {
                 let product = u128::from(stamp) * u128::from(tsc.mult);
-                (product >> tsc.shift.min(127)).min(i64::MAX as u128) as u64
+                (product >> tsc.shift.min(127)).min(u64::MAX.into()) as u64
             }
         };
-        i64::try_from(time)
-            .unwrap_or(i64::MAX)
-            .saturating_add(self.offset)
+        i64::try_from(i128::from(time) + i128::from(self.offset)).unwrap_or(TIME_BEYOND)
     }
 }
 
@@ -163,7 +162,9 @@ mod tests {
         });
         check(b"x86-tsc", &options, 46_661_845_982, Some(46_661_892_630));
         check(b"mono", &options, 46_661_845_982, Some(46_661_845_979));
-        check(b"x86-tsc", &options, u64::MAX, Some(i64::MAX - 3));
+        check(b"x86-tsc", &options, u64::MAX, Some(TIME_BEYOND));
+        check(b"mono", &options, 1 << 63, Some(i64::MAX - 2));
+        check(b"mono", &options, (1 << 63) + 3, Some(TIME_BEYOND));
     }
 
     #[test]
