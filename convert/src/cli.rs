@@ -7,7 +7,7 @@ use perfquet_formats::import::TimeRange;
 use perfquet_formats::{FORMATS, Format};
 
 use crate::export::{EXPORTERS, Exporter};
-use crate::time;
+use crate::{size, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,6 +74,12 @@ pub(crate) struct Arguments {
     /// Exit with 1 if anything could not be read
     #[arg(long)]
     pub(crate) strict: bool,
+
+    /// Maximum size of temporary files for packed and piped inputs [default: 16G]
+    ///
+    /// Formats that are read in any order (perf.data files, trace.dat, texts) are unpacked to an unlinked file in TMPDIR.
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    pub(crate) max_temporary: Option<u64>,
 
     /// List formats and exporters
     #[arg(long)]

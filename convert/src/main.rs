@@ -10,6 +10,7 @@ mod export;
 mod logger;
 mod progress;
 mod run;
+mod size;
 mod terminal;
 mod time;
 

@@ -273,6 +273,7 @@ fn import_options(arguments: &Arguments) -> Result<ImportOptions> {
             force: arguments.force,
             ..WriterOptions::default()
         },
+        temporary_bytes_max: arguments.max_temporary,
         ..ImportOptions::default()
     })
 }

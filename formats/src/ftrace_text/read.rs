@@ -64,7 +64,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let mut session = Session::new(text, dump.is_some(), sink, payloads);
     session.has_stacks = has_stacks;
     session.has_heads = has_heads;
-    session.read_all(|| crate::input::release(&map))?;
+    session.read_all(|| map.release())?;
     session.finish(input.damage())
 }
 

@@ -55,6 +55,8 @@ pub struct ImportOptions {
     pub kept: Option<Arc<AtomicU64>>,
     /// Hears how far the import is.
     pub progress: Option<Listener>,
+    /// The most bytes of temporary files of an input, instead of [`crate::input::TEMPORARY_BYTES_MAX`].
+    pub temporary_bytes_max: Option<u64>,
     /// Inputs that only exist when the first are read to their end: what a recorder writes when it stops.
     pub later: Option<Finder>,
 }
@@ -183,7 +185,13 @@ fn import_one(
         &mut **progress,
     );
     normalizer.set_written(written(input));
-    (format.read)(input, &mut normalizer)?;
+    if let Some(bytes) = options.temporary_bytes_max {
+        input.set_temporary_bytes_max(bytes);
+    }
+    let read = (format.read)(input, &mut normalizer);
+    // First: what else went wrong may come from that.
+    input.check_whole()?;
+    read?;
     normalizer.finish()?;
     output.add_source(Source {
         name,

@@ -40,6 +40,35 @@ fn options() -> ImportOptions {
     }
 }
 
+/// Another program cuts the input while it is read: of the rest only zeros are seen, or SIGBUS.
+#[test]
+fn an_input_that_is_cut_during_the_import_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.trace");
+    let line = "  a-12  [000] d..2. 2.055256: sched_wakeup: comm=b pid=7 prio=120 target_cpu=000\n";
+    std::fs::write(&path, line.repeat(100_000)).unwrap();
+    for left in [3 << 20, (3 << 20) + 1234] {
+        let whole = std::fs::File::options().write(true).open(&path).unwrap();
+        whole.set_len(8_000_000).unwrap();
+        let cutting = path.clone();
+        let mut options = options();
+        options.progress = Some(Box::new(move |progress| {
+            if progress.done > 1 << 20 {
+                let file = std::fs::File::options().write(true).open(&cutting);
+                file.unwrap().set_len(left).unwrap();
+            }
+        }));
+        let output = folder.path().join(format!("{left}.pqt"));
+        let input = Input::open(&path).unwrap();
+        let error = import(vec![input], &output, options)
+            .unwrap_err()
+            .to_string();
+        let expected = format!("was cut from 8000000 to {left} bytes while it was read");
+        assert!(error.contains(&expected), "{error}");
+        std::fs::write(&path, line.repeat(100_000)).unwrap();
+    }
+}
+
 /// All rows of samples and event tables.
 fn seen(trace: &Directory) -> Vec<Seen> {
     let mut seen = Vec::new();

@@ -71,6 +71,8 @@ fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
     })?;
     if header.is_pipe() && input.mapped().is_none() {
         let mut session = Session::new(sink, endian, Vec::new());
+        let max = input.temporary_bytes_max();
+        session.queue.set_temporary_bytes_max(max);
         pipe::skip_header(input, PIPE_HEADER_BYTES)?;
         session.walk_stream(input, PIPE_HEADER_BYTES)?;
         return session.finish();
@@ -92,6 +94,8 @@ fn read_mapped(
     let mut sources: Vec<&[u8]> = vec![&map];
     sources.extend(parts.iter().map(|(_, map)| &map[..]));
     let mut session = Session::new(sink, endian, sources);
+    let max = input.temporary_bytes_max();
+    session.queue.set_temporary_bytes_max(max);
     session.maps.push(Arc::clone(&map));
     let further = parts.iter().map(|(_, part)| Arc::clone(part));
     session.maps.extend(further);

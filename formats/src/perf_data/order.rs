@@ -12,11 +12,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use memmap2::Mmap;
-
 use crate::Error;
 use crate::bytes::Endian;
-use crate::input::Spool;
+use crate::input::{Map, Spool, TEMPORARY_BYTES_MAX};
 use crate::perf_data::lag::Rounds;
 
 /// Entries kept in memory (64 MiB) before they go to a file.
@@ -85,8 +83,14 @@ impl<'m> Queue<'m> {
         Queue {
             sources,
             endian,
+            arena: Arena::new(TEMPORARY_BYTES_MAX),
             ..Queue::default()
         }
+    }
+
+    /// Sets the most bytes of records that wait in a temporary file.
+    pub(super) fn set_temporary_bytes_max(&mut self, bytes: u64) {
+        self.arena.temporary_bytes_max = bytes;
     }
 
     /// How many records wait.
@@ -194,7 +198,7 @@ impl<'m> Queue<'m> {
         if self.runs.left() > 0 || self.arena.is_empty() {
             return Ok(());
         }
-        let mut arena = Arena::default();
+        let mut arena = Arena::new(self.arena.temporary_bytes_max);
         if self.entries.is_empty() {
             std::mem::swap(&mut arena, &mut self.arena);
             self.arena = arena.emptied();
@@ -251,10 +255,11 @@ struct Arena {
     bytes: Vec<u8>,
     /// What came before `bytes`.
     spool: Option<Spool>,
+    temporary_bytes_max: u64,
 }
 
 struct ArenaView<'a> {
-    spooled: Option<Arc<Mmap>>,
+    spooled: Option<Arc<Map>>,
     bytes: &'a [u8],
 }
 
@@ -270,6 +275,13 @@ impl ArenaView<'_> {
 }
 
 impl Arena {
+    fn new(temporary_bytes_max: u64) -> Arena {
+        Arena {
+            temporary_bytes_max,
+            ..Arena::default()
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.spool.is_none()
     }
@@ -289,7 +301,7 @@ impl Arena {
     fn spill(&mut self) -> Result<(), Error> {
         let spool = match &mut self.spool {
             Some(spool) => spool,
-            none => none.insert(Spool::new()?),
+            none => none.insert(Spool::new(self.temporary_bytes_max)?),
         };
         spool.append(&self.bytes)?;
         self.bytes.clear();
@@ -312,6 +324,7 @@ impl Arena {
         Arena {
             bytes: self.bytes,
             spool: None,
+            ..self
         }
     }
 }
@@ -335,7 +348,7 @@ impl Runs {
     fn push(&mut self, entries: &[Entry]) -> Result<(), Error> {
         let spool = match &mut self.spool {
             Some(spool) => spool,
-            none => none.insert(Spool::new()?),
+            none => none.insert(Spool::new(u64::MAX)?),
         };
         let start = spool.len() / ENTRY_BYTES as u64;
         let mut bytes = Vec::with_capacity(entries.len() * ENTRY_BYTES);

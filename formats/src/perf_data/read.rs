@@ -7,17 +7,16 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use memmap2::Mmap;
 
 use crate::Error;
 use crate::bytes::{Endian, Short};
 use crate::event::{Bucket, CallFunction, Event, EventId, Loss, Place, Problem, Progress, Sink};
 use crate::event_format::EventFormat;
-use crate::input::release;
+use crate::input::Map;
 use crate::perf_data::attr::Attr;
 use crate::perf_data::compressed::Unpacker;
-use crate::perf_data::losses::Losses;
 use crate::perf_data::ids::Ids;
+use crate::perf_data::losses::Losses;
 use crate::perf_data::order::{Location, Queue};
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
 use crate::perf_data::recorder;
@@ -78,7 +77,7 @@ pub(super) struct Session<'m, 's> {
     pub(super) total_bytes: Option<u64>,
     next_progress: u64,
     /// The mapped files, to give their pages back.
-    pub(super) maps: Vec<Arc<Mmap>>,
+    pub(super) maps: Vec<Arc<Map>>,
     /// Bytes of them that may be in memory.
     resident_bytes: u64,
 }
@@ -391,20 +390,20 @@ impl<'m, 's> Session<'m, 's> {
         self.waiting = queue.len();
         queue.flush(u64::MAX, &mut |record, location| {
             self.emit_from(record, location)
-        self.queue = queue;
         })?;
+        self.queue = queue;
         self.flush_stat(None)?;
         for index in 0..self.attrs.len() {
             self.event_of(index)?;
-        self.tell_losses()?;
         }
+        self.tell_losses()?;
+        self.tell_undecoded()?;
         let late = self.queue.late();
         if late > 0 {
             let message = "records came later than perf's rounds promise, and after newer ones were handed out: \
                            rows are out of order there, and calls may lack their entry or exit";
             self.tell(late, message)?;
         }
-        self.tell_undecoded()?;
         self.problems.finish(self.sink)
     }
 
@@ -483,7 +482,7 @@ impl<'m, 's> Session<'m, 's> {
         self.resident_bytes += bytes;
         if self.resident_bytes > RESIDENT_BYTES_MAX {
             self.resident_bytes = 0;
-            self.maps.iter().for_each(|map| release(map));
+            self.maps.iter().for_each(|map| map.release());
         }
     }
 

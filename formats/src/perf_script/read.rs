@@ -52,7 +52,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let mut payloads = learning.payloads;
     payloads.learned();
     let mut session = Session::new(sink, payloads);
-    session.read_all(text, || crate::input::release(&map))?;
+    session.read_all(text, || map.release())?;
     session.finish(input.damage())
 }
 

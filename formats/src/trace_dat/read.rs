@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::input::Map;
 use hashbrown::HashMap;
-use memmap2::Mmap;
 
 use crate::bytes::Cursor;
 use crate::event::{Event, Place, Progress, Sink};
 use crate::event_format::printk_formats;
 use crate::ftrace_text::FTRACE_TEXT;
-use crate::input::release;
 use crate::problems::Problems;
 use crate::trace_dat::clock::Clock;
 use crate::trace_dat::declare::{Extras, Types};
@@ -40,7 +39,7 @@ const PAGE_BYTES_MAX: u64 = 1 << 26;
 pub(super) struct Teller<'k> {
     pub(super) sink: &'k mut dyn Sink,
     problems: Problems,
-    maps: Vec<Arc<Mmap>>,
+    maps: Vec<Arc<Map>>,
     done: u64,
     next_progress: u64,
     resident: u64,
@@ -68,7 +67,7 @@ impl Teller<'_> {
         self.resident += PROGRESS_BYTES;
         if self.resident > RESIDENT_BYTES_MAX {
             self.resident = 0;
-            self.maps.iter().for_each(|map| release(map));
+            self.maps.iter().for_each(|map| map.release());
         }
         // Packed pages are more than the bytes that they lie in.
         let done = self.done.min(self.total);
@@ -133,6 +132,9 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         }
     };
     tell.problems.finish(tell.sink)?;
+    for map in tell.maps.iter().skip(1) {
+        input.watch(format!("{name}: a file beside it"), map);
+    }
     if !found {
         let place = Place::Offset(map.len() as u64);
         let message = "expected the events of a ring buffer, found none".to_owned();
@@ -144,7 +146,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
 /// Reads what a file holds. `false`: neither events nor a place for them.
 fn read_opened(
     input: &Input,
-    map: &Arc<Mmap>,
+    map: &Arc<Map>,
     head: &Head<'_>,
     mut opened: Opened<'_>,
     tell: &mut Teller<'_>,
@@ -251,7 +253,7 @@ fn read_opened(
 /// A stream for each CPU of each buffer that has pages.
 fn streams<'m>(
     opened: &Opened<'_>,
-    maps: &'m [Arc<Mmap>],
+    maps: &'m [Arc<Map>],
     head: &Head<'_>,
     layout: &Layout,
     tell: &mut Teller<'_>,
@@ -338,7 +340,7 @@ fn page_size(buffer: &Buffer, head: &Head<'_>, layout: &Layout) -> Option<u64> {
 }
 
 /// The bytes of a CPU's pages, as far as the file has them.
-fn pages<'m>(map: &'m Mmap, data: &CpuData, tell: &mut Teller<'_>) -> Result<&'m [u8], Error> {
+fn pages<'m>(map: &'m Map, data: &CpuData, tell: &mut Teller<'_>) -> Result<&'m [u8], Error> {
     let length = map.len() as u64;
     let end = data.offset.saturating_add(data.size);
     if end > length && !data.packed {

@@ -13,9 +13,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use crate::input::Map;
 
-use crate::input::map_foreign;
 use crate::trace_dat::head::{Buffer, CpuData};
 
 /// The files of one recording, by instance and CPU.
@@ -26,7 +25,7 @@ type Found = BTreeMap<(String, u32), PathBuf>;
 pub(super) struct Beside {
     pub(super) buffers: Vec<Buffer>,
     /// The files, mapped. Their numbers in [`CpuData::file`] begin at 1.
-    pub(super) maps: Vec<Arc<Mmap>>,
+    pub(super) maps: Vec<Arc<Map>>,
     /// Which files cannot be read, and why.
     pub(super) unreadable: Vec<String>,
 }
@@ -41,7 +40,7 @@ pub(super) fn beside(path: &Path, clock: &[u8], page_size: u64) -> Beside {
     } = &mut beside;
     for ((name, cpu), path) in find(path) {
         let is_empty = path.metadata().is_ok_and(|file| file.len() == 0);
-        let map = match map_foreign(&path) {
+        let map = match Map::foreign(&path) {
             Ok(map) => Some(map),
             Err(_) if is_empty => None,
             Err(error) => {

@@ -16,7 +16,7 @@ use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use crate::input::Map;
 
 use crate::bytes::{Cursor, Endian, Short};
 
@@ -44,7 +44,7 @@ pub(super) use symbols::{Function, Functions, Relocation};
 
 /// Bytes of a file, mapped or in memory.
 pub(in crate::symbols) enum Content {
-    Mapped(Mmap),
+    Mapped(Map),
     Owned(Vec<u8>),
 }
 
@@ -177,7 +177,7 @@ pub(in crate::symbols) struct Elf {
 impl Elf {
     /// Maps and reads the headers of a regular file.
     pub(in crate::symbols) fn open(path: &Path) -> Result<Elf, Bad> {
-        let map = crate::input::map_foreign(path).map_err(Bad::Io)?;
+        let map = Map::foreign(path).map_err(Bad::Io)?;
         Elf::parse(Content::Mapped(map))
     }
 

@@ -2,23 +2,29 @@
 //!
 //! A reader of a format either streams ([`Input`] is `Read` and `BufRead`) or asks for the bytes as a
 //! whole ([`Input::whole`]): those of a plain file are memory-mapped, those of a pipe or a packed file
-//! go to an unlinked temporary file first. `.gz`, `.zst` and `.xz` are recognized by their first bytes, the text of
+//! go to an unlinked temporary file first, which has a limit. `.gz`, `.zst` and `.xz` are recognized by their first bytes, the text of
 //! `atrace -z` by the line before what is packed.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use memmap2::{Mmap, UncheckedAdvice};
-
 use crate::Error;
 use crate::bytes::Endian;
 
+mod map;
+
+pub use map::Map;
+
 /// Bytes of the head that sniffers see.
 pub const HEAD_BYTES: usize = 4096;
+
+/// Bytes of a temporary file, unless the user says otherwise: 16 GiB.
+pub const TEMPORARY_BYTES_MAX: u64 = 16 << 30;
 
 const BUFFER_BYTES: usize = 1 << 20;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
@@ -48,10 +54,13 @@ pub struct Input {
     damage: Option<String>,
     /// What the user gave beside it to understand it by: the D script of `dtrace`'s output.
     script: Option<String>,
+    /// Further files that are read with it, mapped.
+    watched: Vec<(String, Arc<Map>)>,
+    temporary_bytes_max: u64,
 }
 
 enum Source {
-    Mapped { map: Arc<Mmap>, read: usize },
+    Mapped { map: Arc<Map>, read: usize },
     Stream(Box<dyn BufRead + Send>),
 }
 
@@ -59,25 +68,45 @@ impl Input {
     /// Opens a file, or standard input for `-`.
     pub fn open(path: &Path) -> Result<Input, Error> {
         if path.as_os_str() == "-" {
-            return Input::from_reader("standard input", Box::new(io::stdin()));
+            return Input::standard();
         }
         let file = File::open(path).map_err(Error::io(path))?;
         let metadata = file.metadata().map_err(Error::io(path))?;
         if metadata.is_dir() {
             return Input::open_directory(path);
         }
-        let name = path.display().to_string();
+        let mut input = Input::of_file(path.display().to_string(), file, &metadata)?;
+        input.path = Some(path.to_owned());
+        Ok(input)
+    }
+
+    /// Standard input: a file that was redirected from its start is read as if it had been named.
+    fn standard() -> Result<Input, Error> {
+        let name = "standard input".to_owned();
+        let stdin = io::stdin();
+        let file = stdin.as_fd().try_clone_to_owned().map(File::from);
+        if let Ok(mut file) = file
+            && let Ok(metadata) = file.metadata()
+            && metadata.is_file()
+            && file.stream_position().is_ok_and(|position| position == 0)
+        {
+            return Input::of_file(name, file, &metadata);
+        }
+        Input::from_reader(&name, Box::new(stdin))
+    }
+
+    fn of_file(name: String, file: File, metadata: &Metadata) -> Result<Input, Error> {
+        let path = PathBuf::from(&name);
         let mut input = if metadata.is_file() && metadata.len() > 0 {
-            let map = map_file(&file).map_err(Error::io(path))?;
-            if is_packed(&map) {
+            // The head first: what is packed is read, not mapped.
+            if is_packed(&head_of(&file).map_err(Error::io(&path))?) {
                 Input::from_reader(&name, Box::new(file))?
             } else {
-                Input::from_map(name, map)
+                Input::from_map(name, Map::of(file).map_err(Error::io(&path))?)
             }
         } else {
             Input::from_reader(&name, Box::new(file))?
         };
-        input.path = Some(path.to_owned());
         input.size_bytes = metadata.is_file().then_some(metadata.len());
         Ok(input)
     }
@@ -110,17 +139,55 @@ impl Input {
     }
 
     /// The further files of a directory, mapped; those without a byte are left out.
-    pub fn parts(&self) -> Result<Vec<(PathBuf, Arc<Mmap>)>, Error> {
+    pub fn parts(&mut self) -> Result<Vec<(PathBuf, Arc<Map>)>, Error> {
         let mut parts = Vec::new();
         for path in &self.parts {
             let file = File::open(path).map_err(Error::io(path))?;
             let metadata = file.metadata().map_err(Error::io(path))?;
             if metadata.is_file() && metadata.len() > 0 {
-                let map = map_file(&file).map_err(Error::io(path))?;
-                parts.push((path.clone(), Arc::new(map)));
+                let map = Arc::new(Map::of(file).map_err(Error::io(path))?);
+                parts.push((path.clone(), map));
             }
         }
+        for (path, map) in &parts {
+            self.watch(path.display().to_string(), map);
+        }
         Ok(parts)
+    }
+
+    /// Remembers a file that is read as part of this input.
+    pub(crate) fn watch(&mut self, name: String, map: &Arc<Map>) {
+        self.watched.push((name, Arc::clone(map)));
+    }
+
+    /// Whether all files are still as they were when they were opened: another program may cut one while it is read, and
+    /// what was read behind the cut are zeros.
+    pub fn check_whole(&self) -> Result<(), Error> {
+        let own = match &self.source {
+            Source::Mapped { map, .. } => Some((&self.name, map)),
+            Source::Stream(_) => None,
+        };
+        let watched = self.watched.iter().map(|(name, map)| (name, map));
+        for (name, map) in own.into_iter().chain(watched) {
+            if let Some(cut) = map.cut() {
+                return Err(Error::Damaged {
+                    input: name.clone(),
+                    place: crate::event::Place::Whole,
+                    message: format!("{cut}, so the trace is not whole\nhint: import it again"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the most bytes of a temporary file: of a pipe or a packed file whose format is read in any order.
+    pub fn set_temporary_bytes_max(&mut self, bytes: u64) {
+        self.temporary_bytes_max = bytes;
+    }
+
+    /// The most bytes of a temporary file.
+    pub(crate) fn temporary_bytes_max(&self) -> u64 {
+        self.temporary_bytes_max
     }
 
     /// Why [`Input::whole`] has not all of a packed file, if it has not.
@@ -164,6 +231,8 @@ impl Input {
             parts: Vec::new(),
             damage: None,
             script: None,
+            watched: Vec::new(),
+            temporary_bytes_max: TEMPORARY_BYTES_MAX,
         })
     }
 
@@ -172,7 +241,7 @@ impl Input {
         Input::from_reader(name, Box::new(io::Cursor::new(bytes.to_vec())))
     }
 
-    fn from_map(name: String, map: Mmap) -> Input {
+    fn from_map(name: String, map: Map) -> Input {
         let head = map.iter().take(HEAD_BYTES).copied().collect();
         Input {
             name,
@@ -188,6 +257,8 @@ impl Input {
             parts: Vec::new(),
             damage: None,
             script: None,
+            watched: Vec::new(),
+            temporary_bytes_max: TEMPORARY_BYTES_MAX,
         }
     }
 
@@ -227,7 +298,7 @@ impl Input {
     }
 
     /// All bytes, if they lie in a plain file that is mapped already.
-    pub fn mapped(&self) -> Option<Arc<Mmap>> {
+    pub fn mapped(&self) -> Option<Arc<Map>> {
         match &self.source {
             Source::Mapped { map, .. } => Some(Arc::clone(map)),
             Source::Stream(_) => None,
@@ -236,7 +307,7 @@ impl Input {
 
     /// All bytes; what comes from a pipe or a packed file goes to an unlinked temporary file first.
     /// Nothing may have been read before. `None`: the input is empty.
-    pub fn whole(&mut self) -> Result<Option<Arc<Mmap>>, Error> {
+    pub fn whole(&mut self) -> Result<Option<Arc<Map>>, Error> {
         if let Some(map) = self.mapped() {
             return Ok(Some(map));
         }
@@ -253,7 +324,7 @@ impl Input {
         if copied == 0 {
             return Ok(None);
         }
-        let map = Arc::new(map_file(&file).map_err(Error::io(std::env::temp_dir()))?);
+        let map = Arc::new(Map::of(file).map_err(Error::io(std::env::temp_dir()))?);
         self.source = Source::Mapped {
             map: Arc::clone(&map),
             read: 0,
@@ -264,6 +335,7 @@ impl Input {
     /// Copies all that can be read, and says how much that was and what stopped it.
     fn copy_to(&mut self, file: &mut File) -> Result<(u64, Option<io::Error>), Error> {
         let mut copied = 0;
+        let max = self.temporary_bytes_max;
         loop {
             let bytes = match self.fill_buf() {
                 Ok([]) => return Ok((copied, None)),
@@ -271,9 +343,12 @@ impl Input {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Ok((copied, Some(error))),
             };
+            let count = bytes.len();
+            if copied + count as u64 > max {
+                return Err(too_large(&self.name, max));
+            }
             file.write_all(bytes)
                 .map_err(Error::io(std::env::temp_dir()))?;
-            let count = bytes.len();
             copied += count as u64;
             self.consume(count);
         }
@@ -372,6 +447,33 @@ fn read_head(reader: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
+/// The first bytes of a file.
+fn head_of(file: &File) -> io::Result<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let mut head = vec![0; HEAD_BYTES];
+    let mut length = 0;
+    while let Some(rest) = head.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, length as u64) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    head.truncate(length);
+    Ok(head)
+}
+
+fn too_large(what: &str, max: u64) -> Error {
+    Error::Unsupported {
+        input: what.to_owned(),
+        message: format!(
+            "expected at most {max} bytes once unpacked, the limit for temporary files, found more\n\
+             hint: raise it with --max-temporary SIZE, or unpack the input to a file first"
+        ),
+    }
+}
+
 /// A file without a name, gone when it is closed.
 fn unlinked_file() -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -387,13 +489,15 @@ fn unlinked_file() -> io::Result<File> {
 pub(crate) struct Spool {
     file: File,
     length: u64,
+    max: u64,
 }
 
 impl Spool {
-    /// An empty one.
-    pub(crate) fn new() -> Result<Spool, Error> {
+    /// An empty one, for this many bytes.
+    pub(crate) fn new(max: u64) -> Result<Spool, Error> {
         let file = unlinked_file().map_err(Error::io(std::env::temp_dir()))?;
-        Ok(Spool { file, length: 0 })
+        let length = 0;
+        Ok(Spool { file, length, max })
     }
 
     /// How many bytes it holds.
@@ -403,6 +507,9 @@ impl Spool {
 
     /// Writes at its end.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if self.length + bytes.len() as u64 > self.max {
+            return Err(too_large("records that wait for their turn", self.max));
+        }
         self.file
             .write_all(bytes)
             .map_err(Error::io(std::env::temp_dir()))?;
@@ -411,12 +518,14 @@ impl Spool {
     }
 
     /// All that it holds; `None`: nothing.
-    pub(crate) fn map(&self) -> Result<Option<Arc<Mmap>>, Error> {
+    pub(crate) fn map(&self) -> Result<Option<Arc<Map>>, Error> {
         if self.length == 0 {
             return Ok(None);
         }
-        let map = map_file(&self.file).map_err(Error::io(std::env::temp_dir()))?;
-        Ok(Some(Arc::new(map)))
+        let map = self.file.try_clone().and_then(Map::of);
+        Ok(Some(Arc::new(
+            map.map_err(Error::io(std::env::temp_dir()))?,
+        )))
     }
 }
 
@@ -440,47 +549,6 @@ impl Read for Follower {
             std::thread::sleep(PAUSE);
         }
     }
-}
-
-/// Maps a file whose path an input told: a regular file or nothing, for opening a pipe would wait for its
-/// writer and opening a device may do anything.
-pub(crate) fn map_foreign(path: &Path) -> io::Result<Mmap> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let file = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.len() == 0 {
-        let what = "not a regular file, or empty";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    }
-    map_file(&file)
-}
-
-/// Takes the pages of a mapped file out of this program's memory; looked at again, they come back.
-#[expect(
-    unsafe_code,
-    reason = "memmap2 marks the advice as such, since it empties private maps"
-)]
-pub(crate) fn release(map: &Mmap) {
-    // SAFETY: the map is a shared one of a file and is only read, so dropped pages have the same bytes when they
-    // are read from the file again.
-    let result = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
-    // An advice that is not taken costs nothing but memory.
-    if let Err(error) = result {
-        log::debug!("cannot give mapped pages back: {error}");
-    }
-}
-
-#[expect(
-    unsafe_code,
-    reason = "mapping a file is the one way to read it without copying"
-)]
-fn map_file(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the map is only read. Another process that cuts the file meanwhile makes the read fail with
-    // SIGBUS, as with every tool that maps its input; it cannot make it read foreign memory.
-    unsafe { Mmap::map(file) }
 }
 
 #[cfg(test)]
@@ -533,6 +601,40 @@ mod tests {
         0x80, 0xd3, 0xf6, 0xd5, 0x16, 0x31, 0x7f, 0x00, 0x01, 0x27, 0x0f, 0xdf, 0x1a, 0xfc, 0x6a,
         0x1f, 0xb6, 0xf3, 0x7d, 0x01, 0x00, 0x00, 0x00, 0x00, 0x04, 0x59, 0x5a,
     ];
+
+    #[test]
+    fn a_temporary_file_has_a_limit() {
+        // 10 MB that pack into 10 kB: hostile ones unpack to terabytes.
+        let packed = zstd::encode_all(&vec![7u8; 10_000_000][..], 1).unwrap();
+        let mut input = Input::from_bytes("bomb.zst", &packed).unwrap();
+        input.set_temporary_bytes_max(1_000_000);
+        let error = input.whole().map(|_| ()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("bomb.zst: expected at most 1000000 bytes"),
+            "{error}"
+        );
+        assert!(error.contains("--max-temporary"), "{error}");
+        let mut spool = Spool::new(10).unwrap();
+        spool.append(&[1; 10]).unwrap();
+        assert!(spool.append(&[1]).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_cut_is_not_whole() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![b'x'; 20_000]).unwrap();
+        let mut input = Input::open(file.path()).unwrap();
+        input.check_whole().unwrap();
+        file.as_file().set_len(10_000).unwrap();
+        let mut bytes = Vec::new();
+        input.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len(), 20_000);
+        let error = input.check_whole().unwrap_err().to_string();
+        assert!(
+            error.contains("was cut from 20000 to 10000 bytes"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn spools_a_pipe() {
