@@ -44,13 +44,11 @@ pub(super) fn inlined_at<'s>(
             continue;
         }
         let mut call = None;
-        let mut ranges = units.dwarf.die_ranges(unit, entry)?;
-        while let Some(range) = ranges.next()? {
-            budget.spend(1)?;
-            let first = addresses.partition_point(|&address| address < range.begin);
-            let end = addresses.partition_point(|&address| address < range.end);
+        units.each_range(unit, entry, budget, |begin, end, budget| {
+            let first = addresses.partition_point(|&address| address < begin);
+            let end = addresses.partition_point(|&address| address < end);
             if first >= end {
-                continue;
+                return Ok(());
             }
             budget.spend((end - first) as u64)?;
             if is_inlined && call.is_none() {
@@ -64,7 +62,8 @@ pub(super) fn inlined_at<'s>(
                     Some(_) => {}
                 }
             }
-        }
+            Ok(())
+        })?;
     }
     Ok(chains)
 }

@@ -15,6 +15,7 @@ mod rows;
 mod units;
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Name;
@@ -117,10 +118,11 @@ impl Lines {
             .entry(Arc::as_ptr(elf).addr())
             .or_insert_with(|| File {
                 _elf: Arc::clone(elf),
-                described: describe(elf),
+                described: unless_it_panics(|| describe(elf)).unwrap_or(Err(NoLines::Damaged)),
             });
         let located = match &file.described {
-            Ok(described) => located(described, &distinct),
+            Ok(described) => unless_it_panics(|| located(described, &distinct))
+                .unwrap_or_else(|| vec![Err(NoLines::Damaged); distinct.len()]),
             Err(reason) => vec![Err(*reason); distinct.len()],
         };
         let of = |address| {
@@ -132,6 +134,11 @@ impl Lines {
             .map(|address| of(address).unwrap_or(Err(NoLines::NotThere)))
             .collect()
     }
+}
+
+/// Damaged debug info must not end an import, whatever the library makes of it.
+fn unless_it_panics<T>(read: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(read)).ok()
 }
 
 fn describe(elf: &Elf) -> Result<Described, NoLines> {

@@ -131,14 +131,56 @@ impl<'d, 's> Units<'d, 's> {
     ) -> Result<Vec<(u64, u64)>, Failure> {
         let unit = self.read(offset, budget)?;
         let mut found = Vec::new();
-        let mut ranges = self.dwarf.unit_ranges(&unit)?;
-        while let Some(range) = ranges.next()? {
-            budget.spend(1)?;
-            if range.begin < range.end {
-                found.push((range.begin, range.end));
-            }
-        }
+        let mut entries = unit.entries();
+        let root = entries.next_dfs()?.ok_or(Failure::Damaged)?;
+        self.each_range(&unit, root, budget, |begin, end, _| {
+            found.push((begin, end));
+            Ok(())
+        })?;
         Ok(found)
+    }
+
+    /// Calls `each` with the ranges of addresses of an entry. (gimli's own adds without a look at what comes out.)
+    pub(super) fn each_range(
+        &self,
+        unit: &Unit<'s>,
+        entry: &Entry<'s>,
+        budget: &mut Budget,
+        mut each: impl FnMut(u64, u64, &mut Budget) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if let Some(value) = entry.attr_value(gimli::DW_AT_ranges) {
+            let Some(mut ranges) = self.dwarf.attr_ranges(unit, value)? else {
+                return Ok(());
+            };
+            while let Some(range) = ranges.next()? {
+                budget.spend(1)?;
+                if range.begin < range.end {
+                    each(range.begin, range.end, budget)?;
+                }
+            }
+            return Ok(());
+        }
+        let address = |name| match entry.attr_value(name) {
+            Some(value) => self.dwarf.attr_address(unit, value),
+            None => Ok(None),
+        };
+        let Some(begin) = address(gimli::DW_AT_low_pc)? else {
+            return Ok(());
+        };
+        // An address, or since DWARF 4 mostly a length.
+        let end = match entry.attr_value(gimli::DW_AT_high_pc) {
+            None => None,
+            Some(value) => match self.dwarf.attr_address(unit, value)? {
+                Some(end) => Some(end),
+                None => value
+                    .udata_value()
+                    .and_then(|bytes| begin.checked_add(bytes)),
+            },
+        };
+        match end {
+            Some(end) if begin < end => each(begin, end, budget),
+            _ => Ok(()),
+        }
     }
 
     /// The unit at an offset of `.debug_info`.
