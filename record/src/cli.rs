@@ -380,7 +380,7 @@ impl Cli {
     }
 }
 
-/// `10s`, `500ms`, `2m`, `1h`; a bare number counts seconds.
+/// `10s`, `500ms`, `2m`, `1h`. A bare number is refused: nobody knows whether it was meant in seconds or in microseconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -390,7 +390,12 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .parse()
         .map_err(|_| "expected a time as in 10s".to_owned())?;
     let seconds = match unit {
-        "" | "s" => number,
+        "" => {
+            return Err(format!(
+                "expected a unit (ns, us, ms, s, m or h), as in {text}ms or {text}s"
+            ));
+        }
+        "s" => number,
         "ms" => number / 1e3,
         "us" => number / 1e6,
         "ns" => number / 1e9,
@@ -482,6 +487,25 @@ mod tests {
     }
 
     #[test]
+    fn a_time_has_a_unit() {
+        for option in ["--duration", "--min-duration", "--max-duration"] {
+            let text = read(&format!("{option} 5 -a")).unwrap_err().to_string();
+            assert!(text.contains("ns, us, ms, s, m or h"), "{option}: {text}");
+            assert!(read(&format!("{option} 5ms -a")).is_ok());
+        }
+        for line in [
+            "--off-cpu=5 -a",
+            "--start-on time:5 -a",
+            "--stop-on time:5 -a",
+            "--ring 5s --snapshot-on slow:f>5 -a",
+        ] {
+            let text = read(line).unwrap_err().to_string();
+            assert!(text.contains("ns, us, ms, s, m or h"), "{line}: {text}");
+        }
+        assert!(read("--ring 64 -a").is_err());
+    }
+
+    #[test]
     fn targets() {
         let target = |line: &str| {
             read(line)
@@ -523,8 +547,9 @@ mod tests {
         }
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
-        for wrong in ["", "s", "1x", "-1s", "1.2.3s"] {
+        let bare = duration("5").unwrap_err();
+        assert!(bare.contains("ns, us, ms, s, m or h"), "{bare}");
+        for wrong in ["", "s", "0", "2", "1x", "-1s", "1.2.3s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

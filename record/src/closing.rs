@@ -7,10 +7,11 @@ use anyhow::{Context, Result};
 use perfquet_formats::import::{Counts, Report};
 use perfquet_formats::symbols;
 
+use crate::failure::failed;
 use crate::output::Output;
 use crate::progress::{self, Count};
 use crate::recording::stacks;
-use crate::{ftrace, journal};
+use crate::{ftrace, journal, terminal};
 
 /// What the trace is best asked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,11 +24,16 @@ pub(crate) enum Next {
     Sums(&'static str),
 }
 
-/// The journal is all that was asked for.
+/// The journal is all that was asked for; it becomes a perf.data as perf writes them.
 pub(crate) fn file(output: &Output, lost: u64) -> Result<()> {
-    output.complete(true)?;
     let path = output.path();
-    let events = journal::count_samples(path).context("cannot count the events")?;
+    let events = journal::complete_file(path).map_err(|error| {
+        output.give_to_caller();
+        failed(format!("{}: cannot write its header: {error}", path.display())).hint(
+            "what was recorded is there, in the format of a pipe: perf script and perfquet-convert read it",
+        )
+    })?;
+    output.complete(true)?;
     let counts = Counts {
         events,
         lost,
@@ -54,38 +60,50 @@ pub(crate) fn trace(
             .context("cannot join the pages of the journal")?;
     }
     output.complete(keeps_journal)?;
-    // Calls made of events are fewer than these; those of function tracing have none.
-    let events = counts.events.saturating_sub(counts.of_recorder);
-    let (count, next) = match next {
-        Next::Durations => (Count::Calls(counts.calls), "perfquet-query durations"),
-        Next::Sums(report) => (Count::Sums(counts.aggregates), report),
-        Next::Top if counts.calls > events => (Count::Calls(counts.calls), "perfquet-query calls"),
-        Next::Top if counts.aggregates > events => {
-            (Count::Sums(counts.aggregates), "perfquet-query agg")
-        }
-        Next::Top => (Count::Events(events), "perfquet-query top"),
-    };
+    let (count, next) = best_question(next, &report);
     say(output.path(), count, counts, next)?;
     for sentence in report.unwound.iter().filter_map(stacks::cut_sentence) {
-        eprintln!("{sentence}");
+        terminal::say(sentence);
     }
     if let Some(sentence) = symbols::unverified_sentence(&report.symbols) {
-        eprintln!("{sentence}");
+        terminal::say(sentence);
     }
     if counts.problems > 0 {
-        eprintln!(
+        terminal::say(format_args!(
             "{} places could not be read: see the table problems",
             counts.problems
-        );
+        ));
     }
     Ok(())
+}
+
+/// What was recorded, and the command that has an answer for it.
+fn best_question(next: Next, report: &Report) -> (Count, &'static str) {
+    let counts = &report.counts;
+    // What the side-band tells is not what was asked for.
+    let events = counts.events.saturating_sub(counts.of_recorder);
+    if events + counts.calls + counts.aggregates == 0 {
+        return (Count::Events(0), "perfquet-query info");
+    }
+    match next {
+        Next::Durations if counts.calls > 0 => {
+            (Count::Calls(counts.calls), "perfquet-query durations")
+        }
+        Next::Sums(report) if counts.aggregates > 0 => (Count::Sums(counts.aggregates), report),
+        // Calls made of events are fewer than these; those of function tracing have none.
+        _ if counts.calls > events => (Count::Calls(counts.calls), "perfquet-query calls"),
+        _ if counts.aggregates > events => (Count::Sums(counts.aggregates), "perfquet-query agg"),
+        // Functions are known by stacks, or by the addresses that samples have.
+        _ if counts.stacks > 0 => (Count::Events(events), "perfquet-query top"),
+        _ => (Count::Events(events), "perfquet-query top --by event"),
+    }
 }
 
 fn say(path: &Path, count: Count, counts: &Counts, next: &str) -> Result<()> {
     let bytes = size_of(path).with_context(|| format!("cannot read {}", path.display()))?;
     let summary = progress::summary(count, counts, bytes);
     let path = path.display();
-    eprintln!("{path}: {summary}; next: {next} {path}");
+    terminal::say(format_args!("{path}: {summary}; next: {next} {path}"));
     Ok(())
 }
 
@@ -100,4 +118,61 @@ pub(crate) fn size_of(path: &Path) -> std::io::Result<u64> {
         bytes += size_of(&entry?.path())?;
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_command_has_an_answer() {
+        let check = |next, (events, calls, aggregates, stacks), expected: (Count, &str)| {
+            let counts = Counts {
+                events,
+                calls,
+                aggregates,
+                stacks,
+                ..Counts::default()
+            };
+            let report = Report {
+                counts,
+                ..Report::default()
+            };
+            assert_eq!(best_question(next, &report), expected);
+        };
+        let sums = "perfquet-query agg --name off-cpu";
+        check(
+            Next::Top,
+            (9, 0, 0, 4),
+            (Count::Events(9), "perfquet-query top"),
+        );
+        check(
+            Next::Top,
+            (9, 3, 0, 0),
+            (Count::Events(9), "perfquet-query top --by event"),
+        );
+        check(
+            Next::Top,
+            (2, 9, 0, 0),
+            (Count::Calls(9), "perfquet-query calls"),
+        );
+        check(
+            Next::Top,
+            (2, 0, 9, 0),
+            (Count::Sums(9), "perfquet-query agg"),
+        );
+        check(
+            Next::Durations,
+            (0, 4, 0, 0),
+            (Count::Calls(4), "perfquet-query durations"),
+        );
+        check(Next::Sums(sums), (0, 0, 4, 2), (Count::Sums(4), sums));
+        for next in [Next::Top, Next::Durations, Next::Sums(sums)] {
+            check(
+                next,
+                (0, 0, 0, 0),
+                (Count::Events(0), "perfquet-query info"),
+            );
+        }
+    }
 }

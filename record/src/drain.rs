@@ -29,7 +29,7 @@ type Write<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 pub(crate) enum Sink {
     /// To a file, as they come.
     Journal(Journal),
-    /// To memory, of which the oldest goes.
+    /// To a memory of which the oldest goes.
     Flight(Box<Kept>),
 }
 
@@ -247,10 +247,7 @@ impl Sink {
         match self {
             Sink::Journal(journal) if drained > 0 => journal.finish_round(),
             Sink::Journal(_) => Ok(()),
-            Sink::Flight(kept) => {
-                kept.end_pass();
-                Ok(())
-            }
+            Sink::Flight(kept) => kept.end_pass(),
         }
     }
 }

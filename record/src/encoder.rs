@@ -9,13 +9,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use perfquet_formats::event::Selection;
-use perfquet_formats::import::{ImportOptions, Report, import, journal_files};
+use perfquet_formats::import::{ImportOptions, Report, import, journal_files, journal_inputs};
 use perfquet_formats::store::WriterOptions;
 use perfquet_formats::symbols::{self, Roots};
 use perfquet_formats::{Error, Input};
 
 use crate::failure::{Failure, failed};
 use crate::sys::thread;
+
+/// What is read.
+pub(crate) enum Source {
+    /// A journal that still grows.
+    Following(PathBuf),
+    /// All that lies in the journal of this trace: a flight recorder's memory, which grows no more.
+    Whole(PathBuf),
+}
 
 /// A running encoder.
 pub(crate) struct Encoder {
@@ -29,7 +37,7 @@ impl Encoder {
     /// Starts it on a journal that has its head.
     /// `roots` are those of processes that see other files than we do.
     pub(crate) fn start(
-        journal: PathBuf,
+        source: Source,
         output: PathBuf,
         selection: &Selection,
         roots: Roots,
@@ -46,7 +54,7 @@ impl Encoder {
             if !is_awaited {
                 thread::make_idle();
             }
-            encode(&journal, &output, whole, done, told, roots)
+            encode(&source, &output, whole, done, told, roots)
         });
         Encoder {
             journal_is_whole,
@@ -100,17 +108,24 @@ pub(crate) fn no_tables(output: &Path) -> Failure {
 }
 
 fn encode(
-    journal: &Path,
+    source: &Source,
     output: &Path,
     is_whole: Arc<AtomicBool>,
     done_bytes: Arc<AtomicU64>,
     kept: Arc<AtomicU64>,
     roots: Roots,
 ) -> Result<Report, Error> {
-    let input = Input::following(journal, is_whole)?;
+    let inputs = match source {
+        Source::Following(journal) => vec![Input::following(journal, is_whole)?],
+        Source::Whole(trace) => journal_inputs(trace)?,
+    };
+    let is_growing = matches!(source, Source::Following(_));
     let trace = output.to_owned();
     // Read behind the rings' bytes: what is put beside them when the recording ends.
     let beside = move || {
+        if !is_growing {
+            return Ok(Vec::new());
+        }
         let files = journal_files(&trace)?;
         files.iter().skip(1).map(|file| Input::open(file)).collect()
     };
@@ -130,5 +145,5 @@ fn encode(
         },
         ..ImportOptions::default()
     };
-    import(vec![input], output, options)
+    import(inputs, output, options)
 }

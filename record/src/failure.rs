@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use crate::terminal;
+
 /// A failure that knows its next step. Made by [`failed`] or [`misuse`], carried by `anyhow::Error`.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -36,6 +38,12 @@ impl Failure {
         self
     }
 
+    /// The next step.
+    #[cfg(test)]
+    pub(crate) fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Ends the process with another status than 1: 2 for a command line that makes no sense, 126 and 127 for a
     /// command that cannot be run.
     pub(crate) fn status(mut self, status: u8) -> Failure {
@@ -60,9 +68,9 @@ impl std::error::Error for Failure {}
 
 /// Prints an error with its causes, and its hint on a line of its own.
 pub(crate) fn print(error: &anyhow::Error) {
-    eprintln!("perfquet-record: {error:#}");
+    terminal::say(format_args!("perfquet-record: {error:#}"));
     if let Some(hint) = hint_of(error) {
-        eprintln!("hint: {hint}");
+        terminal::say(format_args!("hint: {hint}"));
     }
 }
 

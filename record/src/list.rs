@@ -5,15 +5,16 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 
 use crate::cli::Cli;
+use crate::failure::{Failure, misuse};
 use crate::ftrace;
-use crate::probe::{counter, definition, glob_matches, pmu_names, shown, tracepoint};
+use crate::probe::{counter, definition, glob_matches, meant, pmu_names, shown, tracepoint};
 use crate::sys::tracefs::Tracefs;
+use crate::terminal;
 
 /// Answers what is asked, if anything is.
 pub(crate) fn answer(cli: &Cli) -> Result<bool> {
     let text = if let Some(pattern) = &cli.list {
-        print(pattern).context("cannot write the list")?;
-        return Ok(true);
+        events(pattern)?
     } else if let Some(pattern) = &cli.functions {
         shown::functions(pattern)?
     } else if let Some(function) = &cli.lines {
@@ -27,16 +28,17 @@ pub(crate) fn answer(cli: &Cli) -> Result<bool> {
             0 => String::new(),
             count => format!(" and {count} tracers"),
         };
-        eprintln!(
+        terminal::say(format_args!(
             "removed {} probes{tracers} of recorders that are gone",
             probes.len()
-        );
+        ));
         let removed = probes.iter().chain(&others);
         removed.map(|name| format!("{name}\n")).collect()
     } else {
         return Ok(false);
     };
-    match io::stdout().lock().write_all(text.as_bytes()) {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("cannot write the list")
         }
@@ -44,23 +46,28 @@ pub(crate) fn answer(cli: &Cli) -> Result<bool> {
     }
 }
 
-/// Prints the events of this machine, one a line, whose name, or its part behind the colon, matches. A pattern without wildcards matches inside.
-fn print(pattern: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    let names = counter::names()
+/// The events of this machine, one a line, whose name, or its part behind the colon, matches. A pattern without wildcards
+/// matches inside.
+fn events(pattern: &str) -> Result<String, Failure> {
+    let all: Vec<String> = counter::names()
         .chain(pmu_names())
         .chain(tracepoint::all_names())
-        .filter(|name| matches(pattern, name));
-    for name in names {
-        match writeln!(out, "{name}") {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written?,
+        .collect();
+    let matching = all.iter().filter(|name| matches(pattern, name));
+    let text: String = matching.map(|name| format!("{name}\n")).collect();
+    let missing = Tracefs::open().err();
+    if !text.is_empty() {
+        if let Some(failure) = missing {
+            log::warn!("tracepoints are not listed: {failure}");
         }
+        return Ok(text);
     }
-    if let Err(failure) = Tracefs::open() {
-        eprintln!("perfquet-record: tracepoints are not listed: {failure}");
-    }
-    Ok(())
+    Err(match missing {
+        Some(failure) => failure.during(&format!(
+            "no event matches {pattern}, and tracepoints are not listed"
+        )),
+        None => misuse(format!("no event matches {pattern}")).hint(meant(pattern, all, "--list")),
+    })
 }
 
 fn matches(pattern: &str, name: &str) -> bool {
@@ -73,7 +80,15 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::{events, matches};
+
+    #[test]
+    fn what_there_is_not_fails() {
+        let failure = events("nosuchevent").unwrap_err();
+        assert!(failure.to_string().contains("no event matches nosuchevent"));
+        assert!(events("cycels").unwrap_err().hint_text().is_some());
+        assert!(events("cycles").unwrap().contains("cycles\n"));
+    }
 
     #[test]
     fn patterns() {

@@ -2,6 +2,8 @@
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
+use crate::terminal;
+
 struct Logger;
 
 /// Starts it; `verbosity` is the number of `-v`.
@@ -27,8 +29,10 @@ impl Log for Logger {
             return;
         }
         match record.level() {
-            Level::Error | Level::Warn => eprintln!("perfquet-record: {}", record.args()),
-            _ => eprintln!("  {}", record.args()),
+            Level::Error | Level::Warn => {
+                terminal::say(format_args!("perfquet-record: {}", record.args()));
+            }
+            _ => terminal::say(format_args!("  {}", record.args())),
         }
     }
 

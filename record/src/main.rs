@@ -29,6 +29,7 @@ mod selection;
 mod sieve;
 mod sys;
 mod target;
+mod terminal;
 mod trigger;
 
 use std::process::ExitCode;

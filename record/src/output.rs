@@ -99,6 +99,16 @@ impl Output {
         }
     }
 
+    /// It was needed for another one that is whole now.
+    pub(crate) fn remove(&self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            log::warn!("{} cannot be removed: {error}", self.path.display());
+        }
+        if let Some(old) = &self.old {
+            let _ = fs::remove_dir_all(old);
+        }
+    }
+
     /// Recorded by sudo, the trace belongs to whoever called it.
     pub(crate) fn give_to_caller(&self) {
         if let Some((user, group)) = host::sudo_caller()

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use perfquet_formats::event::Selection;
@@ -12,9 +13,9 @@ use crate::bpf::{Plans, Whom};
 use crate::cli::{Cli, Format};
 use crate::closing;
 use crate::drain::Sink;
-use crate::encoder::{Encoder, no_tables};
+use crate::encoder::{Encoder, Source, no_tables};
 use crate::failure::{Failure, failed, misuse};
-use crate::flight::{self, Kept, Last, Limit, Snapshots, Watch};
+use crate::flight::{self, Kept, Last, Limit, Memory, Snapshots, Watch};
 use crate::ftrace::Tracing;
 use crate::journal::{Journal, header, samples_by_id};
 use crate::list;
@@ -26,13 +27,14 @@ use crate::running::{Running, Start, Stopped, TICK};
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::signals::{Signal, Signals};
 use crate::sys::thread;
+use crate::terminal;
 
 /// How it went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The trace is whole; how the command ended, if it ended by itself.
     Done(Option<Ended>),
-    /// A second Ctrl-C: the journal is whole, its tables are not.
+    /// Ctrl-C before the recording began, or a second one: the journal is whole, its tables are not.
     Interrupted,
 }
 
@@ -43,6 +45,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         return Ok(Outcome::Done(None));
     }
     thread::set_comm();
+    // Before the first probe is defined: whoever ends us then finds it removed.
+    let signals = Signals::block().context("cannot wait for signals")?;
     let target = cli.target()?;
     let is_flight = cli.flight.limit().is_some();
     if cli.functions_traced.is_asked() {
@@ -85,7 +89,14 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         excludes_self: cli.whom.excludes_self,
         chosen_cpus: cli.cpus.as_ref().map(|_| cpus.clone()),
     };
-    let signals = Signals::block(&cli.flight.signals()).context("cannot wait for signals")?;
+    // Defining probes may take long, and somebody may have had enough.
+    if signals
+        .wait(Duration::ZERO)
+        .is_ok_and(|signal| signal == Some(Signal::Finish))
+    {
+        log::warn!("interrupted before the recording began");
+        return Ok(Outcome::Interrupted);
+    }
     // Before limits are raised, threads started and events opened: the command inherits none of it.
     let waiting = match cli.command.is_empty() {
         true => None,
@@ -160,7 +171,12 @@ fn record(
     let encoder = (cli.format == Format::Pqt).then(|| {
         let roots = running.containers.roots();
         let path = output.path().to_owned();
-        Encoder::start(output.journal_path(), path, selection, roots)
+        Encoder::start(
+            Source::Following(output.journal_path()),
+            path,
+            selection,
+            roots,
+        )
     });
     running.until_end(signals, cli.duration, None, &|| {
         has_enough(selection, encoder.as_ref())
@@ -248,7 +264,7 @@ fn complete_journal(
     summed_up.map(|_| lost).map_err(io::Error::other)
 }
 
-/// The last of everything, into memory; written when it is asked for, and at the end.
+/// The last of everything; it becomes a trace when it is asked for, and at the end.
 fn fly(
     cli: &Cli,
     (limit, head, watch): (Limit, Vec<u8>, Option<Watch>),
@@ -257,25 +273,41 @@ fn fly(
     definitions: Option<&mut Definitions>,
 ) -> Result<Outcome> {
     let output = cli.output();
-    Output::check(&output, cli.force)?;
+    if cli.format == Format::PerfData {
+        Output::check(&output, cli.force)?;
+    }
+    let folder = flight::folder_of(&output, cli.format);
+    let (place, journal) = Output::create(&folder, Format::Pqt, cli.force)?;
     let (mut snapshots, asker) = Snapshots::new(&output, cli.format, cli.flight.signals());
-    let kept = Kept::new(limit, head, watch, asker);
-    let held_bytes = kept.held_bytes();
-    let folder = Path::new(""); // functions are not traced into memory
-    let mut running = Running::start(start, Sink::Flight(Box::new(kept)), held_bytes, folder)?;
+    let folder = place.journal_path().with_file_name("");
+    let started = Memory::new(&folder, journal, limit, head)
+        .context("cannot write the journal")
+        .and_then(|memory| {
+            let kept = Kept::new(limit, memory, watch, asker);
+            let held_bytes = kept.held_bytes();
+            let nowhere = Path::new(""); // functions are not traced into memory
+            Running::start(start, Sink::Flight(Box::new(kept)), held_bytes, nowhere)
+        });
+    let mut running = match started {
+        Ok(running) => running,
+        Err(error) => {
+            place.discard();
+            return Err(error);
+        }
+    };
     snapshots.set_roots(running.containers.roots());
     running.until_end(signals, cli.duration, Some(&mut snapshots), &|| false)?;
     let command_ended = running.command_ended;
     let (sink, drained, stopped) = running.stop();
     stopped.close(definitions);
-    drained.context("cannot drain the rings")?;
     if let Sink::Flight(kept) = sink {
         let last = Last {
             force: cli.force,
             keeps_journal: cli.keep_raw,
         };
-        snapshots.finish(&kept.held(), last)?;
+        snapshots.finish(&kept.held(), &place, last)?;
     }
+    drained.context("the recording ended early: cannot keep what the rings held")?;
     Ok(Outcome::Done(command_ended))
 }
 
@@ -300,10 +332,10 @@ fn complete_trace(
                 true => "the journal is complete",
                 false => "the journal has what could be written",
             };
-            eprintln!(
+            terminal::say(format_args!(
                 "{0}: {journal}, its tables are not; next: perfquet-convert {0}",
                 path.display()
-            );
+            ));
             return Ok(false);
         }
         progress.encoding(encoder.done_bytes(), journal_bytes);

@@ -1,14 +1,20 @@
 //! Whom to record: the whole system, a command, processes, threads, users, cgroups, on which CPUs.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::failure::{Failure, failed, misuse};
+use crate::probe::nearest;
 use crate::sys::privileges::Scope;
 use crate::sys::{host, procfs};
+
+/// Cgroups that are named in a hint, and that are looked at for it.
+const MOST_NAMED: usize = 12;
+const MOST_LOOKED_AT: usize = 10_000;
 
 /// Whom to record, beside `-a`, `-p` and `-t`.
 #[derive(Debug, Clone, Default, Args)]
@@ -237,8 +243,22 @@ impl Cgroup {
                 "-G {name}: {} is no cgroup",
                 path.display()
             ))),
-            Err(error) => Err(misuse(format!("-G {name}: {}: {error}", path.display()))
-                .hint(format!("there are: {}", folders_in(root)))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let all = cgroups_in(root);
+                let near = nearest(name, all.iter().cloned());
+                let hint = match (near.is_empty(), all.is_empty()) {
+                    (false, _) => format!("did you mean {}?", near.join(", ")),
+                    (true, true) => format!("there is none below {}", root.display()),
+                    (true, false) => {
+                        let more = if all.len() > MOST_NAMED { ", …" } else { "" };
+                        let all = &all[..all.len().min(MOST_NAMED)];
+                        format!("the cgroups are: {}{more}", all.join(", "))
+                    }
+                };
+                let root = root.display();
+                Err(misuse(format!("-G {name}: no such cgroup below {root}")).hint(hint))
+            }
+            Err(error) => Err(failed(format!("-G {name}: {}: {error}", path.display()))),
         }
     }
 }
@@ -292,15 +312,25 @@ fn cgroup_root_in(mounts: &str) -> Option<PathBuf> {
     second
 }
 
-fn folders_in(root: &Path) -> String {
-    let entries = fs::read_dir(root).into_iter().flatten().flatten();
-    let folders = entries.filter(|entry| entry.path().is_dir());
-    let mut names: Vec<String> = folders
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names.truncate(12);
-    names.join(", ")
+/// Paths below the root, sorted, those near it first.
+fn cgroups_in(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut level = vec![PathBuf::new()];
+    while !level.is_empty() && found.len() < MOST_LOOKED_AT {
+        let mut below = Vec::new();
+        for path in &level {
+            let entries = fs::read_dir(root.join(path))
+                .into_iter()
+                .flatten()
+                .flatten();
+            let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            below.extend(folders.map(|entry| path.join(entry.file_name())));
+        }
+        below.sort();
+        found.extend(below.iter().map(|path| path.display().to_string()));
+        level = below;
+    }
+    found
 }
 
 #[cfg(test)]
@@ -315,6 +345,28 @@ mod tests {
         let two = Target::Processes(vec![7, 8]);
         assert_eq!(two.describe(Some(&[1])), "processes 7, 8, CPU 1");
         assert_eq!(Target::Threads(vec![7, 8]).describe(None), "threads 7, 8");
+    }
+
+    #[test]
+    fn a_cgroup_that_is_not_there_is_named_with_the_nearest() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("system.slice/cron.service")).unwrap();
+        let said = |name: &str| {
+            let failure = Cgroup::open(root.path(), name).unwrap_err();
+            format!("{failure}; {}", failure.hint_text().unwrap_or_default())
+        };
+        let text = said("system.slice/crom.service");
+        assert!(text.contains("no such cgroup below"), "{text}");
+        assert!(
+            text.ends_with("did you mean system.slice/cron.service?"),
+            "{text}"
+        );
+        let text = said("zzzzz");
+        assert!(
+            text.ends_with("the cgroups are: system.slice, system.slice/cron.service"),
+            "{text}"
+        );
+        assert!(Cgroup::open(root.path(), "/system.slice").is_ok());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::cli;
 use crate::failure::{Failure, misuse};
 use crate::journal::record::kind;
 use crate::probe::definition::{Definition, Definitions};
-use crate::probe::{Kind, Probe, call, kprobe, uprobe};
+use crate::probe::{self, Kind, Probe, call, kprobe, uprobe};
 use crate::recording::{Recording, Track};
 use crate::sys::clock;
 use crate::sys::ring::{Head, Ring};
@@ -170,7 +170,7 @@ impl TriggerOptions {
                 true => Purpose::Start(text.clone()),
                 false => Purpose::Stop(text.clone()),
             };
-            let found = match function.contains(':') {
+            let found = match probe::is_of_program(function) {
                 true => uprobe::definitions(function, *at_return)?,
                 false => kprobe::definitions(function, *at_return)?,
             };

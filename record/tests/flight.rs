@@ -215,3 +215,134 @@ fn mistakes_are_said() {
         assert!(text.contains("trace.pqt exists"), "{text}");
     }
 }
+
+/// A recorder with `--ring` that runs a shell which calls the system all the time, until there is a file "stop".
+fn busy(folder: &Path, ring: &str, output: &str, more: &[&str]) -> Child {
+    recorder(folder)
+        .args(["-e", "raw_syscalls:sys_enter", "--ring", ring, "-o", output])
+        .args(more)
+        .args([
+            "--",
+            "sh",
+            "-c",
+            ": >started; while :; do [ -e stop ] && exit; done",
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn wait_for_pieces(journal: &Path, last: &str) {
+    let begin = Instant::now();
+    let is_there = || {
+        let names = fs::read_dir(journal).into_iter().flatten().flatten();
+        names
+            .map(|entry| entry.file_name())
+            .any(|name| name.to_string_lossy().as_ref() >= last)
+    };
+    while !is_there() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "{last} does not come"
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_killed_recorder_leaves_its_last() {
+    if !may_record("root and tracepoints") {
+        return;
+    }
+    for (format, folder_of_memory) in [("pqt", "t"), ("perf.data", "t.ring")] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recording = busy(folder.path(), "2s", "t", &["--format", format]);
+        let trace = folder.path().join(folder_of_memory);
+        // At most 32 pieces are kept, and some of the pass that goes on.
+        wait_for_pieces(&trace.join("journal"), "ring.0000000040");
+        recording.kill().unwrap();
+        recording.wait().unwrap();
+        fs::write(folder.path().join("stop"), "").unwrap();
+        let pieces = fs::read_dir(trace.join("journal")).unwrap().count();
+        assert!(
+            (2..60).contains(&pieces),
+            "{pieces} files: the oldest are gone"
+        );
+
+        let options = perfquet_formats::import::ImportOptions::default();
+        let report = perfquet_formats::import::recover(&trace, options).expect("it is completed");
+        assert!(report.counts.events > 0);
+        let directory = Directory::open(&trace).unwrap();
+        assert_eq!(directory.manifest().state, State::Recovered);
+        let (mut times, mut named, mut rows) = (Vec::new(), 0, 0);
+        for batch in directory.read("events/raw_syscalls/sys_enter").unwrap() {
+            let batch = batch.unwrap();
+            times.extend(
+                batch
+                    .column_by_name("time")
+                    .unwrap()
+                    .as_primitive::<Int64Type>()
+                    .values(),
+            );
+            let comms = batch.column_by_name("comm").unwrap().as_string::<i32>();
+            named += comms.iter().flatten().filter(|comm| *comm == "sh").count();
+            rows += batch.num_rows();
+        }
+        let span = span(&times);
+        // On a busy machine the last two seconds may hold one pass only, and that a long one.
+        assert!(span < Duration::from_secs(20), "{span:?}");
+        assert_eq!(
+            named, rows,
+            "names come from records that are older than the events"
+        );
+    }
+}
+
+#[test]
+fn memory_ends_with_the_recording() {
+    if !may_record("root and tracepoints") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (more, left) in [(&[][..], false), (&["--keep-raw"], true)] {
+        let _ = fs::remove_file(folder.path().join("stop"));
+        let arguments = [&["--force"], more].concat();
+        let recording = busy(folder.path(), "300ms,64M", "t.pqt", &arguments);
+        let journal = folder.path().join("t.pqt/journal");
+        wait_for_pieces(&journal, "ring.0000000010");
+        fs::write(folder.path().join("stop"), "").unwrap();
+        let output = recording.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(
+            numbers(
+                &folder.path().join("t.pqt"),
+                "events/raw_syscalls/sys_enter",
+                "time"
+            )
+            .len()
+                > 0
+        );
+        let files: Vec<_> = fs::read_dir(&journal)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect();
+        let names: Vec<_> = files.iter().map(|entry| entry.file_name()).collect();
+        match left {
+            true => assert_eq!(names, ["perf.data"]),
+            false => assert!(names.is_empty(), "{names:?}"),
+        }
+    }
+    // A file for perf leaves nothing beside it.
+    let _ = fs::remove_file(folder.path().join("stop"));
+    let recording = busy(folder.path(), "300ms", "t.data", &["--format", "perf.data"]);
+    wait_for_pieces(
+        &folder.path().join("t.data.ring/journal"),
+        "ring.0000000004",
+    );
+    fs::write(folder.path().join("stop"), "").unwrap();
+    let output = recording.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(folder.path().join("t.data").is_file());
+    assert!(!folder.path().join("t.data.ring").exists());
+}

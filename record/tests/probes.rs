@@ -116,7 +116,7 @@ fn what_is_there_is_shown_and_mistakes_are_explained() {
         ("./probed:work:99", "there is code at its lines"),
         ("./probed:work x=%nothing", "Invalid register name"),
         ("./nothing:work", "No such file"),
-        ("work", "expected PROGRAM:FUNCTION"),
+        ("work", "expected OBJECT:FUNC"),
     ] {
         let output = room.run(&["--uprobe", probe, "--", "./probed"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

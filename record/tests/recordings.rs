@@ -620,7 +620,11 @@ fn what_is_wrong_is_said_with_a_next_step() {
         "--",
         "true",
     ];
-    check(&filter, 1, &["nonsense == 1", "prev_pid"]);
+    check(
+        &filter,
+        2,
+        &["no field nonsense", "nonsense == 1", "prev_pid"],
+    );
     let missing = ["-e", "cpu-clock", "--", "/no/such/program"];
     check(
         &missing,

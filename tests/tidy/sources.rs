@@ -106,6 +106,32 @@ fn unsafe_stays_where_it_belongs() {
     ));
 }
 
+/// `println!` and `eprintln!` panic when nobody reads: the command's exit status would be lost. The programs say what they
+/// have to say by their `terminal.rs`, and write results by `write!`, whose errors are looked at.
+#[test]
+fn no_program_dies_of_a_closed_stderr() {
+    // In pieces, so that this file does not find itself.
+    let words = [["print", "ln!("], ["print", "!("]].map(|halves| halves.concat());
+    let programs = [
+        "record/src",
+        "convert/src",
+        "query/src",
+        "formats/src",
+        "ebpf/src",
+    ];
+    let is_of_program = |path: &Path| {
+        let is_test =
+            path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
+        !is_test && programs.iter().any(|folder| path.starts_with(folder))
+    };
+    // Tests of units say by it what they skip.
+    let is_said = |line: &str| line.contains("\"skipped: ") || line.trim_start().starts_with("//");
+    assert_none(&lines_with(
+        |line| !is_said(line) && words.iter().any(|word| line.contains(word.as_str())),
+        is_of_program,
+    ));
+}
+
 /// Every file of code says first what it is and why.
 #[test]
 fn files_begin_with_what_they_are() {

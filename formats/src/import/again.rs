@@ -1,18 +1,19 @@
 //! Trace directories that are taken up again: one whose recorder died, and one that is to get other names.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, UInt64Type};
 use hashbrown::HashMap;
 
+use super::journal::{journal_inputs, journal_of};
 use super::{ImportOptions, Report, import};
 use crate::event::Space;
 use crate::normalize::Counts;
 use crate::normalize::texts::{TextId, Texts};
-use crate::store::{Directory, Facts, JOURNAL, State, TableId, Writer, WriterOptions};
+use crate::store::{Directory, Facts, State, TableId, Writer, WriterOptions};
 use crate::symbols::{KernelFacts, Name, Options, Origin, Request, Symbolizer};
-use crate::{Error, Input, tables};
+use crate::{Error, tables};
 
 /// Frames asked for at once.
 const CHUNK: usize = 1 << 16;
@@ -47,43 +48,10 @@ pub fn look_into(directory: &Path) -> Found {
 /// Completes the trace that a dead recorder left in `directory`: imports its journal again from the start, in place
 /// of the parts that were written so far. The journal stays.
 pub fn recover(directory: &Path, mut options: ImportOptions) -> Result<Report, Error> {
-    let inputs = open_all(&journal_files(directory)?)?;
+    let inputs = journal_inputs(directory)?;
     options.recovered = true;
     options.store.adopt = true;
     import(inputs, directory, options)
-}
-
-/// The files of the journal in `directory`, in the order in which they are to be read: what the kernel's rings held,
-/// then by name what the recorder put beside it. Names with a dot in front are none of them.
-pub fn journal_files(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let first = journal_of(directory);
-    let journal = directory.join(JOURNAL);
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(&journal).map_err(Error::io(journal.clone()))? {
-        let entry = entry.map_err(Error::io(journal.clone()))?;
-        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        if is_file && !is_hidden && entry.path() != first {
-            files.push(entry.path());
-        }
-    }
-    files.sort();
-    files.insert(0, first);
-    Ok(files)
-}
-
-fn open_all(files: &[PathBuf]) -> Result<Vec<Input>, Error> {
-    files.iter().map(|file| Input::open(file)).collect()
-}
-
-/// Removes the journal of a trace that is complete.
-pub fn remove_journal(directory: &Path) -> Result<(), Error> {
-    let journal = directory.join(JOURNAL);
-    std::fs::remove_dir_all(&journal).map_err(Error::io(journal))
-}
-
-fn journal_of(directory: &Path) -> PathBuf {
-    directory.join(JOURNAL).join("perf.data")
 }
 
 /// Looks for the names of all frames of a whole trace again. A frame for which there are none now keeps those

@@ -3,7 +3,7 @@
 //! ```text
 //! import([a.data], a.pqt)       sniff ─► Format::read ─► normalize ─► store
 //! recover(a.pqt)                the journal of a recorder that died, imported again from its start
-//! journal_files(a.pqt)          what a journal consists of: perf.data, then what the recorder put beside it
+//! journal_inputs(a.pqt)         what a journal consists of: perf.data, then what the recorder put beside it
 //! name_again(a.pqt)             the frames of a whole trace, asked for their names once more
 //! ```
 //! Several inputs go one behind the other into the same tables. Each has its own clock and its own threads, unless they
@@ -12,6 +12,7 @@
 //! not in order of time as a whole (its parts say whether they are).
 
 mod again;
+mod journal;
 #[cfg(test)]
 mod tests;
 
@@ -28,9 +29,8 @@ use crate::{Error, FORMATS, Format, Guess, Input, perf_script, symbols};
 
 pub use crate::normalize::{Counts, TimeRange};
 pub(crate) use again::{ESTIMATED_WALL_OFFSET, KERNEL_REFERENCE};
-pub use again::{
-    Found, journal_files, kernel_facts, look_into, name_again, recover, remove_journal,
-};
+pub use again::{Found, kernel_facts, look_into, name_again, recover};
+pub use journal::{RING_PREFIX, journal_files, journal_inputs, remove_journal};
 
 /// Hears how far an import is.
 pub type Listener = Box<dyn FnMut(Progress) + Send>;

@@ -28,6 +28,22 @@ pub fn demangle(name: &[u8]) -> String {
     }
 }
 
+/// Demangles a name with the parameters of C++, which tell overloads apart.
+pub(super) fn demangle_with_parameters(name: &str) -> String {
+    if !name.starts_with("_R") && name.len() <= MANGLED_MAX && may_be_mangled(name.as_bytes()) {
+        let mut out = Bounded(String::new());
+        let options = cpp_demangle::DemangleOptions::new().no_return_type();
+        let is_rust = rustc_demangle::try_demangle(without_suffix(name)).is_ok();
+        if !is_rust
+            && let Ok(symbol) = cpp_demangle::Symbol::new(name.as_bytes())
+            && symbol.structured_demangle(&mut out, &options).is_ok()
+        {
+            return with_suffixes(without_empty_arguments(out.0));
+        }
+    }
+    demangle(name.as_bytes())
+}
+
 /// Without what binutils puts behind a name that a library has in several versions: `pthread_create@@GLIBC_2.34`.
 pub(super) fn without_version(name: &[u8]) -> &[u8] {
     let Some(at) = name.iter().position(|&byte| byte == b'@') else {
@@ -173,6 +189,22 @@ mod tests {
         check("_ZN3foo3barEi@@FOO_1.0", "foo::bar");
         check("@@GLIBC_2.34", "@@GLIBC_2.34");
         check("mail@host of a script", "mail@host of a script");
+    }
+
+    #[test]
+    fn parameters_tell_overloads_apart() {
+        let check = |mangled: &str, expected: &str| {
+            assert_eq!(demangle_with_parameters(mangled), expected);
+        };
+        check("_ZN2ns4overEi", "ns::over(int)");
+        check("_ZN2ns4overEd", "ns::over(double)");
+        check("_ZNK3foo3barEv", "foo::bar() const");
+        check("_RNvC7mycrate3foo", "mycrate::foo");
+        check(
+            "_ZN3std2io5stdio6_print17h0123456789abcdefE",
+            "std::io::stdio::_print",
+        );
+        check("work", "work");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Options;
-use super::demangle::without_version;
+use super::demangle::{demangle, demangle_with_parameters, without_version};
 use super::elf::{Elf, Part};
 use super::files::Files;
 use super::origin::Origin;
@@ -57,6 +57,18 @@ pub struct StaticProbe {
     pub arguments: String,
 }
 
+impl CodeSymbol {
+    /// The name as one writes it in C++ or Rust, without parameters, as frames have it.
+    pub fn readable(&self) -> String {
+        demangle(self.name.as_bytes())
+    }
+
+    /// The same with the parameters of C++.
+    pub fn readable_with_parameters(&self) -> String {
+        demangle_with_parameters(&self.name)
+    }
+}
+
 impl Object {
     /// Opens a file, and that with its symbols, if it was stripped and they are installed.
     pub fn open(path: &Path) -> Result<Object, Error> {
@@ -99,6 +111,11 @@ impl Object {
     /// What tells it from other builds.
     pub fn build_id(&self) -> Option<&[u8]> {
         self.image.build_id()
+    }
+
+    /// Whether its addresses have 64 bits.
+    pub fn is_wide(&self) -> bool {
+        self.image.is_wide()
     }
 
     /// All functions, by name.

@@ -1,48 +1,47 @@
-//! What a flight recorder holds: the bytes of the last passes over the rings.
+//! What a flight recorder holds: the last passes over the rings, in its memory, and who is who.
 
-use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Limit;
+use super::memory::{Memory, Pieces};
 use super::side_band::SideBand;
 use super::slow::Watch;
 use super::snapshot::Asker;
+use crate::journal::Journal;
 use crate::sys::clock;
-
-/// The bytes of one pass over the events' rings; whole records, ring by ring.
-struct Segment {
-    bytes: Vec<u8>,
-    /// Nothing in it is younger.
-    until: u64,
-}
 
 /// Everything that a trace is made of, at one moment.
 pub(crate) struct Held {
     /// Facts, events, formats.
-    pub(crate) head: Arc<Vec<u8>>,
+    head: Arc<Vec<u8>>,
     /// Who is who.
-    pub(crate) side_band: Vec<u8>,
-    segments: Vec<Arc<Segment>>,
+    side_band: Vec<u8>,
+    events: Pieces,
 }
 
 impl Held {
-    /// The records of the events, piece by piece.
-    pub(crate) fn events(&self) -> impl Iterator<Item = &[u8]> {
-        self.segments.iter().map(|segment| &segment.bytes[..])
+    /// Writes it as a journal.
+    pub(super) fn write_to(&self, journal: &mut Journal) -> io::Result<()> {
+        // No round is ever closed: who is who stands in front, though it is younger than the events.
+        journal.append(&self.head)?;
+        journal.append(&self.side_band)?;
+        self.events.write_to(journal)
     }
 }
 
-/// A flight recorder's memory.
+/// What a flight recorder holds.
 pub(crate) struct Kept {
     limit: Limit,
-    head: Arc<Vec<u8>>,
+    memory: Memory,
     side_band: SideBand,
-    segments: VecDeque<Arc<Segment>>,
-    segments_bytes: usize,
-    /// Of the pass that goes on.
+    /// Of the pass that goes on: events, and who is who.
     pass: Vec<u8>,
+    pass_side_band: Vec<u8>,
+    /// When the last pass was over.
+    passed_at: u64,
     watch: Option<Watch>,
     asker: Asker,
     /// Bytes held, for whoever watches.
@@ -51,16 +50,16 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Holds nothing yet but the journal's `head`. What is held when somebody asks, or when `watch` finds a slow call,
+    /// Holds nothing yet but what is in `memory`. What is held when somebody asks, or when `watch` finds a slow call,
     /// goes through `asker`.
-    pub(crate) fn new(limit: Limit, head: Vec<u8>, watch: Option<Watch>, asker: Asker) -> Kept {
+    pub(crate) fn new(limit: Limit, memory: Memory, watch: Option<Watch>, asker: Asker) -> Kept {
         Kept {
             limit,
-            head: Arc::new(head),
+            memory,
             side_band: SideBand::default(),
-            segments: VecDeque::new(),
-            segments_bytes: 0,
             pass: Vec::new(),
+            pass_side_band: Vec::new(),
+            passed_at: 0,
             watch,
             asker,
             held_bytes: Arc::default(),
@@ -75,7 +74,7 @@ impl Kept {
 
     /// Takes a piece of a ring of the side-band; all pieces of a pass are whole records.
     pub(crate) fn side_band(&mut self, piece: &[u8]) {
-        self.side_band.add(piece);
+        self.pass_side_band.extend_from_slice(piece);
     }
 
     /// Takes a piece of a ring of the events.
@@ -84,56 +83,55 @@ impl Kept {
     }
 
     /// A pass over all rings is over: what is too old, or too much, goes.
-    pub(crate) fn end_pass(&mut self) {
+    pub(crate) fn end_pass(&mut self) -> io::Result<()> {
         let now = clock::monotonic();
         let mut slow = Vec::new();
+        // Who is who first: events without it would have no names.
+        self.memory.add_side_band(&self.pass_side_band)?;
+        self.side_band.add(&self.pass_side_band);
+        self.pass_side_band.clear();
         if !self.pass.is_empty() {
             if let Some(watch) = &mut self.watch {
                 slow = watch.look(&self.pass);
             }
-            let bytes = std::mem::take(&mut self.pass);
-            self.segments_bytes += bytes.len();
-            self.segments
-                .push_back(Arc::new(Segment { bytes, until: now }));
+            self.memory.add_events(&self.pass, self.passed_at, now)?;
+            self.pass.clear();
         }
-        self.trim(now);
-        let horizon = self.segments.front().map_or(now, |first| first.until);
-        self.side_band.forget_before(horizon);
-        let bytes = self.segments_bytes + self.side_band.bytes().len();
-        self.held_bytes.store(bytes as u64, Ordering::Relaxed);
+        self.passed_at = now;
+        if let Some(age) = self.memory.trim(now) {
+            self.tell_size(age);
+        }
+        if self
+            .side_band
+            .forget_before(self.memory.horizon().unwrap_or(now))
+        {
+            self.memory.replace_side_band(self.side_band.bytes())?;
+        }
+        let bytes = self.memory.bytes() + self.side_band.bytes().len() as u64;
+        self.held_bytes.store(bytes, Ordering::Relaxed);
         if let Some(why) = self.asker.wanted(slow) {
             self.asker.hand_over(why, self.held());
         }
+        Ok(())
     }
 
-    fn trim(&mut self, now: u64) {
-        let age = |segment: &Segment| Duration::from_nanos(now.saturating_sub(segment.until));
-        while let Some(first) = self.segments.front() {
-            let is_old = self.limit.age.is_some_and(|most| age(first) > most);
-            // A pass that is larger than the limit is all there is: better too much than nothing.
-            let is_much = self.segments_bytes > self.limit.bytes && self.segments.len() > 1;
-            if !is_old && !is_much {
-                return;
-            }
-            if !is_old && self.limit.age.is_some() && !self.has_told_size {
-                self.has_told_size = true;
-                log::warn!(
-                    "--ring: {} MiB are full after {:.1} s, less than was asked for",
-                    self.limit.bytes >> 20,
-                    age(first).as_secs_f64()
-                );
-            }
-            self.segments_bytes -= first.bytes.len();
-            self.segments.pop_front();
+    fn tell_size(&mut self, age_ns: u64) {
+        if self.limit.age.is_some() && !self.has_told_size {
+            self.has_told_size = true;
+            log::warn!(
+                "--ring: {} MiB are full after {:.1} s, less than was asked for",
+                self.limit.bytes >> 20,
+                Duration::from_nanos(age_ns).as_secs_f64()
+            );
         }
     }
 
     /// Everything held at this moment. The events are shared, not copied.
     pub(crate) fn held(&self) -> Held {
         Held {
-            head: Arc::clone(&self.head),
+            head: self.memory.head(),
             side_band: self.side_band.bytes().to_vec(),
-            segments: self.segments.iter().cloned().collect(),
+            events: self.memory.pieces(),
         }
     }
 }
@@ -142,46 +140,53 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn kept(bytes: usize, age: Option<Duration>) -> Kept {
-        Kept::new(Limit { age, bytes }, b"head".to_vec(), None, Asker::deaf())
+    fn kept(folder: &tempfile::TempDir, bytes: usize, age: Option<Duration>) -> Kept {
+        let limit = Limit { age, bytes };
+        let memory = Memory::for_test(folder.path(), limit);
+        Kept::new(limit, memory, None, Asker::deaf())
     }
 
     fn pass(kept: &mut Kept, byte: u8) {
         kept.events(&[byte; 40]);
         kept.events(&[byte; 60]);
-        kept.end_pass();
+        kept.end_pass().unwrap();
     }
 
-    fn first_bytes(kept: &Kept) -> Vec<u8> {
-        kept.held().events().map(|piece| piece[0]).collect()
+    fn files(folder: &tempfile::TempDir) -> usize {
+        std::fs::read_dir(folder.path()).unwrap().count()
     }
 
     #[test]
     fn the_oldest_goes_when_there_is_too_much() {
-        let mut kept = kept(250, None);
+        let folder = tempfile::tempdir().unwrap();
+        let mut kept = kept(&folder, 250, None);
         for byte in 1..=5 {
             pass(&mut kept, byte);
         }
-        assert_eq!(first_bytes(&kept), [4, 5]);
+        assert_eq!(kept.held().events.first_bytes(), [4, 5]);
         assert_eq!(kept.held_bytes().load(Ordering::Relaxed), 200);
+        assert_eq!(files(&folder), 3, "perf.data and two pieces");
     }
 
     #[test]
     fn what_is_too_old_goes() {
-        let mut kept = kept(1 << 20, Some(Duration::from_millis(80)));
+        let folder = tempfile::tempdir().unwrap();
+        let mut kept = kept(&folder, 1 << 20, Some(Duration::from_millis(80)));
         pass(&mut kept, 1);
         std::thread::sleep(Duration::from_millis(120));
         pass(&mut kept, 2);
-        assert_eq!(first_bytes(&kept), [2]);
+        assert_eq!(kept.held().events.first_bytes(), [2]);
+        assert_eq!(files(&folder), 2);
     }
 
     #[test]
     fn what_was_handed_out_stays_as_it_was() {
-        let mut kept = kept(150, None);
+        let folder = tempfile::tempdir().unwrap();
+        let mut kept = kept(&folder, 150, None);
         pass(&mut kept, 1);
         let held = kept.held();
         pass(&mut kept, 2);
-        assert_eq!(held.events().next().unwrap(), [1; 100]);
-        assert_eq!(first_bytes(&kept), [2]);
+        assert_eq!(held.events.first_bytes(), [1]);
+        assert_eq!(kept.held().events.first_bytes(), [2]);
     }
 }

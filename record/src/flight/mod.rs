@@ -1,15 +1,16 @@
-//! A flight recorder: the last of everything is kept in memory, and written out when something happened.
+//! A flight recorder: the last of everything is kept, and becomes a trace when something happened.
 //!
 //! ```text
 //! --ring 30s                            what the last 30 seconds held; 64M: the last 64 MiB; 30s,64M: whichever is less
 //! --snapshot-on SIGUSR1                 written to OUT.1.pqt, OUT.2.pqt, …; recording goes on
 //! --snapshot-on 'slow:vfs_read>10ms'    when a call took longer
 //! ```
-//! At its end the recording writes what it then holds to OUT itself. [`kept`] holds the rings' bytes, [`side_band`]
-//! what must outlive them (who is who, what is mapped where), [`slow`] looks for calls that took too long, and
-//! [`snapshot`] makes a trace of it all.
+//! At its end the recording makes OUT itself of what it then holds. [`kept`] takes the rings' bytes, [`memory`] holds them in
+//! files, which outlive a recorder that is killed, [`side_band`] has what must outlive them (who is who, what is mapped
+//! where), [`slow`] looks for calls that took too long, and [`snapshot`] makes a trace of it all.
 
 mod kept;
+mod memory;
 mod side_band;
 mod slow;
 mod snapshot;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli;
+use crate::cli::{self, Format};
 use crate::failure::Failure;
 use crate::probe::definition::Definitions;
 use crate::probe::{self, Asked, Probe};
@@ -27,6 +28,7 @@ use crate::sys::signals::User;
 use slow::Watched;
 
 pub(crate) use kept::Kept;
+pub(crate) use memory::Memory;
 pub(crate) use slow::Watch;
 pub(crate) use snapshot::{Last, Snapshots};
 
@@ -36,8 +38,8 @@ const BYTES_MAX: usize = 1 << 30;
 /// What the command line says about it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
-    /// Flight recorder: keep only the last so much in memory (30s, 64M, or 30s,64M) and write it at the end, or on
-    /// --snapshot-on
+    /// Flight recorder: keep only the last TIME or SIZE (30s, 64M, or 30s,64M), and make a trace of it at the end, or on
+    /// --snapshot-on. It is kept in OUT/journal: what a killed recorder leaves is completed by perfquet-convert OUT
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     ring: Option<Limit>,
     /// With --ring: write what is kept and go on, on SIGUSR1, on SIGUSR2, or when a call took longer than
@@ -152,7 +154,7 @@ pub(crate) fn watched(
 ) -> Result<(Vec<Probe>, Vec<Watched>), Failure> {
     let (mut probes, mut watched) = (Vec::new(), Vec::new());
     for (function, longer_than) in options.slow() {
-        let (entry, exit) = match function.contains(':') {
+        let (entry, exit) = match probe::is_of_program(function) {
             true => (Asked::Uprobe, Asked::Uretprobe),
             false => (Asked::Kprobe, Asked::Kretprobe),
         };
@@ -166,6 +168,18 @@ pub(crate) fn watched(
         probes.extend(entries.into_iter().chain(returns));
     }
     Ok((probes, watched))
+}
+
+/// Where what is kept lies until the end: in the trace itself, or in a folder beside a file.
+pub(crate) fn folder_of(output: &Path, format: Format) -> PathBuf {
+    match format {
+        Format::Pqt => output.to_owned(),
+        Format::PerfData => {
+            let mut name = output.as_os_str().to_owned();
+            name.push(".ring");
+            name.into()
+        }
+    }
 }
 
 /// Where the snapshot of this number goes: `a.pqt` → `a.1.pqt`.

@@ -31,13 +31,14 @@ impl SideBand {
         &self.bytes
     }
 
-    /// Forgets processes that ended before this time, if there is enough to be forgotten.
-    pub(super) fn forget_before(&mut self, horizon: u64) {
+    /// Forgets processes that ended before this time, if there is enough to be forgotten. Says whether it looked.
+    pub(super) fn forget_before(&mut self, horizon: u64) -> bool {
         if self.bytes.len() < LOOK_AT_BYTES.max(2 * self.left_bytes) {
-            return;
+            return false;
         }
         self.bytes = without_dead(&self.bytes, horizon, procfs::is_process_alive);
         self.left_bytes = self.bytes.len();
+        true
     }
 }
 

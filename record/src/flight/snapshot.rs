@@ -3,6 +3,7 @@
 //! The drain hands over what it holds; a thread of its own writes it as a journal and encodes that, as an ordinary
 //! recording does. One at a time: what is asked for meanwhile waits, slow calls found meanwhile are counted.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,13 +12,15 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use perfquet_formats::event::Selection;
+use perfquet_formats::import::RING_PREFIX;
 use perfquet_formats::symbols::Roots;
 
 use super::kept::Held;
 use super::{numbered, slow};
 use crate::cli::Format;
 use crate::closing;
-use crate::encoder::{Encoder, no_tables};
+use crate::encoder::{Encoder, Source, no_tables};
+use crate::journal::Journal;
 use crate::output::Output;
 use crate::sys::signals::User;
 use crate::sys::thread;
@@ -176,8 +179,9 @@ impl Snapshots {
         }
     }
 
-    /// Writes what is held at the end to the output itself, after the last snapshot.
-    pub(crate) fn finish(mut self, held: &Held, last: Last) -> Result<()> {
+    /// Makes the output itself of what is held at the end, after the last snapshot. `memory` is the trace in whose
+    /// journal it lies.
+    pub(crate) fn finish(mut self, held: &Held, memory: &Output, last: Last) -> Result<()> {
         self.look();
         thread::make_all_normal();
         self.finish_writing();
@@ -185,7 +189,20 @@ impl Snapshots {
         if passed_over > 0 {
             log::warn!("{passed_over} slow calls while a snapshot was being written made none");
         }
-        write(&self.output, self.format, held, self.roots, Some(last))
+        if self.format == Format::PerfData {
+            write(&self.output, self.format, held, self.roots, Some(last))?;
+            memory.remove();
+            return Ok(());
+        }
+        let path = memory.path();
+        let source = Source::Whole(path.to_owned());
+        let encoder = Encoder::start(source, path.to_owned(), &Selection::default(), self.roots);
+        encoder.hurry();
+        let report = encoder.finish().with_context(|| no_tables(path));
+        if report.is_ok() && last.keeps_journal {
+            unite(held, memory)?;
+        }
+        closing::trace(memory, report, last.keeps_journal, closing::Next::Top)
     }
 
     fn finish_writing(&mut self) {
@@ -213,23 +230,40 @@ impl Snapshots {
     }
 }
 
+/// Makes one file of the pieces, for a journal that stays. The trace is whole by then.
+fn unite(held: &Held, memory: &Output) -> Result<()> {
+    let path = memory.journal_path();
+    let folder = path.with_file_name("");
+    let whole = folder.join(".perf.data");
+    let _ = fs::remove_file(&whole);
+    let written = Journal::create(&whole).and_then(|mut journal| {
+        held.write_to(&mut journal)?;
+        fs::rename(&whole, &path)
+    });
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    for entry in fs::read_dir(&folder)?.flatten() {
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(RING_PREFIX.as_bytes()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Writes one trace.
 fn write(path: &Path, format: Format, held: &Held, roots: Roots, last: Option<Last>) -> Result<()> {
     let force = last.is_some_and(|last| last.force);
     let (output, mut journal) = Output::create(path, format, force)?;
-    // No round is ever closed: who is who stands in front, though it is younger than the events.
-    let pieces = [&held.head[..], &held.side_band].into_iter();
-    for piece in pieces.chain(held.events()) {
-        if let Err(error) = journal.append(piece) {
-            output.discard();
-            return Err(error).with_context(|| format!("cannot write {}", path.display()));
-        }
+    if let Err(error) = held.write_to(&mut journal) {
+        output.discard();
+        return Err(error).with_context(|| format!("cannot write {}", path.display()));
     }
     if format == Format::PerfData {
         return closing::file(&output, 0);
     }
     let all = Selection::default();
-    let encoder = Encoder::start(output.journal_path(), path.to_owned(), &all, roots);
+    let source = Source::Following(output.journal_path());
+    let encoder = Encoder::start(source, path.to_owned(), &all, roots);
     match last {
         Some(_) => encoder.hurry(),
         None => encoder.end_of_journal(),

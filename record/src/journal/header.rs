@@ -13,15 +13,15 @@ use crate::sys::perf_event::attr_bytes;
 use crate::sys::tracefs::Tracefs;
 
 /// `PERFILE2` in the order of this machine: the magic tells the byte order.
-const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
 /// The header's own size; 16 says: a pipe, records follow.
 const PIPE_HEADER_BYTES: u64 = 16;
 /// Ids that fit into a HEADER_ATTR beside the longest attr.
-const IDS_PER_ATTR: usize = 8000;
+pub(super) const IDS_PER_ATTR: usize = 8000;
 
 /// Kinds of EVENT_UPDATE.
-mod update {
-    pub(super) const NAME: u64 = 2;
+pub(super) mod update {
+    pub(in crate::journal) const NAME: u64 = 2;
     /// Ours: the kernel's filter as text. perf passes over kinds that it does not know.
     pub(super) const FILTER: u64 = 0x7071_0001;
     /// Ours: what the event's hits are for.
@@ -35,7 +35,9 @@ mod update {
 }
 
 /// Numbers of HEADER_FEATUREs (tools/perf/util/header.h).
-mod feature {
+pub(super) mod feature {
+    pub(in crate::journal) const TRACING_DATA: u64 = 1;
+    pub(in crate::journal) const BUILD_ID: u64 = 2;
     pub(super) const HOSTNAME: u64 = 3;
     pub(super) const OSRELEASE: u64 = 4;
     pub(super) const VERSION: u64 = 5;
@@ -44,7 +46,9 @@ mod feature {
     pub(super) const CPUDESC: u64 = 8;
     pub(super) const TOTAL_MEM: u64 = 10;
     pub(super) const CMDLINE: u64 = 11;
+    pub(in crate::journal) const EVENT_DESC: u64 = 12;
     pub(super) const PMU_MAPPINGS: u64 = 16;
+    pub(in crate::journal) const SAMPLE_TIME: u64 = 21;
     pub(super) const CLOCKID: u64 = 23;
     pub(super) const CLOCK_DATA: u64 = 29;
 }
@@ -58,11 +62,17 @@ pub(crate) fn head(recording: &Recording, selection: &Selection) -> Vec<u8> {
     for track in recording.all() {
         add_event(&mut records, track);
     }
-    add_selection(&mut records, recording, selection);
-    add_whole(&mut records, recording, update::SCOPE, &recording.scope);
     add_features(&mut records);
     head.extend(records.bytes());
     add_formats(&mut head, recording);
+    // Behind what a perf.data in the format of a file has in sections of its own: these are data there.
+    let mut updates = Records::new();
+    for track in recording.all() {
+        add_updates(&mut updates, track);
+    }
+    add_selection(&mut updates, recording, selection);
+    add_whole(&mut updates, recording, update::SCOPE, &recording.scope);
+    head.extend(updates.bytes());
     head.extend(kernel_maps::records());
     head
 }
@@ -75,27 +85,33 @@ fn add_event(records: &mut Records, track: &Track) {
             body.raw(&attr);
             ids.iter().for_each(|id| body.u64(*id));
         });
-        let Some(first) = ids.first() else { continue };
-        let mut add_update = |kind: u64, text: &str| {
-            records.add(kind::EVENT_UPDATE, 0, |body| {
-                body.u64(kind);
-                body.u64(*first);
-                body.text(text.as_bytes());
-            })
-        };
-        add_update(update::NAME, &track.probe.name);
-        if let Some(filter) = &track.probe.filter {
-            add_update(update::FILTER, filter);
-        }
-        if let Kind::Tracepoint(tracepoint) = &track.probe.kind
-            && let Some(purpose) = tracepoint.purpose.text()
-        {
-            add_update(update::PURPOSE, &purpose);
-        }
-        if let Kind::Output { functions, .. } = &track.probe.kind {
-            for function in functions {
-                add_update(update::FUNCTION, &function.text());
-            }
+    }
+}
+
+/// What the attr does not say. Any of an event's ids stands for it.
+fn add_updates(records: &mut Records, track: &Track) {
+    let Some(first) = track.events.first() else {
+        return;
+    };
+    let mut add_update = |kind: u64, text: &str| {
+        records.add(kind::EVENT_UPDATE, 0, |body| {
+            body.u64(kind);
+            body.u64(first.id);
+            body.text(text.as_bytes());
+        })
+    };
+    add_update(update::NAME, &track.probe.name);
+    if let Some(filter) = &track.probe.filter {
+        add_update(update::FILTER, filter);
+    }
+    if let Kind::Tracepoint(tracepoint) = &track.probe.kind
+        && let Some(purpose) = tracepoint.purpose.text()
+    {
+        add_update(update::PURPOSE, &purpose);
+    }
+    if let Kind::Output { functions, .. } = &track.probe.kind {
+        for function in functions {
+            add_update(update::FUNCTION, &function.text());
         }
     }
 }

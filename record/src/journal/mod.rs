@@ -2,20 +2,23 @@
 //!
 //! ```text
 //! "PERFILE2", u64 16            then records only, each { u32 type, u16 misc, u16 size, … }
-//! HEADER_ATTR, EVENT_UPDATE     per event, with its ids and its name
+//! HEADER_ATTR                   per event, with its ids
 //! HEADER_FEATURE                host, kernel, CPUs, command line, clocks
 //! TRACING_DATA                  the formats of the recorded tracepoints
+//! EVENT_UPDATE                  per event: its name, its filter, what its hits are for
 //! BUILD_ID, MMAP                the kernel and its modules
 //! FORK, COMM, MMAP2             what existed at the start; then FINISHED_INIT
 //! the rings' bytes              FINISHED_ROUND behind each pass over all rings
 //! LOST_SAMPLES                  at the end
 //! ```
 //! Nothing is ever rewritten, so it is a whole perf.data at every moment: a recorder that was killed leaves
-//! a file that imports like any other, and `perf report -i` opens it. (tools/perf/Documentation/perf.data-file-format.txt)
+//! a file that imports like any other, and `perf report -i` opens it. With `--format perf.data` it becomes a file's at the
+//! end ([`perf_file`]), since not all of perf's commands read a pipe's. (tools/perf/Documentation/perf.data-file-format.txt)
 
 mod build_ids;
 pub(crate) mod header;
 mod kernel_maps;
+mod perf_file;
 pub(crate) mod processes;
 pub(crate) mod record;
 pub(crate) mod told;
@@ -35,7 +38,8 @@ use crate::recording::{Recording, Track};
 use crate::sys::clock;
 use record::{Records, kind};
 
-pub(crate) use walk::{count_samples, samples_by_id};
+pub(crate) use perf_file::complete as complete_file;
+pub(crate) use walk::samples_by_id;
 
 /// A journal that is being written.
 pub(crate) struct Journal {

@@ -149,6 +149,15 @@ impl Records {
         self.bytes
     }
 
+    /// Adds bytes without a head.
+    pub(crate) fn plain(&mut self, fill: impl FnOnce(&mut Body<'_>)) {
+        let start = self.bytes.len();
+        fill(&mut Body {
+            bytes: &mut self.bytes,
+            start,
+        });
+    }
+
     /// Adds a record. Says false, and adds nothing, if it is longer than a record can be.
     pub(crate) fn add(&mut self, kind: u32, misc: u16, fill: impl FnOnce(&mut Body<'_>)) -> bool {
         let start = self.bytes.len();

@@ -1,54 +1,136 @@
-//! Counting the samples of a journal, where no encoder has read it.
+//! Going through a journal, record by record.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::record::kind;
 
-/// Samples in a journal.
-pub(crate) fn count_samples(path: &Path) -> io::Result<u64> {
-    Ok(samples_by_id(path)?.values().sum())
-}
-
 /// Samples of each event in a journal: the heads of its records are read, their bodies passed over.
 pub(crate) fn samples_by_id(path: &Path) -> io::Result<HashMap<u64, u64>> {
-    let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
-    skip(&mut reader, 16)?;
+    let file = File::open(path)?;
+    let mut walk = Walk::new(&file, 16)?;
     let mut samples = HashMap::new();
-    let mut head = [0u8; 8];
-    while reader.read_exact(&mut head).is_ok() {
-        let number = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
-        let kind = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]);
-        let size = u64::from(number(6));
-        if size < 8 {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a record of less than 8 bytes",
-            ));
-        }
-        let mut left = size - 8;
-        match kind {
+    while let Some(record) = walk.next()? {
+        if record.kind == kind::SAMPLE {
             // With our sample_type the identifier stands in front.
-            kind::SAMPLE if left >= 8 => {
-                let mut id = [0u8; 8];
-                reader.read_exact(&mut id)?;
-                *samples.entry(u64::from_ne_bytes(id)).or_default() += 1;
-                left -= 8;
-            }
-            kind::TRACING_DATA if left >= 4 => {
-                let mut section = [0u8; 4];
-                reader.read_exact(&mut section)?;
-                left = left - 4 + u64::from(u32::from_ne_bytes(section));
-            }
-            _ => {}
+            let id = u64::from_ne_bytes(walk.front()?);
+            *samples.entry(id).or_default() += 1;
         }
-        skip(&mut reader, left)?;
     }
     Ok(samples)
 }
 
-fn skip(reader: &mut BufReader<File>, bytes: u64) -> io::Result<()> {
-    reader.seek_relative(bytes as i64)
+/// A record's head, and where it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Record {
+    pub(super) kind: u32,
+    pub(super) misc: u16,
+    pub(super) size: u16,
+    pub(super) offset: u64,
+    /// Bytes that follow it without being part of it.
+    pub(super) behind: u64,
+}
+
+/// The way through a journal, which ends in front of the first record that is not whole.
+pub(super) struct Walk<'f> {
+    reader: BufReader<&'f File>,
+    /// Where the next record begins.
+    next: u64,
+    /// Where the reader is.
+    at: u64,
+    length: u64,
+    current: Option<Record>,
+}
+
+impl<'f> Walk<'f> {
+    /// From an offset on.
+    pub(super) fn new(file: &'f File, offset: u64) -> io::Result<Walk<'f>> {
+        let length = file.metadata()?.len();
+        let mut reader = BufReader::with_capacity(1 << 20, file);
+        reader.seek(SeekFrom::Start(offset))?;
+        Ok(Walk {
+            reader,
+            next: offset,
+            at: offset,
+            length,
+            current: None,
+        })
+    }
+
+    /// Where the records end that were given.
+    pub(super) fn offset(&self) -> u64 {
+        self.next
+    }
+
+    /// The next record.
+    pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
+        if self.next + 8 > self.length {
+            return Ok(None);
+        }
+        self.go_to(self.next)?;
+        let head: [u8; 8] = self.take()?;
+        let [a, b, c, d, e, f, g, h] = head;
+        let mut record = Record {
+            kind: u32::from_ne_bytes([a, b, c, d]),
+            misc: u16::from_ne_bytes([e, f]),
+            size: u16::from_ne_bytes([g, h]),
+            offset: self.next,
+            behind: 0,
+        };
+        if record.size < 8 {
+            let message = format!("a record of {} bytes at {:#x}", record.size, self.next);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        if record.kind == kind::TRACING_DATA {
+            record.behind = u32::from_ne_bytes(self.take()?).into();
+        }
+        let end = self.next + u64::from(record.size) + record.behind;
+        if end > self.length {
+            return Ok(None);
+        }
+        self.next = end;
+        self.current = Some(record);
+        Ok(Some(record))
+    }
+
+    /// What follows the head of the record that was given last.
+    pub(super) fn body(&mut self) -> io::Result<Vec<u8>> {
+        let Some(record) = self.current else {
+            return Ok(Vec::new());
+        };
+        self.go_to(record.offset + 8)?;
+        let mut body = vec![0; usize::from(record.size) - 8];
+        self.reader.read_exact(&mut body)?;
+        self.at += body.len() as u64;
+        Ok(body)
+    }
+
+    /// The first bytes of it; zeros where it is shorter.
+    pub(super) fn front<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut front = [0; N];
+        if let Some(record) = self.current {
+            self.go_to(record.offset + 8)?;
+            let length = N.min(usize::from(record.size) - 8);
+            self.reader.read_exact(&mut front[..length])?;
+            self.at += length as u64;
+        }
+        Ok(front)
+    }
+
+    fn take<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.reader.read_exact(&mut bytes)?;
+        self.at += N as u64;
+        Ok(bytes)
+    }
+
+    /// Within the buffer, mostly.
+    fn go_to(&mut self, offset: u64) -> io::Result<()> {
+        self.reader
+            .seek_relative(offset.wrapping_sub(self.at) as i64)?;
+        self.at = offset;
+        Ok(())
+    }
 }

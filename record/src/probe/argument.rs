@@ -5,8 +5,12 @@
 //! vfs_read+4 buf=%si:x64 $comm              a place in a function, registers, the kernel's variables
 //! libc.so.6:malloc bytes=%di:u64            a function of a library
 //! ./prog:work:12 i total                    a line of a function, counted from its first
+//! ./prog:ns::list<int>::push item           a function of C++ or Rust, as one writes it
+//! vmwgfx:vmw_driver_load                    a function of a module of the kernel
 //! ```
 
+use super::place;
+use super::register;
 use crate::failure::{Failure, misuse};
 
 /// What a probe is asked for.
@@ -14,7 +18,7 @@ use crate::failure::{Failure, misuse};
 pub(crate) struct Asked {
     /// Name of the event, where the user gives one (`NAME=FUNC`).
     pub(crate) event: Option<String>,
-    /// Program or library, for probes in user code.
+    /// Program or library, for probes in user code; module, for probes in the kernel.
     pub(crate) object: Option<String>,
     /// Function, with wildcards.
     pub(crate) function: String,
@@ -64,39 +68,37 @@ pub(crate) enum Step {
     Element(i64),
 }
 
-/// Reads `[NAME=]FUNC[+OFFSET|:LINE] ARG...`; with an object, `PATH:` comes before FUNC.
+/// Reads `[NAME=][MODULE:]FUNC[+OFFSET|:LINE] ARG...`; of a program, OBJECT takes the place of MODULE.
 pub(crate) fn parse(text: &str, has_object: bool) -> Result<Asked, Failure> {
-    let mut words = text.split_whitespace();
-    let Some(place) = words.next() else {
+    let (place, arguments) = place::split(text);
+    if place.is_empty() {
         return Err(misuse("a probe without a place"));
-    };
+    }
     let (event, place) = match place.split_once('=') {
-        Some((event, place)) => (Some(event.to_owned()), place),
-        None => (None, place),
+        Some((event, place)) if place::is_identifier(event) => (Some(event.to_owned()), place),
+        _ => (None, place),
     };
-    let (object, place) = match (has_object, place.split_once(':')) {
-        (false, _) => (None, place),
-        (true, Some((object, place))) if !object.is_empty() && !place.is_empty() => {
+    let (object, place) = match place::object(place) {
+        Some((object, place)) if has_object || !place::is_line(place) => {
             (Some(object.to_owned()), place)
         }
-        (true, _) => {
-            return Err(misuse(format!("{text}: expected PROGRAM:FUNCTION")).hint(
+        _ if has_object => {
+            return Err(misuse(format!("{text}: expected OBJECT:FUNC")).hint(
                 "as in libc.so.6:malloc, ./prog:work or 1234:work for the program of a process",
             ));
         }
+        _ => (None, place),
     };
-    let (place, line) = match place.rsplit_once(':') {
+    let (place, line) = match place::line(place) {
         Some((place, line)) => {
-            let number = line.parse().map_err(|_| {
-                misuse(format!(
-                    "{text}: expected a number of a line, found {line:?}"
-                ))
-            })?;
+            let number = line
+                .parse()
+                .map_err(|_| misuse(format!("{text}: expected a line number, found {line:?}")))?;
             (place, Some(number))
         }
         None => (place, None),
     };
-    let (function, offset) = match place.split_once('+') {
+    let (function, offset) = match place::offset(place) {
         Some((function, offset)) => (function, number(text, offset)?),
         None => (place, 0),
     };
@@ -109,7 +111,8 @@ pub(crate) fn parse(text: &str, has_object: bool) -> Result<Asked, Failure> {
         function: function.to_owned(),
         offset,
         line,
-        arguments: words
+        arguments: arguments
+            .split_whitespace()
             .map(|word| argument(text, word))
             .collect::<Result<_, _>>()?,
     })
@@ -140,7 +143,7 @@ fn argument(text: &str, word: &str) -> Result<Argument, Failure> {
         _ => (value, None),
     };
     let value = match is_raw {
-        true => Value::Raw(value.to_owned()),
+        true => Value::Raw(register::renamed(text, value)?),
         false => Value::Variable(variable(text, value)?),
     };
     Ok(Argument { name, value, kind })
@@ -248,11 +251,22 @@ mod tests {
         let asked = parse("./prog:work:12 i total", true).unwrap();
         assert_eq!((asked.function.as_str(), asked.line), ("work", Some(12)));
         assert_eq!(asked.arguments.len(), 2);
+        let asked = parse("vmwgfx:vmw_driver_load+4 x=+8(%rdi):u32", false).unwrap();
+        assert_eq!(asked.object.as_deref(), Some("vmwgfx"));
+        assert_eq!(
+            (asked.function.as_str(), asked.offset),
+            ("vmw_driver_load", 4)
+        );
+        assert_eq!(asked.arguments[0].raw().unwrap(), "x=+8(%di):u32");
+        let asked = parse("vfs_read:12 count", false).unwrap();
+        assert_eq!((asked.object, asked.line), (None, Some(12)));
         for (wrong, has_object) in [
             ("", false),
             ("malloc", true),
             (":malloc", true),
             ("a:b:c", true),
+            ("m:f:x", false),
+            ("f %edi", false),
             ("f+x", false),
             ("f 9x", false),
             ("f a->", false),
@@ -260,6 +274,62 @@ mod tests {
             ("f a!b", false),
         ] {
             assert!(parse(wrong, has_object).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_of_cplusplus_and_rust() {
+        for (text, function, line, offset, arguments) in [
+            ("./p:ns::over", "ns::over", None, 0, 0),
+            (
+                "./p:ns::over(int, char*) n",
+                "ns::over(int, char*)",
+                None,
+                0,
+                1,
+            ),
+            ("./p:r::gen<u32>:3 n m", "r::gen<u32>", Some(3), 0, 2),
+            (
+                "./p:std::map<int, A<B> >::at+0x4",
+                "std::map<int, A<B> >::at",
+                None,
+                4,
+                0,
+            ),
+            (
+                "./p:<T as Tr<Out=u32>>::go",
+                "<T as Tr<Out=u32>>::go",
+                None,
+                0,
+                0,
+            ),
+            (
+                "./p:(anonymous namespace)::f",
+                "(anonymous namespace)::f",
+                None,
+                0,
+                0,
+            ),
+            ("./p:A::operator<< n", "A::operator<<", None, 0, 1),
+            ("./p:A::operator-> n", "A::operator->", None, 0, 1),
+            ("./p:A::operator()", "A::operator()", None, 0, 0),
+            ("./p:A::operator+", "A::operator+", None, 0, 0),
+            (
+                "./p:A::operator==(A const&) n",
+                "A::operator==(A const&)",
+                None,
+                0,
+                1,
+            ),
+            ("./p:operator new n", "operator new", None, 0, 1),
+            ("./p:main::{closure#0}", "main::{closure#0}", None, 0, 0),
+            ("mine=./p:ns::over:7", "ns::over", Some(7), 0, 0),
+        ] {
+            let asked = parse(text, true).unwrap_or_else(|failure| panic!("{text}: {failure}"));
+            assert_eq!(asked.object.as_deref(), Some("./p"), "{text}");
+            let found = (asked.function.as_str(), asked.line, asked.offset);
+            assert_eq!(found, (function, line, offset), "{text}");
+            assert_eq!(asked.arguments.len(), arguments, "{text}");
         }
     }
 

@@ -13,6 +13,8 @@ use perfquet_formats::symbols::{Member, Shape};
 
 use super::fetch::Types;
 
+const FOLDER: &str = "/sys/kernel/btf";
+#[cfg(test)]
 const PATH: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u16 = 0xeb9f;
 
@@ -39,16 +41,22 @@ mod kind {
     pub(super) const ENUM64: u32 = 19;
 }
 
-/// All types of a kernel.
+/// All types of a kernel; of a module, too, whose numbers and names go on where the kernel's end.
 pub(crate) struct Btf {
-    bytes: Vec<u8>,
     endian: Endian,
-    /// Where the names are.
-    names: usize,
-    /// Where each type is; number 0 is void.
-    types: Vec<usize>,
+    files: Vec<Described>,
+    /// In which file each type is, and where; number 0 is void.
+    types: Vec<(usize, usize)>,
     /// Functions by name.
     functions: HashMap<Vec<u8>, u32>,
+}
+
+/// What one file describes.
+struct Described {
+    bytes: Vec<u8>,
+    /// Where the names are, and how many bytes they have.
+    names: usize,
+    names_bytes: usize,
 }
 
 /// The head that all types have.
@@ -64,43 +72,62 @@ struct Head {
 }
 
 impl Btf {
-    /// The running kernel's; `None`: it has none.
-    pub(crate) fn of_the_kernel() -> Option<Btf> {
-        let bytes = fs::read(PATH).ok()?;
-        match Btf::parse(bytes) {
-            Ok(btf) => Some(btf),
-            Err(short) => {
-                log::warn!("{PATH}: offset {:#x}: {short}", short.offset);
-                None
-            }
-        }
+    #[cfg(test)]
+    fn of_the_kernel() -> Option<Btf> {
+        Btf::of(None)
     }
 
+    /// The running kernel's, with that of one of its modules; `None`: it has none.
+    pub(crate) fn of(module: Option<&str>) -> Option<Btf> {
+        let mut btf = Btf {
+            endian: Endian::Little,
+            files: Vec::new(),
+            types: vec![(0, 0)],
+            functions: HashMap::new(),
+        };
+        let module = module.map(|name| name.replace('-', "_"));
+        for name in ["vmlinux"].into_iter().chain(module.as_deref()) {
+            let path = format!("{FOLDER}/{name}");
+            let bytes = fs::read(&path).ok()?;
+            if let Err(short) = btf.add(bytes) {
+                log::warn!("{path}: offset {:#x}: {short}", short.offset);
+                return None;
+            }
+        }
+        Some(btf)
+    }
+
+    #[cfg(test)]
     fn parse(bytes: Vec<u8>) -> Result<Btf, Short> {
-        let endian = match bytes.first_chunk() {
+        let mut btf = Btf {
+            endian: Endian::Little,
+            files: Vec::new(),
+            types: vec![(0, 0)],
+            functions: HashMap::new(),
+        };
+        btf.add(bytes).map(|()| btf)
+    }
+
+    fn add(&mut self, bytes: Vec<u8>) -> Result<(), Short> {
+        self.endian = match bytes.first_chunk() {
             Some(magic) if u16::from_be_bytes(*magic) == MAGIC => Endian::Big,
             _ => Endian::Little,
         };
-        let mut header = Cursor::new(&bytes, 0, endian);
+        let mut header = Cursor::new(&bytes, 0, self.endian);
         header.bytes(4)?;
         let header_bytes = header.u32()? as usize;
         let (types_at, types_bytes) = (header.u32()? as usize, header.u32()? as usize);
         let names = header_bytes.saturating_add(header.u32()? as usize);
-        let mut btf = Btf {
-            endian,
-            names,
-            types: vec![0],
-            functions: HashMap::new(),
-            bytes: Vec::new(),
-        };
+        let names_bytes = header.u32()? as usize;
         let start = header_bytes.saturating_add(types_at);
         let end = start.saturating_add(types_bytes).min(bytes.len());
         let types = bytes.get(start..end).unwrap_or_default();
-        let mut cursor = Cursor::new(types, start as u64, endian);
+        let mut cursor = Cursor::new(types, start as u64, self.endian);
         let mut functions = Vec::new();
+        let file = self.files.len();
         while !cursor.is_empty() {
-            let number = btf.types.len() as u32;
-            btf.types.push(cursor.offset() as usize);
+            let number = self.types.len() as u32;
+            self.types.push((file, cursor.offset() as usize));
             let head = head(&mut cursor)?;
             let count = u64::from(head.count);
             cursor.bytes(match head.kind {
@@ -114,12 +141,16 @@ impl Btf {
                 functions.push((head.name, number));
             }
         }
-        btf.bytes = bytes;
+        self.files.push(Described {
+            bytes,
+            names,
+            names_bytes,
+        });
         for (name, number) in functions {
-            let name = btf.name(name).to_vec();
-            btf.functions.insert(name, number);
+            let name = self.name(name).to_vec();
+            self.functions.insert(name, number);
         }
-        Ok(btf)
+        Ok(())
     }
 
     /// Parameters of a function: name and type.
@@ -149,8 +180,9 @@ impl Btf {
 
     /// A type's head, and what is behind it.
     fn at(&self, number: u64) -> Option<(Head, Cursor<'_>)> {
-        let place = *self.types.get(usize::try_from(number).ok()?)?;
-        let bytes = self.bytes.get(place..).filter(|_| number != 0)?;
+        let (file, place) = *self.types.get(usize::try_from(number).ok()?)?;
+        let bytes = &self.files.get(file)?.bytes;
+        let bytes = bytes.get(place..).filter(|_| number != 0)?;
         let mut cursor = Cursor::new(bytes, place as u64, self.endian);
         let head = head(&mut cursor).ok()?;
         Some((head, cursor))
@@ -179,8 +211,15 @@ impl Btf {
     }
 
     fn name(&self, offset: u32) -> &[u8] {
-        let place = self.names.saturating_add(offset as usize);
-        before_nul(self.bytes.get(place..).unwrap_or_default())
+        let mut offset = offset as usize;
+        for file in &self.files {
+            if offset < file.names_bytes {
+                let place = file.names.saturating_add(offset);
+                return before_nul(file.bytes.get(place..).unwrap_or_default());
+            }
+            offset -= file.names_bytes;
+        }
+        &[]
     }
 }
 
@@ -342,6 +381,31 @@ mod tests {
         );
         assert!(fetched("sk->none").unwrap_err().contains("len, data"));
         assert!(fetched("size->x").is_err());
+    }
+
+    /// A module's file goes on where the kernel's ends: type 7, and names behind those of the kernel.
+    #[test]
+    fn a_module_goes_on_where_the_kernel_ends() {
+        let names = b"open\0mode\0";
+        let base = b"\0int\0sock\0len\0data\0send\0sk\0size\0".len() as u32;
+        let sk = 24;
+        let mut words: Vec<u32> = vec![0, kind::FUNC_PROTO << 24 | 2, 1]; // 7
+        words.extend([sk, 4, base + 5, 1]);
+        words.extend([base, kind::FUNC << 24, 7]); // 8
+        let types: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut bytes = vec![0x9f, 0xeb, 1, 0];
+        let (types_bytes, names_bytes) = (types.len() as u32, names.len() as u32);
+        for word in [24, 0, types_bytes, types_bytes, names_bytes] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(types);
+        bytes.extend(names);
+        let mut btf = Btf::parse(small()).unwrap();
+        btf.add(bytes).unwrap();
+        let parameters = btf.parameters("open").unwrap();
+        assert_eq!(parameters, [("sk".to_owned(), 4), ("mode".to_owned(), 1)]);
+        assert!(matches!(btf.shape(4), Shape::Pointer(2)));
+        assert!(btf.parameters("send").is_some());
     }
 
     #[test]

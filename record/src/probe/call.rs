@@ -16,7 +16,7 @@ use super::argument::{self, Argument, Asked, Value};
 use super::definition::{Definition, Definitions, Form};
 use super::kprobe::{self, is_retval};
 use super::left_out::LeftOut;
-use super::{Kind, Probe, uprobe};
+use super::{Kind, Probe, is_of_program, uprobe};
 use crate::failure::{Failure, misuse};
 
 /// What a probe stands at.
@@ -88,8 +88,7 @@ fn is_of_return(argument: &Argument) -> bool {
 
 /// What the text asks for. Nothing is defined yet.
 pub(crate) fn functions(text: &str) -> Result<Functions, Failure> {
-    let place = text.split_whitespace().next().unwrap_or_default();
-    let has_object = place.contains(':');
+    let has_object = is_of_program(text);
     let asked = argument::parse(text, has_object)?;
     if asked.offset != 0 || asked.line.is_some() {
         return Err(

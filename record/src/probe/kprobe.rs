@@ -4,6 +4,7 @@
 //! --kprobe 'tcp_sendmsg size'       f:pq_…/tcp_sendmsg tcp_sendmsg size=$arg3:u64
 //! --kretprobe 'vfs_read count'      f:pq_…/vfs_read__return vfs_read%return count=$arg3:u64 ret=$retval:s64
 //! --kprobe 'vfs_read+0x10 %di'      p:pq_…/vfs_read vfs_read+0x10 %di
+//! --kprobe 'vmwgfx:vmw_open inode'  p:pq_…/vmw_open vmwgfx:vmw_open inode=$arg1:x64
 //! ```
 //! At entry and return the kernel's own hooks for function tracing are cheapest (fprobe, since Linux 6.5). Elsewhere in a
 //! function, for registers, and for functions that cannot be traced there are kprobes.
@@ -15,7 +16,7 @@ use super::argument::{self, Argument, Asked, Value};
 use super::btf::Btf;
 use super::call::{self, Both, Edge};
 use super::definition::{Definition, Form, Place};
-use super::{fetch, glob_matches, nearest, uprobe, vmlinux};
+use super::{fetch, glob_matches, nearest, place, uprobe, vmlinux};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::kallsyms;
 use crate::sys::tracefs::Tracefs;
@@ -65,13 +66,14 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
     }
     // Within a function only its debugging information knows where things are.
     if asked.line.is_some() || (asked.offset != 0 && asked.has_variables()) {
-        let object = vmlinux::open(text)?;
+        let object = vmlinux::open_for(text, asked.object.as_deref())?;
         return within(text, &asked, &object).map(|definition| vec![definition]);
     }
-    let functions = functions(&asked)?;
+    let functions = functions(text, &asked)?;
+    let module = asked.object.as_deref();
     // Some megabytes to read: only where a name or a type is looked up in it.
     let needs_btf = at_return || asked.has_variables();
-    let btf = needs_btf.then(Btf::of_the_kernel).flatten();
+    let btf = needs_btf.then(|| Btf::of(module)).flatten();
     let abilities = Abilities::of_the_kernel();
     let most_active = most_active(functions.len());
     let edge = Edge::of_probe(at_return);
@@ -128,11 +130,12 @@ fn within(text: &str, asked: &Asked, object: &Object) -> Result<Definition, Fail
 /// Entry and return of each function that the text asks for. A parameter that one of many functions does not have is
 /// left out there.
 pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
-    let functions = functions(asked)?;
+    let functions = functions(text, asked)?;
     let (at_entry, at_return) = call::sides(asked);
     let is_pattern = functions.len() > 1;
     let needs_btf = asked.has_variables() || !at_return.arguments.is_empty();
-    let btf = needs_btf.then(Btf::of_the_kernel).flatten();
+    let module = asked.object.as_deref();
+    let btf = needs_btf.then(|| Btf::of(module)).flatten();
     let btf = btf.as_ref();
     let abilities = Abilities::of_the_kernel();
     let most_active = most_active(functions.len());
@@ -203,13 +206,19 @@ fn definition(
         place: Place::Kernel,
         system: "probe".to_owned(),
         name: asked.event.clone().unwrap_or(usual),
-        forms: forms(function, asked.offset, at_return, &arguments, abilities),
+        forms: forms(
+            (asked.object.as_deref(), function),
+            asked.offset,
+            at_return,
+            &arguments,
+            abilities,
+        ),
     })
 }
 
 /// The best first.
 fn forms(
-    function: &str,
+    (module, function): (Option<&str>, &str),
     offset: u64,
     at_return: bool,
     arguments: &[String],
@@ -221,18 +230,22 @@ fn forms(
         words.join(" ")
     };
     let mut forms = Vec::new();
-    // Hooks see parameters, not registers.
+    // Hooks see parameters, not registers, and take a name wherever it is.
     let has_registers = arguments.iter().any(|argument| argument.contains('%'));
-    if abilities.has_fprobes && offset == 0 && !has_registers {
+    if abilities.has_fprobes && offset == 0 && !has_registers && module.is_none() {
         forms.push(match at_return {
             true => Form::new("f", body(&format!("{function}%return"))),
             false => Form::new("f", body(function)),
         });
     }
     let letter = if at_return { "r" } else { "p" };
+    let place = match module {
+        Some(module) => format!("{}:{function}", module.replace('-', "_")),
+        None => function.to_owned(),
+    };
     forms.push(match offset {
-        0 => Form::new(letter, body(function)),
-        offset => Form::new(letter, body(&format!("{function}+{offset:#x}"))),
+        0 => Form::new(letter, body(&place)),
+        offset => Form::new(letter, body(&format!("{place}+{offset:#x}"))),
     });
     forms
 }
@@ -308,7 +321,7 @@ fn parameter(
         return Err(failed(format!(
             "{text}: the kernel's BTF does not describe {function}"
         ))
-        .hint("functions of modules and those that the compiler changed are not in it; give registers"));
+        .hint("for a function of a module give that, too, as MODULE:FUNC; those that the compiler changed are not described: give registers"));
     };
     let names: Vec<String> = parameters.iter().map(|(name, _)| name.clone()).collect();
     let Some(place) = names.iter().position(|name| *name == variable.name) else {
@@ -331,10 +344,17 @@ fn parameter(
     ))
 }
 
-fn functions(asked: &Asked) -> Result<Vec<String>, Failure> {
+fn functions(text: &str, asked: &Asked) -> Result<Vec<String>, Failure> {
     let pattern = &asked.function;
-    let symbols = kallsyms::functions();
-    if symbols.is_empty() {
+    let module = asked.object.as_deref();
+    if let Some(module) = module.filter(|module| !place::is_module(module)) {
+        return Err(misuse(format!("{text}: the kernel has loaded no module {module}")).hint(
+            "MODULE:FUNC is a function of a module (lsmod lists them), FUNC:LINE a line by its number; functions of programs are probed \
+             by --uprobe OBJECT:FUNC",
+        ));
+    }
+    let symbols = kallsyms::functions_of(module);
+    if symbols.is_empty() && kallsyms::functions().is_empty() {
         // Hidden from us; the kernel itself will know.
         return Ok(vec![pattern.clone()]);
     }
@@ -343,14 +363,16 @@ fn functions(asked: &Asked) -> Result<Vec<String>, Failure> {
         .filter(|name| glob_matches(pattern, name))
         .cloned()
         .collect();
-    match matching.len() {
-        0 => Err(
-            misuse(format!("the kernel has no function {pattern}")).hint(nearest::meant(
-                pattern,
-                symbols,
-                "--functions '*'",
-            )),
+    let (whose, list) = match module {
+        Some(module) => (
+            format!("the module {module}"),
+            format!("--functions '{module}:*'"),
         ),
+        None => ("the kernel".to_owned(), "--functions '*'".to_owned()),
+    };
+    match matching.len() {
+        0 => Err(misuse(format!("{whose} has no function {pattern}"))
+            .hint(nearest::meant(pattern, symbols, &list))),
         1..=MOST => Ok(matching),
         many => Err(misuse(format!(
             "{pattern}: {many} functions, more than the {MOST} that are probed at once"
@@ -370,7 +392,7 @@ mod tests {
         };
         let (function, offset, at_return) = place;
         let mut forms = forms(
-            function,
+            (None, function),
             offset,
             at_return,
             &[argument.to_owned()],
@@ -409,6 +431,20 @@ mod tests {
                 "r: vfs_read $retval",
             ],
         );
+    }
+
+    #[test]
+    fn a_function_of_a_module_is_named_with_it() {
+        let abilities = Abilities {
+            has_fprobes: true,
+            has_parameters_at_return: true,
+        };
+        let place = (Some("snd-pcm"), "snd_pcm_open");
+        let forms = forms(place, 4, false, &["$arg1".to_owned()], abilities);
+        assert_eq!(forms, [Form::new("p", "snd_pcm:snd_pcm_open+0x4 $arg1")]);
+        let asked = argument::parse("no_such_module:f", false).unwrap();
+        let failure = functions("no_such_module:f", &asked).unwrap_err();
+        assert!(failure.to_string().contains("no module no_such_module"));
     }
 
     #[test]

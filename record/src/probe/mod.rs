@@ -11,12 +11,16 @@ pub(crate) mod call;
 pub(crate) mod counter;
 pub(crate) mod definition;
 mod fetch;
+pub(crate) mod filter;
+mod function_name;
 pub(crate) mod hooks;
 pub(crate) mod kprobe;
 pub(crate) mod left_out;
 mod modifiers;
 mod nearest;
+mod place;
 mod pmu;
+mod register;
 pub(crate) mod shown;
 mod stepped;
 pub(crate) mod tracepoint;
@@ -32,7 +36,8 @@ use crate::sys::perf_event::{Attr, abi};
 use definition::{Definitions, Form};
 use tracepoint::Tracepoint;
 
-pub(crate) use nearest::{glob_matches, meant};
+pub(crate) use nearest::{glob_matches, meant, nearest};
+pub(crate) use place::is_of_program;
 pub(crate) use pmu::{names as pmu_names, types as pmu_types};
 
 /// What one option of the command line asks for.

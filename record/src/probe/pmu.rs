@@ -139,7 +139,7 @@ fn set_term(device: &Path, event: &str, term: &str, attr: &mut Attr) -> Result<(
 fn terms_hint(device: &Path, name: &str) -> String {
     let mut names = folder(&device.join("format"));
     names.extend(folder(&device.join("events")));
-    let near = nearest::nearest(name, names.clone());
+    let near = nearest(name, names.clone());
     let shown = if near.is_empty() { names } else { near };
     format!(
         "it has {}, config, config1, config2, period and freq",

@@ -14,27 +14,29 @@ use perfquet_formats::symbols::{CodeSymbol, Location, Object, Shape};
 use super::argument::Asked;
 use super::btf::Btf;
 use super::fetch::Types;
-use super::{argument, glob_matches, nearest, uprobe, vmlinux};
+use super::{argument, function_name, glob_matches, nearest, place, uprobe, vmlinux};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::kallsyms;
 
 /// Names of functions, one a line.
 pub(crate) fn functions(pattern: &str) -> Result<String, Failure> {
-    let (names, pattern) = match pattern.rsplit_once(':') {
-        Some((object, pattern)) => {
-            let object = open(object)?;
-            let symbols = object.functions().into_iter();
-            (symbols.map(|symbol| symbol.name).collect(), pattern)
-        }
-        None => (kallsyms::functions(), pattern),
+    let (names, pattern, list) = match place::object(pattern) {
+        Some((module, pattern)) if place::is_module(module) => (
+            kallsyms::functions_of(Some(module)),
+            pattern,
+            format!("--functions '{module}:*'"),
+        ),
+        Some((object, pattern)) => (
+            function_name::all_names(&open(object)?),
+            pattern,
+            format!("--functions '{object}:*'"),
+        ),
+        None => (kallsyms::functions(), pattern, "--functions '*'".to_owned()),
     };
-    let names: Vec<String> = names;
-    let matching = names
-        .iter()
-        .filter(|name| match pattern.contains(['*', '?', '[']) {
-            true => glob_matches(pattern, name),
-            false => name.contains(pattern),
-        });
+    let matching = names.iter().filter(|name| {
+        let is_pattern = pattern.contains(['*', '?', '[']);
+        name.contains(pattern) || is_pattern && glob_matches(pattern, name)
+    });
     let mut text = String::new();
     let mut last = None;
     for name in matching {
@@ -45,11 +47,7 @@ pub(crate) fn functions(pattern: &str) -> Result<String, Failure> {
     }
     if text.is_empty() {
         return Err(
-            misuse(format!("no function {pattern}")).hint(nearest::meant(
-                pattern,
-                names,
-                "--functions '*'",
-            )),
+            misuse(format!("no function {pattern}")).hint(nearest::meant(pattern, names, &list))
         );
     }
     Ok(text)
@@ -64,13 +62,21 @@ pub(crate) fn lines(text: &str) -> Result<String, Failure> {
     let Some(first) = lines.first_line else {
         return Err(without_information(text));
     };
-    let source = fs::read_to_string(&lines.file).unwrap_or_default();
+    let source = fs::read(&lines.file);
+    if let Err(error) = &source {
+        log::warn!(
+            "{text}: only the numbers of its lines are known: its source {} cannot be read: {error}",
+            lines.file
+        );
+    }
+    let source = source.unwrap_or_default();
+    let source = String::from_utf8_lossy(&source);
     let source: Vec<&str> = source.lines().collect();
     let last = lines.places.last().map_or(first, |place| place.line);
-    let mut out = format!("{} at {}:{first}\n", symbol.name, lines.file);
+    let mut out = format!("{} at {}:{first}\n", symbol.readable(), lines.file);
     for line in first..=last.max(first) {
         let has_code = lines.places.iter().any(|place| place.line == line);
-        let words = source.get(line as usize - 1).copied();
+        let words = source.get((line as usize).saturating_sub(1)).copied();
         let number = match has_code {
             true => (line - first).to_string(),
             false if words.is_none() => continue,
@@ -83,8 +89,15 @@ pub(crate) fn lines(text: &str) -> Result<String, Failure> {
 
 /// Parameters of a kernel function, or variables at a place of a program.
 pub(crate) fn variables(text: &str) -> Result<String, Failure> {
+    let (place, _) = place::split(text);
+    if let Some((module, function)) = place::object(place)
+        && place::is_module(module)
+        && place::line(function).is_none()
+    {
+        return parameters(Some(module), function);
+    }
     if !text.contains([':', '+']) {
-        return parameters(text);
+        return parameters(None, text);
     }
     let (asked, object, symbol) = find(text)?;
     let place = match asked.line {
@@ -114,17 +127,18 @@ pub(crate) fn variables(text: &str) -> Result<String, Failure> {
     Ok(aligned(&rows))
 }
 
-fn parameters(function: &str) -> Result<String, Failure> {
-    let Some(btf) = Btf::of_the_kernel() else {
-        return Err(failed(
-            "this kernel does not describe its functions (no /sys/kernel/btf/vmlinux)",
-        ));
+fn parameters(module: Option<&str>, function: &str) -> Result<String, Failure> {
+    let Some(btf) = Btf::of(module) else {
+        let file = module.unwrap_or("vmlinux");
+        return Err(failed(format!(
+            "this kernel does not describe its functions (no /sys/kernel/btf/{file})",
+        )));
     };
     let Some(parameters) = btf.parameters(function) else {
         return Err(
             misuse(format!("the kernel's BTF does not describe {function}")).hint(nearest::meant(
                 function,
-                kallsyms::functions(),
+                kallsyms::functions_of(module),
                 "--functions '*'",
             )),
         );
@@ -183,43 +197,21 @@ fn aligned(rows: &[[String; 3]]) -> String {
 
 /// Function of a program, or with its number of a line of the kernel.
 fn find(text: &str) -> Result<(Asked, Object, CodeSymbol), Failure> {
-    if is_of_kernel(text) {
+    if !place::is_of_program(text) {
         let asked = argument::parse(text, false)?;
-        let object = vmlinux::open(text)?;
+        let object = vmlinux::open_for(text, asked.object.as_deref())?;
         let symbol = vmlinux::symbol(text, &object, &asked.function)?;
         return Ok((asked, object, symbol));
     }
     let asked = argument::parse(text, true)?;
     let object = open(asked.object.as_deref().unwrap_or_default())?;
-    let symbol = symbol(text, &object, &asked.function)?;
+    let symbol = function_name::find_one(text, &object, &asked.function)?;
     Ok((asked, object, symbol))
-}
-
-/// `vfs_read`, `vfs_read:12`; but `libc.so.6:malloc`.
-fn is_of_kernel(text: &str) -> bool {
-    match text.split_once(':') {
-        None => true,
-        Some((_, line)) => line.bytes().all(|byte| byte.is_ascii_digit()),
-    }
 }
 
 fn open(object: &str) -> Result<Object, Failure> {
     let path = uprobe::find(object)?;
     Object::open(&path).map_err(|error| failed(error.to_string()))
-}
-
-fn symbol(text: &str, object: &Object, function: &str) -> Result<CodeSymbol, Failure> {
-    let all = object.functions();
-    match all.iter().find(|symbol| symbol.name == function) {
-        Some(symbol) => Ok(symbol.clone()),
-        None => Err(
-            misuse(format!("{text}: no function {function}")).hint(nearest::meant(
-                function,
-                all.into_iter().map(|symbol| symbol.name),
-                "--functions 'OBJECT:*'",
-            )),
-        ),
-    }
 }
 
 fn without_information(text: &str) -> Failure {

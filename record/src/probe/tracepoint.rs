@@ -47,14 +47,31 @@ pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
         }
     }
     if probes.is_empty() {
-        return Err(
-            misuse(format!("no tracepoint {event}")).hint(nearest::sentence(
-                &format!("{system}:{name}"),
-                names(&tracefs),
-            )),
-        );
+        let hint = option_of_probes(system, name)
+            .unwrap_or_else(|| nearest::sentence(&format!("{system}:{name}"), names(&tracefs)));
+        return Err(misuse(format!("no tracepoint {event}")).hint(hint));
     }
     Ok(probes)
+}
+
+/// perf's names of probes that somebody defined before: here one option defines and records them.
+fn option_of_probes(system: &str, name: &str) -> Option<String> {
+    let (option, place) = match system {
+        "probe" => ("kprobe", name.to_owned()),
+        _ => match (system.strip_prefix("probe_"), system.strip_prefix("sdt_")) {
+            (Some(object), _) => ("uprobe", format!("{object}:{name}")),
+            (_, Some(provider)) => ("usdt", format!("OBJECT:{provider}:{name}")),
+            _ => return None,
+        },
+    };
+    let (option, place) = match place.strip_suffix("__return") {
+        Some(function) if option == "kprobe" => ("kretprobe", function),
+        Some(function) if option == "uprobe" => ("uretprobe", function),
+        _ => (option, place.as_str()),
+    };
+    Some(format!(
+        "probes are defined and recorded at once by --{option} '{place}'"
+    ))
 }
 
 /// `SYSTEM:NAME` of all tracepoints; none where tracefs cannot be read.
@@ -107,4 +124,31 @@ fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<
         wants_precision: false,
         pattern: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::option_of_probes;
+
+    #[test]
+    fn perfs_names_of_probes_lead_to_the_option() {
+        for (system, name, expected) in [
+            ("probe", "vfs_read", Some("--kprobe 'vfs_read'")),
+            ("probe", "vfs_read__return", Some("--kretprobe 'vfs_read'")),
+            ("probe_libc", "malloc", Some("--uprobe 'libc:malloc'")),
+            (
+                "probe_libc",
+                "malloc__return",
+                Some("--uretprobe 'libc:malloc'"),
+            ),
+            ("sdt_libc", "setjmp", Some("--usdt 'OBJECT:libc:setjmp'")),
+            ("sched", "sched_swich", None),
+        ] {
+            let hint = option_of_probes(system, name);
+            match expected {
+                Some(expected) => assert!(hint.is_some_and(|hint| hint.ends_with(expected))),
+                None => assert_eq!(hint, None),
+            }
+        }
+    }
 }

@@ -14,8 +14,9 @@ use perfquet_formats::symbols::{CodeSymbol, Object, Scope};
 use super::argument::{self, Argument, Asked, Value};
 use super::call::{self, Both, Edge};
 use super::definition::{Definition, Form, Place};
+use super::function_name::{self, Found};
 use super::kprobe::is_retval;
-use super::{fetch, glob_matches, nearest, stepped};
+use super::{fetch, register, stepped};
 use crate::failure::{Failure, failed, misuse};
 
 /// Functions that one pattern may stand for.
@@ -45,10 +46,11 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
     }
     let mut definitions = Vec::new();
     let edge = Edge::of_probe(at_return);
-    let symbols = functions(text, &asked, &path, &object)?;
+    let symbols = functions(text, &asked, &object)?;
     let mut dear = Vec::new();
-    for symbol in &symbols {
-        definitions.push(definition(text, &asked, &path, &object, symbol, edge)?);
+    for found in &symbols {
+        definitions.push(definition(text, &asked, &path, &object, found, edge)?);
+        let symbol = &found.symbol;
         // A return is caught at the entry, which cannot be chosen.
         if !at_return {
             let place = place_of(text, &asked, &object, symbol, edge)?;
@@ -67,7 +69,7 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
 pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
     let path = find(asked.object.as_deref().unwrap_or_default())?;
     let object = Object::open(&path).map_err(|error| failed(format!("{text}: {error}")))?;
-    let symbols = functions(text, asked, &path, &object)?;
+    let symbols = functions(text, asked, &object)?;
     let (at_entry, mut at_return) = call::sides(asked);
     for argument in &mut at_return.arguments {
         if is_retval(argument) && argument.kind.is_none() {
@@ -75,9 +77,8 @@ pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
         }
     }
     let is_pattern = symbols.len() > 1;
-    let define = |asked: &Asked, symbol: &CodeSymbol, edge| {
-        definition(text, asked, &path, &object, symbol, edge)
-    };
+    let define =
+        |asked: &Asked, found: &Found, edge| definition(text, asked, &path, &object, found, edge);
     let mut all = Vec::new();
     for symbol in &symbols {
         let mut entry = define(&at_entry, symbol, Edge::Entry);
@@ -105,10 +106,11 @@ fn definition(
     asked: &Asked,
     path: &Path,
     object: &Object,
-    symbol: &CodeSymbol,
+    found: &Found,
     edge: Edge,
 ) -> Result<Definition, Failure> {
     let at_return = edge != Edge::Entry;
+    let symbol = &found.symbol;
     let place = place_of(text, asked, object, symbol, edge)?;
     let mut body = format!("{}:{place:#x}", path.display());
     // Debugging information is read once, however many variables are asked for.
@@ -119,17 +121,21 @@ fn definition(
     for argument in &asked.arguments {
         body.push(' ');
         body.push_str(&match argument.raw() {
-            Some(raw) => raw,
+            Some(raw) => {
+                let is_entry = !at_return && place == symbol.offset;
+                numbered_arguments(text, raw, object, is_entry)?
+            }
             None => variable(text, scope.as_ref(), argument)?,
         });
     }
     if edge == Edge::Return && !asked.arguments.iter().any(is_retval) {
         body.push_str(" ret=$retval:s64");
     }
+    let plain = function_name::event_name(&found.name);
     let name = match (at_return, asked.line) {
-        (true, _) => format!("{}__return", symbol.name),
-        (false, Some(line)) => format!("{}_L{line}", symbol.name),
-        (false, None) => symbol.name.clone(),
+        (true, _) => format!("{plain}__return"),
+        (false, Some(line)) => format!("{plain}_L{line}"),
+        (false, None) => plain,
     };
     Ok(Definition {
         asked: text.to_owned(),
@@ -138,6 +144,45 @@ fn definition(
         name: asked.event.clone().unwrap_or(name),
         forms: vec![Form::new(if at_return { "r" } else { "p" }, body)],
     })
+}
+
+/// `$argN`, which the kernel knows in its own functions only, as the registers of a program's calls.
+fn numbered_arguments(
+    text: &str,
+    raw: String,
+    object: &Object,
+    is_entry: bool,
+) -> Result<String, Failure> {
+    let Some(replaced) = register::arguments_replaced(&raw) else {
+        return Ok(raw);
+    };
+    let bad = |reason: &str, hint: &str| {
+        let message = format!("{text}: $argN is known at the entry of a function{reason}");
+        Err(misuse(message).hint(hint))
+    };
+    match is_entry {
+        _ if !object.is_wide() => bad(
+            " of a 64-bit program",
+            "this one passes arguments on the stack: +4(%sp):u32 is the first",
+        ),
+        true => {
+            // The name that the kernel would have given it.
+            let is_named = raw.contains('=') || !raw.starts_with("$arg");
+            let name = raw
+                .split(':')
+                .next()
+                .unwrap_or(&raw)
+                .trim_start_matches('$');
+            Ok(match is_named {
+                true => replaced,
+                false => format!("{name}={replaced}"),
+            })
+        }
+        false => bad(
+            " only, and this place is behind it",
+            "name the variable, or record it at the entry by a --uprobe without OFFSET, LINE and variables",
+        ),
+    }
 }
 
 fn place_of(
@@ -166,7 +211,7 @@ fn say_dear(text: &str, dear: &[(&CodeSymbol, u64, Option<usize>)], all: usize) 
                     let offset = place - symbol.offset + *bytes as u64;
                     format!(
                         "; {}+{offset:#x} is emulated and passed as often",
-                        symbol.name
+                        symbol.readable()
                     )
                 }
                 None => "; no instruction near by is cheaper".to_owned(),
@@ -213,7 +258,7 @@ pub(crate) fn place_of_line(
     let Some(first) = lines.first_line else {
         return Err(failed(format!(
             "{text}: without debugging information the lines of {} are not known",
-            symbol.name
+            symbol.readable()
         ))
         .hint("compile it with -g, or install its debug package"));
     };
@@ -230,7 +275,8 @@ pub(crate) fn place_of_line(
         let others: Vec<String> = others.iter().map(u32::to_string).collect();
         misuse(format!(
             "{text}: no code begins at line {line} of {} (line {wanted} of {})",
-            symbol.name, lines.file
+            symbol.readable(),
+            lines.file
         ))
         .hint(format!("there is code at its lines {}", others.join(", ")))
     })
@@ -354,7 +400,7 @@ pub(crate) fn find(object: &str) -> Result<PathBuf, Failure> {
         Some(path) => std::fs::canonicalize(&path)
             .map_err(|error| failed(format!("{}: {error}", path.display()))),
         None => Err(misuse(format!("no program or library {object}"))
-            .hint("give its path, or the number of a process")),
+            .hint("give its path, or the PID of a process that runs it")),
     }
 }
 
@@ -364,35 +410,10 @@ fn is_elf(path: &Path) -> bool {
     read.is_ok() && magic == *b"\x7fELF"
 }
 
-fn functions(
-    text: &str,
-    asked: &Asked,
-    path: &Path,
-    object: &Object,
-) -> Result<Vec<CodeSymbol>, Failure> {
-    let all = object.functions();
-    let mut matching: Vec<CodeSymbol> = all
-        .iter()
-        .filter(|symbol| glob_matches(&asked.function, &symbol.name))
-        .cloned()
-        .collect();
-    // Several names of one place are one probe.
-    matching.sort_by_key(|symbol| symbol.offset);
-    matching.dedup_by_key(|symbol| symbol.offset);
-    match matching.len() {
-        0 if all.is_empty() => Err(failed(format!("{text}: {} has no symbols", path.display()))
-            .hint("install its debug package")),
-        0 => Err(misuse(format!(
-            "{} has no function {}",
-            path.display(),
-            asked.function
-        ))
-        .hint(nearest::meant(
-            &asked.function,
-            all.into_iter().map(|symbol| symbol.name),
-            &format!("--functions '{}:*'", path.display()),
-        ))),
-        1..=MOST => Ok(matching),
+fn functions(text: &str, asked: &Asked, object: &Object) -> Result<Vec<Found>, Failure> {
+    let found = function_name::find(text, object, &asked.function)?;
+    match found.len() {
+        ..=MOST => Ok(found),
         many => Err(misuse(format!(
             "{text}: {many} functions, more than the {MOST} that are probed at once"
         ))),

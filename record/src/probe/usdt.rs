@@ -9,6 +9,7 @@
 use perfquet_formats::symbols::{Object, StaticProbe};
 
 use super::definition::{Definition, Form, Place};
+use super::register::kernels as register;
 use super::{glob_matches, nearest, uprobe};
 use crate::failure::{Failure, failed, misuse};
 
@@ -16,7 +17,7 @@ use crate::failure::{Failure, failed, misuse};
 pub(crate) fn definitions(text: &str) -> Result<Vec<Definition>, Failure> {
     let parts: Vec<&str> = text.trim().split(':').collect();
     let [object, provider, name] = parts[..] else {
-        return Err(misuse(format!("{text}: expected PROGRAM:PROVIDER:NAME"))
+        return Err(misuse(format!("{text}: expected OBJECT:PROVIDER:NAME"))
             .hint("as in --usdt 'libc.so.6:libc:*'"));
     };
     let path = uprobe::find(object)?;
@@ -128,33 +129,6 @@ fn arm_memory(place: &str) -> Option<String> {
     let (base, offset) = inside.split_once(',').unwrap_or((inside, "0"));
     let offset: i64 = offset.trim().trim_start_matches('#').parse().ok()?;
     Some(format!("{offset:+}({})", register(base.trim())?))
-}
-
-/// The assembler's name of a register → the kernel's (`regoffset_table`).
-fn register(name: &str) -> Option<String> {
-    let Some(name) = name.strip_prefix('%') else {
-        let is_arm = name == "sp"
-            || name
-                .strip_prefix(['x', 'w'])
-                .is_some_and(|number| number.parse::<u8>().is_ok_and(|number| number < 31));
-        return is_arm.then(|| format!("%{}", name.replacen('w', "x", 1)));
-    };
-    const X86: [(&str, [&str; 4]); 8] = [
-        ("ax", ["rax", "eax", "ax", "al"]),
-        ("bx", ["rbx", "ebx", "bx", "bl"]),
-        ("cx", ["rcx", "ecx", "cx", "cl"]),
-        ("dx", ["rdx", "edx", "dx", "dl"]),
-        ("si", ["rsi", "esi", "si", "sil"]),
-        ("di", ["rdi", "edi", "di", "dil"]),
-        ("bp", ["rbp", "ebp", "bp", "bpl"]),
-        ("sp", ["rsp", "esp", "sp", "spl"]),
-    ];
-    if let Some((kernels, _)) = X86.iter().find(|(_, names)| names.contains(&name)) {
-        return Some(format!("%{kernels}"));
-    }
-    let number = name.strip_prefix('r')?.trim_end_matches(['d', 'w', 'b']);
-    let number: u8 = number.parse().ok()?;
-    (8..16).contains(&number).then(|| format!("%r{number}"))
 }
 
 #[cfg(test)]

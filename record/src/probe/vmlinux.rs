@@ -37,6 +37,19 @@ impl KernelOptions {
     }
 }
 
+/// The same for a function that may be one of a module.
+pub(crate) fn open_for(text: &str, module: Option<&str>) -> Result<Object, Failure> {
+    match module {
+        None => open(text),
+        Some(module) => Err(failed(format!(
+            "{text}: lines and local variables of modules are not read, and {module} is one"
+        ))
+        .hint(format!(
+            "parameters are known at the entry of its functions: --vars {text} without a line"
+        ))),
+    }
+}
+
 /// The kernel's debugging information, for what `text` asks.
 pub(crate) fn open(text: &str) -> Result<Object, Failure> {
     let release = host::names().release;

@@ -20,7 +20,7 @@ use perfquet_formats::event::Purpose;
 
 use crate::own::{self, Own};
 use crate::probe::left_out::LeftOut;
-use crate::probe::{Kind, Probe, counter};
+use crate::probe::{Kind, Probe, counter, filter};
 use crate::sys::clock;
 use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::{Attr, Counts, Event};
@@ -303,14 +303,13 @@ impl Recording {
             for opened in &track.events {
                 match opened.event.set_filter(&text) {
                     Ok(()) => {}
-                    Err(error) if users.is_some() => {
-                        let format = &tracepoint.format;
-                        let name = &track.probe.name;
-                        return Err(privileges::bad_filter(name, &filter, format, &error).into());
-                    }
-                    // Some tracepoints take no filter at all (CONFIG_EVENT_TRACING without filters).
                     Err(error) => {
-                        log::info!("{}: own activity stays in: {error}", track.probe.name)
+                        let (name, format) = (&track.probe.name, &tracepoint.format);
+                        if let Some(users) = users {
+                            return Err(filter::refused(name, users, format, &error).into());
+                        }
+                        // Some tracepoints take no filter at all (CONFIG_EVENT_TRACING without filters).
+                        log::info!("{name}: own activity stays in: {error}");
                     }
                 }
             }

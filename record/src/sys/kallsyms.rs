@@ -5,8 +5,22 @@ use std::fs;
 
 /// All functions of the kernel and its modules, in order; none where they are hidden.
 pub(crate) fn functions() -> Vec<String> {
-    let text = read();
-    let names: BTreeSet<&str> = code(&text).map(|(_, name)| name).collect();
+    functions_of(None)
+}
+
+/// The functions of a module; of the kernel and all its modules without one.
+pub(crate) fn functions_of(module: Option<&str>) -> Vec<String> {
+    in_module(&read(), module)
+}
+
+fn in_module(text: &str, module: Option<&str>) -> Vec<String> {
+    let module = module.map(|name| format!("[{}]", name.replace('-', "_")));
+    let is_it = |line: &&str| match &module {
+        Some(module) => line.ends_with(module.as_str()),
+        None => true,
+    };
+    let lines = text.lines().filter(is_it);
+    let names: BTreeSet<&str> = lines.filter_map(function).map(|(_, name)| name).collect();
     names.into_iter().map(str::to_owned).collect()
 }
 
@@ -33,12 +47,30 @@ fn read() -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Code of the kernel and of its modules; what was discarded after the start is data by then.
 fn code(text: &str) -> impl Iterator<Item = (u64, &str)> {
-    text.lines().filter_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let (start, kind, name) = (words.next()?, words.next()?, words.next()?);
-        let start = u64::from_str_radix(start, 16).ok()?;
-        matches!(kind, "T" | "t" | "W" | "w").then_some((start, name))
-    })
+    text.lines().filter_map(function)
+}
+
+/// Code of the kernel and of its modules; what was discarded after the start is data by then.
+fn function(line: &str) -> Option<(u64, &str)> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, kind, name) = (words.next()?, words.next()?, words.next()?);
+    let start = u64::from_str_radix(start, 16).ok()?;
+    matches!(kind, "T" | "t" | "W" | "w").then_some((start, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_module;
+
+    #[test]
+    fn functions_of_a_module() {
+        let text = "ffffffff81000000 T vfs_read\n\
+            ffffffffc0a00000 t vmw_driver_load\t[vmwgfx]\n\
+            ffffffffc0a00100 d vmw_data\t[vmwgfx]\n\
+            ffffffffc0b00000 t vmw_driver_load\t[other]\n";
+        assert_eq!(in_module(text, None), ["vfs_read", "vmw_driver_load"]);
+        assert_eq!(in_module(text, Some("vmwgfx")), ["vmw_driver_load"]);
+        assert!(in_module(text, Some("nothing")).is_empty());
+    }
 }

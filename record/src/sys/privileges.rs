@@ -120,20 +120,3 @@ pub(crate) fn too_many_files(events: usize, needed: u64, limit: u64) -> Failure 
          raw_syscalls:sys_exit, two events instead of hundreds",
     )
 }
-
-/// The kernel refused a filter.
-pub(crate) fn bad_filter(event: &str, filter: &str, format: &[u8], error: &io::Error) -> Failure {
-    let fields = String::from_utf8_lossy(format)
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("field:"))
-        .filter_map(|field| field.split(';').next())
-        .map(|field| field.trim().to_owned())
-        .collect::<Vec<_>>()
-        .join("; ");
-    failed(format!(
-        "{event}: the kernel refused the filter '{filter}': {error}"
-    ))
-    .hint(format!(
-        "a filter looks like 'prev_pid == 0 && next_comm ~ \"kw*\"'; the fields are: {fields}"
-    ))
-}

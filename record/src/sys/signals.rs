@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM, SIGHUP, SIGCHLD and the user's signals as a descriptor that one waits on; no handler runs anywhere.
+//! Ctrl-C, SIGTERM, SIGQUIT, SIGHUP, SIGCHLD and the user's signals as a descriptor that one waits on; no handler runs anywhere.
 
 #![expect(unsafe_code, reason = "signal masks")]
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// What arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// Finish: Ctrl-C, SIGTERM, a terminal that was closed.
+    /// Finish: Ctrl-C, Ctrl-\\, SIGTERM, a terminal that was closed.
     Finish,
     /// A child ended.
     Child,
@@ -27,29 +27,27 @@ pub(crate) enum User {
     Two,
 }
 
-impl User {
-    fn number(self) -> libc::c_int {
-        match self {
-            User::One => libc::SIGUSR1,
-            User::Two => libc::SIGUSR2,
-        }
-    }
-}
-
 /// The descriptor.
 pub(crate) struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks the signals in this thread and all that it starts later. Of the user's signals only those that mean
-    /// something.
-    pub(crate) fn block(users: &[User]) -> io::Result<Signals> {
-        let mut numbers = vec![libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD];
+    /// Blocks the signals in this thread and all that it starts later. Those of the user that mean nothing here are taken,
+    /// too: one that was sent by mistake would end the recording otherwise, and leave its probes behind.
+    pub(crate) fn block() -> io::Result<Signals> {
+        let mut numbers = vec![
+            libc::SIGINT,
+            libc::SIGTERM,
+            libc::SIGQUIT,
+            libc::SIGHUP,
+            libc::SIGCHLD,
+            libc::SIGUSR1,
+            libc::SIGUSR2,
+        ];
         // Blocked, an ignored signal would come all the same: nohup wants none.
         numbers.retain(|&number| number != libc::SIGHUP || !is_ignored(number));
         // Whoever ignores the end of children is not told of it, and it is inherited.
         // SAFETY: no handler of ours is replaced.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-        numbers.extend(users.iter().map(|user| user.number()));
         let set = set_of(&numbers);
         // SAFETY: reads `set`; the old mask is not asked for.
         let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };

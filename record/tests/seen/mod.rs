@@ -1,5 +1,7 @@
 //! What a recording holds, read by the reader that reads every perf.data.
 
+#![allow(dead_code, reason = "no test file uses all of it")]
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 

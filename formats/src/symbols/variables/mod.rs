@@ -47,6 +47,18 @@ impl Object {
         }
     }
 
+    /// The name of a function in its debugging information, without the names around it: `gen<u32>`, also where the symbol
+    /// table has it without its type (Rust's older mangling).
+    pub fn declared_name(&self, symbol: &CodeSymbol) -> Option<String> {
+        let sections = Sections::of(self.with_debugging_information());
+        let dwarf = sections.dwarf();
+        let address = self.address_of(symbol.offset)?;
+        let (unit, offset) = function_at(&dwarf, address).ok()??;
+        let entry = unit.entry(offset).ok()?;
+        let name = attribute(&unit, &entry, gimli::DW_AT_name).ok()?;
+        text(&dwarf, &unit, name)
+    }
+
     /// The variables in scope at an offset in the file, inside of a function.
     pub fn variables_at(&self, symbol: &CodeSymbol, offset: u64) -> Result<Scope, Error> {
         let elf = self.with_debugging_information();

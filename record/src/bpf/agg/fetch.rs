@@ -43,11 +43,16 @@ pub(super) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Fai
             .map(|field| field.name.as_str())
             .filter(|name| !name.starts_with("__probe_"))
             .collect();
+        let near = probe::nearest(name, names.iter().map(|name| (*name).to_owned()));
+        let meant = match near.is_empty() {
+            true => String::new(),
+            false => format!("did you mean {}? ", near.join(", ")),
+        };
         return Err(misuse(format!("{option}: {} has no field {name}", probe.name)).hint(
             match names.is_empty() {
                 true => "give the probe an argument, as in --uprobe 'libc.so.6:malloc bytes=%di:u64'".to_owned(),
                 false => format!(
-                    "its fields are: {}; keys can also be comm, pid, tid, cpu, probe, stack, kstack, ustack",
+                    "{meant}its fields are: {}; keys can also be comm, pid, tid, cpu, probe, stack, kstack, ustack",
                     names.join(", ")
                 ),
             },

@@ -1,0 +1,110 @@
+//! The journal of a recorder: the files that a trace is made of, or made again if the recorder died.
+//!
+//! ```text
+//! a.pqt/journal/perf.data          what the kernel's rings held; of a flight recorder, who is who
+//! a.pqt/journal/ring.0000000017    a flight recorder's memory, the oldest piece first; together with perf.data one stream
+//! a.pqt/journal/trace.dat.cpu0     what else the recorder put there: inputs of their own
+//! ```
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::store::JOURNAL;
+use crate::{Error, Input};
+
+/// What the names of a flight recorder's pieces begin with; a number of ten digits follows.
+pub const RING_PREFIX: &str = "ring.";
+
+/// The files of the journal in `directory`, in the order in which they are to be read: what the kernel's rings held,
+/// then by name what the recorder put beside it. Names with a dot in front are none of them, nor are the pieces of a
+/// flight recorder's memory, which go on where the first file ends.
+pub fn journal_files(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let first = journal_of(directory);
+    let mut files = files_in(directory)?;
+    files.retain(|file| *file != first && !is_piece(file));
+    files.insert(0, first);
+    Ok(files)
+}
+
+/// The inputs that the journal in `directory` consists of.
+pub fn journal_inputs(directory: &Path) -> Result<Vec<Input>, Error> {
+    let files = journal_files(directory)?;
+    let mut pieces = files_in(directory)?;
+    pieces.retain(|file| is_piece(file));
+    let open = |(index, file): (usize, &PathBuf)| match index {
+        0 if !pieces.is_empty() => chained(file, &pieces),
+        _ => Input::open(file),
+    };
+    files.iter().enumerate().map(open).collect()
+}
+
+/// Removes the journal of a trace that is complete.
+pub fn remove_journal(directory: &Path) -> Result<(), Error> {
+    let journal = directory.join(JOURNAL);
+    std::fs::remove_dir_all(&journal).map_err(Error::io(journal))
+}
+
+pub(super) fn journal_of(directory: &Path) -> PathBuf {
+    directory.join(JOURNAL).join("perf.data")
+}
+
+/// Plain files without a dot in front, by name.
+fn files_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let journal = directory.join(JOURNAL);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&journal).map_err(Error::io(journal.clone()))? {
+        let entry = entry.map_err(Error::io(journal.clone()))?;
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if entry.file_type().is_ok_and(|kind| kind.is_file()) && !is_hidden {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn is_piece(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.strip_prefix(RING_PREFIX));
+    number.is_some_and(|number| {
+        number.len() == 10 && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+/// Files that are one stream.
+fn chained(first: &Path, pieces: &[PathBuf]) -> Result<Input, Error> {
+    let open = |path: &PathBuf| File::open(path).map_err(Error::io(path.clone()));
+    let mut stream: Box<dyn Read + Send> = Box::new(open(&first.to_owned())?);
+    for piece in pieces {
+        stream = Box::new(stream.chain(open(piece)?));
+    }
+    Input::from_reader(&first.display().to_string(), stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_a_ring_go_on_where_the_first_file_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join(JOURNAL);
+        std::fs::create_dir(&journal).unwrap();
+        for (name, text) in [
+            ("perf.data", "a"),
+            ("ring.0000000010", "c"),
+            ("ring.0000000009", "b"),
+            ("ring.new", "x"),
+            (".ring.0000000011", "y"),
+        ] {
+            std::fs::write(journal.join(name), text).unwrap();
+        }
+        let mut inputs = journal_inputs(folder.path()).unwrap();
+        assert_eq!(inputs.len(), 2);
+        let mut text = String::new();
+        inputs[0].read_to_string(&mut text).unwrap();
+        assert_eq!(text, "abc");
+        assert!(inputs[1].name().ends_with("ring.new"));
+    }
+}

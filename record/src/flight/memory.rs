@@ -1,0 +1,292 @@
+//! A flight recorder's memory: files in the journal of its output, so that it outlives the recorder.
+//!
+//! ```text
+//! a.pqt/journal/perf.data          facts, events, formats, who is who
+//! a.pqt/journal/ring.0000000017    the events of some passes over the rings; the oldest file goes
+//! ```
+//! Written by `write`, and so in the system's cache at once: a recorder that is killed leaves its last, which
+//! `perfquet-convert a.pqt` makes a trace of. Where the output lies in memory (`-o /dev/shm/a.pqt`), no disk is written.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use perfquet_formats::import::RING_PREFIX;
+
+use super::Limit;
+use crate::journal::Journal;
+
+/// A file holds this part of what is kept: so much too much, or too little, is there at most.
+const PARTS: usize = 32;
+/// Bytes copied at once.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// The events of some passes over the rings; whole records, ring by ring.
+struct Segment {
+    path: PathBuf,
+    file: Arc<File>,
+    bytes: u64,
+    /// Nothing in it is older: when the pass before its first was over.
+    begin: u64,
+    /// Nothing in it is younger.
+    until: u64,
+}
+
+/// The files.
+pub(crate) struct Memory {
+    folder: PathBuf,
+    limit: Limit,
+    head: Arc<Vec<u8>>,
+    /// Facts and who is who; what follows was added since.
+    journal: Journal,
+    segments: VecDeque<Segment>,
+    next_number: u64,
+    has_told_full: bool,
+}
+
+/// What was held at one moment: files that are still there when they have no name any more.
+pub(super) struct Pieces(Vec<(Arc<File>, u64)>);
+
+impl Memory {
+    /// An empty one in the folder of a new journal.
+    pub(crate) fn new(
+        folder: &Path,
+        mut journal: Journal,
+        limit: Limit,
+        head: Vec<u8>,
+    ) -> io::Result<Memory> {
+        journal.append(&head)?;
+        Ok(Memory {
+            folder: folder.to_owned(),
+            limit,
+            head: Arc::new(head),
+            journal,
+            segments: VecDeque::new(),
+            next_number: 0,
+            has_told_full: false,
+        })
+    }
+
+    /// Facts, events, formats.
+    pub(super) fn head(&self) -> Arc<Vec<u8>> {
+        Arc::clone(&self.head)
+    }
+
+    /// Bytes of events.
+    pub(super) fn bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// The time that nothing held is older than.
+    pub(super) fn horizon(&self) -> Option<u64> {
+        self.segments.front().map(|first| first.begin)
+    }
+
+    /// Adds to who is who.
+    pub(super) fn add_side_band(&mut self, records: &[u8]) -> io::Result<()> {
+        let whole = self.journal.length();
+        let added = self.journal.append(records);
+        if added.is_err() {
+            self.journal.cut(whole)?;
+        }
+        added
+    }
+
+    /// Puts what is left of it in the place of all.
+    pub(super) fn replace_side_band(&mut self, records: &[u8]) -> io::Result<()> {
+        let fresh = self.folder.join(".perf.data");
+        let _ = fs::remove_file(&fresh);
+        let mut journal = Journal::create(&fresh)?;
+        journal.append(&self.head)?;
+        journal.append(records)?;
+        fs::rename(&fresh, self.folder.join("perf.data"))?;
+        self.journal = journal;
+        Ok(())
+    }
+
+    /// Adds the events of a pass, which came `since` the one before was over. On a full disk the oldest go, before the youngest are given up.
+    pub(super) fn add_events(&mut self, records: &[u8], since: u64, now: u64) -> io::Result<()> {
+        loop {
+            let error = match self.try_add(records, since, now) {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            if error.kind() != io::ErrorKind::StorageFull || self.segments.len() < 2 {
+                return Err(error);
+            }
+            if !self.has_told_full {
+                self.has_told_full = true;
+                log::warn!("--ring: {}: {error}: less is kept", self.folder.display());
+            }
+            self.forget_oldest();
+        }
+    }
+
+    fn try_add(&mut self, records: &[u8], since: u64, now: u64) -> io::Result<()> {
+        let part_bytes = (self.limit.bytes / PARTS) as u64;
+        let part_age = self.limit.age.map(|age| age.as_nanos() / PARTS as u128);
+        let is_full = |segment: &Segment| {
+            let age = u128::from(now.saturating_sub(segment.begin));
+            segment.bytes >= part_bytes || part_age.is_some_and(|most| age >= most)
+        };
+        if self.segments.back().is_none_or(is_full) {
+            let segment = self.begin_segment(since)?;
+            self.segments.push_back(segment);
+        }
+        let Some(segment) = self.segments.back_mut() else {
+            return Ok(());
+        };
+        // One write of whole records: whoever reads after a kill finds whole ones, but for the last.
+        match segment.file.write_all_at(records, segment.bytes) {
+            Ok(()) => {
+                segment.bytes += records.len() as u64;
+                segment.until = now;
+                Ok(())
+            }
+            Err(error) => {
+                segment.file.set_len(segment.bytes)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn begin_segment(&mut self, begin: u64) -> io::Result<Segment> {
+        self.next_number += 1;
+        let path = self
+            .folder
+            .join(format!("{RING_PREFIX}{:010}", self.next_number));
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)?;
+        Ok(Segment {
+            path,
+            file: Arc::new(file),
+            bytes: 0,
+            begin,
+            until: begin,
+        })
+    }
+
+    /// What is too old, or too much, goes. Says how old the first is that went for want of room, if any did.
+    pub(super) fn trim(&mut self, now: u64) -> Option<u64> {
+        let mut short = None;
+        let mut bytes = self.bytes();
+        while let Some(first) = self.segments.front() {
+            let age = now.saturating_sub(first.until);
+            let is_old = self
+                .limit
+                .age
+                .is_some_and(|most| u128::from(age) > most.as_nanos());
+            // A pass that is larger than the limit is all there is: better too much than nothing.
+            let is_much = bytes > self.limit.bytes as u64 && self.segments.len() > 1;
+            if !is_old && !is_much {
+                break;
+            }
+            if !is_old {
+                short = short.or(Some(age));
+            }
+            bytes -= first.bytes;
+            self.forget_oldest();
+        }
+        short
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(first) = self.segments.pop_front()
+            && let Err(error) = fs::remove_file(&first.path)
+        {
+            log::warn!("{}: {error}", first.path.display());
+        }
+    }
+
+    /// All events held at this moment. They are shared, not copied.
+    pub(super) fn pieces(&self) -> Pieces {
+        let share = |segment: &Segment| (Arc::clone(&segment.file), segment.bytes);
+        Pieces(self.segments.iter().map(share).collect())
+    }
+}
+
+impl Pieces {
+    /// Copies them, the oldest first.
+    pub(super) fn write_to(&self, journal: &mut Journal) -> io::Result<()> {
+        self.read(|piece| journal.append(piece))
+    }
+
+    fn read(&self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        for (file, bytes) in &self.0 {
+            let mut offset = 0;
+            while offset < *bytes {
+                let wanted = (bytes - offset).min(CHUNK_BYTES as u64) as usize;
+                let place = &mut buffer[..wanted];
+                file.read_exact_at(place, offset)?;
+                take(place)?;
+                offset += wanted as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first byte of each piece.
+    #[cfg(test)]
+    pub(super) fn first_bytes(&self) -> Vec<u8> {
+        let mut found = Vec::new();
+        for piece in &self.0 {
+            let one = Pieces(vec![(Arc::clone(&piece.0), 1)]);
+            one.read(|bytes| {
+                found.extend(bytes);
+                Ok(())
+            })
+            .unwrap();
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+impl Memory {
+    /// One in a folder of its own.
+    pub(super) fn for_test(folder: &Path, limit: Limit) -> Memory {
+        let journal = Journal::create(&folder.join("perf.data")).unwrap();
+        Memory::new(folder, journal, limit, b"head".to_vec()).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn who_is_who_is_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let limit = Limit {
+            age: None,
+            bytes: 100,
+        };
+        let mut memory = Memory::for_test(folder.path(), limit);
+        let read = || fs::read(folder.path().join("perf.data")).unwrap();
+        memory.add_side_band(b"+one").unwrap();
+        memory.add_side_band(b"+two").unwrap();
+        assert_eq!(read(), b"head+one+two");
+        memory.replace_side_band(b"+left").unwrap();
+        memory.add_side_band(b"+more").unwrap();
+        assert_eq!(read(), b"head+left+more");
+        let mut buffer = Vec::new();
+        memory.add_events(b"events", 5, 7).unwrap();
+        memory
+            .pieces()
+            .read(|bytes| buffer.write_all(bytes))
+            .unwrap();
+        assert_eq!(buffer, b"events");
+        assert_eq!(memory.horizon(), Some(5));
+    }
+}

@@ -1,0 +1,408 @@
+//! The journal becomes a perf.data in the format of a file, where it lies.
+//!
+//! ```text
+//! 0      "PERFILE2", size 104, sections of attrs and data, features      over the pipe's header and the first attr
+//! …      HEADER_ATTR, HEADER_FEATURE, TRACING_DATA                       no longer part of anything but by the sections
+//! data   EVENT_UPDATE, BUILD_ID, MMAP, …, the rings' bytes               as they were
+//! end    sections of the features, features, attrs, ids                  new
+//! ```
+//! The records stay where they are, so that it takes one reading and no room. The header is written last: until then,
+//! and if the recorder dies, the file is a pipe's, which perf and perfquet-convert read as well.
+//! (tools/perf/Documentation/perf.data-file-format.txt, tools/perf/util/header.c)
+//!
+//! perf puts the records of a round in order with those of the round before, and no farther. On a busy machine a record may
+//! come later; the ends of such rounds become records without a meaning (FINISHED_INIT), so that perf waits for more.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use perfquet_formats::bytes::before_nul;
+
+use super::header::{add_build_id, feature, update};
+use super::record::{Records, kind, misc};
+use super::walk::{Record, Walk};
+
+const HEADER_BYTES: u64 = 104;
+/// Magic and size, as in front of a pipe.
+const PIPE_HEADER_BYTES: u64 = 16;
+const IDENTIFIERS_MAX: usize = super::header::IDS_PER_ATTR;
+
+/// An attr and the ids of its events.
+struct Event {
+    attr: Vec<u8>,
+    ids: Vec<u64>,
+    name: String,
+}
+
+/// Records between two ends of rounds.
+struct Round {
+    /// Where the record is that ends it.
+    end: Option<u64>,
+    first: u64,
+    last: u64,
+}
+
+impl Default for Round {
+    fn default() -> Round {
+        Round {
+            end: None,
+            first: u64::MAX,
+            last: 0,
+        }
+    }
+}
+
+/// All that the header needs to know.
+#[derive(Default)]
+struct Contents {
+    events: Vec<Event>,
+    features: BTreeMap<u64, Vec<u8>>,
+    /// Offset and bytes.
+    tracing_data: Option<(u64, u64)>,
+    data_begin: Option<u64>,
+    data_end: u64,
+    build_ids: Records,
+    identified: HashSet<Vec<u8>>,
+    rounds: Vec<Round>,
+    samples: u64,
+    first_sample: Option<u64>,
+    last_sample: u64,
+}
+
+/// Makes a file of the journal at `path`, and says how many samples are in it.
+pub(crate) fn complete(path: &Path) -> io::Result<u64> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    let contents = Contents::read(&file)?;
+    let pipe_bytes = file.metadata()?.len();
+    let (header, tail) = contents.header_and_tail();
+    let written = file.set_len(contents.data_end).and_then(|()| {
+        file.write_all_at(&tail, contents.data_end)?;
+        for void in contents.void_rounds() {
+            file.write_all_at(&kind::FINISHED_INIT.to_ne_bytes(), void)?;
+        }
+        file.write_all_at(&header, 0)
+    });
+    if let Err(error) = written {
+        // A full disk: what was there stays what it was.
+        let _ = file.set_len(contents.data_end.min(pipe_bytes));
+        return Err(error);
+    }
+    Ok(contents.samples)
+}
+
+impl Contents {
+    fn read(file: &File) -> io::Result<Contents> {
+        let mut contents = Contents {
+            data_end: PIPE_HEADER_BYTES,
+            ..Contents::default()
+        };
+        let mut walk = Walk::new(file, PIPE_HEADER_BYTES)?;
+        // Whether a sample's address stands in front of its time.
+        let mut with_address = HashSet::new();
+        let mut round = Round::default();
+        while let Some(record) = walk.next()? {
+            match record.kind {
+                kind::HEADER_ATTR => {
+                    contents.add_attr(&walk.body()?);
+                    if let Some(event) = contents.events.last() {
+                        let sample_type = number_at(&event.attr, 24).unwrap_or(0);
+                        if sample_type & 1 != 0 {
+                            with_address.extend(event.ids.iter().copied());
+                        }
+                    }
+                }
+                kind::HEADER_FEATURE => {
+                    let body = walk.body()?;
+                    if let Some((number, body)) = body.split_first_chunk() {
+                        let number = u64::from_ne_bytes(*number);
+                        contents.features.insert(number, body.to_vec());
+                    }
+                }
+                kind::TRACING_DATA => {
+                    let begin = record.offset + u64::from(record.size);
+                    contents.tracing_data = Some((begin, record.behind));
+                }
+                _ => {
+                    contents.data_begin.get_or_insert(record.offset);
+                    let time = contents.take(&mut walk, record, &with_address)?;
+                    if let Some(time) = time.filter(|time| *time != 0) {
+                        round.first = round.first.min(time);
+                        round.last = round.last.max(time);
+                    }
+                    if record.kind == kind::FINISHED_ROUND {
+                        round.end = Some(record.offset);
+                        contents.rounds.push(std::mem::take(&mut round));
+                    }
+                }
+            }
+            contents.data_end = walk.offset();
+        }
+        contents.rounds.push(round);
+        Ok(contents)
+    }
+
+    /// What is told of an event in several pieces is put together again.
+    fn add_attr(&mut self, body: &[u8]) {
+        let size = body.get(4..8).and_then(|size| size.first_chunk());
+        let size = size.map_or(0, |size| u32::from_ne_bytes(*size)) as usize;
+        let Some((attr, ids)) = body.split_at_checked(size) else {
+            return;
+        };
+        let ids = numbers(ids);
+        match self.events.last_mut() {
+            Some(event) if event.attr == attr && event.ids.len() % IDENTIFIERS_MAX == 0 => {
+                event.ids.extend(ids);
+            }
+            _ => self.events.push(Event {
+                attr: attr.to_vec(),
+                ids,
+                name: String::new(),
+            }),
+        }
+    }
+
+    /// A record of the data, and its time, if it has one.
+    fn take(
+        &mut self,
+        walk: &mut Walk<'_>,
+        record: Record,
+        with_address: &HashSet<u64>,
+    ) -> io::Result<Option<u64>> {
+        match record.kind {
+            kind::SAMPLE => {
+                self.samples += 1;
+                let front = walk.front::<32>()?;
+                let id = number_at(&front, 0).unwrap_or(0);
+                let place = if with_address.contains(&id) { 24 } else { 16 };
+                let time = number_at(&front, place).unwrap_or(0);
+                self.first_sample = Some(self.first_sample.map_or(time, |first| first.min(time)));
+                self.last_sample = self.last_sample.max(time);
+                Ok(Some(time))
+            }
+            kind::EVENT_UPDATE => {
+                self.add_name(&walk.body()?);
+                Ok(None)
+            }
+            kind::BUILD_ID => {
+                let body = walk.body()?;
+                let path = before_nul(body.get(28..).unwrap_or_default()).to_vec();
+                if self.identified.insert(path) {
+                    self.build_ids
+                        .add(kind::BUILD_ID, record.misc, |records| records.raw(&body));
+                }
+                Ok(None)
+            }
+            kind::MMAP2 if record.misc & misc::MMAP_BUILD_ID != 0 => {
+                let body = walk.body()?;
+                self.add_mapped(record.misc, &body);
+                Ok(trailer_time(&body))
+            }
+            // Records of the kernel end with what all events have; those of tools, from 64 on, do not.
+            1..64 => Ok(trailer_time(&walk.body()?)),
+            _ => Ok(None),
+        }
+    }
+
+    fn add_name(&mut self, body: &[u8]) {
+        let (Some(update::NAME), Some(id)) = (number_at(body, 0), number_at(body, 8)) else {
+            return;
+        };
+        let name = before_nul(body.get(16..).unwrap_or_default());
+        let mut events = self.events.iter_mut();
+        if let Some(event) = events.find(|event| event.ids.contains(&id)) {
+            event.name = String::from_utf8_lossy(name).into_owned();
+        }
+    }
+
+    /// A file that was mapped while we recorded.
+    fn add_mapped(&mut self, bits: u16, body: &[u8]) {
+        let path = before_nul(body.get(64..).unwrap_or_default());
+        let length = usize::from(body.get(32).copied().unwrap_or(0));
+        let Some(id) = body.get(36..36 + length.min(20)) else {
+            return;
+        };
+        if path.starts_with(b"/") && !id.is_empty() && self.identified.insert(path.to_vec()) {
+            let space = bits & (misc::KERNEL | misc::USER);
+            add_build_id(&mut self.build_ids, space, path, id);
+        }
+    }
+
+    /// Where rounds end that the records behind them do not keep to.
+    fn void_rounds(&self) -> Vec<u64> {
+        let mut oldest_behind = vec![u64::MAX; self.rounds.len()];
+        let mut oldest = u64::MAX;
+        for (place, round) in oldest_behind.iter_mut().zip(&self.rounds).rev() {
+            *place = oldest;
+            oldest = oldest.min(round.first);
+        }
+        let mut void = Vec::new();
+        // At the end of a round perf hands out what is not younger than the youngest of the rounds before.
+        let (mut handed_out, mut youngest) = (0, 0);
+        for (round, oldest) in self.rounds.iter().zip(oldest_behind) {
+            youngest = youngest.max(round.last);
+            let Some(end) = round.end else { continue };
+            if oldest < handed_out {
+                void.push(end);
+            } else {
+                handed_out = youngest;
+            }
+        }
+        void
+    }
+
+    /// The header, and what follows the data.
+    fn header_and_tail(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut features = self.features.clone();
+        features.insert(feature::BUILD_ID, self.build_ids.bytes().to_vec());
+        features.insert(feature::EVENT_DESC, self.event_descriptions());
+        if let Some(first) = self.first_sample {
+            let times = [first, self.last_sample];
+            features.insert(feature::SAMPLE_TIME, words(&times));
+        }
+        features.retain(|_, body| !body.is_empty());
+        let mut sections: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        if let Some(section) = self.tracing_data {
+            sections.insert(feature::TRACING_DATA, section);
+        }
+        let count = (features.len() + sections.len()) as u64;
+        let mut place = self.data_end + 16 * count;
+        for (number, body) in &features {
+            sections.insert(*number, (place, body.len() as u64));
+            place += body.len() as u64;
+        }
+        let mut tail = Vec::new();
+        for (offset, bytes) in sections.values() {
+            tail.extend(words(&[*offset, *bytes]));
+        }
+        tail.extend(features.values().flatten());
+        let mut attrs = Vec::new();
+        for event in &self.events {
+            let bytes = 8 * event.ids.len() as u64;
+            tail.extend(words(&event.ids));
+            attrs.extend(self.attr_of(event));
+            attrs.extend(words(&[place, bytes]));
+            place += bytes;
+        }
+        let attrs_section = (place, attrs.len() as u64);
+        tail.extend(attrs);
+        let begin = self.data_begin.unwrap_or(self.data_end);
+        let mut header = words(&[
+            super::header::MAGIC,
+            HEADER_BYTES,
+            self.attr_bytes() as u64 + 16,
+            attrs_section.0,
+            attrs_section.1,
+            begin,
+            self.data_end - begin,
+            0,
+            0,
+        ]);
+        let mut bits = [0u64; 4];
+        for number in sections.keys() {
+            if let Some(word) = bits.get_mut((number / 64) as usize) {
+                *word |= 1 << (number % 64);
+            }
+        }
+        header.extend(words(&bits));
+        (header, tail)
+    }
+
+    /// All attrs have one size in a file.
+    fn attr_bytes(&self) -> usize {
+        let sizes = self.events.iter().map(|event| event.attr.len());
+        sizes.max().unwrap_or(0)
+    }
+
+    fn attr_of(&self, event: &Event) -> Vec<u8> {
+        let mut attr = event.attr.clone();
+        attr.resize(self.attr_bytes(), 0);
+        let size = attr.len() as u32;
+        if let Some(place) = attr.get_mut(4..8) {
+            place.copy_from_slice(&size.to_ne_bytes());
+        }
+        attr
+    }
+
+    /// Names of the events with their ids.
+    fn event_descriptions(&self) -> Vec<u8> {
+        let mut records = Records::new();
+        records.plain(|body| {
+            body.u32(self.events.len() as u32);
+            body.u32(self.attr_bytes() as u32);
+            for event in &self.events {
+                body.raw(&self.attr_of(event));
+                body.u32(event.ids.len() as u32);
+                body.header_text(&event.name);
+                event.ids.iter().for_each(|id| body.u64(*id));
+            }
+        });
+        records.into_bytes()
+    }
+}
+
+/// The time in the trailer of a record: behind it are CPU and id.
+fn trailer_time(body: &[u8]) -> Option<u64> {
+    number_at(body, body.len().checked_sub(24)?)
+}
+
+fn number_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let (number, _) = bytes.get(at..)?.split_first_chunk()?;
+    Some(u64::from_ne_bytes(*number))
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    let words = bytes.chunks_exact(8);
+    words.filter_map(|word| number_at(word, 0)).collect()
+}
+
+fn words(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(end: u64, first: u64, last: u64) -> Round {
+        Round {
+            end: Some(end),
+            first,
+            last,
+        }
+    }
+
+    #[test]
+    fn rounds_that_do_not_hold_are_void() {
+        let void = |rounds| {
+            let contents = Contents {
+                rounds,
+                ..Contents::default()
+            };
+            contents.void_rounds()
+        };
+        // In order, or late by one round: perf waits that long.
+        assert!(void(vec![round(1, 10, 20), round(2, 15, 30), round(3, 25, 40)]).is_empty());
+        // 12 comes two rounds late: what is handed out at 2 goes up to 20.
+        assert_eq!(
+            void(vec![round(1, 10, 20), round(2, 21, 30), round(3, 12, 40)]),
+            [2]
+        );
+        // A round without a record, and one record that is late for all.
+        assert_eq!(
+            void(vec![
+                round(1, 10, 20),
+                round(2, u64::MAX, 0),
+                round(3, 21, 30),
+                round(4, 5, 6)
+            ]),
+            [2, 3]
+        );
+    }
+}

@@ -1,0 +1,342 @@
+//! Which functions of a program a name means: one of the symbol table, or one of C++ or Rust as one writes it.
+//!
+//! ```text
+//! _ZN2ns4overEi        the symbol itself
+//! ns::over(int)        one overload                      over(int)   the same, if no other namespace has one
+//! ns::over             all of that name; several overloads are refused, with their names
+//! ns::over*            all of them
+//! r::gen<u32>          one instance, prog::r::gen::<u32>
+//! ```
+
+use perfquet_formats::symbols::{CodeSymbol, Object};
+
+use super::{glob_matches, nearest};
+use crate::failure::{Failure, misuse};
+
+/// Overloads that are named.
+const MOST_NAMED: usize = 10;
+
+/// A function that was meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) symbol: CodeSymbol,
+    /// Its name as one reads it; with parameters where others have the same without them.
+    pub(super) name: String,
+}
+
+/// What a name means in a program; several places of one function, and all that a pattern stands for.
+pub(super) fn find(text: &str, object: &Object, wanted: &str) -> Result<Vec<Found>, Failure> {
+    let all = object.functions();
+    let exact = all.iter().filter(|symbol| symbol.name == wanted);
+    let mut found: Vec<CodeSymbol> = exact.cloned().collect();
+    if found.is_empty() {
+        found = by_readable_name(text, object, &all, wanted)?;
+    }
+    if found.is_empty() {
+        return Err(nothing(text, object, &all, wanted));
+    }
+    // Several names of one place are one probe.
+    found.sort_by_key(|symbol| symbol.offset);
+    found.dedup_by_key(|symbol| symbol.offset);
+    Ok(named(found))
+}
+
+/// The one function that a name means.
+pub(super) fn find_one(text: &str, object: &Object, wanted: &str) -> Result<CodeSymbol, Failure> {
+    let mut found = find(text, object, wanted)?;
+    match found.len() {
+        1 => Ok(found.remove(0).symbol),
+        // Several places have one name: they are one function to whoever reads its source.
+        _ if found.iter().all(|other| other.name == found[0].name) => Ok(found.remove(0).symbol),
+        _ => Err(misuse(format!(
+            "{text}: expected one function, found {}",
+            found.len()
+        ))
+        .hint(format!("they are: {}", list(&found)))),
+    }
+}
+
+/// Names of all functions, as one reads them: those of overloads with their parameters.
+pub(super) fn all_names(object: &Object) -> Vec<String> {
+    let mut names: Vec<String> = named(object.functions())
+        .into_iter()
+        .map(|found| found.name)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// What an event is called that is hit in it: without namespaces in brackets, types and signs.
+pub(super) fn event_name(readable: &str) -> String {
+    let mut depth = 0usize;
+    let mut before = ' ';
+    let outside = readable.chars().filter(|&letter| {
+        let is_arrow = letter == '>' && before == '-';
+        before = letter;
+        match letter {
+            '<' | '(' | '{' => depth += 1,
+            '>' if is_arrow => {}
+            '>' | ')' | '}' => {
+                depth = depth.saturating_sub(1);
+                return false;
+            }
+            _ => {}
+        }
+        depth == 0
+    });
+    let outside: String = outside.collect();
+    let parts = outside.split("::").filter(|part| !part.trim().is_empty());
+    let name = parts.collect::<Vec<_>>().join("_");
+    match name.contains(|letter: char| letter.is_ascii_alphanumeric()) {
+        true => name,
+        false => "probe".to_owned(),
+    }
+}
+
+fn by_readable_name(
+    text: &str,
+    object: &Object,
+    all: &[CodeSymbol],
+    wanted: &str,
+) -> Result<Vec<CodeSymbol>, Failure> {
+    let wanted = canonical(wanted);
+    let names: Vec<(String, &CodeSymbol)> = all
+        .iter()
+        .map(|symbol| {
+            let name = match has_parameters(&wanted) {
+                true => symbol.readable_with_parameters(),
+                false => symbol.readable(),
+            };
+            (canonical(&name), symbol)
+        })
+        .collect();
+    let those = |is_it: &dyn Fn(&str) -> bool| -> Vec<CodeSymbol> {
+        let found = names.iter().filter(|(name, _)| is_it(name));
+        found.map(|(_, symbol)| (*symbol).clone()).collect()
+    };
+    let suffix = format!("::{wanted}");
+    let mut found = those(&|name| name == wanted);
+    if found.is_empty() {
+        found = those(&|name| name.ends_with(&suffix));
+    }
+    // Without the types of a template: all its instances.
+    if found.is_empty() {
+        found = those(&|name| {
+            let plain = without_types(name);
+            plain != name && (plain == wanted || plain.ends_with(&suffix))
+        });
+    }
+    if found.is_empty() {
+        found = by_declared_name(object, &names, &wanted);
+    }
+    if found.is_empty() && wanted.contains(['*', '?', '[']) {
+        let matches = |(name, symbol): &&(String, &CodeSymbol)| {
+            glob_matches(&wanted, name) || glob_matches(&wanted, &symbol.name)
+        };
+        let found = names.iter().filter(matches);
+        return Ok(found.map(|(_, symbol)| (*symbol).clone()).collect());
+    }
+    one_meaning(text, found)
+}
+
+/// Rust's older mangling leaves the types out: the debugging information has them.
+fn by_declared_name(
+    object: &Object,
+    names: &[(String, &CodeSymbol)],
+    wanted: &str,
+) -> Vec<CodeSymbol> {
+    let plain = without_types(wanted);
+    if plain == wanted {
+        return Vec::new();
+    }
+    let last = wanted.get(start_of_last(wanted)..).unwrap_or_default();
+    let suffix = format!("::{plain}");
+    let candidates = names
+        .iter()
+        .filter(|(name, _)| *name == plain || name.ends_with(&suffix));
+    candidates
+        .filter(|(_, symbol)| {
+            let declared = object.declared_name(symbol);
+            declared.is_some_and(|declared| canonical(&declared) == last)
+        })
+        .map(|(_, symbol)| (*symbol).clone())
+        .collect()
+}
+
+/// Overloads and namesakes are different functions, and nobody said which.
+fn one_meaning(text: &str, found: Vec<CodeSymbol>) -> Result<Vec<CodeSymbol>, Failure> {
+    let mut names: Vec<String> = found
+        .iter()
+        .map(CodeSymbol::readable_with_parameters)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.len() < 2 {
+        return Ok(found);
+    }
+    let count = names.len();
+    let more = if count > MOST_NAMED { ", …" } else { "" };
+    names.truncate(MOST_NAMED);
+    Err(
+        misuse(format!("{text}: {count} functions have this name")).hint(format!(
+            "give one of them whole, or a pattern with * for all: {}{more}",
+            names.join(", ")
+        )),
+    )
+}
+
+fn nothing(text: &str, object: &Object, all: &[CodeSymbol], wanted: &str) -> Failure {
+    let path = object.path().display();
+    if all.is_empty() {
+        return crate::failure::failed(format!("{text}: {path} has no symbols"))
+            .hint("install its debug package");
+    }
+    let names = all_names(object);
+    misuse(format!("{path} has no function {wanted}")).hint(nearest::meant(
+        wanted,
+        names,
+        &format!("--functions '{path}:*'"),
+    ))
+}
+
+/// With the parameters where the names alone would be the same.
+fn named(found: Vec<CodeSymbol>) -> Vec<Found> {
+    let mut names: Vec<(String, CodeSymbol)> = found
+        .into_iter()
+        .map(|symbol| (symbol.readable(), symbol))
+        .collect();
+    let mut counts = std::collections::HashMap::new();
+    for (name, symbol) in &names {
+        let mangled: &mut std::collections::BTreeSet<String> =
+            counts.entry(name.clone()).or_default();
+        mangled.insert(symbol.name.clone());
+    }
+    names
+        .drain(..)
+        .map(|(name, symbol)| {
+            let is_shared = counts.get(&name).is_some_and(|names| names.len() > 1);
+            let name = match is_shared {
+                true => symbol.readable_with_parameters(),
+                false => name,
+            };
+            Found { symbol, name }
+        })
+        .collect()
+}
+
+fn list(found: &[Found]) -> String {
+    let mut names: Vec<&str> = found.iter().map(|found| found.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let more = if names.len() > MOST_NAMED {
+        ", …"
+    } else {
+        ""
+    };
+    names.truncate(MOST_NAMED);
+    format!("{}{more}", names.join(", "))
+}
+
+/// `gen::<u32>` and `A<B> >` as everybody may write them: no blanks but between words, no `::` before types.
+fn canonical(name: &str) -> String {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let name = name.trim().trim_start_matches("::").replace("::<", "<");
+    let letters: Vec<char> = name.chars().collect();
+    let mut out = String::with_capacity(name.len());
+    for (at, &letter) in letters.iter().enumerate() {
+        if letter.is_whitespace() {
+            let before = out.chars().next_back();
+            let after = letters.get(at + 1..).unwrap_or_default();
+            let after = after.iter().find(|letter| !letter.is_whitespace());
+            let parts = before.is_some_and(is_word) && after.copied().is_some_and(is_word);
+            if parts {
+                out.push(' ');
+            }
+        } else {
+            out.push(letter);
+        }
+    }
+    out
+}
+
+fn has_parameters(wanted: &str) -> bool {
+    let without = wanted
+        .replace("(anonymous namespace)", "")
+        .replace("operator()", "operator");
+    without.contains('(')
+}
+
+/// Without the types behind the last name: `list<int>::push<char>` → `list<int>::push`.
+fn without_types(name: &str) -> &str {
+    let last = start_of_last(name);
+    let tail = name.get(last..).unwrap_or_default();
+    if !tail.ends_with('>') || tail.contains("operator") {
+        return name;
+    }
+    let end = tail.find('<').filter(|at| *at > 0);
+    end.and_then(|end| name.get(..last + end)).unwrap_or(name)
+}
+
+/// Where the last name begins, behind the last `::` that is outside of brackets.
+fn start_of_last(name: &str) -> usize {
+    let bytes = name.as_bytes();
+    let mut depth = 0usize;
+    let mut start = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'<' | b'(' | b'{' | b'[' => depth += 1,
+            b'>' | b')' | b'}' | b']' => depth = depth.saturating_sub(1),
+            b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => start = at + 2,
+            _ => {}
+        }
+    }
+    start
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_as_everybody_writes_them() {
+        for (name, expected) in [
+            ("std::map<int, A<B> >::at", "std::map<int,A<B>>::at"),
+            ("prog::r::gen::<u32>", "prog::r::gen<u32>"),
+            ("f(unsigned long, char *)", "f(unsigned long,char*)"),
+            ("<T as  U>::go", "<T as U>::go"),
+            ("::f", "f"),
+        ] {
+            assert_eq!(canonical(name), expected);
+        }
+    }
+
+    #[test]
+    fn types_are_left_out() {
+        for (name, expected) in [
+            ("r::gen<u32>", "r::gen"),
+            ("list<int>::push<char>", "list<int>::push"),
+            ("list<int>::push", "list<int>::push"),
+            ("<T as U>", "<T as U>"),
+            ("A::operator->", "A::operator->"),
+        ] {
+            assert_eq!(without_types(name), expected);
+        }
+    }
+
+    #[test]
+    fn events_have_names_that_the_kernel_takes() {
+        for (name, expected) in [
+            ("work", "work"),
+            ("ns::over", "ns_over"),
+            ("ns::over(int)", "ns_over"),
+            ("prog::r::gen::<u32>", "prog_r_gen"),
+            ("(anonymous namespace)::f", "f"),
+            ("<T as U<V>>::go", "go"),
+            ("main::{{closure}}", "main"),
+            ("A::operator->", "A_operator->"),
+        ] {
+            assert_eq!(event_name(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What signals do to a recording: those of the user nothing unless they were asked for, SIGQUIT what SIGTERM does.
+
+mod room;
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use perfquet_formats::store::{Directory, State};
+use room::{Room, users_may_record};
+
+fn send(name: &str, recorder: &Child) {
+    let pid = recorder.id().to_string();
+    let sent = Command::new("kill")
+        .args([&format!("-{name}"), &pid])
+        .status();
+    assert!(sent.is_ok_and(|status| status.success()), "{name}");
+}
+
+/// A recorder whose command has begun.
+fn recording(room: &Room) -> Child {
+    let mut recorder = room.recorder();
+    recorder.args(["--force", "-o", "t.pqt", "-e", "cpu-clock", "--"]);
+    recorder.args(["sh", "-c", ": > started; exec sleep 60"]);
+    let recorder = recorder
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the recorder runs");
+    let begin = Instant::now();
+    while !room.path("started").exists() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "it does not begin"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    recorder
+}
+
+#[test]
+fn a_signal_that_nobody_asked_for_is_ignored_and_sigquit_finishes() {
+    if !users_may_record() {
+        return;
+    }
+    for end in ["QUIT", "TERM", "INT"] {
+        let room = Room::new();
+        let mut recorder = recording(&room);
+        for unasked in ["USR1", "USR2"] {
+            send(unasked, &recorder);
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(recorder.try_wait().unwrap().is_none(), "{unasked} ended it");
+        }
+        send(end, &recorder);
+        let output = recorder.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{end}: {said}");
+        assert!(said.contains("next: perfquet-query"), "{end}: {said}");
+        let trace = Directory::open(&room.path("t.pqt")).expect("a trace");
+        assert_eq!(trace.manifest().state, State::Complete, "{end}");
+    }
+}

@@ -1,0 +1,257 @@
+//! Nobody reads what a program says, or nobody can: stderr and stdout closed, broken, full. Nothing panics of it, results
+//! that could not be written are an error, and the status of a recorded command survives.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use perfquet_tests::{bin, needs, root, skip};
+
+/// What becomes of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    /// A pipe that nobody reads any more: `2>&1 | head -1`.
+    Broken,
+    /// `2>&-`
+    Closed,
+    /// `2>/dev/full`
+    Full,
+}
+
+const ALL: [Stream; 3] = [Stream::Broken, Stream::Closed, Stream::Full];
+
+/// One command, with a folder that holds `small.folded` and `a.pqt`.
+struct Case {
+    program: &'static str,
+    arguments: &'static [&'static str],
+    status: i32,
+    /// It has a result.
+    prints: bool,
+}
+
+const fn case(
+    program: &'static str,
+    arguments: &'static [&'static str],
+    status: i32,
+    prints: bool,
+) -> Case {
+    Case {
+        program,
+        arguments,
+        status,
+        prints,
+    }
+}
+
+const CASES: &[Case] = &[
+    case("perfquet-record", &[], 2, false),
+    case("perfquet-record", &["--nonsense"], 2, false),
+    case("perfquet-record", &["--list", "cycles"], 0, true),
+    case("perfquet-record", &["--list", "nosuchevent"], 2, false),
+    case(
+        "perfquet-convert",
+        &["-v", "small.folded", "--force", "-o", "b.pqt"],
+        0,
+        false,
+    ),
+    case("perfquet-convert", &["nothing.data"], 1, false),
+    case("perfquet-convert", &["--nonsense"], 2, false),
+    case("perfquet-convert", &["a.pqt", "--to", "folded"], 0, true),
+    case("perfquet-query", &["info", "a.pqt"], 0, true),
+    case("perfquet-query", &["top", "a.pqt"], 0, true),
+    case(
+        "perfquet-query",
+        &["top", "a.pqt", "--where", "1 = 2"],
+        0,
+        false,
+    ),
+    case("perfquet-query", &["hist", "a.pqt"], 2, false),
+    case("perfquet-query", &["calls", "a.pqt"], 1, false),
+    case("perfquet-query", &["tables", "a.pqt"], 0, true),
+    case("perfquet-query", &["flamegraph", "a.pqt"], 0, true),
+    case(
+        "perfquet-query",
+        &["sql", "a.pqt", "SELECT 1 WHERE 1 = 2"],
+        0,
+        false,
+    ),
+    case(
+        "perfquet-query",
+        &["sql", "a.pqt", "SELECT * FROM samples", "--format", "csv"],
+        0,
+        true,
+    ),
+    case(
+        "perfquet-query",
+        &["sql", "a.pqt", "SELECT * FROM samples", "--format", "json"],
+        0,
+        true,
+    ),
+    case(
+        "perfquet-query",
+        &[
+            "sql",
+            "a.pqt",
+            "SELECT * FROM samples",
+            "--format",
+            "parquet",
+        ],
+        0,
+        true,
+    ),
+    case(
+        "perfquet-query",
+        &["sql", "a.pqt", "SELECT * FROM samples", "--format", "arrow"],
+        0,
+        true,
+    ),
+    case(
+        "perfquet-query",
+        &["sql", "a.pqt", "SELECT nonsense"],
+        1,
+        false,
+    ),
+    case("perfquet-query", &["--nonsense"], 2, false),
+];
+
+/// The status of a command one of whose streams is as told.
+fn status(
+    folder: &Path,
+    program: &str,
+    arguments: &[&str],
+    number: u8,
+    stream: Stream,
+) -> Option<i32> {
+    let mut command = match stream {
+        Stream::Closed => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("exec \"$0\" \"$@\" {number}>&-")]);
+            shell.arg(bin(program));
+            shell
+        }
+        Stream::Broken | Stream::Full => Command::new(bin(program)),
+    };
+    let end = match stream {
+        Stream::Closed => Stdio::null(),
+        Stream::Full => File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("every Linux has it")
+            .into(),
+        Stream::Broken => {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            writer.into()
+        }
+    };
+    command.args(arguments).current_dir(folder);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    match number {
+        1 => command.stdout(end),
+        _ => command.stderr(end),
+    };
+    command.status().expect("it runs").code()
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let sample = root().join("formats/src/folded/golden/austin.folded");
+    std::fs::copy(sample, folder.path().join("small.folded")).expect("a sample");
+    let made = Command::new(bin("perfquet-convert"))
+        .args(["small.folded", "-o", "a.pqt"])
+        .current_dir(folder.path())
+        .status();
+    assert!(made.expect("it runs").success());
+    folder
+}
+
+#[test]
+fn a_closed_stderr_changes_no_status() {
+    let folder = folder();
+    for case in CASES {
+        for stream in ALL {
+            let found = status(folder.path(), case.program, case.arguments, 2, stream);
+            let (program, arguments) = (case.program, case.arguments);
+            assert_eq!(
+                found,
+                Some(case.status),
+                "{program} {arguments:?}: stderr {stream:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_an_error_and_a_reader_that_went_away_is_none() {
+    let folder = folder();
+    for case in CASES.iter().filter(|case| case.prints) {
+        for (stream, expected) in [(Stream::Broken, 0), (Stream::Full, 1)] {
+            let found = status(folder.path(), case.program, case.arguments, 1, stream);
+            let (program, arguments) = (case.program, case.arguments);
+            assert_eq!(
+                found,
+                Some(expected),
+                "{program} {arguments:?}: stdout {stream:?}"
+            );
+        }
+        // Rust opens /dev/null in its place: what was to be printed is gone as the caller wanted.
+        let found = status(
+            folder.path(),
+            case.program,
+            case.arguments,
+            1,
+            Stream::Closed,
+        );
+        assert_eq!(
+            found,
+            Some(0),
+            "{} {:?}: stdout closed",
+            case.program,
+            case.arguments
+        );
+    }
+    for program in ["perfquet-record", "perfquet-convert", "perfquet-query"] {
+        for option in ["--help", "--version"] {
+            for stream in ALL {
+                let found = status(folder.path(), program, &[option], 1, stream);
+                assert!(
+                    matches!(found, Some(0 | 1)),
+                    "{program} {option}: stdout {stream:?}: {found:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_status_of_a_recorded_command_survives() {
+    if let Some(missing) = needs::missing("perf events") {
+        skip(&missing);
+        return;
+    }
+    let folder = folder();
+    for (command, expected) in [("exit 7", 7), ("exit 0", 0), ("kill -9 $$", 137)] {
+        for stream in ALL {
+            let arguments = [
+                "-vv",
+                "--force",
+                "-e",
+                "cpu-clock",
+                "--",
+                "sh",
+                "-c",
+                command,
+            ];
+            let found = status(folder.path(), "perfquet-record", &arguments, 2, stream);
+            assert_eq!(found, Some(expected), "{command}: stderr {stream:?}");
+        }
+    }
+    let arguments = ["--force", "-e", "cpu-clock", "--", "no-such-program"];
+    for stream in ALL {
+        let found = status(folder.path(), "perfquet-record", &arguments, 2, stream);
+        assert_eq!(found, Some(127), "stderr {stream:?}");
+    }
+}
