@@ -4,6 +4,9 @@
 //! Cli ─► Subcommand ─► Session (traces, catalog, functions, views) ─► Answer ─► render ─► stdout
 //! ```
 
+#[macro_use]
+mod terminal;
+
 mod bins;
 mod catalog;
 mod commands;
@@ -23,7 +26,7 @@ mod table;
 mod trace;
 mod views;
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use arrow::error::ArrowError;
@@ -55,8 +58,7 @@ fn main() -> ExitCode {
             } else {
                 1
             };
-            let _ = writeln!(
-                std::io::stderr(),
+            say!(
                 "perfquet-query: {}",
                 render::text::harmless_lines(&format!("{error:#}"))
             );

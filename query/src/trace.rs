@@ -155,7 +155,7 @@ pub(crate) fn open_all(patterns: &[PathBuf]) -> Result<Vec<Trace>> {
             match opened.insert(place) {
                 true => traces.push(Trace::open(&path)?),
                 // Its rows would count twice.
-                false => eprintln!("{}: named twice, opened once", path.display()),
+                false => say!("{}: named twice, opened once", path.display()),
             }
         }
     }

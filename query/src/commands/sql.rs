@@ -56,7 +56,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         let columns = answer.schema().fields().len();
         let rows = render::answer(sql.output.format, &mut answer)?;
         if rows == 0 && columns > 0 {
-            eprintln!("no rows");
+            say!("no rows");
         }
     }
     Ok(())

@@ -95,7 +95,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let mut answer = session.query(&sql)?;
     let rows = render::answer(report.output.format, &mut answer)?;
     if rows == 0 {
-        eprintln!("no rows");
+        say!("no rows");
     }
     Ok(())
 }

@@ -133,7 +133,7 @@ fn tree(report: &Calls, session: &Session, condition: &str) -> Result<()> {
         0 => String::new(),
         count => format!("; of {} the duration is not known", grouped(count)),
     };
-    eprintln!(
+    say!(
         "{} calls on {} ways, {} in all{unseen}",
         grouped(paths.calls),
         grouped(paths.nodes.len() as u64 - 1),
@@ -185,7 +185,7 @@ fn one_by_one(report: &Calls, session: &Session, condition: &str) -> Result<()> 
     }
     out.flush()?;
     if count == 0 {
-        eprintln!("no call fits");
+        say!("no call fits");
     }
     Ok(())
 }

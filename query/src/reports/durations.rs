@@ -209,7 +209,7 @@ fn say_total(session: &Session, lines: &[Line]) -> Result<()> {
             grouped(count - known)
         ));
     }
-    eprintln!("{text}");
+    say!("{text}");
     Ok(())
 }
 
@@ -306,7 +306,7 @@ fn as_batch(lines: &[Line], keys: &[&str], format: Format) -> Result<RecordBatch
         let drawn: ArrayRef = Arc::new(StringArray::from_iter_values(drawn));
         columns.push((Field::new("histogram", DataType::Utf8, true), drawn));
         let end = |bar: i32| Bins::Powers.range(bar).0.unwrap_or(0) as f64;
-        eprintln!(
+        say!(
             "histogram: from {} to {}, doubling with every letter",
             in_fitting_unit(end(lowest)),
             in_fitting_unit(end(highest + 1))
@@ -405,6 +405,6 @@ fn draw(path: &PathBuf, session: &Session, lines: &[Line]) -> Result<()> {
         .collect();
     violins::write(&mut out, &names.join(", "), &violins)?;
     out.flush()?;
-    eprintln!("{} functions drawn to {}", violins.len(), path.display());
+    say!("{} functions drawn to {}", violins.len(), path.display());
     Ok(())
 }

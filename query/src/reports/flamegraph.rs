@@ -139,7 +139,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         .as_ref()
         .map(|path| format!(" to {}", path.display()))
         .unwrap_or_default();
-    eprintln!("{}: {counted} drawn{place}", drawing.name);
+    say!("{}: {counted} drawn{place}", drawing.name);
     Ok(())
 }
 

@@ -133,7 +133,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         .output
         .as_ref()
         .map(|path| format!(" to {}", path.display()));
-    eprintln!(
+    say!(
         "{}: {} values drawn{}{left_out}",
         rows.name,
         grouped(count),

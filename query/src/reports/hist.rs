@@ -177,7 +177,7 @@ fn asked(report: &Hist, session: &Session, expression: &str) -> Result<()> {
     }
     distributions.retain(|distribution| !distribution.counts.is_empty());
     if distributions.is_empty() {
-        eprintln!("{}: no values", rows.name);
+        say!("{}: no values", rows.name);
     }
     // As DTrace: the most values come last, next to the prompt.
     distributions.sort_by(|a, b| (a.total(), &b.title).cmp(&(b.total(), &a.title)));

@@ -76,7 +76,7 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
     let names = strings(rows.column(1))?;
     let first = names.iter().min().flatten();
     if names.iter().any(|name| name != first) {
-        eprintln!(
+        say!(
             "only the aggregation {} is drawn: values of several do not add up",
             first.map_or("without a name".into(), harmless)
         );
@@ -137,7 +137,7 @@ pub(super) fn distributions(session: &Session, filters: &Filters, format: Format
         return Ok(());
     }
     let Some(aggregates) = query(session, &condition)? else {
-        eprintln!("no distribution fits");
+        say!("no distribution fits");
         return Ok(());
     };
     let buckets = buckets(session)?;

@@ -58,7 +58,7 @@ impl Choice {
                 .map(|other| other.name.as_str())
                 .collect();
             if !others.is_empty() {
-                eprintln!(
+                say!(
                     "{}; other events: {} (--event)",
                     subject.name,
                     others.join(", ")

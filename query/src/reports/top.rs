@@ -91,7 +91,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         By::Event => by_column(&top, &session, &every_event(), "event", &condition)?,
     };
     if batch.num_rows() == 0 {
-        eprintln!("no rows");
+        say!("no rows");
     }
     render::batch(top.output.format, &batch)
 }
@@ -155,9 +155,9 @@ fn by_column(
 /// What was added up, on stderr: the table shows shares of it.
 fn say_total(subject: &Subject, weight: u128, samples: u64) {
     if weight == u128::from(samples) {
-        eprintln!("{}: {} {}", subject.name, grouped(samples), subject.unit);
+        say!("{}: {} {}", subject.name, grouped(samples), subject.unit);
     } else {
-        eprintln!(
+        say!(
             "{}: {} samples, {} {}",
             subject.name,
             grouped(samples),
@@ -226,7 +226,7 @@ fn sums(session: &Session, condition: &str) -> Result<Folded> {
         .as_deref()
         .map_or("aggregation".into(), harmless);
     let weight = grouped(summed.folded.weight);
-    eprintln!(
+    say!(
         "{name}: {weight} {unit} in {} stacks",
         grouped(summed.folded.samples)
     );

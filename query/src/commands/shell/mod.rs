@@ -89,7 +89,7 @@ fn interactive(state: &mut State) -> Result<()> {
         // Absent at the first time.
         let _ = editor.load_history(path);
     }
-    eprintln!("A question ends with ;   \\? for help, \\q to leave.");
+    say!("A question ends with ;   \\? for help, \\q to leave.");
     loop {
         match editor.readline("perfquet> ") {
             Ok(line) => {
@@ -97,7 +97,7 @@ fn interactive(state: &mut State) -> Result<()> {
                 let mut next = Next::Ask;
                 for piece in pieces(&line) {
                     next = state.answer(piece).unwrap_or_else(|error| {
-                        eprintln!("{}", harmless_lines(&format!("{error:#}")));
+                        say!("{}", harmless_lines(&format!("{error:#}")));
                         Next::Ask
                     });
                 }
@@ -117,7 +117,7 @@ fn interactive(state: &mut State) -> Result<()> {
     if let Some(path) = &history
         && let Err(error) = save_history(&mut editor, path)
     {
-        eprintln!("cannot keep the history in {}: {error}", path.display());
+        say!("cannot keep the history in {}: {error}", path.display());
     }
     Ok(())
 }
@@ -161,11 +161,11 @@ impl State {
         match asked {
             Ok(()) => {}
             // Only the question was interrupted, not the shell.
-            Err(error) if error.is::<Interrupted>() => eprintln!("interrupted"),
+            Err(error) if error.is::<Interrupted>() => say!("interrupted"),
             Err(error) => return Err(error),
         }
         if self.timing {
-            eprintln!("{}", in_fitting_unit(start.elapsed().as_nanos() as f64));
+            say!("{}", in_fitting_unit(start.elapsed().as_nanos() as f64));
         }
         Ok(Next::Ask)
     }
@@ -179,9 +179,9 @@ impl State {
         }
         let rows = render::answer(self.format, &mut answer)?;
         match rows {
-            0 => eprintln!("no rows"),
-            1 => eprintln!("1 row"),
-            rows => eprintln!("{} rows", grouped(rows)),
+            0 => say!("no rows"),
+            1 => say!("1 row"),
+            rows => say!("{} rows", grouped(rows)),
         }
         Ok(())
     }
