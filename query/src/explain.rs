@@ -13,6 +13,7 @@ use datafusion::error::DataFusionError;
 
 use crate::functions::FUNCTIONS;
 use crate::nearest::nearest;
+use crate::sentences::{plain, sentence};
 use crate::session::Session;
 
 /// An error of a query as text. With the session, names near to a wrong one are looked up.
@@ -20,14 +21,17 @@ pub(crate) fn error(error: DataFusionError, sql: &str, session: Option<&Session>
     if let Some(kind) = io_kind(&error) {
         return std::io::Error::new(kind, error.strip_backtrace()).into();
     }
-    let place = place_of(&error, sql);
+    let place = match session.and_then(Session::pieces) {
+        Some(pieces) => place_in_piece(&error, sql, &pieces),
+        None => place_of(&error, sql),
+    };
     let mut text = match root(&error) {
         DataFusionError::SchemaError(schema, _) => schema_error(schema),
         DataFusionError::SQL(parser, _) => {
             let text = parser.to_string();
             let text = text.strip_prefix("sql parser error: ").unwrap_or(&text);
             let text = text.split(" at Line:").next().unwrap_or(text);
-            lower_first(text)
+            sentence(text).unwrap_or_else(|| lower_first(text))
         }
         DataFusionError::ResourcesExhausted(text) => {
             let text = text.lines().next().unwrap_or_default();
@@ -39,7 +43,7 @@ pub(crate) fn error(error: DataFusionError, sql: &str, session: Option<&Session>
         other if wrong_argument(&other.strip_backtrace()).is_some() => {
             wrong_argument(&other.strip_backtrace()).unwrap_or_default()
         }
-        other => lower_first(message(&other.strip_backtrace())),
+        other => said(&other.strip_backtrace()),
     };
     if let Some(place) = place {
         // The picture belongs under the message, before the hint.
@@ -47,6 +51,12 @@ pub(crate) fn error(error: DataFusionError, sql: &str, session: Option<&Session>
         text.insert_str(hint, &format!("\n{place}"));
     }
     anyhow!(text)
+}
+
+/// An error in an expression that was written for an option.
+pub(crate) fn piece(failure: DataFusionError, option: &str, text: &str) -> anyhow::Error {
+    let failure = error(failure, text, None);
+    anyhow!("{option}: {failure}")
 }
 
 /// The innermost error, without what was wrapped around it.
@@ -104,8 +114,13 @@ fn schema_error(error: &SchemaError) -> String {
             "column {0} is in more than one table\nhint: write the table in front: table.{0}",
             field.name
         ),
-        other => lower_first(message(&other.to_string())),
+        other => said(&other.to_string()),
     }
+}
+
+/// A message that has no place in the SQL: a sentence of ours, else the engine's, in words of SQL.
+fn said(text: &str) -> String {
+    sentence(text).unwrap_or_else(|| lower_first(message(&plain(text))))
 }
 
 fn no_column(field: &Column, valid: &[Column]) -> String {
@@ -169,6 +184,10 @@ fn plan_error(text: &str, session: Option<&Session>) -> String {
                 .unwrap_or_default()
                 .to_owned()
         }));
+        // A function that is there, but not as it was called.
+        if names.iter().any(|known| known == &name.to_lowercase()) {
+            return format!("{name} needs a window\nhint: {name}(…) OVER (ORDER BY time)");
+        }
         let near = nearest(name, names.iter().map(String::as_str));
         let hint = if near.is_empty() {
             String::new()
@@ -177,14 +196,25 @@ fn plan_error(text: &str, session: Option<&Session>) -> String {
         };
         return format!("no function {name}{hint}");
     }
-    wrong_argument(text).unwrap_or_else(|| lower_first(message(text)))
+    wrong_argument(text).unwrap_or_else(|| said(text))
 }
 
 /// A function that was given what it does not take: `Function 'sum' failed to match any signature, …`, `failed to
 /// coerce arguments to satisfy a call to 'quantize' function: …`.
 fn wrong_argument(text: &str) -> Option<String> {
+    // Those of the engine that have arguments of their own fail within another message.
+    let text = text
+        .rsplit("Error during planning: ")
+        .next()
+        .unwrap_or(text);
     let name = between(text, "Function '", "' failed to match")
-        .or_else(|| between(text, "satisfy a call to '", "' function"))?;
+        .or_else(|| between(text, "satisfy a call to '", "' function"))
+        .or_else(|| between(text, "Function '", "' requires"))
+        .or_else(|| between(text, "", "' does not support zero arguments")?.strip_prefix('\''))
+        .or_else(|| {
+            let call = between(text, "argument types '", "'. You might need")?;
+            call.split('(').next()
+        })?;
     // What the engine calls it with its ending is one kind of it.
     let name = name.strip_suffix("_pop").unwrap_or(name);
     Some(format!(
@@ -202,15 +232,49 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     }
 }
 
+/// Line and column of what is wrong, both from 1.
+fn position(error: &DataFusionError) -> Option<(usize, usize)> {
+    match error.diagnostic().and_then(|diagnostic| diagnostic.span) {
+        Some(span) => Some((span.start.line as usize, span.start.column as usize)),
+        None => match root(error) {
+            DataFusionError::SQL(parser, _) => line_and_column(&parser.to_string()),
+            _ => None,
+        },
+    }
+}
+
+/// The place in that piece of the question which somebody has written; `None`: it is in none.
+fn place_in_piece(error: &DataFusionError, sql: &str, pieces: &[String]) -> Option<String> {
+    let (line, column) = position(error)?;
+    let lines = sql.split_inclusive('\n').take(line.checked_sub(1)?);
+    let before: usize = lines.map(str::len).sum();
+    let in_line = sql
+        .get(before..)?
+        .char_indices()
+        .nth(column.checked_sub(1)?)?;
+    let place = before + in_line.0;
+    pieces.iter().find_map(|piece| {
+        let mut starts = sql.match_indices(piece.as_str()).map(|(start, _)| start);
+        let start = starts.find(|&start| (start..=start + piece.len()).contains(&place))?;
+        let before = piece.get(..place - start)?;
+        let line = before.matches('\n').count() + 1;
+        let column = before
+            .chars()
+            .rev()
+            .take_while(|&letter| letter != '\n')
+            .count()
+            + 1;
+        picture(piece, line, column)
+    })
+}
+
 /// The line of `sql` that is wrong, with a mark under the place.
 fn place_of(error: &DataFusionError, sql: &str) -> Option<String> {
-    let (line, column) = match error.diagnostic().and_then(|diagnostic| diagnostic.span) {
-        Some(span) => (span.start.line as usize, span.start.column as usize),
-        None => match root(error) {
-            DataFusionError::SQL(parser, _) => line_and_column(&parser.to_string())?,
-            _ => return None,
-        },
-    };
+    let (line, column) = position(error)?;
+    picture(sql, line, column)
+}
+
+fn picture(sql: &str, line: usize, column: usize) -> Option<String> {
     let text = sql.lines().nth(line.checked_sub(1)?)?;
     let column = column.saturating_sub(1).min(text.chars().count());
     // Long queries of one line: only what is near.

@@ -9,6 +9,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::failure::Misuse;
+use crate::functions::in_fitting_unit;
+use crate::nearest::nearest;
+use crate::render::text::strings;
 use crate::session::{Session, literal};
 
 /// Which rows count.
@@ -38,10 +41,13 @@ pub(crate) struct Filters {
 impl Filters {
     /// All of it as one condition; `TRUE` if nothing was asked for.
     pub(crate) fn condition(&self, session: &Session) -> Result<String> {
+        session.is_report();
         let mut all = Vec::new();
         if let Some(condition) = &self.condition {
+            let condition = with_nanoseconds(condition)?;
+            session.piece("--where", &condition)?;
             // A comment at its end may not swallow the bracket.
-            all.push(format!("({}\n)", with_nanoseconds(condition)?));
+            all.push(format!("({condition}\n)"));
         }
         if let Some(time) = &self.time {
             all.push(time_condition(session, time)?);
@@ -64,9 +70,68 @@ impl Filters {
     }
 }
 
+impl Filters {
+    /// Why no row of `table` fits, where a name or number is in none of its rows: a sentence, with the nearest that are.
+    pub(crate) fn why_nothing_fits(
+        &self,
+        session: &Session,
+        table: &str,
+        condition: &str,
+    ) -> Result<Option<String>> {
+        let texts = |values: &[i32]| values.iter().map(ToString::to_string).collect();
+        let wanted: [(&str, &str, Vec<String>); 4] = [
+            ("comm", "thread is called", self.comm.clone()),
+            ("pid", "process has the PID", texts(&self.pid)),
+            ("tid", "thread has the TID", texts(&self.tid)),
+            ("cpu", "row is of CPU", texts(&self.cpu)),
+        ];
+        for (column, says, wanted) in wanted {
+            if wanted.is_empty() {
+                continue;
+            }
+            let sql = format!(
+                "SELECT CAST({column} AS TEXT), count(*) FROM {table} WHERE {condition} AND {column} IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
+            );
+            let mut found: Vec<String> = Vec::new();
+            for batch in session.collect(&sql)? {
+                let names = strings(batch.column(0))?;
+                found.extend(names.iter().flatten().map(str::to_owned));
+            }
+            if found.is_empty() || wanted.iter().any(|name| found.contains(name)) {
+                continue;
+            }
+            let mut near = nearest(&wanted[0], found.iter().map(String::as_str));
+            if near.is_empty() {
+                near = found.iter().take(5).map(String::as_str).collect();
+            }
+            let hint: Vec<String> = near
+                .iter()
+                .map(|name| format!("--{column} {name}"))
+                .collect();
+            return Ok(Some(format!(
+                "no {says} {}\nhint: {}",
+                wanted.join(", "),
+                hint.join(", ")
+            )));
+        }
+        Ok(None)
+    }
+}
+
 /// The range in each trace, as each has a start of its own.
 fn time_condition(session: &Session, text: &str) -> Result<String> {
     let (from, to) = time_range(text)?;
+    let lengths = session.traces.iter().filter_map(|trace| trace.time_range());
+    let longest = lengths.map(|(start, end)| end.saturating_sub(start)).max();
+    if let (Some(from), Some(longest)) = (from, longest)
+        && from > longest
+    {
+        let length = in_fitting_unit(longest as f64);
+        bail!(
+            "--time {text}: the trace ends after {length}\nhint: --time 0s..{}",
+            length.replace(' ', "")
+        );
+    }
     let mut each = Vec::new();
     for trace in session.traces.iter() {
         let Some((start, _)) = trace.time_range() else {

@@ -20,6 +20,7 @@ use futures::StreamExt;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::catalog::{self, CATALOG, MAIN};
+use crate::distinct::CountsBesideDistinct;
 use crate::explain;
 use crate::failure::Interrupted;
 use crate::functions;
@@ -37,6 +38,9 @@ pub(crate) struct Session {
     /// The stacks of all traces, read when they are first asked for.
     pub(crate) forest: Arc<Forest>,
     limits: Limits,
+    /// The pieces of SQL in a question that was made by a report, as they were written on the command line; `None`: the
+    /// question itself was written.
+    pieces: Mutex<Option<Vec<String>>>,
     /// `None` only while the session ends.
     runtime: Mutex<Option<Runtime>>,
 }
@@ -56,6 +60,7 @@ impl Session {
             traces,
             forest,
             limits: limits.clone(),
+            pieces: Mutex::new(None),
             runtime,
         };
         session.add_views().map_err(name)?;
@@ -103,6 +108,32 @@ impl Session {
             batches.push(batch);
         }
         Ok(batches)
+    }
+
+    /// From now on questions are made by a report, of pieces that somebody has written: errors show these, not the rest.
+    pub(crate) fn is_report(&self) {
+        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.get_or_insert_default();
+    }
+
+    /// Takes an expression that was written for an option. One that is none is refused here: within a question, its error would
+    /// speak of words that nobody has written, and it might end brackets that it did not begin.
+    pub(crate) fn piece(&self, option: &str, text: &str) -> Result<()> {
+        self.is_report();
+        let (state, written) = (self.context.state(), text.to_owned());
+        let checked = self.interruptible(|done: Done<_>| {
+            planning::on_large_stack(move || done.with(planning::check(&state, &written)))
+        })?;
+        checked.map_err(|error| explain::piece(error, option, text))?;
+        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.get_or_insert_default().push(text.to_owned());
+        Ok(())
+    }
+
+    /// The pieces of a report's question.
+    pub(crate) fn pieces(&self) -> Option<Vec<String>> {
+        let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.clone()
     }
 
     /// Every table and view, event tables with their system too.
@@ -336,7 +367,7 @@ fn context(limits: &Limits) -> Result<SessionContext> {
         ConfigNonZeroUsize::try_new(planning::MOST_NESTED).expect("it is not 0");
     // As our parts are sorted. And `ORDER BY duration DESC` then has the longest first, not the unknown ones.
     options.sql_parser.default_null_ordering = "nulls_min".to_owned();
-    let pool = FairSpillPool::new(limits.memory_bytes());
+    let pool = FairSpillPool::new(limits.pool_bytes());
     let consumers = std::num::NonZeroUsize::new(3).expect("3 is not 0");
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, consumers)))
@@ -344,7 +375,9 @@ fn context(limits: &Limits) -> Result<SessionContext> {
         .map_err(|error| explain::error(error, "", None))?;
     let disk = Arc::clone(&runtime.disk_manager);
     interrupt::remove_at_end(move || disk.temp_dir_paths());
-    Ok(SessionContext::new_with_config_rt(config, runtime))
+    let context = SessionContext::new_with_config_rt(config, runtime);
+    context.add_optimizer_rule(Arc::new(CountsBesideDistinct));
+    Ok(context)
 }
 
 /// A value as an SQL literal.

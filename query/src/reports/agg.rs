@@ -89,6 +89,12 @@ fn run(matches: &ArgMatches) -> Result<()> {
         ));
     }
     let rows = report.rows.asked(&session)?;
+    for key in &keys {
+        session.piece("--by", key)?;
+    }
+    if let Some(expression) = &expression {
+        session.piece("the expression", expression)?;
+    }
     let sql = sql(&report, &keys, expression.as_deref())
         .replace("{table}", &rows.table)
         .replace("{where}", &rows.condition);

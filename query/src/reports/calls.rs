@@ -126,6 +126,7 @@ fn tree(report: &Calls, session: &Session, condition: &str) -> Result<()> {
     }
     let paths = Paths::query(session, condition, key)?;
     if paths.calls == 0 {
+        fail_if_nothing_fits(report, session)?;
         bail!("nothing to show: no call fits");
     }
     let unfinished: u64 = paths.nodes.iter().map(|node| node.unfinished).sum();
@@ -185,9 +186,18 @@ fn one_by_one(report: &Calls, session: &Session, condition: &str) -> Result<()> 
     }
     out.flush()?;
     if count == 0 {
+        fail_if_nothing_fits(report, session)?;
         say!("no call fits");
     }
     Ok(())
+}
+
+/// An error if no call fits for a name or number that no call has.
+fn fail_if_nothing_fits(report: &Calls, session: &Session) -> Result<()> {
+    match report.filters.why_nothing_fits(session, "calls", "TRUE")? {
+        Some(text) => bail!(text),
+        None => Ok(()),
+    }
 }
 
 /// Deeper than this, the indentation would say no more.

@@ -151,6 +151,11 @@ fn run(matches: &ArgMatches) -> Result<()> {
         bail!(Misuse("--by trace: only one trace is open".to_owned()));
     }
     let mut lines = measured::measure(&session, &report.filters, &keys)?;
+    if lines.is_empty()
+        && let Some(text) = report.filters.why_nothing_fits(&session, "calls", "TRUE")?
+    {
+        bail!(text);
+    }
     say_total(&session, &lines)?;
     sort_lines(&mut lines, sort);
     let usual = if report.svg.is_some() {

@@ -216,6 +216,7 @@ fn from_events(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     let key = graph.by.filter(|&by| by != By::Trace).map(key);
     let folded = Folded::query(session, &subject, &condition, key)?;
     if folded.weight == 0 {
+        graph.choice.fail_if_nothing_fits(session)?;
         bail!("nothing to draw: no row of {} fits", subject.name);
     }
     let unit = if subject.weight == "1" {

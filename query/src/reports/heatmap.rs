@@ -65,6 +65,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
             "a heat map is drawn of one trace: their clocks differ".to_owned()
         ));
     }
+    session.piece("the expression", &expression)?;
     let rows = report.rows.asked(&session)?;
     let Some((start, end)) = range(&session, &rows, &expression)? else {
         bail!(

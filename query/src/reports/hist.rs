@@ -149,6 +149,7 @@ impl Distribution {
 }
 
 fn asked(report: &Hist, session: &Session, expression: &str) -> Result<()> {
+    session.piece("the expression", expression)?;
     let (bins, function) = bins(report, expression)?;
     let keys = report
         .by
@@ -156,6 +157,9 @@ fn asked(report: &Hist, session: &Session, expression: &str) -> Result<()> {
         .map(expressions)
         .transpose()?
         .unwrap_or_default();
+    for key in &keys {
+        session.piece("--by", key)?;
+    }
     let rows = report.rows.asked(session)?;
     let selected = named(&keys, &["low", "high", "count", "bars"]);
     let places: Vec<String> = (1..=keys.len()).map(|place| place.to_string()).collect();

@@ -36,6 +36,15 @@ pub(super) struct Subject {
 }
 
 impl Subject {
+    /// Whether `name` on the command line means this event.
+    fn is_called(&self, name: &str) -> bool {
+        let short = self.name.rsplit(':').next().unwrap_or_default();
+        // A counter bears its modifiers behind a colon: `cycles:u` is no event of a system `cycles`.
+        self.name == name
+            || self.name == name.replace('.', ":")
+            || self.table != "samples" && short == name
+    }
+
     /// SQL with the placeholders `{table}`, `{weight}` and `{where}` filled in.
     pub(super) fn fill(&self, sql: &str, condition: &str) -> String {
         sql.replace("{table}", &self.table)
@@ -45,6 +54,25 @@ impl Subject {
 }
 
 impl Choice {
+    /// An error if no row fits for a name or number that no row has.
+    pub(super) fn fail_if_nothing_fits(&self, session: &Session) -> Result<()> {
+        let mut subjects = subjects(session)?.into_iter();
+        let subject = match &self.event {
+            Some(wanted) => subjects.find(|subject| subject.is_called(wanted)),
+            None => subjects.next(),
+        };
+        let Some(Subject {
+            table, condition, ..
+        }) = subject
+        else {
+            return Ok(());
+        };
+        match self.filters.why_nothing_fits(session, &table, &condition)? {
+            Some(text) => bail!(text),
+            None => Ok(()),
+        }
+    }
+
     /// The event that was asked for, else the sampled one with the most rows, else the one with the most rows.
     pub(super) fn subject(&self, session: &Session) -> Result<Subject> {
         let subjects = subjects(session)?;
@@ -66,14 +94,7 @@ impl Choice {
             }
             return Ok(subject.clone());
         };
-        let bears = |subject: &&Subject| {
-            let short = subject.name.rsplit(':').next().unwrap_or_default();
-            // A counter bears its modifiers behind a colon: `cycles:u` is no event of a system `cycles`.
-            subject.name == *wanted
-                || subject.name == wanted.replace('.', ":")
-                || subject.table != "samples" && short == wanted
-        };
-        if let Some(found) = subjects.iter().find(bears) {
+        if let Some(found) = subjects.iter().find(|subject| subject.is_called(wanted)) {
             return Ok(found.clone());
         }
         let near = nearest(wanted, subjects.iter().map(|subject| subject.name.as_str()));

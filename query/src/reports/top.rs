@@ -91,6 +91,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         By::Event => by_column(&top, &session, &every_event(), "event", &condition)?,
     };
     if batch.num_rows() == 0 {
+        top.choice.fail_if_nothing_fits(&session)?;
         say!("no rows");
     }
     render::batch(top.output.format, &batch)

@@ -1,0 +1,321 @@
+//! What the query engine says in its own terms, in terms of SQL: no types, structures or guesses of the engine's authors.
+//!
+//! ```text
+//! Unsupported JOIN operator AsOf { match_condition: BinaryOp { left: …      ASOF JOIN is not supported
+//! ```
+
+/// A mark in the engine's message, what is said instead, and what to do; in what is said, `{}` is what follows the mark up to its
+/// next quote, blank or bracket.
+const SENTENCES: &[(&str, &str, &str)] = &[
+    (
+        "JOIN operator AsOf",
+        "ASOF JOIN is not supported",
+        "lag(x) IGNORE NULLS OVER (ORDER BY time) over a UNION ALL of both finds the row before",
+    ),
+    ("JOIN operator", "this kind of JOIN is not supported", ""),
+    (
+        "expected: MATCH_CONDITION",
+        "ASOF JOIN is not supported",
+        "lag(x) IGNORE NULLS OVER (ORDER BY time) over a UNION ALL of both finds the row before",
+    ),
+    (
+        "logical expression WindowFunction",
+        "a window function cannot be used here",
+        "compute it in a subquery: SELECT w, count(*) FROM (SELECT f(x) OVER () AS w FROM t) GROUP BY w",
+    ),
+    (
+        "Window functions are not allowed",
+        "a window function cannot be used here",
+        "compute it in a subquery: SELECT w FROM (SELECT f(x) OVER () AS w FROM t) WHERE w > 1",
+    ),
+    (
+        "logical expression ScalarSubquery",
+        "a subquery can refer to the query around it only by =",
+        "write it as a JOIN with GROUP BY",
+    ),
+    (
+        "logical expression Exists",
+        "EXISTS can refer to the query around it only by =",
+        "write it as a JOIN",
+    ),
+    (
+        "logical expression InSubquery",
+        "a subquery of IN can refer to the query around it only by =",
+        "write it as a JOIN",
+    ),
+    (
+        "ast node Pivot",
+        "PIVOT is not supported",
+        "sum(x) FILTER (WHERE key = 'a') AS a",
+    ),
+    (
+        "ast node Unpivot",
+        "UNPIVOT is not supported",
+        "a UNION ALL of one SELECT for each column",
+    ),
+    (
+        "ast node MatchRecognize",
+        "MATCH_RECOGNIZE is not supported",
+        "lag(x) OVER (ORDER BY time) looks at the row before",
+    ),
+    (
+        "aggregate functions are not allowed in the WHERE clause",
+        "an aggregate function cannot be used in WHERE",
+        "use HAVING",
+    ),
+    (
+        "HAVING clause references",
+        "HAVING refers to a column that is neither in GROUP BY nor in an aggregate function",
+        "use WHERE for conditions on rows",
+    ),
+    (
+        "column \"",
+        "column {} must be in GROUP BY or in an aggregate function",
+        "add it to GROUP BY, or use min(), max() or any other aggregate function",
+    ),
+    (
+        "Cannot create filter with non-boolean predicate",
+        "a condition must be true or false",
+        "x > 0, x = 'text', x IS NOT NULL",
+    ),
+    (
+        "recursion limit exceeded",
+        "brackets or subqueries are nested too deep",
+        "at most 200 levels can be read",
+    ),
+    ("DML not supported", READ_ONLY, READ_ONLY_HINT),
+    ("not supported for Base table", READ_ONLY, READ_ONLY_HINT),
+    (
+        "have the same name. Consider aliasing",
+        "two columns of the answer have the same name",
+        "give one another name: x AS y",
+    ),
+    (
+        "duplicate qualified field name",
+        "the same table is named twice",
+        "give each a name: FROM t a JOIN t b",
+    ),
+    (
+        "duplicate unqualified field name",
+        "two columns have the same name",
+        "give one another name: x AS y",
+    ),
+    (
+        "join condition should not be empty",
+        "the JOIN has no condition",
+        "JOIN … ON a.x = b.x, or CROSS JOIN",
+    ),
+    (
+        "was not provided a value for execution",
+        "the placeholder has no value",
+        "write the value",
+    ),
+    (
+        "unsupported type '",
+        "no type {}",
+        "types are 'Int32', 'Int64', 'UInt64', 'Float64' and 'Utf8'",
+    ),
+    (
+        "unsupported SQL type ",
+        "no type {}",
+        "types are INT, BIGINT, DOUBLE, DECIMAL(38, 0), TEXT and BOOLEAN",
+    ),
+    (
+        "unsupported SQL statement: ",
+        "{} is not supported",
+        "a question begins with SELECT or WITH",
+    ),
+    (
+        "could not find config namespace",
+        "no setting of that name",
+        "settings are in SHOW ALL",
+    ),
+    ("user-defined coercion failed", "", ""),
+    (
+        "scalar subquery returned more than one row",
+        "a subquery that stands for one value returned several rows",
+        "add LIMIT 1 or an aggregate function",
+    ),
+    (
+        "inconsistent data length across values list",
+        "the rows of VALUES have different numbers of columns",
+        "",
+    ),
+    (
+        "order by column out of bounds",
+        "ORDER BY: no column of that number",
+        "columns of the answer are counted from 1",
+    ),
+    (
+        "dot access not supported",
+        "a field is read as x['field']",
+        "",
+    ),
+    (
+        "TableSample",
+        "TABLESAMPLE is not supported",
+        "WHERE random() < 0.1",
+    ),
+];
+
+/// Traces are never changed.
+const READ_ONLY: &str = "tables are read, never changed";
+const READ_ONLY_HINT: &str = "--format csv or --format parquet, and > FILE";
+
+/// The sentence for a message of the engine, with its hint; `None`: it has none of its own.
+pub(crate) fn sentence(text: &str) -> Option<String> {
+    let lower = text.to_lowercase();
+    let (mark, says, hint) = SENTENCES
+        .iter()
+        .find(|(mark, _, _)| lower.contains(&mark.to_lowercase()))?;
+    if says.is_empty() {
+        return None;
+    }
+    let place = lower.find(&mark.to_lowercase())? + mark.len();
+    let follows = text.get(place..).unwrap_or_default();
+    let word = follows
+        .split(['"', '\'', ' ', '(', '{', '\n'])
+        .next()
+        .unwrap_or_default();
+    let says = says.replace("{}", word);
+    Some(match hint.is_empty() {
+        true => says,
+        false => format!("{says}\nhint: {hint}"),
+    })
+}
+
+/// A message without what is of use to the engine's authors only.
+pub(crate) fn plain(text: &str) -> String {
+    // What failed is behind the reasons for which it was tried.
+    let kinds = [
+        "Error during planning: ",
+        "Execution error: ",
+        "Internal error: ",
+    ];
+    let mut text = text;
+    for kind in kinds {
+        if let Some((_, behind)) = text.rsplit_once(kind) {
+            text = behind;
+        }
+    }
+    let ends = [
+        "\nThis issue was likely caused by a bug in DataFusion",
+        ". This issue was likely caused by a bug in DataFusion",
+        ".\nThis issue was likely",
+        " No function matches the given name and argument types",
+        "\n\nbacktrace:",
+    ];
+    for end in ends {
+        text = text.split(end).next().unwrap_or(text);
+    }
+    // What structures of the engine look like.
+    let structure = ["(Ident {", "([Ident", " Ident {", " { ", "([Identifier"];
+    let start = structure.iter().filter_map(|mark| text.find(mark)).min();
+    let text = &text[..start.unwrap_or(text.len())];
+    without_types(text.trim_end_matches([' ', '.', ':', '\n']))
+}
+
+/// Types of the engine's columns, and what they are called in SQL.
+const TYPES: &[(&str, &str)] = &[
+    ("Utf8View", "text"),
+    ("LargeUtf8", "text"),
+    ("Utf8", "text"),
+    ("BinaryView", "bytes"),
+    ("Boolean", "true or false"),
+    ("Float16", "a number"),
+    ("Float32", "a number"),
+    ("Float64", "a number"),
+    ("Int8", "an integer"),
+    ("Int16", "an integer"),
+    ("Int32", "an integer"),
+    ("Int64", "an integer"),
+    ("UInt8", "an integer"),
+    ("UInt16", "an integer"),
+    ("UInt32", "an integer"),
+    ("UInt64", "an integer"),
+];
+
+fn without_types(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(letter) = rest.chars().next() {
+        let in_word = plain.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let found = TYPES.iter().filter(|_| !in_word).find_map(|(kind, name)| {
+            let behind = rest.strip_prefix(kind)?;
+            let ends = !behind.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+            ends.then_some((*name, behind))
+        });
+        match found {
+            // A value with its type: `Int64(1)`, `Utf8("a")`.
+            Some((_, behind)) if behind.starts_with('(') && behind.contains(')') => {
+                let (value, behind) = behind[1..].split_once(')').unwrap_or((behind, ""));
+                plain.push_str(&value.replace('"', "'"));
+                rest = behind;
+            }
+            Some((name, behind)) => {
+                plain.push_str(name);
+                rest = behind;
+            }
+            None => {
+                plain.push(letter);
+                rest = &rest[letter.len_utf8()..];
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_and_types_of_the_engine_are_not_shown() {
+        let asof = "Unsupported JOIN operator AsOf { match_condition: BinaryOp { left: Ident { value: \"x\" } } }";
+        assert!(
+            sentence(asof)
+                .unwrap()
+                .starts_with("ASOF JOIN is not supported\nhint: ")
+        );
+        let window = "Physical plan does not support logical expression WindowFunction(WindowFunction { fun: Sum })";
+        assert!(
+            sentence(window)
+                .unwrap()
+                .starts_with("a window function cannot")
+        );
+        let group =
+            "While expanding wildcard, column \"samples.comm\" must appear in the GROUP BY clause";
+        assert!(
+            sentence(group)
+                .unwrap()
+                .starts_with("column samples.comm must be in GROUP BY")
+        );
+        assert_eq!(
+            sentence("unsupported SQL type nosuchtype")
+                .unwrap()
+                .lines()
+                .next(),
+            Some("no type nosuchtype")
+        );
+        assert_eq!(sentence("divide by zero error"), None);
+        assert_eq!(
+            plain("Cannot coerce arithmetic expression Utf8View + Int64 to valid types"),
+            "Cannot coerce arithmetic expression text + an integer to valid types"
+        );
+        assert_eq!(
+            plain("x > Int64(1) and y = Utf8(\"a\")"),
+            "x > 1 and y = 'a'"
+        );
+        assert_eq!(
+            plain(
+                "Internal error: it broke.\nThis issue was likely caused by a bug in DataFusion's code."
+            ),
+            "it broke"
+        );
+        assert_eq!(
+            plain("dot access not supported for: Identifier(Ident { value: \"a\" })"),
+            "dot access not supported for: Identifier"
+        );
+        assert_eq!(plain("myInt64 and Int64s stay"), "myInt64 and Int64s stay");
+    }
+}
