@@ -1,241 +1,283 @@
-//! Damaged inputs for every reader: golden files with bytes changed, removed, doubled, moved between files.
+//! Damaged inputs for every reader, damaged traces for every report: golden files with bytes changed, removed, doubled,
+//! moved between files.
 //!
-//! A reader may refuse what it is given, and may find nothing in it; it may not panic, hang, or take more memory
-//! than the input and its own bounds account for. `PERFQUET_FUZZ_SECONDS` says for how long (`cargo xtask fuzz` sets it);
-//! without it, a fixed number of them is tried, the same in every run. What fails is written to a file, and the seed is printed.
+//! ```text
+//! bytes ─► reader                                               every case
+//! bytes ─► reader ─► normalize ─► store ─► open ─► every row    every case; one or two inputs, also of two formats
+//!                                          └─► reports          some of them
+//! manifest, parts with bytes changed ─► open ─► every row, reports
+//! ```
+//! They may refuse what they are given, and may find nothing in it; they may not panic, hang, or take more memory
+//! than the input and their own bounds account for. `PERFQUET_FUZZ_SECONDS` says for how long (`cargo xtask fuzz` sets it);
+//! without it, a fixed number of cases is tried, the same in every run. What fails is written to a file, and the seed is
+//! printed. Where the library counts its edges, cases that go new ways are changed further
+//! and, if `PERFQUET_FUZZ_KEEP` names a directory, kept there.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "fuzz/coverage.rs"]
+mod coverage;
+#[path = "fuzz/mutate.rs"]
+mod mutate;
+#[path = "fuzz/query.rs"]
+mod query;
+#[path = "fuzz/reader.rs"]
+mod reader;
+#[path = "fuzz/watch.rs"]
+mod watch;
+#[path = "fuzz/whole.rs"]
+mod whole;
+
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use perfquet_formats::event::{Event, Fields, Sink};
-use perfquet_formats::event_format::Plan;
-use perfquet_formats::{Error, FORMATS, Format, Input};
-use perfquet_tests::root;
+use coverage::Coverage;
+use mutate::{Random, mutate, seeds};
+use perfquet_formats::{FORMATS, Format};
 
-/// Beside the input: windows, arenas, zstd's window.
-const MEMORY_MAX: usize = 400 << 20;
-/// For the small files that golden files are.
-const TIME_MAX: Duration = Duration::from_secs(60);
-/// Damaged inputs of each format, unless it is said for how long.
-const ROUNDS: u64 = 250;
+/// Rounds over all formats, unless it is said for how long.
+const READER_ROUNDS: u64 = 250;
+const WHOLE_ROUNDS: u64 = 24;
+const TRACE_ROUNDS: u64 = 60;
+/// One of so many cases is shown to the reports.
+const ASKED: usize = 100;
+/// Longer inputs are not changed further: they take the time of many short ones.
+const KEPT_BYTES_MAX: usize = 96 << 10;
+/// Cases that went new ways, kept of each format.
+const KEPT_MAX: usize = 4000;
 
-/// Counts what is allocated, so that an unchecked length shows.
-struct Counting;
-
-static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "an allocator can only be written so")]
-// SAFETY: every call goes to the system's allocator with the arguments it came with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let now = ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
+/// How long to go on: for a time, or for some rounds.
+struct Until {
+    end: Option<Instant>,
+    rounds: u64,
 }
 
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// xorshift64*: repeatable from its seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-}
-
-/// Looks at everything that an event holds, as the importer would.
-#[derive(Default)]
-struct Touch {
-    plans: Vec<Plan>,
-    sum: u64,
-}
-
-impl Sink for Touch {
-    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
-        if let Event::Type(declared) = event {
-            self.plans
-                .push(Plan::new(&declared.fields, declared.big_endian));
-        }
-        if let Event::Sample(sample) = event {
-            let plan = self
-                .plans
-                .get(sample.event.0 as usize)
-                .expect("declared before");
-            if let Fields::Raw(payload) = sample.fields {
-                for op in plan.ops() {
-                    self.sum += format!("{:?}", op.decode(payload)).len() as u64;
-                }
-            }
-        }
-        self.sum += format!("{event:?}").len() as u64;
-        Ok(())
-    }
-}
-
-/// Golden files by format.
-fn seeds(format: &Format) -> Vec<Vec<u8>> {
-    let folder = format.name.replace(['.', '-', ' '], "_");
-    let folder = root().join("formats/src").join(folder).join("golden");
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| {
-        let name = path.to_string_lossy();
-        path.is_file() && !name.contains(".snap") && !name.ends_with("README.md")
-    });
-    paths.sort();
-    paths
-        .iter()
-        .map(|path| std::fs::read(path).unwrap())
-        .collect()
-}
-
-/// Numbers at which readers break.
-const INTERESTING: [u64; 12] = [
-    0,
-    1,
-    7,
-    8,
-    16,
-    0x7f,
-    0xff,
-    0xffff,
-    0x7fff_ffff,
-    0xffff_ffff,
-    0x7fff_ffff_ffff_ffff,
-    u64::MAX,
-];
-
-fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut Random) {
-    for _ in 0..1 + random.below(12) {
-        let length = bytes.len();
-        let place = random.below(length);
-        match random.below(8) {
-            0 => bytes.truncate(place),
-            1 | 2 => {
-                if let Some(byte) = bytes.get_mut(place) {
-                    *byte = random.next() as u8;
-                }
-            }
-            3 => {
-                if let Some(byte) = bytes.get_mut(place) {
-                    *byte ^= 1 << random.below(8);
-                }
-            }
-            4 => {
-                // A whole number, aligned as most formats have them.
-                let width = [2, 4, 8][random.below(3)];
-                let place = place / width * width;
-                let number = INTERESTING[random.below(INTERESTING.len())].to_le_bytes();
-                if let Some(target) = bytes.get_mut(place..place + width) {
-                    target.copy_from_slice(&number[..width]);
-                }
-            }
-            5 => {
-                let end = (place + random.below(64)).min(length);
-                bytes.drain(place.min(end)..end);
-            }
-            6 => {
-                let end = (place + random.below(256)).min(length);
-                let piece = bytes[place.min(end)..end].to_vec();
-                let target = random.below(length);
-                bytes.splice(target.min(length)..target.min(length), piece);
-            }
-            _ => {
-                let other = &seeds[random.below(seeds.len())];
-                let start = random.below(other.len());
-                let end = (start + random.below(512)).min(other.len());
-                let target = place.min(bytes.len());
-                bytes.splice(target..target, other[start..end].iter().copied());
-            }
+impl Until {
+    fn new(rounds: u64, share: f64) -> Until {
+        let seconds = std::env::var("PERFQUET_FUZZ_SECONDS");
+        let seconds = seconds.map(|text| text.parse::<f64>().expect("a number of seconds"));
+        Until {
+            end: seconds
+                .ok()
+                .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds * share)),
+            rounds,
         }
     }
+
+    fn goes_on(&mut self) -> bool {
+        self.rounds = self.rounds.saturating_sub(1);
+        self.end.map_or(self.rounds > 0, |end| Instant::now() < end)
+    }
 }
 
-/// Reads one input; an error is text about what went wrong with the reader itself.
-fn try_input(format: &Format, bytes: &[u8]) -> Result<(), String> {
-    let before = ALLOCATED.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    let start = Instant::now();
-    let result = catch_unwind(AssertUnwindSafe(|| {
-        if let Ok(mut input) = Input::from_bytes("fuzz", bytes) {
-            let _ = (format.sniff)(input.head());
-            let _ = (format.read)(&mut input, &mut Touch::default());
-        }
-    }));
-    let used = PEAK.load(Ordering::Relaxed).saturating_sub(before);
-    if let Err(panic) = result {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        return Err(format!("panic: {}", text.unwrap_or("?")));
-    }
-    if used > MEMORY_MAX {
-        return Err(format!("{} MiB of memory", used >> 20));
-    }
-    if start.elapsed() > TIME_MAX {
-        return Err(format!("{:.1} s", start.elapsed().as_secs_f64()));
-    }
-    Ok(())
-}
-
-#[test]
-fn no_reader_fails_on_damaged_input() {
-    let seconds = std::env::var("PERFQUET_FUZZ_SECONDS");
-    let seconds: Option<f64> = seconds
-        .ok()
-        .map(|text| text.parse().expect("a number of seconds"));
+fn random() -> Random {
     let seed = std::env::var("PERFQUET_FUZZ_SEED");
-    let seed = seed.map_or(0x9e37_79b9_7f4a_7c15, |text| {
+    Random(seed.map_or(0x9e37_79b9_7f4a_7c15, |text| {
         text.parse().expect("a number")
-    });
-    let with_seeds: Vec<_> = FORMATS
+    }))
+}
+
+/// Formats with what their inputs are made of.
+fn pools() -> Vec<(&'static Format, Vec<Vec<u8>>)> {
+    let pools: Vec<_> = FORMATS
         .iter()
         .map(|format| (*format, seeds(format)))
         .filter(|(_, seeds)| !seeds.is_empty())
         .collect();
-    assert!(!with_seeds.is_empty());
-    let end = seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-    let mut random = Random(seed);
-    let (mut count, mut rounds) = (0u64, 0);
-    while end.map_or(rounds < ROUNDS, |end| Instant::now() < end) {
-        rounds += 1;
-        for (format, seeds) in &with_seeds {
+    assert!(!pools.is_empty());
+    pools
+}
+
+fn scratch_file(case: u64, name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("perfquet-fuzz-{case}{name}"))
+}
+
+/// Writes what failed to files, and says where.
+fn fail(case: u64, reason: &str, inputs: &[(&'static Format, Vec<u8>)]) -> ! {
+    let mut places = Vec::new();
+    for (index, (format, bytes)) in inputs.iter().enumerate() {
+        let path = scratch_file(case, &format!("-{index}"));
+        std::fs::write(&path, bytes).unwrap();
+        places.push(format!("{} {}", format.name, path.display()));
+    }
+    panic!(
+        "{reason}; inputs {}; PERFQUET_FUZZ_SEED={case}",
+        places.join(", ")
+    );
+}
+
+#[test]
+fn no_reader_fails_on_damaged_input() {
+    let pools = pools();
+    let mut until = Until::new(READER_ROUNDS, 0.2);
+    let mut random = random();
+    let mut count = 0u64;
+    while until.goes_on() {
+        for (format, seeds) in &pools {
             let case = random.0;
             let mut bytes = seeds[random.below(seeds.len())].clone();
             mutate(&mut bytes, seeds, &mut random);
             count += 1;
-            if let Err(reason) = try_input(format, &bytes) {
-                let path = std::env::temp_dir().join(format!("perfquet-fuzz-{case}"));
-                std::fs::write(&path, &bytes).unwrap();
-                panic!(
-                    "{}: {reason}; input {}, PERFQUET_FUZZ_SEED={case}",
-                    format.name,
-                    path.display()
-                );
+            if let Err(reason) = reader::try_reader(format, &bytes) {
+                fail(case, &reason, &[(*format, bytes)]);
             }
         }
     }
-    println!("{count} damaged inputs, {} formats", with_seeds.len());
+    println!("{count} damaged inputs, {} formats", pools.len());
+}
+
+#[test]
+fn no_import_of_damaged_inputs_fails() {
+    let mut pools = pools();
+    let mut until = Until::new(WHOLE_ROUNDS, 0.7);
+    let mut random = random();
+    let mut coverage = Coverage::new();
+    let keep = std::env::var_os("PERFQUET_FUZZ_KEEP").map(PathBuf::from);
+    let program = perfquet_tests::bin("perfquet-query");
+    let (mut count, mut asked, mut kept) = (0u64, 0u64, 0u64);
+    while until.goes_on() {
+        for index in 0..pools.len() {
+            let case = random.0;
+            let mut inputs = vec![damaged(&pools, index, &mut random)];
+            if random.below(4) == 0 {
+                let other = random.below(pools.len());
+                inputs.push(damaged(&pools, other, &mut random));
+            }
+            count += 1;
+            let trace = match whole::try_import(&inputs) {
+                Ok(trace) => trace,
+                Err(reason) => fail(case, &reason, &inputs),
+            };
+            if coverage.take() {
+                kept += 1;
+                for (format, bytes) in &inputs {
+                    keep_case(&mut pools, format, bytes, keep.as_deref(), case);
+                }
+            }
+            if let Some(trace) = trace
+                && random.below(ASKED) == 0
+            {
+                asked += 1;
+                let path = trace.path().join("t.pqt");
+                if let Err(reason) = query::try_queries(&program, &path) {
+                    fail(case, &reason, &inputs);
+                }
+            }
+        }
+    }
+    println!("{count} imports of damaged inputs, {asked} of them asked for reports");
+    if coverage.is_there() {
+        println!("{} edges, {kept} cases that went new ways", coverage.edges);
+    }
+}
+
+fn damaged(
+    pools: &[(&'static Format, Vec<Vec<u8>>)],
+    index: usize,
+    random: &mut Random,
+) -> (&'static Format, Vec<u8>) {
+    let (format, pool) = &pools[index];
+    let mut bytes = pool[random.below(pool.len())].clone();
+    mutate(&mut bytes, pool, random);
+    (*format, bytes)
+}
+
+fn keep_case(
+    pools: &mut [(&'static Format, Vec<Vec<u8>>)],
+    format: &Format,
+    bytes: &[u8],
+    keep: Option<&Path>,
+    case: u64,
+) {
+    if bytes.len() > KEPT_BYTES_MAX {
+        return;
+    }
+    let pool = pools
+        .iter_mut()
+        .find(|(other, _)| other.name == format.name);
+    if let Some((_, pool)) = pool
+        && pool.len() < KEPT_MAX
+    {
+        pool.push(bytes.to_vec());
+    }
+    if let Some(keep) = keep {
+        let folder = keep.join(format.name.replace(['.', '-', ' '], "_"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(format!("{case:016x}")), bytes).unwrap();
+    }
+}
+
+/// Traces of whole golden files, whose manifests and parts are damaged.
+#[test]
+fn no_damaged_trace_is_a_failure() {
+    let pools = pools();
+    let mut until = Until::new(TRACE_ROUNDS, 0.1);
+    let mut random = random();
+    let program = perfquet_tests::bin("perfquet-query");
+    let traces: Vec<_> = pools
+        .iter()
+        .filter_map(|(format, seeds)| {
+            let imported = whole::try_import(&[(*format, seeds[0].clone())]);
+            imported.unwrap_or_else(|reason| panic!("{}: {reason}", format.name))
+        })
+        .collect();
+    assert!(!traces.is_empty());
+    let (mut count, mut asked) = (0u64, 0u64);
+    while until.goes_on() {
+        let case = random.0;
+        let original = &traces[random.below(traces.len())];
+        let folder = tempfile::tempdir_in(whole::scratch()).unwrap();
+        let path = folder.path().join("t.pqt");
+        copy(&original.path().join("t.pqt"), &path);
+        let files = files_of(&path);
+        // Half of all in the manifest, which says where everything is.
+        let file = match random.below(2) {
+            0 => path.join("manifest.json"),
+            _ => files[random.below(files.len())].clone(),
+        };
+        let mut bytes = std::fs::read(&file).unwrap();
+        match file.ends_with("manifest.json") && random.below(4) != 0 {
+            true => mutate::mutate_json(&mut bytes, &mut random),
+            false => mutate(&mut bytes, &pools[0].1, &mut random),
+        }
+        std::fs::write(&file, bytes).unwrap();
+        count += 1;
+        let mut result = whole::try_trace(&path);
+        if result.is_ok() && random.below(ASKED / 5) == 0 {
+            asked += 1;
+            result = query::try_queries(&program, &path);
+        }
+        if let Err(reason) = result {
+            let kept = scratch_file(case, ".pqt");
+            copy(&path, &kept);
+            panic!(
+                "{reason}; trace {}; PERFQUET_FUZZ_SEED={case}",
+                kept.display()
+            );
+        }
+    }
+    println!("{count} damaged traces, {asked} of them asked for reports");
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+fn files_of(path: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files.extend(files_of(&path)),
+            false => files.push(path),
+        }
+    }
+    files.sort();
+    files
 }

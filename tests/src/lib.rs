@@ -9,6 +9,7 @@ pub mod demo;
 pub mod fuzz;
 pub mod needs;
 pub mod place;
+pub mod salvage;
 pub mod say;
 pub mod schemas;
 pub mod session;

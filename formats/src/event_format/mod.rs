@@ -29,6 +29,7 @@ mod decode;
 mod parse;
 pub mod print;
 pub(crate) mod printk_formats;
+mod search;
 mod tracing_data;
 
 pub use decode::{Array, Decoded, Op, Plan, decode_field};

@@ -15,6 +15,7 @@
 
 use crate::bytes::{Cursor, Endian, Short};
 use crate::event_format::EventFormat;
+use crate::event_format::search::find_texts;
 
 /// First bytes of the bundle.
 pub const TRACING_MAGIC: &[u8] = b"\x17\x08\x44tracing";
@@ -46,8 +47,10 @@ pub struct TracingData<'a> {
     pub saved_cmdlines: &'a [u8],
     /// Bytes taken; behind them a trace.dat of version 6 goes on.
     pub length: u64,
-    /// Why reading stopped before the end, if it did; what came before is there.
+    /// What is damaged, if anything is; what can be found is there all the same.
     pub damage: Option<String>,
+    /// Reading stopped before the end.
+    pub is_cut: bool,
 }
 
 impl<'a> TracingData<'a> {
@@ -60,6 +63,7 @@ impl<'a> TracingData<'a> {
         };
         let mut cursor = Cursor::new(rest, offset + TRACING_MAGIC.len() as u64, Endian::Little);
         if let Err(short) = data.read(&mut cursor) {
+            data.is_cut = true;
             data.damage = Some(format!("tracing data: offset {:#x}: {short}", short.offset));
         }
         data.length = bytes.len() as u64 - cursor.left();
@@ -78,9 +82,50 @@ impl<'a> TracingData<'a> {
         };
         *cursor = Cursor::new(cursor.rest(), cursor.offset(), self.endian);
         self.page_size = cursor.u32()?;
-        self.read_header_info(cursor)?;
-        self.read_ftrace_formats(cursor)?;
-        self.read_event_formats(cursor)?;
+        self.read_body(cursor)
+    }
+
+    /// Reads a bundle whose first bytes, up to `header_page`, are known from elsewhere. `bytes` follow them and are
+    /// at `offset`.
+    pub(crate) fn headless(
+        bytes: &'a [u8],
+        offset: u64,
+        endian: Endian,
+        long_size: u8,
+        version: &'a [u8],
+    ) -> TracingData<'a> {
+        let mut data = TracingData {
+            endian,
+            long_size,
+            version,
+            ..TracingData::default()
+        };
+        let mut cursor = Cursor::new(bytes, offset, endian);
+        if let Err(short) = data.read_body(&mut cursor) {
+            data.is_cut = true;
+            data.damage = Some(format!("tracing data: offset {:#x}: {short}", short.offset));
+        }
+        data.length = cursor.offset();
+        data
+    }
+
+    fn read_body(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Short> {
+        let start = *cursor;
+        let read = self.read_formats(cursor);
+        if read.is_err() || !self.are_formats() {
+            let end = self.search(start.rest());
+            if end == 0 {
+                read?;
+            }
+            let offset = start.offset() + end as u64;
+            self.damage = Some(format!(
+                "tracing data: offset {:#x}: the lengths of the format files are damaged; {} format files were found by their text",
+                start.offset(),
+                self.ftrace.len() + self.events.len()
+            ));
+            let rest = start.rest().get(end..).unwrap_or_default();
+            *cursor = Cursor::new(rest, offset, self.endian);
+        }
         let size = cursor.u32()?;
         self.kallsyms = cursor.bytes(size.into())?;
         let size = cursor.u32()?;
@@ -90,6 +135,42 @@ impl<'a> TracingData<'a> {
             self.saved_cmdlines = cursor.bytes(size)?;
         }
         Ok(())
+    }
+
+    fn read_formats(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Short> {
+        self.read_header_info(cursor)?;
+        self.read_ftrace_formats(cursor)?;
+        self.read_event_formats(cursor)
+    }
+
+    /// Whether what was read are format files, and not what is beside them.
+    pub(crate) fn are_formats(&self) -> bool {
+        let mut texts = self
+            .ftrace
+            .iter()
+            .chain(self.events.iter().map(|(_, text)| text));
+        texts.all(|text| text.is_empty() || text.starts_with(b"name:"))
+    }
+
+    /// The same for a section of trace.dat version 7: ftrace's own, or all others.
+    pub(crate) fn search_section(&mut self, bytes: &'a [u8], is_ftrace: bool) {
+        let found = find_texts(bytes, self.endian);
+        let texts = found.events.iter().map(|(_, text)| *text);
+        match is_ftrace {
+            true => self.ftrace = found.ftrace.iter().copied().chain(texts).collect(),
+            false => self.events = found.events,
+        }
+    }
+
+    /// Takes the format files that can be found by their text, and says where the last of them ends.
+    fn search(&mut self, bytes: &'a [u8]) -> usize {
+        let found = find_texts(bytes, self.endian);
+        if found.ftrace.len() + found.events.len() >= self.ftrace.len() + self.events.len()
+            || !self.are_formats()
+        {
+            (self.ftrace, self.events) = (found.ftrace, found.events);
+        }
+        found.end
     }
 
     /// `header_page` and `header_event`, each with its size.

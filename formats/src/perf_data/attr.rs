@@ -10,6 +10,8 @@
 //! read as far as it is known. The flag word is C bit-fields: on a big-endian machine its bits count from
 //! the top.
 
+use std::cell::Cell;
+
 use crate::bytes::{Cursor, Endian};
 use crate::event::{EventId, Purpose};
 
@@ -60,6 +62,13 @@ pub(super) const ATTR_BYTES_MIN: u64 = 64;
 /// Longest attr that is believed: the kernel itself refuses more than a page.
 pub(super) const ATTR_BYTES_MAX: u64 = 4096;
 
+/// Numbers of PMUs are given one after the other.
+const KINDS_MAX: u32 = 1 << 16;
+/// Bits that are known of `sample_type`, `read_format` and the flags, with room for those of later kernels.
+const SAMPLE_TYPES_MAX: u64 = 1 << 32;
+const READ_FORMATS_MAX: u64 = 1 << 12;
+const FLAGS_MAX: u64 = 1 << 48;
+
 /// How an event was opened.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Attr {
@@ -90,6 +99,8 @@ pub(super) struct Attr {
     pub(super) event: Option<EventId>,
     /// Its samples are records of perfquet-record's own; found out at the first.
     pub(super) is_own: Option<bool>,
+    /// Its samples have no bytes but their members; found out at the first.
+    pub(super) is_exact: Cell<Option<bool>>,
 }
 
 /// Where the records of an event have their time and id; computed once, looked at for each record.
@@ -154,6 +165,37 @@ impl Attr {
         self.clock_id = cursor.i32()?;
         self.sample_regs_intr = cursor.u64()?;
         Ok(())
+    }
+
+    /// Whether a sample that its members fill, or do not, is like the first of this event. A newer kernel may
+    /// write members that are not known here, but then into all of them.
+    #[inline]
+    pub(super) fn is_filled(&self, is_filled: bool) -> bool {
+        match self.is_exact.get() {
+            Some(true) => is_filled,
+            Some(false) => true,
+            None => {
+                self.is_exact.set(Some(is_filled));
+                true
+            }
+        }
+    }
+
+    /// Whether these bytes can be an attr: its size, and no bit that is not known.
+    pub(super) fn is_plausible(bytes: &[u8], endian: Endian) -> bool {
+        let mut cursor = Cursor::new(bytes, 0, endian);
+        let (Ok(kind), Ok(size)) = (cursor.u32(), cursor.u32()) else {
+            return false;
+        };
+        let attr = Attr::parse(bytes, endian);
+        let is_size = size == 0
+            || (ATTR_BYTES_MIN..=ATTR_BYTES_MAX).contains(&u64::from(size))
+                && size.is_multiple_of(8);
+        kind < KINDS_MAX
+            && is_size
+            && attr.sample_type < SAMPLE_TYPES_MAX
+            && attr.read_format < READ_FORMATS_MAX
+            && attr.flags < FLAGS_MAX
     }
 
     flag!(inherit, 1);

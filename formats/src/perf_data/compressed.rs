@@ -61,9 +61,9 @@ impl Unpacker {
         }
     }
 
-    /// Bytes of a record that is not whole.
-    pub(super) fn pending_bytes(&self) -> usize {
-        self.pending.len()
+    /// Takes the bytes that are left: nothing follows them.
+    pub(super) fn take_pending(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.pending)
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
                 })
                 .unwrap();
         }
-        assert_eq!(unpacker.pending_bytes(), plain.len() % 24);
+        assert_eq!(unpacker.take_pending().len(), plain.len() % 24);
         assert_eq!(unpacked, plain[..plain.len() / 24 * 24]);
     }
 

@@ -12,6 +12,7 @@ use crate::perf_data::record::{
     MISC_BIT_13, MISC_BIT_14, MISC_BIT_15, RecordHeader, Trailer, comm, kind, mapping, task,
 };
 use crate::perf_data::recorder::{NAMESPACES, RecorderEvent};
+use crate::perf_data::resync::{is_sane, is_sane_trailer};
 use crate::perf_data::sample::{self, space_of};
 
 /// Records that may wait for one user stack that is still to come.
@@ -66,6 +67,16 @@ impl Session<'_, '_> {
             self.attrs.get(attr),
         );
         let result = match split {
+            Ok((_, trailer)) if !is_sane_trailer(&trailer) => {
+                let (cpu, tid) = (trailer.cpu.unwrap_or(0), trailer.tid.unwrap_or(0));
+                self.problem(place, "damaged record", || {
+                    format!(
+                        "record of type {}: expected a CPU and a thread, found CPU {cpu} and thread {tid}",
+                        header.kind
+                    )
+                })?;
+                return Ok(Step::Done);
+            }
             Ok((body, trailer)) => self.emit_other(header, body, &trailer)?,
             Err(short) => Err(short),
         };
@@ -110,6 +121,17 @@ impl Session<'_, '_> {
                 return Ok(Step::Done);
             }
         };
+        if !attr.is_filled(body.is_empty()) || !is_sane(&members) {
+            let (cpu, tid, left) = (members.cpu, members.tid, body.left());
+            self.problem(place, "damaged sample", || {
+                format!(
+                    "expected the sample of a CPU and a thread, found CPU {} and thread {}, and {left} bytes behind it",
+                    cpu.unwrap_or(0),
+                    tid.unwrap_or(0)
+                )
+            })?;
+            return Ok(Step::Done);
+        }
         let fixed_period = (!attr.freq() && attr.sample_period > 0).then_some(attr.sample_period);
         if attr.branch_sample_type & sample::BRANCH_CALL_STACK != 0 {
             let ip = members
@@ -174,7 +196,15 @@ impl Session<'_, '_> {
             let id = self.lists.read.get(place).and_then(|value| value.id);
             let event = match id.and_then(|id| self.attr_of_id(Some(id))) {
                 Some(index) => Some(self.event_of(index)?),
-                None => None,
+                None => {
+                    if id.is_some() {
+                        self.problem(Place::Whole, "counter of an unknown event", || {
+                            "expected a counter of one of the file's events, found another id"
+                                .into()
+                        })?;
+                    }
+                    None
+                }
             };
             if let Some(value) = self.lists.read.get_mut(place) {
                 value.event = event;

@@ -6,13 +6,13 @@
 use crate::Error;
 use crate::bytes::{Cursor, Short, before_nul};
 use crate::event::{Event, Fact, Place};
-use crate::perf_data::attr::clock_name;
+use crate::perf_data::attr::{Attr, clock_name};
 use crate::perf_data::read::Session;
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader};
 
-const TRACING_DATA: u32 = 1;
-const BUILD_ID: u32 = 2;
-const EVENT_DESC: u32 = 12;
+pub(super) const TRACING_DATA: u32 = 1;
+pub(super) const BUILD_ID: u32 = 2;
+pub(super) const EVENT_DESC: u32 = 12;
 const PMU_MAPPINGS: u32 = 16;
 const CLOCK_DATA: u32 = 29;
 const SIMPLEPERF_FIRST: u32 = 128;
@@ -42,7 +42,7 @@ impl Session<'_, '_> {
         let result = match bit {
             TRACING_DATA => return self.tracing_data(body.rest(), offset),
             BUILD_ID => return self.build_ids(body),
-            EVENT_DESC => self.event_descriptions(body),
+            EVENT_DESC => self.event_descriptions(body)?,
             PMU_MAPPINGS => self.pmu_mappings(body)?,
             CLOCK_DATA => self.clock_data(body)?,
             SIMPLEPERF_FIRST.. => return self.simpleperf_feature(bit, body),
@@ -113,19 +113,42 @@ impl Session<'_, '_> {
     }
 
     /// `u32 n, u32 attr_size; {attr[attr_size], u32 n_ids, string name, u64 ids[n_ids]}[n]`.
-    fn event_descriptions(&mut self, mut body: Cursor<'_>) -> Result<(), Short> {
+    fn event_descriptions(&mut self, mut body: Cursor<'_>) -> Result<Result<(), Short>, Error> {
+        let mut missing = Vec::new();
+        let read = self.read_descriptions(&mut body, &mut missing);
+        for (attr, ids) in missing {
+            self.add_attr(attr, ids)?;
+        }
+        Ok(read)
+    }
+
+    /// Events whose own record is lost go to `missing`.
+    fn read_descriptions(
+        &mut self,
+        body: &mut Cursor<'_>,
+        missing: &mut Vec<(Attr, Vec<u64>)>,
+    ) -> Result<(), Short> {
         let count = body.u32()?;
         let attr_size = body.u32()?;
         for index in 0..count as usize {
-            body.bytes(attr_size.into())?;
+            let attr = body.bytes(attr_size.into())?;
             let id_count = body.u32()?;
-            let name = text(&mut body)?;
+            let name = text(body)?;
             let mut ids_part = body.part(u64::from(id_count) * 8)?;
             let ids: Vec<u64> = std::iter::from_fn(|| ids_part.u64().ok()).collect();
-            // Some files have their ids only here.
-            for id in &ids {
-                if index < self.attrs.len() {
-                    self.ids.insert(*id, index);
+            let is_known = ids.iter().any(|id| self.ids.get(*id).is_some());
+            if self.is_head_damaged
+                && !ids.is_empty()
+                && !is_known
+                && Attr::is_plausible(attr, self.endian)
+            {
+                missing.push((Attr::parse(attr, self.endian), ids.clone()));
+            } else if !self.is_head_damaged {
+                // Some files have their ids only here.
+                for id in &ids {
+                    if index < self.attrs.len() {
+                        self.ids.insert(*id, index);
+                    }
                 }
             }
             self.descriptions.push((name, ids));

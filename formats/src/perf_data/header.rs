@@ -23,7 +23,7 @@ pub(super) struct Section {
 }
 
 impl Section {
-    fn read(cursor: &mut Cursor<'_>) -> Result<Section, Short> {
+    pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Section, Short> {
         Ok(Section {
             offset: cursor.u64()?,
             size: cursor.u64()?,
@@ -53,7 +53,7 @@ pub(super) struct Header {
     pub(super) attrs: Section,
     pub(super) data: Section,
     pub(super) event_types: Section,
-    features: [u64; 4],
+    pub(super) features: [u64; 4],
 }
 
 impl Header {
@@ -117,6 +117,25 @@ impl Header {
         self.feature_bits()
             .map_while(|bit| Some((bit, Section::read(&mut cursor).ok()?)))
             .collect()
+    }
+
+    /// Whether the attrs are where they should be: each can be one, and its ids are inside of the file.
+    pub(super) fn are_plausible(&self, file: &[u8], endian: Endian) -> bool {
+        let bytes = self.attrs.of(file);
+        if bytes.is_empty() {
+            return self.attrs.size == 0;
+        }
+        if !(ATTR_BYTES_MIN + 16..=ATTR_BYTES_MAX + 16).contains(&self.attr_size) {
+            return false;
+        }
+        let length = file.len() as u64;
+        bytes.chunks_exact(self.attr_size as usize).all(|entry| {
+            let (attr, ids) = entry
+                .split_at_checked(self.attr_size as usize - 16)
+                .unwrap_or_default();
+            let ids = Section::read(&mut Cursor::new(ids, 0, endian)).unwrap_or_default();
+            Attr::is_plausible(attr, endian) && ids.size.is_multiple_of(8) && ids.end() <= length
+        })
     }
 
     /// The attrs with the sections of their ids, and what is wrong with the rest.

@@ -7,7 +7,7 @@
 //! ```
 //! | file | what |
 //! | --- | --- |
-//! | `header.rs` | the header, the sections, the list of events |
+//! | `header.rs`, `head.rs` | the header, the sections, the list of events; where they are in a damaged file |
 //! | `attr.rs`, `ids.rs`, `names.rs`, `declare.rs` | how an event was opened; its counters; what it is called; its declaration |
 //! | `read.rs`, `pipe.rs`, `resync.rs` | the way through a mapped file; through a stream; past damage |
 //! | `order.rs` | the order of time, in bounded memory |
@@ -26,6 +26,7 @@ mod compressed;
 mod declare;
 mod emit;
 mod features;
+mod head;
 mod header;
 mod ids;
 mod lag;
@@ -48,6 +49,7 @@ mod tool;
 use std::sync::Arc;
 
 use crate::event::{Place, Sink};
+use crate::perf_data::head::Head;
 use crate::perf_data::header::{Header, PIPE_HEADER_BYTES};
 use crate::perf_data::read::Session;
 use crate::{Error, Format, Input};
@@ -62,7 +64,12 @@ pub const PERF_DATA: Format = Format {
 
 fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
     let Some(endian) = sniff::endian_of(input.head()) else {
-        return Err(refuse(input));
+        return match sniff::endian_of_records(input.head()) {
+            Some(endian) if !input.head().starts_with(sniff::MAGIC_VERSION_1) => {
+                read_mapped(input, sink, None, endian)
+            }
+            _ => Err(refuse(input)),
+        };
     };
     let header = Header::parse(input.head(), endian).map_err(|short| Error::Damaged {
         input: input.name().to_owned(),
@@ -77,14 +84,14 @@ fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
         session.walk_stream(input, PIPE_HEADER_BYTES)?;
         return session.finish();
     }
-    read_mapped(input, sink, header, endian)
+    read_mapped(input, sink, Some(header), endian)
 }
 
 /// Reads a file that lies mapped before us, with the further data files of a directory.
 fn read_mapped(
     input: &mut Input,
     sink: &mut dyn Sink,
-    header: Header,
+    header: Option<Header>,
     endian: crate::bytes::Endian,
 ) -> Result<(), Error> {
     let Some(map) = input.whole()? else {
@@ -106,10 +113,18 @@ fn read_mapped(
             reason.to_owned()
         })?;
     }
-    if header.is_pipe() {
+    if header.is_none() {
+        session.is_head_damaged = true;
+        session.problem(Place::Offset(0), "header", || {
+            "expected \"PERFILE2\", found something else; the records are read that can be found".into()
+        })?;
+    }
+    if header.is_some_and(|header| header.is_pipe()) {
         session.walk(0, PIPE_HEADER_BYTES, map.len() as u64)?;
     } else {
-        session.read_head(&header, &map)?;
+        let head = Head::find(header, &map, endian);
+        let header = head.header;
+        session.read_head(head, &map)?;
         let end = session.data_end(&header, &map)?;
         session.walk(0, header.data.offset, end)?;
     }
@@ -123,13 +138,13 @@ fn read_mapped(
 
 impl Session<'_, '_> {
     /// Events and features of a file.
-    fn read_head(&mut self, header: &Header, file: &[u8]) -> Result<(), Error> {
-        let (attrs, damage) = header.attrs(file, self.endian);
-        for (attr, ids) in attrs {
-            self.add_attr(attr, ids)?;
+    fn read_head(&mut self, head: Head, file: &[u8]) -> Result<(), Error> {
+        let header = head.header;
+        for (offset, damage) in head.damages {
+            self.problem(Place::Offset(offset), "header", || damage)?;
         }
-        if let Some(damage) = damage {
-            self.problem(Place::Offset(header.attrs.offset), "attrs", || damage)?;
+        for (attr, ids) in head.attrs {
+            self.add_attr(attr, ids)?;
         }
         let mut event_types = crate::bytes::Cursor::new(
             header.event_types.of(file),
@@ -143,7 +158,7 @@ impl Session<'_, '_> {
         if header.data.size == 0 {
             return Ok(());
         }
-        for (bit, section) in header.features(file, self.endian) {
+        for (bit, section) in head.features {
             let bytes = section.of(file);
             if (bytes.len() as u64) < section.size {
                 self.problem(Place::Offset(section.offset), "feature", || {

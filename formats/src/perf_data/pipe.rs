@@ -9,11 +9,8 @@ use std::io::BufRead;
 use crate::event::Place;
 use crate::perf_data::read::{EXTRA_BYTES_MAX, Session};
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
-use crate::perf_data::resync::next_record;
+use crate::perf_data::resync::Look;
 use crate::{Error, Input};
-
-/// Bytes looked through for the next record behind a damage before the older ones are given up.
-const SEARCH_BYTES: usize = 1 << 20;
 
 /// The bytes of a stream that have been read and not yet been used.
 struct Window<'i> {
@@ -84,15 +81,23 @@ impl Session<'_, '_> {
             offset,
             error: None,
         };
+        // Bytes that are wanted before it can be said what the first of them are.
+        let mut wanted = HEADER_BYTES;
         while window.fill(1) {
-            window.fill(HEADER_BYTES);
-            let header = RecordHeader::parse(window.rest(), self.endian);
-            match header {
-                Some(header) if is_possible(header) && window.fill(header.size) => {
-                    self.stream_record(&mut window, header)?;
+            let is_all = !window.fill(wanted);
+            match self.look(window.rest(), window.offset, is_all) {
+                Look::Record(header, extra) => self.stream_record(&mut window, header, extra)?,
+                Look::Skip(damage) => {
+                    self.report_damage(window.offset, damage.message)?;
+                    window.consume(damage.bytes);
                 }
-                header => self.skip_stream_damage(&mut window, header)?,
+                Look::More(more) if !is_all => {
+                    wanted = more;
+                    continue;
+                }
+                Look::More(_) => break,
             }
+            wanted = HEADER_BYTES;
             self.progress(window.offset)?;
         }
         if let Some(error) = window.error.take() {
@@ -107,10 +112,10 @@ impl Session<'_, '_> {
         &mut self,
         window: &mut Window<'_>,
         header: RecordHeader,
+        wanted: u64,
     ) -> Result<(), Error> {
         let offset = window.offset;
         let record = window.rest().get(..header.size).unwrap_or_default();
-        let wanted = self.extra_bytes(header, record);
         if wanted == 0 {
             self.record(header, record, offset, None, &[])?;
             window.consume(header.size);
@@ -143,41 +148,6 @@ impl Session<'_, '_> {
         }
         Ok(())
     }
-
-    /// At bytes that are no record: goes to the next one, or to the end.
-    fn skip_stream_damage(
-        &mut self,
-        window: &mut Window<'_>,
-        header: Option<RecordHeader>,
-    ) -> Result<(), Error> {
-        let offset = window.offset;
-        let mut skipped = 0;
-        let next = loop {
-            let is_more = window.fill(SEARCH_BYTES);
-            match next_record(window.rest(), self.endian) {
-                Some(next) => break Some(skipped + next),
-                None if !is_more => break None,
-                None => {
-                    // A chain of records may begin in the last part: it is looked at again.
-                    let step = SEARCH_BYTES / 2;
-                    skipped += step;
-                    window.consume(step);
-                }
-            }
-        };
-        let left = skipped + window.rest().len();
-        self.report_damage(offset, header, left, next)?;
-        match next {
-            Some(next) => window.consume(next - skipped),
-            None => window.consume(window.rest().len()),
-        }
-        Ok(())
-    }
-}
-
-/// Whether a record with this header is worth waiting for: simpleperf's may be long, but not that long.
-fn is_possible(header: RecordHeader) -> bool {
-    header.size >= HEADER_BYTES && header.size as u64 <= EXTRA_BYTES_MAX
 }
 
 /// Takes the header of a pipe off the input; its 16 bytes have been looked at already.

@@ -20,7 +20,7 @@ use crate::perf_data::losses::Losses;
 use crate::perf_data::order::{Location, Queue};
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
 use crate::perf_data::recorder;
-use crate::perf_data::resync::next_record;
+use crate::perf_data::resync::{Look, Search, plausible};
 use crate::perf_data::sample::Lists;
 use crate::perf_data::simpleperf::Simpleperf;
 use crate::perf_data::tool::StatValue;
@@ -74,6 +74,16 @@ pub(super) struct Session<'m, 's> {
     pub(super) call_functions: HashMap<u32, CallFunction>,
     pub(super) undecoded: Undecoded,
     pub(super) problems: Problems,
+    /// Time of a record that was taken: others are near it.
+    pub(super) near: Option<u64>,
+    /// The last search past damage.
+    pub(super) search: Search,
+    /// Its first bytes are others: events may be missing, too.
+    pub(super) is_head_damaged: bool,
+    /// Records are missing that packed ones behind them refer to.
+    pub(super) is_unpacking_broken: bool,
+    /// Unpacked bytes used so far, counted apart from those of files.
+    unpacked_position: u64,
     pub(super) total_bytes: Option<u64>,
     next_progress: u64,
     /// The mapped files, to give their pages back.
@@ -128,6 +138,11 @@ impl<'m, 's> Session<'m, 's> {
             call_functions: HashMap::new(),
             undecoded: Undecoded::default(),
             problems: Problems::default(),
+            near: None,
+            search: Search::default(),
+            is_head_damaged: false,
+            is_unpacking_broken: false,
+            unpacked_position: 1 << 63,
             total_bytes: None,
             next_progress: PROGRESS_BYTES,
             maps: Vec::new(),
@@ -141,23 +156,23 @@ impl<'m, 's> Session<'m, 's> {
             return Ok(());
         };
         self.next_progress = start.saturating_add(PROGRESS_BYTES);
+        self.search = Search::default();
         let end = end.min(file.len() as u64) as usize;
         let mut offset = start.min(end as u64) as usize;
         while let Some(rest) = file.get(offset..end)
             && !rest.is_empty()
         {
-            let header = match RecordHeader::parse(rest, self.endian) {
-                Some(header) if (HEADER_BYTES..=rest.len()).contains(&header.size) => header,
-                header => match self.skip_damage(rest, offset as u64, header)? {
-                    Some(skipped) => {
-                        offset += skipped;
-                        continue;
-                    }
-                    None => break,
-                },
+            let (header, wanted) = match self.look(rest, offset as u64, true) {
+                Look::Record(header, wanted) => (header, wanted),
+                Look::Skip(damage) => {
+                    self.report_damage(offset as u64, damage.message)?;
+                    offset += damage.bytes;
+                    continue;
+                }
+                Look::More(_) => break,
             };
             let (record, behind) = rest.split_at_checked(header.size).unwrap_or_default();
-            let extra = match self.extra_bytes(header, record) {
+            let extra = match wanted {
                 0 => &[][..],
                 wanted => self.extra(behind, wanted, offset as u64)?,
             };
@@ -203,42 +218,6 @@ impl<'m, 's> Session<'m, 's> {
         crate::bytes::Cursor::new(body, offset + HEADER_BYTES as u64, self.endian)
     }
 
-    /// At bytes that are no record: finds the next one and says how far it is. `None`: there is none.
-    fn skip_damage(
-        &mut self,
-        rest: &[u8],
-        offset: u64,
-        header: Option<RecordHeader>,
-    ) -> Result<Option<usize>, Error> {
-        let next = next_record(rest, self.endian);
-        self.report_damage(offset, header, rest.len(), next)?;
-        Ok(next)
-    }
-
-    /// Tells of bytes that are no record.
-    pub(super) fn report_damage(
-        &mut self,
-        offset: u64,
-        header: Option<RecordHeader>,
-        left: usize,
-        next: Option<usize>,
-    ) -> Result<(), Error> {
-        let found = match header {
-            Some(header) if header.size < HEADER_BYTES => {
-                format!("expected a record, found one of size {}", header.size)
-            }
-            Some(header) => format!(
-                "expected {} bytes of a record of type {}, found {left} and the end",
-                header.size, header.kind
-            ),
-            None => format!("expected a record, found {left} bytes and the end"),
-        };
-        self.problem(Place::Offset(offset), "no record", || match next {
-            Some(skipped) => format!("{found}; skipped {skipped} bytes to the next one"),
-            None => format!("{found}; the last {left} bytes are not read"),
-        })
-    }
-
     /// Takes one record. `location` is where it stays, if it stays anywhere.
     #[inline]
     pub(super) fn record(
@@ -268,20 +247,32 @@ impl<'m, 's> Session<'m, 's> {
         }
     }
 
-    /// Takes all whole records at the front of unpacked bytes, and says how many bytes that were.
-    pub(super) fn unpacked_records(&mut self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
+    /// Takes all whole records at the front of unpacked bytes, and says how many bytes that were. `is_all`: no more
+    /// can be unpacked.
+    pub(super) fn unpacked_records(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+        is_all: bool,
+    ) -> Result<usize, Error> {
         let mut used = 0;
         while let Some(rest) = bytes.get(used..)
             && let Some(header) = RecordHeader::parse(rest, self.endian)
         {
-            if header.size < HEADER_BYTES {
-                match self.skip_damage(rest, offset, Some(header))? {
-                    Some(skipped) => used += skipped,
-                    None => return Ok(bytes.len()),
+            let record = match self.look(rest, self.unpacked_position + used as u64, is_all) {
+                Look::Record(header, _) => rest.get(..header.size),
+                Look::Skip(damage) => {
+                    self.report_damage(offset, damage.message)?;
+                    used += damage.bytes;
+                    continue;
                 }
-                continue;
-            }
-            let Some(record) = rest.get(..header.size) else {
+                // A packed piece ends with a record, mostly: it is not kept for the next piece, whose round is another.
+                Look::More(_) => rest.get(..header.size).filter(|record| {
+                    plausible(rest, self.endian).is_some()
+                        && rest.len() - record.len() < HEADER_BYTES
+                }),
+            };
+            let Some(record) = record else {
                 break;
             };
             used += header.size;
@@ -299,13 +290,14 @@ impl<'m, 's> Session<'m, 's> {
             }
             self.record(header, record, offset, None, &[])?;
         }
+        self.unpacked_position += used as u64;
         Ok(used)
     }
 
     /// Number of the attr that a record with this id belongs to. Unknown: `None`.
     #[inline]
     pub(super) fn attr_of_id(&self, id: Option<u64>) -> Option<usize> {
-        if self.attrs.len() <= 1 || self.ids.is_empty() {
+        if self.attrs.len() <= 1 && !self.is_head_damaged || self.ids.is_empty() {
             return (!self.attrs.is_empty()).then_some(0);
         }
         match id {
@@ -318,7 +310,7 @@ impl<'m, 's> Session<'m, 's> {
     #[inline]
     pub(super) fn attr_of(&self, header: RecordHeader, record: &[u8]) -> Option<usize> {
         let first = self.attrs.first()?;
-        if self.attrs.len() == 1 {
+        if self.attrs.len() == 1 && !self.is_head_damaged {
             return Some(0);
         }
         let id = if header.kind == kind::SAMPLE {
@@ -334,7 +326,11 @@ impl<'m, 's> Session<'m, 's> {
     }
 
     #[inline]
-    fn time_of(&self, header: RecordHeader, record: &[u8]) -> Option<u64> {
+    pub(super) fn time_of(&self, header: RecordHeader, record: &[u8]) -> Option<u64> {
+        // What perf writes itself has no trailer.
+        if header.kind > kind::KERNEL_LAST {
+            return None;
+        }
         let attr = self.attrs.get(self.attr_of(header, record)?)?;
         if header.kind == kind::SAMPLE {
             return self.word(record, HEADER_BYTES + attr.places.time?);
@@ -370,10 +366,13 @@ impl<'m, 's> Session<'m, 's> {
 
     /// A data file has ended.
     pub(super) fn end_of_source(&mut self, offset: u64) -> Result<(), Error> {
-        if let Some(unpacker) = self.unpacker.take()
-            && unpacker.pending_bytes() > 0
-        {
-            let left = unpacker.pending_bytes();
+        let Some(mut unpacker) = self.unpacker.take() else {
+            return Ok(());
+        };
+        let pending = unpacker.take_pending();
+        let used = self.unpacked_records(&pending, offset, true)?;
+        let left = pending.len().saturating_sub(used);
+        if left > 0 {
             self.problem(Place::Offset(offset), "packed record cut short", || {
                 format!(
                     "expected the rest of a packed record, found the end; {left} bytes are not read"

@@ -509,15 +509,17 @@ impl Session<'_, '_> {
             Some(unpacker) => unpacker,
             None => Unpacker::new().map_err(Error::io("zstd"))?,
         };
-        if unpacker.is_broken {
+        if unpacker.is_broken || self.is_unpacking_broken {
             self.unpacker = Some(unpacker);
             return self.problem(Place::Offset(offset), "packed record", || {
                 "the stream of packed records is damaged before this one".into()
             });
         }
         let result = unpacker.unpack(packed, |bytes| {
-            self.unpacked_records(bytes, offset).map_err(Stop::Sink)
+            self.unpacked_records(bytes, offset, false)
+                .map_err(Stop::Sink)
         });
+        unpacker.is_broken |= self.is_unpacking_broken;
         self.unpacker = Some(unpacker);
         match result {
             Ok(()) => Ok(()),

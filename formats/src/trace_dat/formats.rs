@@ -114,6 +114,17 @@ struct Text<'s> {
     text: &'s [u8],
 }
 
+/// Ids of events, which have 16 bits.
+pub(super) struct KnownIds(Vec<u64>);
+
+impl KnownIds {
+    #[inline]
+    pub(super) fn has(&self, id: u32) -> bool {
+        let word = self.0.get(id as usize / 64).copied().unwrap_or(0);
+        word >> (id % 64) & 1 == 1
+    }
+}
+
 /// The format files of a file.
 pub(super) struct Formats<'s> {
     texts: Vec<Text<'s>>,
@@ -151,6 +162,21 @@ impl<'s> Formats<'s> {
         let text = self.texts.get(*self.by_id.get(&id)?)?;
         let system = String::from_utf8_lossy(text.system).into_owned();
         Some(EventFormat::parse(text.text, self.long_size).map(|format| (system, format)))
+    }
+
+    /// The ids of all formats, one bit each.
+    pub(super) fn ids(&self) -> KnownIds {
+        let mut known = KnownIds(vec![0; 1 << 10]);
+        for id in self.by_id.keys() {
+            if let Some(word) = known.0.get_mut(*id as usize / 64) {
+                *word |= 1 << (id % 64);
+            }
+        }
+        // Without formats every event keeps its bytes.
+        if self.by_id.is_empty() {
+            known.0.fill(u64::MAX);
+        }
+        known
     }
 
     /// The common fields, which are the same in all formats.

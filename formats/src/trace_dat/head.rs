@@ -2,6 +2,7 @@
 
 use crate::bytes::{Cursor, Endian, Short};
 use crate::event_format::{TRACING_MAGIC, TracingData};
+use crate::scan::find_text;
 use crate::trace_dat::options::Options;
 
 /// The first bytes of a file.
@@ -15,12 +16,20 @@ pub(super) struct Head<'m> {
     pub(super) page_size: u32,
     /// Bytes taken.
     pub(super) length: u64,
+    /// It was not there: version 6 begins with `header_page`, version 7 with its sections.
+    pub(super) is_guessed: bool,
 }
 
 impl<'m> Head<'m> {
     /// Reads the part that all versions have.
     pub(super) fn parse(bytes: &'m [u8]) -> Result<Head<'m>, Short> {
         let mut cursor = Cursor::new(bytes, 0, Endian::Little);
+        // What does not begin so was recognized by other signs.
+        if !bytes.starts_with(TRACING_MAGIC)
+            && let Some(head) = Head::find(bytes)
+        {
+            return Ok(head);
+        }
         cursor.bytes(TRACING_MAGIC.len() as u64)?;
         let version = cursor.text_to_nul();
         let endian = match cursor.u8()? {
@@ -39,8 +48,85 @@ impl<'m> Head<'m> {
             long_size,
             page_size,
             length: cursor.offset(),
+            is_guessed: false,
         })
     }
+
+    /// The head of a file whose first bytes are damaged: a byte lost or doubled before its version, or all of it
+    /// something else.
+    pub(super) fn find(bytes: &'m [u8]) -> Option<Head<'m>> {
+        let front = bytes.get(..FRONT_BYTES.min(bytes.len()))?;
+        let begin = front.get(..32)?;
+        let version = find_text(begin, b"racing6\0").or_else(|| find_text(begin, b"racing7\0"));
+        if let Some(place) = version {
+            let version = place + b"racing".len();
+            return Self::parse_from(bytes, version);
+        }
+        if let Some(length) = find_text(front, HEADER_PAGE) {
+            let size = front.get(length + HEADER_PAGE.len()..)?;
+            let is_size = |endian: &Endian| {
+                Cursor::new(size, 0, *endian)
+                    .u64()
+                    .is_ok_and(|size| size < 1 << 16)
+            };
+            let endian = [Endian::Little, Endian::Big].into_iter().find(is_size)?;
+            return Some(Self::guessed(b"6", endian, length as u64));
+        }
+        let endians = [Endian::Little, Endian::Big].into_iter();
+        let mut heads = endians.filter(|endian| has_sections(front, *endian));
+        Some(Self::guessed(b"7", heads.next()?, 0))
+    }
+
+    fn parse_from(bytes: &'m [u8], version: usize) -> Option<Head<'m>> {
+        let rest = bytes.get(version..)?;
+        let mut cursor = Cursor::new(rest, version as u64, Endian::Little);
+        let version = cursor.text_to_nul();
+        let endian = match cursor.u8().ok()? {
+            0 => Endian::Little,
+            _ => Endian::Big,
+        };
+        let long_size = cursor.u8().ok()?;
+        let mut cursor = Cursor::new(cursor.rest(), cursor.offset(), endian);
+        Some(Head {
+            version,
+            endian,
+            long_size: if long_size == 4 { 4 } else { 8 },
+            page_size: cursor.u32().ok()?,
+            length: cursor.offset(),
+            is_guessed: false,
+        })
+    }
+
+    fn guessed(version: &'static [u8], endian: Endian, length: u64) -> Head<'m> {
+        Head {
+            version,
+            endian,
+            long_size: 8,
+            page_size: 4096,
+            length,
+            is_guessed: true,
+        }
+    }
+}
+
+/// Bytes in which a damaged head is searched.
+const FRONT_BYTES: usize = 4096;
+const HEADER_PAGE: &[u8] = b"header_page\0";
+
+/// Whether two sections of version 7 follow each other here: `u16 id, u16 flags, u32 name, u64 size`.
+fn has_sections(front: &[u8], endian: Endian) -> bool {
+    let head = |offset: usize| {
+        let mut cursor = Cursor::new(front.get(offset..)?, 0, endian);
+        let (id, flags, name, size) = (
+            cursor.u16().ok()?,
+            cursor.u16().ok()?,
+            cursor.u32().ok()?,
+            cursor.u64().ok()?,
+        );
+        let is_one = (15..=25).contains(&id) && flags <= 1 && name < 1 << 16 && size > 0;
+        is_one.then_some(offset + 16 + usize::try_from(size).ok().filter(|&size| size < 1 << 32)?)
+    };
+    (0..front.len()).any(|offset| head(offset).and_then(head).is_some())
 }
 
 /// A file taken apart.

@@ -26,7 +26,7 @@ pub(super) mod id {
     pub(super) const TIME_SHIFT: u16 = 12;
     pub(super) const GUEST: u16 = 13;
     pub(super) const TSC2NSEC: u16 = 14;
-    pub(super) const STRINGS: u16 = 15;
+    pub(in crate::trace_dat) const STRINGS: u16 = 15;
     pub(in crate::trace_dat) const HEADER_INFO: u16 = 16;
     pub(in crate::trace_dat) const FTRACE_EVENTS: u16 = 17;
     pub(in crate::trace_dat) const EVENT_FORMATS: u16 = 18;

@@ -89,6 +89,11 @@ impl Layout {
         let text = |short: Short| format!("page: {short}");
         let time = at(self.time).u64().map_err(text)?;
         let commit = long(at(self.commit)).map_err(text)?;
+        if commit & !(USED_MASK | LOST | LOST_COUNT_STORED) != 0 {
+            return Err(format!(
+                "page: expected the bytes it uses, found {commit:#x}"
+            ));
+        }
         let used = commit & USED_MASK;
         let room = size.saturating_sub(self.data);
         if used > room {
@@ -197,6 +202,86 @@ pub(super) fn step<'a>(data: &mut Cursor<'a>, time: u64) -> Result<Step<'a>, Str
             let high = u64::from(data.u32().map_err(cut)?) << 27;
             Ok(Step::Time((high + delta) | time & TIME_HIGH))
         }
+    }
+}
+
+/// Bytes that a page may lie before or after its place, where a byte before it is lost or doubled.
+const SHIFT_MAX: i64 = 8;
+/// A gap between two pages that is believed: a hundred days.
+const GAP_MAX: u64 = 8_640_000_000_000_000;
+
+/// Bytes of a page's events that can be read: all of them, or those before the damage. Behind it no event has a
+/// known time, since each counts from the one before. The last before it goes, too: it may have lost a byte.
+///
+/// `is_known` says whether a payload is one that the file describes. Others are believed where the events fill
+/// the page and their times lead up to `next_time`, that of the next page.
+pub(super) fn sound_bytes(
+    data: &[u8],
+    time: u64,
+    endian: Endian,
+    next_time: Option<u64>,
+    is_known: impl Fn(&[u8]) -> bool,
+) -> usize {
+    let mut cursor = Cursor::new(data, 0, endian);
+    let (mut now, mut before) = (time, 0);
+    // What is readable if the unknown event is damage.
+    let mut unknown = None;
+    while !cursor.is_empty() {
+        let here = data.len() - cursor.rest().len();
+        match step(&mut cursor, now) {
+            Ok(Step::Event(at, payload)) if at.abs_diff(time) < GAP_MAX => {
+                if unknown.is_none() && !is_known(payload) {
+                    unknown = Some(before);
+                }
+                now = at;
+            }
+            Ok(Step::Time(at)) if at.abs_diff(time) < GAP_MAX => now = at,
+            Ok(Step::End) => break,
+            _ => return unknown.unwrap_or(before),
+        }
+        before = here;
+    }
+    match (unknown, next_time) {
+        (None, _) => data.len(),
+        (Some(_), Some(next)) if now <= next => data.len(),
+        (Some(before), _) => before,
+    }
+}
+
+impl Layout {
+    /// Whether a page may begin here: its head is one, and its events are.
+    pub(super) fn is_page(&self, page: &[u8], size: u64, is_known: impl Fn(&[u8]) -> bool) -> bool {
+        let Ok(head) = self.head(page, 0, size) else {
+            return false;
+        };
+        let data = page.get(self.data as usize..).unwrap_or_default();
+        let data = data.get(..head.used as usize).unwrap_or(data);
+        let sound = sound_bytes(data, head.time, self.endian, None, is_known);
+        head.used > 0 && head.time > 0 && sound == data.len()
+    }
+
+    /// How far from `start` the page begins that should begin there: 0, unless a byte is lost or doubled.
+    pub(super) fn shift(
+        &self,
+        bytes: &[u8],
+        start: usize,
+        size: usize,
+        is_known: impl Fn(&[u8]) -> bool,
+    ) -> i64 {
+        let is_there = |shift: i64| {
+            let start = (start as u64).checked_add_signed(shift);
+            let rest = start.and_then(|start| bytes.get(start as usize..));
+            let page = rest.map(|rest| rest.get(..size).unwrap_or(rest));
+            page.is_some_and(|page| self.is_page(page, size as u64, &is_known))
+        };
+        if is_there(0) {
+            return 0;
+        }
+        let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+        shifts
+            .into_iter()
+            .find(|&shift| is_there(shift))
+            .unwrap_or(0)
     }
 }
 

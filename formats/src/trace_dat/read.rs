@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use crate::bytes::Cursor;
 use crate::event::{Event, Place, Progress, Sink};
-use crate::event_format::printk_formats;
+use crate::event_format::{TRACING_MAGIC, printk_formats};
 use crate::ftrace_text::FTRACE_TEXT;
 use crate::problems::Problems;
 use crate::trace_dat::clock::Clock;
@@ -22,7 +22,7 @@ use crate::trace_dat::kallsyms::Kallsyms;
 use crate::trace_dat::merge::merge;
 use crate::trace_dat::page::{Layout, runs};
 use crate::trace_dat::printk::Printk;
-use crate::trace_dat::stream::{Ring, Stream};
+use crate::trace_dat::stream::{Ring, Stream, shift_of_chunks};
 use crate::trace_dat::unpack::{Packing, Unpacker};
 use crate::trace_dat::version7::Sections;
 use crate::trace_dat::{facts, restore, version6};
@@ -108,6 +108,11 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     if let Some(reason) = input.damage() {
         let reason = reason.to_owned();
         tell.problem(Place::Offset(map.len() as u64), "input", || reason)?;
+    }
+    if !map.starts_with(TRACING_MAGIC) {
+        tell.problem(Place::Offset(0), "head", || {
+            "expected \"tracing\", found something else; what follows is read as far as it can be found".into()
+        })?;
     }
     let found = match head.version {
         b"6" => {
@@ -208,10 +213,11 @@ fn read_opened(
     let ring = Ring {
         layout,
         common: formats.common(),
+        known: formats.ids(),
         unpacker: RefCell::new(Unpacker::new(Packing::named(opened.packed_by))),
         unpacked_bytes: Cell::new(0),
     };
-    let mut streams = streams(&opened, &maps, head, &layout, tell)?;
+    let mut streams = streams(&opened, &maps, head, &ring, tell)?;
     let extras = Extras {
         buffer: streams.iter().any(|stream| !stream.buffer_name.is_empty()),
         clock_value: streams.iter().any(|stream| !stream.clock.has_time()),
@@ -255,9 +261,11 @@ fn streams<'m>(
     opened: &Opened<'_>,
     maps: &'m [Arc<Map>],
     head: &Head<'_>,
-    layout: &Layout,
+    ring: &Ring,
     tell: &mut Teller<'_>,
 ) -> Result<Vec<Stream<'m>>, Error> {
+    let layout = &ring.layout;
+    let packing = Packing::named(opened.packed_by);
     let mut streams = Vec::new();
     // Ends by file and start: pages that lie in one another would be read many times.
     let mut taken: BTreeMap<(usize, u64), u64> = BTreeMap::new();
@@ -286,8 +294,24 @@ fn streams<'m>(
                 continue;
             }
             taken.insert((data.file, data.offset), end);
-            let bytes = pages(map, data, tell)?;
             let page_size = page_size as usize;
+            let start = data.offset.min(map.len() as u64) as usize;
+            // A byte lost or doubled in front of them.
+            let shift = match data.packed {
+                true => shift_of_chunks(map, start, head.endian, packing),
+                false => layout.shift(map, start, page_size, |payload| ring.is_known(payload)),
+            };
+            if shift != 0 {
+                tell.problem(Place::Offset(data.offset), "cpu", || {
+                    let cpu = data.cpu.unwrap_or(0);
+                    format!("expected the pages of CPU {cpu}, found them {shift} bytes further on")
+                })?;
+            }
+            let data = &CpuData {
+                offset: data.offset.saturating_add_signed(shift),
+                ..*data
+            };
+            let bytes = pages(map, data, tell)?;
             let cpu = data.cpu;
             if cpu.is_none() && !data.packed {
                 for run in runs(bytes, page_size, layout) {
@@ -318,7 +342,7 @@ fn streams<'m>(
                 let whole = usize::try_from(data.offset).ok();
                 let whole = whole.and_then(|start| map.get(start..)).unwrap_or_default();
                 let cursor = Cursor::new(whole, data.offset, head.endian);
-                stream.packed(cursor)
+                stream.packed(cursor, data.size, packing)
             } else {
                 stream
             });

@@ -13,16 +13,27 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::Error;
-use crate::bytes::Cursor;
+use crate::bytes::{Cursor, Endian};
 use crate::event::Place;
 use crate::trace_dat::clock::Clock;
-use crate::trace_dat::formats::{Common, CommonFields, StackKind};
-use crate::trace_dat::page::{Layout, Lost, Step, step};
+use crate::trace_dat::formats::{Common, CommonFields, KnownIds, StackKind};
+use crate::trace_dat::page::{Layout, Lost, Step, sound_bytes, step};
 use crate::trace_dat::read::Teller;
-use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Unpacker};
+use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker};
 
 /// Chunks that are unpacked at the same time, one of each CPU.
 const CHUNKS_BYTES_MAX: usize = 256 << 20;
+
+/// What a chunk begins with: its sizes.
+const CHUNK_HEAD_BYTES: u64 = 8;
+/// So many chunks as there are.
+const UNCOUNTED: u32 = u32::MAX;
+/// Bytes that the chunks of a CPU may take beyond the size that is told: the word that counts them, and a shift.
+const END_BYTES: u64 = SHIFT_MAX + 4;
+/// Bytes that are searched for the next chunk of packed pages.
+const CHUNK_SEARCHED: usize = 4 << 20;
+/// Bytes that a chunk may begin before its place.
+const SHIFT_MAX: u64 = 8;
 
 /// Where bytes of a record are: in the pages at hand, or in a copy.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +72,8 @@ enum Source<'m> {
     Packed {
         rest: Cursor<'m>,
         chunks: u32,
+        /// Chunks of another CPU begin here.
+        end: u64,
     },
 }
 
@@ -69,10 +82,24 @@ pub(super) struct Ring {
     pub(super) layout: Layout,
     /// Reads what all payloads begin with.
     pub(super) common: CommonFields,
+    /// Which events there are: others are damage.
+    pub(super) known: KnownIds,
     /// One for all: zstd's own tables are large.
     pub(super) unpacker: RefCell<Unpacker>,
     /// Bytes of all chunks that are unpacked at the time.
     pub(super) unpacked_bytes: Cell<usize>,
+}
+
+impl Ring {
+    /// Whether a payload can be an event's.
+    #[inline]
+    pub(super) fn is_known(&self, payload: &[u8]) -> bool {
+        // More threads than any kernel numbers (PID_MAX_LIMIT, 2^22).
+        const TIDS_MAX: i32 = 1 << 23;
+        self.common
+            .read(payload)
+            .is_some_and(|common| self.known.has(common.id) && (-1..TIDS_MAX).contains(&common.tid))
+    }
 }
 
 /// The events of one CPU.
@@ -137,10 +164,26 @@ impl<'m> Stream<'m> {
     }
 
     /// The same, with the pages packed in chunks. `rest` begins with their number and may end behind the last.
-    pub(super) fn packed(mut self, mut rest: Cursor<'m>) -> Stream<'m> {
-        let chunks = rest.u32().unwrap_or(0);
+    /// `size` is what the file says of them, which is not the whole of it in all versions.
+    pub(super) fn packed(
+        mut self,
+        mut rest: Cursor<'m>,
+        size: u64,
+        packing: Packing,
+    ) -> Stream<'m> {
+        let end = rest.offset().saturating_add(size).saturating_add(END_BYTES);
+        // The number of chunks may be damaged: then they are counted by finding them.
+        let chunks = match rest.u32() {
+            Ok(chunks)
+                if u64::from(chunks) <= size / CHUNK_HEAD_BYTES || is_chunk(rest, packing) =>
+            {
+                chunks
+            }
+            Ok(_) => UNCOUNTED,
+            Err(_) => 0,
+        };
         self.plain = &[];
-        self.source = Source::Packed { rest, chunks };
+        self.source = Source::Packed { rest, chunks, end };
         self
     }
 
@@ -268,7 +311,22 @@ impl<'m> Stream<'m> {
         if self.next_page >= window_length {
             return self.next_chunk(ring, tell);
         }
-        let start = self.next_page;
+        let window = match self.source {
+            Source::Plain => self.plain,
+            Source::Packed { .. } => &self.unpacked[..],
+        };
+        let shift = ring
+            .layout
+            .shift(window, self.next_page, self.page_size, |payload| {
+                ring.is_known(payload)
+            });
+        let start = self.next_page.saturating_add_signed(shift as isize);
+        if shift != 0 {
+            let place = Place::Offset(self.offset + self.next_page as u64);
+            tell.problem(place, "page", || {
+                format!("expected a page, found it {shift} bytes further on")
+            })?;
+        }
         let end = start.saturating_add(self.page_size).min(window_length);
         self.next_page = end;
         self.position = end;
@@ -299,10 +357,40 @@ impl<'m> Stream<'m> {
                 format!("cut short: expected {used} bytes of events, found {found}")
             })?;
         }
+        // The kernel stamps a page with its first event.
+        if head.time == 0 && used == 0 {
+            tell.problem(place, "page", || {
+                "page: expected the time of its first event, found zeros".into()
+            })?;
+            self.note(Lost::Some);
+            return Ok(true);
+        }
         self.time = head.time;
         self.position = start.saturating_add(data).min(end);
         self.page_end = (self.position + used.min(found)).min(end);
+        let events = window.get(self.position..self.page_end).unwrap_or_default();
+        let next = window.get(end..).unwrap_or_default();
+        let next = ring.layout.head(next, 0, self.page_size as u64).ok();
+        let sound = sound_bytes(
+            events,
+            head.time,
+            ring.layout.endian,
+            next.map(|head| head.time),
+            |payload| ring.is_known(payload),
+        );
+        let left = events.len() - sound;
         self.note(head.lost);
+        if left > 0 {
+            let place = match self.source {
+                Source::Plain => Place::Offset(offset + (data + sound) as u64),
+                Source::Packed { .. } => Place::Offset(self.offset),
+            };
+            tell.problem(place, "event", || {
+                format!("page: expected an event, found other bytes; the last {left} bytes of its events are not read")
+            })?;
+            self.page_end = self.position + sound;
+            self.note(Lost::Some);
+        }
         Ok(true)
     }
 
@@ -326,7 +414,7 @@ impl<'m> Stream<'m> {
     /// Unpacks the next chunk. `false`: there is none.
     fn next_chunk(&mut self, ring: &Ring, tell: &mut Teller<'_>) -> Result<bool, Error> {
         self.copy_current();
-        let Source::Packed { rest, chunks } = &mut self.source else {
+        let Source::Packed { rest, chunks, end } = &mut self.source else {
             return Ok(false);
         };
         let others = ring.unpacked_bytes.get() - self.unpacked.capacity();
@@ -336,11 +424,31 @@ impl<'m> Stream<'m> {
             *chunks -= 1;
             self.offset = rest.offset();
             let place = Place::Offset(self.offset);
-            let chunk = match take_chunk(rest, *chunks) {
+            let packing = ring.unpacker.borrow().packing();
+            if let Some(skipped) = skip_to_chunk(rest, *end, packing) {
+                tell.problem(place, "chunk", || {
+                    format!("expected a chunk of pages, found the next one after {skipped} bytes")
+                })?;
+                self.offset = rest.offset();
+                *chunks = UNCOUNTED;
+            }
+            if *chunks > UNCOUNTED / 2
+                && rest.offset() + CHUNK_HEAD_BYTES > end.saturating_sub(END_BYTES)
+            {
+                break;
+            }
+            let place = Place::Offset(self.offset);
+            let chunk = match take_chunk(rest, *chunks, packing) {
                 Ok(chunk) => chunk,
                 Err((message, last)) => {
-                    *chunks = 0;
                     tell.problem(place, "chunk", || message)?;
+                    // Another may follow inside of what this one seemed to be.
+                    let mut behind = *rest;
+                    if skip_to_chunk(&mut behind, *end, packing).is_some() {
+                        *rest = behind;
+                    } else {
+                        *chunks = 0;
+                    }
                     last
                 }
             };
@@ -407,8 +515,65 @@ struct Chunk<'m> {
     bytes: u32,
 }
 
+/// Whether a chunk begins here: sizes that can be, and the packer's magic behind them.
+fn is_chunk(mut cursor: Cursor<'_>, packing: Packing) -> bool {
+    let (Ok(packed_bytes), Ok(bytes)) = (cursor.u32(), cursor.u32()) else {
+        return false;
+    };
+    let is_packed = match packing {
+        Packing::Zstd => cursor.rest().starts_with(b"\x28\xb5\x2f\xfd"),
+        // The second byte makes both a multiple of 31 (RFC 1950).
+        Packing::Zlib => Cursor::new(cursor.rest(), 0, Endian::Big)
+            .u16()
+            .is_ok_and(|head| head >> 8 == 0x78 && head.is_multiple_of(31)),
+        Packing::None | Packing::Other => return true,
+    };
+    is_packed && packed_bytes > 0 && bytes > 0 && u64::from(bytes) <= CHUNK_BYTES_MAX
+}
+
+/// How far from `start` the number of chunks is that should be there: 0, unless a byte is lost or doubled.
+pub(super) fn shift_of_chunks(bytes: &[u8], start: usize, endian: Endian, packing: Packing) -> i64 {
+    let is_there = |shift: i64| {
+        let first = (start as u64 + 4).checked_add_signed(shift);
+        let rest = first.and_then(|first| bytes.get(first as usize..));
+        rest.is_some_and(|rest| is_chunk(Cursor::new(rest, 0, endian), packing))
+    };
+    if is_there(0) {
+        return 0;
+    }
+    let shifts = (1..=SHIFT_MAX as i64).flat_map(|shift| [-shift, shift]);
+    shifts
+        .into_iter()
+        .find(|&shift| is_there(shift))
+        .unwrap_or(0)
+}
+
+/// Goes to the next chunk if none begins here, and says how many bytes that were; `None`: one begins here, or there is
+/// none at all, or the file ends.
+fn skip_to_chunk(rest: &mut Cursor<'_>, end: u64, packing: Packing) -> Option<i64> {
+    if rest.left() < 8 || is_chunk(*rest, packing) {
+        return None;
+    }
+    let bytes = rest.rest();
+    let endian = rest.endian();
+    let searched = end.saturating_sub(rest.offset());
+    let searched = bytes.len().min(CHUNK_SEARCHED).min(searched as usize);
+    let skipped = (1..searched).find(|&skipped| {
+        let rest = bytes.get(skipped..).unwrap_or_default();
+        is_chunk(Cursor::new(rest, 0, endian), packing)
+    })?;
+    rest.bytes(skipped as u64).ok()?;
+    Some(skipped as i64)
+}
+
 /// Takes a chunk behind which so many `more` should follow; what is there of the last one comes with the message.
-fn take_chunk<'m>(rest: &mut Cursor<'m>, more: u32) -> Result<Chunk<'m>, (String, Chunk<'m>)> {
+///
+/// Where the next one begins inside of this one, or some bytes behind it, a byte is lost or doubled: the search finds it.
+fn take_chunk<'m>(
+    rest: &mut Cursor<'m>,
+    more: u32,
+    packing: Packing,
+) -> Result<Chunk<'m>, (String, Chunk<'m>)> {
     let (packed_bytes, bytes) = match (rest.u32(), rest.u32()) {
         (Ok(packed_bytes), Ok(bytes)) => (packed_bytes, bytes),
         (Err(short), _) | (_, Err(short)) => {
@@ -418,8 +583,24 @@ fn take_chunk<'m>(rest: &mut Cursor<'m>, more: u32) -> Result<Chunk<'m>, (String
         }
     };
     let found = rest.left();
+    let start = *rest;
     match rest.bytes(packed_bytes.into()) {
-        Ok(data) => Ok(Chunk { data, bytes }),
+        Ok(data) => {
+            // A lost byte: the next chunk begins before this one ends.
+            let mut before = start;
+            if more > 0
+                && rest.left() >= 8
+                && !is_chunk(*rest, packing)
+                && before
+                    .bytes(u64::from(packed_bytes).saturating_sub(SHIFT_MAX))
+                    .is_ok()
+                && let Some(_) = skip_to_chunk(&mut before, rest.offset() + 1, packing)
+                && before.offset() <= rest.offset()
+            {
+                *rest = before;
+            }
+            Ok(Chunk { data, bytes })
+        }
         Err(_) => {
             let message = format!(
                 "cut short: expected a chunk of {packed_bytes} bytes and {more} more, found {found} bytes"

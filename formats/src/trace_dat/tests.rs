@@ -657,7 +657,12 @@ proptest! {
                 let pid = made.u32(0);
                 made.event(delta, &made.payload(WAKEUP, 0, 1, &[&comm("x"), &pid]))
             }).collect();
-            (cpu as u32, vec![made.page(0, 0, &events)])
+            // The kernel writes no page without an event.
+            let pages = match events.is_empty() {
+                true => Vec::new(),
+                false => vec![made.page(0, 0, &events)],
+            };
+            (cpu as u32, pages)
         }).collect();
         expected.sort();
         made.buffers = vec![("", "local", cpus)];

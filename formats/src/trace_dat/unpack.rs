@@ -53,6 +53,11 @@ impl Unpacker {
         }
     }
 
+    /// How the chunks are packed.
+    pub(super) fn packing(&self) -> Packing {
+        self.packing
+    }
+
     /// The body of a section; the message says what is wrong, if something is, and then the part before the
     /// damage comes with it.
     pub(super) fn section<'m>(

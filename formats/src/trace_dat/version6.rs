@@ -17,6 +17,7 @@ use crate::Error;
 use crate::bytes::{Cursor, Short};
 use crate::event::Place;
 use crate::event_format::TracingData;
+use crate::scan::find_text;
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
 use crate::trace_dat::options::{Options, current_clock};
 use crate::trace_dat::read::Teller;
@@ -33,7 +34,13 @@ pub(super) fn open<'m>(
     head: &Head<'m>,
     tell: &mut Teller<'_>,
 ) -> Result<Opened<'m>, Error> {
-    let texts = TracingData::parse(bytes, 0).unwrap_or_default();
+    let texts = TracingData::parse(bytes, 0).unwrap_or_else(|| {
+        let rest = usize::try_from(head.length).ok();
+        let rest = rest
+            .and_then(|start| bytes.get(start..))
+            .unwrap_or_default();
+        TracingData::headless(rest, head.length, head.endian, head.long_size, head.version)
+    });
     let mut opened = Opened {
         options: Options::default(),
         buffers: Vec::new(),
@@ -41,17 +48,34 @@ pub(super) fn open<'m>(
         packed_by: b"",
         texts,
     };
-    if let Some(damage) = opened.texts.damage.take() {
-        tell.problem(Place::Offset(bytes.len() as u64), "head", || damage)?;
-        return Ok(opened);
-    }
     let start = opened.texts.length;
+    if let Some(damage) = opened.texts.damage.take() {
+        tell.problem(Place::Offset(start), "head", || damage)?;
+    }
     let rest = usize::try_from(start)
         .ok()
         .and_then(|start| bytes.get(start..));
     let mut cursor = Cursor::new(rest.unwrap_or_default(), start, head.endian);
     let mut messages = Vec::new();
-    let result = read(&mut opened, bytes, head, &mut cursor, &mut messages);
+    let is_cut = opened.texts.is_cut;
+    let mut result = match is_cut {
+        true => Ok(()),
+        false => read(&mut opened, bytes, head, &mut cursor, &mut messages),
+    };
+    if (is_cut || result.is_err() || opened.buffers.is_empty())
+        && opened.reports.is_empty()
+        && let Some(place) = find_tags(bytes)
+    {
+        messages.push((
+            place as u64,
+            "the table of pages was found by its name; what is before it is damaged".into(),
+        ));
+        opened.options = Options::default();
+        opened.buffers.clear();
+        let rest = bytes.get(place..).unwrap_or_default();
+        let mut cursor = Cursor::new(rest, place as u64, head.endian);
+        result = read_tags(&mut opened, bytes, head, &mut cursor, &mut messages);
+    }
     for (offset, message) in messages {
         tell.problem(Place::Offset(offset), "option", || message)?;
     }
@@ -70,11 +94,44 @@ fn read<'m>(
 ) -> Result<(), Short> {
     let size = cursor.u64()?;
     opened.texts.saved_cmdlines = cursor.bytes(size)?;
+    read_tags(opened, bytes, head, cursor, messages)
+}
+
+/// Where the number of CPUs is, which is in front of the options, if there are any, and of the table.
+fn find_tags(bytes: &[u8]) -> Option<usize> {
+    let options = find_text(bytes, b"options  \0");
+    let table = find_text(bytes, b"flyrecord\0")?;
+    let first = options.filter(|&options| options < table).unwrap_or(table);
+    first.checked_sub(4)
+}
+
+fn read_tags<'m>(
+    opened: &mut Opened<'m>,
+    bytes: &'m [u8],
+    head: &Head<'m>,
+    cursor: &mut Cursor<'m>,
+    messages: &mut Vec<(u64, String)>,
+) -> Result<(), Short> {
     let mut cpus = cursor.u32()?;
     let mut tag = cursor.bytes(TAG_BYTES)?;
     if tag.starts_with(b"options") {
         let mut tell = |offset, message| messages.push((offset, message));
-        opened.options.take_all(cursor, &mut tell)?;
+        let start = *cursor;
+        if opened.options.take_all(cursor, &mut tell).is_err()
+            || !cursor.is_empty() && !starts_with_tag(cursor.rest())
+        {
+            // Damaged options say nothing about where the table is.
+            let Some(table) = find_text(start.rest(), b"flyrecord\0") else {
+                return Err(Short {
+                    offset: start.offset(),
+                    wanted: TAG_BYTES,
+                    left: start.left(),
+                });
+            };
+            tell(start.offset(), "the options are damaged".into());
+            *cursor = start;
+            cursor.bytes(table as u64)?;
+        }
         if cursor.is_empty() {
             return Ok(()); // a head alone: the events lie beside it
         }
@@ -136,6 +193,10 @@ fn read<'m>(
         }
     }
     Ok(())
+}
+
+fn starts_with_tag(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"flyrecord") || bytes.starts_with(b"latency")
 }
 
 /// Offset and size for each CPU, and the clock where the options announce it.

@@ -21,6 +21,8 @@ use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker};
 
 const SECTION_HEAD_BYTES: u64 = 16;
 const PACKED: u16 = 1;
+/// Bytes that a section may lie before or after its place.
+const SHIFT_MAX: i64 = 8;
 /// A latency tracer keeps one ring's worth.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// Sections of options that are followed: one for each buffer, and the first.
@@ -77,6 +79,13 @@ impl<'m> Sections<'m> {
             is_cut: false,
             found: Vec::new(),
         };
+        if head.is_guessed {
+            sections.packed_by = packer_of(bytes);
+            let mut unpacker = Unpacker::new(Packing::named(sections.packed_by));
+            sections.is_cut = true;
+            sections.walk(0, &mut unpacker, tell)?;
+            return Ok(sections);
+        }
         let mut cursor = sections.at(head.length);
         sections.packed_by = cursor.text_to_nul();
         cursor.text_to_nul();
@@ -106,6 +115,26 @@ impl<'m> Sections<'m> {
         Cursor::new(rest.unwrap_or_default(), offset, self.endian)
     }
 
+    /// The section that should be at `offset`; some bytes before or after it, where a byte before it is lost or doubled.
+    fn section(&self, offset: u64, id: u16) -> Cursor<'m> {
+        let head = |cursor: &Cursor<'m>| section_head(&mut { *cursor }).ok();
+        let there = self.at(offset);
+        // The id of options is 0, as are many bytes: none without a body.
+        let is_it = |cursor: &Cursor<'m>| {
+            head(cursor).is_some_and(|head| {
+                let left = cursor.left().saturating_sub(SECTION_HEAD_BYTES);
+                head.id == id && head.flags <= PACKED && (1..=left).contains(&head.size)
+            })
+        };
+        let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+        let near = std::iter::once(0)
+            .chain(shifts)
+            .filter_map(|shift| Some(self.at(offset.checked_add_signed(shift)?)))
+            .find(is_it);
+        // It may be cut off, or damaged.
+        near.unwrap_or(there)
+    }
+
     fn follow_options(
         &mut self,
         first: u64,
@@ -121,7 +150,7 @@ impl<'m> Sections<'m> {
                 })?;
                 break;
             }
-            let mut cursor = self.at(next);
+            let mut cursor = self.section(next, id::DONE);
             let head = match section_head(&mut cursor) {
                 Ok(head) if head.id == id::DONE => head,
                 Ok(head) => {
@@ -176,7 +205,7 @@ impl<'m> Sections<'m> {
         if self.bodies.iter().any(|body| body.id == id) {
             return Ok(());
         }
-        let mut cursor = self.at(offset);
+        let mut cursor = self.section(offset, id);
         let message = match section_head(&mut cursor) {
             Ok(head) if head.id == id => {
                 let body = cursor.part(head.size.min(cursor.left()));
@@ -202,6 +231,44 @@ impl<'m> Sections<'m> {
         })
     }
 
+    /// Offset of the next section: where it should be, a few bytes before, or further on.
+    fn section_from(&self, offset: u64) -> Option<u64> {
+        let is_there = |offset: &u64| self.is_section(*offset);
+        // Where it should be, less is needed: what follows may be cut off.
+        if self.section_at(offset).is_some() || self.at(offset).left() < SECTION_HEAD_BYTES {
+            return Some(offset);
+        }
+        let near = (1..=SHIFT_MAX as u64).filter_map(|shift| offset.checked_sub(shift));
+        let length = self.bytes.len() as u64;
+        near.into_iter()
+            .find(is_there)
+            .or_else(|| (offset + 1..length).find(is_there))
+    }
+
+    /// The head of a section of a known kind, and where its body is.
+    fn section_at(&self, offset: u64) -> Option<(SectionHead, u64)> {
+        let mut cursor = self.at(offset);
+        let head = section_head(&mut cursor).ok()?;
+        let is_known = matches!(
+            head.id,
+            id::DONE | id::BUFFER | id::STRINGS..=id::MODULES_FILE
+        );
+        (is_known && head.flags <= PACKED).then_some((head, cursor.offset()))
+    }
+
+    /// Whether a section begins here: of a known kind, whole, and another one or the end behind it.
+    fn is_section(&self, offset: u64) -> bool {
+        let Some((head, body)) = self.section_at(offset) else {
+            return false;
+        };
+        let end = body.saturating_add(head.size);
+        let length = self.bytes.len() as u64;
+        // What a dead recorder did not finish has no size, or ends with the file.
+        end == length
+            || head.id == id::BUFFER && (head.size == 0 || end > length)
+            || head.size > 0 && end < length && self.section_at(end).is_some()
+    }
+
     /// Goes from section to section, and takes those that no option told.
     fn walk(
         &mut self,
@@ -211,6 +278,18 @@ impl<'m> Sections<'m> {
     ) -> Result<(), Error> {
         let mut offset = start;
         loop {
+            let Some(found) = self.section_from(offset) else {
+                return Ok(());
+            };
+            if found != offset {
+                tell.problem(Place::Offset(offset), "section", || {
+                    format!(
+                        "expected a section, found the next one {} bytes further on",
+                        found as i64 - offset as i64
+                    )
+                })?;
+            }
+            offset = found;
             let mut cursor = self.at(offset);
             let Ok(head) = section_head(&mut cursor) else {
                 return Ok(());
@@ -251,7 +330,7 @@ impl<'m> Sections<'m> {
         for (offset, option) in &self.options.buffers {
             match told_buffer(option, *offset, self.endian, false) {
                 Ok(told) => {
-                    let packed = section_head(&mut self.at(told.section));
+                    let packed = section_head(&mut self.section(told.section, id::BUFFER));
                     let packed = packed.is_ok_and(|head| head.flags & PACKED != 0);
                     let cpus = told.cpus.iter().map(|cpu| CpuData {
                         cpu: Some(cpu.cpu),
@@ -339,6 +418,10 @@ impl<'m> Sections<'m> {
                 id::EVENT_FORMATS => texts.read_event_formats(cursor),
                 _ => Ok(()),
             };
+            let is_formats = matches!(body.id, id::FTRACE_EVENTS | id::EVENT_FORMATS);
+            if is_formats && (result.is_err() || !texts.are_formats()) {
+                texts.search_section(&body.bytes, body.id == id::FTRACE_EVENTS);
+            }
             if let Err(short) = result {
                 tell.problem(Place::Offset(body.offset), "section", || {
                     format!("section {} ({}): {short}", body.id, section_name(body.id))
@@ -354,7 +437,7 @@ impl<'m> Sections<'m> {
         opened: &mut Opened<'s>,
         tell: &mut Teller<'_>,
     ) -> Result<(), Error> {
-        let mut cursor = self.at(section);
+        let mut cursor = self.section(section, id::BUFFER_TEXT);
         let head = match section_head(&mut cursor) {
             Ok(head) => head,
             Err(short) => {
@@ -442,6 +525,14 @@ impl<'m> Sections<'m> {
             size,
             packed,
         }
+    }
+}
+
+/// What packed a file that does not say so any more.
+fn packer_of(bytes: &[u8]) -> &'static [u8] {
+    match crate::scan::find_text(bytes, b"\x28\xb5\x2f\xfd") {
+        Some(_) => b"zstd",
+        None => b"zlib",
     }
 }
 

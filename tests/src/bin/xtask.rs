@@ -16,7 +16,8 @@ usage: cargo xtask CHORE
   schemas                writes formats/src/tables.rs from schemas/*.toml
   bpf                    compiles the programs for the kernel (ebpf/src/*.bpf.c), with clang
   corpus [DIR]           every foreign trace at hand: counts, digests, fields, as a table
-  fuzz [--minutes N]     damaged inputs for every reader, until the time is over
+  fuzz [--minutes N]     damaged inputs and damaged traces for every reader and report, until the time is over
+  salvage                how much of damaged recordings is kept, as a table
   help                   this text
 ";
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         ["vm", rest @ ..] => chores::vm::run(rest),
         ["corpus"] => chores::corpus::run(None),
         ["corpus", directory] => chores::corpus::run(Some(directory)),
+        ["salvage"] => chores::salvage::run(),
         ["fuzz"] => chores::fuzz::run(1),
         ["fuzz", "--minutes", minutes] => match minutes.parse() {
             Ok(minutes) => chores::fuzz::run(minutes),

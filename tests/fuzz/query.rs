@@ -1,0 +1,61 @@
+//! Reports over traces of damaged inputs and over damaged traces, by the program.
+//!
+//! A report may find nothing, and may refuse a trace with one line. It may not panic, be killed, show an
+//! internal error, or run for longer than a minute.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const TIME_MAX: Duration = Duration::from_secs(60);
+
+/// What is asked of each trace.
+const QUESTIONS: [&[&str]; 5] = [
+    &["top"],
+    &["calls"],
+    &["durations"],
+    &["info"],
+    &["sql", "SELECT count(*) FROM problems"],
+];
+
+/// Asks everything of a trace.
+pub(crate) fn try_queries(program: &Path, trace: &Path) -> Result<(), String> {
+    QUESTIONS
+        .iter()
+        .try_for_each(|question| try_query(program, trace, question))
+}
+
+fn try_query(program: &Path, trace: &Path, question: &[&str]) -> Result<(), String> {
+    let (report, rest) = question.split_first().unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut child = Command::new(program)
+        .arg(report)
+        .arg(trace)
+        .args(rest)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log.reopen().unwrap())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if start.elapsed() > TIME_MAX => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("{report}: more than {} s", TIME_MAX.as_secs()));
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    let said = std::fs::read(log.path()).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let is_wrong = !matches!(status.code(), Some(0..=2))
+        || said.contains("panicked")
+        || said.to_lowercase().contains("internal error");
+    match is_wrong {
+        true => Err(format!("{report}: {status}: {said}")),
+        false => Ok(()),
+    }
+}

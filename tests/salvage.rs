@@ -1,0 +1,232 @@
+//! How much of a damaged recording is kept, and that nothing is lost silently or invented.
+//!
+//! Each recording is imported whole and with each damage at each of 24 places; the rows of both imports are compared.
+//! `cargo xtask salvage` runs all of it and prints the table of docs/salvage.md (`PERFQUET_SALVAGE=all`); the test in the
+//! normal suite takes fewer places. `PERFQUET_SALVAGE_ONLY` names one recording, `PERFQUET_SALVAGE_SHOW` prints every damage.
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | kept | rows of the undamaged import that are there, as a share |
+//! | altered | rows that differ from all undamaged ones, one for each that is missing at most |
+//! | invented | rows more than the undamaged import has, except raw ones of events whose description is lost |
+//! | silent | damages that lost rows without a row in `problems` or `losses` |
+
+#[path = "salvage/damage.rs"]
+mod damage;
+#[path = "salvage/grown.rs"]
+mod grown;
+#[path = "../formats/src/trace_dat/made.rs"]
+mod made;
+#[path = "salvage/recordings.rs"]
+mod recordings;
+#[path = "salvage/rows.rs"]
+mod rows;
+
+/// As the reader's own tests have it.
+mod bytes {
+    pub(crate) use perfquet_formats::bytes::Endian;
+}
+
+use std::collections::BTreeSet;
+
+use damage::{Damage, PLACES};
+use recordings::{Recording, recordings};
+use rows::Outcome;
+
+/// What is kept on average, at least.
+const KEPT_MIN: f64 = 0.95;
+
+/// Figures of one recording under one kind of damage.
+#[derive(Debug, Clone, Copy, Default)]
+struct Figures {
+    damages: u64,
+    rows: u64,
+    kept: u64,
+    /// Sum of the shares.
+    share: f64,
+    worst: f64,
+    altered: u64,
+    invented: u64,
+    silent: u64,
+}
+
+impl Figures {
+    fn new() -> Figures {
+        Figures {
+            worst: 1.0,
+            ..Figures::default()
+        }
+    }
+
+    fn add(&mut self, whole: &Outcome, damaged: &Outcome) -> f64 {
+        let total = whole.total();
+        let kept: u64 = whole
+            .rows
+            .iter()
+            .map(|(row, count)| (*count).min(damaged.rows.get(row).copied().unwrap_or(0)))
+            .sum();
+        let extra = damaged.total() - kept;
+        let missing = total - kept;
+        // An event whose description is damaged keeps its bytes, in a table that the whole trace does not have.
+        let table = |row: &str| row.split(' ').next().unwrap_or_default().to_owned();
+        let known: BTreeSet<String> = whole.rows.keys().map(|row| table(row)).collect();
+        let undescribed: u64 = (damaged.rows.iter())
+            .filter(|(row, _)| !known.contains(&table(row)))
+            .map(|(_, count)| count)
+            .sum();
+        let share = kept as f64 / total.max(1) as f64;
+        self.damages += 1;
+        self.rows += total;
+        self.kept += kept;
+        self.share += share;
+        self.worst = self.worst.min(share);
+        self.altered += extra.min(missing);
+        self.invented += extra.saturating_sub(undescribed).saturating_sub(missing);
+        let is_told = damaged.error.is_some()
+            || (damaged.messages.iter()).any(|message| !whole.messages.contains(message));
+        if missing > extra && !is_told {
+            self.silent += 1;
+        }
+        share
+    }
+
+    fn merge(&mut self, other: &Figures) {
+        self.damages += other.damages;
+        self.rows += other.rows;
+        self.kept += other.kept;
+        self.share += other.share;
+        self.worst = self.worst.min(other.worst);
+        self.altered += other.altered;
+        self.invented += other.invented;
+        self.silent += other.silent;
+    }
+
+    fn mean(&self) -> f64 {
+        self.share / self.damages.max(1) as f64
+    }
+}
+
+fn measure(recording: &Recording, places: usize, show: bool) -> Vec<Figures> {
+    let whole = Outcome::of(&recording.bytes);
+    assert!(
+        whole.total() > 0,
+        "{}: no rows without damage: {:?}",
+        recording.name,
+        whole.error
+    );
+    Damage::ALL
+        .iter()
+        .map(|damage| {
+            let mut figures = Figures::new();
+            let mut last = None;
+            for place in 0..places {
+                let offset = damage.offset(recording.bytes.len(), place, places);
+                // In a file of some pages a page is no damage but most of it.
+                if *damage == Damage::Zeros && recording.bytes.len() < damage::LARGE_BYTES {
+                    break;
+                }
+                // A small file has fewer pages than places.
+                if last == Some(offset) {
+                    continue;
+                }
+                last = Some(offset);
+                let bytes = damage.apply(&recording.bytes, offset, place);
+                let outcome = Outcome::of(&bytes);
+                let before = figures;
+                let share = figures.add(&whole, &outcome);
+                if show {
+                    println!(
+                        "{} {} at {offset}: {:.1} % altered {} invented {} silent {}",
+                        recording.name,
+                        damage.name(),
+                        100.0 * share,
+                        figures.altered - before.altered,
+                        figures.invented - before.invented,
+                        figures.silent - before.silent,
+                    );
+                    if share < 0.95 || figures.invented > before.invented {
+                        let error = outcome.error.iter();
+                        let new = outcome
+                            .messages
+                            .iter()
+                            .filter(|line| !whole.messages.contains(line));
+                        error
+                            .chain(new.take(6))
+                            .for_each(|line| println!("    {line}"));
+                    }
+                }
+            }
+            figures
+        })
+        .collect()
+}
+
+fn table(all: &[(&Recording, Vec<Figures>)]) -> String {
+    let mut text = String::from(
+        "| recording | bytes | rows | garbage | lost | doubled | zeros | kept | altered | invented | silent |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    let line = |name: &str, bytes: String, rows: String, by_kind: &[Figures]| {
+        let mut whole = Figures::new();
+        by_kind.iter().for_each(|figures| whole.merge(figures));
+        let shares: Vec<String> = by_kind
+            .iter()
+            .chain([&whole])
+            .map(|figures| match figures.damages {
+                0 => "–".to_owned(),
+                _ => format!("{:.1} %", 100.0 * figures.mean()),
+            })
+            .collect();
+        format!(
+            "| {name} | {bytes} | {rows} | {} | {} | {} | {} |\n",
+            shares.join(" | "),
+            whole.altered,
+            whole.invented,
+            whole.silent
+        )
+    };
+    let mut sums = vec![Figures::new(); Damage::ALL.len()];
+    for (recording, by_kind) in all {
+        let rows = by_kind
+            .first()
+            .map_or(0, |figures| figures.rows / figures.damages.max(1));
+        let bytes = recording.bytes.len().to_string();
+        text += &line(&recording.name, bytes, rows.to_string(), by_kind);
+        sums.iter_mut()
+            .zip(by_kind)
+            .for_each(|(sum, figures)| sum.merge(figures));
+    }
+    text + &line("**all**", String::new(), String::new(), &sums)
+}
+
+#[test]
+fn damage_costs_what_is_damaged() {
+    let all = std::env::var_os("PERFQUET_SALVAGE").is_some();
+    let only = std::env::var("PERFQUET_SALVAGE_ONLY").ok();
+    let show = std::env::var_os("PERFQUET_SALVAGE_SHOW").is_some();
+    let mut recordings = recordings(all);
+    recordings.retain(|recording| {
+        only.as_ref()
+            .is_none_or(|only| recording.name.contains(only))
+    });
+    let places = match all {
+        true => PLACES,
+        false => 6,
+    };
+    let measured: Vec<_> = recordings
+        .iter()
+        .map(|recording| (recording, measure(recording, places, show)))
+        .collect();
+    println!("{}", table(&measured));
+    let mut whole = Figures::new();
+    for (_, by_kind) in &measured {
+        by_kind.iter().for_each(|figures| whole.merge(figures));
+    }
+    assert_eq!(whole.invented, 0, "rows that the recording does not have");
+    assert_eq!(whole.silent, 0, "rows lost without a word");
+    assert!(
+        whole.mean() >= KEPT_MIN,
+        "{:.1} % kept",
+        100.0 * whole.mean()
+    );
+}

@@ -1,0 +1,28 @@
+//! `cargo xtask salvage`: how much of damaged recordings is kept, as the table of docs/salvage.md.
+
+use anyhow::{Context, Result, bail};
+
+use crate::{place, say};
+
+/// Damages every recording at every place. `cargo test` does the same with some of them.
+pub fn run() -> Result<()> {
+    say::step("recordings of all kinds, damaged at 24 places in four ways each");
+    let status = place::cargo()
+        .args([
+            "test",
+            "--release",
+            "--package",
+            "perfquet-tests",
+            "--test",
+            "salvage",
+            "--",
+            "--nocapture",
+        ])
+        .env("PERFQUET_SALVAGE", "all")
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!("damage costs more than it should; what is said above");
+    }
+    Ok(())
+}
