@@ -16,7 +16,6 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "ebpf/src/layout.rs",
     "ebpf/src/sys.rs",
     "formats/src/input/map.rs",
-    "formats/src/input.rs",
     "tests/fuzz/watch.rs",
     "tests/fuzz/coverage.rs",
 ];

@@ -14,6 +14,8 @@ use crate::perf_data::record::{MISC_BIT_15, RecordHeader, Trailer, kind};
 use crate::perf_data::recorder::RecorderEvent;
 use crate::perf_data::sample::space_of;
 
+/// What a zstd stream begins with (RFC 8878).
+const ZSTD_MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
 /// Counts kept until their round ends; more are handed over without knowing its time.
 const STAT_VALUES_MAX: usize = 1 << 16;
 
@@ -505,6 +507,13 @@ impl Session<'_, '_> {
     }
 
     fn unpack(&mut self, packed: &[u8], offset: u64) -> Result<(), Error> {
+        // A stream that begins here refers to nothing before it.
+        if packed.starts_with(ZSTD_MAGIC)
+            && (self.is_unpacking_broken || self.unpacker.as_ref().is_some_and(|old| old.is_broken))
+        {
+            self.unpacker = None;
+            self.is_unpacking_broken = false;
+        }
         let mut unpacker = match self.unpacker.take() {
             Some(unpacker) => unpacker,
             None => Unpacker::new().map_err(Error::io("zstd"))?,
