@@ -120,7 +120,7 @@ pub(crate) struct Cli {
     pub(crate) stacks: StackOptions,
     #[command(flatten, next_help_heading = FLIGHT)]
     pub(crate) flight: flight::Options,
-    /// Size of each CPU's ring: 512K, 64M; a bare number counts pages. Default: 16M as root, else what locked memory allows
+    /// Size of each CPU's ring: 512K, 64M; a bare number counts pages. Default: 32M as root, at most a 32nd of the memory together; else what locked memory allows
     #[arg(short = 'm', long = "ring-size", alias = "mmap-pages", value_name = "SIZE", value_parser = ring_bytes, help_heading = OUTPUT)]
     pub(crate) ring_bytes: Option<usize>,
     /// Where to write [default: trace.pqt; perf.data with --format perf.data]

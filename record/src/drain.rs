@@ -16,6 +16,7 @@ use crate::journal::Journal;
 use crate::recording::{Recording, Rings};
 use crate::sieve::Sieve;
 use crate::sys::ring::Ring;
+use crate::sys::thread;
 use crate::sys::wait::{Bell, Waiter};
 use crate::trigger::Gate;
 
@@ -72,7 +73,10 @@ impl Drain {
             shared: Arc::clone(&shared),
         };
         // Without a name of its own: the filter that leaves us out goes by the name that it inherits.
-        let thread = std::thread::spawn(move || worker.run());
+        let thread = std::thread::spawn(move || {
+            thread::make_urgent();
+            worker.run()
+        });
         Ok(Drain {
             shared,
             bell,

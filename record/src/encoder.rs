@@ -1,11 +1,11 @@
 //! The encoding thread: reads the journal behind the drain and writes the tables, when nothing else wants the CPU.
 //!
-//! When it falls behind, the journal grows, never the loss. What it does is an ordinary import, so a recording
+//! When it falls behind, the journal grows, never the loss; far behind, it runs like everybody else until it has caught up. What it does is an ordinary import, so a recording
 //! that died is completed by `perfquet-convert OUT` in the same way.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use perfquet_formats::event::Selection;
@@ -25,8 +25,14 @@ pub(crate) enum Source {
     Whole(PathBuf),
 }
 
+/// Bytes of the journal that wait for the encoder when it stops being polite, and when it is polite again.
+const FAR_BEHIND_BYTES: u64 = 64 << 20;
+const CAUGHT_UP_BYTES: u64 = 16 << 20;
+
 /// A running encoder.
 pub(crate) struct Encoder {
+    /// Its threads, while they are not polite.
+    hurried: Mutex<Vec<i32>>,
     journal_is_whole: Arc<AtomicBool>,
     done_bytes: Arc<AtomicU64>,
     kept: Arc<AtomicU64>,
@@ -57,6 +63,7 @@ impl Encoder {
             encode(&source, &output, whole, done, told, roots)
         });
         Encoder {
+            hurried: Mutex::default(),
             journal_is_whole,
             done_bytes,
             kept,
@@ -69,6 +76,23 @@ impl Encoder {
         self.kept.load(Ordering::Relaxed)
     }
 
+    /// Has it run at normal priority while much of a journal of this length waits for it.
+    pub(crate) fn keep_up(&self, journal_bytes: u64) {
+        let behind_bytes = journal_bytes.saturating_sub(self.done_bytes());
+        // Replaced in one step, so whole whoever died with it.
+        let mut hurried = self.hurried.lock().unwrap_or_else(PoisonError::into_inner);
+        if hurried.is_empty() && behind_bytes > FAR_BEHIND_BYTES {
+            *hurried = thread::make_idle_normal();
+            log::info!(
+                "{} MiB of the journal wait: encoding at normal priority",
+                behind_bytes >> 20
+            );
+        } else if !hurried.is_empty() && behind_bytes < CAUGHT_UP_BYTES {
+            thread::make_idle_again(&hurried);
+            hurried.clear();
+        }
+    }
+
     /// The journal has its end.
     pub(crate) fn end_of_journal(&self) {
         self.journal_is_whole.store(true, Ordering::Release);
@@ -77,7 +101,7 @@ impl Encoder {
     /// The journal has its end, and somebody waits: no longer idle.
     pub(crate) fn hurry(&self) {
         self.end_of_journal();
-        thread::make_all_normal();
+        thread::make_idle_normal();
     }
 
     /// Whether it has ended, well or not.

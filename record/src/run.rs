@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -153,11 +154,12 @@ fn record(
     definitions: Option<&mut Definitions>,
 ) -> Result<Outcome> {
     let (output, mut journal) = Output::create(&cli.output(), cli.format, cli.force)?;
+    let written = journal.written();
     let started = journal
         .append(&header::head(&start.recording, selection))
         .context("cannot write the journal")
         .and_then(|()| {
-            let written = journal.written();
+            let written = Arc::clone(&written);
             let folder = output.journal_path().with_file_name("");
             Running::start(start, Sink::Journal(journal), written, &folder)
         });
@@ -179,6 +181,9 @@ fn record(
         )
     });
     running.until_end(signals, cli.duration, None, &|| {
+        if let Some(encoder) = &encoder {
+            encoder.keep_up(written.load(Ordering::Relaxed));
+        }
         has_enough(selection, encoder.as_ref())
     })?;
     // One that we end ourselves says nothing.

@@ -135,19 +135,37 @@ fn stored_and_lost_make_all() {
         "-e",
         "syscalls:sys_enter_read",
         "--filter",
-        "fd == 0 && count == 1",
+        "fd == 0 && count == 1 && COMM == \"dd\"",
     ];
-    let options = [&["-m", "8K"], STORM_EVENT, &reads].concat();
-    let (said, seen) = Trace::new().record_storm(&options, 5 * STORM);
+    let writes = [
+        "-e",
+        "syscalls:sys_enter_write",
+        "--filter",
+        "fd == 1 && count == 1 && COMM == \"dd\"",
+    ];
+    // The drain is faster than a storm: the recorder, which is the shell's parent, does not run meanwhile.
+    let dd = "dd if=/dev/zero of=/dev/null bs=1 status=none count=500000";
+    let script = format!("kill -STOP $PPID; {dd}; kill -CONT $PPID");
+    let command = ["--", "sh", "-c", &script];
+    let options = [&["-m", "8K"][..], &writes, &reads, &command].concat();
+    let (said, seen) = Trace::new().record(&options);
     if !seen.knows_losses() {
         eprintln!("skipped: needs PERF_FORMAT_LOST, Linux 6.0");
         return;
     }
     assert!(seen.lost > 0, "rings of 8 KiB lost nothing: {said}");
-    assert_eq!(seen.samples.len() as u64 + seen.lost, 10 * STORM, "{said}");
+    // The kernel counts every record of an event that found no room, also one that is no hit (kernel/events/ring_buffer.c,
+    // __perf_output_begin): one more has been seen.
+    let check = |count: u64, expected: u64| {
+        assert!(
+            (expected..=expected + 2).contains(&count),
+            "{count}: {said}"
+        );
+    };
+    check(seen.samples.len() as u64 + seen.lost, 10 * STORM);
     // Both share a ring; the kernel counts each by itself.
-    assert_eq!(seen.count_with_lost("sys_enter_write"), 5 * STORM, "{said}");
-    assert_eq!(seen.count_with_lost("sys_enter_read"), 5 * STORM, "{said}");
+    check(seen.count_with_lost("sys_enter_write"), 5 * STORM);
+    check(seen.count_with_lost("sys_enter_read"), 5 * STORM);
     // The side-band has a ring of its own: the storm cannot lose a mapping.
     assert!(
         seen.mappings

@@ -7,6 +7,7 @@ pub mod bpf;
 pub mod corpus;
 pub mod demo;
 pub mod fuzz;
+pub mod load;
 pub mod needs;
 pub mod place;
 pub mod salvage;

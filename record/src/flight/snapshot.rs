@@ -183,7 +183,7 @@ impl Snapshots {
     /// journal it lies.
     pub(crate) fn finish(mut self, held: &Held, memory: &Output, last: Last) -> Result<()> {
         self.look();
-        thread::make_all_normal();
+        thread::make_idle_normal();
         self.finish_writing();
         let passed_over = self.shared.passed_over.load(Ordering::Relaxed);
         if passed_over > 0 {

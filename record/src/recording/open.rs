@@ -15,8 +15,10 @@ use crate::sys::privileges::{self, Scope};
 use crate::sys::ring::{Ring, page_bytes};
 use crate::target::{Place, Target, Tasks};
 
-/// As root. Larger rings decide about loss, not the way of waking (research/kernel-recording.md, 1.1).
-const ROOTS_RING_BYTES: usize = 16 << 20;
+/// As root. The size decides about loss, and the drain's priority, not the way of waking: at 120 MB/s of a CPU this lasts 280 ms.
+const ROOTS_RING_BYTES: usize = 32 << 20;
+/// Locked memory is gone for everybody else: of the machine's at most this part.
+const MOST_OF_MEMORY: u64 = 32;
 /// Where locked memory is limited: that is its usual limit.
 const USERS_RING_BYTES: usize = 8 << 20;
 const LEAST_RING_BYTES: usize = 32 << 10;
@@ -412,8 +414,7 @@ impl<'a> Opening<'a> {
         } else {
             USERS_RING_BYTES
         };
-        // Locked memory is gone for everybody else: at most an eighth of it on a machine of many CPUs.
-        let most = host::memory_kib().map_or(u64::MAX, |kib| kib * 1024 / 8);
+        let most = host::memory_kib().map_or(u64::MAX, |kib| kib * 1024 / MOST_OF_MEMORY);
         while self.locked_bytes(ring_bytes) > most && ring_bytes > LEAST_RING_BYTES {
             ring_bytes /= 2;
         }

@@ -20,7 +20,7 @@ const POLITE: libc::c_int = 5;
 const CAP_SYS_NICE: u32 = 23;
 
 /// This thread and those that it starts later run only when nothing else wants the CPU, if that can be taken back
-/// when somebody waits for them ([`make_all_normal`]); otherwise they are merely polite.
+/// when somebody waits for them ([`make_idle_normal`]); otherwise they are merely polite.
 pub(crate) fn make_idle() {
     if !may_take_back() {
         // SAFETY: no memory is involved; 0 is the calling thread. Without success it is less polite.
@@ -42,17 +42,51 @@ fn may_take_back() -> bool {
     effective.is_some_and(|set| set >> CAP_SYS_NICE & 1 == 1)
 }
 
-/// Ends the politeness of all threads of this process: the recording is over, somebody waits. Without CAP_SYS_NICE
-/// they stay as they are.
-pub(crate) fn make_all_normal() {
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
-        return;
+/// This thread runs before all that are not real-time, where it may: by SCHED_RR, else by the best nice value. A drain that waits for
+/// a CPU longer than a ring lasts loses events, and nice values alone do not count between groups of processes.
+pub(crate) fn make_urgent() {
+    /// The lowest: whatever else is real-time goes first.
+    const LEAST: libc::c_int = 1;
+    /// The best.
+    const NICE: libc::c_int = -20;
+    let parameter = libc::sched_param {
+        sched_priority: LEAST,
     };
+    // What it starts is not meant to be urgent.
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the kernel reads `parameter`; 0 is the calling thread.
+    let is_set = unsafe { libc::sched_setscheduler(0, policy, &parameter) } == 0;
+    if !is_set {
+        // SAFETY: no memory is involved. Without success the thread stays as it is.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    }
+}
+
+/// Ends the politeness of all threads of this process that run only when nothing else wants the CPU, and says which those
+/// are. Without CAP_SYS_NICE they stay as they are.
+pub(crate) fn make_idle_normal() -> Vec<i32> {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
+        return Vec::new();
+    };
+    let tids = threads
+        .flatten()
+        .filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    // SAFETY: asks for a number; a tid is that of one of our threads, or of one that has just ended.
+    let is_idle = |tid: &i32| unsafe { libc::sched_getscheduler(*tid) } == libc::SCHED_IDLE;
+    let tids: Vec<i32> = tids.filter(is_idle).collect();
+    set_policy(&tids, libc::SCHED_OTHER);
+    tids
+}
+
+/// Makes these threads polite again.
+pub(crate) fn make_idle_again(tids: &[i32]) {
+    set_policy(tids, libc::SCHED_IDLE);
+}
+
+fn set_policy(tids: &[i32], policy: libc::c_int) {
     let parameter = libc::sched_param { sched_priority: 0 };
-    for thread in threads.flatten() {
-        if let Some(tid) = thread.file_name().to_str().and_then(|tid| tid.parse().ok()) {
-            // SAFETY: as above; `tid` is one of ours, or has just ended.
-            unsafe { libc::sched_setscheduler(tid, libc::SCHED_OTHER, &parameter) };
-        }
+    for &tid in tids {
+        // SAFETY: the kernel reads `parameter`; `tid` is one of ours, or has just ended.
+        unsafe { libc::sched_setscheduler(tid, policy, &parameter) };
     }
 }

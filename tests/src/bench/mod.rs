@@ -23,6 +23,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{place, say};
 use report::Report;
+pub(crate) use traces::storm;
 
 /// A benchmark: its name on the command line, and what it compares.
 struct Benchmark {

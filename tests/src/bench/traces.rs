@@ -9,7 +9,7 @@ use super::measure;
 use crate::place;
 
 /// The workload program, built with this crate in release.
-pub(super) fn storm() -> Result<PathBuf> {
+pub(crate) fn storm() -> Result<PathBuf> {
     let status = place::cargo()
         .args([
             "build",

@@ -18,6 +18,10 @@ usage: cargo xtask CHORE
   corpus [DIR]           every foreign trace at hand: counts, digests, fields, as a table
   fuzz [--minutes N]     damaged inputs and damaged traces for every reader and report, until the time is over
   salvage                how much of damaged recordings is kept, as a table
+  fuzz [--minutes N]     damaged inputs for every reader, until the time is over
+  starve [--runs N]      attaching to threads with a recorder that hardly gets a CPU: every hit once
+  storms [--rounds N]    storms of system calls beside 20 busy processes: nothing lost
+  marathon [--minutes N] memory and journal of a long recording with stacks
   help                   this text
 ";
 
@@ -40,6 +44,9 @@ fn main() -> ExitCode {
         ["demo", rest @ ..] => chores::demo::run(rest),
         ["bench", rest @ ..] => chores::bench::run(rest),
         ["vm", rest @ ..] => chores::vm::run(rest),
+        ["starve", rest @ ..] => chores::load::starve(rest),
+        ["storms", rest @ ..] => chores::load::storms(rest),
+        ["marathon", rest @ ..] => chores::load::marathon(rest),
         ["corpus"] => chores::corpus::run(None),
         ["corpus", directory] => chores::corpus::run(Some(directory)),
         ["salvage"] => chores::salvage::run(),
