@@ -18,7 +18,6 @@ usage: cargo xtask CHORE
   corpus [DIR]           every foreign trace at hand: counts, digests, fields, as a table
   fuzz [--minutes N]     damaged inputs and damaged traces for every reader and report, until the time is over
   salvage                how much of damaged recordings is kept, as a table
-  fuzz [--minutes N]     damaged inputs for every reader, until the time is over
   starve [--runs N]      attaching to threads with a recorder that hardly gets a CPU: every hit once
   storms [--rounds N]    storms of system calls beside 20 busy processes: nothing lost
   marathon [--minutes N] memory and journal of a long recording with stacks
