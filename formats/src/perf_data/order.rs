@@ -240,11 +240,7 @@ impl Records<'_, '_> {
                 .get(source as usize)?
                 .get(location.offset() as usize..)?,
         };
-        let size = bytes.get(6..)?.first_chunk()?;
-        let size = match self.endian {
-            Endian::Little => u16::from_le_bytes(*size),
-            Endian::Big => u16::from_be_bytes(*size),
-        };
+        let size = self.endian.u16_at(bytes, 6)?;
         bytes.get(..usize::from(size))
     }
 }
@@ -376,10 +372,9 @@ impl Runs {
         let map: &[u8] = map.as_deref().map_or(&[], |map| map);
         let entry_at = |index: u64| -> Option<Entry> {
             let bytes = map.get(usize::try_from(index).ok()?.checked_mul(ENTRY_BYTES)?..)?;
-            let (time, bytes) = bytes.split_first_chunk()?;
             Some(Entry {
-                time: u64::from_le_bytes(*time),
-                location: Location(u64::from_le_bytes(*bytes.first_chunk()?)),
+                time: Endian::Little.u64_at(bytes, 0)?,
+                location: Location(Endian::Little.u64_at(bytes, 8)?),
             })
         };
         // The run number decides between equal times: an earlier run was read earlier.
@@ -445,7 +440,7 @@ mod tests {
         let mut seen = Vec::new();
         queue
             .flush(limit, &mut |bytes, _| {
-                seen.push(u16::from_le_bytes([bytes[8], bytes[9]]));
+                seen.push(Endian::Little.u16([bytes[8], bytes[9]]));
                 Ok(Step::Done)
             })
             .unwrap();

@@ -345,11 +345,7 @@ impl<'m, 's> Session<'m, 's> {
 
     #[inline]
     fn word(&self, record: &[u8], offset: usize) -> Option<u64> {
-        let bytes = record.get(offset..)?.first_chunk()?;
-        Some(match self.endian {
-            Endian::Little => u64::from_le_bytes(*bytes),
-            Endian::Big => u64::from_be_bytes(*bytes),
-        })
+        self.endian.u64_at(record, offset)
     }
 
     /// A round has ended.

@@ -100,16 +100,10 @@ impl RecordHeader {
     /// Reads the header at the front of `bytes`. `None`: less than a header is there.
     #[inline]
     pub(super) fn parse(bytes: &[u8], endian: Endian) -> Option<RecordHeader> {
-        let word = bytes.first_chunk::<8>()?;
+        let word = endian.u64_at(bytes, 0)?;
         let (kind, misc, size) = match endian {
-            Endian::Little => {
-                let word = u64::from_le_bytes(*word);
-                (word as u32, (word >> 32) as u16, (word >> 48) as u16)
-            }
-            Endian::Big => {
-                let word = u64::from_be_bytes(*word);
-                ((word >> 32) as u32, (word >> 16) as u16, word as u16)
-            }
+            Endian::Little => (word as u32, (word >> 32) as u16, (word >> 48) as u16),
+            Endian::Big => ((word >> 32) as u32, (word >> 16) as u16, word as u16),
         };
         if (kind::SIMPLEPERF_FIRST..=kind::DEBUG).contains(&kind) {
             // simpleperf's own records have a 32-bit size in both fields.

@@ -207,11 +207,7 @@ pub(super) fn parse<'a>(
     let endian = cursor.endian();
     let (head, _) = cursor.bytes(attr.places.head_bytes)?.as_chunks::<8>();
     let mut head = head.iter();
-    let mut word = || match (head.next(), endian) {
-        (Some(word), Endian::Little) => u64::from_le_bytes(*word),
-        (Some(word), Endian::Big) => u64::from_be_bytes(*word),
-        (None, _) => 0,
-    };
+    let mut word = || head.next().map_or(0, |word| endian.u64(*word));
     // Two halves of a word, the first of which comes first in memory.
     let halves = |word: u64| match endian {
         Endian::Little => (word as u32, (word >> 32) as u32),
@@ -400,10 +396,7 @@ fn read_chain(
     let (words, _) = bytes.as_chunks::<8>();
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let address = match endian {
-            Endian::Little => u64::from_le_bytes(*word),
-            Endian::Big => u64::from_be_bytes(*word),
-        };
+        let address = endian.u64(*word);
         if address < CONTEXT_MIN {
             current.addresses.push(address);
             continue;
@@ -415,10 +408,7 @@ fn read_chain(
             CONTEXT_GUEST | CONTEXT_GUEST_KERNEL => (&mut lists.kernel, Space::GuestKernel),
             CONTEXT_GUEST_USER => (&mut lists.user, Space::GuestUser),
             CONTEXT_USER_DEFERRED => {
-                deferred = words.next().map(|word| match endian {
-                    Endian::Little => u64::from_le_bytes(*word),
-                    Endian::Big => u64::from_be_bytes(*word),
-                });
+                deferred = words.next().map(|word| endian.u64(*word));
                 (&mut lists.user, Space::User)
             }
             _ => continue,

@@ -11,7 +11,7 @@
 use hashbrown::HashMap;
 
 use crate::Error;
-use crate::bytes::{Cursor, Short};
+use crate::bytes::{Cursor, Endian, Short};
 use crate::event::{Event, Fact, Place, Symbol};
 use crate::perf_data::read::Session;
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
@@ -351,12 +351,12 @@ impl<'a> Iterator for Message<'a> {
         let key = self.varint()?;
         let part = match key & 7 {
             0 => Part::Number(self.varint()?),
-            1 => Part::Number(u64::from_le_bytes(*self.bytes(8)?.first_chunk()?)),
+            1 => Part::Number(Endian::Little.u64_at(self.bytes(8)?, 0)?),
             2 => {
                 let length = self.varint()?;
                 Part::Bytes(self.bytes(length)?)
             }
-            5 => Part::Number(u32::from_le_bytes(*self.bytes(4)?.first_chunk()?).into()),
+            5 => Part::Number(Endian::Little.u32_at(self.bytes(4)?, 0)?.into()),
             _ => return None,
         };
         Some((key >> 3, part))
