@@ -2,12 +2,16 @@
 //!
 //! A tool that is not installed is skipped aloud (`perfquet_tests::skip`), never in silence.
 
+#[path = "oracle/dtrace_text.rs"]
+mod dtrace_text;
 #[path = "oracle/folded.rs"]
 mod folded;
 #[path = "oracle/ftrace_text.rs"]
 mod ftrace_text;
 #[path = "oracle/kfi_dtrace.rs"]
 mod kfi_dtrace;
+#[path = "oracle/kfi_log.rs"]
+mod kfi_log;
 #[path = "oracle/perf_data_digest.rs"]
 mod perf_data_digest;
 #[path = "oracle/perf_script.rs"]

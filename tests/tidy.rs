@@ -2,12 +2,16 @@
 //!
 //! Each check prints every place it does not like, and what to do about it.
 
+#[path = "tidy/corpus.rs"]
+mod corpus;
 #[path = "tidy/documents.rs"]
 mod documents;
 #[path = "tidy/edges.rs"]
 mod edges;
 #[path = "tidy/golden.rs"]
 mod golden;
+#[path = "tidy/holds.rs"]
+mod holds;
 #[path = "tidy/programs.rs"]
 mod programs;
 #[path = "tidy/sources.rs"]

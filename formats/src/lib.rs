@@ -38,6 +38,14 @@ pub mod import;
 pub mod input;
 pub mod kfi;
 mod lines;
+#[cfg(test)]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "shared by the tests of all crates"
+)]
+#[path = "../../tests/src/needs.rs"]
+mod needs;
 mod normalize;
 mod payload_text;
 pub mod perf_data;

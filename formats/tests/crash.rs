@@ -221,7 +221,7 @@ fn a_full_disk_is_an_error_and_keeps_what_was_whole() {
             output
         }
         _ => {
-            println!("skipped: needs root to mount a small tmpfs");
+            println!("skipped: needs mounts of its own");
             return;
         }
     };

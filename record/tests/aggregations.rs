@@ -3,6 +3,13 @@
 //!
 //! They need root, uprobes, BPF and a C compiler, and say so where these are missing.
 
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "shared by the tests of all crates"
+)]
+#[path = "../../tests/src/needs.rs"]
+mod needs;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,13 +33,7 @@ struct Room {
 impl Room {
     /// A folder with the program in it; `None`: cannot be tested here.
     fn new() -> Option<Room> {
-        let may_trace = Path::new("/sys/kernel/tracing/uprobe_events").exists()
-            && fs::OpenOptions::new()
-                .append(true)
-                .open("/sys/kernel/tracing/uprobe_events")
-                .is_ok();
-        if !may_trace || !Path::new("/sys/kernel/btf/vmlinux").exists() {
-            eprintln!("skipped: needs root, uprobes and BTF");
+        if !needs::met(&["root", "uprobes", "bpf", "cc"]) {
             return None;
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -43,10 +44,7 @@ impl Room {
             .arg(folder.path().join("summed"))
             .arg(source)
             .status();
-        if !compiled.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: needs a C compiler");
-            return None;
-        }
+        assert!(compiled.is_ok_and(|status| status.success()), "summed.c");
         Some(Room { folder })
     }
 
@@ -596,7 +594,7 @@ fn time_off_the_cpu_is_that_between_switches() {
         seen += &format!("{key:?}: {:?} {time}\n", found.get(key));
     }
     assert_eq!(seen, "");
-    eprintln!("skipped: this kernel tells nobody of switches from its idle tasks");
+    println!("skipped: needs switches from idle tasks");
 }
 
 /// The time that `sleep` and `dd` were off the CPU by name and process, as summed up in the kernel and as the recorded

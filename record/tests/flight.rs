@@ -2,6 +2,14 @@
 //!
 //! What needs root, tracepoints or uprobes is skipped aloud where they are missing.
 
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "shared by the tests of all crates"
+)]
+#[path = "../../tests/src/needs.rs"]
+mod needs;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -19,16 +27,8 @@ fn recorder(folder: &Path) -> Command {
 }
 
 /// Whether the kernel lets us; says what is missing.
-fn may_record(needs: &str) -> bool {
-    let listed = recorder(Path::new("/"))
-        .args(["--list", "raw_syscalls:sys_enter"])
-        .output();
-    let found = listed.is_ok_and(|output| !output.stdout.is_empty())
-        && Path::new("/sys/kernel/tracing/uprobe_events").exists();
-    if !found {
-        eprintln!("skipped: needs {needs}");
-    }
-    found
+fn may_record() -> bool {
+    needs::met(&["root", "tracefs", "perf events"])
 }
 
 fn said(output: &Output) -> String {
@@ -79,7 +79,7 @@ fn signal(name: &str, recorder: &Child) {
 
 #[test]
 fn on_a_signal_and_at_the_end() {
-    if !may_record("root and tracepoints") {
+    if !may_record() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ fn on_a_signal_and_at_the_end() {
 
 #[test]
 fn when_a_call_was_slow() {
-    if !may_record("root and uprobes") {
+    if !may_record() || !needs::met(&["uprobes", "cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -157,10 +157,7 @@ fn when_a_call_was_slow() {
         .arg(folder.path().join("slow"))
         .arg(source)
         .status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: needs a C compiler");
-        return;
-    }
+    assert!(compiled.is_ok_and(|status| status.success()), "slow.c");
     let output = recorder(folder.path())
         .args(["-e", "raw_syscalls:sys_enter", "--ring", "20s,64M"])
         .args([
@@ -208,7 +205,7 @@ fn mistakes_are_said() {
     let (status, text) = run(&["--ring", "1s", "--snapshot-on", "SIGKILL", "--", "true"]);
     assert_eq!(status, Some(2));
     assert!(text.contains("slow:FUNCTION>TIME"), "{text}");
-    if may_record("root and tracepoints") {
+    if may_record() {
         fs::create_dir(folder.path().join("trace.pqt")).unwrap();
         let (status, text) = run(&["--ring", "1s", "--", "true"]);
         assert_eq!(status, Some(1));

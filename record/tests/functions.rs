@@ -1,6 +1,14 @@
 //! Function tracing where the kernel forbids it or has none, and what makes no sense; what it records is shown by the
 //! scenarios in `tests/vm`.
 
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "shared by the tests of all crates"
+)]
+#[path = "../../tests/src/needs.rs"]
+mod needs;
+
 use std::fs;
 use std::process::{Command, Output};
 
@@ -85,7 +93,7 @@ fn a_kernel_that_forbids_function_tracing_says_so() {
             "this kernel was built without function tracing"
         }
         _ => {
-            eprintln!("skipped: needs a kernel that forbids function tracing");
+            needs::met(&["tracefs", "a kernel without function tracing"]);
             return;
         }
     };

@@ -7,7 +7,7 @@ mod room;
 
 use std::fmt::Write;
 
-use room::{Room, may_record};
+use room::{Room, may_record, needs};
 
 /// The build id among the kernel's notes: behind "GNU", NUL.
 fn kernel_build_id() -> Option<String> {
@@ -24,10 +24,10 @@ fn kernel_build_id() -> Option<String> {
 
 #[test]
 fn lines_and_variables() {
-    let Some(build_id) = kernel_build_id() else {
-        eprintln!("skipped: needs a kernel with a build id");
+    if !needs::met(&["a kernel with a build id"]) {
         return;
-    };
+    }
+    let build_id = kernel_build_id().expect("the kernel's notes hold it");
     let room = Room::new();
     let own = format!("-Wl,--build-id=0x{build_id}");
     let options = ["-g", "-O0", "-no-pie", own.as_str()];
@@ -82,8 +82,7 @@ fn lines_and_variables() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn dear_places_are_told_with_their_neighbour() {
-    if !may_record() || !std::path::Path::new("/sys/kernel/tracing/uprobe_events").exists() {
-        eprintln!("skipped: needs uprobes");
+    if !may_record() || !needs::met(&["uprobes"]) {
         return;
     }
     let room = Room::new();

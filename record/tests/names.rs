@@ -9,7 +9,7 @@ use std::process::Command;
 use perfquet_formats::import::name_again;
 use perfquet_formats::symbols::{KernelSource, Options};
 
-use room::{Room, may_record, users_may_record};
+use room::{Room, may_record, needs, users_may_record};
 
 /// Function and module of the leaf of each sample, in the order of time.
 fn leaves(room: &Room) -> Vec<String> {
@@ -128,9 +128,7 @@ fn programs_that_only_a_container_has() {
     let Some(program) = room.compile("deep.c", &["-O2", "-Wl,--build-id"]) else {
         return;
     };
-    let unshared = Command::new("unshare").args(["-m", "true"]).status();
-    if !unshared.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: needs namespaces of mounts");
+    if !needs::met(&["mounts of its own"]) {
         return;
     }
     fs::create_dir(room.path("inner")).expect("a folder");

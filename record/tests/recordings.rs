@@ -2,6 +2,13 @@
 //!
 //! They need root and tracefs, and say so where these are missing.
 
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "shared by the tests of all crates"
+)]
+#[path = "../../tests/src/needs.rs"]
+mod needs;
 mod seen;
 
 use std::fs;
@@ -24,30 +31,13 @@ fn recorder() -> Command {
     Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
 }
 
-/// Whether tracepoints of everything can be recorded here. The recorder mounts tracefs itself.
+/// Whether tracepoints of everything can be recorded here.
 fn may_record() -> bool {
-    let listed = recorder()
-        .args(["--list", "raw_syscalls:sys_enter"])
-        .output();
-    let has_tracepoints = listed.is_ok_and(|output| !output.stdout.is_empty());
-    let may = is_root() && has_tracepoints;
-    if !may {
-        eprintln!("skipped: needs root and tracefs");
-    }
-    may
-}
-
-fn is_root() -> bool {
-    fs::read_to_string("/proc/self/status")
-        .is_ok_and(|status| status.lines().any(|line| line.starts_with("Uid:\t0\t0\t")))
+    needs::met(&["root", "tracefs", "perf events"])
 }
 
 fn has(tool: &str) -> bool {
-    let found = Command::new(tool).arg("--version").output().is_ok();
-    if !found {
-        eprintln!("skipped: needs {tool}");
-    }
-    found
+    needs::met(&[tool])
 }
 
 /// A journal in a folder of its own.
@@ -149,10 +139,10 @@ fn stored_and_lost_make_all() {
     let command = ["--", "sh", "-c", &script];
     let options = [&["-m", "8K"][..], &writes, &reads, &command].concat();
     let (said, seen) = Trace::new().record(&options);
-    if !seen.knows_losses() {
-        eprintln!("skipped: needs PERF_FORMAT_LOST, Linux 6.0");
+    if !needs::met(&["PERF_FORMAT_LOST"]) {
         return;
     }
+    assert!(seen.knows_losses(), "{said}");
     assert!(seen.lost > 0, "rings of 8 KiB lost nothing: {said}");
     // The kernel counts every record of an event that found no room, also one that is no hit (kernel/events/ring_buffer.c,
     // __perf_output_begin): one more has been seen.
@@ -281,10 +271,7 @@ fn what_the_kernel_does_not_take_of_a_pattern_is_left_out() {
         let output = command.output().expect("it runs");
         (output.status.success(), text(&output))
     };
-    let (is_taken, _) = record("ftrace:function");
-    let (is_known, _) = record("ftrace:print");
-    if is_taken || !is_known {
-        eprintln!("skipped: this kernel takes all of ftrace:*, or has none");
+    if !needs::met(&["an event of the function tracer that is refused"]) {
         return;
     }
     let (is_done, said) = record("ftrace:*");
@@ -423,10 +410,10 @@ fn a_full_disk_is_not_called_whole() {
     if !may_record() {
         return;
     }
-    let Some(disk) = Disk::of_mib(8) else {
-        eprintln!("skipped: needs to mount a tmpfs");
+    if !needs::met(&["mounts of its own"]) {
         return;
-    };
+    }
+    let disk = Disk::of_mib(8).expect("a small tmpfs");
     let dd = "dd if=/dev/zero of=/dev/null bs=1 status=none count=1000000";
     for format in ["pqt", "perf.data"] {
         let path = disk.path().join(format);

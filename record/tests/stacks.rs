@@ -6,7 +6,7 @@ mod room;
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 
-use room::{NOBODY, Room, may_record, users_may_record};
+use room::{NOBODY, Room, may_record, needs, users_may_record};
 
 const WITHOUT_FRAME_POINTERS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer", "-no-pie"];
 
@@ -80,8 +80,7 @@ fn copied_stacks_are_unwound_as_perf_does() {
         ours.len()
     );
     assert!(ours.iter().all(|(_, has_kernel)| !has_kernel));
-    if Command::new("perf").arg("--version").output().is_err() {
-        eprintln!("skipped: needs perf");
+    if !needs::met(&["perf"]) {
         return;
     }
     let journal = room.path("t.pqt/journal/perf.data");
@@ -291,10 +290,10 @@ fn a_plain_user_has_copied_stacks_too() {
         .arg(program)
         .args(["-o", "t.pqt", "-e", "cpu-clock", "--call-graph", "dwarf"]);
     command.args(["--", "./deep"]).current_dir(room.path(""));
-    let Ok(output) = command.output() else {
-        eprintln!("skipped: needs setpriv");
+    if !needs::met(&["setpriv"]) {
         return;
-    };
+    }
+    let output = command.output().expect("setpriv runs");
     let (status, said) = room::ended(output);
     assert_eq!(status, Some(0), "{said}");
     let whole = expected(5);

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use room::{NOBODY, Room, may_record, users_may_record};
+use room::{NOBODY, Room, may_record, needs, users_may_record};
 
 const SPIN: &str = "while :; do :; done";
 
@@ -205,23 +205,21 @@ fn what_runs_in_a_cgroup() {
     if !may_record() {
         return;
     }
+    if !needs::met(&["cgroups"]) {
+        return;
+    }
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut mounts = mounts
         .lines()
         .map(|line| line.split(' ').collect::<Vec<_>>());
-    let Some(root) = mounts.find(|words| match words[2] {
+    let root = mounts.find(|words| match words[2] {
         "cgroup" => words[3].contains("perf_event"),
         kind => kind == "cgroup2",
-    }) else {
-        eprintln!("skipped: needs cgroups");
-        return;
-    };
+    });
+    let root = root.expect("the cgroups that are needed");
     let name = format!("perfquet-{}", std::process::id());
     let group = Path::new(root[1]).join(&name);
-    if let Err(error) = fs::create_dir(&group) {
-        eprintln!("skipped: needs a cgroup of its own: {error}");
-        return;
-    }
+    fs::create_dir(&group).expect("a group of its own");
     let room = Room::new();
     let inside = Running::start(Command::new("sh").args(["-c", SPIN]));
     let outside = Running::start(Command::new("sh").args(["-c", SPIN]));

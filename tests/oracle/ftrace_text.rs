@@ -1,14 +1,14 @@
-//! ftrace's text: how many events of each name the corpus holds, counted here in the plainest way, and what the
-//! corpus says of the collected files.
+//! ftrace's text: how many events of each name the corpus holds, counted here in the plainest way; how many the kernel
+//! counted in its rings; and what is known of collected files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use perfquet_formats::event::{Event, Sink};
+use perfquet_formats::event::{Event, Sink, Stack};
 use perfquet_formats::ftrace_text::FTRACE_TEXT;
 use perfquet_formats::{Error, Guess, Input};
-use perfquet_tests::corpus;
+use perfquet_tests::{corpora, foreign_corpus, root};
 
 /// How many of each name.
 type Names = BTreeMap<String, u64>;
@@ -18,6 +18,8 @@ type Names = BTreeMap<String, u64>;
 struct Ours {
     types: Vec<String>,
     names: Names,
+    /// Stacks that stand below events.
+    stacks: u64,
     lost: u64,
     /// Data, header, blank, losses, problems.
     lines: Vec<u64>,
@@ -29,7 +31,12 @@ impl Sink for Ours {
         let mut count = |name: &str| *self.names.entry(name.to_owned()).or_default() += 1;
         match event {
             Event::Type(event) => self.types.push(event.name.clone()),
-            Event::Sample(sample) => count(&self.types[sample.event.0 as usize]),
+            Event::Sample(sample) => {
+                count(&self.types[sample.event.0 as usize]);
+                let stacks = [sample.kernel_stack, sample.user_stack];
+                let are_there = stacks.iter().filter(|stack| !matches!(stack, Stack::None));
+                self.stacks += are_there.count() as u64;
+            }
             Event::Call(call) if call.depth.is_none() => count("(function)"),
             Event::Call(_) => count("(leaf)"),
             Event::Enter(_) => count("(enter)"),
@@ -227,18 +234,24 @@ fn difference(ours: &Names, expected: &Names) -> String {
 
 #[test]
 fn corpus_ftrace_text_by_name() {
-    let Some(corpus) = corpus() else {
-        return;
-    };
-    let mut paths = files(&corpus, "ftrace", &[".trace", ".trace_pipe"]);
-    paths.extend(files(&corpus, "trace-cmd", &[".report", "show-graph.txt"]));
     let mut wrong = Vec::new();
+    for corpus in corpora() {
+        let mut paths = files(&corpus, "ftrace", &[".trace", ".trace_pipe"]);
+        paths.extend(files(&corpus, "trace-cmd", &[".report", "show-graph.txt"]));
+        assert!(paths.len() >= 60, "{} files", paths.len());
+        by_name(&corpus, &paths, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Compares the counts of names of each file.
+fn by_name(corpus: &Path, paths: &[PathBuf], wrong: &mut Vec<String>) {
     println!(
         "{:<52} {:>7} {:>8}  difference",
         "file (ftrace-text)", "rows", "expected"
     );
-    for path in &paths {
-        let file = path.strip_prefix(&corpus).unwrap().display().to_string();
+    for path in paths {
+        let file = path.strip_prefix(corpus).unwrap().display().to_string();
         // A list of addresses and names is no trace.
         if file.ends_with(".f.report") {
             continue;
@@ -273,7 +286,58 @@ fn corpus_ftrace_text_by_name() {
             wrong.push(format!("{file}:{wrongs}"));
         }
     }
-    assert!(paths.len() > 250, "{} files", paths.len());
+}
+
+/// The kernel counts the events in each of its rings, and those that it has overwritten: `STATS` beside the texts.
+///
+/// ```text
+/// overrun.trace cpu0 entries: 340
+/// overrun.trace cpu0 overrun: 902
+/// ```
+#[test]
+fn corpus_ftrace_text_facts() {
+    as_the_kernel_counts();
+    if let Some(corpus) = foreign_corpus() {
+        as_listed(&corpus);
+    }
+}
+
+fn as_the_kernel_counts() {
+    let folder = root().join("tests/corpus/ftrace");
+    let mut wrong = Vec::new();
+    let mut compared = 0;
+    for stats in files(&folder, "", &["STATS"]) {
+        let mut expected: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for line in std::fs::read_to_string(&stats).unwrap().lines() {
+            let [file, _cpu, what, count] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            let count: u64 = count.parse().unwrap();
+            let of = expected.entry(file.to_owned()).or_default();
+            match what {
+                "entries:" => of.0 += count,
+                _ => of.1 += count,
+            }
+        }
+        for (file, (entries, overwritten)) in expected {
+            let ours = read(&stats.with_file_name(&file));
+            // What follows an event as its stack is an entry of the ring, too.
+            let events = ours.names.values().sum::<u64>() + ours.stacks;
+            println!(
+                "{file:<40} {events:>6} {entries:>6} {:>6} {overwritten:>6}",
+                ours.lost
+            );
+            if (events, ours.lost) != (entries, overwritten) {
+                wrong.push(format!(
+                    "{}: {events} events and {} lost, the kernel counts {entries} and {overwritten}",
+                    stats.with_file_name(file).display(),
+                    ours.lost
+                ));
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared >= 15, "{compared} files");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -293,11 +357,8 @@ const OTHER_LINES: &[(&str, i64, &str)] = &[
 ];
 const FRAMES: &str = "frames of stacks, in the first column";
 
-#[test]
-fn corpus_ftrace_text_facts() {
-    let Some(corpus) = corpus() else {
-        return;
-    };
+/// Collected files against what README-text.md says of them.
+fn as_listed(corpus: &Path) {
     let readme = std::fs::read_to_string(corpus.join("README-text.md")).unwrap();
     let mut wrong = Vec::new();
     let mut count = 0;

@@ -1,4 +1,7 @@
-//! KFI logs, dtrace's and bpftrace's output: what the corpus says of each file, what `kd` made of it, and FlameGraph.
+//! KFI logs, dtrace's and bpftrace's output: what is known of each file, what `kd` makes of it, and FlameGraph.
+//!
+//! KFI's logs and dtrace's stacks are written here ([`kfi_log`], [`dtrace_text`]), golden files are counted by eye or in
+//! the plainest way; of collected files there is a list (README-text.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,8 +16,11 @@ use perfquet_formats::import::{ImportOptions, import};
 use perfquet_formats::kfi::KFI;
 use perfquet_formats::store::Directory;
 use perfquet_formats::{Error, Format, Input, symbols};
-use perfquet_tests::{bin, corpus};
-use serde_json::Value;
+use perfquet_tests::{bin, foreign_corpus, root};
+use serde_json::{Value, json};
+
+use crate::dtrace_text;
+use crate::kfi_log::{self, Machine};
 
 /// What a file holds, by the names that README-text.md uses.
 #[derive(Default)]
@@ -225,13 +231,67 @@ fn compare(file: &str, format: &Format, facts: &Facts, expected: &Value) -> (Str
     (line, unexplained)
 }
 
+/// Golden files of dtrace, counted by eye.
+fn golden_facts() -> [(&'static str, Value); 3] {
+    [
+        (
+            "by-program.out",
+            json!({"string_key_rows": 7, "value_sum": 3457}),
+        ),
+        (
+            "stacks.out",
+            json!({"stacks": 5, "stack_count_sum": 28, "distributions": 1, "bucket_rows": 3, "sum_of_bucket_counts": 2}),
+        ),
+        ("malloc.out", json!({"probe_lines": 6, "drops": 12})),
+    ]
+}
+
+/// What is known of a log that was written here.
+fn facts_of(machine: &Machine) -> Value {
+    let rows = &machine.rows;
+    let count = |is_it: &dyn Fn(&&kfi_log::Row) -> bool| rows.iter().filter(is_it).count();
+    let functions: BTreeSet<&str> = rows.iter().map(|row| row.function).collect();
+    json!({
+        "rows": rows.len(),
+        "functions": functions.len(),
+        "noexit": count(&|row| row.delta == -1),
+        "zero": count(&|row| row.delta == 0),
+        "intr": count(&|row| row.pid.starts_with("-1")),
+        "sumdelta": rows.iter().map(|row| row.delta.max(0)).sum::<i64>(),
+        "first": rows[0].entry,
+        "last": rows[rows.len() - 1].entry,
+    })
+}
+
 #[test]
 fn corpus_kfi_and_dtrace() {
-    let Some(corpus) = corpus() else {
-        return;
-    };
     let mut table = String::new();
     let mut wrong = Vec::new();
+    let mut add = |file: &str, format: &Format, path: &Path, expected: &Value| {
+        let facts = Facts::of(format, path);
+        let (line, unexplained) = compare(file, format, &facts, expected);
+        let _ = writeln!(table, "{line}");
+        wrong.extend(unexplained);
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for (seed, has_cpus) in [(1, false), (2, true)] {
+        let machine = Machine::play(seed, 80, has_cpus);
+        let (names, addresses) = machine.logs();
+        for (ending, text) in [("lst", names), ("log", addresses)] {
+            let name = format!("played{seed}.{ending}");
+            let path = folder.path().join(&name);
+            std::fs::write(&path, text).unwrap();
+            add(&name, &KFI, &path, &facts_of(&machine));
+        }
+    }
+    for (name, expected) in golden_facts() {
+        let path = root().join("formats/src/dtrace/golden").join(name);
+        add(name, &DTRACE, &path, &expected);
+    }
+    let Some(corpus) = foreign_corpus() else {
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        return;
+    };
     for (folder, format) in [("kfi/", &KFI), ("dtrace/", &DTRACE)] {
         for (file, expected) in listed(&corpus, folder) {
             let is_read = [".lst", ".log", ".out", ".json"]
@@ -241,10 +301,7 @@ fn corpus_kfi_and_dtrace() {
             if !is_read || !path.is_file() {
                 continue;
             }
-            let facts = Facts::of(format, &path);
-            let (line, unexplained) = compare(&file, format, &facts, &expected);
-            let _ = writeln!(table, "{line}");
-            wrong.extend(unexplained);
+            add(&file, format, &path, &expected);
         }
     }
     println!(
@@ -254,49 +311,72 @@ fn corpus_kfi_and_dtrace() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// README-text.md tells in words what is wrong in them.
+/// What is wrong in them was put there, or is told by README-text.md.
 #[test]
 fn corpus_damaged_kfi() {
-    let Some(corpus) = corpus() else {
-        return;
-    };
-    let check = |file: &str, rows: u64, problems: u64| {
-        let facts = Facts::of(&KFI, &corpus.join(file));
+    let check = |folder: &Path, file: &str, rows: u64, problems: u64| {
+        let facts = Facts::of(&KFI, &folder.join(file));
         assert_eq!((facts.rows, facts.problems), (rows, problems), "{file}");
     };
+    // Three lines that are no rows and one that is cut, five strange rows, and 8 rows where 12 are announced.
+    check(root(), "formats/src/kfi/golden/damaged.lst", 8, 4 + 5 + 1);
+    let Some(corpus) = foreign_corpus() else {
+        return;
+    };
+    let check = |file, rows, problems| check(&corpus, file, rows, problems);
     // Four lines that are no rows, three strange rows, and 9 rows where 12 are announced.
     check("kfi/damaged.lst", 9, 4 + 3 + 1);
     // Three lines of a dot, and 38 rows where 1757 are announced.
     check("kfi/elinux-boot-excerpt.lst", 38, 3 + 1);
 }
 
-/// 192 entries begin with `@`, of which one is three rows (stats); 36 are histograms.
+/// Each line that begins with `@` is an entry, but `stats` is three; each that ends in a bar is one of a histogram.
 #[test]
 fn corpus_bpftrace() {
-    let Some(corpus) = corpus() else {
-        return;
-    };
-    let path = corpus.join("folded/other/bpftrace-text.txt");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let entries = text.lines().filter(|line| line.starts_with('@'));
-    let bars = text.lines().filter(|line| line.ends_with('|'));
-    let frames = text.lines().filter(|line| line.starts_with("    "));
-    let facts = Facts::of(&BPFTRACE, &path);
-    let found = (facts.rows, facts.buckets, facts.frames, facts.problems);
-    let expected = (
-        entries.count() as u64 + 2,
-        bars.count() as u64,
-        frames.count() as u64,
-        0,
-    );
-    println!("bpftrace-text.txt: rows, bars, frames, problems: {found:?}");
-    assert_eq!(found, expected);
+    let golden = root().join("formats/src/bpftrace/golden");
+    let foreign = foreign_corpus().map(|corpus| corpus.join("folded/other/bpftrace-text.txt"));
+    let golden = ["maps.txt", "stacks.txt"].map(|name| golden.join(name));
+    for path in golden.into_iter().chain(foreign) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let entries = text.lines().filter(|line| line.starts_with('@'));
+        let stats = text
+            .lines()
+            .filter(|line| line.contains(": count ") && line.contains(", total "));
+        let bars = text.lines().filter(|line| line.ends_with('|'));
+        let frames = text.lines().filter(|line| line.starts_with("    "));
+        let facts = Facts::of(&BPFTRACE, &path);
+        let found = (facts.rows, facts.buckets, facts.frames, facts.problems);
+        let expected = (
+            entries.count() as u64 + 2 * stats.count() as u64,
+            bars.count() as u64,
+            frames.count() as u64,
+            0,
+        );
+        println!(
+            "{}: rows, bars, frames, problems: {found:?}",
+            path.display()
+        );
+        assert_eq!(found, expected, "{}", path.display());
+    }
 }
 
 /// Each file is known for what it is, or refused; nothing else is taken for KFI, dtrace or bpftrace.
 #[test]
 fn corpus_is_recognized() {
-    let Some(corpus) = corpus() else {
+    let folder = tempfile::tempdir().unwrap();
+    let (names, addresses) = Machine::play(9, 20, false).logs();
+    for text in [&names, &addresses] {
+        let path = folder.path().join("log");
+        std::fs::write(&path, text).unwrap();
+        let format = perfquet_formats::import::sniff(&Input::open(&path).unwrap()).unwrap();
+        assert_eq!(format.name, "kfi");
+    }
+    let stacks = dtrace_text::stacks(&[(vec!["unix`idle+0x114"], 3)]);
+    let path = folder.path().join("stacks");
+    std::fs::write(&path, stacks).unwrap();
+    let format = perfquet_formats::import::sniff(&Input::open(&path).unwrap()).unwrap();
+    assert_eq!(format.name, "dtrace");
+    let Some(corpus) = foreign_corpus() else {
         return;
     };
     let mut wrong = Vec::new();
@@ -361,7 +441,22 @@ fn calls(input: &Path, map: Option<&Path>) -> Vec<Vec<String>> {
 /// A log with addresses and its System.map gives the rows that the same log has after `addr2sym`.
 #[test]
 fn corpus_kfi_with_addresses() {
-    let Some(corpus) = corpus() else {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let map = file("System.map", &kfi_log::system_map());
+    for (seed, has_cpus) in [(11, false), (12, true)] {
+        let machine = Machine::play(seed, 50, has_cpus);
+        let (names, addresses) = machine.logs();
+        let with_names = calls(&file("played.lst", &names), None);
+        let with_addresses = calls(&file("played.log", &addresses), Some(&map));
+        assert_eq!(with_names.len(), machine.rows.len());
+        assert_eq!(with_addresses, with_names, "{seed}");
+    }
+    let Some(corpus) = foreign_corpus() else {
         return;
     };
     for name in ["kft-up", "kft-smp", "kft-smp64", "kft-args"] {
@@ -394,7 +489,27 @@ struct Sums {
 /// Everything that `kd` prints of each function can be made from the table, by its own rules.
 #[test]
 fn corpus_kfi_has_all_that_kd_uses() {
-    let Some(corpus) = corpus() else {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("played.lst");
+    for (seed, has_cpus) in [(21, false), (22, true)] {
+        let machine = Machine::play(seed, 60, has_cpus);
+        std::fs::write(&log, machine.logs().0).unwrap();
+        let rows = calls(&log, None);
+        let played = machine.rows.iter().map(|row| {
+            let delta = (row.delta != -1).then(|| (row.delta * 1000).to_string());
+            let caller = row.caller.unwrap_or("0x10008094").to_owned();
+            [row.function.to_owned(), caller, delta.unwrap_or_default()]
+        });
+        let found = rows
+            .iter()
+            .map(|row| [row[4].clone(), row[5].clone(), row[6].clone()]);
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            played.collect::<Vec<_>>(),
+            "{seed}"
+        );
+    }
+    let Some(corpus) = foreign_corpus() else {
         return;
     };
     for name in ["kft-up", "kft-smp", "kft-smp64", "kft-args"] {
@@ -444,7 +559,33 @@ fn corpus_kfi_has_all_that_kd_uses() {
 /// Folded stacks as FlameGraph makes them of dtrace's output.
 #[test]
 fn corpus_dtrace_folded() {
-    let Some(corpus) = corpus() else {
+    let stacks = [
+        (
+            vec![
+                "genunix`kmem_cpu_reload+0x20",
+                "genunix`kmem_cache_free+0xce",
+                "unix`sys_syscall+0x17a",
+            ],
+            1,
+        ),
+        (vec!["unix`mutex_exit+0x12", "unix`sys_syscall+0x17a"], 12),
+        (vec!["unix`mutex_exit+0x19", "unix`sys_syscall+0x17a"], 30),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("stacks.out");
+    std::fs::write(&text, dtrace_text::stacks(&stacks)).unwrap();
+    let output = Command::new(bin("perfquet-convert"))
+        .arg(&text)
+        .args(["--from", "dtrace", "--no-symbols", "--to", "folded"])
+        .output()
+        .unwrap();
+    let mut ours: Vec<String> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    ours.sort();
+    assert_eq!(ours, dtrace_text::folded(&stacks));
+    let Some(corpus) = foreign_corpus() else {
         return;
     };
     // inferno's result is with `--includeoffset`, to show a mistake of `stackcollapse.pl`.

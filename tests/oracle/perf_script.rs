@@ -10,11 +10,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use perfquet_tests::{bin, corpus, skip};
+use perfquet_tests::{bin, corpora, needs, root};
 
 /// One event as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -49,21 +48,35 @@ struct Difference {
 
 const DIFFERENCES: &[Difference] = &[
     Difference {
-        file: "6.12/cpu-clock-dwarf.data",
+        file: "tests/corpus/perf-data/6.12/cpu-clock-dwarf.data",
+        field: "addresses",
+        count: 83,
+        is_of_kind: are_callers_one_behind,
+        cause: "perf prints unwound return addresses less 1",
+    },
+    Difference {
+        file: "tests/corpus/perf-data/host/cpu-clock-dwarf.data",
+        field: "addresses",
+        count: 73,
+        is_of_kind: are_callers_one_behind,
+        cause: "perf prints unwound return addresses less 1",
+    },
+    Difference {
+        file: "perf-data/6.12/cpu-clock-dwarf.data",
         field: "addresses",
         count: 73,
         is_of_kind: is_one_behind,
         cause: "perf prints unwound return addresses less 1",
     },
     Difference {
-        file: "host-6.18/cpu-clock-dwarf.data",
+        file: "perf-data/host-6.18/cpu-clock-dwarf.data",
         field: "addresses",
         count: 95,
         is_of_kind: is_one_behind,
         cause: "perf prints unwound return addresses less 1",
     },
     Difference {
-        file: "6.12/cpu-clock-a.data",
+        file: "perf-data/6.12/cpu-clock-a.data",
         field: "addresses",
         count: 1,
         is_of_kind: is_left_by_exec,
@@ -80,6 +93,18 @@ fn is_one_behind(our: &Printed, their: &Printed) -> bool {
     count >= 3 && behind.take(count).eq(our.addresses.iter().copied())
 }
 
+/// Addresses of the kernel and the innermost of the program are perf's; those of its callers are one more, to the last.
+fn are_callers_one_behind(our: &Printed, their: &Printed) -> bool {
+    let of_kernel = their
+        .addresses
+        .iter()
+        .take_while(|address| **address >> 63 == 1);
+    let first_caller = of_kernel.count() + 1;
+    let numbered = their.addresses.iter().enumerate();
+    let expected = numbered.map(|(index, address)| address + u64::from(index >= first_caller));
+    expected.eq(our.addresses.iter().copied())
+}
+
 /// Only the outermost address differs, ours being absolute.
 fn is_left_by_exec(our: &Printed, their: &Printed) -> bool {
     let (Some((ours, our_inner)), Some((theirs, their_inner))) =
@@ -92,18 +117,22 @@ fn is_left_by_exec(our: &Printed, their: &Printed) -> bool {
 
 #[test]
 fn corpus_perf_script() {
-    let Some(corpus) = corpus() else {
-        return;
-    };
     let mut table = String::new();
     let mut wrong = Vec::new();
     let mut totals = (0, 0);
-    for input in inputs(&corpus.join("perf-data")) {
-        let name = input.strip_prefix(&corpus).unwrap().display().to_string();
-        let result = compare(&corpus, &input, &name);
-        totals.0 += result.compared;
-        totals.1 += result.differing.values().sum::<usize>();
-        result.judge(&name, &mut table, &mut wrong);
+    for corpus in corpora() {
+        for input in inputs(&corpus.join("perf-data")) {
+            // Ours are named from the top of the clone, collected ones from the top of their folder.
+            let top = match corpus.starts_with(root().join("tests")) {
+                true => root(),
+                false => &corpus,
+            };
+            let name = input.strip_prefix(top).unwrap().display().to_string();
+            let result = compare(&corpus, &input, &name);
+            totals.0 += result.compared;
+            totals.1 += result.differing.values().sum::<usize>();
+            result.judge(&name, &mut table, &mut wrong);
+        }
     }
     println!(
         "{:<44} {:>6} {:>6} {:>8} {:>9}  difference\n{table}{} of {} fields equal",
@@ -116,14 +145,16 @@ fn corpus_perf_script() {
         totals.0
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(totals.0 > 50_000, "only {} fields were compared", totals.0);
+    assert!(totals.0 > 10_000, "only {} fields were compared", totals.0);
 }
 
 /// Every perf.data, file or directory, that has a `.script` beside it.
 fn inputs(folder: &Path) -> Vec<PathBuf> {
     let mut inputs = Vec::new();
-    for machine in ["6.12", "host-6.18"] {
-        let entries = std::fs::read_dir(folder.join(machine)).unwrap();
+    for machine in ["6.12", "host", "host-6.18"] {
+        let Ok(entries) = std::fs::read_dir(folder.join(machine)) else {
+            continue;
+        };
         let paths = entries.map(|entry| entry.unwrap().path());
         inputs.extend(paths.filter(|path| {
             path.extension()
@@ -132,7 +163,7 @@ fn inputs(folder: &Path) -> Vec<PathBuf> {
         }));
     }
     inputs.sort();
-    assert!(inputs.len() > 40, "{} recordings", inputs.len());
+    assert!(inputs.len() >= 30, "{} recordings", inputs.len());
     inputs
 }
 
@@ -199,10 +230,8 @@ impl Comparison {
 /// Events of this machine, as perf prints them now: payloads of many formats, evaluated from typed columns.
 #[test]
 fn live_tracepoints() {
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    let has_tracefs = Path::new("/sys/kernel/tracing/events/sched").is_dir();
-    if !is_root || !has_tracefs || Command::new("perf").arg("--version").output().is_err() {
-        return skip("needs perf, tracefs and root");
+    if !needs::met(&["perf", "tracefs", "root"]) {
+        return;
     }
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("perf.data");
@@ -258,9 +287,7 @@ fn compare(corpus: &Path, input: &Path, name: &str) -> Comparison {
 fn compare_texts(ours: &str, theirs: &str, name: &str, has_kallsyms: bool) -> Comparison {
     let (ours, theirs) = (events(ours), events(theirs));
     let micros = theirs.iter().all(|(_, digits)| *digits == 6) && !theirs.is_empty();
-    let known = DIFFERENCES
-        .iter()
-        .filter(|known| name.ends_with(known.file));
+    let known = DIFFERENCES.iter().filter(|known| name == known.file);
     let mut comparison = Comparison {
         known: known.collect(),
         ours: ours.len(),

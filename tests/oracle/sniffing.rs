@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use perfquet_formats::{Input, import};
-use perfquet_tests::corpus;
+use perfquet_tests::corpora;
 
 /// What a file is, by where it lies and what it is called; `None`: nobody says (side files, damaged on purpose).
 fn expected(path: &str) -> Option<&'static str> {
@@ -75,14 +75,18 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn corpus_is_recognized() {
-    let Some(corpus) = corpus() else { return };
     let mut paths = Vec::new();
-    files(&corpus, &mut paths);
-    paths.sort();
+    for corpus in corpora() {
+        let mut found = Vec::new();
+        files(&corpus, &mut found);
+        found.sort();
+        paths.extend(found.into_iter().map(|path| {
+            let short = path.strip_prefix(&corpus).expect("below it");
+            (short.to_string_lossy().into_owned(), path)
+        }));
+    }
     let (mut counts, mut wrong) = (BTreeMap::new(), Vec::new());
-    for path in paths {
-        let short = path.strip_prefix(&corpus).expect("below it");
-        let short = short.to_string_lossy().into_owned();
+    for (short, path) in paths {
         let Some(wanted) = expected(&short) else {
             continue;
         };

@@ -11,6 +11,7 @@ use perfquet_formats::store::{
     ColumnSchema, ColumnType, Encoding, Facts, Rows, TableSchema, Writer, WriterOptions,
 };
 use perfquet_formats::tables;
+use perfquet_tests::needs;
 
 const READER: &str = include_str!("store.py");
 
@@ -228,12 +229,8 @@ fn write(path: &Path) -> Vec<String> {
 }
 
 fn check(module: &str) {
-    let has_module = Command::new("python3")
-        .args(["-c", &format!("import {module}")])
-        .output()
-        .is_ok_and(|output| output.status.success());
-    if !has_module {
-        perfquet_tests::skip(&format!("needs {module} for Python (pip install {module})"));
+    let name = if module == "duckdb" { "DuckDB" } else { module };
+    if !needs::met(&[&format!("{name} for Python")]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ use perfquet_formats::perf_data::PERF_DATA;
 use perfquet_formats::perf_script::PERF_SCRIPT;
 use perfquet_formats::trace_dat::TRACE_DAT;
 use perfquet_formats::{Error, Format, Input};
-use perfquet_tests::corpus;
+use perfquet_tests::{corpora, foreign_corpus, root};
 
 /// Columns and what they hold, as text.
 type Row = BTreeMap<String, String>;
@@ -278,44 +278,20 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
 
 #[test]
 fn corpus_perf_script_text() {
-    let Some(corpus) = corpus() else {
-        return;
-    };
     let mut wrong = Vec::new();
     println!(
         "{:<44} {:>7} {:>8}  difference",
         "file (perf-script)", "rows", "expected"
     );
-    for path in files(&corpus.join("perf-data"), ".script") {
-        let file = path.strip_prefix(&corpus).unwrap().display().to_string();
-        let binary = path.with_extension("data");
-        compare(
-            (&PERF_SCRIPT, &path),
-            (&PERF_DATA, &binary),
-            &file,
-            &mut wrong,
-        );
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-#[test]
-fn corpus_trace_cmd_report_text() {
-    let Some(corpus) = corpus() else {
-        return;
-    };
-    let mut wrong = Vec::new();
-    println!(
-        "{:<44} {:>7} {:>8}  difference",
-        "file (ftrace-text)", "rows", "expected"
-    );
-    for path in files(&corpus.join("trace-cmd"), ".report") {
-        let file = path.strip_prefix(&corpus).unwrap().display().to_string();
-        let binary = path.with_extension("dat");
-        if binary.is_file() {
+    for corpus in corpora() {
+        let texts = files(&corpus.join("perf-data"), ".script");
+        assert!(texts.len() >= 30, "{} texts", texts.len());
+        for path in texts {
+            let file = path.strip_prefix(&corpus).unwrap().display().to_string();
+            let binary = path.with_extension("data");
             compare(
-                (&FTRACE_TEXT, &path),
-                (&TRACE_DAT, &binary),
+                (&PERF_SCRIPT, &path),
+                (&PERF_DATA, &binary),
                 &file,
                 &mut wrong,
             );
@@ -324,24 +300,58 @@ fn corpus_trace_cmd_report_text() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Every report with the file that it was printed of, and its name in the corpus.
+fn reports() -> Vec<(String, PathBuf, PathBuf)> {
+    let mut reports = Vec::new();
+    for corpus in corpora() {
+        let before = reports.len();
+        for path in files(&corpus.join("trace-cmd"), ".report") {
+            let file = path.strip_prefix(&corpus).unwrap().display().to_string();
+            let binary = path.with_extension("dat");
+            if binary.is_file() {
+                reports.push((file, path, binary));
+            }
+        }
+        assert!(
+            reports.len() - before >= 25,
+            "{} reports",
+            reports.len() - before
+        );
+    }
+    reports
+}
+
+#[test]
+fn corpus_trace_cmd_report_text() {
+    let mut wrong = Vec::new();
+    println!(
+        "{:<44} {:>7} {:>8}  difference",
+        "file (ftrace-text)", "rows", "expected"
+    );
+    for (file, text, binary) in reports() {
+        compare(
+            (&FTRACE_TEXT, &text),
+            (&TRACE_DAT, &binary),
+            &file,
+            &mut wrong,
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Calls come out the same from both: as many rows, of the same functions.
 #[test]
 fn corpus_calls_of_text() {
-    let Some(corpus) = corpus() else {
-        return;
-    };
     let mut wrong = Vec::new();
     println!(
         "{:<44} {:>7} {:>8}  difference",
         "file (ftrace-text)", "calls", "expected"
     );
-    for path in files(&corpus.join("trace-cmd"), ".report") {
-        let file = path.strip_prefix(&corpus).unwrap().display().to_string();
-        let binary = path.with_extension("dat");
-        if !binary.is_file() || !file.contains("graph") && !file.contains("function") {
+    for (file, text, binary) in reports() {
+        if !file.contains("graph") && !file.contains("function") {
             continue;
         }
-        let (text, dat) = (calls(&path), calls(&binary));
+        let (text, dat) = (calls(&text), calls(&binary));
         println!("{file:<44} {text:>7} {dat:>8}");
         if text != dat {
             wrong.push(format!("{file}: {text} calls instead of {dat}"));
@@ -365,25 +375,33 @@ fn calls(path: &Path) -> u64 {
 /// The same buffer printed twice: the trace option `fields` prints the names of the kernel's format files.
 #[test]
 fn corpus_ftrace_text_fields() {
-    let Some(corpus) = corpus() else {
-        return;
-    };
-    let folder = corpus.join("ftrace-legacy");
-    let ours = read(&FTRACE_TEXT, &folder.join("linux618-allevents.txt")).unwrap();
-    let fields = read(&FTRACE_TEXT, &folder.join("linux618-allevents-fields.txt")).unwrap();
-    let mut other = Vec::new();
-    for (name, columns) in &ours.columns {
-        let Some(of_kernel) = fields.columns.get(name) else {
-            continue;
-        };
-        let others: Vec<&String> = columns.difference(of_kernel).collect();
-        if !others.is_empty() {
-            println!("{name}: {others:?} are not among {of_kernel:?}");
-            other.push(name.as_str());
+    for corpus in corpora() {
+        let twice = [
+            ("ftrace/6.12/twice.trace", "ftrace/6.12/twice-fields.trace"),
+            (
+                "ftrace-legacy/linux618-allevents.txt",
+                "ftrace-legacy/linux618-allevents-fields.txt",
+            ),
+        ];
+        let is_there = |(of_formats, _): &&(&str, &str)| corpus.join(of_formats).is_file();
+        let (of_formats, of_fields) = twice.iter().find(is_there).expect("a ring printed twice");
+        let ours = read(&FTRACE_TEXT, &corpus.join(of_formats)).unwrap();
+        let fields = read(&FTRACE_TEXT, &corpus.join(of_fields)).unwrap();
+        let mut compared = 0;
+        for (name, columns) in &ours.columns {
+            let Some(of_kernel) = fields.columns.get(name) else {
+                continue;
+            };
+            compared += 1;
+            let others: Vec<&String> = columns.difference(of_kernel).collect();
+            assert!(
+                others.is_empty() || PRINTED_OTHERWISE.contains(&name.as_str()),
+                "{of_formats}: {name}: {others:?} are not among {of_kernel:?}"
+            );
         }
+        println!("{of_formats}: {compared} events");
+        assert!(compared >= 5, "{of_formats}: {compared} events");
     }
-    println!("{} events", ours.columns.len());
-    assert_eq!(other, PRINTED_OTHERWISE);
 }
 
 /// Events that print what they compute from their fields: an address of a page of its number, bytes of pages, a
@@ -417,17 +435,33 @@ const COLLECTED: &[(&str, u64)] = &[
     ("perf-numa-stacks-01.txt", 200),
 ];
 
+/// Texts alone: those of the corpus, in which each line that is not indented is a sample, and collected ones.
 #[test]
 fn corpus_perf_script_collected() {
-    let Some(corpus) = corpus() else {
-        return;
-    };
+    let mut texts: Vec<(PathBuf, u64)> = Vec::new();
+    for path in files(&root().join("tests/corpus/perf-data"), ".script") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let is_sample = |line: &&str| !line.is_empty() && !line.starts_with('\t');
+        let samples = text.lines().filter(is_sample).count() as u64;
+        if samples > 0 {
+            texts.push((path, samples));
+        }
+    }
+    assert!(texts.len() >= 30, "{} texts", texts.len());
+    if let Some(corpus) = foreign_corpus() {
+        let folder = corpus.join("folded/perf-script");
+        texts.extend(
+            COLLECTED
+                .iter()
+                .map(|(file, samples)| (folder.join(file), *samples)),
+        );
+    }
     let mut wrong = Vec::new();
-    for (file, samples) in COLLECTED {
-        let path = corpus.join("folded/perf-script").join(file);
-        let found = read(&PERF_SCRIPT, &path).unwrap();
+    for (path, samples) in &texts {
+        let file = path.file_name().unwrap().to_string_lossy();
+        let found = read(&PERF_SCRIPT, path).unwrap();
         let count: u64 = found.counts.values().sum();
-        let guess = (PERF_SCRIPT.sniff)(Input::open(&path).unwrap().head());
+        let guess = (PERF_SCRIPT.sniff)(Input::open(path).unwrap().head());
         println!("{file:<44} {count:>7} {samples:>8}  {guess:?}");
         if count != *samples || guess == perfquet_formats::Guess::No {
             wrong.push(format!(

@@ -17,12 +17,12 @@ pub mod session;
 pub mod test;
 pub mod vm;
 
-pub use place::{bin, corpus, root, target_directory};
+pub use place::{bin, corpora, foreign_corpus, root, target_directory};
 
 /// Says aloud that a test, or a part of it, could not run here. `cargo xtask test` collects these lines.
 ///
 /// ```text
-/// skipped: needs DuckDB for Python (pip install duckdb)
+/// skipped: needs machines: no QEMU: cargo xtask vm --fetch
 /// ```
 pub fn skip(reason: &str) {
     println!("skipped: {reason}");

@@ -1,4 +1,4 @@
-//! Where things lie: the clone, the target directory, the built programs, the corpus of foreign traces.
+//! Where things lie: the clone, the target directory, the built programs, the traces of the oracles.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -83,16 +83,18 @@ pub fn bin(name: &str) -> PathBuf {
     path
 }
 
-/// The folder with traces from other machines and tools, which are too large for the repository:
-/// `PERFQUET_CORPUS`, or `shared/corpus` beside the clone. Says so where it is missing.
-pub fn corpus() -> Option<PathBuf> {
+/// The folders of traces that the oracles go through: `tests/corpus`, and that of foreign traces where there is one.
+pub fn corpora() -> Vec<PathBuf> {
+    let own = root().join("tests/corpus");
+    [own].into_iter().chain(foreign_corpus()).collect()
+}
+
+/// The folder with traces from other machines and tools, which are too large for the repository: `PERFQUET_CORPUS`, or
+/// a folder shared/corpus beside the clone. No test needs it; it only adds files.
+pub fn foreign_corpus() -> Option<PathBuf> {
     let path = match std::env::var_os("PERFQUET_CORPUS") {
         Some(path) => PathBuf::from(path),
         None => root().join("../shared/corpus"),
     };
-    if path.is_dir() {
-        return Some(path);
-    }
-    crate::skip("needs the corpus (a folder of foreign traces, named by PERFQUET_CORPUS)");
-    None
+    path.is_dir().then_some(path)
 }

@@ -17,7 +17,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{place, say};
+use crate::{needs, place, say};
 
 /// One cargo command of the run.
 struct Step {
@@ -118,15 +118,24 @@ pub fn run() -> Result<()> {
         say::step(step.title);
         run_step(step, &mut tally, &mut log)?;
     }
+    object(&mut tally);
     report(&tally, &log_path.display().to_string())
+}
+
+/// A test that was skipped for want of what is there has failed: its gate is wrong, or the program that it asked.
+fn object(tally: &mut Tally) {
+    for (test, reason) in &tally.skipped {
+        if let Some(objection) = needs::objection(reason) {
+            tally
+                .failed
+                .push(format!("{test}: skipped ({reason}), but {objection}"));
+        }
+    }
 }
 
 fn run_step(step: &Step, tally: &mut Tally, log: &mut File) -> Result<()> {
     if step.kind == Kind::Lints && !has_component(step.arguments[0]) {
-        let missing = format!(
-            "{0} is not installed (rustup component add {0})",
-            step.arguments[0]
-        );
+        let missing = format!("needs {0} (rustup component add {0})", step.arguments[0]);
         tally.skipped.push((step.title.to_owned(), missing));
         return Ok(());
     }
@@ -308,6 +317,39 @@ fn report(tally: &Tally, log_path: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_test_that_was_skipped_without_a_cause_has_failed() {
+        let skipped = |reason: &str| {
+            let mut tally = Tally::default();
+            tally
+                .skipped
+                .push(("a::test".to_owned(), reason.to_owned()));
+            object(&mut tally);
+            tally.failed
+        };
+        // Whoever runs this has a compiler, for it was linked.
+        let failed = skipped("needs cc");
+        assert_eq!(
+            failed,
+            ["a::test: skipped (needs cc), but this machine has cc"]
+        );
+        assert_eq!(
+            skipped("page.md:3: needs cc and clippy (rustup component add clippy)").len(),
+            { usize::from(needs::is_there("clippy") == Some(true)) }
+        );
+        // Nobody can ask for a carpet, nor for the state of the moon.
+        assert!(
+            skipped("needs a flying carpet")[0]
+                .contains("nobody can check for \"a flying carpet\"")
+        );
+        assert!(skipped("the moon was full")[0].contains("no need is named"));
+        // What is missing is a cause; what only a measurement finds is taken.
+        if needs::is_there("an event of the function tracer that is refused") == Some(false) {
+            assert!(skipped("needs an event of the function tracer that is refused").is_empty());
+        }
+        assert!(skipped("needs machines: no QEMU: cargo xtask vm --fetch").is_empty());
+    }
 
     #[test]
     fn counts_what_passed_failed_and_was_skipped() {

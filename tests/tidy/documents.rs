@@ -36,15 +36,22 @@ fn chores_named_in_documents_exist() {
     assert_none(&wrong);
 }
 
-/// Files that the documents name in backticks with a folder exist: `formats/src/event.rs`.
+/// Files that documents and comments name in backticks with a folder exist: `formats/src/bytes.rs`.
 #[test]
 fn files_named_in_documents_exist() {
     let tops = [
         "formats/", "record/", "convert/", "query/", "ebpf/", "tests/", "schemas/", "docs/",
+        "shared/",
     ];
     let mut wrong = Vec::new();
-    for path in documents() {
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "rs");
+    let sources = tracked().into_iter().filter(is_source);
+    for path in documents().into_iter().chain(sources) {
+        let is_source = is_source(&path);
         for (number, line) in read(&root().join(&path)).lines().enumerate() {
+            if is_source && !line.trim_start().starts_with("//") {
+                continue;
+            }
             for quoted in line.split('`').skip(1).step_by(2) {
                 let plain = quoted
                     .chars()
@@ -60,6 +67,33 @@ fn files_named_in_documents_exist() {
                 {
                     wrong.push(format!(
                         "{}:{}: `{quoted}` does not exist",
+                        path.display(),
+                        number + 1
+                    ));
+                }
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// Pages that a page links to exist: `[text](docs/recording.md)`.
+#[test]
+fn pages_that_are_linked_exist() {
+    let mut wrong = Vec::new();
+    for path in documents() {
+        let folder = root().join(path.parent().unwrap());
+        for (number, line) in read(&root().join(&path)).lines().enumerate() {
+            for link in line
+                .split("](")
+                .skip(1)
+                .filter_map(|rest| rest.split(')').next())
+            {
+                let file = link.split('#').next().unwrap_or_default();
+                let is_file = file.ends_with(".md") || file.starts_with("LICENSE");
+                if is_file && !file.contains("://") && !folder.join(file).exists() {
+                    wrong.push(format!(
+                        "{}:{}: {link} does not exist",
                         path.display(),
                         number + 1
                     ));

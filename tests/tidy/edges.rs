@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use perfquet_tests::{place, root};
 
-use super::{assert_none, read};
+use super::{assert_none, read, tracked};
 
 /// `ebpf ← record → formats ← convert`, `formats ← query`, `tests → all`: nothing else.
 #[test]
@@ -32,6 +32,37 @@ fn crates_depend_on_each_other_only_as_drawn() {
         {
             if !allowed.contains(&dependency.as_str()) {
                 wrong.push(format!("{package} must not depend on {dependency}"));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// What reads traces and what answers questions meet in the trace directory.
+#[test]
+fn query_sees_no_reader() {
+    let allowed = [
+        "store",
+        "tables",
+        "event::bars",
+        "folded::without_arguments",
+    ];
+    let mut wrong = Vec::new();
+    for path in tracked()
+        .iter()
+        .filter(|path| path.starts_with("query/src"))
+    {
+        for (number, line) in read(&root().join(path)).lines().enumerate() {
+            let Some((_, used)) = line.split_once("perfquet_formats::") else {
+                continue;
+            };
+            if !allowed.iter().any(|allowed| used.starts_with(allowed)) {
+                wrong.push(format!(
+                    "{}:{}: {}",
+                    path.display(),
+                    number + 1,
+                    line.trim()
+                ));
             }
         }
     }

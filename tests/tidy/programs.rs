@@ -28,7 +28,7 @@ fn objects_fit_their_sources() {
         );
         if version != CLANG {
             perfquet_tests::skip(&format!(
-                "{name}: its instructions: needs clang {CLANG}, found {version}"
+                "{name}: needs the compiler of the kept objects (clang {CLANG}, found {version})"
             ));
             continue;
         }

@@ -2,6 +2,13 @@
 
 #![allow(dead_code, reason = "no test file uses all of it")]
 
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "shared by the tests of all crates"
+)]
+#[path = "../../../tests/src/needs.rs"]
+pub(crate) mod needs;
 #[path = "../rows/mod.rs"]
 mod rows;
 
@@ -23,13 +30,7 @@ pub(crate) struct Compiled {
 impl Compiled {
     /// Compiles `tests/programs/PROGRAM.c`; `None`: probes in it cannot be tested here.
     pub(crate) fn new(program: &'static str, optimization: &str) -> Option<Compiled> {
-        let listed = Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
-            .args(["--list", "raw_syscalls:sys_enter"])
-            .output();
-        if !listed.is_ok_and(|output| !output.stdout.is_empty())
-            || !Path::new("/sys/kernel/tracing/uprobe_events").exists()
-        {
-            eprintln!("skipped: needs root and uprobes");
+        if !needs::met(&["root", "uprobes", "cc"]) {
             return None;
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -39,10 +40,7 @@ impl Compiled {
             .arg(folder.path().join(program))
             .arg(programs.join(format!("{program}.c")))
             .status();
-        if !compiled.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: needs a C compiler");
-            return None;
-        }
+        assert!(compiled.is_ok_and(|status| status.success()), "{program}.c");
         Some(Compiled { folder, program })
     }
 

@@ -2,6 +2,13 @@
 
 #![allow(dead_code, reason = "no test file uses all of it")]
 
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "shared by the tests of all crates"
+)]
+#[path = "../../../tests/src/needs.rs"]
+pub(crate) mod needs;
 #[path = "../rows/mod.rs"]
 mod rows;
 
@@ -32,6 +39,9 @@ impl Room {
 
     /// Compiles a program of tests/programs; `None`, said aloud, where there is no compiler.
     pub(crate) fn compile(&self, source: &str, options: &[&str]) -> Option<PathBuf> {
+        if !needs::met(&["cc"]) {
+            return None;
+        }
         let program = self.path(source.strip_suffix(".c").expect("a C program"));
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
         let compiled = Command::new("cc")
@@ -40,10 +50,7 @@ impl Room {
             .args([&program, &folder.join(source)])
             .arg("-lpthread")
             .status();
-        if !compiled.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: needs a C compiler");
-            return None;
-        }
+        assert!(compiled.is_ok_and(|status| status.success()), "{source}");
         Some(program)
     }
 
@@ -88,26 +95,12 @@ pub(crate) fn ended(output: Output) -> (Option<i32>, String) {
     (output.status.code(), said)
 }
 
-/// Whether everything can be recorded here. The recorder mounts tracefs itself.
+/// Whether everything can be recorded here.
 pub(crate) fn may_record() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let is_root = status.lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
-    let listed = Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
-        .args(["--list", "raw_syscalls:sys_enter"])
-        .output();
-    let may = is_root && listed.is_ok_and(|output| !output.stdout.is_empty());
-    if !may {
-        eprintln!("skipped: needs root and tracefs");
-    }
-    may
+    needs::met(&["root", "tracefs", "perf events"])
 }
 
 /// Whether a plain user may record own processes.
 pub(crate) fn users_may_record() -> bool {
-    let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-    let may = level.trim().parse().is_ok_and(|level: i32| level <= 2);
-    if !may {
-        eprintln!("skipped: needs kernel.perf_event_paranoid of 2 or less");
-    }
-    may
+    needs::met(&["perf events of a plain user"])
 }

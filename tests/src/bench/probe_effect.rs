@@ -280,8 +280,9 @@ fn in_machine(ways: &[&Way], recorders: &[&str], storm: &Path, rounds: usize) ->
             .to_vec(),
         files,
         commands,
+        clock: vm::Clock::Instructions { cpus: 1 },
     };
-    let done = vm::count(&job, KERNEL, &place::bin("perfquet-record"))?;
+    let done = vm::run_job(&job, KERNEL, Some(&place::bin("perfquet-record")))?;
     for (command, (status, output)) in job.commands.iter().zip(&done.results) {
         ensure!(*status == 0, "{command}: status {status}: {output}");
     }

@@ -15,7 +15,7 @@ usage: cargo xtask CHORE
   bench [NAME]...        perfquet and its peers in alternation: record, probe-effect, import, encode, … (all by default)
   schemas                writes formats/src/tables.rs from schemas/*.toml
   bpf                    compiles the programs for the kernel (ebpf/src/*.bpf.c), with clang
-  corpus [DIR]           every foreign trace at hand: counts, digests, fields, as a table
+  corpus [DIR]           every trace at hand against its own tool, as a table; --record [NAME]... makes those of tests/corpus
   fuzz [--minutes N]     damaged inputs and damaged traces for every reader and report, until the time is over
   salvage                how much of damaged recordings is kept, as a table
   starve [--runs N]      attaching to threads with a recorder that hardly gets a CPU: every hit once
@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         ["storms", rest @ ..] => chores::load::storms(rest),
         ["marathon", rest @ ..] => chores::load::marathon(rest),
         ["corpus"] => chores::corpus::run(None),
+        ["corpus", "--record", names @ ..] => chores::corpus::record(names),
         ["corpus", directory] => chores::corpus::run(Some(directory)),
         ["salvage"] => chores::salvage::run(),
         ["fuzz"] => chores::fuzz::run(1),

@@ -1,29 +1,28 @@
-//! `cargo xtask corpus [DIR]`: every foreign trace at hand against what its own tool says of it.
+//! `cargo xtask corpus [DIR]`: every trace at hand against what its own tool says of it.
 //!
-//! The oracles are tests (`tests/oracle/`, those with `corpus` in their names): this runs them, shows their tables,
-//! and fails if anything differs without a known cause.
+//! The oracles are tests (`tests/oracle/`): this runs them, shows their tables, and fails if anything differs without a
+//! known cause. The traces are those of `tests/corpus`, which `cargo xtask corpus --record` makes ([`record`]), and those
+//! of a folder that `PERFQUET_CORPUS` names, or DIR.
+
+mod dump;
+mod record;
 
 use anyhow::{Context, Result, bail};
 
 use crate::{place, say};
 
-/// Runs the oracles over the corpus, or over another one in `directory`.
+pub use record::record;
+
+/// Runs the oracles over the corpus, or with another folder beside it.
 pub fn run(directory: Option<&str>) -> Result<()> {
-    say::step("every foreign trace against its own tool");
+    say::step("every trace against its own tool");
     let mut command = place::cargo();
     command.args(["test", "--quiet"]);
     // The same selection as in `cargo xtask test`: another one would compile the dependencies again.
     for name in ["formats", "record", "convert", "ebpf", "tests"] {
         command.arg("-p").arg(format!("perfquet-{name}"));
     }
-    command.args([
-        "--test",
-        "oracle",
-        "--",
-        "--nocapture",
-        "--test-threads=1",
-        "corpus",
-    ]);
+    command.args(["--test", "oracle", "--", "--nocapture", "--test-threads=1"]);
     if let Some(directory) = directory {
         let directory = std::path::absolute(directory).context("cannot find the directory")?;
         command.env("PERFQUET_CORPUS", directory);

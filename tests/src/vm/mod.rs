@@ -22,9 +22,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 
 pub use cache::KERNELS;
+pub(crate) use machine::Clock;
 pub use report::{Cell, Report, Verdict};
 pub use scenario::{Scenario, scenarios};
-pub(crate) use suite::{Job, count};
+pub(crate) use suite::{Job, run_job};
 pub use suite::{missing, run as run_on};
 
 use crate::place::bin;

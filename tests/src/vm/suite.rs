@@ -29,6 +29,7 @@ pub(crate) struct Job {
     /// In the directory of the commands.
     pub(crate) files: Vec<(String, Vec<u8>)>,
     pub(crate) commands: Vec<String>,
+    pub(crate) clock: Clock,
 }
 
 /// What came of a job.
@@ -42,8 +43,8 @@ pub(crate) struct Done {
 /// What all machines have in common.
 struct Suite {
     qemu: Qemu,
-    /// The recorder under test, without its symbols.
-    recorder: PathBuf,
+    /// The recorder under test, without its symbols, where one is under test.
+    recorder: Option<PathBuf>,
     folder: PathBuf,
 }
 
@@ -63,7 +64,7 @@ fn install(packages: &[&str]) -> String {
 
 /// Runs the scenarios on the kernels, with this recorder.
 pub fn run(scenarios: &[Scenario], kernels: &[&str], recorder: &Path) -> Result<Report> {
-    let suite = Suite::new(recorder)?;
+    let suite = Suite::new(Some(recorder))?;
     // Each machine computes on one processor of the host.
     let cells = std::thread::scope(|scope| {
         let running: Vec<_> = kernels
@@ -83,8 +84,8 @@ pub fn run(scenarios: &[Scenario], kernels: &[&str], recorder: &Path) -> Result<
     })
 }
 
-/// Runs a job in a machine of one CPU whose clock counts instructions.
-pub(crate) fn count(job: &Job, version: &str, recorder: &Path) -> Result<Done> {
+/// Runs a job in a machine of its own.
+pub(crate) fn run_job(job: &Job, version: &str, recorder: Option<&Path>) -> Result<Done> {
     let suite = Suite::new(recorder)?;
     let kernel = cache::kernel(version)?
         .with_context(|| format!("needs the kernel: {} {version}", cache::FETCH))?;
@@ -97,8 +98,7 @@ pub(crate) fn count(job: &Job, version: &str, recorder: &Path) -> Result<Done> {
     }
     let mut image = suite.image(&kernel)?;
     place(&job.name, &job.commands, &job.programs, &files, &mut image)?;
-    let clock = Clock::Instructions { cpus: 1 };
-    let ended = suite.boot(&kernel, &folder, &image, clock)?;
+    let ended = suite.boot(&kernel, &folder, &image, job.clock)?;
     if let Some(trouble) = ended.trouble {
         bail!("{trouble}");
     }
@@ -122,20 +122,22 @@ fn strip(from: &Path, to: &Path) -> Result<()> {
 }
 
 impl Suite {
-    fn new(recorder: &Path) -> Result<Suite> {
+    fn new(recorder: Option<&Path>) -> Result<Suite> {
         let packages = cache::missing_packages();
         if !packages.is_empty() {
             bail!("{}", install(&packages));
         }
         let folder = target_directory().join("vm");
         fs::create_dir_all(&folder)?;
-        let suite = Suite {
+        let stripped = folder.join("perfquet-record");
+        if let Some(recorder) = recorder {
+            strip(recorder, &stripped)?;
+        }
+        Ok(Suite {
             qemu: cache::qemu()?,
-            recorder: folder.join("perfquet-record"),
+            recorder: recorder.map(|_| stripped),
             folder,
-        };
-        strip(recorder, &suite.recorder)?;
-        Ok(suite)
+        })
     }
 
     fn empty(&self, name: &str) -> Result<PathBuf> {
@@ -290,7 +292,9 @@ impl Suite {
     /// What every machine with this kernel has.
     fn image(&self, kernel: &Kernel) -> Result<Image> {
         let mut image = Image::new(&root().join("tests/vm/init"))?;
-        image.program_at(&self.recorder, "usr/bin/perfquet-record")?;
+        if let Some(recorder) = &self.recorder {
+            image.program_at(recorder, "usr/bin/perfquet-record")?;
+        }
         // Linux 6.1 has the ports as modules, later kernels built in.
         for module in ["virtio_pci", "virtio_console"] {
             image.module(kernel, module)?;
