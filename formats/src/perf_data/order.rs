@@ -486,7 +486,7 @@ mod tests {
         let mut seen = Vec::new();
         let mut most = 0;
         let mut hand_out = |bytes: &[u8], _: Location| {
-            seen.push(u64::from_le_bytes(bytes[8..16].try_into().unwrap()));
+            seen.push(Endian::Little.u64_at(bytes, 8).unwrap());
             Ok(Step::Done)
         };
         let push = |queue: &mut Queue<'_>, time: u64| {
