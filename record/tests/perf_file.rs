@@ -302,7 +302,7 @@ fn a_full_disk_leaves_what_a_pipe_has() {
         .arg(&disk)
         .status();
     if !mounted.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: needs to mount a tmpfs");
+        eprintln!("skipped: needs mounts of its own");
         return;
     }
     let (status, said) = run(

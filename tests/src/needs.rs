@@ -36,6 +36,9 @@ const NEEDS: &[Need] = &[
     need("bpf", may_load_programs),
     need("BTF", || Path::new("/sys/kernel/btf/vmlinux").is_file()),
     need("uprobes", || may_append("uprobe_events")),
+    need("lock:contention_begin", || {
+        opens_tracepoint("lock/contention_begin")
+    }),
     need("kernel probes", || may_append("kprobe_events")),
     need("ftrace", || may_append("max_graph_depth")),
     need("a kernel without function tracing", || {
@@ -71,6 +74,9 @@ const NEEDS: &[Need] = &[
 const TOOLS: &[&str] = &[
     "bpftrace",
     "busybox",
+    "c++",
+    "g++",
+    "rustc",
     "cc",
     "clang",
     "cpio",
