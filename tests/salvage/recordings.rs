@@ -100,7 +100,7 @@ pub(crate) fn recordings(all: bool) -> Vec<Recording> {
         recordings.retain(|recording| SMALL.contains(&recording.name.as_str()));
         return recordings;
     }
-    if let Some(corpus) = perfquet_tests::corpus() {
+    if let Some(corpus) = perfquet_tests::foreign_corpus() {
         recordings.extend(
             CORPUS
                 .iter()
