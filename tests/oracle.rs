@@ -18,6 +18,8 @@ mod perf_data_digest;
 mod perf_script;
 #[path = "oracle/reports.rs"]
 mod reports;
+#[path = "oracle/several.rs"]
+mod several;
 #[path = "oracle/sniffing.rs"]
 mod sniffing;
 #[path = "oracle/store.rs"]

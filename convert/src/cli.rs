@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) lines: bool,
 
-    /// Replace the output if it exists; the older one is kept as .old until the new one is whole
+    /// Replace the output if it exists; the older one stays until the new one is whole
     #[arg(short, long)]
     pub(crate) force: bool,
 

@@ -1,37 +1,21 @@
 //! Where an export goes: standard output, or a file that bears its name only when it is whole.
-//!
-//! A pipe or a device that is there already is written as it is.
 
-use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use perfquet_formats::Error;
+use perfquet_formats::output_file::OutputFile;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tempfile::NamedTempFile;
 
 use crate::cli::Arguments;
 use crate::run::misuse;
 
-/// What is written to.
-enum Target {
-    Standard(io::Stdout),
-    /// A pipe, a device.
-    Special(File),
-    /// Beside its place, under another name.
-    Passing(NamedTempFile),
-}
-
 /// An output of an export.
-pub(crate) struct Destination {
-    out: BufWriter<Target>,
-    /// `None`: standard output.
-    path: Option<PathBuf>,
-    force: bool,
+pub(crate) enum Destination {
+    Standard(BufWriter<io::Stdout>),
+    File { file: OutputFile, path: PathBuf },
 }
 
 impl Destination {
@@ -41,47 +25,32 @@ impl Destination {
             .output
             .clone()
             .filter(|path| path.as_os_str() != "-");
-        let target = match &path {
-            None => Target::Standard(io::stdout()),
-            Some(path) => {
-                refuse_input(arguments, path)?;
-                target(path, arguments.force)?
-            }
+        let Some(path) = path else {
+            return Ok(Destination::Standard(BufWriter::new(io::stdout())));
         };
-        Ok(Destination {
-            out: BufWriter::new(target),
-            path,
-            force: arguments.force,
-        })
+        refuse_input(arguments, &path)?;
+        let file = OutputFile::create(&path, arguments.force)?;
+        if let Some(temporary) = file.temporary() {
+            remove_when_interrupted(temporary)?;
+        }
+        Ok(Destination::File { file, path })
     }
 
     /// Writes what is left, and gives the file its name.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush()?;
-        let place = |path: &Path| format!("cannot write {}", path.display());
-        let target = self
-            .out
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)?;
-        let (Target::Passing(file), Some(path)) = (target, self.path) else {
-            return Ok(());
-        };
-        let named = match self.force {
-            true => file.persist(&path),
-            false => file.persist_noclobber(&path),
-        };
-        named
-            .map_err(|failed| failed.error)
-            .with_context(|| place(&path))?;
-        Ok(())
+        match self {
+            Destination::Standard(_) => Ok(()),
+            Destination::File { file, .. } => Ok(file.finish()?),
+        }
     }
 
     /// The error with the file that it is about.
     fn named<T>(&self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
-            let place = match &self.path {
-                None => "standard output".to_owned(),
-                Some(path) => path.display().to_string(),
+            let place = match self {
+                Destination::Standard(_) => "standard output".to_owned(),
+                Destination::File { path, .. } => path.display().to_string(),
             };
             io::Error::new(error.kind(), format!("cannot write {place}: {error}"))
         })
@@ -90,31 +59,19 @@ impl Destination {
 
 impl Write for Destination {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let result = self.out.write(bytes);
+        let result = match self {
+            Destination::Standard(out) => out.write(bytes),
+            Destination::File { file, .. } => file.write(bytes),
+        };
         self.named(result)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let result = self.out.flush();
+        let result = match self {
+            Destination::Standard(out) => out.flush(),
+            Destination::File { file, .. } => file.flush(),
+        };
         self.named(result)
-    }
-}
-
-impl Write for Target {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Target::Standard(out) => out.write(bytes),
-            Target::Special(file) => file.write(bytes),
-            Target::Passing(file) => file.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Target::Standard(out) => out.flush(),
-            Target::Special(file) => file.flush(),
-            Target::Passing(file) => file.flush(),
-        }
     }
 }
 
@@ -131,42 +88,6 @@ fn refuse_input(arguments: &Arguments, path: &Path) -> Result<()> {
         )),
         None => Ok(()),
     }
-}
-
-fn target(path: &Path, force: bool) -> Result<Target> {
-    let cannot = || format!("cannot write {}", path.display());
-    match path.metadata() {
-        Ok(found) if found.is_dir() => {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory)).with_context(cannot);
-        }
-        Ok(found) if !found.is_file() => {
-            let file = File::options()
-                .write(true)
-                .open(path)
-                .with_context(cannot)?;
-            return Ok(Target::Special(file));
-        }
-        Ok(_) if !force => {
-            return Err(Error::Exists {
-                path: path.to_owned(),
-            }
-            .into());
-        }
-        _ => {}
-    }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    folder.metadata().with_context(cannot)?;
-    let file = tempfile::Builder::new()
-        .prefix(".perfquet-convert-")
-        // Less what the mask takes away, as for any new file.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-        .with_context(cannot)?;
-    remove_when_interrupted(file.path())?;
-    Ok(Target::Passing(file))
 }
 
 /// What is removed when a signal ends the process.

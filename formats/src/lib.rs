@@ -47,6 +47,7 @@ mod lines;
 #[path = "../../tests/src/needs.rs"]
 mod needs;
 mod normalize;
+pub mod output_file;
 mod payload_text;
 pub mod perf_data;
 pub mod perf_script;

@@ -1823,3 +1823,17 @@ pub fn all() -> Vec<TableSchema> {
         threads::schema(),
     ]
 }
+
+/// The columns of a table that hold ids of rows, of its own or of another table: they begin anew in every trace.
+pub fn ids(table: &str) -> &'static [&'static str] {
+    match table {
+        aggregates::NAME => &["aggregate_id", "kernel_stack", "user_stack"],
+        buckets::NAME => &["aggregate_id"],
+        calls::NAME => &["kernel_stack", "user_stack", "call_id", "parent_id"],
+        event if event.starts_with("events/") => &["kernel_stack", "user_stack"],
+        frames::NAME => &["frame_id", "inlined_into"],
+        samples::NAME => &["kernel_stack", "user_stack"],
+        stacks::NAME => &["stack_id", "parent_id", "frame_id"],
+        _ => &[],
+    }
+}

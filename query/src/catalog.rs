@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
@@ -16,11 +17,15 @@ use async_trait::async_trait;
 use datafusion::catalog::{
     CatalogProvider, MemTable, MemoryCatalogProvider, SchemaProvider, TableProvider,
 };
+use datafusion::common::{Column, TableReference};
+use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, lit, when};
 use datafusion::scalar::ScalarValue;
-use perfquet_formats::store::{ColumnSchema, ColumnType};
+use perfquet_formats::store::{ColumnSchema, ColumnType, unite};
+use perfquet_formats::tables;
 
-use crate::table::{PartFile, PartsTable, constant_column};
+use crate::table::{Change, PartFile, PartsTable, constant_column};
 use crate::trace::{Trace, TraceTable};
 
 /// Name of the catalog; nobody needs to write it.
@@ -53,7 +58,8 @@ pub(crate) fn catalog(traces: &[Trace]) -> Result<Arc<dyn CatalogProvider>> {
     let mut systems_of_event: BTreeMap<&str, u32> = BTreeMap::new();
     let by_name = by_name(traces);
     for (name, tables) in &by_name {
-        let provider: Arc<dyn TableProvider> = Arc::new(parts_table(traces, tables));
+        let table = parts_table(traces, name, tables);
+        let provider = with_ids(traces, name, table, tables::ids(name))?;
         match event_name(name) {
             Some((system, event)) => {
                 schemas
@@ -79,8 +85,13 @@ pub(crate) fn catalog(traces: &[Trace]) -> Result<Arc<dyn CatalogProvider>> {
     }
     main.add("trace_info", Arc::new(trace_info(traces)?));
     let parts = Tables::default();
-    parts.add("event_rows", Arc::new(event_rows(traces)));
-    parts.add("sample_rows", Arc::new(sample_rows(traces)));
+    let stacks = tables::ids(tables::samples::NAME);
+    for (name, table) in [
+        ("event_rows", event_rows(traces)),
+        ("sample_rows", sample_rows(traces)),
+    ] {
+        parts.add(name, with_ids(traces, name, table, stacks)?);
+    }
     catalog.register_schema(PARTS, Arc::new(parts))?;
     for (name, schema) in schemas {
         // A system that bears the name of the main schema: its events are found there only where unique.
@@ -102,134 +113,182 @@ pub(crate) fn event_name(table: &str) -> Option<(&str, &str)> {
 
 type SameTable<'a> = Vec<(usize, &'a TraceTable)>;
 
-/// Tables of all traces by name, each with the number of its trace.
-fn by_name(traces: &[Trace]) -> BTreeMap<&str, SameTable<'_>> {
-    let mut tables: BTreeMap<&str, SameTable<'_>> = BTreeMap::new();
+/// Tables of all traces by name, each with the number of its trace. The tables that every trace has are there also
+/// where no trace has written one yet.
+fn by_name(traces: &[Trace]) -> BTreeMap<String, SameTable<'_>> {
+    let fixed = tables::all().into_iter();
+    let mut tables: BTreeMap<String, SameTable<'_>> =
+        fixed.map(|schema| (schema.name, Vec::new())).collect();
     for (number, trace) in traces.iter().enumerate() {
         for table in &trace.tables {
-            tables
-                .entry(&table.schema.name)
-                .or_default()
-                .push((number, table));
+            let same = tables.entry(table.schema.name.clone()).or_default();
+            same.push((number, table));
         }
     }
     tables
 }
 
-fn parts_table(traces: &[Trace], tables: &SameTable<'_>) -> PartsTable {
-    let mut columns: Vec<Field> = Vec::new();
-    for (_, table) in tables {
-        for column in &table.schema.columns {
-            merge(&mut columns, column);
-        }
-    }
-    // A column that one of the traces lacks is NULL there.
-    for column in &mut columns {
-        let everywhere = tables.iter().all(|(_, table)| {
-            table
-                .schema
-                .columns
-                .iter()
-                .any(|other| other.name == *column.name())
-        });
-        if !everywhere {
-            *column = column.clone().with_nullable(true);
-        }
-    }
+fn parts_table(traces: &[Trace], name: &str, tables: &SameTable<'_>) -> PartsTable {
+    let columns = united_columns(name, tables.iter().map(|&(_, table)| table));
     let several = traces.len() > 1;
-    let constants = if several {
-        vec![constant_column("trace", TEXT)]
-    } else {
-        Vec::new()
+    let constants = match several {
+        true => vec![constant_column(TRACE, TEXT), id_offset_column()],
+        false => Vec::new(),
     };
-    let runs = tables.iter().map(|&(number, table)| {
-        let constants = if several {
-            vec![text(&traces[number].name)]
-        } else {
-            Vec::new()
+    let runs = tables.iter().flat_map(|&(number, table)| {
+        let trace = &traces[number];
+        let constants = match several {
+            true => vec![text(&trace.name), ScalarValue::Int64(Some(trace.id_offset))],
+            false => Vec::new(),
         };
-        run(table, constants)
+        runs(trace, table, &constants)
     });
-    let first = &tables[0].1.schema;
-    let sorted = tables
-        .iter()
-        .all(|(_, table)| table.schema.sort == first.sort && is_sorted(table));
-    let sort = if sorted {
-        first.sort.clone()
-    } else {
-        Vec::new()
+    let sort = match tables.first() {
+        Some((_, first)) if tables.iter().all(|(_, table)| is_sorted_as(table, first)) => {
+            first.schema.sort.clone()
+        }
+        _ => Vec::new(),
     };
+    let changes = changes(traces, name, tables, &columns);
+    let fields = columns
+        .iter()
+        .map(|column| Field::new(&column.name, arrow_type(column.kind), column.nullable));
     PartsTable::new(
-        Arc::new(Schema::new(columns)),
+        Arc::new(Schema::new(fields.collect::<Vec<_>>())),
         constants,
         runs.collect(),
         sort,
     )
+    .with_changes(changes)
+}
+
+/// The columns that a table has in all traces together: those of this version, where it is one that every trace has,
+/// and those that the parts have.
+pub(crate) fn united_columns<'t>(
+    name: &str,
+    tables: impl Iterator<Item = &'t TraceTable>,
+) -> Vec<ColumnSchema> {
+    let declared = tables::all().into_iter().find(|schema| schema.name == name);
+    let mut forms: Vec<&[ColumnSchema]> = Vec::new();
+    forms.extend(declared.iter().map(|schema| schema.columns.as_slice()));
+    for table in tables {
+        forms.push(&table.schema.columns);
+        forms.extend(table.forms.iter().map(Vec::as_slice));
+    }
+    unite(forms)
+}
+
+/// Where a column is read as another kind of value than one of the traces has, in words.
+fn changes(
+    traces: &[Trace],
+    name: &str,
+    tables: &SameTable<'_>,
+    columns: &[ColumnSchema],
+) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for column in columns {
+        let mut kinds: Vec<(&str, &str)> = Vec::new();
+        let mut is_changed = false;
+        for &(number, table) in tables {
+            let same = |other: &&ColumnSchema| other.name == column.name;
+            if let Some(other) = table.schema.columns.iter().find(same) {
+                is_changed |= other.kind.changes_in(column.kind);
+                if kinds.iter().all(|(kind, _)| *kind != other.kind.as_str()) {
+                    kinds.push((other.kind.as_str(), &traces[number].name));
+                }
+            }
+        }
+        if is_changed {
+            let kinds: Vec<String> = kinds
+                .iter()
+                .map(|(kind, trace)| format!("{kind} in {trace}"))
+                .collect();
+            let message = format!(
+                "{}: column {} is {}; read as {}",
+                name.trim_start_matches("events/").replace('/', "."),
+                column.name,
+                kinds.join(", "),
+                column.kind.as_str()
+            );
+            changes.push(Change::new(&column.name, message));
+        }
+    }
+    changes
+}
+
+/// What is added to the ids of each trace.
+fn id_offset_column() -> FieldRef {
+    constant_column(ID_OFFSET, DataType::Int64)
+}
+
+/// Constants beside the columns of a table. Names of columns have no blank, so they are nobody else's.
+const ID_OFFSET: &str = "id offset";
+const TRACE: &str = "trace name";
+
+/// `table` with ids that no two of several traces share: of all but the first, an offset is added to each. A condition
+/// on an id still goes to the part that it may be in, where the offset is a constant.
+fn with_ids(
+    traces: &[Trace],
+    name: &str,
+    table: PartsTable,
+    ids: &[&str],
+) -> Result<Arc<dyn TableProvider>> {
+    let table: Arc<dyn TableProvider> = Arc::new(table);
+    if traces.len() < 2 {
+        return Ok(table);
+    }
+    let schema = table.schema();
+    let rows = TableReference::bare(name.replace('/', "."));
+    let plain = |name: &str| Expr::Column(Column::new_unqualified(name));
+    let is_named = schema.index_of(TRACE).is_ok();
+    let columns = schema
+        .fields()
+        .iter()
+        .filter(|field| field.name() != ID_OFFSET);
+    let columns = columns.map(|field| {
+        let column = plain(field.name());
+        if field.name() == TRACE {
+            return Ok(column.alias("trace"));
+        }
+        if is_named && field.name().eq_ignore_ascii_case("trace") {
+            return Ok(column.alias("arg_trace"));
+        }
+        if !ids.contains(&field.name().as_str()) || !field.data_type().is_integer() {
+            return Ok(column);
+        }
+        let id = cast(column, DataType::Int64);
+        // 0 is the empty stack, and the parent of a root.
+        let unique =
+            when(id.clone().gt(lit(0_i64)), id.clone() + plain(ID_OFFSET)).otherwise(id)?;
+        Ok(unique.alias(field.name()))
+    });
+    let columns: Vec<Expr> = columns.collect::<Result<_>>()?;
+    let plan = LogicalPlanBuilder::scan(rows, provider_as_source(table), None)?
+        .project(columns)?
+        .build()?;
+    Ok(Arc::new(ViewTable::new(plan, None)))
+}
+
+fn is_sorted_as(table: &TraceTable, first: &TraceTable) -> bool {
+    table.schema.sort == first.schema.sort && is_sorted(table)
 }
 
 fn is_sorted(table: &TraceTable) -> bool {
-    table.parts.iter().all(|part| part.sorted)
+    table.parts.iter().all(|part| part.entry.sorted)
 }
 
-fn run(table: &TraceTable, constants: Vec<ScalarValue>) -> Vec<PartFile> {
-    let parts = table.parts.iter().filter(|part| part.rows > 0);
-    parts
-        .map(|part| PartFile {
-            path: part.path.clone(),
-            rows: part.rows,
-            time: part.time,
-            constants: constants.clone(),
-        })
-        .collect()
-}
-
-/// Adds a column, or widens the type of the one that another trace has under its name.
-fn merge(columns: &mut Vec<Field>, column: &ColumnSchema) {
-    let new = Field::new(&column.name, arrow_type(column.kind), column.nullable);
-    let Some(old) = columns.iter_mut().find(|old| *old.name() == column.name) else {
-        columns.push(new);
-        return;
-    };
-    let kind = wider(old.data_type(), new.data_type());
-    *old = Field::new(&column.name, kind, old.is_nullable() || new.is_nullable());
-}
-
-/// The smallest type that holds the values of both.
-fn wider(a: &DataType, b: &DataType) -> DataType {
-    use DataType::{Float64, Int16, Int32, Int64, UInt64};
-    let integer = a.is_integer() && b.is_integer();
-    match (a, b) {
-        (a, b) if a == b => a.clone(),
-        (UInt64, b) if b.is_unsigned_integer() => UInt64,
-        (a, UInt64) if a.is_unsigned_integer() => UInt64,
-        // Signed in one kernel, unsigned 64 bits in another: only text holds both without loss.
-        (UInt64, _) | (_, UInt64) if integer => TEXT,
-        _ if integer => {
-            let signed_bytes = |kind: &DataType| {
-                let bytes = kind.primitive_width().unwrap_or(8);
-                if kind.is_unsigned_integer() {
-                    bytes * 2
-                } else {
-                    bytes
-                }
-            };
-            let unsigned = a.is_unsigned_integer() && b.is_unsigned_integer();
-            match (unsigned, signed_bytes(a).max(signed_bytes(b))) {
-                (true, _) => {
-                    if a.primitive_width() >= b.primitive_width() {
-                        a.clone()
-                    } else {
-                        b.clone()
-                    }
-                }
-                (false, 0..=2) => Int16,
-                (false, 3..=4) => Int32,
-                (false, _) => Int64,
-            }
-        }
-        (a, b) if a.is_numeric() && b.is_numeric() => Float64,
-        _ => TEXT,
+/// The parts of each form follow each other in time.
+fn runs(trace: &Trace, table: &TraceTable, constants: &[ScalarValue]) -> Vec<Vec<PartFile>> {
+    let mut runs = vec![Vec::new(); table.forms.len()];
+    let root: Arc<Path> = trace.path.as_path().into();
+    for part in table.parts.iter().filter(|part| part.entry.rows > 0) {
+        runs[part.form].push(PartFile {
+            trace: Arc::clone(&root),
+            entry: part.entry.clone(),
+            constants: constants.to_vec(),
+        });
     }
+    runs
 }
 
 /// How a column is read.
@@ -246,6 +305,8 @@ pub(crate) fn arrow_type(kind: ColumnType) -> DataType {
         ColumnType::UInt16 => DataType::UInt16,
         ColumnType::UInt32 => DataType::UInt32,
         ColumnType::UInt64 => DataType::UInt64,
+        // Twenty digits hold every integer of 64 bits.
+        ColumnType::Int128 => DataType::Decimal128(20, 0),
         ColumnType::Float64 => DataType::Float64,
         ColumnType::Text => TEXT,
         ColumnType::Binary => DataType::BinaryView,
@@ -261,11 +322,11 @@ fn text(value: &str) -> ScalarValue {
 
 /// The common columns of every event table, and which event it is.
 fn event_rows(traces: &[Trace]) -> PartsTable {
-    let unique: BTreeMap<&str, usize> = {
+    let unique: BTreeMap<String, usize> = {
         let mut count = BTreeMap::new();
         for name in by_name(traces).keys() {
             if let Some((_, event)) = event_name(name) {
-                *count.entry(event).or_default() += 1;
+                *count.entry(event.to_owned()).or_default() += 1;
             }
         }
         count
@@ -289,7 +350,7 @@ fn event_rows(traces: &[Trace]) -> PartsTable {
             };
             let mut constants = trace_constants(trace);
             constants.push(text(&name));
-            runs.push(run(table, constants));
+            runs.extend(self::runs(trace, table, &constants));
         }
     }
     let mut constants = trace_columns();
@@ -299,9 +360,12 @@ fn event_rows(traces: &[Trace]) -> PartsTable {
 
 /// The common columns of all samples.
 fn sample_rows(traces: &[Trace]) -> PartsTable {
-    let runs = traces
-        .iter()
-        .filter_map(|trace| Some(run(trace.table("samples")?, trace_constants(trace))));
+    let runs = traces.iter().flat_map(|trace| {
+        let table = trace.table("samples");
+        table.map_or_else(Vec::new, |table| {
+            runs(trace, table, &trace_constants(trace))
+        })
+    });
     let columns = common_columns(&["event"]);
     let sorted = traces
         .iter()
@@ -322,11 +386,16 @@ fn trace_columns() -> Vec<FieldRef> {
     vec![
         constant_column("trace", TEXT),
         constant_column("wall_offset", DataType::Int64),
+        id_offset_column(),
     ]
 }
 
 fn trace_constants(trace: &Trace) -> Vec<ScalarValue> {
-    vec![text(&trace.name), ScalarValue::Int64(trace.wall_offset)]
+    vec![
+        text(&trace.name),
+        ScalarValue::Int64(trace.wall_offset),
+        ScalarValue::Int64(Some(trace.id_offset)),
+    ]
 }
 
 fn common_columns(more: &[&str]) -> SchemaRef {

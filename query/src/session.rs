@@ -26,6 +26,7 @@ use crate::failure::Interrupted;
 use crate::functions;
 use crate::interrupt;
 use crate::planning;
+use crate::render::text::harmless_lines;
 use crate::settings::Limits;
 use crate::stacks::Forest;
 use crate::trace::{self, Trace};
@@ -49,6 +50,11 @@ impl Session {
     /// Opens every trace that `patterns` name.
     pub(crate) fn open(patterns: &[PathBuf], limits: &Limits) -> Result<Session> {
         let traces = Arc::new(trace::open_all(patterns)?);
+        for trace in traces.iter() {
+            if let Some(note) = trace.incompleteness() {
+                say!("{}", harmless_lines(&note));
+            }
+        }
         let runtime = Mutex::new(Some(runtime(limits)?));
         let context = context(limits)?;
         let forest = Arc::new(Forest::new(Arc::clone(&traces)));

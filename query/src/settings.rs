@@ -45,6 +45,14 @@ pub(crate) struct Output {
     pub(crate) format: Format,
 }
 
+/// Whether a picture may replace an older one.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Overwriting {
+    /// Replace the file if it exists; the older one stays until the new one is whole
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
 /// The traces of a command that takes nothing else.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Traces {

@@ -13,14 +13,16 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, bail};
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Int32Array, RecordBatch, StringViewArray,
+    Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch, StringViewArray,
 };
 use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Field, Int32Type, Schema, UInt64Type};
+use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, UInt64Type};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use crate::trace::{Trace, TraceTable};
+use perfquet_formats::store;
+
+use crate::trace::{ID_STRIDE, Trace, TraceTable};
 
 /// The trees of all traces, each read when first asked for.
 #[derive(Debug)]
@@ -50,6 +52,15 @@ impl Forest {
         self.traces.iter().position(|trace| trace.name == name)
     }
 
+    /// The trace that a stack's id belongs to.
+    pub(crate) fn trace_of(&self, stack: i64) -> Option<usize> {
+        let trace = usize::try_from(stack / ID_STRIDE).ok()?;
+        match self.len() {
+            1 => Some(0),
+            count => Some(trace).filter(|&trace| trace < count),
+        }
+    }
+
     /// The tree of a trace.
     pub(crate) fn tree(&self, trace: usize) -> Result<Arc<Tree>> {
         let tree = self.trees[trace].get_or_init(|| {
@@ -60,9 +71,17 @@ impl Forest {
     }
 }
 
+/// Ids of stacks and the like, as any query gives them: of several traces they are 64 bits wide.
+pub(crate) fn ids(column: &ArrayRef) -> Result<Int64Array> {
+    let wide = arrow::compute::cast(column, &DataType::Int64)?;
+    Ok(wide.as_primitive::<Int64Type>().clone())
+}
+
 /// The stacks of one trace. Node 0 is the empty stack.
 #[derive(Debug)]
 pub(crate) struct Tree {
+    /// Add this to a node or a frame to get its id among those of all traces.
+    pub(crate) id_offset: i64,
     parent: Vec<u32>,
     frame: Vec<u32>,
     pub(crate) frames: Frames,
@@ -92,6 +111,7 @@ impl Tree {
             }
         }
         Ok(Tree {
+            id_offset: trace.id_offset,
             parent,
             frame,
             frames,
@@ -145,9 +165,13 @@ impl Tree {
         names.join(";")
     }
 
-    /// Whether `stack` is a node of this tree, or the empty stack.
+    /// The node of a stack's id: one of this tree, or the empty stack.
     pub(crate) fn node(&self, stack: i64) -> Option<u32> {
-        u32::try_from(stack)
+        let node = match stack {
+            0 => 0,
+            id => id.checked_sub(self.id_offset)?,
+        };
+        u32::try_from(node)
             .ok()
             .filter(|&node| (node as usize) < self.len())
     }
@@ -366,9 +390,10 @@ fn read(trace: &Trace, table: &str, columns: &[&str]) -> Result<Vec<RecordBatch>
     let Some(table) = trace.table(table) else {
         return Ok(batches);
     };
-    for part in table.parts.iter().filter(|part| part.rows > 0) {
-        let rows = read_part(table, &part.path, columns);
-        batches.extend(rows.with_context(|| part.path.display().to_string())?);
+    for part in table.parts.iter().filter(|part| part.entry.rows > 0) {
+        let path = store::part_path(&trace.path, &part.entry)?;
+        let rows = read_part(table, &path, columns);
+        batches.extend(rows.with_context(|| path.display().to_string())?);
     }
     Ok(batches)
 }

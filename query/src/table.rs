@@ -5,8 +5,9 @@
 //! time sort nothing. What is the same in all rows of a part (`trace`, and in the view `events` also
 //! `event`) is a constant of the part and costs nothing to read or to filter by.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
@@ -29,16 +30,44 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::scalar::ScalarValue;
+use perfquet_formats::store::{Part, part_path};
+
+use crate::render::text::harmless;
 
 /// One Parquet file.
 #[derive(Debug, Clone)]
 pub(crate) struct PartFile {
-    pub(crate) path: PathBuf,
-    pub(crate) rows: u64,
-    /// Smallest and largest value of `time`.
-    pub(crate) time: Option<(i64, i64)>,
+    /// The trace directory.
+    pub(crate) trace: Arc<Path>,
+    /// As its manifest names it.
+    pub(crate) entry: Part,
     /// Values of the constant columns.
     pub(crate) constants: Vec<ScalarValue>,
+}
+
+impl PartFile {
+    /// Smallest and largest value of `time`.
+    fn time(&self) -> Option<(i64, i64)> {
+        self.entry.time_min.zip(self.entry.time_max)
+    }
+}
+
+/// A column whose values are read as another kind of value, since one part has numbers and another text.
+#[derive(Debug)]
+pub(crate) struct Change {
+    column: String,
+    message: String,
+    is_told: AtomicBool,
+}
+
+impl Change {
+    pub(crate) fn new(column: &str, message: String) -> Change {
+        Change {
+            column: column.to_owned(),
+            message,
+            is_told: AtomicBool::new(false),
+        }
+    }
 }
 
 /// A list of parts under one schema.
@@ -49,6 +78,7 @@ pub(crate) struct PartsTable {
     runs: Vec<Vec<PartFile>>,
     /// Columns by which the rows of each run are ordered, ascending, NULL first.
     sort: Vec<String>,
+    changes: Vec<Change>,
 }
 
 /// More sorted runs than this are read in any order: each would be an open file of its own.
@@ -70,6 +100,25 @@ impl PartsTable {
                 .build(),
             runs,
             sort: if sorted { sort } else { Vec::new() },
+            changes: Vec::new(),
+        }
+    }
+
+    /// Reports these the first time that the column is read.
+    pub(crate) fn with_changes(self, changes: Vec<Change>) -> PartsTable {
+        PartsTable { changes, ..self }
+    }
+
+    fn tell_changes(&self, projection: Option<&Vec<usize>>) {
+        let schema = self.schema.table_schema();
+        for change in &self.changes {
+            let is_read = match (projection, schema.index_of(&change.column)) {
+                (Some(columns), Ok(index)) => columns.contains(&index),
+                _ => true,
+            };
+            if is_read && !change.is_told.swap(true, Ordering::Relaxed) {
+                say!("{}", harmless(&change.message));
+            }
         }
     }
 
@@ -88,13 +137,14 @@ impl PartsTable {
     }
 
     fn partitioned_file(&self, part: &PartFile) -> Result<PartitionedFile> {
-        let path = &part.path;
+        let path = part_path(&part.trace, &part.entry)
+            .map_err(|error| DataFusionError::External(error.into()))?;
         let place = |error: std::io::Error| {
             let text = format!("{}: {error}", path.display());
             DataFusionError::IoError(std::io::Error::new(error.kind(), text))
         };
-        let metadata = std::fs::metadata(path).map_err(place)?;
-        let path = std::fs::canonicalize(path).map_err(place)?;
+        let metadata = std::fs::symlink_metadata(&path).map_err(place)?;
+        let path = std::fs::canonicalize(&path).map_err(place)?;
         let file = PartitionedFile::new_from_meta(ObjectMeta {
             location: ObjectPath::from_absolute_path(&path)
                 .map_err(|error| DataFusionError::External(error.into()))?,
@@ -159,6 +209,7 @@ impl TableProvider for PartsTable {
         _filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.tell_changes(projection);
         let groups = self.file_groups(state.config().target_partitions())?;
         if groups.is_empty() {
             let schema = match projection {
@@ -186,7 +237,7 @@ impl TableProvider for PartsTable {
 
 /// Whether each part begins where the one before it ends, or later. Parts without a time are taken on trust.
 fn in_order(run: &[PartFile]) -> bool {
-    let ends = run.iter().filter_map(|part| part.time);
+    let ends = run.iter().filter_map(PartFile::time);
     ends.clone()
         .zip(ends.skip(1))
         .all(|(before, after)| before.1 <= after.0)
@@ -195,11 +246,12 @@ fn in_order(run: &[PartFile]) -> bool {
 /// What is known of `parts` without opening them.
 fn statistics(schema: &Schema, parts: &[PartFile]) -> Statistics {
     let mut statistics = Statistics::new_unknown(schema);
-    let rows: u64 = parts.iter().map(|part| part.rows).sum();
+    let rows = parts.iter().map(|part| part.entry.rows);
+    let rows = rows.fold(0, u64::saturating_add);
     statistics.num_rows = Precision::Exact(rows as usize);
     if let Ok(time) = schema.index_of("time") {
-        let ranges: Option<Vec<_>> = (parts.iter().filter(|part| part.rows > 0))
-            .map(|part| part.time)
+        let ranges: Option<Vec<_>> = (parts.iter().filter(|part| part.entry.rows > 0))
+            .map(PartFile::time)
             .collect();
         let ranges = ranges.unwrap_or_default();
         let bound = |value: Option<i64>| match value {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use perfquet_formats::store::{
-    Directory, FILE_NAME, Facts, JOURNAL, Source, TableEntry, TableSchema,
+    ColumnSchema, Directory, FILE_NAME, Facts, JOURNAL, Part, Source, State, TableEntry,
+    TableSchema,
 };
 
 use crate::render::text::bytes;
@@ -15,6 +16,9 @@ use crate::render::text::bytes;
 pub(crate) struct Trace {
     /// Name in the column `trace`: the directory's, without `.pqt`; with its parents where that is not unique.
     pub(crate) name: String,
+    /// Add this to the ids of its stacks, frames, calls and aggregates: among several traces each has its own. 0 for
+    /// the first one.
+    pub(crate) id_offset: i64,
     pub(crate) path: PathBuf,
     /// "recording", "complete" or "recovered".
     pub(crate) state: String,
@@ -29,22 +33,32 @@ pub(crate) struct Trace {
     pub(crate) tables: Vec<TraceTable>,
 }
 
+/// Ids of one trace are below this, so that those of several can be told apart and still be read.
+pub(crate) const ID_STRIDE: i64 = 1_000_000_000_000;
+
 /// A table of one trace.
 #[derive(Debug)]
 pub(crate) struct TraceTable {
     pub(crate) schema: TableSchema,
+    /// The columns of each form: one, but for events whose fields changed.
+    pub(crate) forms: Vec<Vec<ColumnSchema>>,
     pub(crate) parts: Vec<TracePart>,
 }
 
 /// One Parquet file of a table.
 #[derive(Debug)]
 pub(crate) struct TracePart {
-    pub(crate) path: PathBuf,
-    pub(crate) rows: u64,
-    pub(crate) bytes: u64,
-    /// Its rows are ordered as the table says.
-    pub(crate) sorted: bool,
-    pub(crate) time: Option<(i64, i64)>,
+    /// As the manifest names it.
+    pub(crate) entry: Part,
+    /// Its form among the table's.
+    pub(crate) form: usize,
+}
+
+impl TracePart {
+    /// First and last time in it.
+    pub(crate) fn time(&self) -> Option<(i64, i64)> {
+        self.entry.time_min.zip(self.entry.time_max)
+    }
 }
 
 impl Trace {
@@ -58,28 +72,60 @@ impl Trace {
         let events = self.tables.iter().filter(|table| {
             table.is_event() || table.schema.name == "samples" || table.schema.name == "calls"
         });
-        let ranges = events.flat_map(|table| table.parts.iter().filter_map(|part| part.time));
+        let ranges = events.flat_map(|table| table.parts.iter().filter_map(TracePart::time));
         ranges.reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)))
+    }
+
+    /// What to know of a trace that is not complete; `None` of one that is.
+    pub(crate) fn incompleteness(&self) -> Option<String> {
+        let path = self.path.display();
+        if self.state != State::Recording.as_str() {
+            let all = perfquet_formats::tables::all().into_iter();
+            let missing = all.filter(|schema| self.table(&schema.name).is_none());
+            let missing: Vec<String> = missing.map(|schema| schema.name).collect();
+            return (!missing.is_empty()).then(|| {
+                format!(
+                    "{path}: has no table {}, which is taken for empty",
+                    missing.join(", ")
+                )
+            });
+        }
+        let names = perfquet_formats::tables::all()
+            .into_iter()
+            .map(|schema| schema.name);
+        let is_empty = |name: &String| self.table(name).is_none_or(|table| table.parts.is_empty());
+        let missing: Vec<String> = names.filter(is_empty).collect();
+        let missing = match missing.is_empty() {
+            true => String::new(),
+            false => format!("; nothing is written yet of {}", missing.join(", ")),
+        };
+        Some(format!(
+            "{path}: not complete: it is being recorded, or its writer died; only the parts that are whole are \
+             read{missing}\nhint: perfquet-convert {path} completes what a dead recorder left"
+        ))
     }
 
     fn open(path: &Path) -> Result<Trace> {
         let directory = Directory::open(path)?;
         let manifest = directory.manifest();
         let table = |(name, table): (&str, &TableEntry)| {
-            let parts = table.parts.iter().map(|part| TracePart {
-                path: path.join(&part.file),
-                rows: part.rows,
-                bytes: part.bytes,
-                sorted: part.sorted,
-                time: part.time_min.zip(part.time_max),
-            });
+            let (mut forms, mut parts) = (Vec::new(), Vec::new());
+            for (form, of_form) in table.forms().into_iter().enumerate() {
+                forms.extend(of_form.first().map(|part| table.columns_of(part)));
+                parts.extend(of_form.into_iter().map(|part| TracePart {
+                    entry: part.clone(),
+                    form,
+                }));
+            }
             TraceTable {
                 schema: table.schema(name),
-                parts: parts.collect(),
+                forms,
+                parts,
             }
         };
         Ok(Trace {
             name: String::new(),
+            id_offset: 0,
             path: path.to_owned(),
             state: manifest.state.as_str().to_owned(),
             facts: facts(&manifest.facts),
@@ -136,11 +182,13 @@ impl TraceTable {
     }
 
     pub(crate) fn rows(&self) -> u64 {
-        self.parts.iter().map(|part| part.rows).sum()
+        let rows = self.parts.iter().map(|part| part.entry.rows);
+        rows.fold(0, u64::saturating_add)
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.bytes).sum()
+        let bytes = self.parts.iter().map(|part| part.entry.bytes);
+        bytes.fold(0, u64::saturating_add)
     }
 }
 
@@ -160,6 +208,9 @@ pub(crate) fn open_all(patterns: &[PathBuf]) -> Result<Vec<Trace>> {
         }
     }
     name_all(&mut traces);
+    for (number, trace) in traces.iter_mut().enumerate() {
+        trace.id_offset = ID_STRIDE.saturating_mul(number as i64);
+    }
     Ok(traces)
 }
 

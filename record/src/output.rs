@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a.pqt/journal/perf.data     while recording; the encoder puts the tables beside journal/
-//! a.pqt.old                   with --force: the trace that stood there, until the new one is whole
+//! a.pqt.perfquet-old          with --force: the trace that stood there, until the new one is whole
 //! ```
 
 use std::fs;
@@ -22,8 +22,6 @@ use crate::sys::host;
 pub(crate) struct Output {
     path: PathBuf,
     format: Format,
-    /// What stood there before.
-    old: Option<PathBuf>,
 }
 
 impl Output {
@@ -38,11 +36,10 @@ impl Output {
 
     /// Makes it, with an empty journal inside.
     pub(crate) fn create(path: &Path, format: Format, force: bool) -> Result<(Output, Journal)> {
-        let old = set_aside(path, format, force)?;
+        set_aside(path, format, force)?;
         let output = Output {
             path: path.to_owned(),
             format,
-            old,
         };
         let journal = output.journal_path();
         if format == Format::Pqt {
@@ -77,25 +74,20 @@ impl Output {
             fs::remove_dir_all(&journal)
                 .with_context(|| format!("cannot remove {}", journal.display()))?;
         }
-        if let Some(old) = &self.old {
-            let removed = match self.format {
-                Format::Pqt => fs::remove_dir_all(old),
-                Format::PerfData => fs::remove_file(old),
-            };
-            removed.with_context(|| format!("cannot remove {}", old.display()))?;
-        }
+        store::remove_set_aside(&self.path)?;
         self.give_to_caller();
         Ok(())
     }
 
     /// Nothing was recorded: as if we had never been here.
     pub(crate) fn discard(&self) {
-        let _ = match self.format {
-            Format::Pqt => fs::remove_dir_all(&self.path),
-            Format::PerfData => fs::remove_file(&self.path),
+        let removed = match self.format {
+            Format::Pqt => store::remove_trace(&self.path).map_err(anyhow::Error::from),
+            Format::PerfData => fs::remove_file(&self.path).map_err(anyhow::Error::from),
         };
-        if let Some(old) = &self.old {
-            let _ = fs::rename(old, &self.path);
+        match removed {
+            Ok(()) => store::put_back(&self.path),
+            Err(error) => log::warn!("{} stays: {error}", self.path.display()),
         }
     }
 
@@ -119,22 +111,18 @@ impl Output {
     }
 }
 
-/// With `force` renames what stands at `path`; without it that is an error.
-fn set_aside(path: &Path, format: Format, force: bool) -> Result<Option<PathBuf>> {
-    let Ok(kind) = path.symlink_metadata() else {
-        return Ok(None);
-    };
+/// With `force` sets aside what stands at `path`; without it that is an error.
+fn set_aside(path: &Path, format: Format, force: bool) -> Result<()> {
+    store::complete_overwriting(path)?;
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
     Output::check(path, force)?;
-    if format == Format::Pqt {
-        return Ok(Some(store::set_aside(path)?));
+    match format {
+        Format::Pqt => store::set_aside(path)?,
+        Format::PerfData => store::set_file_aside(path)?,
     }
-    if !kind.is_file() {
-        return Err(failed(format!("{} exists and is no file", path.display())).into());
-    }
-    let mut old = path.as_os_str().to_owned();
-    old.push(".old");
-    fs::rename(path, &old).with_context(|| format!("cannot rename {}", path.display()))?;
-    Ok(Some(old.into()))
+    Ok(())
 }
 
 /// Traces hold secrets: nobody else may look in.
@@ -166,9 +154,10 @@ mod tests {
             assert!(error.to_string().ends_with("exists"), "{error}");
             let (second, mut journal) = Output::create(&path, format, true).unwrap();
             journal.append(b"new").unwrap();
-            assert!(second.old.as_ref().is_some_and(|old| old.exists()));
+            let entries = || fs::read_dir(folder.path()).unwrap().count();
+            let before = entries();
             second.complete(true).unwrap();
-            assert!(second.old.as_ref().is_some_and(|old| !old.exists()));
+            assert_eq!(entries(), before - 1, "the older one is gone");
             assert_eq!(fs::read(first.journal_path()).unwrap(), b"new");
             second.complete(false).unwrap_err();
         }

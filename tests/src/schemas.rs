@@ -49,6 +49,9 @@ struct Column {
     unit: String,
     #[serde(default)]
     nullable: bool,
+    /// Numbers of rows, this table's or another's, which begin anew in every trace.
+    #[serde(default)]
+    id: bool,
     encoding: Option<String>,
 }
 
@@ -105,6 +108,14 @@ fn check(table: &Table, common: &Table) -> Result<()> {
         let place = || format!("schemas/{}.toml: column {}", table.name, column.name);
         column_type(&column.kind).with_context(place)?;
         encoding(column).with_context(place)?;
+        // Names that look like ids, and are not of rows of ours.
+        let foreign = ["build_id", "stream_id"].contains(&column.name.as_str());
+        let is_id = column.name.ends_with("_id") && !foreign || column.doc.contains("an id into");
+        ensure!(
+            column.id || !is_id,
+            "{}: `id = true` is missing: several traces opened together would share these numbers",
+            place()
+        );
         ensure!(
             columns[..index]
                 .iter()
@@ -249,7 +260,33 @@ fn write_all(text: &mut String, tables: &[Table]) -> Result<()> {
     for table in tables.iter().filter(|table| table.name != "common") {
         writeln!(text, "{}::schema(),", table.name)?;
     }
-    writeln!(text, "]\n}}")?;
+    writeln!(text, "]\n}}\n")?;
+    write_ids(text, tables)
+}
+
+/// Which columns hold ids.
+fn write_ids(text: &mut String, tables: &[Table]) -> Result<()> {
+    writeln!(
+        text,
+        "/// The columns of a table that hold ids of rows, of its own or of another table: they begin anew in every trace."
+    )?;
+    writeln!(text, "pub fn ids(table: &str) -> &'static [&'static str] {{")?;
+    writeln!(text, "match table {{")?;
+    let common = tables.iter().find(|table| table.name == "common");
+    let common = common.map_or(&[][..], |table| &table.columns);
+    for table in tables {
+        let front = if table.common { common } else { &[] };
+        let ids = front.iter().chain(&table.columns).filter(|column| column.id);
+        let ids: Vec<String> = ids.map(|column| format!("{:?}", column.name)).collect();
+        let pattern = match table.name.as_str() {
+            "common" => "event if event.starts_with(\"events/\")".to_owned(),
+            name => format!("{name}::NAME"),
+        };
+        if !ids.is_empty() {
+            writeln!(text, "{pattern} => &[{}],", ids.join(", "))?;
+        }
+    }
+    writeln!(text, "_ => &[],\n}}\n}}")?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@
 //! `before` and `after` of a comparison become two counts a line. Where there are no samples, the stacks of aggregations
 //! are exported (`aggregates.rs`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 
 use anyhow::Result;
@@ -104,9 +104,14 @@ impl Counted {
                 if table == tables::samples::NAME {
                     sampled.push(event.to_owned());
                 } else {
-                    hits.push(format!("events/{}", table.replace('.', "/")));
+                    hits.push(format!("events/{}", table.replacen('.', "/", 1)));
                 }
             }
+        }
+        // An event with several periods, or several forms of its fields, is declared as often.
+        for names in [&mut sampled, &mut hits] {
+            let mut known = HashSet::new();
+            names.retain(|name: &String| known.insert(name.clone()));
         }
         let is_pair = |before: &str, after: &str| {
             before.starts_with("before")

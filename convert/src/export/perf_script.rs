@@ -18,7 +18,7 @@ use perfquet_formats::event::{Field, FieldType, Fields, Space};
 use perfquet_formats::event_format::declared;
 use perfquet_formats::event_format::print::{PrintFormat, Record};
 use perfquet_formats::import;
-use perfquet_formats::store::{ColumnType, Directory, TableEntry};
+use perfquet_formats::store::{ColumnSchema, ColumnType, Directory};
 use perfquet_formats::symbols::{Origin, Request, Symbolizer};
 use perfquet_formats::tables;
 
@@ -47,7 +47,7 @@ struct Event {
 fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()> {
     let mut rows = Rows::open(trace, options.time)?;
     let tables: Vec<&str> = rows.tables().collect();
-    let (events, name_width) = events(trace, &tables)?;
+    let (events, name_width) = events(trace, &tables, &rows.columns())?;
     let stacks = Stacks::read(trace)?;
     let mut printer = Printer {
         chains: stacks.has_chains(),
@@ -69,17 +69,62 @@ fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// The events of each table, and the width of the longest name.
-fn events(trace: &Directory, tables: &[&str]) -> Result<(Vec<Event>, usize)> {
-    let mut events: Vec<Event> = tables
-        .iter()
-        .map(|table| Event {
-            name: table.trim_start_matches("events/").replace('/', ":"),
-            fields: Vec::new(),
-            print: None,
-            is_shown: true,
-        })
-        .collect();
+/// The events of each table, and the width of the longest name. Of an event whose fields changed, each form has a
+/// declaration and a table.
+fn events(
+    trace: &Directory,
+    tables: &[&str],
+    columns: &[Vec<ColumnSchema>],
+) -> Result<(Vec<Event>, usize)> {
+    let (mut declarations, width) = declarations(trace)?;
+    let event = |(table, columns): (&&str, &Vec<ColumnSchema>)| {
+        let mut of_table: Vec<&mut Declaration> = declarations
+            .iter_mut()
+            .filter(|declaration| declaration.folder == **table)
+            .collect();
+        // Each form has its own declaration; one that was declared with several filters has more of the same.
+        of_table.sort_by_key(|declaration| {
+            (
+                !has_fields(columns, &declaration.fields),
+                declaration.is_used,
+            )
+        });
+        let Some(declaration) = of_table.into_iter().next() else {
+            return Event {
+                name: table.trim_start_matches("events/").replace('/', ":"),
+                fields: Vec::new(),
+                print: None,
+                is_shown: true,
+            };
+        };
+        declaration.is_used = true;
+        let fields = fields(&declaration.fields, columns);
+        let print = declaration.print_format.as_deref();
+        Event {
+            name: declaration.name.clone(),
+            print: print.map(|text| PrintFormat::new(text, &fields)),
+            fields,
+            is_shown: declaration.is_shown,
+        }
+    };
+    Ok((tables.iter().zip(columns).map(event).collect(), width))
+}
+
+/// A row of `event_types`.
+struct Declaration {
+    /// The event's table, as the manifest names it.
+    folder: String,
+    /// `sched:sched_switch`
+    name: String,
+    fields: Vec<String>,
+    print_format: Option<String>,
+    is_shown: bool,
+    is_used: bool,
+}
+
+/// What was recorded, and the width of the longest name.
+fn declarations(trace: &Directory) -> Result<(Vec<Declaration>, usize)> {
+    let mut declarations = Vec::new();
     let mut width = 0;
     for batch in trace.read(tables::event_types::NAME)? {
         let batch = batch?;
@@ -99,28 +144,21 @@ fn events(trace: &Directory, tables: &[&str]) -> Result<(Vec<Event>, usize)> {
             if is_shown {
                 width = width.max(full.chars().count());
             }
-            let folder = format!("events/{}", table.replacen('.', "/", 1));
-            let Some(index) = tables.iter().position(|name| **name == folder) else {
-                continue;
-            };
-            let fields = fields(&row.texts("fields"), trace.table(tables[index]));
-            let print = row
-                .text("print_format")
-                .map(|text| PrintFormat::new(text, &fields));
-            events[index] = Event {
+            declarations.push(Declaration {
+                folder: format!("events/{}", table.replacen('.', "/", 1)),
                 name: full,
-                fields,
-                print,
+                fields: row.texts("fields"),
+                print_format: row.text("print_format").map(str::to_owned),
                 is_shown,
-            };
+                is_used: false,
+            });
         }
     }
-    Ok((events, width))
+    Ok((declarations, width))
 }
 
 /// The event's fields, from their declarations and the columns that they became.
-fn fields(declarations: &[String], table: Option<&TableEntry>) -> Vec<Field> {
-    let columns = table.map_or(&[][..], |table| &table.columns);
+fn fields(declarations: &[String], columns: &[ColumnSchema]) -> Vec<Field> {
     let columns = columns.iter().skip(tables::common::columns().len());
     declarations
         .iter()
@@ -137,6 +175,30 @@ fn fields(declarations: &[String], table: Option<&TableEntry>) -> Vec<Field> {
         .collect()
 }
 
+/// Whether the columns of a form are those of these fields: `arg_pid` of `int pid`, then nothing but what was recorded
+/// beside the fields.
+fn has_fields(columns: &[ColumnSchema], declarations: &[String]) -> bool {
+    let own = columns.iter().skip(tables::common::columns().len());
+    let extras = own.clone().skip(declarations.len());
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() {
+            letter.to_ascii_lowercase()
+        } else {
+            '_'
+        }
+    };
+    let is_of = |(column, declaration): (&ColumnSchema, &String)| {
+        let name = declared(declaration).map_or(declaration.as_str(), |(name, _)| name);
+        let name: String = name.chars().map(plain).collect();
+        column.name.to_ascii_lowercase().contains(&name)
+    };
+    own.clone().count() >= declarations.len()
+        && own.zip(declarations).all(is_of)
+        && extras
+            .clone()
+            .all(|column| column.name.starts_with("sample_"))
+}
+
 /// The type of a field that became a column of this type. A list keeps 64 bits of each element, whatever it had.
 fn field_type(column: ColumnType, element_bytes: u8) -> FieldType {
     let element_bytes = if element_bytes == 0 { 8 } else { element_bytes };
@@ -145,7 +207,7 @@ fn field_type(column: ColumnType, element_bytes: u8) -> FieldType {
         ColumnType::Int8 => FieldType::Int(1),
         ColumnType::Int16 => FieldType::Int(2),
         ColumnType::Int32 => FieldType::Int(4),
-        ColumnType::Int64 => FieldType::Int(8),
+        ColumnType::Int64 | ColumnType::Int128 => FieldType::Int(8),
         ColumnType::UInt8 => FieldType::UInt(1),
         ColumnType::UInt16 => FieldType::UInt(2),
         ColumnType::UInt32 => FieldType::UInt(4),

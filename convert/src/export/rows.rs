@@ -5,7 +5,8 @@
 //! sched.sched_switch    2 4 9 …  ├─►  1 2 4 4 5 7 9 …
 //! sched.sched_wakeup    5 …      ┘
 //! ```
-//! Each table is in order of time already; of each one batch is kept.
+//! Each table is in order of time already; of each one batch is kept. A table whose event changed its fields comes as
+//! several, one for each form.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +21,7 @@ use arrow::datatypes::{
 use perfquet_formats::Error;
 use perfquet_formats::event::Value;
 use perfquet_formats::import::TimeRange;
-use perfquet_formats::store::Directory;
+use perfquet_formats::store::{ColumnSchema, Directory};
 use perfquet_formats::tables;
 
 /// Where the table of an event stands among [`Rows::tables`].
@@ -44,6 +45,7 @@ pub(super) struct Rows<'t> {
 struct Table<'t> {
     /// As the manifest names it.
     name: &'t str,
+    columns: Vec<ColumnSchema>,
     batches: Batches<'t>,
     batch: Option<RecordBatch>,
     row: usize,
@@ -62,20 +64,29 @@ impl<'t> Rows<'t> {
             window: time.map(|time| window(trace, time)),
         };
         for name in names {
-            rows.tables.push(Table {
-                name,
-                batches: Box::new(trace.read(name)?),
-                batch: None,
-                row: 0,
-            });
-            rows.advance(rows.tables.len() - 1)?;
+            for form in trace.forms(name) {
+                rows.tables.push(Table {
+                    name,
+                    batches: Box::new(trace.read_form(&form)?),
+                    columns: form.columns,
+                    batch: None,
+                    row: 0,
+                });
+                rows.advance(rows.tables.len() - 1)?;
+            }
         }
         Ok(rows)
     }
 
-    /// The names of the tables, by their index.
+    /// The names of the tables, by their index; one name for all forms of an event.
     pub(super) fn tables(&self) -> impl Iterator<Item = &'t str> {
         self.tables.iter().map(|table| table.name)
+    }
+
+    /// The columns of each, by its index.
+    pub(super) fn columns(&self) -> Vec<Vec<ColumnSchema>> {
+        let columns = self.tables.iter().map(|table| table.columns.clone());
+        columns.collect()
     }
 
     /// The next row; `None` at the end.

@@ -24,7 +24,7 @@ use std::time::SystemTime;
 
 use crate::event::{Progress, Sink};
 use crate::normalize::{Normalizer, Output};
-use crate::store::{Source, Writer, WriterOptions};
+use crate::store::{self, Source, Writer, WriterOptions};
 use crate::{Error, FORMATS, Format, Guess, Input, perf_script, symbols};
 
 pub use crate::normalize::{Counts, TimeRange};
@@ -90,7 +90,7 @@ pub fn import(
     let mut formats = formats_of(&inputs, &options)?;
     let writer = Writer::create(output, options.store.clone())?;
     let adopt = options.store.adopt;
-    let (force, path) = (options.store.force, output);
+    let path = output;
     let mut output = Output::new(writer)?;
     output.facts.recovered = options.recovered;
     output.is_one_recording = options.recovered || options.later.is_some();
@@ -112,7 +112,7 @@ pub fn import(
             drop(output);
             // What was whole before a disk was full stays; what holds nothing at all is not left lying about.
             if is_empty && !adopt {
-                undo(path, force);
+                undo(path);
             }
             Err(error)
         }
@@ -158,13 +158,11 @@ fn report(
 }
 
 /// Removes the output that an import made in vain, and puts the older one back that was set aside for it.
-fn undo(output: &Path, force: bool) {
-    if std::fs::remove_dir_all(output).is_err() || !force {
-        return;
+fn undo(output: &Path) {
+    match store::remove_trace(output) {
+        Ok(()) => store::put_back(output),
+        Err(error) => log::debug!("{error}"),
     }
-    let mut old = output.as_os_str().to_owned();
-    old.push(".old");
-    let _ = std::fs::rename(old, output);
 }
 
 fn import_one(

@@ -6,7 +6,8 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Int32Type, Int64Type};
 
 use super::*;
-use crate::store::{Directory, State};
+use crate::event::{Event, EventId, EventType, Field, FieldType, Fields, Sample, Value};
+use crate::store::{ColumnType, Directory, State};
 
 /// Who was seen when: comm, tid, time.
 type Seen = (Option<String>, Option<i32>, i64);
@@ -298,7 +299,7 @@ fn an_import_in_vain_leaves_the_older_trace() {
     assert!(matches!(with(&EMPTY, false), Err(Error::Exists { .. })));
     assert!(with(&NAMED, true).is_err());
     assert_eq!(look_into(&output), Found::Whole);
-    assert!(!folder.path().join("a.pqt.old").exists());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
 fn refusal(name: &str, bytes: &[u8]) -> String {
@@ -339,4 +340,167 @@ fn prose_and_source_code_are_refused() {
         let refusal = refusal("a.txt", text.as_bytes());
         assert!(refusal.contains("not a trace format"), "{text}: {refusal}");
     }
+}
+
+/// An event with these fields, and so many hits of it, the first value counted up.
+fn hits(
+    sink: &mut dyn Sink,
+    event: u32,
+    fields: &[(&str, FieldType)],
+    times: std::ops::Range<i64>,
+) {
+    let field = |(name, kind): &(&str, FieldType)| Field {
+        name: (*name).to_owned(),
+        kind: *kind,
+        layout: None,
+        declaration: String::new(),
+    };
+    let kind = EventType {
+        system: "my".to_owned(),
+        name: "event".to_owned(),
+        fields: fields.iter().map(field).collect(),
+        ..EventType::default()
+    };
+    sink.event(Event::Type(&kind)).unwrap();
+    for time in times {
+        let values = [Value::Int(time), Value::Bytes(b"text")];
+        let sample = Sample {
+            time: Some(time),
+            fields: Fields::Values(&values[..fields.len()]),
+            ..Sample::of(EventId(event))
+        };
+        sink.event(Event::Sample(&sample)).unwrap();
+    }
+}
+
+/// 20 hits of an event, 30 of the same with a wider field and another beside it; then 10 as at first.
+const CHANGING: Format = Format {
+    name: "changing",
+    about: "",
+    sniff: |_| Guess::No,
+    read: |_, sink| {
+        hits(sink, 0, &[("a", FieldType::Int(4))], 0..20);
+        hits(
+            sink,
+            1,
+            &[("A", FieldType::Int(8)), ("b", FieldType::Text)],
+            20..50,
+        );
+        hits(sink, 2, &[("a", FieldType::Int(4))], 50..60);
+        Ok(())
+    },
+};
+
+/// The same event of another kernel, where the field is a text.
+const OTHER_KERNEL: Format = Format {
+    name: "other",
+    read: |_, sink| {
+        hits(
+            sink,
+            0,
+            &[("c", FieldType::UInt(8)), ("a", FieldType::Text)],
+            0..5,
+        );
+        Ok(())
+    },
+    ..CHANGING
+};
+
+fn rows_of_types(trace: &Directory) -> i64 {
+    let mut rows = 0;
+    for batch in trace.read("event_types").unwrap() {
+        let batch = batch.unwrap();
+        let tables = batch["table"].as_string::<i32>();
+        assert!(tables.iter().all(|table| table == Some("my.event")));
+        rows += batch["rows"]
+            .as_primitive::<Int64Type>()
+            .values()
+            .iter()
+            .sum::<i64>();
+    }
+    rows
+}
+
+#[test]
+fn an_event_whose_fields_change_is_one_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("a.pqt");
+    let input = || Input::from_bytes("x", b"no trace").unwrap();
+    let with = |from: &'static Format| ImportOptions {
+        from: Some(from),
+        ..options()
+    };
+    let report = import(vec![input()], &output, with(&CHANGING)).unwrap();
+    assert_eq!((report.counts.events, report.counts.problems), (60, 0));
+    let trace = Directory::open(&output).unwrap();
+    let tables: Vec<&str> = trace.tables().map(|(name, _)| name).collect();
+    let tables: Vec<&&str> = tables
+        .iter()
+        .filter(|name| name.starts_with("events/"))
+        .collect();
+    assert_eq!(tables, [&"events/my/event"]);
+    let table = trace.table("events/my/event").unwrap();
+    assert_eq!(table.rows(), 60);
+    assert_eq!(rows_of_types(&trace), 60);
+    let schema = table.schema("x");
+    let own: Vec<_> = schema.columns[7..]
+        .iter()
+        .map(|column| (column.name.as_str(), column.kind))
+        .collect();
+    assert_eq!(own, [("a", ColumnType::Int64), ("b", ColumnType::Text)]);
+    let forms = trace.forms("events/my/event");
+    let rows = |form| -> usize {
+        let batches = trace.read_form(form).unwrap();
+        batches.map(|batch| batch.unwrap().num_rows()).sum()
+    };
+    assert_eq!(forms.iter().map(rows).collect::<Vec<_>>(), [30, 30]);
+    assert_eq!(forms[0].columns.len(), 8, "time, …, a");
+    assert_eq!(forms[0].columns[7].kind, ColumnType::Int32);
+    assert_eq!(forms[1].columns.len(), 9);
+    // The manifest says which columns the narrower parts have, the wider ones have those of the table.
+    let own: Vec<usize> = table.parts.iter().map(|part| part.columns.len()).collect();
+    assert_eq!(own, [8, 0]);
+}
+
+#[test]
+fn two_kernels_events_are_one_table_and_text_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("a.pqt");
+    const BOTH: Format = Format {
+        name: "both",
+        read: |input, sink| match input.name() {
+            "first" => (CHANGING.read)(input, sink),
+            _ => (OTHER_KERNEL.read)(input, sink),
+        },
+        ..CHANGING
+    };
+    let inputs = vec![
+        Input::from_bytes("first", b"no trace").unwrap(),
+        Input::from_bytes("second", b"no trace").unwrap(),
+    ];
+    let options = ImportOptions {
+        from: Some(&BOTH),
+        ..options()
+    };
+    let report = import(inputs, &output, options).unwrap();
+    assert_eq!(report.counts.events, 65);
+    let trace = Directory::open(&output).unwrap();
+    let table = trace.table("events/my/event").unwrap();
+    assert_eq!((table.rows(), rows_of_types(&trace)), (65, 65));
+    let kinds: Vec<_> = table.schema("x").columns[7..]
+        .iter()
+        .map(|column| (column.name.clone(), column.kind))
+        .collect();
+    let expected = [
+        ("a", ColumnType::Text),
+        ("b", ColumnType::Text),
+        ("c", ColumnType::UInt64),
+    ];
+    assert_eq!(kinds, expected.map(|(name, kind)| (name.to_owned(), kind)));
+    let batch = trace.read("problems").unwrap().next().unwrap().unwrap();
+    assert_eq!(batch["source"].as_string::<i32>().value(0), "second");
+    assert_eq!(
+        batch["message"].as_string::<i32>().value(0),
+        "my:event: field a is text here and int64 before, its column in the table is text"
+    );
 }

@@ -112,6 +112,7 @@ impl<'o> Normalizer<'o> {
         kept: Option<Arc<AtomicU64>>,
         progress: &'o mut (dyn FnMut(Progress) + Send),
     ) -> Normalizer<'o> {
+        source.clone_into(&mut output.source);
         let mut frames = Frames::default();
         frames.restart(output.next_frame);
         let stacks = Stacks::starting_at(output.next_stack);

@@ -10,13 +10,13 @@ use super::life::Life;
 use super::problems::Problems;
 use super::selected::Selected;
 use crate::Error;
-use crate::event::{EventKind, EventType, Extras, Field};
-use crate::store::{Facts, Source, Summary, TableId, Writer};
+use crate::event::{EventKind, EventType, Extras, Field, Place, Problem};
+use crate::store::{ColumnSchema, Facts, Source, Summary, TableId, Writer, unite};
 use crate::symbols;
 use crate::tables;
 
-/// Tables that one name of an event may lead to: another kernel's fields are another table.
-const FORMS: u32 = 100;
+/// Forms of one event, each with fields of its own, of which rows are kept.
+const MOST_FORMS: usize = 256;
 
 /// The trace directory that is being filled.
 pub(crate) struct Output {
@@ -35,8 +35,12 @@ pub(crate) struct Output {
     /// How the walks through copied stacks ended, input by input.
     pub(crate) unwound: Vec<symbols::UnwindCounts>,
     events: Vec<EventTable>,
-    /// Name of a table → its place in `events`.
-    names: HashMap<String, usize>,
+    /// System and name of an event → its place in `events`.
+    event_places: HashMap<(String, String), usize>,
+    /// Names of tables, each with the number that the next event gets whose name looks the same in a path.
+    names: HashMap<String, u32>,
+    /// The input that is being read.
+    pub(crate) source: String,
     types: Vec<TypeRow>,
     /// What makes a row of `event_types` another one → its place in `types`.
     type_places: HashMap<TypeKey, usize>,
@@ -95,11 +99,20 @@ pub(crate) struct FixedTables {
     pub(crate) event_types: TableId,
 }
 
-/// A table that events go to, with what tells whether another event fits into it.
+/// The table of an event. Its fields may change while it is recorded, and differ between the kernels of two inputs.
 struct EventTable {
-    id: TableId,
+    /// As the store names it.
+    path: String,
+    /// As SQL names it.
     name: String,
-    event: (String, String),
+    forms: Vec<Form>,
+    /// Those of all forms.
+    columns: Vec<ColumnSchema>,
+}
+
+/// Rows of an event with the same columns.
+struct Form {
+    id: TableId,
     fields: Vec<Field>,
     extras: Extras,
 }
@@ -108,14 +121,14 @@ struct EventTable {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TypeRow {
     pub(crate) event: EventType,
-    pub(crate) table: String,
+    pub(crate) target: Option<Target>,
     pub(crate) rows: u64,
     pub(crate) lost: Option<u64>,
 }
 
-/// Table, event, kind, period, frequency, filter.
+/// Where its rows go, event, kind, period, frequency, filter.
 type TypeKey = (
-    String,
+    Option<TableId>,
     String,
     EventKind,
     Option<u64>,
@@ -124,7 +137,7 @@ type TypeKey = (
 );
 
 /// Where the rows of an event go.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Target {
     pub(crate) id: TableId,
     /// As SQL names it.
@@ -160,7 +173,9 @@ impl Output {
             symbols: Vec::new(),
             unwound: Vec::new(),
             events: Vec::new(),
+            event_places: HashMap::new(),
             names: HashMap::new(),
+            source: String::new(),
             types: Vec::new(),
             type_places: HashMap::new(),
             counts: Counts::default(),
@@ -170,8 +185,9 @@ impl Output {
         })
     }
 
-    /// The table of an event, made if there is none that it fits into: the same event with the same fields may be
-    /// declared several times, and come from several inputs. `None`: it came in more forms than anybody has.
+    /// Where the rows of an event go: to its table, there to the form with its fields, which is made if there is none
+    /// yet. The same event with the same fields may be declared several times, and come from several inputs. `None`:
+    /// it came in more forms than anybody has.
     pub(crate) fn target(
         &mut self,
         event: &EventType,
@@ -184,50 +200,94 @@ impl Output {
                 extras,
             }));
         }
-        let plain = table_name(event);
-        for number in 1..=FORMS {
-            let name = match number {
-                1 => plain.clone(),
-                _ => format!("{plain}_{number}"),
-            };
-            // Columns differ, or another event has a name that looks the same in a path.
-            match self
-                .names
-                .get(&name)
-                .and_then(|&place| self.events.get(place))
-            {
-                Some(table) if table.holds(event, extras) => return Ok(Some(table.target())),
-                Some(_) => {}
-                None => return self.add_event_table(name, event, extras).map(Some),
-            }
+        let place = self.event_place(event);
+        let Some(table) = self.events.get(place) else {
+            return Ok(None);
+        };
+        if let Some(form) = table.forms.iter().find(|form| form.holds(event, extras)) {
+            return Ok(Some(table.target(form)));
         }
-        Ok(None)
+        if table.forms.len() >= MOST_FORMS {
+            return Ok(None);
+        }
+        self.add_form(place, event, extras)
     }
 
-    fn add_event_table(
+    /// The place of an event's table, which is named after it; with a number where the name of another event looks the
+    /// same in a path.
+    fn event_place(&mut self, event: &EventType) -> usize {
+        let key = (event.system.clone(), event.name.clone());
+        if let Some(&place) = self.event_places.get(&key) {
+            return place;
+        }
+        let plain = table_name(event);
+        let mut path = plain.clone();
+        while self.names.contains_key(&path) {
+            let number = self.names.entry(plain.clone()).or_insert(2);
+            path = format!("{plain}_{number}");
+            *number += 1;
+        }
+        self.names.insert(path.clone(), 2);
+        let place = self.events.len();
+        self.event_places.insert(key, place);
+        self.events.push(EventTable {
+            name: sql_name(&path),
+            path,
+            forms: Vec::new(),
+            columns: Vec::new(),
+        });
+        place
+    }
+
+    fn add_form(
         &mut self,
-        name: String,
+        place: usize,
         event: &EventType,
         extras: Extras,
-    ) -> Result<Target, Error> {
-        let id = self.writer.add_table(event_schema(&name, event, extras))?;
-        let table = EventTable {
+    ) -> Result<Option<Target>, Error> {
+        let Some(table) = self.events.get_mut(place) else {
+            return Ok(None);
+        };
+        let mut schema = event_schema(&table.path, event, extras);
+        for column in &mut schema.columns {
+            // SQL does not tell `Flags` from `flags`: they are one column.
+            let same = |known: &&ColumnSchema| known.name.eq_ignore_ascii_case(&column.name);
+            if let Some(known) = table.columns.iter().find(same) {
+                column.name.clone_from(&known.name);
+            }
+        }
+        let former = std::mem::take(&mut table.columns);
+        let forms = [former.as_slice(), schema.columns.as_slice()];
+        let is_first = table.forms.is_empty();
+        let united = unite(forms.into_iter().skip(usize::from(is_first)));
+        let changed = changes(&former, &schema.columns, &united);
+        table.columns = united;
+        let id = self.writer.add_form(schema)?;
+        let form = Form {
             id,
-            name: sql_name(&name),
-            event: (event.system.clone(), event.name.clone()),
             fields: event.fields.clone(),
             extras,
         };
-        let target = table.target();
-        self.names.insert(name, self.events.len());
-        self.events.push(table);
-        Ok(target)
+        let target = table.target(&form);
+        table.forms.push(form);
+        for change in changed {
+            let message = format!("{}:{}: {change}", event.system, event.name);
+            self.problems.add(
+                &self.source,
+                &Problem {
+                    place: Place::Whole,
+                    message: &message,
+                    count: 1,
+                },
+            );
+        }
+        Ok(Some(target))
     }
 
     /// Counts what was recorded; one declared alike in several places is one row.
     pub(crate) fn add_type(&mut self, row: TypeRow) {
         let key = (
-            row.table.clone(),
+            row.target.as_ref().map(|target| target.id),
             format!("{}:{}", row.event.system, row.event.name),
             row.event.kind,
             row.event.period,
@@ -273,7 +333,10 @@ impl Output {
         tables::event_types::Row {
             system: event.system.as_bytes(),
             event: event.name.as_bytes(),
-            table: row.table.as_bytes(),
+            table: row
+                .target
+                .as_ref()
+                .map_or(&[], |target| target.name.as_bytes()),
             kind: event.kind.as_str().as_bytes(),
             period: event.period.and_then(|period| period.try_into().ok()),
             frequency: event.frequency.and_then(|rate| rate.try_into().ok()),
@@ -289,6 +352,16 @@ impl Output {
 }
 
 impl EventTable {
+    fn target(&self, form: &Form) -> Target {
+        Target {
+            id: form.id,
+            name: self.name.clone(),
+            extras: form.extras,
+        }
+    }
+}
+
+impl Form {
     fn holds(&self, event: &EventType, extras: Extras) -> bool {
         let missing = Extras {
             period: extras.period && !self.extras.period,
@@ -298,19 +371,37 @@ impl EventTable {
             phys_addr: extras.phys_addr && !self.extras.phys_addr,
             cgroup: extras.cgroup && !self.extras.cgroup,
         };
-        self.event.0 == event.system
-            && self.event.1 == event.name
-            && missing == Extras::default()
-            && same_columns(&self.fields, &event.fields)
+        missing == Extras::default() && same_columns(&self.fields, &event.fields)
     }
+}
 
-    fn target(&self) -> Target {
-        Target {
-            id: self.id,
-            name: self.name.clone(),
-            extras: self.extras,
+/// The columns whose values are another kind of value in the table of all forms than in one of them, in words.
+fn changes(
+    former: &[ColumnSchema],
+    added: &[ColumnSchema],
+    united: &[ColumnSchema],
+) -> Vec<String> {
+    let kind = |columns: &[ColumnSchema], name: &str| {
+        let column = columns.iter().find(|column| column.name == name);
+        column.map(|column| column.kind)
+    };
+    let mut changed = Vec::new();
+    for column in united {
+        let (before, here) = (kind(former, &column.name), kind(added, &column.name));
+        let (Some(before), Some(here)) = (before, here) else {
+            continue;
+        };
+        if before.changes_in(column.kind) || here.changes_in(column.kind) {
+            changed.push(format!(
+                "field {} is {} here and {} before, its column in the table is {}",
+                column.name,
+                here.as_str(),
+                before.as_str(),
+                column.kind.as_str()
+            ));
         }
     }
+    changed
 }
 
 /// The kernel's `dummy` event has no hits of its own: it is there for the mappings and names that come with it. Where it

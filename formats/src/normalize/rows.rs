@@ -217,7 +217,7 @@ impl Plan {
         };
         output.add_type(TypeRow {
             event: self.event,
-            table: target.map(|target| target.name).unwrap_or_default(),
+            target,
             rows: self.rows,
             lost: self.lost,
         });

@@ -266,7 +266,8 @@ impl Column {
             Int8 => (i64::from(i8::MIN), i8::MAX as u64),
             Int16 => (i64::from(i16::MIN), i16::MAX as u64),
             Int32 => (i64::from(i32::MIN), i32::MAX as u64),
-            Int64 | Int64List => (i64::MIN, i64::MAX as u64),
+            // No part has the type int128 (shape.rs refuses it).
+            Int64 | Int128 | Int64List => (i64::MIN, i64::MAX as u64),
             UInt8 => (0, u64::from(u8::MAX)),
             UInt16 => (0, u64::from(u16::MAX)),
             UInt32 => (0, u64::from(u32::MAX)),
@@ -277,7 +278,7 @@ impl Column {
         };
         let values = match kind {
             Bool | Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32 => Buffer::Narrow(Vec::new()),
-            Int64 | UInt64 => Buffer::Wide(Vec::new()),
+            Int64 | UInt64 | Int128 => Buffer::Wide(Vec::new()),
             Float64 => Buffer::Float(Vec::new()),
             Text | Binary => Buffer::Text(Vec::new(), Box::default()),
             Int64List | UInt64List => Buffer::WideList(Vec::new(), Vec::new()),

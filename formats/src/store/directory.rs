@@ -7,6 +7,7 @@
 //! Only what the manifest names counts: a file that a dead writer left is not seen.
 
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use arrow::record_batch::RecordBatch;
@@ -14,7 +15,8 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchR
 
 use crate::Error;
 
-use super::manifest::{Manifest, Table};
+use super::manifest::{Manifest, Part, Table};
+use super::table::ColumnSchema;
 
 /// A trace directory.
 #[derive(Debug, Clone)]
@@ -59,22 +61,59 @@ impl Directory {
     /// The files of a table, in order; none if there is no such table.
     pub fn parts(&self, name: &str) -> Vec<PathBuf> {
         let parts = self.table(name).map_or(&[][..], |table| &table.parts);
-        parts
-            .iter()
-            .map(|part| self.path.join(&part.file))
-            .collect()
+        let path = |part: &Part| self.path.join(&part.file);
+        parts.iter().map(path).collect()
     }
 
     /// The rows of a table, in order; none if there is no such table. Integers, text and lists come as Arrow's
-    /// types of the same names.
+    /// types of the same names. Where parts differ in columns, so do the batches.
     pub fn read(
         &self,
         name: &str,
-    ) -> Result<impl Iterator<Item = Result<RecordBatch, Error>>, Error> {
-        let readers = self
-            .parts(name)
-            .into_iter()
-            .map(|path| Ok((open_part(&path)?, path)))
+    ) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
+        let parts = self.table(name).map_or(&[][..], |table| &table.parts);
+        self.read_parts(&parts.iter().collect::<Vec<_>>())
+    }
+
+    /// The forms of a table: parts with the same columns.
+    pub fn forms(&self, name: &str) -> Vec<Form<'_>> {
+        let Some(table) = self.table(name) else {
+            return Vec::new();
+        };
+        if table.parts.is_empty() {
+            let columns = table.schema(name).columns;
+            let parts = Vec::new();
+            return vec![Form { columns, parts }];
+        }
+        let mut forms = Vec::new();
+        for parts in table.forms() {
+            let columns = parts.first().map(|part| table.columns_of(part));
+            forms.push(Form {
+                columns: columns.unwrap_or_default(),
+                parts,
+            });
+        }
+        forms
+    }
+
+    /// The rows of one form of a table, in order.
+    pub fn read_form(
+        &self,
+        form: &Form<'_>,
+    ) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
+        self.read_parts(&form.parts)
+    }
+
+    fn read_parts(
+        &self,
+        parts: &[&Part],
+    ) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
+        let readers = parts
+            .iter()
+            .map(|part| {
+                let path = part_path(&self.path, part)?;
+                Ok((open_part(&path)?, path))
+            })
             .collect::<Result<Vec<_>, Error>>()?;
         Ok(readers.into_iter().flat_map(|(reader, path)| {
             reader.map(move |batch| batch.map_err(|error| damaged(&path, &error)))
@@ -82,8 +121,52 @@ impl Directory {
     }
 }
 
+/// The rows of a table that have the same columns.
+#[derive(Debug, Clone)]
+pub struct Form<'t> {
+    /// The columns, with the types that they have in these parts.
+    pub columns: Vec<ColumnSchema>,
+    parts: Vec<&'t Part>,
+}
+
+/// Where a part is, if it is a file inside of the trace and has the size that the manifest gives it. A link would
+/// lead out of a trace that came from a stranger, so none is followed.
+pub fn part_path(trace: &Path, part: &Part) -> Result<PathBuf, Error> {
+    let mut path = trace.to_owned();
+    let mut steps = part.file.split('/').peekable();
+    while let Some(step) = steps.next() {
+        path.push(step);
+        let found = path.symlink_metadata().map_err(Error::io(&path))?;
+        let unfit = |message: String| {
+            Err(Error::Unsupported {
+                input: path.display().to_string(),
+                message,
+            })
+        };
+        let is_last = steps.peek().is_none();
+        if found.is_symlink() {
+            return unfit("expected a part of the trace, found a symbolic link".to_owned());
+        } else if !is_last && !found.is_dir() {
+            return unfit("expected a directory of parts, found otherwise".to_owned());
+        } else if is_last && !found.is_file() {
+            return unfit("expected a part of the trace, found no regular file".to_owned());
+        } else if is_last && found.len() != part.bytes {
+            return unfit(format!(
+                "expected a part of {} bytes, as the manifest says, found {}",
+                part.bytes,
+                found.len()
+            ));
+        }
+    }
+    Ok(path)
+}
+
 fn open_part(path: &Path) -> Result<ParquetRecordBatchReader, Error> {
-    let file = File::open(path).map_err(Error::io(path))?;
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+        .map_err(Error::io(path))?;
     ParquetRecordBatchReaderBuilder::try_new(file)
         .and_then(|builder| builder.with_batch_size(8192).build())
         .map_err(|error| damaged(path, &error))

@@ -1,8 +1,9 @@
 //! The encoder's thread: takes batches, and turns them into parts.
 //!
-//! Each table has at most one open part. A part is a file `NNNNN.parquet.tmp`; when it is full, or the trace is
+//! Each table, and each form of it, has at most one open part. A part is a file `NNNNN.parquet.tmp`; when it is full, or the trace is
 //! finished, it is closed, synced and renamed, and then the manifest names it.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -30,7 +31,11 @@ pub(super) struct Encoder {
     options: WriterOptions,
     gauge: Arc<Gauge>,
     tables: Vec<Table>,
-    /// Parts that have no name yet, and the tables that they are of.
+    /// Their forms: each has parts of its own, all in the table's folder.
+    forms: Vec<Form>,
+    /// Name of a table → its index.
+    names: HashMap<String, usize>,
+    /// Parts that have no name yet, and the forms that they are of.
     written: Vec<(usize, Written)>,
     /// Memory of all row groups that are being filled.
     held: usize,
@@ -39,13 +44,23 @@ pub(super) struct Encoder {
 
 /// A table as the encoder knows it.
 struct Table {
-    schema: Arc<TableSchema>,
-    shape: SchemaDescPtr,
+    name: String,
     entry: manifest::Table,
-    /// Distinct texts of each column; none for columns without.
-    texts: Vec<Entries>,
+    /// Indexes of its forms: one, but for events whose fields changed.
+    forms: Vec<usize>,
+    /// Its parts that are whole, each with its form's place among the table's.
+    parts: Vec<(usize, manifest::Part)>,
     first_part: u32,
     next_part: u32,
+}
+
+/// A table's rows with the same columns.
+struct Form {
+    table: usize,
+    schema: Arc<TableSchema>,
+    shape: SchemaDescPtr,
+    /// Distinct texts of each column; none for columns without.
+    texts: Vec<Entries>,
     part: Option<Part>,
 }
 
@@ -64,6 +79,8 @@ impl Encoder {
             options,
             gauge,
             tables: Vec::new(),
+            forms: Vec::new(),
+            names: HashMap::new(),
             written: Vec::new(),
             held: 0,
             shop,
@@ -97,38 +114,57 @@ impl Encoder {
         Ok(None)
     }
 
+    /// Adds a table, or another form of one that there is already.
     fn add_table(&mut self, schema: TableSchema) -> Result<(), Error> {
         let shape = shape::describe(&schema).map_err(|error| Error::Unsupported {
             input: self.path.display().to_string(),
             message: format!("table {:?}: {error}", schema.name),
         })?;
-        let mut entry = manifest::Table::new(&schema);
-        let mut next_part = 0;
-        // A table that is replaced goes on counting: its old parts stay until the manifest names the new ones.
-        if let Some(former) = self.manifest.tables.get(&schema.name) {
-            entry.folder.clone_from(&former.folder);
-            next_part = former.parts.iter().map(number_of).max().unwrap_or(0);
+        let place = self.names.get(&schema.name).copied();
+        let table = place.unwrap_or(self.tables.len());
+        if place.is_none() {
+            let mut entry = manifest::Table::new(&schema);
+            let mut next_part = 0;
+            // A table that is replaced goes on counting: its old parts stay until the manifest names the new ones.
+            if let Some(former) = self.manifest.tables.get(&schema.name) {
+                entry.folder.clone_from(&former.folder);
+                let numbers = former.parts.iter().map(manifest::Part::number);
+                next_part = numbers.max().unwrap_or(0);
+            }
+            self.names.insert(schema.name.clone(), table);
+            self.tables.push(Table {
+                name: schema.name.clone(),
+                entry,
+                forms: Vec::new(),
+                parts: Vec::new(),
+                first_part: next_part,
+                next_part,
+            });
         }
-        self.tables.push(Table {
+        if let Some(table) = self.tables.get_mut(table) {
+            table.forms.push(self.forms.len());
+        }
+        self.forms.push(Form {
+            table,
             texts: schema.columns.iter().map(|_| Entries::default()).collect(),
             schema: Arc::new(schema),
             shape,
-            entry,
-            first_part: next_part,
-            next_part,
             part: None,
         });
         Ok(())
     }
 
     fn append(&mut self, index: usize, batch: &Batch) -> Result<(), Error> {
-        let Some(table) = self.tables.get_mut(index) else {
+        let Some(form) = self.forms.get_mut(index) else {
             return Ok(());
         };
-        table.learn(batch);
+        form.learn(batch);
         let mut rows = 0;
         if batch.count > 0 {
-            let Table { part, texts, .. } = table.open(&self.path)?;
+            if let Some(table) = self.tables.get_mut(form.table) {
+                form.open(table, &self.path)?;
+            }
+            let Form { part, texts, .. } = form;
             if let Some(part) = part {
                 let before = part.memory();
                 part.append(batch, texts, &mut self.shop)?;
@@ -136,7 +172,7 @@ impl Encoder {
                 rows = part.group_rows();
             }
         }
-        table.forget(batch);
+        form.forget(batch);
         if rows >= self.options.rows_per_group {
             self.close_group(index)?;
         }
@@ -148,8 +184,8 @@ impl Encoder {
 
     /// Writes the row groups that take most, until half of the room is free again.
     fn relieve(&mut self) -> Result<(), Error> {
-        let memory = |table: &Table| table.part.as_ref().map_or(0, Part::memory);
-        let mut order: Vec<(usize, usize)> = self.tables.iter().map(memory).zip(0..).collect();
+        let memory = |form: &Form| form.part.as_ref().map_or(0, Part::memory);
+        let mut order: Vec<(usize, usize)> = self.forms.iter().map(memory).zip(0..).collect();
         order.sort_unstable_by(|a, b| b.cmp(a));
         for (_, index) in order {
             if self.held <= self.options.memory_bytes / 8 {
@@ -160,12 +196,12 @@ impl Encoder {
         Ok(())
     }
 
-    /// Writes a table's row group, and ends its part if it is large enough.
+    /// Writes a form's row group, and ends its part if it is large enough.
     fn close_group(&mut self, index: usize) -> Result<(), Error> {
-        let Some(table) = self.tables.get_mut(index) else {
+        let Some(form) = self.forms.get_mut(index) else {
             return Ok(());
         };
-        let Some(part) = &mut table.part else {
+        let Some(part) = &mut form.part else {
             return Ok(());
         };
         self.held = self.held.saturating_sub(part.memory());
@@ -205,7 +241,7 @@ impl Encoder {
     /// Writes all open parts, and gives them their names. When the disk is full in the middle, those that are
     /// whole get theirs all the same.
     fn end_parts(&mut self) -> Result<(), Error> {
-        let done = (0..self.tables.len()).try_for_each(|index| self.end_part(index));
+        let done = (0..self.forms.len()).try_for_each(|index| self.end_part(index));
         if done.is_err() && self.replacing {
             return done;
         }
@@ -213,16 +249,19 @@ impl Encoder {
         done
     }
 
-    /// Writes what there is of a table's open part. Other programs find the fixed tables by `TABLE/*.parquet`: of
+    /// Writes what there is of a form's open part. Other programs find the fixed tables by `TABLE/*.parquet`: of
     /// those there is a part even without a row. Of hundreds of events that never came, the manifest is enough.
     fn end_part(&mut self, index: usize) -> Result<(), Error> {
-        let Some(table) = self.tables.get_mut(index) else {
+        let Some(form) = self.forms.get_mut(index) else {
             return Ok(());
         };
-        if table.next_part == table.first_part && !table.schema.name.contains('/') {
-            table.open(&self.path)?;
+        if let Some(table) = self.tables.get_mut(form.table)
+            && table.next_part == table.first_part
+            && !table.name.contains('/')
+        {
+            form.open(table, &self.path)?;
         }
-        if let Some(part) = table.part.take() {
+        if let Some(part) = form.part.take() {
             let written = part.finish(&self.path, &mut self.shop)?;
             self.written.push((index, written));
         }
@@ -231,13 +270,21 @@ impl Encoder {
 
     /// Gives the parts that are written their names.
     fn settle(&mut self) -> Result<(), Error> {
-        settle(&self.written, self.options.sync)?;
+        let settled = settle(&self.written, self.options.sync);
         for (index, written) in self.written.drain(..) {
-            if let Some(table) = self.tables.get_mut(index) {
-                table.entry.parts.push(written.entry);
+            let form = self.forms.get(index).map(|form| form.table);
+            // When one has failed, the others count all the same.
+            let is_named = written.is_named();
+            if let Some(table) = form.and_then(|table| self.tables.get_mut(table))
+                && is_named
+            {
+                let place = table.forms.iter().position(|&form| form == index);
+                table
+                    .parts
+                    .push((place.unwrap_or(0), written.entry.clone()));
             }
         }
-        Ok(())
+        settled
     }
 
     /// Files of the tables that are being replaced.
@@ -247,35 +294,38 @@ impl Encoder {
         }
         self.tables
             .iter()
-            .filter_map(|table| self.manifest.tables.get(&table.schema.name))
+            .filter_map(|table| self.manifest.tables.get(&table.name))
             .flat_map(|table| table.parts.iter().map(|part| part.file.clone()))
             .collect()
     }
 
     fn publish(&mut self, state: State) -> Result<(), Error> {
         self.manifest.state = state;
-        for table in &self.tables {
-            let name = table.schema.name.clone();
-            self.manifest.tables.insert(name, table.entry.clone());
+        for table in &mut self.tables {
+            let forms = table.forms.iter().filter_map(|&form| self.forms.get(form));
+            let schemas: Vec<&TableSchema> = forms.map(|form| form.schema.as_ref()).collect();
+            table.entry.unite(&schemas, &table.parts);
+            self.manifest
+                .tables
+                .insert(table.name.clone(), table.entry.clone());
         }
         self.manifest.write(&self.path, self.options.sync)
     }
 
     /// What was begun and cannot be finished only takes room; parts that are whole stay, and are named.
     fn give_up(&mut self) {
-        for table in &mut self.tables {
-            if let Some(part) = table.part.take() {
-                part.discard();
+        for form in &mut self.forms {
+            form.part = None;
+        }
+        self.written.clear();
+        if self.replacing {
+            for (_, part) in self.tables.iter().flat_map(|table| &table.parts) {
+                // The manifest names the older ones.
+                let _ = std::fs::remove_file(self.path.join(&part.file));
             }
         }
-        for (_, written) in self.written.drain(..) {
-            written.discard();
-        }
         if !self.replacing
-            && self
-                .tables
-                .iter()
-                .any(|table| !table.entry.parts.is_empty())
+            && self.tables.iter().any(|table| !table.parts.is_empty())
             && let Err(error) = self.publish(State::Recording)
         {
             log::debug!("the manifest is older than the parts: {error}");
@@ -290,7 +340,7 @@ impl Drop for Encoder {
     }
 }
 
-impl Table {
+impl Form {
     /// Takes the distinct texts that came with a batch.
     fn learn(&mut self, batch: &Batch) {
         for (texts, handed) in self.texts.iter_mut().zip(handed_texts(batch)) {
@@ -310,15 +360,15 @@ impl Table {
     }
 
     /// Makes sure that there is an open part.
-    fn open(&mut self, path: &Path) -> Result<&mut Table, Error> {
+    fn open(&mut self, table: &mut Table, path: &Path) -> Result<(), Error> {
         if self.part.is_none() {
-            files::create_folders(path, &self.entry.folder)
-                .map_err(Error::io(path.join(&self.entry.folder)))?;
-            let file = format!("{}/{:05}.parquet", self.entry.folder, self.next_part);
-            self.next_part += 1;
+            let folder = &table.entry.folder;
+            files::create_folders(path, folder).map_err(Error::io(path.join(folder)))?;
+            let file = format!("{folder}/{:05}.parquet", table.next_part);
+            table.next_part += 1;
             self.part = Some(Part::create(path, file, &self.schema, &self.shape));
         }
-        Ok(self)
+        Ok(())
     }
 }
 
@@ -328,11 +378,4 @@ fn handed_texts(batch: &Batch) -> impl Iterator<Item = Option<&Handed>> {
         Data::Text(data) | Data::TextList { items: data, .. } => Some(&data.texts),
         _ => None,
     })
-}
-
-/// One more than the number in a part's name.
-fn number_of(part: &manifest::Part) -> u32 {
-    let name = part.file.rsplit('/').next().unwrap_or_default();
-    let digits = name.trim_end_matches(".parquet");
-    digits.parse::<u32>().map_or(0, |number| number + 1)
 }

@@ -71,11 +71,15 @@ pub(super) fn replace(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
         _ => {}
     }
     let mut file = create(&temporary)?;
-    file.write_all(bytes)?;
-    if sync {
-        file.sync_all()?;
+    let written = file.write_all(bytes).and_then(|()| match sync {
+        true => file.sync_all(),
+        false => Ok(()),
+    });
+    if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, path)) {
+        // On a full disk, half of it would take the room that something else needs.
+        let _ = std::fs::remove_file(&temporary);
+        return Err(error);
     }
-    std::fs::rename(&temporary, path)?;
     match path.parent() {
         Some(folder) if sync => sync_directory(folder),
         _ => Ok(()),

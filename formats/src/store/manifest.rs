@@ -11,15 +11,20 @@
 //! Members that are not known are kept out of the way, so that a later minor change can be read here; a format
 //! that cannot be read raises `version`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
+use super::check;
 use super::files;
 use super::table::{ColumnSchema, ColumnType, Encoding, TableSchema};
+use super::unite::unite;
 
 /// Version of the directory's layout that is written, and the last that is read.
 pub const VERSION: u32 = 1;
@@ -156,14 +161,75 @@ impl Table {
         }
     }
 
+    /// Takes the columns of all forms of the table, and its parts, each with its form's index.
+    pub(super) fn unite(&mut self, forms: &[&TableSchema], parts: &[(usize, Part)]) {
+        let united = unite(forms.iter().map(|form| form.columns.as_slice()));
+        let own_columns = |form: &TableSchema| -> Vec<PartColumn> {
+            let column = |column: &ColumnSchema| PartColumn {
+                name: column.name.clone(),
+                kind: column.kind,
+            };
+            let is_whole = united.len() == form.columns.len()
+                && united
+                    .iter()
+                    .zip(&form.columns)
+                    .all(|(united, own)| united.name == own.name && united.kind == own.kind);
+            if is_whole {
+                return Vec::new();
+            }
+            form.columns.iter().map(column).collect()
+        };
+        let columns: Vec<Vec<PartColumn>> = forms.iter().map(|form| own_columns(form)).collect();
+        self.columns = united.iter().map(Column::new).collect();
+        self.parts = parts
+            .iter()
+            .map(|(form, part)| Part {
+                columns: columns.get(*form).cloned().unwrap_or_default(),
+                ..part.clone()
+            })
+            .collect();
+        self.parts.sort_by_key(Part::number);
+    }
+
     /// Rows of all parts.
     pub fn rows(&self) -> u64 {
-        self.parts.iter().map(|part| part.rows).sum()
+        let rows = self.parts.iter().map(|part| part.rows);
+        rows.fold(0, u64::saturating_add)
     }
 
     /// Bytes of all parts.
     pub fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.bytes).sum()
+        let bytes = self.parts.iter().map(|part| part.bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// The columns that a part has, as the table declares them but with the part's own types.
+    pub fn columns_of(&self, part: &Part) -> Vec<ColumnSchema> {
+        if part.columns.is_empty() {
+            return self.columns.iter().map(Column::schema).collect();
+        }
+        let own = |own: &PartColumn| {
+            let column = self.columns.iter().find(|column| column.name == own.name)?;
+            Some(ColumnSchema {
+                kind: own.kind,
+                ..column.schema()
+            })
+        };
+        part.columns.iter().filter_map(own).collect()
+    }
+
+    /// Parts with the same columns, in order: the forms of an event.
+    pub fn forms(&self) -> Vec<Vec<&Part>> {
+        let mut forms: Vec<Vec<&Part>> = Vec::new();
+        let mut places: HashMap<&[PartColumn], usize> = HashMap::new();
+        for part in &self.parts {
+            let place = *places.entry(&part.columns).or_insert(forms.len());
+            match forms.get_mut(place) {
+                Some(form) => form.push(part),
+                None => forms.push(vec![part]),
+            }
+        }
+        forms
     }
 
     /// First and last `time`, if any row has one.
@@ -248,6 +314,30 @@ pub struct Part {
     /// Largest `time` in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_max: Option<i64>,
+    /// Its columns where they are not those of the table: it lacks some, or has narrower types. Parts with the same
+    /// columns hold one form of an event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<PartColumn>,
+}
+
+/// A column of a part.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PartColumn {
+    /// Its name, which is that of a column of the table.
+    pub name: String,
+    /// Type of its values in this part.
+    #[serde(rename = "type")]
+    pub kind: ColumnType,
+}
+
+impl Part {
+    /// One more than the number in its name.
+    pub(super) fn number(&self) -> u32 {
+        let name = self.file.rsplit('/').next().unwrap_or_default();
+        let digits = name.trim_end_matches(".parquet");
+        let number = digits.parse::<u32>();
+        number.map_or(0, |number| number.saturating_add(1))
+    }
 }
 
 /// What was written.
@@ -272,15 +362,15 @@ impl Manifest {
     /// Reads the manifest of the trace directory `path`.
     pub fn read(path: &Path) -> Result<Manifest, Error> {
         let file = path.join(FILE_NAME);
-        let text = match std::fs::read(&file) {
+        let text = match read_file(&file) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && path.is_dir() => {
+            Err(error) if error.kind() == ErrorKind::NotFound && path.is_dir() => {
                 return Err(Error::Unsupported {
                     input: path.display().to_string(),
                     message: format!("expected a trace directory, found no {FILE_NAME} in it"),
                 });
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 return Err(Error::Unsupported {
                     input: path.display().to_string(),
                     message:
@@ -288,7 +378,7 @@ impl Manifest {
                             .to_owned(),
                 });
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(Error::io(path)(error));
             }
             Err(error) => return Err(Error::io(file)(error)),
@@ -315,28 +405,14 @@ impl Manifest {
             });
         }
         let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
-        manifest.check(path)?;
-        Ok(manifest)
-    }
-
-    /// No path in it may lead out of the trace directory: it may have come from a stranger.
-    fn check(&self, path: &Path) -> Result<(), Error> {
-        let paths = self.tables.values().flat_map(|table| {
-            std::iter::once(&table.folder).chain(table.parts.iter().map(|part| &part.file))
-        });
-        for inner in paths {
-            let inside = Path::new(inner)
-                .components()
-                .all(|step| matches!(step, std::path::Component::Normal(_)));
-            if !inside || inner.is_empty() {
-                return Err(Error::Damaged {
-                    input: path.join(FILE_NAME).display().to_string(),
-                    place: crate::event::Place::Whole,
-                    message: format!("expected paths inside the trace, found {inner:?}"),
-                });
-            }
+        match check::check(&manifest) {
+            Ok(()) => Ok(manifest),
+            Err(message) => Err(Error::Damaged {
+                input: file.display().to_string(),
+                place: crate::event::Place::Whole,
+                message,
+            }),
         }
-        Ok(())
     }
 
     /// Replaces the manifest of the trace directory `path`.
@@ -353,7 +429,32 @@ impl Manifest {
         let rows = |(name, table): (&String, &Table)| (name.clone(), table.rows());
         Summary {
             rows: self.tables.iter().map(rows).collect(),
-            bytes: self.tables.values().map(Table::bytes).sum(),
+            bytes: self
+                .tables
+                .values()
+                .map(Table::bytes)
+                .fold(0, u64::saturating_add),
         }
     }
+}
+
+/// The text of a manifest: of a file alone, for a link could lead anywhere and a pipe never ends.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    /// A trace with a hundred thousand parts has a manifest of 20 MB.
+    const LARGEST: u64 = 1 << 30;
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::ELOOP) => io::Error::other("expected a manifest, found a symbolic link"),
+            _ => error,
+        })?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.len() > LARGEST {
+        return Err(io::Error::other("expected a manifest, found otherwise"));
+    }
+    let mut text = Vec::new();
+    file.take(LARGEST).read_to_end(&mut text)?;
+    Ok(text)
 }

@@ -5,6 +5,7 @@
 //!   columns (column, intern)  ──batches──►  encoder thread (encoder, part)  ──►  NAME.pqt/TABLE/00000.parquet
 //! ```
 
+mod check;
 mod column;
 mod directory;
 mod encode;
@@ -18,17 +19,22 @@ mod place;
 mod shape;
 mod short;
 mod table;
+mod unite;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
 pub use column::{Column, Rows};
-pub use directory::Directory;
+pub use directory::{Directory, Form, part_path};
 pub use manifest::{
-    Column as ColumnEntry, FILE_NAME, Facts, Manifest, Part, Source, State, Summary,
+    Column as ColumnEntry, FILE_NAME, Facts, Manifest, Part, PartColumn, Source, State, Summary,
     Table as TableEntry, VERSION,
 };
-pub use place::{JOURNAL, set_aside};
+pub use place::{
+    JOURNAL, complete_overwriting, put_back, remove_set_aside, remove_trace, set_aside,
+    set_file_aside,
+};
 pub use table::{ColumnSchema, ColumnType, Encoding, TableSchema};
+pub use unite::unite;
 pub use writer::{TableId, Writer, WriterOptions};

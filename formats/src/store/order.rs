@@ -27,7 +27,7 @@ impl Order {
                 Int8 | Int16 | Int32 | Int64 => Some((index, true)),
                 Bool | UInt8 | UInt16 | UInt32 | UInt64 => Some((index, false)),
                 // Tables are ordered by times and numbers.
-                Float64 | Text | Binary | Int64List | UInt64List | TextList => None,
+                Int128 | Float64 | Text | Binary | Int64List | UInt64List | TextList => None,
             }
         };
         let columns: Option<Vec<(usize, bool)>> = schema.sort.iter().map(place).collect();

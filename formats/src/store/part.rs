@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -41,6 +42,7 @@ const MOST_GROUPS: usize = 4096;
 pub(super) struct Part {
     /// Path below the trace directory.
     file: String,
+    temporary: Temporary,
     schema: Arc<TableSchema>,
     shape: SchemaDescPtr,
     sink: TrackedWrite<Sink>,
@@ -56,9 +58,30 @@ pub(super) struct Part {
 
 /// A part whose bytes are all written; its name is still the temporary one.
 pub(super) struct Written {
-    temporary: PathBuf,
+    temporary: Temporary,
     path: PathBuf,
     pub(super) entry: manifest::Part,
+}
+
+/// The temporary name of a part. The file goes with it, unless it has got its name: whatever fails on the way, a full
+/// disk above all, nothing is left that only takes room.
+struct Temporary {
+    path: PathBuf,
+    is_renamed: AtomicBool,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if self.is_renamed.load(Ordering::Relaxed) {
+            return;
+        }
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                log::debug!("{}: {error}", self.path.display());
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Makes the parts last, and gives them their names.
@@ -91,29 +114,23 @@ pub(super) fn settle(written: &[(usize, Written)], sync: bool) -> Result<(), Err
     })
 }
 
-fn remove(path: &Path) {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            log::debug!("{}: {error}", path.display());
-        }
-        _ => {}
-    }
-}
-
 impl Written {
-    /// Removes the file, if it has no name yet.
-    pub(super) fn discard(self) {
-        remove(&self.temporary);
+    /// Whether it has its name.
+    pub(super) fn is_named(&self) -> bool {
+        self.temporary.is_renamed.load(Ordering::Relaxed)
     }
 
     fn rename(&self) -> Result<(), Error> {
-        std::fs::rename(&self.temporary, &self.path).map_err(Error::io(&self.path))
+        std::fs::rename(&self.temporary.path, &self.path).map_err(Error::io(&self.path))?;
+        self.temporary.is_renamed.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn sync_and_rename(&self) -> Result<(), Error> {
-        File::open(&self.temporary)
+        let temporary = &self.temporary.path;
+        File::open(temporary)
             .and_then(|file| file.sync_all())
-            .map_err(Error::io(&self.temporary))?;
+            .map_err(Error::io(temporary))?;
         self.rename()?;
         match self.path.parent() {
             Some(folder) => files::sync_directory(folder).map_err(Error::io(folder)),
@@ -140,6 +157,10 @@ impl Part {
         let temporary = files::temporary(&root.join(&file));
         Part {
             file,
+            temporary: Temporary {
+                path: temporary.clone(),
+                is_renamed: AtomicBool::new(false),
+            },
             schema: Arc::clone(schema),
             shape: Arc::clone(shape),
             sink: TrackedWrite::new(Sink::new(temporary)),
@@ -263,14 +284,13 @@ impl Part {
     pub(super) fn finish(mut self, root: &Path, shop: &mut Workshop) -> Result<Written, Error> {
         self.close_group(shop)?;
         let sorted = self.order.holds();
-        let temporary = self.sink.inner().path.clone();
         let bytes = self.write_footer(sorted)?;
         let (time_min, time_max) = match self.time {
             Bounds::Signed(first, last) => (Some(first), Some(last)),
             _ => (None, None),
         };
         Ok(Written {
-            temporary,
+            temporary: self.temporary,
             path: root.join(&self.file),
             entry: manifest::Part {
                 file: self.file,
@@ -279,6 +299,7 @@ impl Part {
                 sorted,
                 time_min,
                 time_max,
+                columns: Vec::new(),
             },
         })
     }
@@ -335,11 +356,6 @@ impl Part {
             })
             .collect();
         columns.filter(|columns| !columns.is_empty())
-    }
-
-    /// Removes the file.
-    pub(super) fn discard(self) {
-        remove(&self.sink.inner().path);
     }
 }
 

@@ -1,11 +1,16 @@
-//! Where a trace directory is made: nothing is overwritten unasked, and never by two at once.
+//! Where a trace directory is made: nothing is overwritten unasked, never by two at once, and nothing is removed that
+//! was not written here.
 //!
 //! ```text
 //! a.pqt        absent              made
-//!              exists              refused; with `force` set aside as a.pqt.old until the new one is whole
+//!              exists              refused; with `force` set aside as a.pqt.perfquet-old until the new one is whole
 //!              only journal/, or   with `adopt` taken over: what a dead writer left of the tables is removed,
 //!              state recording     the journal stays
 //! ```
+//! The name of what is set aside says whose it is: whatever else lies beside the trace, a.pqt.old for instance, is
+//! somebody's own. A writer that is killed between two steps leaves it; the next one that writes there puts it back if
+//! nothing took its place, removes it if a whole trace did, and otherwise keeps it as the last whole trace.
+//! A trace is removed file by file. One that holds a file of another kind is not set aside in the first place.
 //! The directory is locked (flock) as long as its writer lives, so a trace that is still being recorded is not
 //! taken for a dead one.
 
@@ -13,7 +18,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::Error;
+use crate::{Error, output_file};
 
 use super::files;
 use super::manifest::{FILE_NAME, Manifest, State};
@@ -21,12 +26,13 @@ use super::manifest::{FILE_NAME, Manifest, State};
 /// Folder of the recorder's raw file, which the store leaves alone.
 pub const JOURNAL: &str = "journal";
 
+/// Ending of what is set aside.
+const SET_ASIDE: &str = ".perfquet-old";
+
 /// A directory that is ours to write.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
-    /// The trace that stood here before.
-    old: Option<PathBuf>,
     /// Locked until it is closed.
     _lock: File,
 }
@@ -34,7 +40,7 @@ pub(super) struct Place {
 impl Place {
     /// Makes the directory, or takes it over.
     pub(super) fn make(path: &Path, force: bool, adopt: bool) -> Result<Place, Error> {
-        let mut old = None;
+        complete_overwriting(path)?;
         match files::create_directory(path) {
             Ok(()) => {}
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -46,13 +52,15 @@ impl Place {
                 remove_parts(path, true).map_err(Error::io(path))?;
                 return Ok(Place {
                     path: path.to_owned(),
-                    old,
                     _lock: lock,
                 });
             }
             Err(_) if force => {
-                old = Some(set_aside(path)?);
-                files::create_directory(path).map_err(Error::io(path))?;
+                set_aside(path)?;
+                files::create_directory(path).map_err(|error| {
+                    put_back(path);
+                    Error::io(path)(error)
+                })?;
             }
             Err(_) => {
                 return Err(Error::Exists {
@@ -64,7 +72,6 @@ impl Place {
         Manifest::new().write(path, false)?;
         Ok(Place {
             path: path.to_owned(),
-            old,
             _lock: lock,
         })
     }
@@ -75,7 +82,6 @@ impl Place {
         let manifest = Manifest::read(path)?;
         let place = Place {
             path: path.to_owned(),
-            old: None,
             _lock: lock,
         };
         Ok((place, manifest))
@@ -83,10 +89,7 @@ impl Place {
 
     /// The new trace is whole: the one that it replaces goes.
     pub(super) fn finished(self) -> Result<(), Error> {
-        match self.old {
-            Some(old) => std::fs::remove_dir_all(&old).map_err(Error::io(old)),
-            None => Ok(()),
-        }
+        remove_set_aside(&self.path)
     }
 }
 
@@ -132,34 +135,153 @@ fn holds_only(path: &Path, names: &[&str]) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Renames the trace at `path` to `.old`. If an earlier overwriting died, `.old` is the last whole one and stays.
+/// Where the trace at `path` stays until the new one is whole.
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(SET_ASIDE);
+    path.with_file_name(name)
+}
+
+/// Completes what a writer of `path` that was killed between two steps left undone.
+pub fn complete_overwriting(path: &Path) -> Result<(), Error> {
+    let aside = aside(path);
+    if aside.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::rename(&aside, path).map_err(Error::io(&aside))
+        }
+        _ if is_whole(path) => remove_set_aside(path),
+        _ => Ok(()),
+    }
+}
+
+/// Removes what was set aside for `path`, which is whole.
+pub fn remove_set_aside(path: &Path) -> Result<(), Error> {
+    let aside = aside(path);
+    match aside.symlink_metadata() {
+        Ok(found) if found.is_file() => std::fs::remove_file(&aside).map_err(Error::io(&aside)),
+        Ok(_) => remove_trace(&aside),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Puts back what was set aside for `path`, where nothing took its place.
+pub fn put_back(path: &Path) {
+    let aside = aside(path);
+    if aside.symlink_metadata().is_ok()
+        && path.symlink_metadata().is_err()
+        && let Err(error) = std::fs::rename(&aside, path)
+    {
+        log::warn!("{} stays: {error}", aside.display());
+    }
+}
+
+/// Renames a file of the recorder's, as [`set_aside`] does a trace.
+pub fn set_file_aside(path: &Path) -> Result<(), Error> {
+    output_file::check(path, true)?;
+    let aside = aside(path);
+    let refused = |what: &str| Error::Unsupported {
+        input: path.display().to_string(),
+        message: format!("expected a file to overwrite, found {what}"),
+    };
+    match path.symlink_metadata() {
+        Ok(found) if found.is_file() => {}
+        _ => return Err(refused("another kind of file")),
+    }
+    match aside.symlink_metadata() {
+        // An earlier overwriting died: what it set aside is the last whole one.
+        Ok(_) => std::fs::remove_file(path).map_err(Error::io(path)),
+        Err(_) => std::fs::rename(path, &aside).map_err(Error::io(path)),
+    }
+}
+
+/// Renames the trace at `path`, to be removed once another one there is whole. If an earlier overwriting died, what it
+/// set aside is the last whole one and stays; what it left at `path` goes.
 /// For a recorder, whose journal stands at `path` before the store writes there.
-pub fn set_aside(path: &Path) -> Result<PathBuf, Error> {
+pub fn set_aside(path: &Path) -> Result<(), Error> {
+    complete_overwriting(path)?;
     let is_directory = path.symlink_metadata().map_err(Error::io(path))?.is_dir();
     let is_trace = is_directory && (path.join(FILE_NAME).exists() || holds_only(path, &[JOURNAL])?);
-    let Some(name) = path.file_name().filter(|_| is_trace) else {
+    if !is_trace || path.file_name().is_none() {
         return Err(Error::Unsupported {
             input: path.display().to_string(),
             message: "exists and is no trace directory, so it is not overwritten\n\
                       hint: choose another name, or remove it yourself"
                 .to_owned(),
         });
-    };
+    }
+    if let Some(foreign) = foreign_file(path, path)? {
+        return Err(Error::Unsupported {
+            input: path.display().to_string(),
+            message: format!(
+                "holds {}, which is no part of a trace, so it is not overwritten\n\
+                 hint: move that file, or choose another name",
+                foreign.display()
+            ),
+        });
+    }
     // Nobody may be writing it; the lock goes with the renamed directory.
     let _lock = lock(path)?;
-    let mut name = name.to_owned();
-    name.push(".old");
-    let old = path.with_file_name(name);
-    let is_whole = state(path).is_some_and(|state| state != State::Recording);
-    if old.symlink_metadata().is_ok() {
-        let spent = if is_whole { &old } else { path };
-        std::fs::remove_dir_all(spent).map_err(Error::io(spent))?;
-        if !is_whole {
-            return Ok(old);
+    let aside = aside(path);
+    if aside.symlink_metadata().is_ok() {
+        return remove_trace(path);
+    }
+    std::fs::rename(path, &aside).map_err(Error::io(path))
+}
+
+fn is_whole(path: &Path) -> bool {
+    state(path).is_some_and(|state| state != State::Recording)
+}
+
+/// A file below `folder`, if there is one, that is none of a trace.
+fn foreign_file(root: &Path, folder: &Path) -> Result<Option<PathBuf>, Error> {
+    for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
+        let entry = entry.map_err(Error::io(folder))?;
+        let (path, name) = (entry.path(), entry.file_name());
+        let kind = entry.file_type().map_err(Error::io(&path))?;
+        let inner = path.strip_prefix(root).unwrap_or(&path);
+        if kind.is_dir() {
+            if folder == root && name == JOURNAL {
+                continue;
+            }
+            let found = foreign_file(root, &path)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        } else if !kind.is_file() || !is_of_trace(&name.to_string_lossy(), folder == root) {
+            return Ok(Some(inner.to_owned()));
         }
     }
-    std::fs::rename(path, &old).map_err(Error::io(path))?;
-    Ok(old)
+    Ok(None)
+}
+
+/// Whether a file is the manifest, or a part, whole or not.
+fn is_of_trace(name: &str, is_top: bool) -> bool {
+    let name = name.strip_suffix(files::TEMPORARY).unwrap_or(name);
+    match is_top {
+        true => name == FILE_NAME,
+        false => name.strip_suffix(".parquet").is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        }),
+    }
+}
+
+/// Removes a trace: its parts, its journal, its manifest, and the folders that are empty then. What else lies in it
+/// stays, and is an error.
+pub fn remove_trace(path: &Path) -> Result<(), Error> {
+    if let Some(foreign) = foreign_file(path, path)? {
+        return Err(Error::Unsupported {
+            input: path.display().to_string(),
+            message: format!(
+                "holds {}, which is no part of a trace, so it is not removed\n\
+                 hint: move that file, then remove the directory",
+                foreign.display()
+            ),
+        });
+    }
+    std::fs::remove_dir_all(path).map_err(Error::io(path))
 }
 
 /// Removes parts, whole or not, and the folders that become empty; nothing else.
@@ -175,7 +297,7 @@ fn remove_parts(folder: &Path, top: bool) -> io::Result<()> {
             remove_parts(&entry.path(), false)?;
             // Whatever else lies in it keeps it.
             let _ = std::fs::remove_dir(entry.path());
-        } else if name.ends_with(".parquet") || name.ends_with(".parquet.tmp") {
+        } else if !top && is_of_trace(&name, false) {
             std::fs::remove_file(entry.path())?;
         }
     }
@@ -214,14 +336,60 @@ mod tests {
         ));
         // The second one dies, the third must keep what was whole.
         drop(Place::make(&path, true, false).unwrap());
-        assert_eq!(names(folder.path()), ["a.pqt", "a.pqt.old"]);
+        assert_eq!(names(folder.path()), ["a.pqt", "a.pqt.perfquet-old"]);
         let place = Place::make(&path, true, false).unwrap();
-        assert_eq!(
-            state(&folder.path().join("a.pqt.old")),
-            Some(State::Complete)
-        );
+        assert_eq!(state(&aside(&path)), Some(State::Complete));
         complete(&path);
         place.finished().unwrap();
+        assert_eq!(names(folder.path()), ["a.pqt"]);
+    }
+
+    #[test]
+    fn removes_nothing_that_was_not_written_here() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pqt");
+        drop(Place::make(&path, false, false).unwrap());
+        complete(&path);
+        // Somebody's own copy, and one that is no trace.
+        let own = folder.path().join("a.pqt.old");
+        std::fs::create_dir(&own).unwrap();
+        std::fs::write(own.join("thesis"), "").unwrap();
+        let place = Place::make(&path, true, false).unwrap();
+        complete(&path);
+        place.finished().unwrap();
+        assert!(own.join("thesis").exists());
+        // A file of another kind inside of the trace.
+        std::fs::create_dir(path.join("samples")).unwrap();
+        for foreign in ["notes", "samples/mine.parquet"] {
+            std::fs::write(path.join(foreign), "").unwrap();
+            let refused = Place::make(&path, true, false).unwrap_err().to_string();
+            assert!(refused.contains(&format!("holds {foreign}")), "{refused}");
+            std::fs::remove_file(path.join(foreign)).unwrap();
+        }
+        std::os::unix::fs::symlink(&own, path.join("samples/00000.parquet")).unwrap();
+        assert!(Place::make(&path, true, false).is_err());
+        assert!(own.join("thesis").exists());
+    }
+
+    #[test]
+    fn what_a_killed_writer_left_undone_is_completed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pqt");
+        drop(Place::make(&path, false, false).unwrap());
+        complete(&path);
+        // Killed after setting aside: it comes back, and is then refused as any other.
+        set_aside(&path).unwrap();
+        assert_eq!(names(folder.path()), ["a.pqt.perfquet-old"]);
+        let refused = Place::make(&path, false, false);
+        assert!(matches!(refused, Err(Error::Exists { .. })));
+        assert_eq!(names(folder.path()), ["a.pqt"]);
+        // Killed after the new one was whole: the old one goes.
+        set_aside(&path).unwrap();
+        files::create_directory(&path).unwrap();
+        Manifest::new().write(&path, false).unwrap();
+        complete(&path);
+        let refused = Place::make(&path, false, false);
+        assert!(matches!(refused, Err(Error::Exists { .. })));
         assert_eq!(names(folder.path()), ["a.pqt"]);
     }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use parquet::basic::{LogicalType, Repetition, Type as PhysicalType};
-use parquet::errors::Result;
+use parquet::errors::{ParquetError, Result};
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 
 use super::table::{ColumnSchema, ColumnType, TableSchema};
@@ -45,6 +45,11 @@ fn field(column: &ColumnSchema) -> Result<TypePtr> {
 }
 
 fn value(name: &str, kind: ColumnType, repetition: Repetition) -> Result<TypePtr> {
+    if kind == ColumnType::Int128 {
+        return Err(ParquetError::General(format!(
+            "column {name}: expected a type that parts have, found int128"
+        )));
+    }
     let logical = match kind {
         ColumnType::Int8 => Some(LogicalType::integer(8, true)),
         ColumnType::Int16 => Some(LogicalType::integer(16, true)),
@@ -73,9 +78,11 @@ pub(super) fn physical(kind: ColumnType) -> PhysicalType {
         | ColumnType::UInt8
         | ColumnType::UInt16
         | ColumnType::UInt32 => PhysicalType::INT32,
-        ColumnType::Int64 | ColumnType::UInt64 | ColumnType::Int64List | ColumnType::UInt64List => {
-            PhysicalType::INT64
-        }
+        ColumnType::Int64
+        | ColumnType::UInt64
+        | ColumnType::Int128
+        | ColumnType::Int64List
+        | ColumnType::UInt64List => PhysicalType::INT64,
         ColumnType::Float64 => PhysicalType::DOUBLE,
         ColumnType::Text | ColumnType::Binary | ColumnType::TextList => PhysicalType::BYTE_ARRAY,
     }

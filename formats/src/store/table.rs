@@ -57,6 +57,9 @@ pub enum ColumnType {
     UInt32,
     /// 64-bit unsigned: addresses, masks, raw arguments.
     UInt64,
+    /// Any integer of 64 bits, signed or not. Only of a table whose parts hold [`ColumnType::Int64`] and
+    /// [`ColumnType::UInt64`] under one name: no part is written with it.
+    Int128,
     /// 64-bit floating point.
     Float64,
     /// UTF-8.
@@ -100,6 +103,7 @@ impl ColumnType {
             ColumnType::UInt16 => "uint16",
             ColumnType::UInt32 => "uint32",
             ColumnType::UInt64 => "uint64",
+            ColumnType::Int128 => "int128",
             ColumnType::Float64 => "float64",
             ColumnType::Text => "text",
             ColumnType::Binary => "binary",

@@ -210,7 +210,22 @@ impl Writer {
 
     /// Declares a table.
     pub fn add_table(&mut self, schema: TableSchema) -> Result<TableId, Error> {
-        self.check(&schema)?;
+        self.check_columns(&schema)?;
+        self.check_name(&schema.name)?;
+        self.declare(schema)
+    }
+
+    /// Declares another form of a table: rows with other columns, which go to parts of their own. The table shows
+    /// the columns of all its forms (`unite.rs`).
+    pub fn add_form(&mut self, schema: TableSchema) -> Result<TableId, Error> {
+        if !self.names.contains(&files::folder_of(&schema.name)) {
+            return self.add_table(schema);
+        }
+        self.check_columns(&schema)?;
+        self.declare(schema)
+    }
+
+    fn declare(&mut self, schema: TableSchema) -> Result<TableId, Error> {
         let id = TableId(self.tables.len() as u32);
         self.tables.push(Open {
             name: schema.name.clone(),
@@ -222,28 +237,38 @@ impl Writer {
     }
 
     /// Names come from inputs: two that would share a folder, or one that is the journal's, are refused here.
-    fn check(&mut self, schema: &TableSchema) -> Result<(), Error> {
-        let folder = files::folder_of(&schema.name);
+    fn check_name(&mut self, name: &str) -> Result<(), Error> {
+        let folder = files::folder_of(name);
+        let is_journal = folder.split('/').next() == Some(super::place::JOURNAL);
+        if is_journal || !self.names.insert(folder) {
+            return Err(self.unfit(name, "expected a new name, found one in use"));
+        }
+        Ok(())
+    }
+
+    fn check_columns(&self, schema: &TableSchema) -> Result<(), Error> {
         let mut columns = HashSet::new();
         let twice = schema
             .columns
             .iter()
             .find(|column| !columns.insert(&column.name));
-        let message = if let Some(column) = twice {
-            format!("two columns are named {:?}", column.name)
-        } else if schema.columns.is_empty() {
-            "expected columns, found none".to_owned()
-        } else if folder.split('/').next() == Some(super::place::JOURNAL)
-            || !self.names.insert(folder)
-        {
-            "expected a new name, found one in use".to_owned()
-        } else {
-            return Ok(());
-        };
-        Err(Error::Unsupported {
+        match twice {
+            Some(column) => {
+                let message = format!("two columns are named {:?}", column.name);
+                Err(self.unfit(&schema.name, &message))
+            }
+            None if schema.columns.is_empty() => {
+                Err(self.unfit(&schema.name, "expected columns, found none"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn unfit(&self, table: &str, message: &str) -> Error {
+        Error::Unsupported {
             input: self.path_text(),
-            message: format!("table {:?}: {message}", schema.name),
-        })
+            message: format!("table {table:?}: {message}"),
+        }
     }
 
     /// The columns of a table, for the next row's values.

@@ -14,7 +14,7 @@ use crate::failure::Misuse;
 use crate::render;
 use crate::session::{Session, quoted};
 use crate::settings::{Limits, Output};
-use crate::trace::Trace;
+use crate::trace::{Trace, TraceTable};
 use crate::views::VIEWS;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Tables>("tables", run);
@@ -154,7 +154,7 @@ fn sql_name(table: &str) -> String {
 pub(super) fn describe(session: &Session, name: &str) -> Result<RecordBatch> {
     // Tables first: they know unit and meaning.
     if let Some(schema) = declared(&session.traces, name) {
-        return columns(schema);
+        return columns(&schema);
     }
     let provider = session.table(name)?;
     let schema = provider.schema();
@@ -171,7 +171,7 @@ pub(super) fn describe(session: &Session, name: &str) -> Result<RecordBatch> {
     ])?)
 }
 
-fn declared<'a>(traces: &'a [Trace], name: &str) -> Option<&'a TableSchema> {
+fn declared(traces: &[Trace], name: &str) -> Option<TableSchema> {
     let plain = name.replace('"', "");
     let tables = || {
         traces
@@ -183,7 +183,7 @@ fn declared<'a>(traces: &'a [Trace], name: &str) -> Option<&'a TableSchema> {
         Some((system, event)) => format!("{system}.{event}") == plain,
         None => table.name == plain,
     };
-    tables().find(full).or_else(|| {
+    let found = tables().find(full).or_else(|| {
         let mut short: Vec<_> = tables()
             .filter(|table| {
                 catalog::event_name(&table.name).is_some_and(|(_, event)| event == plain)
@@ -191,6 +191,14 @@ fn declared<'a>(traces: &'a [Trace], name: &str) -> Option<&'a TableSchema> {
             .collect();
         short.dedup_by_key(|table| &table.name);
         (short.len() == 1).then(|| short[0])
+    })?;
+    let same: Vec<&TraceTable> = traces
+        .iter()
+        .filter_map(|trace| trace.table(&found.name))
+        .collect();
+    Some(TableSchema {
+        columns: catalog::united_columns(&found.name, same.into_iter()),
+        ..found.clone()
     })
 }
 
@@ -219,6 +227,7 @@ fn type_name(column: &ColumnSchema) -> String {
         T::UInt16 => "uint16",
         T::UInt32 => "uint32",
         T::UInt64 => "uint64",
+        T::Int128 => "int128",
         T::Float64 => "float64",
         T::Text => "text",
         T::Binary => "binary",

@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Int32Array, RecordBatch, StringViewArray, UInt32Array,
+    Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringViewArray, UInt32Array,
 };
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
@@ -72,10 +72,15 @@ impl TableFunctionImpl for StackFrames {
                 return Err(DataFusionError::Plan(text.to_owned()));
             }
         };
+        // As the tables have them.
+        let id = match self.forest.len() {
+            1 => DataType::Int32,
+            _ => DataType::Int64,
+        };
         let mut fields = vec![
-            Field::new("stack_id", DataType::Int32, false),
+            Field::new("stack_id", id.clone(), false),
             Field::new("position", DataType::Int32, false),
-            Field::new("frame_id", DataType::Int32, false),
+            Field::new("frame_id", id, false),
             Field::new("recursion", DataType::Int32, false),
         ];
         fields.extend(Frames::columns());
@@ -371,10 +376,18 @@ impl Batches {
         let own = 4;
         let all = &self.piece.tree.frames.batch;
         let number = |values: &Vec<i32>| Arc::new(Int32Array::from(values.clone())) as ArrayRef;
+        let id = |column: usize, values: &Vec<i32>| match self.schema.field(column).data_type() {
+            DataType::Int32 => number(values),
+            _ => {
+                let offset = self.piece.tree.id_offset;
+                let ids = values.iter().map(|&value| offset + i64::from(value));
+                Arc::new(ids.collect::<Int64Array>()) as ArrayRef
+            }
+        };
         let column = |column: usize| match column {
-            0 => Ok(number(&stack_ids)),
+            0 => Ok(id(0, &stack_ids)),
             1 => Ok(number(&positions)),
-            2 => Ok(number(&frame_ids)),
+            2 => Ok(id(2, &frame_ids)),
             3 => Ok(number(&recursions)),
             column if column < own + all.num_columns() => {
                 take(all.column(column - own), &rows, None)

@@ -73,10 +73,6 @@ impl ScalarUDFImpl for StackText {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let ids = arrays[0].as_primitive::<Int64Type>();
         let names = arrays.get(1).map(|names| names.as_string_view());
-        if names.is_none() && self.forest.len() > 1 {
-            let text = "stack_text: several traces are open, and each has stacks of its own: stack_text(stack_id, trace)";
-            return Err(DataFusionError::Plan(text.to_owned()));
-        }
         let mut texts = StringBuilder::new();
         // A stack occurs in many rows.
         let mut known: HashMap<(usize, i64), Option<String>> = HashMap::new();
@@ -84,7 +80,7 @@ impl ScalarUDFImpl for StackText {
             let trace = match names {
                 Some(names) if names.is_null(row) => None,
                 Some(names) => self.forest.trace(names.value(row)),
-                None => Some(0),
+                None => self.forest.trace_of(ids.value(row)),
             };
             let Some(trace) = trace.filter(|_| ids.is_valid(row)) else {
                 texts.append_null();

@@ -3,6 +3,7 @@
 mod arrow_stream;
 pub(crate) mod bars;
 mod csv;
+mod destination;
 pub(crate) mod distribution;
 mod drawing;
 pub(crate) mod heat;
@@ -23,6 +24,7 @@ use clap::ValueEnum;
 use crate::failure::Misuse;
 use crate::session::Answer;
 
+pub(crate) use destination::Destination;
 pub(crate) use table::UNIT;
 
 /// Forms of a result.

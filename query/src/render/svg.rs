@@ -24,7 +24,7 @@ pub(crate) struct Picture {
 }
 
 /// Draws folded stacks that are in order. Names that end in `_[k]` are coloured as the kernel's.
-pub(crate) fn write(mut out: Box<dyn Write>, lines: &[String], picture: &Picture) -> Result<()> {
+pub(crate) fn write(mut out: &mut dyn Write, lines: &[String], picture: &Picture) -> Result<()> {
     let mut options = Options::default();
     options.title = harmless(&picture.title).into_owned();
     options.subtitle = Some(harmless(&picture.subtitle).into_owned());
@@ -71,12 +71,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.svg");
         let lines = ["a;worker 12 5".to_owned(), "a;worker 13 7".to_owned()];
-        write(
-            Box::new(std::fs::File::create(&path).unwrap()),
-            &lines,
-            &picture,
-        )
-        .unwrap();
+        write(&mut std::fs::File::create(&path).unwrap(), &lines, &picture).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(
             text.contains("worker\u{a0}12 (5 samples, 41.67%)"),

@@ -8,7 +8,7 @@
 
 use anyhow::{Result, bail};
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray};
-use arrow::datatypes::{Float64Type, Int32Type};
+use arrow::datatypes::Float64Type;
 use clap::{ArgMatches, Args, ValueEnum};
 
 use super::imported;
@@ -20,6 +20,7 @@ use crate::render::text::strings;
 use crate::render::{self, Format};
 use crate::session::Session;
 use crate::settings::{Limits, Output};
+use crate::stacks::ids;
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Agg>("agg", run);
 
@@ -165,13 +166,11 @@ fn imported_values(session: &Session, filters: &Filters, format: Format) -> Resu
         let words = strings(&lists.value(row))?;
         let mut words: Vec<String> = words.iter().flatten().map(str::to_owned).collect();
         for stacks in [5, 6] {
-            let stacks = rows.column(stacks).as_primitive::<Int32Type>();
+            let stacks = ids(rows.column(stacks))?;
             if stacks.is_valid(row) {
                 let tree = session.forest.tree(trace)?;
-                words.extend(
-                    tree.node(i64::from(stacks.value(row)))
-                        .map(|node| tree.folded(node)),
-                );
+                let node = tree.node(stacks.value(row));
+                words.extend(node.map(|node| tree.folded(node)));
             }
         }
         keys.push(words.join(", "));

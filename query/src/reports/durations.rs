@@ -7,12 +7,11 @@
 //! Calls whose exit was not seen count, but have no duration; percentiles are values of the nearest rank, exact for up to
 //! 100,000 calls of a function, at most 1 % off beyond.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use arrow::array::{
     ArrayRef, Int64Array, ListArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
 };
@@ -31,9 +30,9 @@ use crate::functions::in_fitting_unit;
 use crate::render::bars::{bars, is_unicode};
 use crate::render::text::grouped;
 use crate::render::violins::{self, Violin};
-use crate::render::{self, Format, UNIT};
+use crate::render::{self, Destination, Format, UNIT};
 use crate::session::Session;
-use crate::settings::{Limits, Output, Traces};
+use crate::settings::{Limits, Output, Overwriting, Traces};
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Durations>("durations", run);
 
@@ -61,6 +60,8 @@ struct Durations {
     /// Draw the distributions into a file instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kd_compat", "format"])]
     svg: Option<PathBuf>,
+    #[command(flatten)]
+    overwriting: Overwriting,
     #[command(flatten)]
     filters: Filters,
     #[command(flatten)]
@@ -120,6 +121,9 @@ const PICTURES: usize = 20;
 
 fn run(matches: &ArgMatches) -> Result<()> {
     let report: Durations = arguments(matches)?;
+    let picture = report.svg.as_deref();
+    let picture = picture.map(|path| Destination::open(Some(path), report.overwriting.force));
+    let picture = picture.transpose()?;
     let session = Session::open(&report.traces.traces, &report.limits)?;
     if report.kd.kd_compat {
         let mut out = render::stdout();
@@ -167,8 +171,8 @@ fn run(matches: &ArgMatches) -> Result<()> {
     if limit > 0 {
         lines.truncate(limit);
     }
-    if let Some(path) = &report.svg {
-        return draw(path, &session, &lines);
+    if let (Some(path), Some(picture)) = (&report.svg, picture) {
+        return draw(picture, path, &session, &lines);
     }
     if !keys.contains(&"caller") {
         measured::find_slowest_children(&session, &report.filters, &keys, &mut lines)?;
@@ -377,7 +381,7 @@ fn histogram_lists(lines: &[Line], lowest: i32, highest: i32) -> Result<ListArra
     )?)
 }
 
-fn draw(path: &PathBuf, session: &Session, lines: &[Line]) -> Result<()> {
+fn draw(mut out: Destination, path: &Path, session: &Session, lines: &[Line]) -> Result<()> {
     let violins: Vec<Violin> = lines
         .iter()
         .filter(|line| line.known > 0)
@@ -401,15 +405,13 @@ fn draw(path: &PathBuf, session: &Session, lines: &[Line]) -> Result<()> {
             }
         })
         .collect();
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-    let mut out = BufWriter::new(file);
     let names: Vec<&str> = session
         .traces
         .iter()
         .map(|trace| trace.name.as_str())
         .collect();
     violins::write(&mut out, &names.join(", "), &violins)?;
-    out.flush()?;
+    out.finish()?;
     say!("{} functions drawn to {}", violins.len(), path.display());
     Ok(())
 }

@@ -4,11 +4,10 @@
 //! callers, so that the picture takes the time of what is seen, not of what was recorded.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{ArgMatches, Args, ValueEnum};
 use perfquet_formats::folded::without_arguments;
 
@@ -19,11 +18,11 @@ use super::rows::has_rows;
 use super::subject::Choice;
 use crate::commands::{Subcommand, arguments};
 use crate::failure::Misuse;
-use crate::render;
 use crate::render::svg::{self, Picture};
 use crate::render::text::{grouped, harmless};
+use crate::render::{self, Destination};
 use crate::session::Session;
-use crate::settings::{Limits, Traces};
+use crate::settings::{Limits, Overwriting, Traces};
 use crate::stacks::{Forest, Frames, Tree};
 use crate::trace::Trace;
 
@@ -43,6 +42,8 @@ struct Flamegraph {
     /// File to write; stdout if not given
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwriting: Overwriting,
     /// Add a box below all stacks of the same
     #[arg(long, value_enum)]
     by: Option<By>,
@@ -95,6 +96,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
             "a picture is not for a terminal\nhint: -o FILE.svg".to_owned()
         ));
     }
+    let mut out = Destination::open(graph.output.as_deref(), graph.overwriting.force)?;
     let session = Session::open(&graph.traces.traces, &graph.limits)?;
     let drawing = match source(&graph, &session)? {
         Source::Events => from_events(&graph, &session)?,
@@ -114,14 +116,9 @@ fn run(matches: &ArgMatches) -> Result<()> {
         scale(drawing.weight)
     };
     let lines = drawing.merged.scaled(scale).lines(least / scale);
-    let out: Box<dyn Write> = match &graph.output {
-        Some(path) => Box::new(BufWriter::new(
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
-        )),
-        None => render::stdout(),
-    };
     if graph.folded {
-        return write_lines(out, &lines);
+        write_lines(&mut out, &lines)?;
+        return out.finish();
     }
     let counted = format!("{} {}", grouped(drawing.count), drawing.counted);
     let picture = Picture {
@@ -133,7 +130,8 @@ fn run(matches: &ArgMatches) -> Result<()> {
         },
         width: graph.width,
     };
-    svg::write(out, &lines, &picture)?;
+    svg::write(&mut out, &lines, &picture)?;
+    out.finish()?;
     let place = graph
         .output
         .as_ref()
@@ -335,7 +333,7 @@ fn from_calls(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     })
 }
 
-fn write_lines(mut out: Box<dyn Write>, lines: &[String]) -> Result<()> {
+fn write_lines(out: &mut dyn Write, lines: &[String]) -> Result<()> {
     for line in lines {
         writeln!(out, "{}", line.replace("_[k]", ""))?;
     }

@@ -1,13 +1,14 @@
 //! Weights of stacks, as SQL gives them, for the walks over the tree.
 
 use anyhow::Result;
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{Int32Type, Int64Type};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
 
 use super::subject::Subject;
 use super::totals;
 use crate::render::text::strings;
 use crate::session::Session;
+use crate::stacks::ids;
 
 /// How much weighs what ran under a pair of stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +65,7 @@ impl Folded {
         known: &mut std::collections::HashMap<String, u32>,
     ) -> Result<()> {
         let several = session.traces.len() > 1;
-        let stacks = [batch.column(0), batch.column(1)]
-            .map(|column: &ArrayRef| column.as_primitive::<Int32Type>());
+        let stacks = [ids(batch.column(0))?, ids(batch.column(1))?];
         let named = |name: &str| batch.column_by_name(name);
         let (Some(weights), Some(samples)) = (named("weight"), named("samples")) else {
             anyhow::bail!("folding.sql: expected the columns weight and samples");
@@ -104,14 +104,14 @@ impl Folded {
             };
             let tree = session.forest.tree(trace)?;
             // An id that the tree does not know is no stack: the file is damaged, the row still counts.
-            let node = |column: &arrow::array::Int32Array| match column.is_valid(row) {
-                true => tree.node(i64::from(column.value(row))).unwrap_or_default(),
+            let node = |column: &arrow::array::Int64Array| match column.is_valid(row) {
+                true => tree.node(column.value(row)).unwrap_or_default(),
                 false => 0,
             };
             let weight = totals::weight(&weights, row);
             self.weight += weight;
             self.samples += u64::try_from(samples.value(row)).unwrap_or_default();
-            let (kernel, user) = (node(stacks[0]), node(stacks[1]));
+            let (kernel, user) = (node(&stacks[0]), node(&stacks[1]));
             self.rows.push(Weighted {
                 trace,
                 kernel,

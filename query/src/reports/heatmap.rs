@@ -1,10 +1,8 @@
 //! `heatmap`: how a latency changes over time, as a picture: time from left to right, short below and long above.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use clap::{ArgMatches, Args};
@@ -13,11 +11,11 @@ use super::measured::bars_of;
 use super::rows::{Asked, Rows, divided};
 use crate::commands::{Subcommand, arguments};
 use crate::failure::Misuse;
-use crate::render;
 use crate::render::heat::{self, Heat};
 use crate::render::text::grouped;
+use crate::render::{self, Destination};
 use crate::session::Session;
-use crate::settings::Limits;
+use crate::settings::{Limits, Overwriting};
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Heatmap>("heatmap", run);
 
@@ -35,6 +33,8 @@ struct Heatmap {
     /// File to write; stdout if not given
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwriting: Overwriting,
     /// Title of the picture
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -57,6 +57,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
             "a picture is not for a terminal\nhint: -o FILE.svg".to_owned()
         ));
     }
+    let mut out = Destination::open(report.output.as_deref(), report.overwriting.force)?;
     let (traces, expression) = divided(&report.words);
     let expression = expression.unwrap_or_else(|| "duration".to_owned());
     let session = Session::open(&traces, &report.limits)?;
@@ -122,14 +123,8 @@ fn run(matches: &ArgMatches) -> Result<()> {
         slots: report.columns,
         cells,
     };
-    let mut out: Box<dyn Write> = match &report.output {
-        Some(path) => Box::new(BufWriter::new(
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
-        )),
-        None => render::stdout(),
-    };
-    heat::write(&mut *out, &heat)?;
-    out.flush()?;
+    heat::write(&mut out, &heat)?;
+    out.finish()?;
     let place = report
         .output
         .as_ref()

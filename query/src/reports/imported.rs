@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{Float64Type, Int32Type, Int64Type};
+use arrow::datatypes::{Float64Type, Int64Type};
 
 use super::folding::{Folded, Weighted};
 use super::hist::titles;
@@ -18,6 +18,7 @@ use crate::render::distribution::{Line, drawn};
 use crate::render::text::{harmless, strings};
 use crate::render::{self, Format};
 use crate::session::Session;
+use crate::stacks::ids;
 
 /// One bar: low, high (not in it), count.
 type Bucket = (Option<i64>, Option<i64>, i64);
@@ -84,7 +85,7 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
     let traces = traces(session, &rows)?;
     let keys = rows.column(3).as_list::<i32>();
     let values = rows.column(4).as_primitive::<Float64Type>();
-    let [kernel, user] = [5, 6].map(|column| rows.column(column).as_primitive::<Int32Type>());
+    let (kernel, user) = (ids(rows.column(5))?, ids(rows.column(6))?);
     let mut known: HashMap<String, u32> = HashMap::new();
     for (row, &trace) in traces.iter().enumerate() {
         if names.is_valid(row).then(|| names.value(row)) != first {
@@ -98,8 +99,8 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
             folded.keys.push(words.join(&PARTS.to_string()));
         }
         let tree = session.forest.tree(trace)?;
-        let node = |stacks: &arrow::array::Int32Array| match stacks.is_valid(row) {
-            true => tree.node(i64::from(stacks.value(row))).unwrap_or_default(),
+        let node = |stacks: &arrow::array::Int64Array| match stacks.is_valid(row) {
+            true => tree.node(stacks.value(row)).unwrap_or_default(),
             false => 0,
         };
         let weight = values.value(row) as u128;
@@ -107,8 +108,8 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
         folded.samples += 1;
         folded.rows.push(Weighted {
             trace,
-            kernel: node(kernel),
-            user: node(user),
+            kernel: node(&kernel),
+            user: node(&user),
             key,
             weight,
         });
@@ -182,10 +183,10 @@ fn title(session: &Session, trace: usize, aggregates: &RecordBatch, row: usize) 
         title.push_str(&titles(&[one])?.concat());
     }
     for stacks in [5, 6] {
-        let stacks = aggregates.column(stacks).as_primitive::<Int32Type>();
+        let stacks = ids(aggregates.column(stacks))?;
         if stacks.is_valid(row) {
             let tree = session.forest.tree(trace)?;
-            if let Some(node) = tree.node(i64::from(stacks.value(row))) {
+            if let Some(node) = tree.node(stacks.value(row)) {
                 title.push_str(&format!("\n  {}", harmless(&tree.folded(node))));
             }
         }

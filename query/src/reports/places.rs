@@ -13,6 +13,8 @@ pub(super) struct Places {
     /// Those beyond what an honest file would hold.
     sparse: HashMap<i64, u32>,
     most: usize,
+    /// What the numbers of this trace's calls count from.
+    base: i64,
 }
 
 /// No call has this value.
@@ -22,10 +24,10 @@ impl Places {
     /// One for each trace.
     pub(super) fn for_calls(session: &Session) -> Vec<Places> {
         let rows = |trace: &Trace| trace.table("calls").map_or(0, TraceTable::rows) as usize;
-        let each = session
-            .traces
-            .iter()
-            .map(|trace| Places::below(2 * rows(trace) + 1024));
+        let each = session.traces.iter().map(|trace| Places {
+            base: trace.id_offset,
+            ..Places::below(rows(trace).saturating_mul(2).saturating_add(1024))
+        });
         each.collect()
     }
 
@@ -39,7 +41,7 @@ impl Places {
 
     #[inline]
     pub(super) fn get(&self, id: i64) -> Option<u32> {
-        let dense = usize::try_from(id)
+        let dense = usize::try_from(id.wrapping_sub(self.base))
             .ok()
             .and_then(|id| self.dense.get(id).copied());
         match dense {
@@ -51,7 +53,7 @@ impl Places {
 
     #[inline]
     pub(super) fn set(&mut self, id: i64, value: u32) {
-        match usize::try_from(id) {
+        match usize::try_from(id.wrapping_sub(self.base)) {
             Ok(id) if id < self.most => {
                 if id >= self.dense.len() {
                     let length = (id + 1).max(self.dense.len() * 2).min(self.most);
@@ -79,5 +81,17 @@ mod tests {
             assert_eq!(places.get(id), Some(id as u32 & 0xff));
         }
         assert_eq!(places.get(2), None);
+    }
+
+    #[test]
+    fn numbers_of_a_later_trace_are_as_dense() {
+        let mut places = Places {
+            base: 1_000_000_000_000,
+            ..Places::below(100)
+        };
+        places.set(1_000_000_000_007, 3);
+        assert_eq!(places.get(1_000_000_000_007), Some(3));
+        assert_eq!(places.get(7), None);
+        assert!(places.sparse.is_empty());
     }
 }

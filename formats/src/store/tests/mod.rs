@@ -8,6 +8,7 @@ use arrow::datatypes::Int64Type;
 use super::*;
 use crate::tables;
 
+mod hostile;
 mod model;
 mod replace;
 mod roundtrip;

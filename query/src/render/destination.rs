@@ -1,0 +1,55 @@
+//! Where a picture goes: standard output, or a file that bears its name only when it is whole.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use perfquet_formats::Error;
+use perfquet_formats::output_file::OutputFile;
+
+/// What a picture is written to.
+pub(crate) enum Destination {
+    Standard(Box<dyn Write + Send>),
+    File(OutputFile),
+}
+
+impl Destination {
+    /// Makes ready the file, or standard output where none is named. Fails where something is in the way.
+    pub(crate) fn open(path: Option<&Path>, force: bool) -> Result<Destination> {
+        let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
+            return Ok(Destination::Standard(super::stdout()));
+        };
+        match OutputFile::create(path, force) {
+            Ok(file) => Ok(Destination::File(file)),
+            Err(error @ Error::Exists { .. }) => Err(anyhow!(
+                "{error}\nhint: --force replaces it, or name another file"
+            )),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes what is left, and gives the file its name.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.flush()?;
+        match self {
+            Destination::Standard(_) => Ok(()),
+            Destination::File(file) => Ok(file.finish()?),
+        }
+    }
+}
+
+impl Write for Destination {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Destination::Standard(out) => out.write(bytes),
+            Destination::File(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Destination::Standard(out) => out.flush(),
+            Destination::File(file) => file.flush(),
+        }
+    }
+}
