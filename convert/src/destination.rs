@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use perfquet_formats::Error;
 use perfquet_formats::output_file::OutputFile;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -29,7 +30,12 @@ impl Destination {
             return Ok(Destination::Standard(BufWriter::new(io::stdout())));
         };
         refuse_input(arguments, &path)?;
-        let file = OutputFile::create(&path, arguments.force)?;
+        let file = match OutputFile::create(&path, arguments.force) {
+            Err(Error::Io { source, .. }) => {
+                return Err(source).with_context(|| format!("cannot write {}", path.display()));
+            }
+            other => other?,
+        };
         if let Some(temporary) = file.temporary() {
             remove_when_interrupted(temporary)?;
         }

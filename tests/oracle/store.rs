@@ -140,7 +140,7 @@ fn push(rows: &mut Rows, index: usize, schema: &ColumnSchema, row: usize, facets
         ColumnType::Int8 => signed(target, i64::from(bits as i8)),
         ColumnType::Int16 => signed(target, i64::from(bits as i16)),
         ColumnType::Int32 => signed(target, i64::from(bits as i32)),
-        ColumnType::Int64 => signed(target, bits as i64),
+        ColumnType::Int64 | ColumnType::Int128 => signed(target, bits as i64),
         ColumnType::UInt8 | ColumnType::UInt16 | ColumnType::UInt32 | ColumnType::UInt64 => {
             let value = match schema.kind {
                 ColumnType::UInt8 => u64::from(bits as u8),

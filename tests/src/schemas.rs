@@ -270,13 +270,19 @@ fn write_ids(text: &mut String, tables: &[Table]) -> Result<()> {
         text,
         "/// The columns of a table that hold ids of rows, of its own or of another table: they begin anew in every trace."
     )?;
-    writeln!(text, "pub fn ids(table: &str) -> &'static [&'static str] {{")?;
+    writeln!(
+        text,
+        "pub fn ids(table: &str) -> &'static [&'static str] {{"
+    )?;
     writeln!(text, "match table {{")?;
     let common = tables.iter().find(|table| table.name == "common");
     let common = common.map_or(&[][..], |table| &table.columns);
     for table in tables {
         let front = if table.common { common } else { &[] };
-        let ids = front.iter().chain(&table.columns).filter(|column| column.id);
+        let ids = front
+            .iter()
+            .chain(&table.columns)
+            .filter(|column| column.id);
         let ids: Vec<String> = ids.map(|column| format!("{:?}", column.name)).collect();
         let pattern = match table.name.as_str() {
             "common" => "event if event.starts_with(\"events/\")".to_owned(),

@@ -758,7 +758,7 @@ fn an_event_that_never_came_has_an_empty_table() {
 }
 
 #[test]
-fn another_kernels_fields_are_another_table() {
+fn another_kernels_fields_are_another_form_of_one_table() {
     let mut other = tracepoint();
     other.fields.pop();
     let mut trace = Trace::new();
@@ -770,7 +770,12 @@ fn another_kernels_fields_are_another_table() {
     }
     let rows = trace.finish();
     let count = |table: &str| rows.directory.table(table).unwrap().rows();
-    assert_eq!(count("events/sched/sched_wakeup"), 2);
-    assert_eq!(count("events/sched/sched_wakeup_2"), 1);
+    assert_eq!(count("events/sched/sched_wakeup"), 3);
+    assert_eq!(rows.directory.forms("events/sched/sched_wakeup").len(), 2);
+    assert!(
+        rows.directory
+            .table("events/sched/sched_wakeup_2")
+            .is_none()
+    );
     assert!(Path::new(rows.directory.path()).exists());
 }

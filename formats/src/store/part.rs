@@ -90,27 +90,30 @@ impl Drop for Temporary {
 /// journal commits them together), and a trace has at least a dozen.
 pub(super) fn settle(written: &[(usize, Written)], sync: bool) -> Result<(), Error> {
     const AT_ONCE: usize = 8;
+    // Where one fails, the others get their names all the same.
+    let name_all = |share: &[(usize, Written)]| {
+        let one = |(_, part): &(usize, Written)| match sync {
+            true => part.sync_and_rename(),
+            false => part.rename(),
+        };
+        share.iter().map(one).fold(Ok(()), Result::and)
+    };
     if !sync {
-        return written.iter().try_for_each(|(_, part)| part.rename());
+        return name_all(written);
     }
     let share = written.len().div_ceil(AT_ONCE).max(1);
     std::thread::scope(|scope| {
         let threads: Vec<_> = written
             .chunks(share)
-            .map(|share| {
-                scope.spawn(|| {
-                    share
-                        .iter()
-                        .try_for_each(|(_, part)| part.sync_and_rename())
-                })
-            })
+            .map(|share| scope.spawn(|| name_all(share)))
             .collect();
         threads
             .into_iter()
-            .try_for_each(|thread| match thread.join() {
+            .map(|thread| match thread.join() {
                 Ok(done) => done,
                 Err(panic) => std::panic::resume_unwind(panic),
             })
+            .fold(Ok(()), Result::and)
     })
 }
 

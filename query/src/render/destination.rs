@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use perfquet_formats::Error;
 use perfquet_formats::output_file::OutputFile;
 
@@ -24,6 +24,9 @@ impl Destination {
             Err(error @ Error::Exists { .. }) => Err(anyhow!(
                 "{error}\nhint: --force replaces it, or name another file"
             )),
+            Err(Error::Io { source, .. }) => {
+                Err(source).with_context(|| format!("cannot write {}", path.display()))
+            }
             Err(error) => Err(error.into()),
         }
     }

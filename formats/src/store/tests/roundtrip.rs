@@ -29,7 +29,7 @@ fn value(kind: ColumnType) -> BoxedStrategy<Cell> {
         Int32 => signed(i32::MIN.into(), i32::MAX.into())
             .prop_map(Cell::Signed)
             .boxed(),
-        Int64 => signed(i64::MIN, i64::MAX).prop_map(Cell::Signed).boxed(),
+        Int64 | Int128 => signed(i64::MIN, i64::MAX).prop_map(Cell::Signed).boxed(),
         UInt8 => unsigned(u8::MAX.into()).prop_map(Cell::Unsigned).boxed(),
         UInt16 => unsigned(u16::MAX.into()).prop_map(Cell::Unsigned).boxed(),
         UInt32 => unsigned(u32::MAX.into()).prop_map(Cell::Unsigned).boxed(),
@@ -115,7 +115,7 @@ fn example(kind: ColumnType, at: usize) -> Cell {
     use ColumnType::*;
     match kind {
         Bool => Cell::Truth(at.is_multiple_of(2)),
-        Int8 | Int16 | Int32 | Int64 => Cell::Signed(-(at as i64 % 128)),
+        Int8 | Int16 | Int32 | Int64 | Int128 => Cell::Signed(-(at as i64 % 128)),
         UInt8 | UInt16 | UInt32 | UInt64 => Cell::Unsigned(at as u64 % 256),
         Float64 => Cell::Float(at as f64 / 3.0),
         Text | Binary => Cell::Text(at.to_string().into_bytes()),
