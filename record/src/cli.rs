@@ -126,7 +126,7 @@ pub(crate) struct Cli {
     /// Where to write [default: trace.pqt; perf.data with --format perf.data]
     #[arg(short = 'o', long = "output", value_name = "OUT", help_heading = OUTPUT)]
     pub(crate) output: Option<PathBuf>,
-    /// Overwrite an existing trace; it is kept as OUT.old until the new one is whole
+    /// Overwrite an existing trace; it is kept as OUT.perfquet-old until the new one is whole
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) force: bool,
     /// Stop after so long: 10s, 500ms, 2m
