@@ -46,6 +46,9 @@ fn query_sees_no_reader() {
         "tables",
         "event::bars",
         "folded::without_arguments",
+        // How a file is written for the user, and why it is not.
+        "output_file",
+        "Error",
     ];
     let mut wrong = Vec::new();
     for path in tracked()
