@@ -14,8 +14,6 @@ use perfquet_formats::symbols::{Member, Shape};
 use super::fetch::Types;
 
 const FOLDER: &str = "/sys/kernel/btf";
-#[cfg(test)]
-const PATH: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u16 = 0xeb9f;
 
 /// Kinds of types (include/uapi/linux/btf.h).
