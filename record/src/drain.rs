@@ -228,13 +228,13 @@ impl Sink {
     ) -> io::Result<u64> {
         match self {
             Sink::Journal(journal) => {
-                let whole = journal.length();
+                let begin = journal.length();
                 let drained = ring.drain_to(until, |piece| {
                     sift(piece, &mut |bytes| journal.append(bytes))
                 });
                 if drained.is_err() {
                     // A full disk: the file ends with a whole record, and all before it counts.
-                    journal.cut(whole)?;
+                    journal.cut(begin)?;
                 }
                 drained
             }

@@ -88,7 +88,11 @@ impl Layout {
         };
         let text = |short: Short| format!("page: {short}");
         let time = at(self.time).u64().map_err(text)?;
-        let commit = long(at(self.commit)).map_err(text)?;
+        let mut commit = long(at(self.commit)).map_err(text)?;
+        // The kernel adds its flag (1 << 31), an int, to a long: all bits above are set with it (ring_buffer.c).
+        if commit & LOST != 0 && commit >> 32 == u64::from(u32::MAX) {
+            commit &= u64::from(u32::MAX);
+        }
         if commit & !(USED_MASK | LOST | LOST_COUNT_STORED) != 0 {
             return Err(format!(
                 "page: expected the bytes it uses, found {commit:#x}"
@@ -364,6 +368,9 @@ mod tests {
         let lost = |commit| head(commit).map(|head| (head.used, head.lost));
         assert_eq!(lost(4), Ok((4, Lost::Nothing)));
         assert_eq!(lost(4 | LOST), Ok((4, Lost::Some)));
+        let sign = 0xffff_ffff << 32;
+        assert_eq!(lost(4 | LOST | sign), Ok((4, Lost::Some)));
+        assert!(lost(4 | sign).is_err());
         assert_eq!(lost(4 | LOST | LOST_COUNT_STORED), Ok((4, Lost::Count(9))));
         // Cut off before the count.
         assert_eq!(lost(12 | LOST | LOST_COUNT_STORED), Ok((12, Lost::Some)));

@@ -28,7 +28,7 @@ mod walk;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +41,11 @@ use record::{Records, kind};
 pub(crate) use perf_file::complete as complete_file;
 pub(crate) use walk::samples_by_id;
 
+/// u32 type, u16 misc, u16 size.
+const HEADER_BYTES: usize = 8;
+/// Left free when a disk is full: a LOST_SAMPLES record takes 64 bytes for each event and CPU.
+const LAST_BYTES: u64 = 64 << 10;
+
 /// A journal that is being written.
 pub(crate) struct Journal {
     file: File,
@@ -51,6 +56,7 @@ impl Journal {
     /// Creates it; an existing file is an error, a link is not followed: traces hold secrets, and we may be root.
     pub(crate) fn create(path: &Path) -> io::Result<Journal> {
         let file = OpenOptions::new()
+            .read(true)
             .write(true)
             .create_new(true)
             .mode(0o600)
@@ -80,10 +86,23 @@ impl Journal {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// After a failed write: back to a place where records were whole.
-    pub(crate) fn cut(&mut self, length: u64) -> io::Result<()> {
+    /// After a failed write: back to the end of a whole record, with room for the records that count the losses. A record
+    /// begins at `from`, and from there on only records were appended.
+    pub(crate) fn cut(&mut self, from: u64) -> io::Result<()> {
+        let end = self.file.metadata()?.len().saturating_sub(LAST_BYTES);
+        let mut length = from;
+        let mut header = [0; HEADER_BYTES];
+        while length + HEADER_BYTES as u64 <= end {
+            self.file.read_exact_at(&mut header, length)?;
+            let [.., low, high] = header;
+            let size = u64::from(u16::from_ne_bytes([low, high]));
+            if size < HEADER_BYTES as u64 || length + size > end {
+                break;
+            }
+            length += size;
+        }
         self.file.set_len(length)?;
-        // Appending goes on from there; the position of the file is behind it.
+        // Appending goes on from there; the position of the file is past it.
         io::Seek::seek(&mut self.file, io::SeekFrom::Start(length))?;
         self.written.store(length, Ordering::Relaxed);
         Ok(())
