@@ -1,9 +1,9 @@
-//! `sum(x)` without an end: 64-bit integers are added up as decimals of 38 digits, so that no total wraps.
+//! `sum(x)` without an end: integers are added up as decimals of 38 digits, so that no total wraps.
 //!
 //! ```text
 //! SELECT sum(x) FROM (VALUES (9223372036854775807), (1)) AS v(x)      9223372036854775808
 //! ```
-//! DataFusion's own `sum` adds them in 64 bits, and wraps. Integers of up to 32 bits stay with 64: 2^31 rows fit.
+//! DataFusion's own `sum` adds them in 64 bits, and wraps.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use super::Function;
 
 pub(super) const FUNCTION: Function = Function {
     usage: "sum(x)",
-    about: "total of all x; of 64-bit integers as a decimal, which never wraps",
+    about: "total of all x; of integers as a decimal, which never wraps",
     register: |context, _| context.register_udaf(AggregateUDF::from(Sum::new())),
 };
 
-/// What totals of 64-bit integers are.
+/// What totals of integers are.
 pub(crate) const TOTAL: DataType = DataType::Decimal128(38, 0);
 
-/// What 64-bit integers become before they are added: `sum` adds ten digits to these 28.
+/// What integers become before they are added: `sum` adds ten digits to these 28.
 const TERM: DataType = DataType::Decimal128(28, 0);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -67,9 +67,9 @@ impl AggregateUDFImpl for Sum {
             kind => kind,
         };
         Ok(vec![match kind {
-            T::Int64 | T::UInt64 => TERM,
-            T::Int8 | T::Int16 | T::Int32 | T::Null => T::Int64,
-            T::UInt8 | T::UInt16 | T::UInt32 => T::UInt64,
+            // Narrow ones too: what they would be widened to is asked again, and its sum must have the same type.
+            kind if kind.is_integer() => TERM,
+            T::Null => TERM,
             T::Float16 | T::Float32 | T::Float64 => T::Float64,
             T::Decimal32(..) | T::Decimal64(..) | T::Decimal128(..) | T::Decimal256(..) => {
                 kind.clone()
