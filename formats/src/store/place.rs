@@ -212,16 +212,11 @@ pub fn set_aside(path: &Path) -> Result<(), Error> {
                 .to_owned(),
         });
     }
-    if let Some(foreign) = foreign_file(path, path)? {
-        return Err(Error::Unsupported {
-            input: path.display().to_string(),
-            message: format!(
-                "holds {}, which is no part of a trace, so it is not overwritten\n\
-                 hint: move that file, or choose another name",
-                foreign.display()
-            ),
-        });
-    }
+    refuse_foreign(
+        path,
+        "overwritten",
+        "move that file, or choose another name",
+    )?;
     // Nobody may be writing it; the lock goes with the renamed directory.
     let _lock = lock(path)?;
     let aside = aside(path);
@@ -268,19 +263,24 @@ fn is_of_trace(name: &str, is_top: bool) -> bool {
     }
 }
 
+/// An error if anything in a trace directory is no part of a trace, which is therefore not `done` to.
+fn refuse_foreign(path: &Path, done: &str, hint: &str) -> Result<(), Error> {
+    let Some(foreign) = foreign_file(path, path)? else {
+        return Ok(());
+    };
+    Err(Error::Unsupported {
+        input: path.display().to_string(),
+        message: format!(
+            "holds {}, which is no part of a trace, so it is not {done}\nhint: {hint}",
+            foreign.display()
+        ),
+    })
+}
+
 /// Removes a trace: its parts, its journal, its manifest, and the folders that are empty then. What else lies in it
 /// stays, and is an error.
 pub fn remove_trace(path: &Path) -> Result<(), Error> {
-    if let Some(foreign) = foreign_file(path, path)? {
-        return Err(Error::Unsupported {
-            input: path.display().to_string(),
-            message: format!(
-                "holds {}, which is no part of a trace, so it is not removed\n\
-                 hint: move that file, then remove the directory",
-                foreign.display()
-            ),
-        });
-    }
+    refuse_foreign(path, "removed", "move that file, then remove the directory")?;
     std::fs::remove_dir_all(path).map_err(Error::io(path))
 }
 

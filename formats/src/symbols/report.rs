@@ -50,17 +50,7 @@ impl Report {
 
     /// All modules with frames that have a name but no line, where lines were requested: those with most of them first.
     pub fn without_line(&self) -> Vec<Unnamed<'_>> {
-        let mut list: Vec<_> = self
-            .without_line
-            .iter()
-            .map(|((module, reason), &frames)| Unnamed {
-                module,
-                reason,
-                frames,
-            })
-            .collect();
-        list.sort_by_key(|unnamed| std::cmp::Reverse(unnamed.frames));
-        list
+        most_first(&self.without_line)
     }
 
     /// Modules whose names are from files that are not proven to be the recorded ones, each with its named frames.
@@ -71,18 +61,22 @@ impl Report {
 
     /// All modules with frames that have no name, those with most of them first.
     pub fn unnamed(&self) -> Vec<Unnamed<'_>> {
-        let mut list: Vec<_> = self
-            .missing
-            .iter()
-            .map(|((module, reason), &frames)| Unnamed {
-                module,
-                reason,
-                frames,
-            })
-            .collect();
-        list.sort_by_key(|unnamed| std::cmp::Reverse(unnamed.frames));
-        list
+        most_first(&self.missing)
     }
+}
+
+/// The modules, those with most frames first.
+fn most_first<R: AsRef<str>>(frames: &BTreeMap<(String, R), u64>) -> Vec<Unnamed<'_>> {
+    let mut list: Vec<_> = frames
+        .iter()
+        .map(|((module, reason), &frames)| Unnamed {
+            module,
+            reason: reason.as_ref(),
+            frames,
+        })
+        .collect();
+    list.sort_by_key(|unnamed| std::cmp::Reverse(unnamed.frames));
+    list
 }
 
 /// Says of how many files the names are unverified; `None`: of none.

@@ -28,7 +28,7 @@ mod walk;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,10 +39,9 @@ use crate::sys::clock;
 use record::{Records, kind};
 
 pub(crate) use perf_file::complete as complete_file;
+use walk::Walk;
 pub(crate) use walk::samples_by_id;
 
-/// u32 type, u16 misc, u16 size.
-const HEADER_BYTES: usize = 8;
 /// Left free when a disk is full: a LOST_SAMPLES record takes 64 bytes for each event and CPU.
 const LAST_BYTES: u64 = 64 << 10;
 
@@ -89,17 +88,16 @@ impl Journal {
     /// After a failed write: back to the end of a whole record, with room for the records that count the losses. A record
     /// begins at `from`, and from there on only records were appended.
     pub(crate) fn cut(&mut self, from: u64) -> io::Result<()> {
-        let end = self.file.metadata()?.len().saturating_sub(LAST_BYTES);
+        let limit = self.file.metadata()?.len().saturating_sub(LAST_BYTES);
+        let mut walk = Walk::new(&self.file, from)?;
         let mut length = from;
-        let mut header = [0; HEADER_BYTES];
-        while length + HEADER_BYTES as u64 <= end {
-            self.file.read_exact_at(&mut header, length)?;
-            let [.., low, high] = header;
-            let size = u64::from(u16::from_ne_bytes([low, high]));
-            if size < HEADER_BYTES as u64 || length + size > end {
-                break;
+        loop {
+            match walk.next() {
+                Ok(Some(_)) if walk.offset() <= limit => length = walk.offset(),
+                // What no record can be follows the whole ones.
+                Err(error) if error.kind() != io::ErrorKind::InvalidData => return Err(error),
+                Ok(_) | Err(_) => break,
             }
-            length += size;
         }
         self.file.set_len(length)?;
         // Appending goes on from there; the position of the file is past it.
