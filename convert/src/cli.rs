@@ -1,4 +1,4 @@
-//! The options of perfquet-convert. The doc comments are the help text.
+//! Command line of perfquet-convert. The doc comments are the help text.
 
 use std::path::PathBuf;
 
@@ -11,81 +11,99 @@ use crate::{size, time};
 
 const EXAMPLES: &str = "\
 Examples:
-  perfquet-convert perf.data                        makes perf.pqt
+  # Import a file as perf.pqt
+  perfquet-convert perf.data
+  # Import from a pipe
   perf record -o - -- make | perfquet-convert - -o make.pqt
-  perfquet-convert old/*.data -o all.pqt            several inputs, one behind the other
+  # Import several files into one trace
+  perfquet-convert old/*.data -o all.pqt
+  # Import a recording from another host with its symbols
   perfquet-convert boot.data --symbols System.map --symbols /mnt/target
-  perfquet-convert perf.pqt --symbols vmlinux       gives a trace names again
-  perfquet-convert dead.pqt                         completes what a dead recorder left
-  perfquet-convert perf.pqt --to folded -o stacks.folded
-  perfquet-convert out.txt --from dtrace --script net.d";
+  # Import the output of a D script
+  perfquet-convert out.txt --from dtrace --script net.d
+  # Symbolize an existing trace
+  perfquet-convert perf.pqt --symbols vmlinux
+  # Complete the trace of a killed recorder
+  perfquet-convert killed.pqt
+  # Export folded stacks
+  perfquet-convert perf.pqt --to folded -o stacks.folded";
 
-/// Imports trace files into a trace directory of Parquet tables, and exports it.
+/// Import trace files into a trace directory, or export it to another format
 ///
-/// The format of an input is recognized by its content; .gz, .xz and .zst are read as they are. What cannot be read is
-/// counted in the table `problems`.
+/// The input format is detected from the content; .gz, .xz and .zst are decompressed. Unreadable data is listed in the
+/// table `problems`.
 #[derive(Parser)]
 #[command(name = "perfquet-convert", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Files to import, `-` for standard input; or a trace directory: to complete, to name again, to export
+    /// Trace files to import, - for stdin; or one trace directory
+    ///
+    /// A trace directory is completed after a killed recording, symbolized with --symbols or --lines, or exported with --to.
     #[arg(value_name = "INPUT", required_unless_present = "list")]
     pub(crate) inputs: Vec<PathBuf>,
 
-    /// Trace directory to make [default: the first input's name with .pqt, here]; with --to, the file
+    /// Output path [default: name of the first input with .pqt]
+    ///
+    /// A trace directory; with --to a file, by default stdout.
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Format of the inputs, where it is not recognized (--list names them)
+    /// Input format [default: detected]; --list prints all
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     pub(crate) from: Option<&'static Format>,
 
-    /// Export to another tool's format instead (--list names them)
-    #[arg(long, value_name = "EXPORTER", value_parser = exporter)]
+    /// Export to the format of another tool; --list prints all
+    #[arg(long, value_name = "FORMAT", value_parser = exporter)]
     pub(crate) to: Option<&'static Exporter>,
 
-    /// Keep only what happened in this time after the first event: 1.2s..1.5s, ..500ms, 2m..
+    /// Keep only this time range after the first event, such as 1.2s..1.5s
+    ///
+    /// Either end may be missing: ..500ms, 2m...
     #[arg(long, value_name = "RANGE", value_parser = time::range)]
     pub(crate) time: Option<TimeRange>,
 
-    /// Where names come from: a System.map, kallsyms or vmlinux, or a directory of programs (may be repeated)
+    /// System.map, kallsyms, vmlinux or directory with symbols; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) symbols: Vec<PathBuf>,
 
-    /// D script that printed the inputs: names and functions of aggregations, providers (dtrace's output)
+    /// D script that printed the input of dtrace
+    ///
+    /// The script supplies names and actions of aggregations, and providers, which dtrace does not print.
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
 
-    /// Look for no names: frames keep module and offset
+    /// Skip symbolization; frames keep module and offset
     #[arg(long, conflicts_with_all = ["symbols", "lines"])]
     pub(crate) no_symbols: bool,
 
-    /// Source files, lines and inlined functions too (slow, needs debugging information)
+    /// Add source lines and inlined functions (slow, needs debug info)
     #[arg(long)]
     pub(crate) lines: bool,
 
-    /// Replace the output if it exists; the older one stays until the new one is whole
+    /// Overwrite an existing output
+    ///
+    /// The old output stays until the new one is complete.
     #[arg(short, long)]
     pub(crate) force: bool,
 
-    /// Keep the journal of a trace that is completed
+    /// Keep the journal after completing a trace
     #[arg(long)]
     pub(crate) keep_raw: bool,
 
-    /// Exit with 1 if anything could not be read
+    /// Exit with status 1 on any read error
     #[arg(long)]
     pub(crate) strict: bool,
 
-    /// Maximum size of temporary files for packed and piped inputs [default: 16G]
+    /// Maximum size of temporary files for compressed and piped inputs [default: 16G]
     ///
-    /// Formats that are read in any order (perf.data files, trace.dat, texts) are unpacked to an unlinked file in TMPDIR.
+    /// Formats that need random access (perf.data files, trace.dat, text) are decompressed to an unlinked file in TMPDIR.
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     pub(crate) max_temporary: Option<u64>,
 
-    /// List formats and exporters
+    /// List input and output formats
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// Say more: what has no name and why (-v), what is tried (-vv)
+    /// Verbose output: frames without names and why; -vv for more
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }

@@ -1,39 +1,40 @@
-//! The closing line: what was imported, what was not, and where it is.
+//! The closing lines: output path, counts, losses and read errors.
 //!
 //! ```text
-//! perf.pqt: 1,285,402 events, 20,911 stack nodes (812 of 930 frames named); 180 MiB of perf.data became 7.1 MiB
-//! perf.pqt: 1,200 events were lost while recording: see the table losses
-//! perf.pqt: 2 places could not be read: see the table problems
-//! perf.data: 2 places could not be read                                  of an export, whose trace does not stay
+//! perf.pqt: 1,285,402 events, 20,911 stack nodes (812 of 930 frames named); perf.data 180 MiB, trace 7.1 MiB
+//! perf.pqt: 1,200 events lost; see table losses
+//! perf.pqt: 2 read errors; see table problems
+//! perf.data: 2 read errors                            after an export, which keeps no trace
 //! ```
 
 use std::path::{Path, PathBuf};
 
+use perfquet_formats::count::{counted, grouped};
 use perfquet_formats::import::Report;
 use perfquet_formats::symbols::{unverified_sentence, without_line_sentence};
 
 use crate::cli::Arguments;
 use crate::terminal::{hint, put};
 
-/// Modules without names that are listed.
+/// Maximum number of modules listed.
 const LISTED: usize = 20;
 
-/// Tells what an import did.
+/// Prints the closing lines of an import.
 pub(crate) fn imported(output: &Path, report: &Report) {
     let name = output.display().to_string();
     let mut formats = report.formats.clone();
     formats.dedup();
     put(&format!(
-        "{name}: {}; {} of {} became {}",
+        "{name}: {}; {} {}, trace {}",
         contents(report),
-        bytes(report.input_bytes),
         formats.join(" and "),
+        bytes(report.input_bytes),
         bytes(report.output_bytes),
     ));
     missing(&name, report, true);
 }
 
-/// Tells what an import for an export left out. The trace with its tables is gone then.
+/// Prints the losses and read errors of an export from files, which keeps no trace.
 pub(crate) fn exported(inputs: &[PathBuf], report: &Report) {
     let names: Vec<String> = inputs
         .iter()
@@ -45,76 +46,73 @@ pub(crate) fn exported(inputs: &[PathBuf], report: &Report) {
 fn missing(name: &str, report: &Report, is_kept: bool) {
     let counts = &report.counts;
     let see = |table| match is_kept {
-        true => format!(": see the table {table}"),
+        true => format!("; see table {table}"),
         false => String::new(),
     };
     if counts.losses > 0 {
         let lost = match counts.lost {
             0 => "events".to_owned(),
-            lost => format!("{} events", number(lost)),
+            lost => counted(lost, "event"),
         };
-        put(&format!("{name}: {lost} are missing{}", see("losses")));
+        put(&format!("{name}: {lost} lost{}", see("losses")));
     }
     if counts.left_out > 0 {
         put(&format!(
-            "{name}: {} events outside the time asked for were left out",
-            number(counts.left_out)
+            "{name}: {} outside of --time dropped",
+            counted(counts.left_out, "event")
         ));
     }
     if counts.filtered > 0 {
         put(&format!(
-            "{name}: {} calls and events were not asked for{}",
-            number(counts.filtered),
+            "{name}: {} filtered while recording{}",
+            grouped(counts.filtered),
             see("losses")
         ));
     }
     if counts.problems > 0 {
-        let places = match counts.problems {
-            1 => "1 place".to_owned(),
-            count => format!("{} places", number(count)),
-        };
         put(&format!(
-            "{name}: {places} could not be read{}",
+            "{name}: {}{}",
+            counted(counts.problems, "read error"),
             see("problems")
         ));
         if !is_kept {
-            hint("without --to the trace stays, and its table problems says which and why");
+            hint("for details, import without --to and query the table problems");
         }
     }
 }
 
-/// Tells how many user stacks could not be unwound to their start.
+/// Prints how many user stacks could not be unwound completely.
 pub(crate) fn unwound(report: &Report) {
     for counts in &report.unwound {
         let cut = counts.memory_ended + counts.lost + counts.unsupported;
         let all = cut + counts.complete;
         if cut > 0 {
             put(&format!(
-                "{} of {} copied user stacks end before their start: the copy in {}, unwinding in {}{}",
-                number(cut),
-                number(all),
-                number(counts.memory_ended),
-                number(counts.lost),
+                "{} of {} incomplete: copy too short {}, unwinding failed {}{}",
+                grouped(cut),
+                counted(all, "copied user stack"),
+                grouped(counts.memory_ended),
+                grouped(counts.lost),
                 match counts.unsupported {
                     0 => String::new(),
-                    count => format!(", not supported {}", number(count)),
+                    count => format!(", not supported {}", grouped(count)),
                 }
             ));
         }
     }
 }
 
-/// Tells what naming a trace again did.
+/// Prints the result of symbolizing a trace.
 pub(crate) fn named(output: &Path, report: &Report) {
     put(&format!(
-        "{}: {} of {} frames named",
+        "{}: {} of {} named",
         output.display(),
-        number(report.counts.named_frames),
-        number(report.counts.frames)
+        grouped(report.counts.named_frames),
+        counted(report.counts.frames, "frame")
     ));
 }
 
-/// Tells what has no name, and why: at length with `-v`.
+/// Prints which frames have no name and why; in detail with `-v`.
 pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
     let verbose = arguments.verbose;
     let without = report
@@ -125,7 +123,7 @@ pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
     for symbols in &report.symbols {
         if verbose > 0 {
             if let Some(kernel) = &symbols.kernel {
-                put(&format!("symbols of the kernel: {kernel}"));
+                put(&format!("kernel symbols: {kernel}"));
             }
             let unnamed = symbols.unnamed();
             for module in unnamed.iter().take(LISTED) {
@@ -135,7 +133,8 @@ pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
                 put(&module.to_string().replacen("symbols of", "lines of", 1));
             }
             if unnamed.len() > LISTED {
-                put(&format!("and of {} modules more", unnamed.len() - LISTED));
+                let more = (unnamed.len() - LISTED) as u64;
+                put(&format!("and {}", counted(more, "more module")));
             }
         }
     }
@@ -145,12 +144,12 @@ pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
     if let Some(sentence) = without_line_sentence(&report.symbols) {
         put(&sentence);
         hint(
-            "install the debug packages of these files, or name a directory with their debug info by --symbols",
+            "install the debug packages of these files, or use --symbols DIR with their debug info",
         );
     }
     let wanted = verbose == 0 && !arguments.no_symbols;
     if wanted && without > 0 && report.counts.named_frames * 2 < report.counts.frames {
-        hint("most frames have no name; -v says why, --symbols names a System.map or a directory");
+        hint("most frames have no name; use -v for the reasons, --symbols PATH to add symbols");
     }
 }
 
@@ -160,42 +159,29 @@ fn contents(report: &Report) -> String {
     let mut parts = Vec::new();
     let only_others = counts.events == 0 && counts.calls + counts.aggregates > 0;
     if !only_others {
-        parts.push(format!("{} events", number(counts.events)));
+        parts.push(counted(counts.events, "event"));
     }
-    for (count, what) in [(counts.calls, "calls"), (counts.aggregates, "aggregates")] {
+    for (count, what) in [(counts.calls, "call"), (counts.aggregates, "aggregate")] {
         if count > 0 {
-            parts.push(format!("{} {what}", number(count)));
+            parts.push(counted(count, what));
         }
     }
     if counts.frames > 0 {
         parts.push(format!(
-            "{} stack nodes ({} of {} frames named)",
-            number(counts.stacks),
-            number(counts.named_frames),
-            number(counts.frames)
+            "{} ({} of {} named)",
+            counted(counts.stacks, "stack node"),
+            grouped(counts.named_frames),
+            counted(counts.frames, "frame")
         ));
     }
     parts.join(", ")
-}
-
-/// "1,234,567"
-fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// "7.1 MiB"
 fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
-        return format!("{bytes} bytes");
+        return counted(bytes, "byte");
     }
     let mut value = bytes as f64 / 1024.0;
     let mut unit = 0;
@@ -214,10 +200,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_readable() {
-        assert_eq!(number(0), "0");
-        assert_eq!(number(999), "999");
-        assert_eq!(number(1_234_567), "1,234,567");
+    fn sizes_are_readable() {
+        assert_eq!(bytes(1), "1 byte");
         assert_eq!(bytes(12), "12 bytes");
         assert_eq!(bytes(7_444_890), "7.1 MiB");
         assert_eq!(bytes(180 << 20), "180 MiB");

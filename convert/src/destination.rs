@@ -1,4 +1,4 @@
-//! Where an export goes: standard output, or a file that bears its name only when it is whole.
+//! Output of an export: stdout, or a file that gets its name only when it is complete.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
-    /// Makes ready what `-o` names. Fails where something is in the way, before anything is read.
+    /// Opens the output of `-o`. Fails on conflicts before anything is read.
     pub(crate) fn open(arguments: &Arguments) -> Result<Destination> {
         let path = arguments
             .output
@@ -42,7 +42,7 @@ impl Destination {
         Ok(Destination::File { file, path })
     }
 
-    /// Writes what is left, and gives the file its name.
+    /// Flushes the output, and renames the file to its name.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush()?;
         match self {
@@ -51,11 +51,11 @@ impl Destination {
         }
     }
 
-    /// The error with the file that it is about.
+    /// Adds the file to an error.
     fn named<T>(&self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
             let place = match self {
-                Destination::Standard(_) => "standard output".to_owned(),
+                Destination::Standard(_) => "stdout".to_owned(),
                 Destination::File { path, .. } => path.display().to_string(),
             };
             io::Error::new(error.kind(), format!("cannot write {place}: {error}"))
@@ -81,7 +81,7 @@ impl Write for Destination {
     }
 }
 
-/// `--force` replaces an older export, never what is read.
+/// Rejects an output that is also an input: `--force` replaces an older export, never an input.
 fn refuse_input(arguments: &Arguments, path: &Path) -> Result<()> {
     let Ok(output) = path.canonicalize() else {
         return Ok(());
@@ -89,21 +89,21 @@ fn refuse_input(arguments: &Arguments, path: &Path) -> Result<()> {
     let same = |input: &&PathBuf| input.canonicalize().is_ok_and(|input| input == output);
     match arguments.inputs.iter().find(same) {
         Some(_) => Err(misuse(
-            format!("{}: the input itself", path.display()),
-            "-o names another file",
+            format!("{}: input and output are the same file", path.display()),
+            "use another path for -o",
         )),
         None => Ok(()),
     }
 }
 
-/// What is removed when a signal ends the process.
+/// Paths to remove when a signal ends the process.
 static PASSING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn passing() -> MutexGuard<'static, Vec<PathBuf>> {
     PASSING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The signals that this process was started to ignore, as nohup and shells do: bit 0 is signal 1.
+/// Returns the signals ignored since the start of the process, as by nohup: bit 0 is signal 1.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -111,7 +111,7 @@ fn ignored_signals() -> u64 {
         .unwrap_or(0)
 }
 
-/// Lets an interrupt take this file or folder along.
+/// Removes this file or directory if the process is interrupted.
 pub(crate) fn remove_when_interrupted(path: &Path) -> Result<()> {
     let mut paths = passing();
     if paths.is_empty() {

@@ -18,11 +18,16 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
+use perfquet_formats::symbols;
 
 use cli::Arguments;
 use run::{Misuse, Outcome};
 
 fn main() -> ExitCode {
+    // The program runs itself to read lines, since that may end the process.
+    if symbols::serve_lines(std::env::args_os()) {
+        return ExitCode::SUCCESS;
+    }
     let arguments = Arguments::parse();
     logger::start(arguments.verbose);
     match run::run(&arguments) {
@@ -43,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The error and its causes, one behind the other; a cause that was told already is left out.
+/// Joins the error and its causes, without repetitions.
 fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -59,7 +64,7 @@ fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
-/// "no such file (os error 2)" without what only a programmer reads.
+/// Drops the error number from "no such file (os error 2)".
 fn without_number(text: &str) -> String {
     match text.split_once(" (os error ") {
         Some((before, after)) => {

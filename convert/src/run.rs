@@ -1,11 +1,11 @@
-//! From the arguments to the work: what each input is decides what is done with it.
+//! Chooses the work by the kind of the inputs and the options.
 //!
 //! ```text
 //! files                                 import into a trace directory
-//! files --to X                          import into a passing one, and export that
-//! whole trace --to X                    export
-//! whole trace --symbols | --lines       name its frames again
-//! trace of a dead recorder              complete it
+//! files --to X                          import into a temporary trace, and export it
+//! complete trace --to X                 export
+//! complete trace --symbols | --lines    symbolize again
+//! trace of a killed recorder            complete
 //! ```
 
 use std::io::Write;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use perfquet_formats::import::{self, Found, ImportOptions};
 use perfquet_formats::store::{Directory, WriterOptions};
-use perfquet_formats::symbols::{self, KernelSource};
+use perfquet_formats::symbols::{self, KernelSource, LineReader};
 use perfquet_formats::{Error, FORMATS, Input};
 
 use crate::cli::Arguments;
@@ -23,16 +23,19 @@ use crate::destination::{self, Destination};
 use crate::export::{self, EXPORTERS, Exporter};
 use crate::progress::Line;
 
-/// How it ended, if it did not fail.
+/// The program that runs, also where its path leads to a newer one meanwhile.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// Outcome of a run that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Everything was read.
     Done,
-    /// Something was not, and `--strict` was given.
+    /// There were read errors, and `--strict` was given.
     Problems,
 }
 
-/// The arguments do not go together.
+/// An invalid combination of arguments.
 #[derive(Debug)]
 pub(crate) struct Misuse {
     what: String,
@@ -51,7 +54,7 @@ pub(crate) fn misuse(what: String, hint: &'static str) -> anyhow::Error {
     Misuse { what, hint }.into()
 }
 
-/// Does what the arguments ask for.
+/// Runs the work selected by the arguments.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if arguments.list {
         return list();
@@ -66,32 +69,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         (None, _) => import_files(arguments),
         (Some((trace, found)), 1) => take_up(arguments, trace, *found),
         (Some((trace, _)), _) => Err(misuse(
-            format!("{}: a trace directory beside other inputs", trace.display()),
-            "perfquet-query reads several traces at once",
+            format!(
+                "{}: a trace directory cannot be combined with other inputs",
+                trace.display()
+            ),
+            "to query several traces, run: perfquet-query sql TRACE...",
         )),
     }
 }
 
 fn look_at(input: &Path) -> Found {
-    // Standard input, also where a directory bears that name.
+    // - is stdin, even if a directory has this name.
     match input.as_os_str() != "-" && input.is_dir() {
         true => import::look_into(input),
         false => Found::Nothing,
     }
 }
 
-/// What to do next after an error.
+/// Returns hints for an error.
 pub(crate) fn hints(error: &anyhow::Error) -> Vec<String> {
     let misuse = error.downcast_ref::<Misuse>();
     let hint = match error.downcast_ref::<Error>() {
         Some(Error::UnknownFormat { .. }) => {
             let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
-            Some(format!(
-                "--from FORMAT says what it is: {}",
-                names.join(", ")
-            ))
+            Some(format!("use --from with one of: {}", names.join(", ")))
         }
-        Some(Error::Exists { .. }) => Some("--force replaces it, -o makes another".to_owned()),
+        Some(Error::Exists { .. }) => Some("use --force to overwrite it, or -o PATH".to_owned()),
         _ => misuse.map(|misuse| misuse.hint.to_owned()),
     };
     hint.into_iter().filter(|hint| !hint.is_empty()).collect()
@@ -99,11 +102,11 @@ pub(crate) fn hints(error: &anyhow::Error) -> Vec<String> {
 
 fn list() -> Result<Outcome> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "Formats that are read:")?;
+    writeln!(out, "Input formats (--from):")?;
     for format in FORMATS {
         writeln!(out, "  {:<12} {}", format.name, format.about)?;
     }
-    writeln!(out, "Exporters (--to):")?;
+    writeln!(out, "Output formats (--to):")?;
     for exporter in EXPORTERS {
         writeln!(out, "  {:<12} {}", exporter.name, exporter.about)?;
     }
@@ -117,8 +120,8 @@ fn import_files(arguments: &Arguments) -> Result<Outcome> {
     let output = match &arguments.output {
         Some(output) if output.as_os_str() == "-" => {
             return Err(misuse(
-                "-o -: a trace is a directory".to_owned(),
-                "--to exports to standard output",
+                "-o -: a trace directory cannot be written to stdout".to_owned(),
+                "to export to stdout, use --to FORMAT",
             ));
         }
         Some(output) => output.clone(),
@@ -151,7 +154,7 @@ fn import_into(
     Ok(import::import(inputs, output, options)?)
 }
 
-/// The script that the inputs were made by; what is no UTF-8 in it is in its comments.
+/// Returns the D script of the inputs. Only its comments may contain invalid UTF-8.
 fn script(arguments: &Arguments) -> Result<Option<String>> {
     let Some(path) = &arguments.script else {
         return Ok(None);
@@ -160,14 +163,19 @@ fn script(arguments: &Arguments) -> Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// The trace in between lies where temporary files lie, and is gone afterwards.
+/// Imports into a temporary trace, exports it and removes it.
 fn import_and_export(arguments: &Arguments, exporter: &Exporter) -> Result<Outcome> {
-    // What cannot be written is told before anything is read.
+    // Report an unwritable output before reading anything.
     let destination = Destination::open(arguments)?;
     let passing = tempfile::Builder::new()
         .prefix("perfquet-convert-")
         .tempdir()
-        .with_context(|| format!("cannot make a folder in {}", std::env::temp_dir().display()))?;
+        .with_context(|| {
+            format!(
+                "cannot create a directory in {}",
+                std::env::temp_dir().display()
+            )
+        })?;
     destination::remove_when_interrupted(passing.path())?;
     let trace = passing.path().join("passing.pqt");
     let report = import_into(arguments, &trace, None)?;
@@ -181,15 +189,15 @@ fn take_up(arguments: &Arguments, trace: &Path, found: Found) -> Result<Outcome>
     match (found, arguments.to) {
         (Found::Unfinished, None) => recover(arguments, trace),
         (Found::Unfinished | Found::Partial, Some(_)) => Err(misuse(
-            format!("{}: a trace that is not complete", trace.display()),
-            "perfquet-convert DIR completes the trace of a dead recorder",
+            format!("{}: incomplete trace", trace.display()),
+            "if its recorder was killed, complete it with: perfquet-convert DIR",
         )),
         (Found::Partial, None) => Err(misuse(
             format!(
-                "{}: its import was cut short, and there is no journal to complete it from",
+                "{}: the import was interrupted, and there is no journal to complete it from",
                 trace.display()
             ),
-            "import its input again with --force; the parts that are whole can be read as they are",
+            "import the input again with --force; complete parts can be queried as they are",
         )),
         (Found::Whole | Found::Nothing, Some(exporter)) => {
             let destination = Destination::open(arguments)?;
@@ -222,8 +230,8 @@ fn name_again(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
     refuse_output(arguments, trace)?;
     if arguments.symbols.is_empty() && !arguments.lines {
         return Err(misuse(
-            format!("{}: a trace directory already", trace.display()),
-            "--symbols gives it names again, --to exports it, perfquet-query asks it",
+            format!("{}: already a trace directory", trace.display()),
+            "use --symbols to symbolize it, --to to export it, or perfquet-query to query it",
         ));
     }
     let report = import::name_again(trace, symbol_options(arguments)?)?;
@@ -232,19 +240,19 @@ fn name_again(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What is done in place is done to the whole trace.
+/// Rejects options that do not apply to updating a trace in place.
 fn refuse_output(arguments: &Arguments, trace: &Path) -> Result<()> {
     let trace = trace.display();
     if arguments.output.is_some() {
         return Err(misuse(
-            format!("{trace}: completed and named in its place"),
-            "leave -o out",
+            format!("{trace}: -o cannot be used: the trace is updated in place"),
+            "drop -o",
         ));
     }
     if arguments.time.is_some() {
         return Err(misuse(
-            format!("{trace}: completed and named as a whole"),
-            "leave --time out; perfquet-query has it, and --to exports a part",
+            format!("{trace}: --time cannot be used: the whole trace is updated"),
+            "drop --time, or use it with --to or perfquet-query",
         ));
     }
     Ok(())
@@ -280,7 +288,9 @@ fn import_options(arguments: &Arguments) -> Result<ImportOptions> {
 
 fn symbol_options(arguments: &Arguments) -> Result<symbols::Options> {
     let mut options = symbols::Options {
-        lines: arguments.lines,
+        lines: arguments
+            .lines
+            .then(|| LineReader::Program(OWN_PROGRAM.into())),
         ..symbols::Options::default()
     };
     if arguments.no_symbols {
@@ -302,7 +312,7 @@ fn outcome(arguments: &Arguments, report: &import::Report) -> Outcome {
     }
 }
 
-/// "perf.pqt" for "/tmp/perf.data.zst": the name without its endings, here.
+/// Returns the default output: "perf.pqt" for "/tmp/perf.data.zst", in the current directory.
 fn default_output(input: &Path) -> PathBuf {
     let name = match input.as_os_str() == "-" {
         true => "trace".into(),

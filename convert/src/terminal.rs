@@ -1,30 +1,29 @@
-//! What goes to stderr, with nothing in it that a terminal would obey.
+//! Output to stderr, without control sequences for the terminal.
 //!
 //! Names of files, threads and events come from foreign inputs; an escape in them could retitle the terminal
 //! or worse. All text goes through [`plain`].
 
 use std::io::Write;
 
-/// The name in front of what we say.
+/// Prefix of messages.
 const NAME: &str = "perfquet-convert";
 
-/// Says one thing, after the program's name.
+/// Prints a message after the program's name.
 pub(crate) fn say(text: &str) {
     put(&format!("{NAME}: {text}"));
 }
 
-/// Says what to do next.
+/// Prints a hint.
 pub(crate) fn hint(text: &str) {
     put(&format!("hint: {text}"));
 }
 
-/// A line of stderr. If nobody reads it there is nobody to tell.
+/// Prints a line to stderr. Write errors are ignored: there is no other place to report them.
 pub(crate) fn put(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", plain(text));
 }
 
-/// The text with control characters, but for line ends, made visible; so are those that change the direction of
-/// writing.
+/// Makes control characters visible, except for newlines, and characters that change the text direction.
 pub(crate) fn plain(text: &str) -> String {
     let is_harmful = |letter: char| {
         (letter.is_control() && letter != '\n')

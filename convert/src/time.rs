@@ -6,7 +6,7 @@
 
 use perfquet_formats::import::TimeRange;
 
-/// Reads a range; either side may be left out.
+/// Parses a range; either side may be missing.
 pub(crate) fn range(text: &str) -> Result<TimeRange, String> {
     let wrong = || "expected a range such as 1.2s..1.5s, ..500ms or 2m..".to_owned();
     let (start, end) = text.split_once("..").ok_or_else(wrong)?;
@@ -21,13 +21,13 @@ pub(crate) fn range(text: &str) -> Result<TimeRange, String> {
     match (range.start, range.end) {
         (None, None) => Err(wrong()),
         (Some(start), Some(end)) if start >= end => {
-            Err("expected a range whose end is behind its start".to_owned())
+            Err("expected a range that ends after its start".to_owned())
         }
         _ => Ok(range),
     }
 }
 
-/// "1.5ms" in nanoseconds.
+/// Parses "1.5ms" into nanoseconds.
 fn duration(text: &str) -> Option<i64> {
     const UNITS: [(&str, f64); 7] = [
         ("ns", 1.0),

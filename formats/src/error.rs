@@ -18,9 +18,9 @@ pub enum Error {
         source: std::io::Error,
     },
     /// No format recognized the input's first bytes.
-    #[error("{input}: not a trace format that is known here{nearest}")]
+    #[error("{input}: unknown trace format{nearest}")]
     UnknownFormat {
-        /// File name, or `standard input`.
+        /// File name, or `stdin`.
         input: String,
         /// The formats that came nearest, as a sentence; empty if none did.
         nearest: String,
@@ -28,7 +28,7 @@ pub enum Error {
     /// The input is of its format, but so damaged that nothing can be read.
     #[error("{input}: {place}{message}")]
     Damaged {
-        /// File name, or `standard input`.
+        /// File name, or `stdin`.
         input: String,
         /// Where.
         place: Place,
@@ -38,7 +38,7 @@ pub enum Error {
     /// The input, or a trace directory, is of a kind or version that is not read here.
     #[error("{input}: {message}")]
     Unsupported {
-        /// File name, or `standard input`.
+        /// File name, or `stdin`.
         input: String,
         /// What it is, and what to do.
         message: String,

@@ -26,6 +26,7 @@
 pub mod bpftrace;
 pub mod bytes;
 mod console;
+pub mod count;
 pub mod dtrace;
 mod error;
 pub mod event;

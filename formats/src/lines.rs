@@ -168,7 +168,7 @@ impl Problems {
             count => sink.event(Event::Problem(Problem {
                 place: Place::Whole,
                 count,
-                message: "further places of these kinds",
+                message: "more problems of these kinds",
             })),
         }
     }

@@ -1,14 +1,14 @@
-//! A file that a program of ours writes for its user: exports, pictures, perf.data. One rule for all of them.
+//! Output files of the programs: exports, images, perf.data. One rule for all of them.
 //!
 //! ```text
-//! nothing there          written as .NAME.perfquet-PID-N beside its place, renamed when it is whole
-//! a file                 refused; with `force` likewise, so that the older one stays until the new one is whole
-//! a pipe, a terminal     written as it is
-//! a directory, a disk    refused
-//! a symbolic link        refused, for it may lead anywhere; /dev/stdout and its like are followed
+//! missing                written as .NAME.perfquet-PID-N in the same directory, renamed when complete
+//! a file                 rejected; with `force` likewise, so the old one stays until the new one is complete
+//! a pipe, a terminal     written directly
+//! a directory, a disk    rejected
+//! a symbolic link        rejected, since it may point anywhere; /dev/stdout and similar are followed
 //! ```
-//! The file that is being written is locked (flock). What a killed writer left is found by its name, and by its
-//! missing lock, when the same output is written the next time.
+//! The file is locked (flock) while being written. A file of a killed writer is recognized by its name and
+//! missing lock, and removed when the same output is written again.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -18,29 +18,29 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Error;
 
-/// A file that bears its name only when it is whole.
+/// A file that gets its name only when it is complete.
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
     force: bool,
-    /// `None` only when it is finished.
+    /// `None` only after finishing.
     out: Option<BufWriter<File>>,
-    /// Its name until then; `None` for what is written as it is.
+    /// Temporary name; `None` if written directly.
     temporary: Option<PathBuf>,
 }
 
-/// What is at the place of an output.
+/// What exists at the path of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     /// Nothing.
     Nothing,
     /// A file that may be replaced.
     File,
-    /// A pipe or a terminal, which is written as it is.
+    /// A pipe or a terminal, which is written directly.
     Special,
 }
 
-/// Whether a file may be written at `path`.
+/// Checks whether a file may be written at `path`.
 pub fn check(path: &Path, force: bool) -> Result<Existing, Error> {
     let unfit = |message: String| {
         Err(Error::Unsupported {
@@ -59,7 +59,7 @@ pub fn check(path: &Path, force: bool) -> Result<Existing, Error> {
             false => {
                 let target = path.read_link().unwrap_or_default();
                 unfit(format!(
-                    "a symbolic link to {}, which is not followed\nhint: name that file, or remove the link",
+                    "a symbolic link to {}, which is not followed\nhint: use that path, or remove the link",
                     target.display()
                 ))
             }
@@ -67,9 +67,9 @@ pub fn check(path: &Path, force: bool) -> Result<Existing, Error> {
     }
     let kind = found.file_type();
     if kind.is_dir() {
-        unfit("expected the name of a file, found a directory".to_owned())
+        unfit("expected a file name, found a directory".to_owned())
     } else if kind.is_block_device() {
-        unfit("expected the name of a file, found a disk".to_owned())
+        unfit("expected a file name, found a block device".to_owned())
     } else if !kind.is_file() {
         Ok(Existing::Special)
     } else if force {
@@ -81,14 +81,14 @@ pub fn check(path: &Path, force: bool) -> Result<Existing, Error> {
     }
 }
 
-/// Whether a link is the kernel's own, as /dev/stdout is.
+/// Whether a link is made by the kernel, such as /dev/stdout.
 fn is_of_system(path: &Path) -> bool {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     folder.is_some_and(|folder| folder.starts_with("/dev") || folder.starts_with("/proc"))
 }
 
 impl OutputFile {
-    /// Makes ready what is to become `path`. Fails where something is in the way.
+    /// Creates the temporary file for `path`. Fails on conflicts.
     pub fn create(path: &Path, force: bool) -> Result<OutputFile, Error> {
         let (file, temporary) = match check(path, force)? {
             Existing::Special => {
@@ -108,12 +108,12 @@ impl OutputFile {
         })
     }
 
-    /// What to remove when the process is ended from outside.
+    /// Returns the temporary file, to remove when a signal ends the process.
     pub fn temporary(&self) -> Option<&Path> {
         self.temporary.as_deref()
     }
 
-    /// Writes what is left, and gives the file its name.
+    /// Flushes the file, and renames it to its name.
     pub fn finish(mut self) -> Result<(), Error> {
         let written = match self.out.take() {
             Some(out) => out.into_inner().map_err(io::IntoInnerError::into_error),
@@ -147,7 +147,7 @@ impl Write for OutputFile {
 }
 
 impl Drop for OutputFile {
-    /// What is not whole goes.
+    /// Removes an unfinished file.
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             // It may be gone already.
@@ -156,7 +156,7 @@ impl Drop for OutputFile {
     }
 }
 
-/// Gives a file its name, unless somebody else took it in the meantime.
+/// Renames the file, unless another file has taken the name.
 fn name_new(temporary: &Path, path: &Path) -> Result<(), Error> {
     match std::fs::hard_link(temporary, path) {
         Ok(()) => std::fs::remove_file(temporary).map_err(Error::io(temporary)),
@@ -171,13 +171,13 @@ fn name_new(temporary: &Path, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Makes the file under its temporary name.
+/// Creates the file under its temporary name.
 fn create_beside(path: &Path) -> Result<(File, PathBuf), Error> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let Some(name) = path.file_name() else {
         return Err(Error::Unsupported {
             input: path.display().to_string(),
-            message: "expected the name of a file".to_owned(),
+            message: "expected a file name".to_owned(),
         });
     };
     // A name has at most 255 bytes.
@@ -203,7 +203,7 @@ fn create_beside(path: &Path) -> Result<(File, PathBuf), Error> {
     Ok((file, temporary))
 }
 
-/// Removes what killed writers of the same output left.
+/// Removes temporary files of killed writers of the same output.
 fn remove_abandoned(folder: &Path, prefix: &str) {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;

@@ -3,7 +3,7 @@
 //! ```text
 //! losses::Row { time: Some(5), count: Some(2), reason: b"ring full", ..Default::default() }.push(writer.rows(losses));
 //! ```
-//! Text is bytes as found; what is no UTF-8 is replaced where it is stored.
+//! Strings are raw bytes; the store replaces invalid UTF-8.
 
 use crate::store::{ColumnSchema, ColumnType, Encoding, Rows, TableSchema};
 
@@ -29,10 +29,10 @@ fn column(
 pub mod aggregates {
     use super::*;
 
-    /// Its name.
+    /// Name of the table.
     pub const NAME: &str = "aggregates";
 
-    /// Its declaration.
+    /// Declaration of the table.
     pub fn schema() -> TableSchema {
         TableSchema {
             name: NAME.to_owned(),
@@ -44,7 +44,7 @@ pub mod aggregates {
                     false,
                     "",
                     Encoding::Delta,
-                    "Number of the row, from 1.",
+                    "ID of the row, from 1.",
                 ),
                 column(
                     "name",
@@ -52,7 +52,7 @@ pub mod aggregates {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Name of the aggregation.",
+                    "Name of the aggregation; NULL if it has none.",
                 ),
                 column(
                     "action",
@@ -60,7 +60,7 @@ pub mod aggregates {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "count, sum, avg, min, max, stddev, quantize, lquantize or llquantize; NULL: the output did not tell.",
+                    "count, sum, avg, min, max, stddev, quantize, lquantize or llquantize; NULL if unknown.",
                 ),
                 column(
                     "keys",
@@ -68,7 +68,7 @@ pub mod aggregates {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "The key, part by part.",
+                    "Parts of the key.",
                 ),
                 column(
                     "value",
@@ -76,7 +76,7 @@ pub mod aggregates {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "The value; NULL for distributions, whose bars are in buckets.",
+                    "Aggregated value; NULL for distributions, whose bars are in buckets.",
                 ),
                 column(
                     "kernel_stack",
@@ -84,7 +84,7 @@ pub mod aggregates {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "A kernel stack in the key, an id into stacks.",
+                    "Kernel stack in the key, an ID in stacks; NULL if the key has none.",
                 ),
                 column(
                     "user_stack",
@@ -92,7 +92,7 @@ pub mod aggregates {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "A user stack in the key, an id into stacks.",
+                    "User stack in the key, an ID in stacks; NULL if the key has none.",
                 ),
                 column(
                     "snapshot",
@@ -100,7 +100,7 @@ pub mod aggregates {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "Which printing of the aggregation, from 0; a later one holds the earlier ones.",
+                    "Number of the printout, from 0; later printouts include the earlier values.",
                 ),
                 column(
                     "time",
@@ -108,7 +108,7 @@ pub mod aggregates {
                     true,
                     "ns",
                     Encoding::Dictionary,
-                    "When it was printed.",
+                    "Time of the printout; NULL if unknown.",
                 ),
             ],
             sort: vec!["aggregate_id".to_owned()],
@@ -118,23 +118,23 @@ pub mod aggregates {
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row<'a> {
-        /// Number of the row, from 1.
+        /// ID of the row, from 1.
         pub aggregate_id: i64,
-        /// Name of the aggregation.
+        /// Name of the aggregation; NULL if it has none.
         pub name: Option<&'a [u8]>,
-        /// count, sum, avg, min, max, stddev, quantize, lquantize or llquantize; NULL: the output did not tell.
+        /// count, sum, avg, min, max, stddev, quantize, lquantize or llquantize; NULL if unknown.
         pub action: Option<&'a [u8]>,
-        /// The key, part by part.
+        /// Parts of the key.
         pub keys: &'a [&'a [u8]],
-        /// The value; NULL for distributions, whose bars are in buckets.
+        /// Aggregated value; NULL for distributions, whose bars are in buckets.
         pub value: Option<f64>,
-        /// A kernel stack in the key, an id into stacks.
+        /// Kernel stack in the key, an ID in stacks; NULL if the key has none.
         pub kernel_stack: Option<i32>,
-        /// A user stack in the key, an id into stacks.
+        /// User stack in the key, an ID in stacks; NULL if the key has none.
         pub user_stack: Option<i32>,
-        /// Which printing of the aggregation, from 0; a later one holds the earlier ones.
+        /// Number of the printout, from 0; later printouts include the earlier values.
         pub snapshot: i32,
-        /// When it was printed.
+        /// Time of the printout; NULL if unknown.
         pub time: Option<i64>,
     }
 
@@ -192,10 +192,10 @@ pub mod aggregates {
 pub mod buckets {
     use super::*;
 
-    /// Its name.
+    /// Name of the table.
     pub const NAME: &str = "buckets";
 
-    /// Its declaration.
+    /// Declaration of the table.
     pub fn schema() -> TableSchema {
         TableSchema {
             name: NAME.to_owned(),
@@ -207,7 +207,7 @@ pub mod buckets {
                     false,
                     "",
                     Encoding::Delta,
-                    "The distribution, an id into aggregates.",
+                    "The distribution, an ID in aggregates.",
                 ),
                 column(
                     "low",
@@ -215,7 +215,7 @@ pub mod buckets {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Smallest value in the bar; NULL: open below.",
+                    "Smallest value of the bar; NULL if it has no lower bound.",
                 ),
                 column(
                     "high",
@@ -223,7 +223,7 @@ pub mod buckets {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "First value above the bar; NULL: open above.",
+                    "First value above the bar; NULL if it has no upper bound.",
                 ),
                 column(
                     "count",
@@ -231,7 +231,7 @@ pub mod buckets {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "How many values fell into it.",
+                    "Number of values in the bar.",
                 ),
             ],
             sort: vec!["aggregate_id".to_owned(), "low".to_owned()],
@@ -241,13 +241,13 @@ pub mod buckets {
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row {
-        /// The distribution, an id into aggregates.
+        /// The distribution, an ID in aggregates.
         pub aggregate_id: i64,
-        /// Smallest value in the bar; NULL: open below.
+        /// Smallest value of the bar; NULL if it has no lower bound.
         pub low: Option<i64>,
-        /// First value above the bar; NULL: open above.
+        /// First value above the bar; NULL if it has no upper bound.
         pub high: Option<i64>,
-        /// How many values fell into it.
+        /// Number of values in the bar.
         pub count: i64,
     }
 
@@ -273,19 +273,19 @@ pub mod buckets {
     }
 }
 
-/// One call of a function.
+/// One execution of a function.
 pub mod calls {
     use super::*;
 
-    /// Its name.
+    /// Name of the table.
     pub const NAME: &str = "calls";
 
-    /// Its declaration.
+    /// Declaration of the table.
     pub fn schema() -> TableSchema {
         TableSchema {
 name: NAME.to_owned(),
-doc: "One call of a function.".to_owned(),
-columns: [common::columns(), vec![column("duration", ColumnType::Int64, true, "ns", Encoding::Dictionary, "From entry to exit."),column("self_time", ColumnType::Int64, true, "ns", Encoding::Dictionary, "The duration without that of the calls inside."),column("function", ColumnType::Text, true, "", Encoding::Dictionary, "The function that was called."),column("module", ColumnType::Text, true, "", Encoding::Dictionary, "File that holds it."),column("caller", ColumnType::Text, true, "", Encoding::Dictionary, "The function that called it."),column("depth", ColumnType::Int32, true, "", Encoding::Dictionary, "Calls around it, 0 for the outermost seen."),column("call_id", ColumnType::Int64, false, "", Encoding::Delta, "Number of the call, from 1."),column("parent_id", ColumnType::Int64, true, "", Encoding::Dictionary, "The call around it."),column("retval", ColumnType::Int64, true, "", Encoding::Dictionary, "What it returned."),column("args", ColumnType::TextList, true, "", Encoding::Dictionary, "Its arguments, as name=value."),column("context", ColumnType::Text, true, "", Encoding::Dictionary, "task, softirq, irq or nmi."),column("entry_seen", ColumnType::Bool, false, "", Encoding::Dictionary, "Its entry was recorded; otherwise time is that of the exit less the duration, if known."),column("exit_seen", ColumnType::Bool, false, "", Encoding::Dictionary, "Its exit was recorded; otherwise the duration is NULL."),]].concat(),
+doc: "One execution of a function.".to_owned(),
+columns: [common::columns(), vec![column("duration", ColumnType::Int64, true, "ns", Encoding::Dictionary, "Time from entry to exit; NULL if unknown."),column("self_time", ColumnType::Int64, true, "ns", Encoding::Dictionary, "Duration minus that of the calls inside; NULL if one of them is unknown."),column("function", ColumnType::Text, true, "", Encoding::Dictionary, "Name of the function."),column("module", ColumnType::Text, true, "", Encoding::Dictionary, "File that contains the function; NULL if unknown."),column("caller", ColumnType::Text, true, "", Encoding::Dictionary, "Function that made the call; NULL if unknown."),column("depth", ColumnType::Int32, true, "", Encoding::Dictionary, "Number of enclosing calls, 0 for the outermost one recorded."),column("call_id", ColumnType::Int64, false, "", Encoding::Delta, "ID of the call, from 1."),column("parent_id", ColumnType::Int64, true, "", Encoding::Dictionary, "Enclosing call, an ID in calls; NULL if unknown."),column("retval", ColumnType::Int64, true, "", Encoding::Dictionary, "Return value; NULL if not recorded."),column("args", ColumnType::TextList, true, "", Encoding::Dictionary, "Arguments, as name=value; NULL if not recorded."),column("context", ColumnType::Text, true, "", Encoding::Dictionary, "task, softirq, irq or nmi."),column("entry_seen", ColumnType::Bool, false, "", Encoding::Dictionary, "Whether the entry was recorded; if not, time is that of the exit minus the duration, if known."),column("exit_seen", ColumnType::Bool, false, "", Encoding::Dictionary, "Whether the exit was recorded; if not, duration is NULL."),]].concat(),
 sort: vec!["time".to_owned()],
 }
     }
@@ -293,45 +293,45 @@ sort: vec!["time".to_owned()],
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row<'a> {
-        /// When it happened, on the trace's clock.
+        /// Time of the event on the trace's clock; NULL if unknown.
         pub time: Option<i64>,
-        /// The CPU that it happened on.
+        /// CPU on which it happened; NULL if unknown.
         pub cpu: Option<i32>,
-        /// Process (the kernel's tgid).
+        /// Process ID (the kernel's tgid).
         pub pid: Option<i32>,
-        /// Thread (the kernel's pid).
+        /// Thread ID (the kernel's pid).
         pub tid: Option<i32>,
-        /// Name of the thread at that moment.
+        /// Thread name at that time.
         pub comm: Option<&'a [u8]>,
-        /// Stack in the kernel, an id into stacks.
+        /// Kernel stack, an ID in stacks; NULL if not recorded.
         pub kernel_stack: Option<i32>,
-        /// Stack in user space, an id into stacks.
+        /// User stack, an ID in stacks; NULL if not recorded.
         pub user_stack: Option<i32>,
-        /// From entry to exit.
+        /// Time from entry to exit; NULL if unknown.
         pub duration: Option<i64>,
-        /// The duration without that of the calls inside.
+        /// Duration minus that of the calls inside; NULL if one of them is unknown.
         pub self_time: Option<i64>,
-        /// The function that was called.
+        /// Name of the function.
         pub function: Option<&'a [u8]>,
-        /// File that holds it.
+        /// File that contains the function; NULL if unknown.
         pub module: Option<&'a [u8]>,
-        /// The function that called it.
+        /// Function that made the call; NULL if unknown.
         pub caller: Option<&'a [u8]>,
-        /// Calls around it, 0 for the outermost seen.
+        /// Number of enclosing calls, 0 for the outermost one recorded.
         pub depth: Option<i32>,
-        /// Number of the call, from 1.
+        /// ID of the call, from 1.
         pub call_id: i64,
-        /// The call around it.
+        /// Enclosing call, an ID in calls; NULL if unknown.
         pub parent_id: Option<i64>,
-        /// What it returned.
+        /// Return value; NULL if not recorded.
         pub retval: Option<i64>,
-        /// Its arguments, as name=value.
+        /// Arguments, as name=value; NULL if not recorded.
         pub args: Option<&'a [&'a [u8]]>,
         /// task, softirq, irq or nmi.
         pub context: Option<&'a [u8]>,
-        /// Its entry was recorded; otherwise time is that of the exit less the duration, if known.
+        /// Whether the entry was recorded; if not, time is that of the exit minus the duration, if known.
         pub entry_seen: bool,
-        /// Its exit was recorded; otherwise the duration is NULL.
+        /// Whether the exit was recorded; if not, duration is NULL.
         pub exit_seen: bool,
     }
 
@@ -440,7 +440,7 @@ sort: vec!["time".to_owned()],
     }
 }
 
-/// The columns that every table of events begins with.
+/// The first columns of every event table.
 pub mod common {
     use super::*;
 
@@ -453,7 +453,7 @@ pub mod common {
                 true,
                 "ns",
                 Encoding::Delta,
-                "When it happened, on the trace's clock.",
+                "Time of the event on the trace's clock; NULL if unknown.",
             ),
             column(
                 "cpu",
@@ -461,7 +461,7 @@ pub mod common {
                 true,
                 "",
                 Encoding::Dictionary,
-                "The CPU that it happened on.",
+                "CPU on which it happened; NULL if unknown.",
             ),
             column(
                 "pid",
@@ -469,7 +469,7 @@ pub mod common {
                 true,
                 "",
                 Encoding::Dictionary,
-                "Process (the kernel's tgid).",
+                "Process ID (the kernel's tgid).",
             ),
             column(
                 "tid",
@@ -477,7 +477,7 @@ pub mod common {
                 true,
                 "",
                 Encoding::Dictionary,
-                "Thread (the kernel's pid).",
+                "Thread ID (the kernel's pid).",
             ),
             column(
                 "comm",
@@ -485,7 +485,7 @@ pub mod common {
                 true,
                 "",
                 Encoding::Dictionary,
-                "Name of the thread at that moment.",
+                "Thread name at that time.",
             ),
             column(
                 "kernel_stack",
@@ -493,7 +493,7 @@ pub mod common {
                 true,
                 "",
                 Encoding::Dictionary,
-                "Stack in the kernel, an id into stacks.",
+                "Kernel stack, an ID in stacks; NULL if not recorded.",
             ),
             column(
                 "user_stack",
@@ -501,7 +501,7 @@ pub mod common {
                 true,
                 "",
                 Encoding::Dictionary,
-                "Stack in user space, an id into stacks.",
+                "User stack, an ID in stacks; NULL if not recorded.",
             ),
         ]
     }
@@ -509,19 +509,19 @@ pub mod common {
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row<'a> {
-        /// When it happened, on the trace's clock.
+        /// Time of the event on the trace's clock; NULL if unknown.
         pub time: Option<i64>,
-        /// The CPU that it happened on.
+        /// CPU on which it happened; NULL if unknown.
         pub cpu: Option<i32>,
-        /// Process (the kernel's tgid).
+        /// Process ID (the kernel's tgid).
         pub pid: Option<i32>,
-        /// Thread (the kernel's pid).
+        /// Thread ID (the kernel's pid).
         pub tid: Option<i32>,
-        /// Name of the thread at that moment.
+        /// Thread name at that time.
         pub comm: Option<&'a [u8]>,
-        /// Stack in the kernel, an id into stacks.
+        /// Kernel stack, an ID in stacks; NULL if not recorded.
         pub kernel_stack: Option<i32>,
-        /// Stack in user space, an id into stacks.
+        /// User stack, an ID in stacks; NULL if not recorded.
         pub user_stack: Option<i32>,
     }
 
@@ -577,18 +577,18 @@ pub mod common {
     }
 }
 
-/// What was recorded.
+/// One recorded event type.
 pub mod event_types {
     use super::*;
 
-    /// Its name.
+    /// Name of the table.
     pub const NAME: &str = "event_types";
 
-    /// Its declaration.
+    /// Declaration of the table.
     pub fn schema() -> TableSchema {
         TableSchema {
             name: NAME.to_owned(),
-            doc: "What was recorded.".to_owned(),
+            doc: "One recorded event type.".to_owned(),
             columns: vec![
                 column(
                     "system",
@@ -596,7 +596,7 @@ pub mod event_types {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "Subsystem of the event: sched, syscalls, hardware, software, perf.",
+                    "Subsystem of the event, such as sched, syscalls, hardware, software or perf.",
                 ),
                 column(
                     "event",
@@ -612,7 +612,7 @@ pub mod event_types {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "Where its rows are, as SQL names it.",
+                    "Table with its rows, as named in SQL.",
                 ),
                 column(
                     "kind",
@@ -628,7 +628,7 @@ pub mod event_types {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "One row every so many events.",
+                    "Sampling period: one row per this many events.",
                 ),
                 column(
                     "frequency",
@@ -636,7 +636,7 @@ pub mod event_types {
                     true,
                     "Hz",
                     Encoding::Dictionary,
-                    "Rows per second aimed at.",
+                    "Requested rows per second.",
                 ),
                 column(
                     "filter",
@@ -644,7 +644,7 @@ pub mod event_types {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Filter in the kernel.",
+                    "Filter applied by the kernel.",
                 ),
                 column(
                     "print_format",
@@ -652,7 +652,7 @@ pub mod event_types {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "How the kernel prints it.",
+                    "The kernel's print format of the event.",
                 ),
                 column(
                     "fields",
@@ -660,7 +660,7 @@ pub mod event_types {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Declarations of its fields.",
+                    "Declarations of the fields.",
                 ),
                 column(
                     "rows",
@@ -668,7 +668,7 @@ pub mod event_types {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "Rows of it in this trace.",
+                    "Number of rows in this trace.",
                 ),
                 column(
                     "lost",
@@ -676,7 +676,7 @@ pub mod event_types {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Rows known to be missing; NULL: not told.",
+                    "Number of lost rows; NULL if unknown.",
                 ),
             ],
             sort: vec![],
@@ -686,27 +686,27 @@ pub mod event_types {
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row<'a> {
-        /// Subsystem of the event: sched, syscalls, hardware, software, perf.
+        /// Subsystem of the event, such as sched, syscalls, hardware, software or perf.
         pub system: &'a [u8],
         /// Name of the event.
         pub event: &'a [u8],
-        /// Where its rows are, as SQL names it.
+        /// Table with its rows, as named in SQL.
         pub table: &'a [u8],
         /// counter, software, tracepoint, kprobe, kretprobe, uprobe, uretprobe, usdt, recorder or marker.
         pub kind: &'a [u8],
-        /// One row every so many events.
+        /// Sampling period: one row per this many events.
         pub period: Option<i64>,
-        /// Rows per second aimed at.
+        /// Requested rows per second.
         pub frequency: Option<i64>,
-        /// Filter in the kernel.
+        /// Filter applied by the kernel.
         pub filter: Option<&'a [u8]>,
-        /// How the kernel prints it.
+        /// The kernel's print format of the event.
         pub print_format: Option<&'a [u8]>,
-        /// Declarations of its fields.
+        /// Declarations of the fields.
         pub fields: Option<&'a [&'a [u8]]>,
-        /// Rows of it in this trace.
+        /// Number of rows in this trace.
         pub rows: i64,
-        /// Rows known to be missing; NULL: not told.
+        /// Number of lost rows; NULL if unknown.
         pub lost: Option<i64>,
     }
 
@@ -764,18 +764,18 @@ pub mod event_types {
     }
 }
 
-/// A place in code, with its name where that is known.
+/// A code location, with its name if known.
 pub mod frames {
     use super::*;
 
-    /// Its name.
+    /// Name of the table.
     pub const NAME: &str = "frames";
 
-    /// Its declaration.
+    /// Declaration of the table.
     pub fn schema() -> TableSchema {
         TableSchema {
             name: NAME.to_owned(),
-            doc: "A place in code, with its name where that is known.".to_owned(),
+            doc: "A code location, with its name if known.".to_owned(),
             columns: vec![
                 column(
                     "frame_id",
@@ -783,7 +783,7 @@ pub mod frames {
                     false,
                     "",
                     Encoding::Delta,
-                    "Number of the frame, from 1.",
+                    "ID of the frame, from 1.",
                 ),
                 column(
                     "module",
@@ -791,7 +791,7 @@ pub mod frames {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "File that holds the code, or a name in brackets.",
+                    "File that contains the code, or a name in brackets.",
                 ),
                 column(
                     "build_id",
@@ -799,7 +799,7 @@ pub mod frames {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Build id of the module, hexadecimal.",
+                    "Build ID of the module, hexadecimal.",
                 ),
                 column(
                     "offset",
@@ -815,7 +815,7 @@ pub mod frames {
                     true,
                     "address",
                     Encoding::Plain,
-                    "Absolute address, where no module is known and for the kernel.",
+                    "Absolute address; only for the kernel, or if no module is known.",
                 ),
                 column(
                     "function",
@@ -823,7 +823,7 @@ pub mod frames {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Function, demangled.",
+                    "Demangled function name.",
                 ),
                 column(
                     "function_offset",
@@ -831,7 +831,7 @@ pub mod frames {
                     true,
                     "bytes",
                     Encoding::Dictionary,
-                    "Bytes from the start of the function.",
+                    "Offset from the start of the function.",
                 ),
                 column(
                     "file",
@@ -847,7 +847,7 @@ pub mod frames {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Line in it, from 1.",
+                    "Line in the source file, from 1.",
                 ),
                 column(
                     "inlined_into",
@@ -855,7 +855,7 @@ pub mod frames {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "For inlined code, the frame of the call site.",
+                    "Frame of the call site, for inlined code.",
                 ),
                 column(
                     "space",
@@ -871,7 +871,7 @@ pub mod frames {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "The place is where a call returns to; the call is the instruction before.",
+                    "Whether the location is a return address; the call is the instruction before it.",
                 ),
                 column(
                     "unverified",
@@ -879,7 +879,7 @@ pub mod frames {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "The name is from a file that is not proven to be the recorded one, since no build ID was recorded; NULL if there is no name.",
+                    "Whether the name comes from a file not proven to be the recorded one, because no build ID was recorded; NULL if there is no name.",
                 ),
             ],
             sort: vec!["frame_id".to_owned()],
@@ -889,31 +889,31 @@ pub mod frames {
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row<'a> {
-        /// Number of the frame, from 1.
+        /// ID of the frame, from 1.
         pub frame_id: i32,
-        /// File that holds the code, or a name in brackets.
+        /// File that contains the code, or a name in brackets.
         pub module: Option<&'a [u8]>,
-        /// Build id of the module, hexadecimal.
+        /// Build ID of the module, hexadecimal.
         pub build_id: Option<&'a [u8]>,
         /// Offset of the instruction in the module's file.
         pub offset: Option<u64>,
-        /// Absolute address, where no module is known and for the kernel.
+        /// Absolute address; only for the kernel, or if no module is known.
         pub address: Option<u64>,
-        /// Function, demangled.
+        /// Demangled function name.
         pub function: Option<&'a [u8]>,
-        /// Bytes from the start of the function.
+        /// Offset from the start of the function.
         pub function_offset: Option<i64>,
         /// Source file.
         pub file: Option<&'a [u8]>,
-        /// Line in it, from 1.
+        /// Line in the source file, from 1.
         pub line: Option<i32>,
-        /// For inlined code, the frame of the call site.
+        /// Frame of the call site, for inlined code.
         pub inlined_into: Option<i32>,
         /// kernel, user, hypervisor, guest kernel or guest user.
         pub space: Option<&'a [u8]>,
-        /// The place is where a call returns to; the call is the instruction before.
+        /// Whether the location is a return address; the call is the instruction before it.
         pub return_address: bool,
-        /// The name is from a file that is not proven to be the recorded one, since no build ID was recorded; NULL if there is no name.
+        /// Whether the name comes from a file not proven to be the recorded one, because no build ID was recorded; NULL if there is no name.
         pub unverified: Option<bool>,
     }
 
@@ -994,10 +994,10 @@ pub mod frames {
 pub mod losses {
     use super::*;
 
-    /// Its name.
+    /// Name of the table.
     pub const NAME: &str = "losses";
 
-    /// Its declaration.
+    /// Declaration of the table.
     pub fn schema() -> TableSchema {
         TableSchema {
             name: NAME.to_owned(),
@@ -1009,7 +1009,7 @@ pub mod losses {
                     true,
                     "ns",
                     Encoding::Delta,
-                    "When the loss was noticed.",
+                    "Time at which the loss was noticed.",
                 ),
                 column(
                     "cpu",
@@ -1017,7 +1017,7 @@ pub mod losses {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "CPU whose buffer it was.",
+                    "CPU of the buffer.",
                 ),
                 column(
                     "event",
@@ -1025,7 +1025,7 @@ pub mod losses {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Event that is missing, where told.",
+                    "Lost event; NULL if unknown.",
                 ),
                 column(
                     "count",
@@ -1033,7 +1033,7 @@ pub mod losses {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "How many; NULL: told that there were some.",
+                    "Number of lost events; NULL if unknown.",
                 ),
                 column(
                     "reason",
@@ -1041,7 +1041,7 @@ pub mod losses {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "ring full, throttled, filtered, buffer overrun, or the tool's own word.",
+                    "ring full, throttled, filtered, buffer overrun, or the term of the recording tool.",
                 ),
             ],
             sort: vec!["time".to_owned()],
@@ -1051,15 +1051,15 @@ pub mod losses {
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row<'a> {
-        /// When the loss was noticed.
+        /// Time at which the loss was noticed.
         pub time: Option<i64>,
-        /// CPU whose buffer it was.
+        /// CPU of the buffer.
         pub cpu: Option<i32>,
-        /// Event that is missing, where told.
+        /// Lost event; NULL if unknown.
         pub event: Option<&'a [u8]>,
-        /// How many; NULL: told that there were some.
+        /// Number of lost events; NULL if unknown.
         pub count: Option<i64>,
-        /// ring full, throttled, filtered, buffer overrun, or the tool's own word.
+        /// ring full, throttled, filtered, buffer overrun, or the term of the recording tool.
         pub reason: &'a [u8],
     }
 
@@ -1096,10 +1096,10 @@ pub mod losses {
 pub mod mappings {
     use super::*;
 
-    /// Its name.
+    /// Name of the table.
     pub const NAME: &str = "mappings";
 
-    /// Its declaration.
+    /// Declaration of the table.
     pub fn schema() -> TableSchema {
         TableSchema {
             name: NAME.to_owned(),
@@ -1111,7 +1111,7 @@ pub mod mappings {
                     true,
                     "ns",
                     Encoding::Delta,
-                    "When it was mapped; NULL: before the recording.",
+                    "Time of the mapping; NULL if before the recording.",
                 ),
                 column(
                     "pid",
@@ -1119,7 +1119,7 @@ pub mod mappings {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Process; NULL for the kernel.",
+                    "Process ID; NULL for the kernel.",
                 ),
                 column(
                     "start",
@@ -1135,7 +1135,7 @@ pub mod mappings {
                     false,
                     "address",
                     Encoding::Plain,
-                    "First address behind it.",
+                    "First address past the end.",
                 ),
                 column(
                     "file_offset",
@@ -1143,7 +1143,7 @@ pub mod mappings {
                     false,
                     "bytes",
                     Encoding::Dictionary,
-                    "Offset in the file of the first address.",
+                    "File offset of the first address.",
                 ),
                 column(
                     "path",
@@ -1151,7 +1151,7 @@ pub mod mappings {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "File, or a name in brackets.",
+                    "Path of the file, or a name in brackets.",
                 ),
                 column(
                     "build_id",
@@ -1159,7 +1159,7 @@ pub mod mappings {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Build id of the file, hexadecimal.",
+                    "Build ID of the file, hexadecimal.",
                 ),
                 column(
                     "inode",
@@ -1167,7 +1167,7 @@ pub mod mappings {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Inode of the file.",
+                    "Inode number of the file.",
                 ),
                 column(
                     "protection",
@@ -1175,7 +1175,7 @@ pub mod mappings {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "PROT_ bits: 1 read, 2 write, 4 execute.",
+                    "Bits of PROT_*: 1 read, 2 write, 4 execute.",
                 ),
             ],
             sort: vec!["time".to_owned()],
@@ -1185,23 +1185,23 @@ pub mod mappings {
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row<'a> {
-        /// When it was mapped; NULL: before the recording.
+        /// Time of the mapping; NULL if before the recording.
         pub time: Option<i64>,
-        /// Process; NULL for the kernel.
+        /// Process ID; NULL for the kernel.
         pub pid: Option<i32>,
         /// First address.
         pub start: u64,
-        /// First address behind it.
+        /// First address past the end.
         pub end: u64,
-        /// Offset in the file of the first address.
+        /// File offset of the first address.
         pub file_offset: u64,
-        /// File, or a name in brackets.
+        /// Path of the file, or a name in brackets.
         pub path: &'a [u8],
-        /// Build id of the file, hexadecimal.
+        /// Build ID of the file, hexadecimal.
         pub build_id: Option<&'a [u8]>,
-        /// Inode of the file.
+        /// Inode number of the file.
         pub inode: Option<u64>,
-        /// PROT_ bits: 1 read, 2 write, 4 execute.
+        /// Bits of PROT_*: 1 read, 2 write, 4 execute.
         pub protection: Option<i32>,
     }
 
@@ -1252,18 +1252,18 @@ pub mod mappings {
     }
 }
 
-/// A place in an input that could not be read.
+/// Unreadable data in an input.
 pub mod problems {
     use super::*;
 
-    /// Its name.
+    /// Name of the table.
     pub const NAME: &str = "problems";
 
-    /// Its declaration.
+    /// Declaration of the table.
     pub fn schema() -> TableSchema {
         TableSchema {
             name: NAME.to_owned(),
-            doc: "A place in an input that could not be read.".to_owned(),
+            doc: "Unreadable data in an input.".to_owned(),
             columns: vec![
                 column(
                     "source",
@@ -1271,7 +1271,7 @@ pub mod problems {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "The input.",
+                    "Name of the input.",
                 ),
                 column(
                     "offset",
@@ -1279,7 +1279,7 @@ pub mod problems {
                     true,
                     "bytes",
                     Encoding::Dictionary,
-                    "Byte offset in it.",
+                    "Byte offset in the input.",
                 ),
                 column(
                     "line",
@@ -1287,7 +1287,7 @@ pub mod problems {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Line in it, from 1.",
+                    "Line in the input, from 1.",
                 ),
                 column(
                     "count",
@@ -1295,7 +1295,7 @@ pub mod problems {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "How many of the same kind.",
+                    "Number of problems of this kind.",
                 ),
                 column(
                     "message",
@@ -1303,7 +1303,7 @@ pub mod problems {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "What was expected and what was found.",
+                    "Description of the problem: what was expected, and what was found.",
                 ),
             ],
             sort: vec![],
@@ -1313,15 +1313,15 @@ pub mod problems {
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row<'a> {
-        /// The input.
+        /// Name of the input.
         pub source: &'a [u8],
-        /// Byte offset in it.
+        /// Byte offset in the input.
         pub offset: Option<i64>,
-        /// Line in it, from 1.
+        /// Line in the input, from 1.
         pub line: Option<i64>,
-        /// How many of the same kind.
+        /// Number of problems of this kind.
         pub count: i64,
-        /// What was expected and what was found.
+        /// Description of the problem: what was expected, and what was found.
         pub message: &'a [u8],
     }
 
@@ -1352,15 +1352,15 @@ pub mod problems {
 pub mod samples {
     use super::*;
 
-    /// Its name.
+    /// Name of the table.
     pub const NAME: &str = "samples";
 
-    /// Its declaration.
+    /// Declaration of the table.
     pub fn schema() -> TableSchema {
         TableSchema {
 name: NAME.to_owned(),
 doc: "One sample of a counter or clock.".to_owned(),
-columns: [common::columns(), vec![column("event", ColumnType::Text, false, "", Encoding::Dictionary, "The counter or clock, as in event_types."),column("period", ColumnType::Int64, true, "", Encoding::Dictionary, "How many events this sample stands for."),column("ip", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Address of the instruction."),column("addr", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Address of the data."),column("weight", ColumnType::UInt64, true, "", Encoding::Dictionary, "Cost of the access, mostly latency in cycles; three packed numbers where the CPU gives a weight structure."),column("data_src", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Where the data came from, as union perf_mem_data_src of include/uapi/linux/perf_event.h."),column("transaction", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Flags of the hardware transaction."),column("phys_addr", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Physical address of the data."),column("cgroup", ColumnType::UInt64, true, "", Encoding::Dictionary, "Id of the cgroup."),column("data_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the page that holds the data."),column("code_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the page that holds the instruction."),column("stream_id", ColumnType::UInt64, true, "", Encoding::Dictionary, "Id of the counter that took the sample."),column("branch_from", ColumnType::UInt64List, true, "address", Encoding::Dictionary, "Addresses of the branches taken last, newest first."),column("branch_to", ColumnType::UInt64List, true, "address", Encoding::Dictionary, "Their targets."),column("branch_flags", ColumnType::UInt64List, true, "mask", Encoding::Dictionary, "Their flags: bit 0 mispredicted, 1 predicted, 2 in a transaction, 3 aborted, 4 to 19 cycles, 20 to 23 type."),column("branch_hw_index", ColumnType::UInt64, true, "", Encoding::Dictionary, "Place of the newest branch in the processor's own ring."),column("branch_counters", ColumnType::UInt64List, true, "mask", Encoding::Dictionary, "Events counted between the branches, packed by branch."),column("user_regs", ColumnType::UInt64List, true, "", Encoding::Dictionary, "Registers in user space, lowest number first."),column("user_regs_mask", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Which registers they are: bits as in the architecture's perf_regs.h."),column("interrupt_regs", ColumnType::UInt64List, true, "", Encoding::Dictionary, "Registers at the interrupt, lowest number first."),column("interrupt_regs_mask", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Which registers they are: bits as in the architecture's perf_regs.h."),]].concat(),
+columns: [common::columns(), vec![column("event", ColumnType::Text, false, "", Encoding::Dictionary, "Counter or clock, as in event_types."),column("period", ColumnType::Int64, true, "", Encoding::Dictionary, "Number of events that the sample represents."),column("ip", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Address of the instruction."),column("addr", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Address of the data."),column("weight", ColumnType::UInt64, true, "", Encoding::Dictionary, "Cost of the access, usually latency in cycles; three packed numbers if the CPU reports a weight structure."),column("data_src", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Source of the data, as union perf_mem_data_src of include/uapi/linux/perf_event.h."),column("transaction", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Flags of the hardware transaction."),column("phys_addr", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Physical address of the data."),column("cgroup", ColumnType::UInt64, true, "", Encoding::Dictionary, "ID of the cgroup."),column("data_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the data's page."),column("code_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the instruction's page."),column("stream_id", ColumnType::UInt64, true, "", Encoding::Dictionary, "ID of the counter that took the sample."),column("branch_from", ColumnType::UInt64List, true, "address", Encoding::Dictionary, "Addresses of the last branches, newest first."),column("branch_to", ColumnType::UInt64List, true, "address", Encoding::Dictionary, "Targets of the branches."),column("branch_flags", ColumnType::UInt64List, true, "mask", Encoding::Dictionary, "Flags of the branches: bit 0 mispredicted, 1 predicted, 2 in a transaction, 3 aborted, 4 to 19 cycles, 20 to 23 type."),column("branch_hw_index", ColumnType::UInt64, true, "", Encoding::Dictionary, "Index of the newest branch in the CPU's branch buffer."),column("branch_counters", ColumnType::UInt64List, true, "mask", Encoding::Dictionary, "Event counts between the branches, packed by branch."),column("user_regs", ColumnType::UInt64List, true, "", Encoding::Dictionary, "User-space registers, lowest number first."),column("user_regs_mask", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Mask of the registers in user_regs, with bits as in the architecture's perf_regs.h."),column("interrupt_regs", ColumnType::UInt64List, true, "", Encoding::Dictionary, "Registers at the interrupt, lowest number first."),column("interrupt_regs_mask", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Mask of the registers in interrupt_regs, with bits as in the architecture's perf_regs.h."),]].concat(),
 sort: vec!["time".to_owned()],
 }
     }
@@ -1368,61 +1368,61 @@ sort: vec!["time".to_owned()],
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row<'a> {
-        /// When it happened, on the trace's clock.
+        /// Time of the event on the trace's clock; NULL if unknown.
         pub time: Option<i64>,
-        /// The CPU that it happened on.
+        /// CPU on which it happened; NULL if unknown.
         pub cpu: Option<i32>,
-        /// Process (the kernel's tgid).
+        /// Process ID (the kernel's tgid).
         pub pid: Option<i32>,
-        /// Thread (the kernel's pid).
+        /// Thread ID (the kernel's pid).
         pub tid: Option<i32>,
-        /// Name of the thread at that moment.
+        /// Thread name at that time.
         pub comm: Option<&'a [u8]>,
-        /// Stack in the kernel, an id into stacks.
+        /// Kernel stack, an ID in stacks; NULL if not recorded.
         pub kernel_stack: Option<i32>,
-        /// Stack in user space, an id into stacks.
+        /// User stack, an ID in stacks; NULL if not recorded.
         pub user_stack: Option<i32>,
-        /// The counter or clock, as in event_types.
+        /// Counter or clock, as in event_types.
         pub event: &'a [u8],
-        /// How many events this sample stands for.
+        /// Number of events that the sample represents.
         pub period: Option<i64>,
         /// Address of the instruction.
         pub ip: Option<u64>,
         /// Address of the data.
         pub addr: Option<u64>,
-        /// Cost of the access, mostly latency in cycles; three packed numbers where the CPU gives a weight structure.
+        /// Cost of the access, usually latency in cycles; three packed numbers if the CPU reports a weight structure.
         pub weight: Option<u64>,
-        /// Where the data came from, as union perf_mem_data_src of include/uapi/linux/perf_event.h.
+        /// Source of the data, as union perf_mem_data_src of include/uapi/linux/perf_event.h.
         pub data_src: Option<u64>,
         /// Flags of the hardware transaction.
         pub transaction: Option<u64>,
         /// Physical address of the data.
         pub phys_addr: Option<u64>,
-        /// Id of the cgroup.
+        /// ID of the cgroup.
         pub cgroup: Option<u64>,
-        /// Size of the page that holds the data.
+        /// Size of the data's page.
         pub data_page_size: Option<i64>,
-        /// Size of the page that holds the instruction.
+        /// Size of the instruction's page.
         pub code_page_size: Option<i64>,
-        /// Id of the counter that took the sample.
+        /// ID of the counter that took the sample.
         pub stream_id: Option<u64>,
-        /// Addresses of the branches taken last, newest first.
+        /// Addresses of the last branches, newest first.
         pub branch_from: Option<&'a [u64]>,
-        /// Their targets.
+        /// Targets of the branches.
         pub branch_to: Option<&'a [u64]>,
-        /// Their flags: bit 0 mispredicted, 1 predicted, 2 in a transaction, 3 aborted, 4 to 19 cycles, 20 to 23 type.
+        /// Flags of the branches: bit 0 mispredicted, 1 predicted, 2 in a transaction, 3 aborted, 4 to 19 cycles, 20 to 23 type.
         pub branch_flags: Option<&'a [u64]>,
-        /// Place of the newest branch in the processor's own ring.
+        /// Index of the newest branch in the CPU's branch buffer.
         pub branch_hw_index: Option<u64>,
-        /// Events counted between the branches, packed by branch.
+        /// Event counts between the branches, packed by branch.
         pub branch_counters: Option<&'a [u64]>,
-        /// Registers in user space, lowest number first.
+        /// User-space registers, lowest number first.
         pub user_regs: Option<&'a [u64]>,
-        /// Which registers they are: bits as in the architecture's perf_regs.h.
+        /// Mask of the registers in user_regs, with bits as in the architecture's perf_regs.h.
         pub user_regs_mask: Option<u64>,
         /// Registers at the interrupt, lowest number first.
         pub interrupt_regs: Option<&'a [u64]>,
-        /// Which registers they are: bits as in the architecture's perf_regs.h.
+        /// Mask of the registers in interrupt_regs, with bits as in the architecture's perf_regs.h.
         pub interrupt_regs_mask: Option<u64>,
     }
 
@@ -1581,15 +1581,15 @@ sort: vec!["time".to_owned()],
 pub mod stacks {
     use super::*;
 
-    /// Its name.
+    /// Name of the table.
     pub const NAME: &str = "stacks";
 
-    /// Its declaration.
+    /// Declaration of the table.
     pub fn schema() -> TableSchema {
         TableSchema {
 name: NAME.to_owned(),
 doc: "A node of the prefix tree of all stacks: a frame and, through its parent, its callers.".to_owned(),
-columns: vec![column("stack_id", ColumnType::Int32, false, "", Encoding::Delta, "Number of the node, from 1; 0 is the empty stack and has no row."),column("parent_id", ColumnType::Int32, false, "", Encoding::Delta, "Node of the caller, always smaller than stack_id; 0 at the root."),column("frame_id", ColumnType::Int32, false, "", Encoding::Delta, "The frame, an id into frames."),column("depth", ColumnType::Int32, false, "", Encoding::Dictionary, "Frames from the root to here, 1 at the root."),],
+columns: vec![column("stack_id", ColumnType::Int32, false, "", Encoding::Delta, "ID of the node, from 1; 0 is the empty stack and has no row."),column("parent_id", ColumnType::Int32, false, "", Encoding::Delta, "Node of the caller, always smaller than stack_id; 0 at the root."),column("frame_id", ColumnType::Int32, false, "", Encoding::Delta, "Frame of the node, an ID in frames."),column("depth", ColumnType::Int32, false, "", Encoding::Dictionary, "Number of frames from the root to this node, 1 at the root."),],
 sort: vec!["stack_id".to_owned()],
 }
     }
@@ -1597,13 +1597,13 @@ sort: vec!["stack_id".to_owned()],
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row {
-        /// Number of the node, from 1; 0 is the empty stack and has no row.
+        /// ID of the node, from 1; 0 is the empty stack and has no row.
         pub stack_id: i32,
         /// Node of the caller, always smaller than stack_id; 0 at the root.
         pub parent_id: i32,
-        /// The frame, an id into frames.
+        /// Frame of the node, an ID in frames.
         pub frame_id: i32,
-        /// Frames from the root to here, 1 at the root.
+        /// Number of frames from the root to this node, 1 at the root.
         pub depth: i32,
     }
 
@@ -1623,18 +1623,18 @@ sort: vec!["stack_id".to_owned()],
     }
 }
 
-/// Life of a thread under one name.
+/// Lifetime of a thread.
 pub mod threads {
     use super::*;
 
-    /// Its name.
+    /// Name of the table.
     pub const NAME: &str = "threads";
 
-    /// Its declaration.
+    /// Declaration of the table.
     pub fn schema() -> TableSchema {
         TableSchema {
             name: NAME.to_owned(),
-            doc: "Life of a thread under one name.".to_owned(),
+            doc: "Lifetime of a thread.".to_owned(),
             columns: vec![
                 column(
                     "tid",
@@ -1642,7 +1642,7 @@ pub mod threads {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "Thread (the kernel's pid).",
+                    "Thread ID (the kernel's pid).",
                 ),
                 column(
                     "pid",
@@ -1650,7 +1650,7 @@ pub mod threads {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Process (the kernel's tgid).",
+                    "Process ID (the kernel's tgid).",
                 ),
                 column(
                     "parent",
@@ -1658,7 +1658,7 @@ pub mod threads {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Process that created it.",
+                    "ID of the process that created the thread.",
                 ),
                 column(
                     "comm",
@@ -1666,7 +1666,7 @@ pub mod threads {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Its name, the last one.",
+                    "Last name of the thread.",
                 ),
                 column(
                     "start",
@@ -1674,7 +1674,7 @@ pub mod threads {
                     true,
                     "ns",
                     Encoding::Dictionary,
-                    "When it was created; NULL: before the recording.",
+                    "Time of creation; NULL if before the recording.",
                 ),
                 column(
                     "end",
@@ -1682,7 +1682,7 @@ pub mod threads {
                     true,
                     "ns",
                     Encoding::Dictionary,
-                    "When it ended; NULL: after the recording, or not seen.",
+                    "Time of exit; NULL if after the recording or unknown.",
                 ),
                 column(
                     "exit_code",
@@ -1690,7 +1690,7 @@ pub mod threads {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Its exit status.",
+                    "Exit status.",
                 ),
                 column(
                     "cmdline",
@@ -1698,7 +1698,7 @@ pub mod threads {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Its command line.",
+                    "Command line.",
                 ),
                 column(
                     "cgroup",
@@ -1706,7 +1706,7 @@ pub mod threads {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Path of its cgroup.",
+                    "Path of the cgroup.",
                 ),
                 column(
                     "namespaces",
@@ -1714,7 +1714,7 @@ pub mod threads {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Its namespaces, as name:inode.",
+                    "Namespaces, as name:inode.",
                 ),
             ],
             sort: vec!["start".to_owned()],
@@ -1724,25 +1724,25 @@ pub mod threads {
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row<'a> {
-        /// Thread (the kernel's pid).
+        /// Thread ID (the kernel's pid).
         pub tid: i32,
-        /// Process (the kernel's tgid).
+        /// Process ID (the kernel's tgid).
         pub pid: Option<i32>,
-        /// Process that created it.
+        /// ID of the process that created the thread.
         pub parent: Option<i32>,
-        /// Its name, the last one.
+        /// Last name of the thread.
         pub comm: Option<&'a [u8]>,
-        /// When it was created; NULL: before the recording.
+        /// Time of creation; NULL if before the recording.
         pub start: Option<i64>,
-        /// When it ended; NULL: after the recording, or not seen.
+        /// Time of exit; NULL if after the recording or unknown.
         pub end: Option<i64>,
-        /// Its exit status.
+        /// Exit status.
         pub exit_code: Option<i32>,
-        /// Its command line.
+        /// Command line.
         pub cmdline: Option<&'a [u8]>,
-        /// Path of its cgroup.
+        /// Path of the cgroup.
         pub cgroup: Option<&'a [u8]>,
-        /// Its namespaces, as name:inode.
+        /// Namespaces, as name:inode.
         pub namespaces: Option<&'a [&'a [u8]]>,
     }
 
@@ -1824,7 +1824,7 @@ pub fn all() -> Vec<TableSchema> {
     ]
 }
 
-/// The columns of a table that hold ids of rows, of its own or of another table: they begin anew in every trace.
+/// The columns of a table that hold row IDs, of this or another table. IDs restart in every trace.
 pub fn ids(table: &str) -> &'static [&'static str] {
     match table {
         aggregates::NAME => &["aggregate_id", "kernel_stack", "user_stack"],

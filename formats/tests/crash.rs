@@ -172,7 +172,7 @@ fn a_live_writer_is_not_taken_for_a_dead_one() {
     let writer = Writer::create(&path, options()).unwrap();
     let refused = Writer::create(&path, options()).unwrap_err().to_string();
     assert!(
-        refused.contains("being written by another process"),
+        refused.contains("another process is writing it"),
         "{refused}"
     );
     assert!(refused.contains("hint: "), "{refused}");

@@ -1,10 +1,12 @@
-//! Hundreds of open tables take little memory. A program of its own: what others allocate must not be counted.
+//! Hundreds of open tables take little memory, and so do the symbols of many programs. A program of its own: what others allocate must not be counted.
 
 use std::sync::{Mutex, PoisonError};
 
+use perfquet_formats::event::Space;
 use perfquet_formats::store::{
     ColumnSchema, ColumnType, Encoding, Facts, TableSchema, Writer, WriterOptions,
 };
+use perfquet_formats::symbols::{KernelFacts, KernelSource, Options, Origin, Request, Symbolizer};
 use perfquet_formats::tables;
 
 /// Columns of sched_switch behind the common ones.
@@ -147,4 +149,78 @@ fn the_budget_holds_whatever_is_pushed() {
         "with a budget of 16 MB, {} MB were taken",
         most >> 20
     );
+}
+
+/// Programs of some 10 MB each: this one, under many paths.
+#[test]
+fn symbols_of_many_programs_are_not_kept_together() {
+    const PROGRAMS: usize = 12;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let own = std::env::current_exe().unwrap();
+    let paths: Vec<String> = (0..PROGRAMS)
+        .map(|number| {
+            let path = folder.path().join(format!("program{number}"));
+            std::fs::copy(&own, &path).unwrap();
+            path.to_str().unwrap().to_owned()
+        })
+        .collect();
+    let options = Options {
+        directories: vec![folder.path().to_owned()],
+        kernel: KernelSource::None,
+        system: false,
+        ..Options::default()
+    };
+    let code = code_offset();
+    let request = |path: &'static str| Request {
+        module: Some(path),
+        offset: Some(code),
+        space: Space::User,
+        ..Request::default()
+    };
+    let paths: Vec<Request<'_>> = paths.into_iter().map(|path| request(path.leak())).collect();
+    let mut symbolizer =
+        Symbolizer::new(options, KernelFacts::default(), Origin::default()).unwrap();
+    let before = resident_bytes();
+    let (first, others) = paths.split_first().unwrap();
+    let expected = symbolizer.names(std::slice::from_ref(first));
+    assert!(expected[0][0].function.contains("code_offset"));
+    let of_one = resident_bytes().saturating_sub(before);
+    for names in symbolizer.names(others) {
+        assert_eq!(names, expected[0]);
+    }
+    // Asked again, a forgotten one is read again.
+    assert_eq!(symbolizer.names(std::slice::from_ref(first)), expected);
+    let of_all = resident_bytes().saturating_sub(before);
+    println!(
+        "one program: {} KiB, {PROGRAMS}: {} KiB",
+        of_one >> 10,
+        of_all >> 10
+    );
+    let most = (of_one * 4).max(24 << 20);
+    assert!(
+        of_all < most,
+        "{} KiB after one, {} KiB after all",
+        of_one >> 10,
+        of_all >> 10
+    );
+}
+
+/// The offset of this very function in its file.
+#[inline(never)]
+fn code_offset() -> u64 {
+    let address = code_offset as fn() -> u64 as usize;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let numbers = |line: &str| -> Option<(usize, usize, u64)> {
+        let mut words = line.split_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let offset = words.nth(1)?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        Some((number(start)?, number(end)?, number(offset)? as u64))
+    };
+    let mut ranges = maps.lines().filter_map(numbers);
+    let (start, _, offset) = ranges
+        .find(|(start, end, _)| (*start..*end).contains(&address))
+        .unwrap();
+    (address - start) as u64 + offset
 }

@@ -1,4 +1,4 @@
-//! Bars of distributions: which bar a value falls into, where a bar begins and ends, what DTrace writes beside it.
+//! Bars of distributions: the bar of a value, the bounds of a bar, and its label in DTrace.
 //!
 //! ```text
 //! quantize(x)                        powers of two:       …  -4  -2  -1  0  1  2  4  8  …

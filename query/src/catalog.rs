@@ -1,4 +1,4 @@
-//! Names of tables: which parts of which traces a name in SQL stands for.
+//! Names of tables: maps SQL names to parts of traces.
 //!
 //! ```text
 //! samples, stacks, …       the fixed tables, those of several traces one after the other
@@ -28,11 +28,11 @@ use perfquet_formats::tables;
 use crate::table::{Change, PartFile, PartsTable, constant_column};
 use crate::trace::{Trace, TraceTable};
 
-/// Name of the catalog; nobody needs to write it.
+/// Name of the catalog; never needed in queries.
 pub(crate) const CATALOG: &str = "perfquet";
 /// Schema of the fixed tables, the views and the unique events.
 pub(crate) const MAIN: &str = "main";
-/// Schema of what the views are made of.
+/// Schema of the tables used by views.
 pub(crate) const PARTS: &str = "parts_of_views";
 
 /// All text is read as views into the pages. DataFusion 55 groups views column by column, dictionary arrays only
@@ -178,7 +178,7 @@ pub(crate) fn united_columns<'t>(
     unite(forms)
 }
 
-/// Where a column is read as another kind of value than one of the traces has, in words.
+/// Returns notes for columns that are read with another type than in one of the traces.
 fn changes(
     traces: &[Trace],
     name: &str,
@@ -216,12 +216,12 @@ fn changes(
     changes
 }
 
-/// What is added to the ids of each trace.
+/// Offset added to the IDs of each trace.
 fn id_offset_column() -> FieldRef {
     constant_column(ID_OFFSET, DataType::Int64)
 }
 
-/// Constants beside the columns of a table. Names of columns have no blank, so they are nobody else's.
+/// Constant columns. Their names contain a space, so they cannot collide with other columns.
 const ID_OFFSET: &str = "id offset";
 const TRACE: &str = "trace name";
 

@@ -1,10 +1,10 @@
-//! `count(*)` beside `count(DISTINCT x)`, as two groupings that can go to disk.
+//! Rewrites `count(*)` with `count(DISTINCT x)` as two groupings that can spill to disk.
 //!
 //! ```text
 //! SELECT count(*), count(DISTINCT x) FROM t      SELECT sum(c), count(x) FROM (SELECT x, count(*) AS c FROM t GROUP BY x)
 //! ```
-//! DataFusion does so where sums and extremes stand beside DISTINCT, not for counts: then it keeps all values in one set, which no
-//! limit of memory makes smaller (115 million rows failed at 1 GiB).
+//! DataFusion does so for sums and extremes with DISTINCT, but not for counts: then it keeps all values in one set, which no
+//! memory limit reduces (115 million rows failed at 1 GiB).
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl OptimizerRule for CountsBesideDistinct {
     }
 }
 
-/// What an aggregate is made of.
+/// Parts of an aggregate.
 enum Part<'a> {
     /// Of different values.
     Distinct(&'a Arc<AggregateUDF>),

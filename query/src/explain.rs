@@ -1,10 +1,10 @@
-//! What DataFusion says, in our words: what is wrong, where in the text, which names were meant.
+//! Translates errors of DataFusion: message, place in the SQL, similar names.
 //!
 //! ```text
 //! no column prev_com in sched_switch
 //!   SELECT prev_com FROM sched_switch
 //!          ^
-//! hint: prev_comm, prev_prio
+//! hint: use one of: prev_comm, prev_prio
 //! ```
 
 use anyhow::anyhow;
@@ -12,11 +12,11 @@ use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
 
 use crate::functions::FUNCTIONS;
-use crate::nearest::nearest;
+use crate::nearest::{nearest, suggestion};
 use crate::sentences::{plain, sentence};
 use crate::session::Session;
 
-/// An error of a query as text. With the session, names near to a wrong one are looked up.
+/// Formats an error of a query. With the session, similar names are suggested.
 pub(crate) fn error(error: DataFusionError, sql: &str, session: Option<&Session>) -> anyhow::Error {
     if let Some(kind) = io_kind(&error) {
         return std::io::Error::new(kind, error.strip_backtrace()).into();
@@ -36,7 +36,7 @@ pub(crate) fn error(error: DataFusionError, sql: &str, session: Option<&Session>
         DataFusionError::ResourcesExhausted(text) => {
             let text = text.lines().next().unwrap_or_default();
             format!(
-                "the query needs more memory than it may use: {text}\nhint: --memory SIZE, fewer --threads, or a narrower question"
+                "the query exceeds the memory limit: {text}\nhint: raise --memory, lower --threads, or select fewer rows"
             )
         }
         DataFusionError::Plan(text) => plan_error(text, session),
@@ -46,20 +46,20 @@ pub(crate) fn error(error: DataFusionError, sql: &str, session: Option<&Session>
         other => said(&other.strip_backtrace()),
     };
     if let Some(place) = place {
-        // The picture belongs under the message, before the hint.
+        // The marked line goes below the message, before the hint.
         let hint = text.find("\nhint: ").unwrap_or(text.len());
         text.insert_str(hint, &format!("\n{place}"));
     }
     anyhow!(text)
 }
 
-/// An error in an expression that was written for an option.
+/// Formats an error in the expression of an option.
 pub(crate) fn piece(failure: DataFusionError, option: &str, text: &str) -> anyhow::Error {
     let failure = error(failure, text, None);
     anyhow!("{option}: {failure}")
 }
 
-/// The innermost error, without what was wrapped around it.
+/// Returns the innermost error.
 fn root(error: &DataFusionError) -> &DataFusionError {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => root(inner),
@@ -76,7 +76,7 @@ fn io_kind(error: &DataFusionError) -> Option<std::io::ErrorKind> {
     }
 }
 
-/// Without the kind of error in front, that only developers care for.
+/// Removes the kind of error, which only concerns developers.
 fn message(text: &str) -> &str {
     let kinds = [
         "Error during planning: ",
@@ -111,14 +111,14 @@ fn schema_error(error: &SchemaError) -> String {
             valid_fields,
         } => no_column(field, valid_fields),
         SchemaError::AmbiguousReference { field } => format!(
-            "column {0} is in more than one table\nhint: write the table in front: table.{0}",
+            "column {0} is in more than one table\nhint: qualify it: TABLE.{0}",
             field.name
         ),
         other => said(&other.to_string()),
     }
 }
 
-/// A message that has no place in the SQL: a sentence of ours, else the engine's, in words of SQL.
+/// Translates a message without a place in the SQL.
 fn said(text: &str) -> String {
     sentence(text).unwrap_or_else(|| lower_first(message(&plain(text))))
 }
@@ -141,14 +141,14 @@ fn no_column(field: &Column, valid: &[Column]) -> String {
     let names: Vec<&str> = valid.iter().map(|column| column.name.as_str()).collect();
     let near = nearest(&field.name, names.iter().copied());
     let hint = if !near.is_empty() {
-        near.join(", ")
+        suggestion(&near)
     } else if names.is_empty() {
-        "there are no columns here; text stands in single quotes: 'text'".to_owned()
+        "put strings in single quotes: 'string'".to_owned()
     } else {
         let shown = names.len().min(20);
         let more = if shown < names.len() { ", …" } else { "" };
         format!(
-            "there are {}{more}; text stands in single quotes: 'text'",
+            "use one of: {}{more}; put strings in single quotes: 'string'",
             names[..shown].join(", ")
         )
     };
@@ -166,9 +166,9 @@ fn plan_error(text: &str, session: Option<&Session>) -> String {
         let names = session.map(Session::table_names).unwrap_or_default();
         let near = nearest(name, names.iter().map(String::as_str));
         let hint = if near.is_empty() {
-            "perfquet-query tables TRACE lists all".to_owned()
+            "list the tables with: perfquet-query tables TRACE".to_owned()
         } else {
-            near.join(", ")
+            suggestion(&near)
         };
         return format!("no table {name}\nhint: {hint}");
     }
@@ -184,25 +184,25 @@ fn plan_error(text: &str, session: Option<&Session>) -> String {
                 .unwrap_or_default()
                 .to_owned()
         }));
-        // A function that is there, but not as it was called.
+        // The function exists, but not in this form.
         if names.iter().any(|known| known == &name.to_lowercase()) {
-            return format!("{name} needs a window\nhint: {name}(…) OVER (ORDER BY time)");
+            return format!("{name} needs a window\nhint: use {name}(…) OVER (ORDER BY time)");
         }
         let near = nearest(name, names.iter().map(String::as_str));
         let hint = if near.is_empty() {
             String::new()
         } else {
-            format!("\nhint: {}", near.join(", "))
+            format!("\nhint: {}", suggestion(&near))
         };
         return format!("no function {name}{hint}");
     }
     wrong_argument(text).unwrap_or_else(|| said(text))
 }
 
-/// A function that was given what it does not take: `Function 'sum' failed to match any signature, …`, `failed to
+/// Recognizes wrong arguments of a function: `Function 'sum' failed to match any signature, …`, `failed to
 /// coerce arguments to satisfy a call to 'quantize' function: …`.
 fn wrong_argument(text: &str) -> Option<String> {
-    // Those of the engine that have arguments of their own fail within another message.
+    // Some errors are nested in another message.
     let text = text
         .rsplit("Error during planning: ")
         .next()
@@ -215,10 +215,10 @@ fn wrong_argument(text: &str) -> Option<String> {
             let call = between(text, "argument types '", "'. You might need")?;
             call.split('(').next()
         })?;
-    // What the engine calls it with its ending is one kind of it.
+    // The suffix names a variant of the function.
     let name = name.strip_suffix("_pop").unwrap_or(name);
     Some(format!(
-        "{name} does not take what it was given\nhint: most functions here want numbers; count() takes anything, and --by divides by text"
+        "{name}: wrong number or types of arguments\nhint: use numeric arguments; count() takes any type, and --by groups by strings"
     ))
 }
 
@@ -232,7 +232,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     }
 }
 
-/// Line and column of what is wrong, both from 1.
+/// Returns line and column of the error, both from 1.
 fn position(error: &DataFusionError) -> Option<(usize, usize)> {
     match error.diagnostic().and_then(|diagnostic| diagnostic.span) {
         Some(span) => Some((span.start.line as usize, span.start.column as usize)),
@@ -243,7 +243,7 @@ fn position(error: &DataFusionError) -> Option<(usize, usize)> {
     }
 }
 
-/// The place in that piece of the question which somebody has written; `None`: it is in none.
+/// Marks the place in the fragment written by the user; `None` if it is in none.
 fn place_in_piece(error: &DataFusionError, sql: &str, pieces: &[String]) -> Option<String> {
     let (line, column) = position(error)?;
     let lines = sql.split_inclusive('\n').take(line.checked_sub(1)?);
@@ -268,7 +268,7 @@ fn place_in_piece(error: &DataFusionError, sql: &str, pieces: &[String]) -> Opti
     })
 }
 
-/// The line of `sql` that is wrong, with a mark under the place.
+/// Returns the wrong line of `sql`, with a mark under the place.
 fn place_of(error: &DataFusionError, sql: &str) -> Option<String> {
     let (line, column) = position(error)?;
     picture(sql, line, column)
@@ -288,7 +288,7 @@ fn picture(sql: &str, line: usize, column: usize) -> Option<String> {
     Some(format!("  {shown}\n  {}^", " ".repeat(column - from)))
 }
 
-/// The place in "… at Line: 1, Column: 8".
+/// Parses the place in "… at Line: 1, Column: 8".
 fn line_and_column(text: &str) -> Option<(usize, usize)> {
     let line = text.rsplit("Line: ").next()?;
     let (line, column) = line.split_once(", Column: ")?;

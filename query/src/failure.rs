@@ -1,8 +1,8 @@
-//! Ends that are no plain failure: main.rs gives each its exit code.
+//! Errors with their own exit code, chosen in main.rs.
 
 use std::fmt;
 
-/// The command line asks for something that cannot be: exit code 2.
+/// An invalid command line: exit code 2.
 #[derive(Debug)]
 pub(crate) struct Misuse(pub(crate) String);
 

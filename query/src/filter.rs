@@ -1,4 +1,4 @@
-//! `--where`, `--time`, `--pid` and their like, as conditions in SQL.
+//! `--where`, `--time`, `--pid` and similar options as SQL conditions.
 //!
 //! ```text
 //! --where "duration > 500us and comm = 'dd'"    duration > 500000 and comm = 'dd'
@@ -14,39 +14,43 @@ use crate::nearest::nearest;
 use crate::render::text::strings;
 use crate::session::{Session, literal};
 
-/// Which rows count.
+/// Filters for rows.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Which rows")]
+#[command(next_help_heading = "Filters")]
 pub(crate) struct Filters {
-    /// Condition in SQL; durations may bear ns, us, ms, s, m: "duration > 500us and comm = 'dd'"
-    #[arg(long = "where", value_name = "CONDITION")]
+    /// Keep only rows matching this SQL condition
+    ///
+    /// Durations may have a unit (ns, us, ms, s, m), as in "duration > 500us and comm = 'dd'".
+    #[arg(long = "where", value_name = "EXPR")]
     condition: Option<String>,
-    /// Part of the trace, from its start: 1.2s..1.5s, ..500ms, 2m..
-    #[arg(long, value_name = "FROM..TO")]
+    /// Keep only this time range from the start of the trace, such as 1.2s..1.5s
+    ///
+    /// Either end may be missing: ..500ms, 2m...
+    #[arg(long, value_name = "RANGE")]
     time: Option<String>,
-    /// Only these processes
+    /// Keep only these processes
     #[arg(long, value_name = "PID,…", value_delimiter = ',')]
     pid: Vec<i32>,
-    /// Only these threads
+    /// Keep only these threads
     #[arg(long, value_name = "TID,…", value_delimiter = ',')]
     tid: Vec<i32>,
-    /// Only threads of these names
+    /// Keep only threads with these names
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     comm: Vec<String>,
-    /// Only these CPUs
+    /// Keep only these CPUs
     #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
     cpu: Vec<i32>,
 }
 
 impl Filters {
-    /// All of it as one condition; `TRUE` if nothing was asked for.
+    /// Returns all filters as one SQL condition; `TRUE` if there are none.
     pub(crate) fn condition(&self, session: &Session) -> Result<String> {
         session.is_report();
         let mut all = Vec::new();
         if let Some(condition) = &self.condition {
             let condition = with_nanoseconds(condition)?;
             session.piece("--where", &condition)?;
-            // A comment at its end may not swallow the bracket.
+            // A trailing comment must not swallow the bracket.
             all.push(format!("({condition}\n)"));
         }
         if let Some(time) = &self.time {
@@ -71,7 +75,7 @@ impl Filters {
 }
 
 impl Filters {
-    /// Why no row of `table` fits, where a name or number is in none of its rows: a sentence, with the nearest that are.
+    /// Returns the error for a name or ID that no row of `table` has, with the nearest existing ones; `None` if all exist.
     pub(crate) fn why_nothing_fits(
         &self,
         session: &Session,
@@ -80,10 +84,10 @@ impl Filters {
     ) -> Result<Option<String>> {
         let texts = |values: &[i32]| values.iter().map(ToString::to_string).collect();
         let wanted: [(&str, &str, Vec<String>); 4] = [
-            ("comm", "thread is called", self.comm.clone()),
-            ("pid", "process has the PID", texts(&self.pid)),
-            ("tid", "thread has the TID", texts(&self.tid)),
-            ("cpu", "row is of CPU", texts(&self.cpu)),
+            ("comm", "thread named", self.comm.clone()),
+            ("pid", "process with PID", texts(&self.pid)),
+            ("tid", "thread with TID", texts(&self.tid)),
+            ("cpu", "rows of CPU", texts(&self.cpu)),
         ];
         for (column, says, wanted) in wanted {
             if wanted.is_empty() {
@@ -109,16 +113,16 @@ impl Filters {
                 .map(|name| format!("--{column} {name}"))
                 .collect();
             return Ok(Some(format!(
-                "no {says} {}\nhint: {}",
+                "no {says} {}\nhint: use {}",
                 wanted.join(", "),
-                hint.join(", ")
+                hint.join(" or ")
             )));
         }
         Ok(None)
     }
 }
 
-/// The range in each trace, as each has a start of its own.
+/// Returns the condition for the range in each trace: each has its own start.
 fn time_condition(session: &Session, text: &str) -> Result<String> {
     let (from, to) = time_range(text)?;
     let lengths = session.traces.iter().filter_map(|trace| trace.time_range());
@@ -128,7 +132,7 @@ fn time_condition(session: &Session, text: &str) -> Result<String> {
     {
         let length = in_fitting_unit(longest as f64);
         bail!(
-            "--time {text}: the trace ends after {length}\nhint: --time 0s..{}",
+            "--time {text}: the trace ends after {length}\nhint: use --time 0s..{}",
             length.replace(' ', "")
         );
     }
@@ -155,11 +159,11 @@ fn time_condition(session: &Session, text: &str) -> Result<String> {
     })
 }
 
-/// `1.2s..1.5s` in nanoseconds; either end may be left out.
+/// Parses `1.2s..1.5s` into nanoseconds; either end may be missing.
 fn time_range(text: &str) -> Result<(Option<i64>, Option<i64>)> {
     let wrong = || {
         Misuse(format!(
-            "--time {text}: expected a range as 1.2s..1.5s, ..500ms or 2m.."
+            "--time {text}: expected a range such as 1.2s..1.5s, ..500ms or 2m.."
         ))
     };
     let (from, to) = text.split_once("..").ok_or_else(wrong)?;
@@ -194,15 +198,15 @@ fn nanoseconds(text: &str) -> Option<i64> {
         return whole.checked_mul(*factor);
     }
     let nanoseconds = number.parse::<f64>().ok()? * *factor as f64;
-    // Beyond 2^63 ns, 292 years, the cast would cut it in silence.
+    // Beyond 2^63 ns (292 years) the cast would saturate silently.
     (nanoseconds < 9.2e18).then(|| nanoseconds.round() as i64)
 }
 
-/// `condition` with every duration turned into a number. Text in quotes, names and comments stay.
+/// Replaces every duration in `condition` by its nanoseconds. Quoted strings, names and comments stay.
 fn with_nanoseconds(condition: &str) -> Result<String> {
     let mut result = String::with_capacity(condition.len());
     let mut rest = condition;
-    // Behind a letter, digits belong to a name: `arg1s`.
+    // After a letter, digits belong to a name: `arg1s`.
     let mut in_name = false;
     while let Some(first) = rest.chars().next() {
         let length = match first {
@@ -217,7 +221,7 @@ fn with_nanoseconds(condition: &str) -> Result<String> {
                     Some(nanoseconds) => result.push_str(&nanoseconds.to_string()),
                     None if has_unit(&rest[..literal]) => {
                         bail!(Misuse(format!(
-                            "--where: {}: expected a duration, as 1.5ms",
+                            "--where: {}: expected a duration such as 1.5ms",
                             &rest[..literal]
                         )))
                     }
@@ -235,13 +239,13 @@ fn with_nanoseconds(condition: &str) -> Result<String> {
     Ok(result)
 }
 
-/// Whether a literal that is no duration was probably meant to be one: `5sec`, but not `1e9` or `0x1f`.
+/// Whether an invalid literal was probably meant as a duration: `5sec`, but not `1e9` or `0x1f`.
 fn has_unit(literal: &str) -> bool {
     let unit = literal.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     !unit.is_empty() && !literal.starts_with("0x") && literal.parse::<f64>().is_err()
 }
 
-/// Length of a quoted text with its quotes; a doubled quote does not end it.
+/// Returns the length of a quoted string with its quotes; a doubled quote does not end it.
 fn quoted_length(text: &str, quote: char) -> usize {
     let mut letters = text.char_indices().skip(1).peekable();
     while let Some((index, letter)) = letters.next() {

@@ -1,12 +1,12 @@
-//! Ctrl-C, and other requests to end, on a thread that does nothing else.
+//! Handles Ctrl-C and other termination signals on a dedicated thread.
 //!
 //! ```text
-//! SIGINT   first: the question ends (exit 130; in the shell its prompt comes back)      second: the program ends at once
-//! SIGTERM, SIGHUP                                                                      the program ends at once
+//! SIGINT   first: the query ends (exit 130; the shell returns to its prompt)      second: the program ends immediately
+//! SIGTERM, SIGHUP                                                                 the program ends immediately
 //! ```
-//! The workers cannot notice: a join of everything with everything may keep all of them busy for minutes between two rows.
-//! So whoever waits for them is woken, and if the program has not ended soon after, it ends here. Temporary
-//! files go in any case.
+//! Workers do not notice signals: a cross join may keep all of them busy for minutes between two rows.
+//! So the waiting thread is woken, and if the program does not end soon, it is ended here. Temporary
+//! files are removed in either case.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,18 +18,18 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-/// What the program may take to end by itself.
+/// Time for the program to end by itself.
 const PATIENCE: Duration = Duration::from_millis(600);
 
-/// Wakes whoever waits for an answer.
+/// Wakes the thread that waits for a result.
 type Waker = Box<dyn Fn() + Send>;
 /// Directories of temporary files, as they are at the end.
 type Directories = Box<dyn Fn() -> Vec<PathBuf> + Send>;
 
 struct State {
-    /// A question was interrupted and has not ended since.
+    /// A query was interrupted and has not ended yet.
     is_raised: bool,
-    /// A question may end without the program: the shell.
+    /// Interrupting a query does not end the program, as in the shell.
     outlives_questions: bool,
     waker: Option<Waker>,
     temporary: Vec<Directories>,
@@ -43,7 +43,7 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 
 fn state() -> MutexGuard<'static, State> {
-    // Nothing can panic between two changes of it.
+    // No panic is possible between two changes of the state.
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -80,7 +80,7 @@ fn interrupted() {
         return;
     }
     drop(state);
-    // Beside this thread, which waits for the second Ctrl-C.
+    // On another thread: this one waits for the second Ctrl-C.
     let impatient = std::thread::Builder::new().spawn(|| {
         std::thread::sleep(PATIENCE);
         end();
@@ -96,12 +96,12 @@ fn end() -> ! {
     low_level::exit(130)
 }
 
-/// Lets Ctrl-C end a question, but not the program.
+/// Makes Ctrl-C end a query, but not the program.
 pub(crate) fn outlive_questions() {
     state().outlives_questions = true;
 }
 
-/// Calls `wake` at Ctrl-C, as long as the result lives.
+/// Calls `wake` on Ctrl-C while the result is alive.
 pub(crate) fn wake(wake: impl Fn() + Send + 'static) -> Waiting {
     let mut state = state();
     state.is_raised = false;
@@ -109,7 +109,7 @@ pub(crate) fn wake(wake: impl Fn() + Send + 'static) -> Waiting {
     Waiting
 }
 
-/// Somebody waits for an answer.
+/// Guard of a waiting thread.
 pub(crate) struct Waiting;
 
 impl Drop for Waiting {
@@ -118,16 +118,16 @@ impl Drop for Waiting {
     }
 }
 
-/// Removes these directories when the program ends before its time.
+/// Registers directories to remove if the program is terminated.
 pub(crate) fn remove_at_end(directories: impl Fn() -> Vec<PathBuf> + Send + 'static) {
     state().temporary.push(Box::new(directories));
 }
 
-/// Removes the temporary files: threads that are still at work would keep them.
+/// Removes the temporary files, which running threads would keep.
 pub(crate) fn remove_temporary() {
     let directories: Vec<PathBuf> = state().temporary.iter().flat_map(|list| list()).collect();
     for directory in directories {
-        // One that is gone already is what was wanted.
+        // It may be gone already.
         let _ = std::fs::remove_dir_all(directory);
     }
 }

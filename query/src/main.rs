@@ -1,4 +1,4 @@
-//! perfquet-query: asks trace directories in SQL, and answers with tables, reports and pictures.
+//! perfquet-query: queries trace directories with SQL, and prints tables, reports and images.
 //!
 //! ```text
 //! Cli ─► Subcommand ─► Session (traces, catalog, functions, views) ─► Answer ─► render ─► stdout
@@ -39,12 +39,12 @@ use crate::commands::{COMMANDS, Subcommand};
 use crate::failure::{Interrupted, Misuse};
 use crate::reports::REPORTS;
 
-/// Exit codes: 0 done, 1 failed, 2 misuse, 130 interrupted. They are chosen here and nowhere else.
+/// Exit codes: 0 success, 1 failure, 2 misuse, 130 interrupted. They are chosen only here.
 fn main() -> ExitCode {
     let matches = match command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
-            // A closed stdout is no failure of `--help`.
+            // A closed stdout is not a failure of `--help`.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
@@ -73,17 +73,22 @@ fn subcommands() -> impl Iterator<Item = &'static Subcommand> {
     COMMANDS.iter().chain(REPORTS).copied()
 }
 
-/// The command line, made from the lists of commands and reports.
+/// Builds the command line from the lists of commands and reports.
 fn command() -> Command {
     let command = Command::new("perfquet-query")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Answers questions about trace directories in SQL, reports and pictures")
+        .about("Query trace directories with SQL, reports and flame graphs")
         .after_help(
             "Examples:
+  # Summarize a trace
   perfquet-query info a.pqt
+  # List the hottest functions
   perfquet-query top a.pqt
+  # Run an SQL query
   perfquet-query sql a.pqt 'SELECT prev_comm, count(*) n FROM sched_switch GROUP BY 1 ORDER BY n DESC LIMIT 5'
+  # Draw a flame graph
   perfquet-query flamegraph a.pqt -o a.svg
+  # Run several queries
   perfquet-query shell a.pqt",
         )
         .subcommand_required(true)
@@ -104,7 +109,7 @@ fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     (subcommand.run)(matches)
 }
 
-/// Whether the reader of our stdout went away, as `head` does: it has all that it wants.
+/// Whether the reader of stdout closed the pipe, as `head` does.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<std::io::Error>();

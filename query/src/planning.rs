@@ -1,12 +1,12 @@
-//! From SQL to a plan, on a thread with a large stack, for questions of any length.
+//! Plans SQL on a thread with a large stack, for queries of any length.
 //!
 //! ```text
 //! a OR b OR c OR d     as the parser reads it: (((a OR b) OR c) OR d)     as it is planned: (a OR b) OR (c OR d)
 //! ```
-//! Parser, planner, optimizer and the evaluation of a condition all call themselves once for each level of an expression. So long
-//! chains of OR and AND become balanced trees, and what is still deep after that is refused before anything walks it. Terms that
-//! compare the same with a value, `x = 1 OR x = 2`, become `x IN (1, 2)`, which any number of values may have: the optimizer takes
-//! time with the square of the terms (5,000 joined by AND took 13 s).
+//! Parser, planner, optimizer and evaluation recurse once per level of an expression. So long
+//! chains of OR and AND become balanced trees, and anything still too deep is rejected first. Terms that
+//! compare the same column, `x = 1 OR x = 2`, become `x IN (1, 2)`, which may have any number of values: the optimizer takes
+//! time quadratic in the number of terms (5,000 joined by AND took 13 s).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -28,7 +28,7 @@ const MOST_TERMS: usize = 10_000;
 /// Brackets and subqueries within each other.
 pub(crate) const MOST_NESTED: usize = 200;
 
-/// Stacks to try, the first that the system grants: only what is used of it takes memory.
+/// Stack sizes to try, until the system grants one; only used pages take memory.
 const STACKS: [usize; 3] = [1 << 30, 256 << 20, 64 << 20];
 
 /// Runs `work` on a thread with a large stack.
@@ -76,7 +76,7 @@ pub(crate) fn check(state: &SessionState, text: &str) -> PlanResult<()> {
     state.sql_to_expr(text, &dialect).map(|_| ())
 }
 
-/// Balances chains, and refuses what is too deep.
+/// Balances chains, and rejects deep nesting.
 #[derive(Default)]
 struct Shape {
     depth: usize,
@@ -110,13 +110,13 @@ impl VisitorMut for Shape {
             && terms > MOST_TERMS
         {
             return self.refuse(&format!(
-                "{terms} conditions are joined by {operator}; at most {MOST_TERMS} can be\nhint: x IN (…) and x NOT IN (…) take any number of values"
+                "{terms} conditions joined by {operator}; the maximum is {MOST_TERMS}\nhint: use x IN (…) or x NOT IN (…), which take any number of values"
             ));
         }
         self.depth += 1;
         if self.depth > DEEPEST {
             return self.refuse(&format!(
-                "an expression has more than {DEEPEST} levels within each other\nhint: x IN (…) takes any number of values"
+                "an expression is nested more than {DEEPEST} levels deep\nhint: use x IN (…), which takes any number of values"
             ));
         }
         ControlFlow::Continue(())
@@ -132,7 +132,7 @@ impl VisitorMut for Shape {
         match table {
             TableFactor::Table {
                 sample: Some(_), ..
-            } => self.refuse("TABLESAMPLE is not supported\nhint: WHERE random() < 0.1"),
+            } => self.refuse("TABLESAMPLE is not supported\nhint: use WHERE random() < 0.1"),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -208,10 +208,10 @@ fn balance(expr: &mut Expr) -> Option<(BinaryOperator, usize)> {
     Some((operator, count))
 }
 
-/// Shorter chains stay as they were written.
+/// Shorter chains are not rewritten.
 const FEWEST_LISTED: usize = 100;
 
-/// Values that may stand in one list: one of another kind would change the type in which all of them are compared.
+/// Kinds of values for one list: a mixed list would change the type of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Integer,

@@ -1,22 +1,22 @@
-//! What the query engine says in its own terms, in terms of SQL: no types, structures or guesses of the engine's authors.
+//! Translates messages of the query engine into terms of SQL, without its types and internal structures.
 //!
 //! ```text
 //! Unsupported JOIN operator AsOf { match_condition: BinaryOp { left: …      ASOF JOIN is not supported
 //! ```
 
-/// A mark in the engine's message, what is said instead, and what to do; in what is said, `{}` is what follows the mark up to its
+/// A mark in the engine's message, its translation and a hint. In the translation, `{}` is the text after the mark up to its
 /// next quote, blank or bracket.
 const SENTENCES: &[(&str, &str, &str)] = &[
     (
         "JOIN operator AsOf",
         "ASOF JOIN is not supported",
-        "lag(x) IGNORE NULLS OVER (ORDER BY time) over a UNION ALL of both finds the row before",
+        "use lag(x) IGNORE NULLS OVER (ORDER BY time) on a UNION ALL of both tables",
     ),
     ("JOIN operator", "this kind of JOIN is not supported", ""),
     (
         "expected: MATCH_CONDITION",
         "ASOF JOIN is not supported",
-        "lag(x) IGNORE NULLS OVER (ORDER BY time) over a UNION ALL of both finds the row before",
+        "use lag(x) IGNORE NULLS OVER (ORDER BY time) on a UNION ALL of both tables",
     ),
     (
         "logical expression WindowFunction",
@@ -30,33 +30,33 @@ const SENTENCES: &[(&str, &str, &str)] = &[
     ),
     (
         "logical expression ScalarSubquery",
-        "a subquery can refer to the query around it only by =",
+        "a subquery can refer to the outer query only with =",
         "write it as a JOIN with GROUP BY",
     ),
     (
         "logical expression Exists",
-        "EXISTS can refer to the query around it only by =",
+        "EXISTS can refer to the outer query only with =",
         "write it as a JOIN",
     ),
     (
         "logical expression InSubquery",
-        "a subquery of IN can refer to the query around it only by =",
+        "a subquery of IN can refer to the outer query only with =",
         "write it as a JOIN",
     ),
     (
         "ast node Pivot",
         "PIVOT is not supported",
-        "sum(x) FILTER (WHERE key = 'a') AS a",
+        "use sum(x) FILTER (WHERE key = 'a') AS a",
     ),
     (
         "ast node Unpivot",
         "UNPIVOT is not supported",
-        "a UNION ALL of one SELECT for each column",
+        "use a UNION ALL with one SELECT per column",
     ),
     (
         "ast node MatchRecognize",
         "MATCH_RECOGNIZE is not supported",
-        "lag(x) OVER (ORDER BY time) looks at the row before",
+        "use lag(x) OVER (ORDER BY time) for the preceding row",
     ),
     (
         "aggregate functions are not allowed in the WHERE clause",
@@ -75,30 +75,30 @@ const SENTENCES: &[(&str, &str, &str)] = &[
     ),
     (
         "Cannot create filter with non-boolean predicate",
-        "a condition must be true or false",
-        "x > 0, x = 'text', x IS NOT NULL",
+        "expected a boolean condition",
+        "write a comparison, such as x > 0, x = 'string' or x IS NOT NULL",
     ),
     (
         "recursion limit exceeded",
-        "brackets or subqueries are nested too deep",
-        "at most 200 levels can be read",
+        "brackets or subqueries are nested too deeply",
+        "use at most 200 levels",
     ),
     ("DML not supported", READ_ONLY, READ_ONLY_HINT),
     ("not supported for Base table", READ_ONLY, READ_ONLY_HINT),
     (
         "have the same name. Consider aliasing",
-        "two columns of the answer have the same name",
-        "give one another name: x AS y",
+        "two result columns have the same name",
+        "rename one: x AS y",
     ),
     (
         "duplicate qualified field name",
-        "the same table is named twice",
-        "give each a name: FROM t a JOIN t b",
+        "the same table appears twice",
+        "give each an alias: FROM t a JOIN t b",
     ),
     (
         "duplicate unqualified field name",
         "two columns have the same name",
-        "give one another name: x AS y",
+        "rename one: x AS y",
     ),
     (
         "join condition should not be empty",
@@ -112,28 +112,28 @@ const SENTENCES: &[(&str, &str, &str)] = &[
     ),
     (
         "unsupported type '",
-        "no type {}",
-        "types are 'Int32', 'Int64', 'UInt64', 'Float64' and 'Utf8'",
+        "unknown type {}",
+        "use one of: 'Int32', 'Int64', 'UInt64', 'Float64', 'Utf8'",
     ),
     (
         "unsupported SQL type ",
-        "no type {}",
-        "types are INT, BIGINT, DOUBLE, DECIMAL(38, 0), TEXT and BOOLEAN",
+        "unknown type {}",
+        "use one of: INT, BIGINT, DOUBLE, DECIMAL(38, 0), TEXT, BOOLEAN",
     ),
     (
         "unsupported SQL statement: ",
         "{} is not supported",
-        "a question begins with SELECT or WITH",
+        "start the query with SELECT or WITH",
     ),
     (
         "could not find config namespace",
-        "no setting of that name",
-        "settings are in SHOW ALL",
+        "unknown setting",
+        "list the settings with: SHOW ALL",
     ),
     ("user-defined coercion failed", "", ""),
     (
         "scalar subquery returned more than one row",
-        "a subquery that stands for one value returned several rows",
+        "a scalar subquery returned more than one row",
         "add LIMIT 1 or an aggregate function",
     ),
     (
@@ -143,26 +143,26 @@ const SENTENCES: &[(&str, &str, &str)] = &[
     ),
     (
         "order by column out of bounds",
-        "ORDER BY: no column of that number",
-        "columns of the answer are counted from 1",
+        "ORDER BY: no result column with this number",
+        "count result columns from 1",
     ),
     (
         "dot access not supported",
-        "a field is read as x['field']",
-        "",
+        "a field cannot be read with a dot",
+        "use x['field']",
     ),
     (
         "TableSample",
         "TABLESAMPLE is not supported",
-        "WHERE random() < 0.1",
+        "use WHERE random() < 0.1",
     ),
 ];
 
 /// Traces are never changed.
-const READ_ONLY: &str = "tables are read, never changed";
-const READ_ONLY_HINT: &str = "--format csv or --format parquet, and > FILE";
+const READ_ONLY: &str = "tables are read-only";
+const READ_ONLY_HINT: &str = "to write a file, use --format csv or --format parquet, and > PATH";
 
-/// The sentence for a message of the engine, with its hint; `None`: it has none of its own.
+/// Returns the translation of a message with its hint; `None` if there is none.
 pub(crate) fn sentence(text: &str) -> Option<String> {
     let lower = text.to_lowercase();
     let (mark, says, hint) = SENTENCES
@@ -184,7 +184,7 @@ pub(crate) fn sentence(text: &str) -> Option<String> {
     })
 }
 
-/// A message without what is of use to the engine's authors only.
+/// Removes the parts of a message that concern only the engine's developers.
 pub(crate) fn plain(text: &str) -> String {
     // What failed is behind the reasons for which it was tried.
     let kinds = [
@@ -295,7 +295,7 @@ mod tests {
                 .unwrap()
                 .lines()
                 .next(),
-            Some("no type nosuchtype")
+            Some("unknown type nosuchtype")
         );
         assert_eq!(sentence("divide by zero error"), None);
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Traces opened for questions: DataFusion with our tables, views and functions, and the runtime it needs.
+//! A session over opened traces: DataFusion with perfquet's tables, views and functions, and its runtime.
 //!
 //! Opening reads the manifests and nothing else; a query opens the parts that it needs. Memory is
-//! limited: what sorts, groups and joins need beyond the limit goes to files in the temporary directory.
+//! limited: sorts, groups and joins spill to files in the temporary directory beyond the limit.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -36,11 +36,11 @@ use crate::views::VIEWS;
 pub(crate) struct Session {
     pub(crate) context: SessionContext,
     pub(crate) traces: Arc<Vec<Trace>>,
-    /// The stacks of all traces, read when they are first asked for.
+    /// The stacks of all traces, read on first use.
     pub(crate) forest: Arc<Forest>,
     limits: Limits,
-    /// The pieces of SQL in a question that was made by a report, as they were written on the command line; `None`: the
-    /// question itself was written.
+    /// SQL fragments from the command line in a report's query; `None` if the whole
+    /// query was written by the user.
     pieces: Mutex<Option<Vec<String>>>,
     /// `None` only while the session ends.
     runtime: Mutex<Option<Runtime>>,
@@ -106,7 +106,7 @@ impl Session {
         })
     }
 
-    /// Runs a query and keeps its whole result.
+    /// Runs a query and returns its whole result.
     pub(crate) fn collect(&self, sql: &str) -> Result<Vec<RecordBatch>> {
         let mut answer = self.query(sql)?;
         let mut batches = Vec::new();
@@ -116,14 +116,14 @@ impl Session {
         Ok(batches)
     }
 
-    /// From now on questions are made by a report, of pieces that somebody has written: errors show these, not the rest.
+    /// Marks the following queries as those of a report: errors show only the fragments written by the user.
     pub(crate) fn is_report(&self) {
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         pieces.get_or_insert_default();
     }
 
-    /// Takes an expression that was written for an option. One that is none is refused here: within a question, its error would
-    /// speak of words that nobody has written, and it might end brackets that it did not begin.
+    /// Registers the expression of an option. Rejects an invalid one here: inside a query, its error would
+    /// quote generated SQL, and it might close brackets that it did not open.
     pub(crate) fn piece(&self, option: &str, text: &str) -> Result<()> {
         self.is_report();
         let (state, written) = (self.context.state(), text.to_owned());
@@ -136,13 +136,13 @@ impl Session {
         Ok(())
     }
 
-    /// The pieces of a report's question.
+    /// Returns the fragments of a report's query.
     pub(crate) fn pieces(&self) -> Option<Vec<String>> {
         let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         pieces.clone()
     }
 
-    /// Every table and view, event tables with their system too.
+    /// Returns all tables and views, event tables also with their system.
     pub(crate) fn table_names(&self) -> Vec<String> {
         let Some(catalog) = self.context.catalog(CATALOG) else {
             return Vec::new();
@@ -164,14 +164,14 @@ impl Session {
         names
     }
 
-    /// A table or view by its name in SQL.
+    /// Returns a table or view by its SQL name.
     pub(crate) fn table(&self, name: &str) -> Result<Arc<dyn TableProvider>> {
         self.handle()
             .block_on(self.context.table_provider(name))
             .map_err(|error| explain::error(error, "", Some(self)))
     }
 
-    /// Every function, scalar, aggregate, window and table.
+    /// Returns the names of all functions: scalar, aggregate, window and table.
     pub(crate) fn function_names(&self) -> Vec<String> {
         let state = self.context.state();
         let mut names: Vec<String> = state.scalar_functions().keys().cloned().collect();
@@ -190,8 +190,8 @@ impl Session {
         runtime.handle().clone()
     }
 
-    /// Waits for what `start` begins on another thread, or for Ctrl-C: then the threads of the engine are left to
-    /// themselves, as they may not look up for a long time.
+    /// Waits for the work started by `start` on another thread, or for Ctrl-C: then the engine's threads are abandoned,
+    /// as they may run for a long time without checking.
     fn interruptible<T: Send + 'static>(
         &self,
         start: impl FnOnce(Done<T>) -> Result<()>,
@@ -269,29 +269,29 @@ fn runtime(limits: &Limits) -> Result<Runtime> {
         .context("cannot start the threads of the query engine")
 }
 
-/// Removes the files that sorts, groups and joins have put down: a task that still runs would keep them.
+/// Removes spill files of sorts, groups and joins, which running tasks would keep.
 fn remove_temporary(context: &SessionContext) {
     for directory in context.runtime_env().disk_manager.temp_dir_paths() {
         let _ = std::fs::remove_dir_all(directory);
     }
 }
 
-/// The rows of a query, as they come.
+/// The streamed rows of a query.
 pub(crate) struct Answer<'a> {
     session: &'a Session,
     sql: String,
     schema: SchemaRef,
-    /// `None` once an interrupted question has taken it along.
+    /// `None` after an interrupted query.
     stream: Option<SendableRecordBatchStream>,
 }
 
 impl Answer<'_> {
-    /// Its columns.
+    /// Returns the columns.
     pub(crate) fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// The next rows, `None` behind the last ones.
+    /// Returns the next rows; `None` after the last ones.
     pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>> {
         let Some(mut stream) = self.stream.take() else {
             return Ok(None);
@@ -320,7 +320,7 @@ impl Answer<'_> {
     }
 }
 
-/// The columns, where they have no name of their own, under the text of their expression: `duration(1000)`,
+/// Names unnamed columns after their expression: `duration(1000)`,
 /// not `duration(Int64(1000))`.
 fn with_plain_names(schema: &SchemaRef) -> SchemaRef {
     let rename = |field: &Arc<Field>| field.as_ref().clone().with_name(plain_name(field.name()));
@@ -328,7 +328,7 @@ fn with_plain_names(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-/// Takes the types off the literals in DataFusion's name of an expression.
+/// Removes the types of literals from DataFusion's name of an expression.
 fn plain_name(name: &str) -> String {
     const TYPES: &[&str] = &["Int64(", "UInt64(", "Float64(", "Boolean("];
     let mut plain = String::new();
@@ -386,12 +386,12 @@ fn context(limits: &Limits) -> Result<SessionContext> {
     Ok(context)
 }
 
-/// A value as an SQL literal.
+/// Formats a value as an SQL literal.
 pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A name as SQL wants it: quoted where it is no plain word in lower case.
+/// Formats a name for SQL: quoted unless it is a plain lower-case word.
 pub(crate) fn quoted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name
@@ -405,7 +405,7 @@ pub(crate) fn quoted(name: &str) -> String {
     }
 }
 
-/// Words that columns of ours, or fields of events, bear, and that SQL reads otherwise.
+/// SQL keywords that are names of columns or event fields.
 const RESERVED: &[&str] = &[
     "all",
     "and",

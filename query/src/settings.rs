@@ -1,4 +1,4 @@
-//! Options that many commands share.
+//! Options shared by many commands.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -8,21 +8,24 @@ use clap::Args;
 use crate::failure::Misuse;
 use crate::render::Format;
 
-/// What a query may use.
+/// Resource limits of a query.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct Limits {
-    /// Memory of the whole program, at least 128M; sorts, groups and joins beyond it use temporary files. Half of the machine's if not given
+    /// Memory limit, at least 128M [default: half of the system's memory]
+    ///
+    /// Sorts, groups and joins beyond the limit spill to temporary files.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<usize>,
-    /// Threads; as many as CPUs if not given
+    /// Number of threads [default: number of CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
 
 impl Limits {
-    /// What sorts, groups and joins may take: the rest is for what the engine takes without asking. It asks for a hash table after
-    /// it has doubled it, and for rows that it decodes or writes not at all: with all of 512M or 1G granted, 851 MB and 1.33 GB were taken.
+    /// Returns the memory pool for sorts, groups and joins in bytes. The rest is left for allocations outside the pool: the engine
+    /// reserves a hash table only after doubling it, and never reserves rows that it decodes or writes. With all of 512M or 1G in the
+    /// pool, it used 851 MB and 1.33 GB.
     pub(crate) fn pool_bytes(&self) -> usize {
         let limit = self.memory.unwrap_or_else(default_memory);
         limit.saturating_sub(PROGRAM_BYTES) / 2
@@ -34,36 +37,38 @@ impl Limits {
     }
 }
 
-/// What the program takes before the first row: its code, its threads.
+/// Memory of the program before the first row: its code and its threads.
 const PROGRAM_BYTES: usize = 64 << 20;
 
-/// How results are written.
+/// Output format of results.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Output {
-    /// Form of the result; a table if not given
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Table, hide_default_value = true)]
+    /// Output format
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 }
 
-/// Whether a picture may replace an older one.
+/// Whether an existing image may be overwritten.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Overwriting {
-    /// Replace the file if it exists; the older one stays until the new one is whole
+    /// Overwrite an existing output file
+    ///
+    /// The old file stays until the new one is complete.
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// The traces of a command that takes nothing else.
+/// The traces of a command without other positional arguments.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Traces {
-    /// Trace directories, or patterns as 'runs/*.pqt'
+    /// Trace directories or patterns, such as 'runs/*.pqt'
     #[arg(value_name = "TRACE", required = true)]
     pub(crate) traces: Vec<PathBuf>,
 }
 
-/// Reads a size: a number of bytes, or with K, M, G behind it.
+/// Parses a size: a number of bytes, optionally followed by K, M, G or T.
 fn size(text: &str) -> Result<usize, Misuse> {
-    let wrong = || Misuse("expected a size as 512M or 4G".to_owned());
+    let wrong = || Misuse("expected a size such as 512M or 4G".to_owned());
     let upper = text.trim().to_ascii_uppercase();
     let upper = upper.strip_suffix('B').unwrap_or(&upper);
     let upper = upper.strip_suffix('I').unwrap_or(upper);
@@ -84,7 +89,7 @@ fn size(text: &str) -> Result<usize, Misuse> {
     Ok(bytes as usize)
 }
 
-/// Half of the machine's memory; 2 GiB where that cannot be read.
+/// Returns half of the system's memory in bytes; 2 GiB if it cannot be read.
 fn default_memory() -> usize {
     let total_kib = std::fs::read_to_string("/proc/meminfo")
         .ok()

@@ -4,7 +4,7 @@
 //! stacks: stack_id 3, parent_id 1, frame_id 7      frames: frame_id 7, function "main", module "/bin/dd"
 //! ```
 //! Flame graphs, `top` and `stack_frames` walk it in Rust: a recursive query takes 20 to 50 times as long on
-//! deep stacks. Nodes come behind their parents, so one pass from the back adds up all subtrees.
+//! deep stacks. Nodes follow their parents, so one backward pass sums all subtrees.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,7 +24,7 @@ use perfquet_formats::store;
 
 use crate::trace::{ID_STRIDE, Trace, TraceTable};
 
-/// The trees of all traces, each read when first asked for.
+/// The trees of all traces, each read on first use.
 #[derive(Debug)]
 pub(crate) struct Forest {
     traces: Arc<Vec<Trace>>,
@@ -358,7 +358,7 @@ impl Frames {
         }
     }
 
-    /// `frame` with what is inlined into it and what it is inlined into, innermost first.
+    /// Returns `frame` with all its inlined and outer frames, innermost first.
     fn with_inlined(&self, frame: u32) -> impl Iterator<Item = u32> + '_ {
         // Deeper inlining than this is a damaged file that refers to itself.
         const DEEPEST: usize = 1000;

@@ -1,9 +1,9 @@
 //! A table of one or many traces, as DataFusion sees it: a list of Parquet parts.
 //!
 //! Schema, row counts and time ranges come from the manifests, so that no footer is read before a query
-//! needs the part. Parts lie in the order of time, which is declared: `ORDER BY time` and windows over
-//! time sort nothing. What is the same in all rows of a part (`trace`, and in the view `events` also
-//! `event`) is a constant of the part and costs nothing to read or to filter by.
+//! needs the part. Parts are sorted by time, and declared as such: `ORDER BY time` and windows over
+//! time need no sort. Columns with one value per part (`trace`, and in the view `events` also
+//! `event`) are constants of the part, which cost nothing to read or to filter by.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub(crate) struct PartsTable {
     changes: Vec<Change>,
 }
 
-/// More sorted runs than this are read in any order: each would be an open file of its own.
+/// Maximum number of sorted runs, each with an open file; more are read in any order.
 const MOST_SORTED_RUNS: usize = 64;
 
 impl PartsTable {
@@ -235,7 +235,7 @@ impl TableProvider for PartsTable {
     }
 }
 
-/// Whether each part begins where the one before it ends, or later. Parts without a time are taken on trust.
+/// Whether each part begins no earlier than the previous one ends. Parts without a time are not checked.
 fn in_order(run: &[PartFile]) -> bool {
     let ends = run.iter().filter_map(PartFile::time);
     ends.clone()
@@ -243,7 +243,7 @@ fn in_order(run: &[PartFile]) -> bool {
         .all(|(before, after)| before.1 <= after.0)
 }
 
-/// What is known of `parts` without opening them.
+/// Returns the statistics of `parts`, from the manifest alone.
 fn statistics(schema: &Schema, parts: &[PartFile]) -> Statistics {
     let mut statistics = Statistics::new_unknown(schema);
     let rows = parts.iter().map(|part| part.entry.rows);

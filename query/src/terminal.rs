@@ -1,7 +1,7 @@
-//! What goes to stderr beside the result.
+//! Output to stderr: notes and errors.
 //!
-//! `say!` is `eprintln!` for a program whose reader may be gone (`2>&1 | head -1`, `2>&-`): then there is nobody to tell,
-//! and nothing ends of it.
+//! `say!` is `eprintln!` that ignores write errors, for example of a closed pipe (`2>&1 | head -1`, `2>&-`)
+//! instead of panicking.
 
 /// A line of stderr.
 macro_rules! say {
@@ -10,7 +10,7 @@ macro_rules! say {
     };
 }
 
-/// Writes the line that `say!` makes.
+/// Writes the line of `say!`.
 pub(crate) fn put(text: std::fmt::Arguments<'_>) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr().lock(), "{text}");

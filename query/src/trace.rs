@@ -1,4 +1,4 @@
-//! The traces that a question is asked of: directories named one by one or by a pattern.
+//! The traces of a query: directories, given one by one or by a pattern.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,36 +11,36 @@ use perfquet_formats::store::{
 
 use crate::render::text::bytes;
 
-/// One trace directory, with what its manifest says.
+/// One trace directory with its manifest.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    /// Name in the column `trace`: the directory's, without `.pqt`; with its parents where that is not unique.
+    /// Name in the column `trace`: the directory's, without `.pqt`; with its parents if not unique.
     pub(crate) name: String,
-    /// Add this to the ids of its stacks, frames, calls and aggregates: among several traces each has its own. 0 for
-    /// the first one.
+    /// Offset added to the IDs of its stacks, frames, calls and aggregates, so that they are unique among several traces. 0 for
+    /// the first trace.
     pub(crate) id_offset: i64,
     pub(crate) path: PathBuf,
     /// "recording", "complete" or "recovered".
     pub(crate) state: String,
-    /// Facts by name, as the manifest lists them.
+    /// Facts by name, in the manifest's order.
     pub(crate) facts: Vec<(String, String)>,
-    /// Add this to a `time` to get nanoseconds since 1970 (UTC).
+    /// Offset from `time` to nanoseconds since 1970 (UTC).
     pub(crate) wall_offset: Option<i64>,
-    /// The inputs that it was made from, as text.
+    /// Descriptions of its inputs.
     pub(crate) sources: Vec<String>,
     /// Their formats.
     pub(crate) formats: Vec<String>,
     pub(crate) tables: Vec<TraceTable>,
 }
 
-/// Ids of one trace are below this, so that those of several can be told apart and still be read.
+/// Upper bound of the IDs of one trace: those of several traces stay distinct and readable.
 pub(crate) const ID_STRIDE: i64 = 1_000_000_000_000;
 
 /// A table of one trace.
 #[derive(Debug)]
 pub(crate) struct TraceTable {
     pub(crate) schema: TableSchema,
-    /// The columns of each form: one, but for events whose fields changed.
+    /// The columns of each form. Only events whose fields changed have more than one.
     pub(crate) forms: Vec<Vec<ColumnSchema>>,
     pub(crate) parts: Vec<TracePart>,
 }
@@ -48,21 +48,21 @@ pub(crate) struct TraceTable {
 /// One Parquet file of a table.
 #[derive(Debug)]
 pub(crate) struct TracePart {
-    /// As the manifest names it.
+    /// Its entry in the manifest.
     pub(crate) entry: Part,
     /// Its form among the table's.
     pub(crate) form: usize,
 }
 
 impl TracePart {
-    /// First and last time in it.
+    /// First and last time in the part.
     pub(crate) fn time(&self) -> Option<(i64, i64)> {
         self.entry.time_min.zip(self.entry.time_max)
     }
 }
 
 impl Trace {
-    /// The table `name`, as the manifest names it: "samples", "events/sched/sched_switch".
+    /// Returns a table by its name in the manifest: "samples", "events/sched/sched_switch".
     pub(crate) fn table(&self, name: &str) -> Option<&TraceTable> {
         self.tables.iter().find(|table| table.schema.name == name)
     }
@@ -76,7 +76,7 @@ impl Trace {
         ranges.reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)))
     }
 
-    /// What to know of a trace that is not complete; `None` of one that is.
+    /// Returns a note about what an incomplete trace lacks; `None` if the trace is complete.
     pub(crate) fn incompleteness(&self) -> Option<String> {
         let path = self.path.display();
         if self.state != State::Recording.as_str() {
@@ -85,7 +85,7 @@ impl Trace {
             let missing: Vec<String> = missing.map(|schema| schema.name).collect();
             return (!missing.is_empty()).then(|| {
                 format!(
-                    "{path}: has no table {}, which is taken for empty",
+                    "{path}: missing and treated as empty: {}",
                     missing.join(", ")
                 )
             });
@@ -97,11 +97,11 @@ impl Trace {
         let missing: Vec<String> = names.filter(is_empty).collect();
         let missing = match missing.is_empty() {
             true => String::new(),
-            false => format!("; nothing is written yet of {}", missing.join(", ")),
+            false => format!("; not written yet: {}", missing.join(", ")),
         };
         Some(format!(
-            "{path}: not complete: it is being recorded, or its writer died; only the parts that are whole are \
-             read{missing}\nhint: perfquet-convert {path} completes what a dead recorder left"
+            "{path}: incomplete: still being written, or its writer was killed; reading complete parts \
+             only{missing}\nhint: after a killed recording, run: perfquet-convert {path}"
         ))
     }
 
@@ -139,7 +139,7 @@ impl Trace {
     }
 }
 
-/// The facts that are known, by the names that the manifest gives them.
+/// Returns the known facts, named as in the manifest.
 fn facts(facts: &Facts) -> Vec<(String, String)> {
     let number = |value: Option<u64>| value.map(|value| value.to_string());
     let known = [
@@ -176,7 +176,7 @@ fn source(source: &Source) -> String {
 }
 
 impl TraceTable {
-    /// Whether it is the table of an event type, below `events/`.
+    /// Whether this is the table of an event type, below `events/`.
     pub(crate) fn is_event(&self) -> bool {
         self.schema.name.starts_with("events/")
     }
@@ -192,8 +192,8 @@ impl TraceTable {
     }
 }
 
-/// Opens every trace that `patterns` name. A pattern that names a directory is taken as it is, else `*`, `?`
-/// and `[…]` are filled in, so that a quoted pattern and one that the shell has filled in mean the same.
+/// Opens every trace that matches `patterns`. The path of a directory is used literally; otherwise `*`, `?` and `[…]` are
+/// expanded, so a quoted pattern means the same as one expanded by the shell.
 pub(crate) fn open_all(patterns: &[PathBuf]) -> Result<Vec<Trace>> {
     let mut traces = Vec::new();
     let mut opened = std::collections::HashSet::new();
@@ -202,8 +202,8 @@ pub(crate) fn open_all(patterns: &[PathBuf]) -> Result<Vec<Trace>> {
             let place = path.canonicalize().unwrap_or_else(|_| path.clone());
             match opened.insert(place) {
                 true => traces.push(Trace::open(&path)?),
-                // Its rows would count twice.
-                false => say!("{}: named twice, opened once", path.display()),
+                // Otherwise its rows would count twice.
+                false => say!("{}: given twice, opened once", path.display()),
             }
         }
     }
@@ -214,7 +214,7 @@ pub(crate) fn open_all(patterns: &[PathBuf]) -> Result<Vec<Trace>> {
     Ok(traces)
 }
 
-/// Gives every trace the shortest name that no other bears.
+/// Gives every trace the shortest unique name.
 fn name_all(traces: &mut [Trace]) {
     let parts = |trace: &Trace, count: usize| {
         let parts: Vec<_> = trace
@@ -239,7 +239,7 @@ fn name_all(traces: &mut [Trace]) {
             .flatten()
             .collect();
     }
-    // What is left has one name in several spellings.
+    // The remaining ones have the same name in several spellings.
     for (number, &index) in pending.iter().enumerate() {
         let name = format!("{}#{}", traces[index].name, number + 1);
         traces[index].name = name;
@@ -253,18 +253,18 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     if pattern.exists() {
         if pattern.is_dir() && pattern.join(JOURNAL).is_dir() {
             bail!(
-                "{0}: this recording was not completed\nhint: perfquet-convert {0}",
+                "{0}: incomplete recording\nhint: complete it with: perfquet-convert {0}",
                 pattern.display()
             );
         }
         if pattern.is_dir() {
             bail!(
-                "{0}: expected a trace directory, found no {FILE_NAME}\nhint: for the traces inside: '{0}/*.pqt'",
+                "{0}: expected a trace directory, found no {FILE_NAME}\nhint: to open the traces inside, use '{0}/*.pqt'",
                 pattern.display()
             );
         }
         bail!(
-            "{0}: expected a trace directory, found a file\nhint: perfquet-convert {0} -o {1}.pqt",
+            "{0}: expected a trace directory, found a file\nhint: import it with: perfquet-convert {0} -o {1}.pqt",
             pattern.display(),
             pattern.with_extension("").display()
         );
@@ -301,12 +301,12 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     found.retain(|path| path.join(FILE_NAME).exists());
     found.sort();
     if found.is_empty() {
-        bail!("{}: no trace matches", pattern.display());
+        bail!("{}: no matching traces", pattern.display());
     }
     Ok(found)
 }
 
-/// Whether `text` matches `pattern` with `*`, `?` and `[a-z]`; a leading dot must be named.
+/// Whether `text` matches `pattern` with `*`, `?` and `[a-z]`; a leading dot must be literal.
 fn glob(pattern: &str, text: &str) -> bool {
     if text.starts_with('.') && !pattern.starts_with('.') {
         return false;
@@ -331,7 +331,7 @@ fn glob(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|&rest| rest == '*')
 }
 
-/// How long the first element of `pattern` is, if it matches `character`.
+/// Returns the length of the first element of `pattern` if it matches `character`.
 fn one(pattern: &[char], character: char) -> Option<usize> {
     match pattern.first()? {
         '?' => Some(1),

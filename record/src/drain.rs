@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::flight::Kept;
 use crate::journal::Journal;
 use crate::recording::{Recording, Rings};
 use crate::sieve::Sieve;
+use crate::sys::clock;
 use crate::sys::ring::Ring;
 use crate::sys::thread;
 use crate::sys::wait::{Bell, Waiter};
@@ -46,8 +48,20 @@ struct Shared {
     is_stopping: AtomicBool,
     /// It ended before it was told to: the disk is full.
     has_failed: AtomicBool,
+    ending: Mutex<Ending>,
     /// Records of what existed at the start, once they are known, and when the trace begins.
     existing: Mutex<Option<(Vec<u8>, u64)>>,
+}
+
+/// How far the end of the recording is.
+#[derive(Default)]
+enum Ending {
+    #[default]
+    Running,
+    /// Somebody waits for the moment, which lies between two passes.
+    Requested(Sender<()>),
+    /// The thread has ended.
+    Over,
 }
 
 impl Drain {
@@ -91,6 +105,19 @@ impl Drain {
         self.bell.ring();
     }
 
+    /// Ends the recording at one moment for all events: what they record later, while they are stopped one by one, does not
+    /// count. Waits for the moment, which lies between two passes: else one ring would be read up to a later one than the next.
+    pub(crate) fn end(&self) {
+        let (set, is_set) = channel();
+        match &mut *lock(&self.shared.ending) {
+            Ending::Over => return,
+            ending => *ending = Ending::Requested(set),
+        }
+        self.bell.ring();
+        // An error is an answer too: the thread has ended.
+        let _ = is_set.recv();
+    }
+
     /// Has it look at the rings now.
     pub(crate) fn wake(&self) {
         self.bell.ring();
@@ -114,7 +141,7 @@ impl Drain {
 }
 
 struct Worker {
-    sieve: Option<Sieve>,
+    sieve: Sieve,
     rings: Rings,
     sink: Sink,
     gate: Gate,
@@ -125,6 +152,7 @@ struct Worker {
 impl Worker {
     fn run(mut self) -> (Sink, io::Result<()>) {
         let ended = self.drain_until_stopped();
+        *lock(&self.shared.ending) = Ending::Over;
         if ended.is_err() {
             self.shared.has_failed.store(true, Ordering::Release);
         }
@@ -165,26 +193,24 @@ impl Worker {
 
     /// Drains all rings once.
     fn pass(&mut self) -> io::Result<u64> {
+        let ending = std::mem::take(&mut *lock(&self.shared.ending));
+        if let Ending::Requested(set) = ending {
+            self.sieve.end_at(clock::monotonic());
+            let _ = set.send(());
+        }
         let mut drained = 0;
         for ring in &mut self.rings.side_band {
             let sieve = &mut self.sieve;
-            drained += self.sink.take_side_band(ring, |piece| {
-                if let Some(sieve) = sieve {
-                    sieve.look(piece);
-                }
-            })?;
+            drained += self.sink.take_side_band(ring, |piece| sieve.look(piece))?;
         }
         let until = self.gate.look(&mut self.rings.events);
         for (index, (ring, until)) in self.rings.events.iter_mut().zip(until).enumerate() {
             let sieve = &mut self.sieve;
             drained += self
                 .sink
-                .take_events(ring, until, |piece, write| match sieve {
-                    None => write(piece),
-                    Some(sieve) => sieve.sift(index, piece, write),
-                })?;
+                .take_events(ring, until, |piece, write| sieve.sift(index, piece, write))?;
         }
-        self.sieve.take_if(|sieve| sieve.end_pass());
+        self.sieve.end_pass();
         Ok(drained)
     }
 }

@@ -1,7 +1,8 @@
 //! The encoding thread: reads the journal behind the drain and writes the tables, when nothing else wants the CPU.
 //!
-//! When it falls behind, the journal grows, never the loss; far behind, it runs like everybody else until it has caught up. What it does is an ordinary import, so a recording
-//! that died is completed by `perfquet-convert OUT` in the same way.
+//! When it falls behind, the journal grows, never the loss; far behind, it runs like everybody else until it has caught
+//! up. What it has read of the journal is packed. What it does is an ordinary import, so a recording that died is completed by
+//! `perfquet-convert OUT` in the same way.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,18 +10,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use perfquet_formats::event::Selection;
-use perfquet_formats::import::{ImportOptions, Report, import, journal_files, journal_inputs};
+use perfquet_formats::import::{
+    ImportOptions, Limits, Report, import, journal_files, journal_inputs,
+};
 use perfquet_formats::store::WriterOptions;
 use perfquet_formats::symbols::{self, Roots};
 use perfquet_formats::{Error, Input};
 
 use crate::failure::{Failure, failed};
+use crate::journal::Packer;
 use crate::sys::thread;
 
 /// What is read.
 pub(crate) enum Source {
-    /// A journal that still grows.
-    Following(PathBuf),
+    /// A journal that still grows, and may be packed behind the encoder.
+    Following { journal: PathBuf, packs: bool },
     /// All that lies in the journal of this trace: a flight recorder's memory, which grows no more.
     Whole(PathBuf),
 }
@@ -28,6 +32,9 @@ pub(crate) enum Source {
 /// Bytes of the journal that wait for the encoder when it stops being polite, and when it is polite again.
 const FAR_BEHIND_BYTES: u64 = 64 << 20;
 const CAUGHT_UP_BYTES: u64 = 16 << 20;
+
+/// Memory for the rows of all tables, a quarter of what an import of a file has.
+const TABLES_BYTES: usize = 32 << 20;
 
 /// A running encoder.
 pub(crate) struct Encoder {
@@ -140,10 +147,19 @@ fn encode(
     roots: Roots,
 ) -> Result<Report, Error> {
     let inputs = match source {
-        Source::Following(journal) => vec![Input::following(journal, is_whole)?],
+        Source::Following { journal, .. } => {
+            vec![Input::following(journal, Arc::clone(&is_whole))?]
+        }
         Source::Whole(trace) => journal_inputs(trace)?,
     };
-    let is_growing = matches!(source, Source::Following(_));
+    let is_growing = matches!(source, Source::Following { .. });
+    let mut packer = match source {
+        Source::Following {
+            journal,
+            packs: true,
+        } => Some(Packer::new(journal)),
+        Source::Following { .. } | Source::Whole(_) => None,
+    };
     let trace = output.to_owned();
     // Read behind the rings' bytes: what is put beside them when the recording ends.
     let beside = move || {
@@ -156,11 +172,20 @@ fn encode(
     let options = ImportOptions {
         store: WriterOptions {
             adopt: true,
+            memory_bytes: TABLES_BYTES,
             ..WriterOptions::default()
         },
+        limits: Limits::RECORDING,
         kept: Some(kept),
         progress: Some(Box::new(move |progress| {
             done_bytes.store(progress.done, Ordering::Relaxed);
+            if is_whole.load(Ordering::Relaxed) {
+                // It will soon be gone, and somebody waits. What is read next may be another file.
+                packer = None;
+            }
+            if let Some(packer) = &mut packer {
+                packer.follow(progress.done);
+            }
         })),
         later: Some(Box::new(beside)),
         symbols: symbols::Options {

@@ -174,7 +174,10 @@ fn record(
         let roots = running.containers.roots();
         let path = output.path().to_owned();
         Encoder::start(
-            Source::Following(output.journal_path()),
+            Source::Following {
+                journal: output.journal_path(),
+                packs: !cli.keep_raw,
+            },
             path,
             selection,
             roots,

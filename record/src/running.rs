@@ -233,6 +233,7 @@ impl Running {
     pub(crate) fn stop(mut self) -> (Sink, io::Result<()>, Stopped) {
         self.programs.stop();
         let traced = self.tracing.as_mut().map_or(Ok(()), Tracing::finish);
+        self.drain.end();
         self.recording.disable();
         self.progress.step("finishing");
         self.reap();

@@ -1,4 +1,4 @@
-//! What the drain does not take over: hits from before the recording began, and hits that two events recorded.
+//! Hits that the drain drops: from before the recording began, from after it ended, and those that two events recorded.
 //!
 //! ```text
 //! id 7, thread 41: hit        id 9, thread 41: the same hit        id 7, thread 41: the next hit
@@ -8,7 +8,9 @@
 //! Both write into the ring of the CPU, the one straight after the other. So of each event, thread and CPU those records
 //! are kept that raise the largest count of any id: each hit once. Where the ring had no room for one of the two, a later hit may
 //! go in its place; it is among those that the kernel counted as lost.
-//! Only recordings that attached to threads pay for it, and those without doubles only at the beginning.
+//! Events are stopped one after the other, which takes a while for thousands of them: a thread that moved to a CPU where its event still
+//! ran would have a gap in its hits. So the end is one moment, before the first is stopped, for all of them.
+//! Only recordings that attached to threads pay for it while they run, and those without doubles only at the beginning.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,6 +28,10 @@ pub(crate) struct Sieve {
     events: HashMap<u64, EventOfThread>,
     /// When the recording began.
     began: u64,
+    /// When it ended.
+    ended_at: Option<u64>,
+    /// Records are looked at, not just passed on.
+    is_looking: bool,
     has_doubles: bool,
     /// By ring.
     hits: Vec<HashMap<(usize, i32), Hits>>,
@@ -68,18 +74,18 @@ impl Hits {
 }
 
 impl Sieve {
-    /// `None`: all that the rings hold is wanted.
-    pub(crate) fn of(recording: &Recording, rings: usize, began: u64) -> Option<Sieve> {
-        let ids = || {
-            let tracks = recording.of_threads().enumerate();
-            tracks.flat_map(|(track, of)| {
-                let has_ip = of.attr.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0;
-                let event = EventOfThread { track, has_ip };
-                of.events.iter().map(move |opened| (opened.id, event))
-            })
-        };
-        let is_needed = recording.has_doubles || recording.runs_at_once;
-        is_needed.then(|| Sieve::new(ids().collect(), rings, (began, recording.has_doubles)))
+    /// For a recording that began at a time, with so many rings of events.
+    pub(crate) fn of(recording: &Recording, rings: usize, began: u64) -> Sieve {
+        let tracks = recording.of_threads().enumerate();
+        let events = tracks.flat_map(|(track, of)| {
+            let has_ip = of.attr.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0;
+            let event = EventOfThread { track, has_ip };
+            of.events.iter().map(move |opened| (opened.id, event))
+        });
+        Sieve {
+            is_looking: recording.has_doubles || recording.runs_at_once,
+            ..Sieve::new(events.collect(), rings, (began, recording.has_doubles))
+        }
     }
 
     fn new(
@@ -90,6 +96,8 @@ impl Sieve {
         Sieve {
             events,
             began,
+            ended_at: None,
+            is_looking: true,
             has_doubles,
             hits: (0..rings).map(|_| HashMap::new()).collect(),
             ended: Vec::new(),
@@ -99,8 +107,17 @@ impl Sieve {
         }
     }
 
+    /// The recording has ended at a time: between two passes.
+    pub(crate) fn end_at(&mut self, time: u64) {
+        self.ended_at = Some(time);
+        self.is_looking = true;
+    }
+
     /// Looks for ends of threads in a piece of the side-band. Pieces of a ring follow each other to its end.
     pub(crate) fn look(&mut self, piece: &[u8]) {
+        if !self.has_doubles {
+            return;
+        }
         let ended = &mut self.ended;
         self.side_band.feed(piece, |record| {
             // PERF_RECORD_EXIT: header; u32 pid, ppid, tid, ptid; u64 time.
@@ -117,9 +134,13 @@ impl Sieve {
         piece: &[u8],
         write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
+        if !self.is_looking {
+            return write(piece);
+        }
         let Sieve {
             events,
             began,
+            ended_at,
             has_doubles,
             hits,
             kept,
@@ -133,6 +154,7 @@ impl Sieve {
             let is_wanted = hit_of(record, events).is_none_or(|hit| {
                 let place = (hit.track, hit.tid);
                 hit.time >= *began
+                    && ended_at.is_none_or(|end| hit.time <= end)
                     && (!*has_doubles || hits.entry(place).or_default().is_new(hit.id))
             });
             if is_wanted {
@@ -145,20 +167,21 @@ impl Sieve {
         }
     }
 
-    /// A pass over all rings is over. Says whether all that follows is wanted.
-    pub(crate) fn end_pass(&mut self) -> bool {
+    /// A pass over all rings is over.
+    pub(crate) fn end_pass(&mut self) {
         if !self.has_doubles {
-            return clock::monotonic() > self.began.saturating_add(MARGIN_NS);
+            let is_beginning = clock::monotonic() <= self.began.saturating_add(MARGIN_NS);
+            self.is_looking &= is_beginning || self.ended_at.is_some();
+            return;
         }
         if self.ended.is_empty() {
-            return false;
+            return;
         }
         self.ended.sort_unstable();
         for hits in &mut self.hits {
             hits.retain(|(_, tid), _| self.ended.binary_search(tid).is_err());
         }
         self.ended.clear();
-        false
     }
 }
 
@@ -343,7 +366,28 @@ mod tests {
         );
         let hits = sifted(&mut single, &[sample(7, 41, 99), sample(7, 41, 100)], 1000);
         assert_eq!(hits, [(7, 41, 100)]);
-        assert!(single.end_pass());
+        single.end_pass();
+        assert!(!single.is_looking);
+    }
+
+    #[test]
+    fn what_came_after_the_end_does_not_count() {
+        for mut sieve in [
+            sieve(0),
+            Sieve {
+                is_looking: false,
+                ..sieve(0)
+            },
+        ] {
+            // Until the end is known, whatever the rings hold is from before it.
+            assert_eq!(sifted(&mut sieve, &[sample(7, 41, 99)], 1000).len(), 1);
+            sieve.end_pass();
+            sieve.end_at(100);
+            // One CPU's event is stopped, that of the next still runs; what is of no thread passes.
+            let records = [sample(7, 41, 100), sample(9, 42, 101), sample(1, 41, 102)];
+            let left = sifted(&mut sieve, &records, 1000);
+            assert_eq!(left, [(7, 41, 100), (1, 41, 102)]);
+        }
     }
 
     #[test]

@@ -470,7 +470,7 @@ fn a_trigger_that_does_not_fire_is_told() {
     );
     assert_eq!(naps(&room).len(), 0);
     let by = room.fact("record.started_by");
-    assert_eq!(by.as_deref(), Some("nothing: no trigger fired"));
+    assert_eq!(by.as_deref(), Some("no trigger fired"));
     let said = room.record(&[
         "--call",
         "./called:nap",

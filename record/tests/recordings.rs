@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use perfquet_formats::import::{ImportOptions, recover};
 use perfquet_formats::store::{Directory, State};
 
-use seen::{Seen, read};
+use seen::{Seen, read, read_journal};
 
 /// `dd` reads and writes single bytes: so many system calls with a count of 1, and none else.
 const STORM: u64 = 100_000;
@@ -523,7 +523,7 @@ fn a_trace_cut_off_in_mid_run_is_completed() {
         if signals.len() > 1 {
             assert_eq!(status.code(), Some(130), "as by Ctrl-C");
         }
-        let held = read(&journal);
+        let held = read_journal(&path);
         let held = held.count("sys_enter_read") + held.count("sys_enter_write");
         assert!(held > 100_000, "{held}");
         recover(&path, ImportOptions::default()).expect("it is completed");

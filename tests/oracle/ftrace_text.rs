@@ -270,7 +270,7 @@ fn by_name(corpus: &Path, paths: &[PathBuf], wrong: &mut Vec<String>) {
         }
         // Files that were cut tell more entries than they have; some say that an event was not printed.
         for problem in &ours.problems {
-            let is_known = problem.contains("entries, as the header says")
+            let is_known = problem.contains("entries, as in the header")
                 || problem.contains("that trace-cmd could print");
             if !is_known {
                 let _ = write!(wrongs, " problem: {problem}");

@@ -7,14 +7,69 @@ use perfquet_tests::root;
 
 use crate::grown::{self, File};
 
+/// What the recordings of one line of the table's end have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// perf.data whose records are plain.
+    PerfData,
+    /// perf.data whose records are packed into one stream.
+    Packed,
+    /// trace.dat, packed or not.
+    TraceDat,
+    /// trace.dat of some pages: each of its packed sections, which most rows need, is a good part of it.
+    SmallTraceDat,
+}
+
+impl Family {
+    pub(crate) const ALL: [Family; 4] = [
+        Family::PerfData,
+        Family::Packed,
+        Family::TraceDat,
+        Family::SmallTraceDat,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Family::PerfData => "perf.data",
+            Family::Packed => "perf.data, packed",
+            Family::TraceDat => "trace.dat",
+            Family::SmallTraceDat => "trace.dat, small and packed",
+        }
+    }
+
+    /// What is kept on average, at least. docs/salvage.md says why packed bytes are lost together.
+    pub(crate) fn kept_min(self) -> f64 {
+        match self {
+            Family::PerfData | Family::TraceDat => 0.95,
+            Family::Packed => 0.4,
+            Family::SmallTraceDat => 0.7,
+        }
+    }
+}
+
 /// A recording of some kind.
 pub(crate) struct Recording {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
 }
 
+impl Recording {
+    pub(crate) fn family(&self) -> Family {
+        let has = |word: &str| self.name.contains(word);
+        if SMALL_PACKED.contains(&self.name.as_str()) {
+            Family::SmallTraceDat
+        } else if has("trace.dat") {
+            Family::TraceDat
+        } else if has("packed") {
+            Family::Packed
+        } else {
+            Family::PerfData
+        }
+    }
+}
+
 /// Golden files: name, path below formats/src, what it is.
-const GOLDEN: [(&str, &str); 12] = [
+const GOLDEN: [(&str, &str); 14] = [
     ("file with stacks", "perf_data/golden/mono.data"),
     ("file with groups", "perf_data/golden/group.data"),
     ("file with switches", "perf_data/golden/switch-events.data"),
@@ -26,37 +81,43 @@ const GOLDEN: [(&str, &str); 12] = [
     ("pipe, packed", "perf_data/golden/pipe-z.data"),
     ("trace.dat v7, zstd", "trace_dat/golden/events-v7.dat"),
     ("trace.dat, timers", "trace_dat/golden/irq-timer.dat"),
+    ("trace.dat, calls", "trace_dat/golden/graph-events.dat"),
+    ("trace.dat, stacks", "trace_dat/golden/stacktrace.dat"),
     ("trace.dat v6", "trace_dat/golden/made-big-32-v6.dat"),
 ];
 
+/// 17 to 23 KB, of which packed sections are a half.
+const SMALL_PACKED: [&str; 4] = [
+    "trace.dat v7, zstd",
+    "trace.dat, timers",
+    "trace.dat, calls",
+    "trace.dat, stacks",
+];
+
 /// Those of the smaller set, which every test run measures.
-const SMALL: [&str; 5] = [
+const SMALL: [&str; 6] = [
     "file with a probe",
     "large file with stacks",
+    "large file, packed",
     "large file with AUX area",
     "large pipe",
     "large trace.dat v7",
 ];
 
-/// Files of the private corpus, where it is.
-const CORPUS: [(&str, &str); 8] = [
+/// Files below tests/corpus.
+const CORPUS: [(&str, &str); 9] = [
     (
         "corpus: copied stacks",
         "perf-data/6.12/cpu-clock-dwarf.data",
     ),
     ("corpus: file, packed", "perf-data/6.12/compressed.data"),
-    (
-        "corpus: pipe of tracepoints",
-        "perf-data/6.12/pipe-tracepoints.data",
-    ),
-    (
-        "corpus: all switches",
-        "perf-data/6.12/switch-events-a.data",
-    ),
+    ("corpus: pipe, packed", "perf-data/6.12/pipe-z.data"),
+    ("corpus: tracepoints", "perf-data/6.12/tracepoints.data"),
     ("corpus: stacks", "perf-data/6.12/cpu-clock-g.data"),
     ("corpus: losses", "perf-data/6.12/lost.data"),
     ("corpus: several events", "perf-data/6.12/multi.data"),
     ("corpus: kprobe", "perf-data/6.12/kprobe.data"),
+    ("corpus: trace.dat v7", "trace-cmd/6.12/events-v7-none.dat"),
 ];
 
 /// All recordings, or the smaller set.
@@ -100,13 +161,9 @@ pub(crate) fn recordings(all: bool) -> Vec<Recording> {
         recordings.retain(|recording| SMALL.contains(&recording.name.as_str()));
         return recordings;
     }
-    if let Some(corpus) = perfquet_tests::foreign_corpus() {
-        recordings.extend(
-            CORPUS
-                .iter()
-                .map(|(name, path)| read(name, &corpus.join(path))),
-        );
-    }
+    let corpus = root().join("tests/corpus");
+    let read_below = |(name, path): &(&str, &str)| read(name, &corpus.join(path));
+    recordings.extend(CORPUS.iter().map(read_below));
     recordings
 }
 

@@ -17,18 +17,8 @@ pub fn run(minutes: u64) -> Result<()> {
     // Built by the ordinary compiler, before the other one is named.
     let query = place::bin("perfquet-query");
     let programs = query.parent().context("a program lies in a directory")?;
-    let status = place::cargo()
-        .args([
-            "test",
-            "--release",
-            "--package",
-            "perfquet-tests",
-            "--test",
-            "fuzz",
-            "--",
-            "--nocapture",
-            "--test-threads=1",
-        ])
+    // In the tests' profile, where an overflow panics.
+    let status = place::cargo_test(&["--test", "fuzz", "--", "--nocapture", "--test-threads=1"])
         .env(
             "RUSTC_WORKSPACE_WRAPPER",
             place::root().join("tests/fuzz/instrument.sh"),

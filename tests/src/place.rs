@@ -24,6 +24,18 @@ pub fn cargo() -> Command {
     command
 }
 
+/// `cargo test` with these arguments, of the same packages as in `cargo xtask test`: another selection unites the
+/// features of the dependencies differently, and compiles them again.
+pub fn cargo_test(arguments: &[&str]) -> Command {
+    let mut command = cargo();
+    command.arg("test");
+    for name in ["formats", "record", "convert", "ebpf", "tests"] {
+        command.arg("-p").arg(format!("perfquet-{name}"));
+    }
+    command.args(arguments);
+    command
+}
+
 /// Where cargo puts what it builds: `target`, or where `CARGO_TARGET_DIR` and the configuration say.
 pub fn target_directory() -> &'static Path {
     static TARGET: OnceLock<PathBuf> = OnceLock::new();

@@ -7,17 +7,7 @@ use crate::{place, say};
 /// Damages every recording at every place. `cargo test` does the same with some of them.
 pub fn run() -> Result<()> {
     say::step("recordings of all kinds, damaged at 24 places in four ways each");
-    let status = place::cargo()
-        .args([
-            "test",
-            "--release",
-            "--package",
-            "perfquet-tests",
-            "--test",
-            "salvage",
-            "--",
-            "--nocapture",
-        ])
+    let status = place::cargo_test(&["--test", "salvage", "--", "--nocapture"])
         .env("PERFQUET_SALVAGE", "all")
         .status()
         .context("cannot run cargo")?;

@@ -1,4 +1,4 @@
-//! Makes `formats/src/tables.rs` from `schemas/*.toml`: the only place where a column is declared.
+//! Generates `formats/src/tables.rs` from `schemas/*.toml`: the only place where a column is declared.
 //!
 //! ```toml
 //! name = "losses"
@@ -8,10 +8,10 @@
 //! name = "count"
 //! type = "int64"
 //! nullable = true
-//! doc = "How many; NULL: told that there were some."
+//! doc = "Number of lost events; NULL if unknown."
 //! ```
-//! `common = true` puts the columns of common.toml in front. Each table becomes a module with its name, its
-//! schema and a `Row` that pushes itself.
+//! `common = true` prepends the columns of common.toml. Each table becomes a module with its name, its
+//! schema and a `Row` with a `push` method.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -153,9 +153,9 @@ fn write_table(text: &mut String, table: &Table, common: &Table) -> Result<()> {
             column_list(&columns)?
         )?;
     } else {
-        writeln!(text, "/// Its name.")?;
+        writeln!(text, "/// Name of the table.")?;
         writeln!(text, "pub const NAME: &str = {:?};\n", table.name)?;
-        writeln!(text, "/// Its declaration.")?;
+        writeln!(text, "/// Declaration of the table.")?;
         writeln!(text, "pub fn schema() -> TableSchema {{\nTableSchema {{")?;
         writeln!(text, "name: NAME.to_owned(),")?;
         writeln!(text, "doc: {:?}.to_owned(),", table.doc)?;
@@ -268,7 +268,7 @@ fn write_all(text: &mut String, tables: &[Table]) -> Result<()> {
 fn write_ids(text: &mut String, tables: &[Table]) -> Result<()> {
     writeln!(
         text,
-        "/// The columns of a table that hold ids of rows, of its own or of another table: they begin anew in every trace."
+        "/// The columns of a table that hold row IDs, of this or another table. IDs restart in every trace."
     )?;
     writeln!(
         text,
@@ -377,7 +377,7 @@ const HEAD: &str = r#"//! Generated from schemas/*.toml by cargo xtask schemas: 
 //! ```text
 //! losses::Row { time: Some(5), count: Some(2), reason: b"ring full", ..Default::default() }.push(writer.rows(losses));
 //! ```
-//! Text is bytes as found; what is no UTF-8 is replaced where it is stored.
+//! Strings are raw bytes; the store replaces invalid UTF-8.
 
 use crate::store::{ColumnSchema, ColumnType, Encoding, Rows, TableSchema};
 

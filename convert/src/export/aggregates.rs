@@ -33,12 +33,12 @@ pub(super) fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -
     };
     if keys.keys().any(|key| key.0 != first) {
         log::warn!(
-            "only the aggregation {} is exported: values of several do not add up",
+            "exporting only the aggregation {}: values of different aggregations do not add up",
             first.as_deref().unwrap_or("without a name")
         );
     }
     if options.time.is_some() {
-        log::warn!("--time changes nothing here: what was summed up cannot be parted by time");
+        log::warn!("aggregates have no timestamps; --time is ignored");
     }
     let stacks = Stacks::read(trace)?;
     let mut lines: BTreeMap<String, f64> = BTreeMap::new();

@@ -23,7 +23,7 @@ use super::{Exporter, Options, aggregates, printable};
 /// `--to folded`
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "folded",
-    about: "folded stacks with their counts, for flame graph tools",
+    about: "folded stacks with counts, for flame graph tools",
     write,
 };
 
@@ -123,14 +123,14 @@ impl Counted {
             [first, others @ ..] => {
                 if !others.is_empty() || !hits.is_empty() {
                     log::warn!(
-                        "only the event {first} is exported: counts of several do not add up"
+                        "exporting only the event {first}: counts of different events do not add up"
                     );
                 }
                 vec![first.clone()]
             }
             [] => {
                 if hits.len() > 1 {
-                    log::warn!("only the event {} is exported", hits[0]);
+                    log::warn!("exporting only the event {}", hits[0]);
                 }
                 hits.into_iter().take(1).collect()
             }

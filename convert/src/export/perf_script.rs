@@ -30,7 +30,7 @@ use super::{Exporter, Options, printable};
 /// `--to perf-script`
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "perf-script",
-    about: "text as perf script prints it, for scripts that read that",
+    about: "text output of perf script",
     write,
 };
 

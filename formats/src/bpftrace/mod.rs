@@ -41,7 +41,7 @@ use crate::{Error, Format, Input};
 /// What `bpftrace` prints.
 pub const BPFTRACE: Format = Format {
     name: "bpftrace",
-    about: "output of bpftrace: maps, histograms, stacks, as text or JSON",
+    about: "output of bpftrace: maps, histograms, stacks; text or JSON",
     sniff: sniff::sniff,
     read,
 };

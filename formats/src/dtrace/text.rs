@@ -174,7 +174,7 @@ impl<'a> Text<'a, '_> {
     fn other(&mut self, line: Line<'a>) -> Result<(), Error> {
         let text = line.text;
         if is_elision(text) {
-            return self.out.problem(line, "the lines that were left out");
+            return self.out.problem(line, "the omitted lines");
         }
         if text.starts_with(b"-- @@") {
             return self.flush();
@@ -584,8 +584,7 @@ impl<'a> Text<'a, '_> {
             .all(|line| line.text.trim_ascii().is_empty())
             && rest.next().is_none();
         if is_end && self.has_stacks {
-            self.out
-                .problem(first, "a number behind the frames below")?;
+            self.out.problem(first, "a number after the frames below")?;
         }
         let keys = std::mem::take(&mut self.keys).join(&b", "[..]);
         let line = Line {
@@ -668,7 +667,7 @@ impl<'a> Text<'a, '_> {
         while let Some(line) = self.peek().filter(|line| is_row(line.text)) {
             if is_elision(line.text) {
                 self.next();
-                self.out.problem(line, "the lines that were left out")?;
+                self.out.problem(line, "the omitted lines")?;
                 continue;
             }
             let Some((_, columns, event)) = self.titled.get(place) else {

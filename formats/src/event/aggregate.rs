@@ -1,4 +1,4 @@
-//! Aggregations that another tool has made: one event for each key that it printed.
+//! Aggregations computed by the recording tool: one event per printed key.
 //!
 //! ```text
 //!   read            dd              17        Aggregate { keys: ["read", "dd"], value: 17 }
@@ -11,12 +11,12 @@
 
 use super::Stack;
 
-/// What an aggregation does with its values.
+/// Function of an aggregation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Counts events.
+    /// Count of events.
     Count,
-    /// Adds up.
+    /// Sum.
     Sum,
     /// Arithmetic mean.
     Avg,
@@ -35,7 +35,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// As in `aggregates.action`.
+    /// Returns the value of `aggregates.action`.
     pub fn as_str(self) -> &'static str {
         match self {
             Action::Count => "count",
@@ -54,11 +54,11 @@ impl Action {
 /// One key of one aggregation.
 #[derive(Debug, Clone, Copy)]
 pub struct Aggregate<'a> {
-    /// Name of the aggregation; empty: not told.
+    /// Name of the aggregation; empty if unknown.
     pub name: &'a [u8],
-    /// What it does; `None`: not told (DTrace's output does not tell a count from a sum).
+    /// Function; `None` if unknown (DTrace's output does not distinguish a count from a sum).
     pub action: Option<Action>,
-    /// The key, part by part, without stacks.
+    /// Parts of the key, without stacks.
     pub keys: &'a [&'a [u8]],
     /// The value; `None` for distributions.
     pub value: Option<f64>,
@@ -66,9 +66,9 @@ pub struct Aggregate<'a> {
     pub kernel_stack: Stack<'a>,
     /// A user stack in the key.
     pub user_stack: Stack<'a>,
-    /// Which printing, from 0: a later one may hold what an earlier one held.
+    /// Number of the printout, from 0; later printouts may include earlier values.
     pub snapshot: u32,
-    /// When it was printed.
+    /// Time of the printout.
     pub time: Option<i64>,
     /// The bars of a distribution, in order.
     pub buckets: &'a [Bucket],
@@ -77,10 +77,10 @@ pub struct Aggregate<'a> {
 /// One bar of a distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
-    /// Smallest value; `None`: open below.
+    /// Smallest value; `None` if there is no lower bound.
     pub low: Option<i64>,
-    /// First value above; `None`: open above.
+    /// First value above the bar; `None` if there is no upper bound.
     pub high: Option<i64>,
-    /// Values in it.
+    /// Number of values in the bar.
     pub count: i64,
 }

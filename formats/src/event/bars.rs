@@ -1,11 +1,11 @@
-//! Which bars a distribution has, where it is said how to divide: by whoever draws one, and by whoever sums one up.
+//! Bars of `lquantize` and `llquantize`, shared by in-kernel aggregation and queries.
 //!
-//! What DTrace's compiler forbids is an error here. (libdtrace, dt_cc.c: `dt_compile_agg` of lquantize and llquantize)
+//! Arguments that DTrace's compiler rejects are errors here. (libdtrace, dt_cc.c: `dt_compile_agg` of lquantize and llquantize)
 
-/// More bars than this are a slip of the pen. DTrace holds their number in 16 bits.
+/// Maximum number of bars. DTrace stores the number in 16 bits.
 pub const MOST_BARS: i64 = 65_535;
 
-/// How many bars `lquantize(x, low, high, step)` has between its two ends; the error says what was expected.
+/// Returns the number of bars of `lquantize(x, low, high, step)` between its two ends. The error states what was expected.
 pub fn levels(low: i64, high: i64, step: i64) -> Result<i64, String> {
     if step < 1 {
         return Err(format!("expected a step of at least 1, found {step}"));
@@ -18,15 +18,15 @@ pub fn levels(low: i64, high: i64, step: i64) -> Result<i64, String> {
     }
 }
 
-/// Where the bars of `llquantize(x, factor, low, high, steps)` begin: `steps` to each magnitude from `factor ^ low` up
-/// to `factor ^ (high + 1)`; the error says what was expected. Negative values mirror them.
+/// Returns the lower bounds of the bars of `llquantize(x, factor, low, high, steps)`: `steps` per magnitude from `factor ^ low` up
+/// to `factor ^ (high + 1)`. Negative values mirror them. The error states what was expected.
 pub fn magnitudes(factor: i64, low: i64, high: i64, steps: i64) -> Result<Vec<i64>, String> {
     let wrong = |text: &str| Err(text.to_owned());
     if !(2..=MOST_BARS).contains(&factor) {
         return wrong("expected a factor from 2 to 65535");
     }
     if low < 0 || high < low {
-        return wrong("expected magnitudes from 0 up, the higher behind the lower");
+        return wrong("expected magnitudes from 0 up, the lower before the higher");
     }
     if !(1..=MOST_BARS).contains(&steps) {
         return wrong("expected 1 to 65535 steps per magnitude");

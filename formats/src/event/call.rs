@@ -1,50 +1,50 @@
-//! Calls of functions, as readers tell them: edges that are still to be paired, or calls that are whole.
+//! Calls of functions, as readers emit them: entries and exits to be paired, or complete calls.
 //!
 //! ```text
 //! 0)               |  ksys_write() {           Enter { function: ksys_write }
 //! 0)   0.371 us    |    __fdget_pos();         Call  { function: __fdget_pos, duration: 371 }
 //! 0)   9.220 us    |  }                        Leave { duration: 9220 }
 //! ```
-//! A reader tells what a line or record says and nothing more: which enter belongs to which leave, who called
-//! whom, what a function did itself is found out by `normalize`.
+//! A reader emits only what a line or record contains. `normalize` pairs entries and exits, and finds callers and
+//! self times.
 
 use super::{Space, Stack};
 
-/// Who, where and when: what every edge and call has.
+/// Members of every edge and call: thread, CPU, time, stacks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Common<'a> {
-    /// Nanoseconds of the trace's clock.
+    /// Time in nanoseconds on the trace's clock.
     pub time: Option<i64>,
     /// CPU number.
     pub cpu: Option<u32>,
-    /// Process.
+    /// Process ID.
     pub pid: Option<i32>,
-    /// Thread.
+    /// Thread ID.
     pub tid: Option<i32>,
-    /// Thread name, where the format writes it here.
+    /// Thread name, if the format has it in each line or record.
     pub comm: Option<&'a [u8]>,
-    /// Stack in the kernel.
+    /// Kernel stack.
     pub kernel_stack: Stack<'a>,
-    /// Stack in user space.
+    /// User stack.
     pub user_stack: Stack<'a>,
 }
 
-/// A function, as the input tells it.
+/// A function, as identified by the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Function<'a> {
-    /// Not told.
+    /// Not recorded.
     #[default]
     Unknown,
     /// By name.
     Named {
         /// Name, without offset.
         name: &'a [u8],
-        /// Module that holds it; empty if not told.
+        /// Module that contains the function; empty if unknown.
         module: &'a [u8],
     },
-    /// By an address inside of it; `normalize` asks the symbols that the user gave for its name.
+    /// By an address inside the function; `normalize` looks up its name in the given symbols.
     Address {
-        /// Where it is.
+        /// Address space.
         space: Space,
         /// Absolute address.
         address: u64,
@@ -52,18 +52,18 @@ pub enum Function<'a> {
 }
 
 impl<'a> Function<'a> {
-    /// A function of which only the name is known.
+    /// Returns a function with only a name.
     pub fn named(name: &'a [u8]) -> Function<'a> {
         Function::Named { name, module: b"" }
     }
 }
 
-/// In which context code ran.
+/// Context in which code ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Context {
     /// A thread, in the kernel or in user space.
     Task,
-    /// A softirq, on top of whatever was running.
+    /// A softirq.
     Softirq,
     /// A hardware interrupt.
     Irq,
@@ -72,7 +72,7 @@ pub enum Context {
 }
 
 impl Context {
-    /// As in `calls.context`.
+    /// Returns the value of `calls.context`.
     pub fn as_str(self) -> &'static str {
         match self {
             Context::Task => "task",
@@ -86,75 +86,75 @@ impl Context {
 /// A function was entered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Enter<'a> {
-    /// Who, where, when.
+    /// Thread, CPU, time and stacks.
     pub common: Common<'a>,
-    /// What was called.
+    /// The called function.
     pub function: Function<'a>,
-    /// By whom; `Unknown`: by the call around it.
+    /// The caller; `Unknown` means the enclosing call.
     pub caller: Function<'a>,
-    /// Calls around it, where the format tells.
+    /// Number of enclosing calls, if the format has it.
     pub depth: Option<u32>,
-    /// Where told.
+    /// Context, if recorded.
     pub context: Option<Context>,
     /// Arguments as `name=value`; empty: not recorded.
     pub args: &'a [&'a [u8]],
 }
 
-/// A function was left.
+/// A function returned.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leave<'a> {
-    /// Who, where, when. Where the format tells a duration but no time of the exit, `time` is `None`.
+    /// Thread, CPU, time and stacks. `time` is `None` if the format has a duration but no time of the exit.
     pub common: Common<'a>,
-    /// What was left; `Unknown`: the innermost that is open, or that of `depth`.
+    /// The function that returned; `Unknown` means the innermost open call, or that of `depth`.
     pub function: Function<'a>,
-    /// Calls around it, where the format tells.
+    /// Number of enclosing calls, if the format has it.
     pub depth: Option<u32>,
-    /// Where told.
+    /// Context, if recorded.
     pub context: Option<Context>,
-    /// From entry to exit in nanoseconds, where the format tells it: goes before the difference of the times.
+    /// Nanoseconds from entry to exit, if the format has them; takes precedence over the difference of the times.
     pub duration: Option<i64>,
-    /// What it returned.
+    /// Return value.
     pub retval: Option<i64>,
 }
 
-/// A call of which one line or record tells all that is known. In the order of the entries.
+/// A complete call from one line or record. Calls come in the order of their entries.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// Who, where; the time is that of the entry.
+    /// Thread, CPU and stacks; the time is that of the entry.
     pub common: Common<'a>,
-    /// What was called.
+    /// The called function.
     pub function: Function<'a>,
-    /// By whom; `Unknown`: by the call around it.
+    /// The caller; `Unknown` means the enclosing call.
     pub caller: Function<'a>,
-    /// Calls around it, where the format tells.
+    /// Number of enclosing calls, if the format has it.
     pub depth: Option<u32>,
-    /// Where told.
+    /// Context, if recorded.
     pub context: Option<Context>,
     /// Arguments as `name=value`; empty: not recorded.
     pub args: &'a [&'a [u8]],
-    /// From entry to exit in nanoseconds; `None`: the exit was not seen, or is not recorded at all (the
-    /// `function` tracer).
+    /// Nanoseconds from entry to exit; `None` if the exit was not seen, or is never recorded (tracer
+    /// `function`).
     pub duration: Option<i64>,
-    /// What it returned.
+    /// Return value.
     pub retval: Option<i64>,
-    /// Whether calls may lie inside. `false`: it is known to be a leaf (`func();`), or nothing is known of its
-    /// end (`function` tracer), so that nothing is put into it.
+    /// Whether other calls may be nested inside. `false` for a leaf (`func();`), or if the end is unknown
+    /// (tracer `function`).
     pub may_nest: bool,
 }
 
-/// Another thread runs on a CPU from now on: whose calls they are, where lines name the CPU only.
+/// A context switch. Assigns calls to threads if lines have only the CPU.
 #[derive(Debug, Clone, Copy)]
 pub struct Switch<'a> {
-    /// When.
+    /// Time of the switch.
     pub time: Option<i64>,
-    /// Where.
+    /// CPU number.
     pub cpu: u32,
-    /// Who ran.
+    /// ID of the previous thread.
     pub previous_tid: i32,
-    /// Its name.
+    /// Name of this thread.
     pub previous_comm: &'a [u8],
-    /// Who runs.
+    /// ID of the next thread.
     pub next_tid: i32,
-    /// Its name.
+    /// Name of this thread.
     pub next_comm: &'a [u8],
 }

@@ -1,8 +1,8 @@
-//! The one vocabulary that every reader speaks and the store understands.
+//! The event vocabulary shared by all readers and the store.
 //!
-//! A reader turns bytes into a stream of [`Event`]s, in the order of time where the format knows one,
-//! and hands each to a [`Sink`]. It keeps no tables and knows nothing of Parquet. What needs memory — who
-//! runs under which tid, which file is mapped where, which enter belongs to which leave — is `normalize`'s.
+//! A reader turns bytes into a stream of [`Event`]s, in order of time where the format has one,
+//! and passes each to a [`Sink`]. It keeps no tables and does not see Parquet. `normalize` keeps all state: thread
+//! names, mappings, and which exit belongs to which entry.
 //!
 //! ```text
 //! Event::Fact(Fact::OsRelease("6.12.117"))
@@ -12,8 +12,8 @@
 //! Event::Problem(Problem { place: Place::Offset(0x7f10), message: "record of 3 bytes, …" })
 //! ```
 //!
-//! Everything borrows: an event lives as long as the call that hands it over. Text is bytes as found;
-//! what is no UTF-8 is replaced where it is stored.
+//! Events borrow: they live as long as the call that passes them. Strings are raw bytes;
+//! the store replaces invalid UTF-8.
 
 mod aggregate;
 pub mod bars;
@@ -28,10 +28,10 @@ pub use told_call::{CallArgument, CallFunction, PairedCall};
 
 use crate::Error;
 
-/// Time of an event that the input has later than rows can: 2^63 ns or more. Its rows have NULL, and `problems` says so.
+/// Marks a time of 2^63 ns or more, which rows cannot hold: they have NULL, and `problems` has a row.
 pub const TIME_BEYOND: i64 = i64::MAX;
 
-/// Nanoseconds as the time of an event.
+/// Converts nanoseconds into the time of an event.
 #[inline]
 pub fn time_of(nanoseconds: u64) -> i64 {
     i64::try_from(nanoseconds).unwrap_or(TIME_BEYOND)
@@ -39,16 +39,16 @@ pub fn time_of(nanoseconds: u64) -> i64 {
 
 /// Receives the events of one input, in the reader's order.
 pub trait Sink {
-    /// Takes one event. An error ends the import: the sink cannot go on (a full disk).
+    /// Takes one event. An error ends the import, for example because the disk is full.
     fn event(&mut self, event: Event<'_>) -> Result<(), Error>;
 }
 
-/// Anything that a trace tells.
+/// One item of a trace.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
     /// A fact about the recording as a whole, for the manifest.
     Fact(Fact<'a>),
-    /// What the recorder was asked to keep; told again, it replaces the former.
+    /// The recorder's selection of calls and events; a second one replaces the first.
     Selection(&'a Selection),
     /// Declares the next event type: the first declared is `EventId(0)`, the next `EventId(1)`, ….
     Type(&'a EventType),
@@ -56,19 +56,19 @@ pub enum Event<'a> {
     Sample(&'a Sample<'a>),
     /// A function was entered; its end comes later.
     Enter(&'a Enter<'a>),
-    /// A function was left.
+    /// A function returned.
     Leave(&'a Leave<'a>),
-    /// A whole call.
+    /// A complete call.
     Call(&'a Call<'a>),
-    /// A whole call that a program in the kernel made of its edges.
+    /// A complete call, paired by a BPF program.
     PairedCall(&'a PairedCall<'a>),
-    /// A stack that later events name by a number.
+    /// A stack that later events reference by ID.
     Stack(ToldStack<'a>),
-    /// One key of an aggregation that the recording tool made.
+    /// One key of an aggregation computed by the recording tool.
     Aggregate(&'a Aggregate<'a>),
     /// Another thread runs on a CPU.
     Switch(Switch<'a>),
-    /// A thread bears a name from now on.
+    /// A thread was renamed.
     Comm(Comm<'a>),
     /// A thread was created.
     Fork(Fork),
@@ -76,23 +76,23 @@ pub enum Event<'a> {
     Exit(Exit),
     /// A file, or anonymous memory, was mapped into a process or the kernel.
     Mapping(Mapping<'a>),
-    /// A build id became known for a path after its mapping (perf's header, its BUILD_ID records).
+    /// The build ID of a path, found after its mapping (perf's header, its BUILD_ID records).
     BuildId(BuildId<'a>),
     /// The kernel gained or lost a symbol (BPF programs, out-of-line code).
     KernelSymbol(KernelSymbol<'a>),
-    /// A text stands in the kernel at an address, by which payloads name it; told before the types of these.
+    /// A string in kernel memory, referenced by its address in payloads. Precedes the types of those events.
     KernelText(KernelText<'a>),
-    /// The reader names an address itself (simpleperf's symbol tables, kallsyms inside a file).
+    /// A symbol from the input itself (simpleperf's symbol tables, kallsyms in a file).
     Symbol(Symbol<'a>),
-    /// Events are known to be missing.
+    /// Lost events.
     Loss(Loss<'a>),
-    /// A place that could not be read.
+    /// Unreadable data.
     Problem(Problem<'a>),
-    /// How far the input has been read, for the progress bar; sent now and then.
+    /// Progress of reading the input, sent occasionally.
     Progress(Progress),
 }
 
-/// Facts about a recording. A fact told twice replaces the former one.
+/// Facts about a recording. A repeated fact replaces the earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fact<'a> {
     /// Host name.
@@ -103,7 +103,7 @@ pub enum Fact<'a> {
     Architecture(&'a str),
     /// The tool and version that recorded.
     Recorder(&'a str),
-    /// The command line of the recorder, joined by blanks.
+    /// The command line of the recorder, joined by spaces.
     CommandLine(&'a str),
     /// CPU model.
     CpuModel(&'a str),
@@ -111,17 +111,17 @@ pub enum Fact<'a> {
     Cpus(u32),
     /// Physical memory in bytes.
     MemoryBytes(u64),
-    /// The clock that `time` counts: "monotonic", "sched_clock", "boottime", "realtime", …
+    /// The clock of `time`: "monotonic", "sched_clock", "boottime", "realtime", …
     Clock(&'a str),
-    /// Add this to a `time` to get nanoseconds since 1970 (UTC).
+    /// Offset from `time` to nanoseconds since 1970 (UTC).
     WallOffset(i64),
-    /// Build id of the running kernel.
+    /// Build ID of the recorded kernel.
     KernelBuildId(&'a [u8]),
-    /// Anything else worth keeping, by a name of its own ("perf.pmu_mappings").
+    /// Any other fact, with its own name ("perf.pmu_mappings").
     Other {
-        /// Name, with the format in front.
+        /// Name, prefixed with the format.
         name: &'a str,
-        /// Value as text.
+        /// Value as a string.
         value: &'a str,
     },
 }
@@ -130,40 +130,40 @@ pub enum Fact<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId(pub u32);
 
-/// What was recorded: a tracepoint with its fields, a counter with its period.
+/// An event type: a tracepoint with its fields, a counter with its period.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EventType {
     /// "sched", "probe", "hardware", "software", "perf" for perf's own records; empty if unknown.
     pub system: String,
     /// "sched_switch", "cycles:u".
     pub name: String,
-    /// Decides the table: counters and clocks go to `samples`, all else to a table of its own.
+    /// Selects the table: `samples` for counters and clocks, otherwise a table per event type.
     pub kind: EventKind,
-    /// Columns behind the common ones.
+    /// Columns after the common ones.
     pub fields: Vec<Field>,
     /// Byte order of raw payloads.
     pub big_endian: bool,
-    /// One sample every so many events.
+    /// Sampling period: one sample per this many events.
     pub period: Option<u64>,
-    /// Samples per second aimed at.
+    /// Requested samples per second.
     pub frequency: Option<u64>,
-    /// Filter in the kernel's language.
+    /// Filter in the kernel's syntax.
     pub filter: Option<String>,
     /// `print fmt` of the kernel's format file.
     pub print_format: Option<String>,
-    /// Members of [`Sample`] that this event carries beside its fields and that an event table therefore
-    /// needs columns for. Counters have all of them anyhow.
+    /// Members of [`Sample`] that the event has besides its fields, so that its table
+    /// needs columns for them. Counters have all of them.
     pub extras: Extras,
-    /// What its hits are for.
+    /// Purpose of the hits.
     pub purpose: Purpose,
-    /// Threads inherit it, and each has counters of its own under the same ids: see [`Sample::read`].
+    /// Threads inherit the event, and each has its own counters with the same IDs: see [`Sample::read`].
     pub is_inherited: bool,
 }
 
 /// Members of a sample that only some tracepoint recordings have (`perf record -d`, `--all-cgroups`, …).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extras {
-    /// `period` varies (a frequency, or a period above 1 was asked for).
+    /// `period` varies (sampling by frequency, or by a period above 1).
     pub period: bool,
     /// `addr`
     pub addr: bool,
@@ -177,7 +177,7 @@ pub struct Extras {
     pub cgroup: bool,
 }
 
-/// The kinds of probes.
+/// Kinds of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum EventKind {
     /// A hardware, cache, raw or PMU counter.
@@ -197,9 +197,9 @@ pub enum EventKind {
     Uretprobe,
     /// A static probe in user code.
     Usdt,
-    /// Something the recorder itself tells (context switches, throttling).
+    /// An event of the recorder itself (context switches, throttling).
     Recorder,
-    /// Text written into the trace by hand.
+    /// Text written into the trace by a user.
     Marker,
 }
 
@@ -209,7 +209,7 @@ impl EventKind {
         matches!(self, EventKind::Counter | EventKind::Software)
     }
 
-    /// As in `event_types.kind`.
+    /// Returns the value of `event_types.kind`.
     pub fn as_str(self) -> &'static str {
         match self {
             EventKind::Counter => "counter",
@@ -229,54 +229,54 @@ impl EventKind {
 /// One column of an event type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// As in the format file.
+    /// Name in the format file.
     pub name: String,
     /// Type of the column.
     pub kind: FieldType,
-    /// Where a raw payload holds it; `None` for events whose values come as [`Value`]s.
+    /// Position in a raw payload; `None` for events whose values are [`Value`]s.
     pub layout: Option<Layout>,
     /// The declaration as written ("char prev_comm[16]"), for `tables`.
     pub declaration: String,
 }
 
-/// Types that a field can have. Lists have one level.
+/// Types of fields. Lists are not nested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldType {
     /// `true`, `false`
     Bool,
-    /// Signed integer of so many bytes: 1, 2, 4 or 8.
+    /// Signed integer with this size in bytes: 1, 2, 4 or 8.
     Int(u8),
-    /// Unsigned integer of so many bytes: 1, 2, 4 or 8.
+    /// Unsigned integer with this size in bytes: 1, 2, 4 or 8.
     UInt(u8),
     /// 64-bit floating point.
     Float,
-    /// Text, ended by NUL or its length.
+    /// String, terminated by NUL or its length.
     Text,
-    /// Bytes without further meaning.
+    /// Opaque bytes.
     Binary,
-    /// Array of signed integers of so many bytes each.
+    /// Array of signed integers with this size in bytes.
     IntList(u8),
-    /// Array of unsigned integers of so many bytes each.
+    /// Array of unsigned integers with this size in bytes.
     UIntList(u8),
-    /// Array of texts.
+    /// Array of strings.
     TextList,
 }
 
-/// Where a raw payload holds a field (include/linux/trace_events.h; a format file's `offset:` and `size:`).
+/// Position of a field in a raw payload (include/linux/trace_events.h; `offset:` and `size:` in a format file).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes from the start of the payload (`common_type`).
     pub offset: u32,
-    /// Bytes that it takes there.
+    /// Size in bytes.
     pub size: u32,
-    /// How these bytes lead to the value.
+    /// Relation of these bytes to the value.
     pub place: FieldPlace,
 }
 
-/// How the bytes at a field's offset lead to its value.
+/// Relation of the bytes at a field's offset to its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldPlace {
-    /// They are the value.
+    /// The bytes are the value.
     Inline,
     /// `__data_loc`: low half offset from the start of the payload, high half length.
     DataLoc,
@@ -289,31 +289,31 @@ pub enum FieldPlace {
 /// One hit of a tracepoint or probe, or one sample of a counter or clock. `None`: not recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample<'a> {
-    /// Which event.
+    /// The event type.
     pub event: EventId,
-    /// Nanoseconds of the trace's clock.
+    /// Time in nanoseconds on the trace's clock.
     pub time: Option<i64>,
     /// CPU number.
     pub cpu: Option<u32>,
-    /// Process.
+    /// Process ID.
     pub pid: Option<i32>,
-    /// Thread.
+    /// Thread ID.
     pub tid: Option<i32>,
-    /// Thread name where the format writes it with each event; otherwise `normalize` knows it.
+    /// Thread name, if the format has it in each event; otherwise `normalize` adds it.
     pub comm: Option<&'a [u8]>,
-    /// Stack in the kernel (or guest kernel, or hypervisor).
+    /// Kernel stack (also of a guest kernel or hypervisor).
     pub kernel_stack: Stack<'a>,
-    /// Stack in user space.
+    /// User stack.
     pub user_stack: Stack<'a>,
-    /// Space that `ip` is in.
+    /// Address space of `ip`.
     pub space: Space,
     /// Instruction pointer.
     pub ip: Option<u64>,
-    /// Events that this sample stands for.
+    /// Number of events that the sample represents.
     pub period: Option<u64>,
     /// Data address.
     pub addr: Option<u64>,
-    /// Weight (latency in cycles, mostly).
+    /// Weight, usually latency in cycles.
     pub weight: Option<u64>,
     /// `union perf_mem_data_src`, little-endian bit order.
     pub data_src: Option<u64>,
@@ -321,17 +321,17 @@ pub struct Sample<'a> {
     pub transaction: Option<u64>,
     /// Physical data address.
     pub phys_addr: Option<u64>,
-    /// Cgroup id.
+    /// Cgroup ID.
     pub cgroup: Option<u64>,
-    /// Page size of the data address, bytes.
+    /// Page size of the data address in bytes.
     pub data_page_size: Option<u64>,
-    /// Page size of the instruction, bytes.
+    /// Page size of the instruction in bytes.
     pub code_page_size: Option<u64>,
-    /// Stream id (`PERF_SAMPLE_STREAM_ID`).
+    /// Stream ID (`PERF_SAMPLE_STREAM_ID`).
     pub stream_id: Option<u64>,
-    /// Taken branches, newest first.
+    /// Branches taken, newest first.
     pub branches: &'a [Branch],
-    /// Index of the newest branch in the hardware's own ring (`PERF_SAMPLE_BRANCH_HW_INDEX`).
+    /// Index of the newest branch in the hardware's ring (`PERF_SAMPLE_BRANCH_HW_INDEX`).
     pub branch_hw_index: Option<u64>,
     /// Events counted between the branches, packed per branch (`PERF_SAMPLE_BRANCH_COUNTERS`).
     pub branch_counters: &'a [u64],
@@ -342,14 +342,14 @@ pub struct Sample<'a> {
     /// Copied user stack, from the stack pointer upwards (`--call-graph dwarf`).
     pub user_memory: &'a [u8],
     /// Counter values read with the sample (`PERF_SAMPLE_READ`), the group's leader first. With several
-    /// members, the tables get one row for each whose value grew, as `perf script` prints them.
+    /// members, the tables get one row for each that increased, as in `perf script`.
     pub read: &'a [ReadValue],
     /// Values of the event type's fields.
     pub fields: Fields<'a>,
 }
 
 impl Sample<'_> {
-    /// A sample of which only the event is known.
+    /// Returns a sample without any values.
     pub fn of(event: EventId) -> Self {
         Sample {
             event,
@@ -384,59 +384,59 @@ impl Sample<'_> {
     }
 }
 
-/// A stack as the input has it, leaf first.
+/// A stack, leaf first.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Stack<'a> {
     /// Not recorded.
     #[default]
     None,
-    /// Addresses; the first is where the thread was, the others are return addresses.
+    /// Addresses: the first is the current instruction, the others are return addresses.
     Addresses {
-        /// Where all of them are.
+        /// Address space of all frames.
         space: Space,
         /// Leaf first, without context markers.
         addresses: &'a [u64],
     },
-    /// Frames that come with names (text formats).
+    /// Named frames, in text formats.
     Named(&'a [NamedFrame<'a>]),
-    /// One that [`Event::Stack`] told before.
+    /// ID of an earlier [`Event::Stack`].
     Told(u64),
 }
 
-/// A stack that later events name by a number: told when its addresses can be resolved.
+/// A stack that later events reference by ID. Passed while its addresses can be resolved.
 #[derive(Debug, Clone, Copy)]
 pub struct ToldStack<'a> {
-    /// Its number.
+    /// ID of the stack.
     pub id: u64,
-    /// When.
+    /// Time of the event.
     pub time: Option<i64>,
-    /// Process that was on it.
+    /// ID of its process.
     pub pid: Option<i32>,
-    /// It.
+    /// The stack.
     pub stack: Stack<'a>,
 }
 
-/// A frame that its format already names. Empty text: unknown.
+/// A named frame. Empty strings are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NamedFrame<'a> {
-    /// Function.
+    /// Function name.
     pub function: &'a [u8],
-    /// Bytes from the function's start.
+    /// Offset from the function's start in bytes.
     pub function_offset: Option<u64>,
     /// Module.
     pub module: &'a [u8],
     /// Absolute address.
     pub address: Option<u64>,
-    /// Where it runs.
+    /// Address space.
     pub space: Space,
-    /// Inlined into the frame behind it.
+    /// Inlined into the next frame.
     pub inlined: bool,
 }
 
 /// Address space of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub enum Space {
-    /// Not told.
+    /// Not recorded.
     #[default]
     Unknown,
     /// The host's kernel.
@@ -452,7 +452,7 @@ pub enum Space {
 }
 
 impl Space {
-    /// As in `frames.space`; `None` for NULL.
+    /// Returns the value of `frames.space`; `None` for NULL.
     pub fn as_str(self) -> Option<&'static str> {
         match self {
             Space::Unknown => None,
@@ -465,12 +465,12 @@ impl Space {
     }
 }
 
-/// One taken branch (`struct perf_branch_entry`).
+/// One branch taken (`struct perf_branch_entry`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Branch {
-    /// From this address
+    /// Source address.
     pub from: u64,
-    /// to this one.
+    /// Target address.
     pub to: u64,
     /// mispred, predicted, in_tx, abort, cycles:16, type:4, …, in little-endian bit order.
     pub flags: u64,
@@ -479,7 +479,7 @@ pub struct Branch {
 /// Registers of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registers<'a> {
-    /// Which: bit n is register n of the architecture's `perf_regs.h`.
+    /// Recorded registers: bit n is register n of the architecture's `perf_regs.h`.
     pub mask: u64,
     /// 1: 32-bit, 2: 64-bit (`enum perf_sample_regs_abi`).
     pub abi: u64,
@@ -490,13 +490,13 @@ pub struct Registers<'a> {
 /// One counter's value (`read_format`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadValue {
-    /// The counter's event; `None` where its id is not known.
+    /// The counter's event; `None` if its ID is unknown.
     pub event: Option<EventId>,
-    /// Id of the counter (one per CPU, and per thread unless threads inherit it).
+    /// ID of the counter (one per CPU, and per thread unless inherited).
     pub id: Option<u64>,
-    /// Value since it was opened.
+    /// Value since the counter was opened.
     pub value: u64,
-    /// Samples lost so far.
+    /// Number of samples lost so far.
     pub lost: Option<u64>,
 }
 
@@ -506,9 +506,9 @@ pub enum Fields<'a> {
     /// Not recorded: all NULL.
     #[default]
     None,
-    /// The payload as the kernel wrote it; each [`Field`] has its [`Layout`].
+    /// The kernel's payload; each [`Field`] has its [`Layout`].
     Raw(&'a [u8]),
-    /// One value per field, in their order; missing ones at the end are NULL.
+    /// One value per field, in order; missing ones at the end are NULL.
     Values(&'a [Value<'a>]),
 }
 
@@ -535,69 +535,69 @@ pub enum Value<'a> {
     TextList(&'a [&'a [u8]]),
 }
 
-/// A thread bears a name from now on.
+/// A thread was renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Comm<'a> {
-    /// When; `None` for what was so at the start.
+    /// Time; `None` for the state at the start.
     pub time: Option<i64>,
-    /// Process; `None` where the format knows threads only.
+    /// Process ID; `None` if the format has only threads.
     pub pid: Option<i32>,
-    /// Thread.
+    /// Thread ID.
     pub tid: i32,
-    /// Its name.
+    /// New name.
     pub comm: &'a [u8],
-    /// By `execve`: the process has a new image, its mappings are gone.
+    /// Renamed by `execve`: the process has a new program, its mappings are gone.
     pub exec: bool,
 }
 
 /// A thread was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fork {
-    /// When; `None` for what was so at the start.
+    /// Time; `None` for the state at the start.
     pub time: Option<i64>,
-    /// Its process.
+    /// ID of its process.
     pub pid: i32,
-    /// It.
+    /// ID of the thread.
     pub tid: i32,
-    /// Process of the creator.
+    /// ID of the creating process.
     pub parent_pid: i32,
-    /// The creator.
+    /// ID of the creating thread.
     pub parent_tid: i32,
 }
 
 /// A thread ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
-    /// When.
+    /// Time of the event.
     pub time: Option<i64>,
-    /// Its process.
+    /// ID of its process.
     pub pid: i32,
-    /// It.
+    /// ID of the thread.
     pub tid: i32,
-    /// Its exit status where known.
+    /// Exit status, if known.
     pub code: Option<i32>,
 }
 
-/// A range of addresses with a file, or nothing, behind it.
+/// A mapped address range, of a file or anonymous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping<'a> {
-    /// When; `None` for what was so at the start.
+    /// Time; `None` for the state at the start.
     pub time: Option<i64>,
-    /// Process; -1 for the kernel.
+    /// Process ID; -1 for the kernel.
     pub pid: i32,
-    /// Thread that mapped.
+    /// ID of the mapping thread.
     pub tid: i32,
-    /// Where it is valid.
+    /// Address space.
     pub space: Space,
     /// First address.
     pub start: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub length: u64,
-    /// Offset in the file of the first address.
+    /// File offset of the first address.
     pub file_offset: u64,
     /// File, or a name in brackets, or `//anon`.
     pub path: &'a [u8],
-    /// Build id where the record holds it.
+    /// Build ID, if the record has it.
     pub build_id: Option<&'a [u8]>,
     /// Device as major and minor.
     pub device: Option<(u32, u32)>,
@@ -609,101 +609,101 @@ pub struct Mapping<'a> {
     pub flags: Option<u32>,
 }
 
-/// A build id of a path.
+/// The build ID of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BuildId<'a> {
-    /// Process, -1 for all.
+    /// Process ID; -1 for all.
     pub pid: i32,
     /// Kernel or user.
     pub space: Space,
-    /// As in the mappings.
+    /// Path in the mappings.
     pub path: &'a [u8],
-    /// 20 bytes, mostly.
+    /// Usually 20 bytes.
     pub build_id: &'a [u8],
 }
 
-/// A symbol of the kernel that came or went while recording (`PERF_RECORD_KSYMBOL`).
+/// A kernel symbol added or removed while recording (`PERF_RECORD_KSYMBOL`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelSymbol<'a> {
-    /// When.
+    /// Time of the event.
     pub time: Option<i64>,
     /// First address.
     pub start: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub length: u64,
     /// Name.
     pub name: &'a [u8],
-    /// It went.
+    /// The symbol was removed.
     pub gone: bool,
 }
 
-/// A text of the kernel (tracefs `printk_formats`).
+/// A string of the kernel (tracefs `printk_formats`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelText<'a> {
-    /// Where it stands.
+    /// Its address.
     pub address: u64,
-    /// Without its NUL.
+    /// The string without its NUL.
     pub text: &'a [u8],
 }
 
-/// A name for a range of addresses of a module, told by the input itself.
+/// A symbol of a module, from the input itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol<'a> {
-    /// Module's path; `None`: absolute address of the kernel.
+    /// Path of the module; `None` for absolute kernel addresses.
     pub module: Option<&'a [u8]>,
     /// Offset in the module's file, or absolute address.
     pub start: u64,
-    /// Bytes; 0: up to the next symbol.
+    /// Size in bytes; 0 means up to the next symbol.
     pub length: u64,
     /// Name as found (mangled or not).
     pub name: &'a [u8],
 }
 
-/// Events are known to be missing.
+/// Lost events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss<'a> {
-    /// When it was noticed.
+    /// Time at which the loss was noticed.
     pub time: Option<i64>,
-    /// CPU whose buffer it was.
+    /// CPU of the buffer.
     pub cpu: Option<u32>,
-    /// Event that lost, where told.
+    /// Lost event, if known.
     pub event: Option<EventId>,
-    /// How many; `None`: told that there were some.
+    /// Number of lost events, if known.
     pub count: Option<u64>,
-    /// How many of this event are lost, if not `count`: those in a ring that several events share were told before,
-    /// without an event. For `event_types.lost`.
+    /// Total of this event for `event_types.lost`, if it differs from `count`: losses of a shared ring are reported
+    /// without an event first.
     pub in_all: Option<u64>,
-    /// Why.
+    /// Reason.
     pub reason: &'a str,
 }
 
-/// A place in an input that could not be read.
+/// Unreadable data in an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Problem<'a> {
-    /// Where.
+    /// Place in the input.
     pub place: Place,
-    /// How many of the same kind.
+    /// Number of problems of this kind.
     pub count: u64,
-    /// What was expected and what was found.
+    /// Description: what was expected, and what was found.
     pub message: &'a str,
 }
 
 /// A place in an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Not at one place.
+    /// The whole input.
     Whole,
     /// Byte offset.
     Offset(u64),
-    /// Line, from 1.
+    /// Line number, from 1.
     Line(u64),
 }
 
-/// How far an input has been read.
+/// Progress of reading an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes read.
     pub done: u64,
-    /// Bytes in all, where known.
+    /// Total bytes, if known.
     pub total: Option<u64>,
 }

@@ -1,18 +1,18 @@
-//! What a recorder was asked for beside events: which calls, from when to when, how many.
+//! The recorder's selection: minimum duration, contexts, triggers, limits.
 //!
-//! A journal holds more than that: what the rings held before a trigger was noticed, calls that turn out to be too
-//! short. So the recorder writes down what was asked, and `normalize` keeps just that, in the recording as in a
+//! A journal contains more than the selection: events before a trigger was noticed, and calls that turn out to be too
+//! short. So the recorder stores the selection, and `normalize` applies it, for a recording as for a
 //! recovery:
 //!
 //! ```text
 //! min_duration=500000 context=task,softirq starts=entry:do_sys_openat2 stop_after=5000000000 max_events=1000
-//! enter\nvfs_read\n                  of an event: the entry of vfs_read, and no row of its own
-//! start\nentry:do_sys_openat2        of an event: the first hit begins the trace
+//! enter\nvfs_read\n                  purpose of an event: the entry of vfs_read, without a row
+//! start\nentry:do_sys_openat2        purpose of an event: the first hit begins the trace
 //! ```
 
 use super::Context;
 
-/// What the hits of an event are for.
+/// Purpose of an event's hits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Purpose {
     /// Rows of a table.
@@ -22,23 +22,23 @@ pub enum Purpose {
     Edge(CallEdge),
     /// The first one begins the trace.
     Start(String),
-    /// The first one behind the beginning ends it.
+    /// The first one after the beginning ends it.
     Stop(String),
 }
 
-/// Which edge of which call.
+/// The entry or the return of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallEdge {
-    /// Its entry; otherwise its return.
+    /// Entry or return.
     pub is_entry: bool,
     /// The function.
     pub function: String,
-    /// File that holds it; empty for the kernel.
+    /// File that contains the function; empty for the kernel.
     pub module: String,
 }
 
 impl Purpose {
-    /// As a journal has it. Nothing for plain rows.
+    /// Returns the purpose as stored in the journal; `None` for plain rows.
     pub fn text(&self) -> Option<String> {
         match self {
             Purpose::Rows => None,
@@ -51,7 +51,7 @@ impl Purpose {
         }
     }
 
-    /// Reads such a text; `None`: of another version.
+    /// Parses a purpose; `None` if it is of another version.
     pub fn parse(text: &str) -> Option<Purpose> {
         let (word, rest) = text.split_once('\n')?;
         Some(match word {
@@ -70,31 +70,31 @@ impl Purpose {
     }
 }
 
-/// Contexts, as a set.
+/// A set of contexts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Contexts(u8);
 
 impl Contexts {
     const ALL: [Context; 4] = [Context::Task, Context::Softirq, Context::Irq, Context::Nmi];
 
-    /// With one more in it.
+    /// Adds a context.
     #[must_use]
     pub fn with(self, context: Context) -> Contexts {
         Contexts(self.0 | 1 << context as u8)
     }
 
-    /// Whether it is among them.
+    /// Whether the set contains a context.
     pub fn has(self, context: Context) -> bool {
         self.0 & 1 << context as u8 != 0
     }
 
-    /// `task,softirq`
+    /// Formats the set as `task,softirq`.
     pub fn text(self) -> String {
         let names = Contexts::ALL.into_iter().filter(|&one| self.has(one));
         names.map(Context::as_str).collect::<Vec<_>>().join(",")
     }
 
-    /// Reads such a list; the error is the word that is none.
+    /// Parses such a list. The error is the unknown word.
     pub fn parse(text: &str) -> Result<Contexts, &str> {
         text.split(',').try_fold(Contexts::default(), |all, word| {
             let known = Contexts::ALL.into_iter().find(|one| one.as_str() == word);
@@ -103,27 +103,27 @@ impl Contexts {
     }
 }
 
-/// What to keep. Nothing said: everything.
+/// The selection. The default keeps everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selection {
-    /// Calls that last at least so many nanoseconds.
+    /// Minimum duration of calls in nanoseconds.
     pub min_duration: Option<i64>,
-    /// Calls that last at most so many.
+    /// Maximum duration of calls in nanoseconds.
     pub max_duration: Option<i64>,
-    /// Calls and hits in these contexts, where the context is known.
+    /// Contexts of calls and hits; those of unknown context are kept.
     pub contexts: Option<Contexts>,
-    /// So many rows of events and of calls that were asked for, the first ones.
+    /// Maximum number of rows of requested events and calls.
     pub max_events: Option<u64>,
-    /// Nothing before the first hit of an event whose purpose is [`Purpose::Start`].
+    /// Starts at the first hit of an event with [`Purpose::Start`].
     pub waits: bool,
-    /// Nothing before this time.
+    /// Start time.
     pub begin: Option<i64>,
-    /// Nothing so many nanoseconds after the beginning and later.
+    /// Duration from the start in nanoseconds.
     pub stop_after: Option<i64>,
 }
 
 impl Selection {
-    /// As a journal has it.
+    /// Returns the selection as stored in the journal.
     pub fn text(&self) -> String {
         let mut words = Vec::new();
         let mut number = |name: &str, value: Option<i64>| {

@@ -1,50 +1,50 @@
-//! Calls that a recorder's program in the kernel paired itself, and what it tells of their functions beforehand.
+//! Calls paired by a BPF program of the recorder, and the descriptions of their functions, which come first.
 //!
 //! ```text
-//! 7\nvfs_read\n\ncount 2 u64\nret - s64        function 7; its third argument is told; what it returned is
+//! 7\nvfs_read\n\ncount 2 u64\nret - s64        function 7, recorded with its third argument and its return value
 //! ```
 
 use super::Call;
 
-/// Of one function, each. Names are the kernel's for fetched arguments (`MAX_ARG_NAME_LEN` is 32), registers are six,
-/// and some are told in two types. Each call has all of them as text.
+/// Limits per function. Names are the kernel's for fetched arguments (`MAX_ARG_NAME_LEN` is 32), there are six registers,
+/// and some arguments have two types. Each call has all of them as strings.
 const ARGUMENTS_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 64;
 
-/// A function, as the records of its calls name it.
+/// The description of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallFunction {
-    /// In the records.
+    /// ID of the function in the call records.
     pub number: u32,
-    /// Its name.
+    /// Name of the function.
     pub function: String,
-    /// File that holds it; empty for the kernel.
+    /// File that contains the function; empty for the kernel.
     pub module: String,
-    /// What is told of its arguments.
+    /// The recorded arguments.
     pub arguments: Vec<CallArgument>,
-    /// What it returned is told.
+    /// The return value, if recorded.
     pub returned: Option<CallArgument>,
 }
 
 /// An argument in a register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallArgument {
-    /// As it is told.
+    /// Name of the argument.
     pub name: String,
-    /// Which of the record's.
+    /// Index among the record's arguments.
     pub place: usize,
     /// `u8` to `u64`, `s8` to `s64`, `x8` to `x64`.
     pub kind: String,
 }
 
 impl CallArgument {
-    /// Whether this is a type of such arguments.
+    /// Whether `kind` is a valid type.
     pub fn is_kind(kind: &str) -> bool {
         let size = kind.strip_prefix(['u', 's', 'x']);
         size.is_some_and(|size| ["8", "16", "32", "64"].contains(&size))
     }
 
-    /// A register's value in the argument's type.
+    /// Converts a register to the argument's type.
     pub fn value(&self, register: u64) -> i64 {
         let bits = self.kind.get(1..).and_then(|bits| bits.parse().ok());
         let unused = 64u32.saturating_sub(bits.unwrap_or(64)).min(63);
@@ -54,7 +54,7 @@ impl CallArgument {
         }
     }
 
-    /// `count=4096`, `flags=0x8000`
+    /// Formats the argument: `count=4096`, `flags=0x8000`.
     pub fn text(&self, register: u64) -> String {
         let value = self.value(register);
         match self.kind.get(..1) {
@@ -66,7 +66,7 @@ impl CallArgument {
 }
 
 impl CallFunction {
-    /// As a journal has it.
+    /// Returns the description as stored in the journal.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n{}\n{}", self.number, self.function, self.module);
         for argument in &self.arguments {
@@ -79,7 +79,7 @@ impl CallFunction {
         text
     }
 
-    /// Reads such a text; `None`: it is none.
+    /// Parses a description; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<CallFunction> {
         let mut lines = text.split('\n');
         let mut function = CallFunction {
@@ -109,14 +109,14 @@ impl CallFunction {
     }
 }
 
-/// A call with what only a program in the kernel knows. They come in the order of their ends.
+/// A call paired in the kernel. These calls come in the order of their ends.
 #[derive(Debug, Clone, Copy)]
 pub struct PairedCall<'a> {
-    /// It.
+    /// The call.
     pub call: Call<'a>,
-    /// When the call around it began, in the same thread; its own comes later, if it is told at all.
+    /// Entry time of the enclosing call of the same thread. That call itself comes later, if it is recorded.
     pub parent_entry: Option<i64>,
-    /// Nanoseconds in calls inside of it, told or not.
+    /// Nanoseconds in nested calls, recorded or not.
     pub inside: i64,
 }
 

@@ -34,4 +34,5 @@ mod tracing_data;
 
 pub use decode::{Array, Decoded, Op, Plan, decode_field};
 pub use parse::{EventFormat, declared};
+pub(crate) use tracing_data::{FRONT_BYTES, HEADER_EVENT};
 pub use tracing_data::{TRACING_MAGIC, TracingData};

@@ -43,7 +43,7 @@ impl EventFormat {
                 let id = id.trim();
                 format.id = id
                     .parse()
-                    .map_err(|_| format!("expected a number behind \"ID:\", found {id:?}"))?;
+                    .map_err(|_| format!("expected a number after \"ID:\", found {id:?}"))?;
                 has_id = true;
             } else if line.starts_with("print fmt:") {
                 // The last thing in the file; its expression may run over several lines.
@@ -64,7 +64,7 @@ impl EventFormat {
             rest = behind;
         }
         if format.name.is_empty() || !has_id {
-            return Err("expected \"name:\" and \"ID:\", found neither or one".into());
+            return Err("expected \"name:\" and \"ID:\", found at most one of them".into());
         }
         Ok(format)
     }

@@ -16,9 +16,15 @@
 use crate::bytes::{Cursor, Endian, Short};
 use crate::event_format::EventFormat;
 use crate::event_format::search::find_texts;
+use crate::scan::find_text;
 
 /// First bytes of the bundle.
 pub const TRACING_MAGIC: &[u8] = b"\x17\x08\x44tracing";
+
+/// The second text, by which a bundle is known whose front is damaged.
+pub(crate) const HEADER_EVENT: &[u8] = b"header_event\0";
+/// Bytes in which it is searched.
+pub(crate) const FRONT_BYTES: usize = 4096;
 
 /// The bundle, taken apart; texts borrow from the input.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +57,8 @@ pub struct TracingData<'a> {
     pub damage: Option<String>,
     /// Reading stopped before the end.
     pub is_cut: bool,
+    /// Format files are missing that were there.
+    pub lacks_formats: bool,
 }
 
 impl<'a> TracingData<'a> {
@@ -111,13 +119,22 @@ impl<'a> TracingData<'a> {
 
     fn read_body(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Short> {
         let start = *cursor;
-        let read = self.read_formats(cursor);
+        let is_headless = self.skip_header_page(cursor);
+        let read = match is_headless {
+            true => Err(Short {
+                offset: start.offset(),
+                wanted: HEADER_EVENT.len() as u64,
+                left: 0,
+            }),
+            false => self.read_formats(cursor),
+        };
         if read.is_err() || !self.are_formats() {
             let end = self.search(start.rest());
             if end == 0 {
                 read?;
             }
             let offset = start.offset() + end as u64;
+            self.lacks_formats = true;
             self.damage = Some(format!(
                 "tracing data: offset {:#x}: the lengths of the format files are damaged; {} format files were found by their text",
                 start.offset(),
@@ -171,6 +188,21 @@ impl<'a> TracingData<'a> {
             (self.ftrace, self.events) = (found.ftrace, found.events);
         }
         found.end
+    }
+
+    /// Goes to `header_event` where the front is damaged. The rest of `header_page` is before it: a text whose lines
+    /// are read one by one.
+    fn skip_header_page(&mut self, cursor: &mut Cursor<'a>) -> bool {
+        let bytes = cursor.rest();
+        if bytes.starts_with(b"header_page\0") {
+            return false;
+        }
+        let front = bytes.get(..FRONT_BYTES).unwrap_or(bytes);
+        let Some(place) = find_text(front, HEADER_EVENT) else {
+            return false;
+        };
+        self.header_page = cursor.bytes(place as u64).unwrap_or_default();
+        true
     }
 
     /// `header_page` and `header_event`, each with its size.

@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         sink: &mut dyn Sink,
     ) -> Result<Result<(), &'static str>, Error> {
         let Some((stack, last)) = split_count(line) else {
-            return Ok(Err("a number behind the last blank"));
+            return Ok(Err("a number after the last space"));
         };
         let (stack, first) = match (self.numbers.two, split_count(stack)) {
             (true, Some((stack, first))) => (stack, Some(first)),
@@ -162,15 +162,11 @@ impl<'a> Reader<'a> {
         };
         let in_units = |count: Count| count.in_units(self.numbers.decimals);
         let Some(last) = in_units(last) else {
-            return Ok(Err(
-                "a count of at most 19 digits, 9 of them behind the point",
-            ));
+            return Ok(Err("a count of at most 19 digits, 9 of them decimals"));
         };
         let first = match first.map(in_units) {
             Some(None) => {
-                return Ok(Err(
-                    "counts of at most 19 digits, 9 of them behind the point",
-                ));
+                return Ok(Err("counts of at most 19 digits, 9 of them decimals"));
             }
             Some(first) => first,
             None => None,
@@ -260,7 +256,7 @@ impl<'a> Reader<'a> {
             count => sink.event(Event::Problem(Problem {
                 place: Place::Whole,
                 count,
-                message: "further lines without a stack and its count",
+                message: "more lines without a stack and its count",
             })),
         }
     }

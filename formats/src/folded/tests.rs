@@ -70,7 +70,7 @@ fn many_bad_lines_are_counted() {
     let text = format!("a;b 1\n{}", "bad\n".repeat(1000));
     let events = read_bytes(&FOLDED, text.as_bytes());
     assert_eq!(events.lines().count(), 2 + 100 + 1);
-    assert!(events.ends_with("problem 900 × further lines without a stack and its count\n"));
+    assert!(events.ends_with("problem 900 × more lines without a stack and its count\n"));
 }
 
 #[test]

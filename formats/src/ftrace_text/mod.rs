@@ -51,7 +51,7 @@ use crate::Format;
 /// ftrace's text.
 pub const FTRACE_TEXT: Format = Format {
     name: "ftrace-text",
-    about: "ftrace's text: trace, trace_pipe, hist, dumps in dmesg, trace-cmd report, systrace",
+    about: "text output of ftrace: trace, trace_pipe, hist, dumps in dmesg, trace-cmd report, systrace",
     sniff: sniff::sniff,
     read: read::read,
 };

@@ -670,7 +670,7 @@ impl<'a, 's> Session<'a, 's> {
         match self.told_entries.take() {
             Some(told) if told != self.entries => {
                 let message = format!(
-                    "expected {told} entries, as the header says, found {}",
+                    "expected {told} entries, as in the header, found {}",
                     self.entries
                 );
                 self.problems.tell(Place::Whole, &message, self.sink)

@@ -1,4 +1,4 @@
-//! Trace directories that are taken up again: one whose recorder died, and one that is to get other names.
+//! Updates existing trace directories: completes the trace of a killed recorder, or symbolizes a trace again.
 
 use std::path::Path;
 
@@ -12,26 +12,23 @@ use crate::event::Space;
 use crate::normalize::Counts;
 use crate::normalize::texts::{TextId, Texts};
 use crate::store::{Directory, Facts, State, TableId, Writer, WriterOptions};
-use crate::symbols::{KernelFacts, Name, Options, Origin, Request, Symbolizer};
+use crate::symbols::{FRAMES_AT_ONCE, KernelFacts, Name, Options, Origin, Request, Symbolizer};
 use crate::{Error, tables};
 
-/// Frames asked for at once.
-const CHUNK: usize = 1 << 16;
-
-/// What lies in a directory that was given as input.
+/// Kind of a directory given as input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// A trace that was written to its end.
+    /// A complete trace.
     Whole,
-    /// A trace whose recorder died, with its journal: [`recover`] completes it.
+    /// A trace of a killed recorder, with its journal: [`recover`] completes it.
     Unfinished,
-    /// A trace whose writer died, without a journal.
+    /// A trace of a killed writer, without a journal.
     Partial,
-    /// No trace directory.
+    /// Not a trace directory.
     Nothing,
 }
 
-/// Says what lies in a directory.
+/// Returns the kind of a directory.
 pub fn look_into(directory: &Path) -> Found {
     let state = Directory::open(directory)
         .map(|trace| trace.manifest().state)
@@ -45,8 +42,8 @@ pub fn look_into(directory: &Path) -> Found {
     }
 }
 
-/// Completes the trace that a dead recorder left in `directory`: imports its journal again from the start, in place
-/// of the parts that were written so far. The journal stays.
+/// Completes the trace of a killed recorder in `directory`: imports its journal again from the start and replaces
+/// the parts written so far. The journal stays.
 pub fn recover(directory: &Path, mut options: ImportOptions) -> Result<Report, Error> {
     let inputs = journal_inputs(directory)?;
     options.recovered = true;
@@ -54,8 +51,8 @@ pub fn recover(directory: &Path, mut options: ImportOptions) -> Result<Report, E
     import(inputs, directory, options)
 }
 
-/// Looks for the names of all frames of a whole trace again. A frame for which there are none now keeps those
-/// that it has.
+/// Symbolizes all frames of a complete trace again. A frame for which nothing is found keeps
+/// its name.
 pub fn name_again(directory: &Path, options: Options) -> Result<Report, Error> {
     let trace = Directory::open(directory)?;
     let facts = &trace.manifest().facts;
@@ -76,7 +73,7 @@ pub fn name_again(directory: &Path, options: Options) -> Result<Report, Error> {
     })
 }
 
-/// Where and when a trace was recorded.
+/// Host and time of a recording.
 fn origin(facts: &Facts, first: Option<i64>) -> Origin {
     let mut origin = Origin::of_facts(facts, first);
     let estimated = facts.other.get(ESTIMATED_WALL_OFFSET);
@@ -93,7 +90,7 @@ fn first_time(trace: &Directory) -> Option<i64> {
     tables.filter_map(|table| Some(table.time_range()?.0)).min()
 }
 
-/// What the manifest keeps of the kernel.
+/// Kernel facts in the manifest.
 pub fn kernel_facts(facts: &Facts) -> KernelFacts {
     let reference = facts.other.get(KERNEL_REFERENCE).and_then(|text| {
         let (name, address) = text.split_once(' ')?;
@@ -107,10 +104,10 @@ pub fn kernel_facts(facts: &Facts) -> KernelFacts {
     }
 }
 
-/// The fact that keeps a symbol of the kernel with its address: "_text 0xffffffff81000000".
+/// Name of the fact with a kernel symbol and its address: "_text 0xffffffff81000000".
 pub(crate) const KERNEL_REFERENCE: &str = "kernel.reference";
 
-/// The fact that keeps the time of day where the input does not say it: nanoseconds since 1970 at time 0, at most.
+/// Name of the fact with the time of day if the input lacks it: nanoseconds since 1970 at time 0, at most.
 pub(crate) const ESTIMATED_WALL_OFFSET: &str = "wall_offset.estimated";
 
 /// The frames of a trace.
@@ -172,7 +169,7 @@ impl Frames {
         }
     }
 
-    /// Frames that stacks name: all but the inlined ones.
+    /// Frames referenced by stacks: all but the inlined ones.
     fn outer(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.inlined_into.is_none())
     }
@@ -181,14 +178,16 @@ impl Frames {
         id.map(|id| self.texts.get(id))
     }
 
-    /// Names of the outer frames, in their order; empty where none were found.
+    /// Names of the outer frames, in order; empty if none were found.
     fn look_up(&self, symbolizer: &mut Symbolizer) -> Vec<Vec<Name>> {
-        let outer: Vec<&Row> = self.outer().collect();
-        let mut all = Vec::with_capacity(outer.len());
-        for chunk in outer.chunks(CHUNK) {
+        let mut outer: Vec<(usize, &Row)> = self.outer().enumerate().collect();
+        // Module by module, so that one symbol table is in memory at a time; the kernel's, which is large, comes last.
+        outer.sort_by_key(|(_, row)| (row.space == Space::Kernel, row.module, row.build_id));
+        let mut all = vec![Vec::new(); outer.len()];
+        for chunk in outer.chunks(FRAMES_AT_ONCE) {
             let build_ids: Vec<Option<Vec<u8>>> = chunk
                 .iter()
-                .map(|row| {
+                .map(|(_, row)| {
                     str::from_utf8(self.text(row.build_id)?)
                         .ok()
                         .and_then(bytes_of)
@@ -197,7 +196,7 @@ impl Frames {
             let requests: Vec<Request<'_>> = chunk
                 .iter()
                 .zip(&build_ids)
-                .map(|(row, build_id)| Request {
+                .map(|((_, row), build_id)| Request {
                     module: self
                         .text(row.module)
                         .and_then(|module| str::from_utf8(module).ok()),
@@ -209,7 +208,11 @@ impl Frames {
                     ..Request::default()
                 })
                 .collect();
-            all.extend(symbolizer.names(&requests));
+            for (&(index, _), names) in chunk.iter().zip(symbolizer.names(&requests)) {
+                if let Some(slot) = all.get_mut(index) {
+                    *slot = names;
+                }
+            }
         }
         all
     }
@@ -266,7 +269,7 @@ impl Frames {
         Ok(counts)
     }
 
-    /// Inlined frames by what they are inlined into. Ids grow along such a chain, so that following it ends.
+    /// Inlined frames by their outer frame. IDs grow along such a chain, so following it ends.
     fn inlined(&self) -> HashMap<i32, &Row> {
         self.rows
             .iter()
@@ -338,7 +341,7 @@ fn space_of(text: Option<&[u8]>) -> Space {
     SPACES.into_iter().find(is).unwrap_or_default()
 }
 
-/// Two digits each to bytes.
+/// Parses pairs of hexadecimal digits into bytes.
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
     text.as_bytes()
         .chunks(2)

@@ -1,45 +1,52 @@
-//! The journal of a recorder: the files that a trace is made of, or made again if the recorder died.
+//! The recorder's journal: the files imported into a trace, and again if the recorder was killed.
 //!
 //! ```text
-//! a.pqt/journal/perf.data          what the kernel's rings held; of a flight recorder, who is who
-//! a.pqt/journal/ring.0000000017    a flight recorder's memory, the oldest piece first; together with perf.data one stream
-//! a.pqt/journal/trace.dat.cpu0     what else the recorder put there: inputs of their own
+//! a.pqt/journal/perf.data          data of the kernel's ring buffers; of a flight recorder, only processes and mappings
+//! a.pqt/journal/ring.0000000017    pieces of a flight recorder, the oldest first; one stream with perf.data
+//! a.pqt/journal/packed.0000…-0000…  a part of perf.data that was encoded, packed (`packed.rs`)
+//! a.pqt/journal/trace.dat.cpu0     other files of the recorder: separate inputs
 //! ```
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::packed::{Piece, Unpacked};
 use crate::store::JOURNAL;
 use crate::{Error, Input};
 
-/// What the names of a flight recorder's pieces begin with; a number of ten digits follows.
+/// Prefix of a flight recorder's pieces, followed by ten digits.
 pub const RING_PREFIX: &str = "ring.";
 
 /// The files of the journal in `directory`, in the order in which they are to be read: what the kernel's rings held,
-/// then by name what the recorder put beside it. Names with a dot in front are none of them, nor are the pieces of a
-/// flight recorder's memory, which go on where the first file ends.
+/// then by name what the recorder put beside it. Names with a dot in front are none of them, nor are the packed parts of the
+/// first file and the pieces of a flight recorder's memory, which go on where it ends.
 pub fn journal_files(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let first = journal_of(directory);
     let mut files = files_in(directory)?;
-    files.retain(|file| *file != first && !is_piece(file));
+    files.retain(|file| *file != first && !is_piece(file) && Piece::at(file).is_none());
     files.insert(0, first);
     Ok(files)
 }
 
-/// The inputs that the journal in `directory` consists of.
+/// Returns the inputs of the journal in `directory`.
 pub fn journal_inputs(directory: &Path) -> Result<Vec<Input>, Error> {
     let files = journal_files(directory)?;
     let mut pieces = files_in(directory)?;
+    let packed: Vec<Piece> = pieces.iter().filter_map(|file| Piece::at(file)).collect();
     pieces.retain(|file| is_piece(file));
     let open = |(index, file): (usize, &PathBuf)| match index {
         0 if !pieces.is_empty() => chained(file, &pieces),
+        0 if !packed.is_empty() => {
+            let unpacked = Unpacked::of(file, packed.clone()).map_err(Error::io(file.clone()))?;
+            Input::of_journal(file, Box::new(unpacked))
+        }
         _ => Input::open(file),
     };
     files.iter().enumerate().map(open).collect()
 }
 
-/// Removes the journal of a trace that is complete.
+/// Removes the journal of a complete trace.
 pub fn remove_journal(directory: &Path) -> Result<(), Error> {
     let journal = directory.join(JOURNAL);
     std::fs::remove_dir_all(&journal).map_err(Error::io(journal))
@@ -49,7 +56,7 @@ pub(super) fn journal_of(directory: &Path) -> PathBuf {
     directory.join(JOURNAL).join("perf.data")
 }
 
-/// Plain files without a dot in front, by name.
+/// Returns plain files without a leading dot, by name.
 fn files_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let journal = directory.join(JOURNAL);
     let mut files = Vec::new();
@@ -72,7 +79,7 @@ fn is_piece(file: &Path) -> bool {
     })
 }
 
-/// Files that are one stream.
+/// Files read as one stream.
 fn chained(first: &Path, pieces: &[PathBuf]) -> Result<Input, Error> {
     let open = |path: &PathBuf| File::open(path).map_err(Error::io(path.clone()));
     let mut stream: Box<dyn Read + Send> = Box::new(open(&first.to_owned())?);

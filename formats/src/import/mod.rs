@@ -1,18 +1,19 @@
-//! The whole way of an import: which format is it, its events, the rows, the trace directory.
+//! Imports: detects the format, runs reader, `normalize` and store, and updates existing traces.
 //!
 //! ```text
 //! import([a.data], a.pqt)       sniff ─► Format::read ─► normalize ─► store
-//! recover(a.pqt)                the journal of a recorder that died, imported again from its start
-//! journal_inputs(a.pqt)         what a journal consists of: perf.data, then what the recorder put beside it
-//! name_again(a.pqt)             the frames of a whole trace, asked for their names once more
+//! recover(a.pqt)                imports the journal of a killed recorder from its start
+//! journal_inputs(a.pqt)         the files of a journal: perf.data, then the others
+//! name_again(a.pqt)             symbolizes the frames of a complete trace again
 //! ```
-//! Several inputs go one behind the other into the same tables. Each has its own clock and its own threads, unless they
-//! are the files of one journal, which tell of the same ones; rows of a
-//! later input follow those of an earlier one, so a table made of inputs that overlap in time is
-//! not in order of time as a whole (its parts say whether they are).
+//! Several inputs are imported one after another into the same tables. Each has its own clock and threads, except for
+//! the files of one journal. Rows of a
+//! later input follow those of an earlier one, so if inputs overlap in time, their table is
+//! not sorted by time as a whole (each part states whether it is sorted).
 
 mod again;
 mod journal;
+mod packed;
 #[cfg(test)]
 mod tests;
 
@@ -27,56 +28,59 @@ use crate::normalize::{Normalizer, Output};
 use crate::store::{self, Source, Writer, WriterOptions};
 use crate::{Error, FORMATS, Format, Guess, Input, perf_script, symbols};
 
-pub use crate::normalize::{Counts, TimeRange};
+pub use crate::normalize::{Counts, Limits, TimeRange};
 pub(crate) use again::{ESTIMATED_WALL_OFFSET, KERNEL_REFERENCE};
 pub use again::{Found, kernel_facts, look_into, name_again, recover};
 pub use journal::{RING_PREFIX, journal_files, journal_inputs, remove_journal};
+pub use packed::{Unpacked, pack_journal};
 
-/// Hears how far an import is.
+/// Callback for the progress of an import.
 pub type Listener = Box<dyn FnMut(Progress) + Send>;
 
-/// Finds further inputs, once those before them are read.
+/// Callback that finds further inputs after the first ones are read.
 pub type Finder = Box<dyn FnOnce() -> Result<Vec<Input>, Error> + Send>;
 
-/// How to import.
+/// Options of an import.
 #[derive(Default)]
 pub struct ImportOptions {
-    /// The format, where it is not to be recognized by content.
+    /// Format of the inputs; `None` to detect it.
     pub from: Option<&'static Format>,
-    /// Where names of addresses come from.
+    /// Sources of symbols.
     pub symbols: symbols::Options,
-    /// How the trace directory is written.
+    /// Options of the store.
     pub store: WriterOptions,
-    /// The inputs are the journal of a recorder that died: the trace says so.
+    /// How much is kept of an input at once.
+    pub limits: Limits,
+    /// The inputs are the journal of a killed recorder; recorded in the trace.
     pub recovered: bool,
-    /// Keep only what happened in this time, counted from the first event of each input.
+    /// Keep only this time range from the first event of each input.
     pub time: Option<TimeRange>,
-    /// Rows so far, where the journal says that only so many are wanted: for the recorder, which then ends.
+    /// Number of rows so far, if the journal limits them: the recorder ends at the limit.
     pub kept: Option<Arc<AtomicU64>>,
-    /// Hears how far the import is.
+    /// Callback for the progress.
     pub progress: Option<Listener>,
-    /// The most bytes of temporary files of an input, instead of [`crate::input::TEMPORARY_BYTES_MAX`].
+    /// Maximum size in bytes of an input's temporary files, instead of [`crate::input::TEMPORARY_BYTES_MAX`].
     pub temporary_bytes_max: Option<u64>,
-    /// Inputs that only exist when the first are read to their end: what a recorder writes when it stops.
+    /// Inputs that exist only after the first ones are read: files that a recorder writes when it stops.
     pub later: Option<Finder>,
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Rows of each table.
     pub rows: BTreeMap<String, u64>,
-    /// What the closing line tells.
+    /// Counts for the closing line.
     pub counts: Counts,
     /// Name of the format of each input.
     pub formats: Vec<&'static str>,
-    /// Bytes of the inputs: as they lie on the disk, or as they were read from a pipe.
+    /// Size of the inputs in bytes: on disk, or as read from a pipe.
     pub input_bytes: u64,
     /// Bytes of the trace's parts.
     pub output_bytes: u64,
-    /// What could not be named and why, input by input.
+    /// Frames without names and the reasons, per input.
     pub symbols: Vec<symbols::Report>,
-    /// How the walks through copied user stacks ended, where there were any, input by input.
+    /// Results of unwinding copied user stacks, if any, per input.
     pub unwound: Vec<symbols::UnwindCounts>,
 }
 
@@ -157,7 +161,7 @@ fn report(
     })
 }
 
-/// Removes the output that an import made in vain, and puts the older one back that was set aside for it.
+/// Removes the output of a failed import, and restores the previous one.
 fn undo(output: &Path) {
     match store::remove_trace(output) {
         Ok(()) => store::put_back(output),
@@ -177,7 +181,7 @@ fn import_one(
     let mut normalizer = Normalizer::new(
         output,
         &name,
-        options.symbols.clone(),
+        (options.symbols.clone(), options.limits),
         options.time,
         options.kept.clone(),
         &mut **progress,
@@ -199,7 +203,7 @@ fn import_one(
     Ok(())
 }
 
-/// When an input was last changed: its file, or what comes through a pipe now.
+/// Returns when an input was last changed; now, for a pipe.
 fn written(input: &Input) -> Option<SystemTime> {
     let Some(path) = input.path() else {
         return Some(SystemTime::now());
@@ -207,7 +211,7 @@ fn written(input: &Input) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }
 
-/// The format of an input, by its first bytes.
+/// Detects the format of an input by its first bytes.
 pub fn sniff(input: &Input) -> Result<&'static Format, Error> {
     let mut likely = Vec::new();
     for &format in FORMATS {
@@ -226,14 +230,14 @@ pub fn sniff(input: &Input) -> Result<&'static Format, Error> {
     }
 }
 
-/// Reads the events of an input, whatever its format is.
+/// Reads the events of an input of any format.
 pub fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<&'static Format, Error> {
     let format = sniff(input)?;
     (format.read)(input, sink)?;
     Ok(format)
 }
 
-/// What the first bytes look like instead, and what the name suggests, as the end of a sentence.
+/// Returns what the first bytes and the name suggest instead, as the end of a sentence.
 fn nearest(input: &Input) -> String {
     let what = looks_like(input.head()).map(|what| format!(": it looks like {what}"));
     let name = input.name().to_ascii_lowercase().replace('-', "_");
@@ -244,27 +248,24 @@ fn nearest(input: &Input) -> String {
     what.unwrap_or_default() + &meant.unwrap_or_default()
 }
 
-/// Files that people take for a trace, by their first bytes.
+/// Recognizes other kinds of files by their first bytes.
 fn looks_like(head: &[u8]) -> Option<&'static str> {
     const KINDS: &[(&[u8], &str)] = &[
         (b"", "an empty file"),
         (b"\x7fELF", "a program (ELF)"),
-        (
-            b"PAR1",
-            "a Parquet file, which perfquet-query and DuckDB read as it is",
-        ),
+        (b"PAR1", "a Parquet file; query it with DuckDB"),
         (b"PERFFILE", "a perf.data of version 1 (before 2010)"),
-        (b"PK\x03\x04", "a zip archive, to be unpacked first"),
-        (b"BZh", "a file packed with bzip2, to be unpacked first"),
+        (b"PK\x03\x04", "a zip archive; extract it first"),
+        (b"BZh", "a file compressed with bzip2; decompress it first"),
         (
             b"\x04\x22\x4d\x18",
-            "a file packed with lz4, to be unpacked first",
+            "a file compressed with lz4; decompress it first",
         ),
-        (b"DTiJ", "a jitdump, which names code but holds no events"),
-        (b"JiTD", "a jitdump, which names code but holds no events"),
+        (b"DTiJ", "a jitdump, which has symbols but no events"),
+        (b"JiTD", "a jitdump, which has symbols but no events"),
         (b"<!DOCTYPE", "a web page"),
         (b"<html", "a web page"),
-        (b"<svg", "a picture (SVG)"),
+        (b"<svg", "an image (SVG)"),
         (b"<?xml", "an XML document"),
         (b"{", "JSON"),
         (b"[", "JSON"),
@@ -276,10 +277,10 @@ fn looks_like(head: &[u8]) -> Option<&'static str> {
     };
     let known = KINDS.iter().find(starts).map(|kind| kind.1);
     let report = perf_script::is_report(head).then_some(
-        "what perf report prints; its perf.data, or what perf script prints, has the events",
+        "the output of perf report; import its perf.data or the output of perf script instead",
     );
     let zeros = head.len() >= 64 && head.iter().all(|&byte| byte == 0);
     known
         .or(report)
-        .or(zeros.then_some("nothing but zeros, as a file that was never written"))
+        .or(zeros.then_some("only zeros, as in a file that was never written"))
 }

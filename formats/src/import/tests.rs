@@ -65,7 +65,7 @@ fn an_input_that_is_cut_during_the_import_is_an_error() {
         let error = import(vec![input], &output, options)
             .unwrap_err()
             .to_string();
-        let expected = format!("was cut from 8000000 to {left} bytes while it was read");
+        let expected = format!("was truncated from 8000000 to {left} bytes while being read");
         assert!(error.contains(&expected), "{error}");
         std::fs::write(&path, line.repeat(100_000)).unwrap();
     }
@@ -313,7 +313,7 @@ fn refusal(name: &str, bytes: &[u8]) -> String {
 fn refusals_say_what_it_looks_like() {
     assert_eq!(
         refusal("a", b"\x7fELF\x02"),
-        "a: not a trace format that is known here: it looks like a program (ELF)"
+        "a: unknown trace format: it looks like a program (ELF)"
     );
     for magic in [b"DTiJ", b"JiTD"] {
         assert!(refusal("jit-1.dump", magic).contains("a jitdump"));
@@ -338,7 +338,10 @@ fn prose_and_source_code_are_refused() {
     ];
     for text in texts {
         let refusal = refusal("a.txt", text.as_bytes());
-        assert!(refusal.contains("not a trace format"), "{text}: {refusal}");
+        assert!(
+            refusal.contains("unknown trace format"),
+            "{text}: {refusal}"
+        );
     }
 }
 

@@ -71,13 +71,18 @@ impl Map {
         match self.file.metadata() {
             // Within its last page there is no SIGBUS, but zeros all the same.
             Ok(now) if now.len() < had => Some(format!(
-                "was cut from {had} to {} bytes while it was read",
+                "was truncated from {had} to {} bytes while being read",
                 now.len()
             )),
             _ => self.guard.and_then(Guard::missing).map(|offset| {
-                format!("could not be read from byte {offset} on: it was cut, or the disk failed")
+                format!("cannot be read from byte {offset} on: truncated, or a disk error")
             }),
         }
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Takes the pages out of this program's memory; looked at again, they come back.
@@ -258,11 +263,14 @@ mod tests {
         assert_eq!(whole[99_999], 0);
         assert_eq!(whole[50_000], 0);
         let cut = whole.cut().unwrap();
-        assert_eq!(cut, "was cut from 100000 to 5000 bytes while it was read");
+        assert_eq!(
+            cut,
+            "was truncated from 100000 to 5000 bytes while being read"
+        );
         // Grown again, it is not what it was.
         file.as_file().set_len(100_000).unwrap();
         let cut = whole.cut().unwrap();
-        assert!(cut.contains("could not be read from byte"), "{cut}");
+        assert!(cut.contains("cannot be read from byte"), "{cut}");
         drop(whole);
         let again = Map::of(File::open(file.path()).unwrap()).unwrap();
         assert_eq!((again.cut(), again[4999]), (None, 7));

@@ -82,7 +82,7 @@ impl Input {
 
     /// Standard input: a file that was redirected from its start is read as if it had been named.
     fn standard() -> Result<Input, Error> {
-        let name = "standard input".to_owned();
+        let name = "stdin".to_owned();
         let stdin = io::stdin();
         let file = stdin.as_fd().try_clone_to_owned().map(File::from);
         if let Ok(mut file) = file
@@ -117,8 +117,7 @@ impl Input {
         if !main.is_file() {
             return Err(Error::Unsupported {
                 input: path.display().to_string(),
-                message: "is a directory, expected a file, or one with a file \"data\" in it"
-                    .into(),
+                message: "expected a file, or a directory with a file \"data\" in it".into(),
             });
         }
         let mut input = Input::open(&main)?;
@@ -173,7 +172,7 @@ impl Input {
                 return Err(Error::Damaged {
                     input: name.clone(),
                     place: crate::event::Place::Whole,
-                    message: format!("{cut}, so the trace is not whole\nhint: import it again"),
+                    message: format!("{cut}, so the trace is incomplete\nhint: import it again"),
                 });
             }
         }
@@ -198,8 +197,12 @@ impl Input {
     /// Reads a file that another thread still appends to, until `finished` is set and its end is reached.
     pub fn following(path: &Path, finished: Arc<AtomicBool>) -> Result<Input, Error> {
         let file = File::open(path).map_err(Error::io(path))?;
-        let follower = Follower { file, finished };
-        let mut input = Input::from_reader(&path.display().to_string(), Box::new(follower))?;
+        Input::of_journal(path, Box::new(Follower { file, finished }))
+    }
+
+    /// The journal at `path` as `reader` puts it together.
+    pub(crate) fn of_journal(path: &Path, reader: Box<dyn Read + Send>) -> Result<Input, Error> {
+        let mut input = Input::from_reader(&path.display().to_string(), reader)?;
         input.path = Some(path.to_owned());
         Ok(input)
     }
@@ -468,8 +471,8 @@ fn too_large(what: &str, max: u64) -> Error {
     Error::Unsupported {
         input: what.to_owned(),
         message: format!(
-            "expected at most {max} bytes once unpacked, the limit for temporary files, found more\n\
-             hint: raise it with --max-temporary SIZE, or unpack the input to a file first"
+            "expected at most {max} bytes after decompression (limit for temporary files), found more\n\
+             hint: raise it with --max-temporary SIZE, or decompress the input first"
         ),
     }
 }
@@ -631,7 +634,7 @@ mod tests {
         assert_eq!(bytes.len(), 20_000);
         let error = input.check_whole().unwrap_err().to_string();
         assert!(
-            error.contains("was cut from 20000 to 10000 bytes"),
+            error.contains("was truncated from 20000 to 10000 bytes"),
             "{error}"
         );
     }

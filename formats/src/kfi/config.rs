@@ -193,7 +193,7 @@ impl<'a> Checker<'a> {
             0 => self.problem("expected begin, found the end of the text".to_owned()),
             1 => {}
             _ if self.config.is_command => {
-                self.problem("several blocks: /proc/kft takes the first only".to_owned());
+                self.problem("several blocks: /proc/kft uses only the first".to_owned());
             }
             _ => {}
         }
@@ -327,7 +327,7 @@ impl<'a> Checker<'a> {
             if ITEMS.contains(&word) {
                 let is_one = self.next == start + 1;
                 if self.config.is_command || !(has_commas || is_one) {
-                    self.problem("expected fend behind the list of functions".to_owned());
+                    self.problem("expected fend after the list of functions".to_owned());
                 }
                 break;
             }
@@ -342,7 +342,7 @@ impl<'a> Checker<'a> {
             }
         }
         if run.functions.is_empty() {
-            self.problem("expected functions behind funclist".to_owned());
+            self.problem("expected functions after funclist".to_owned());
         }
     }
 
@@ -370,7 +370,7 @@ impl<'a> Checker<'a> {
         let is_address = hexadecimal(digits.unwrap_or(name).as_bytes()).is_some();
         if self.config.is_command && !is_address {
             self.problem(format!(
-                "{name} is a name: /proc/kft takes addresses, which sym2addr puts in its place"
+                "{name} is a name: /proc/kft requires addresses, as written by sym2addr"
             ));
         }
     }
@@ -394,17 +394,17 @@ impl<'a> Checker<'a> {
     /// Filters that leave nothing.
     fn contradictions(&mut self, run: &Run) {
         if run.noints && run.onlyints {
-            self.problem("noints and onlyints: nothing is left".to_owned());
+            self.problem("noints and onlyints: no call passes both".to_owned());
         }
         if let (Some(min), Some(max)) = (run.mintime_us, run.maxtime_us)
             && min > max
         {
             self.problem(format!(
-                "mintime {min} above maxtime {max}: nothing is left"
+                "mintime {min} above maxtime {max}: no call passes both"
             ));
         }
         if run.log_entries == Some(0) {
-            self.problem("logentries 0: nothing has room".to_owned());
+            self.problem("logentries 0: no room for calls".to_owned());
         }
     }
 }
@@ -419,7 +419,7 @@ fn unknown(expected: &str, word: &str, names: &[&str]) -> String {
         return format!("expected {expected}, found the end of the text");
     }
     let meant = names.iter().find(|name| word.starts_with(*name));
-    let taken = meant.map(|name| format!(", which the kernel takes for {name}"));
+    let taken = meant.map(|name| format!(", which the kernel reads as {name}"));
     format!(
         "expected {expected}, found {word:?}{}",
         taken.unwrap_or_default()
@@ -553,7 +553,7 @@ mod tests {
         check_problem(
             "begin\n trigger start timeout 5\nend",
             2,
-            "expected entry, exit or time, found \"timeout\", which the kernel takes for time",
+            "expected entry, exit or time, found \"timeout\", which the kernel reads as time",
         );
         check_problem(
             "begin trigger begins end",
@@ -573,32 +573,32 @@ mod tests {
         check_problem(
             "begin filter noints\nfilter onlyints\nend",
             3,
-            "noints and onlyints: nothing is left",
+            "noints and onlyints: no call passes both",
         );
         check_problem(
             "begin filter mintime 5 filter maxtime 4 end",
             1,
-            "mintime 5 above maxtime 4: nothing is left",
+            "mintime 5 above maxtime 4: no call passes both",
         );
         check_problem(
             "new begin trigger start entry do_fork end",
             1,
-            "do_fork is a name: /proc/kft takes addresses, which sym2addr puts in its place",
+            "do_fork is a name: /proc/kft requires addresses, as written by sym2addr",
         );
         check_problem(
             "new begin filter funclist c0008000 c0009000 end",
             1,
-            "expected fend behind the list of functions",
+            "expected fend after the list of functions",
         );
         check_problem(
             "begin filter funclist fend end",
             1,
-            "expected functions behind funclist",
+            "expected functions after funclist",
         );
         check_problem(
             "new begin end begin end",
             1,
-            "several blocks: /proc/kft takes the first only",
+            "several blocks: /proc/kft uses only the first",
         );
         check_problem("begin end\nstop", 2, "expected begin, found \"stop\"");
         check_problem("begin trigger start entry end", 1, "expected a function");

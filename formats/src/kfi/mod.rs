@@ -57,7 +57,7 @@ use crate::Format;
 /// Logs of KFI and KFT.
 pub const KFI: Format = Format {
     name: "kfi",
-    about: "log of Kernel Function Instrumentation, KFI or KFT, with names or addresses",
+    about: "log of Kernel Function Instrumentation (KFI, KFT), with names or addresses",
     sniff: sniff::sniff,
     read: read::read,
 };

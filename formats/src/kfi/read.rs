@@ -21,7 +21,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         let config = config::check(&String::from_utf8_lossy(&map));
         return Err(Error::Unsupported {
             input: input.name().to_owned(),
-            message: format!("a configuration of KFI, which holds no trace: {config}"),
+            message: format!("a KFI configuration, not a trace: {config}"),
         });
     }
     let mut reader = Reader::default();
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
                 sink.event(Event::Problem(Problem {
                     place: Place::Line(1),
                     count: self.before,
-                    message: "lines before the log, which are none of it",
+                    message: "lines before the start of the log",
                 }))?;
             }
         }
@@ -270,8 +270,8 @@ impl<'a> Reader<'a> {
     fn doubts(&mut self, line: Line<'_>, row: &Row<'_>, sink: &mut dyn Sink) -> Result<(), Error> {
         if self.run.has_cpus != row.who.has_cpu {
             let expected = match self.run.has_cpus {
-                true => "a CPU behind the pid, as in the first row",
-                false => "no CPU behind the pid, as in the first row",
+                true => "a CPU after the PID, as in the first row",
+                false => "no CPU after the PID, as in the first row",
             };
             self.problems.line(line, expected, sink)?;
         }
@@ -280,11 +280,11 @@ impl<'a> Reader<'a> {
             Delta::Other(b"4294967295" | b"18446744073709551615") if self.run.is_dump => {}
             Delta::Other(_) => {
                 self.problems
-                    .line(line, "microseconds or -1 behind the entry", sink)?;
+                    .line(line, "microseconds or -1 after the entry", sink)?;
             }
         }
         if row.has_more {
-            let expected = "nothing behind the caller but a frame pointer and three arguments";
+            let expected = "only a frame pointer and three arguments after the caller";
             self.problems.line(line, expected, sink)?;
         }
         Ok(())
@@ -336,7 +336,7 @@ impl<'a> Reader<'a> {
         if announced == rows {
             return Ok(());
         }
-        let message = format!("expected {announced} rows, as the header says, found {rows}");
+        let message = format!("expected {announced} rows, as in the header, found {rows}");
         self.problems.tell(Place::Whole, &message, sink)
     }
 

@@ -102,7 +102,7 @@ fn many_bad_lines_are_counted() {
     let text = format!("{HEAD}{}", "bad\n".repeat(1000));
     let events = read_bytes(&KFI, text.as_bytes());
     assert_eq!(events.matches("problem line").count(), 100);
-    assert!(events.ends_with("problem 900 × further places of these kinds\n"));
+    assert!(events.ends_with("problem 900 × more problems of these kinds\n"));
 }
 
 #[test]

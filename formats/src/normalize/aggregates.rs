@@ -11,7 +11,7 @@ use crate::tables;
 /// Stacks that are remembered by their numbers, 16 bytes each.
 const TOLD_MAX: usize = 1 << 20;
 
-/// Stacks that were told before what names them.
+/// Stacks that precede their references.
 #[derive(Default)]
 pub(super) struct ToldStacks {
     by_id: HashMap<u64, StackId>,

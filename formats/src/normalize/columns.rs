@@ -41,8 +41,8 @@ pub(crate) fn event_schema(table: &str, event: &EventType, extras: Extras) -> Ta
         columns.push(ColumnSchema { name, ..extra });
     }
     let doc = match event.system.as_str() {
-        "" => format!("One hit of {}.", event.name),
-        system => format!("One hit of {system}:{}.", event.name),
+        "" => format!("Hits of {}.", event.name),
+        system => format!("Hits of {system}:{}.", event.name),
     };
     TableSchema {
         name: table.to_owned(),
@@ -71,7 +71,7 @@ fn extra_columns() -> impl Iterator<Item = (ColumnSchema, Recorded)> {
                 "period",
                 ColumnType::Int64,
                 "",
-                "How many events this row stands for.",
+                "Number of events that the row represents.",
             ),
             |extras| extras.period,
         ),
@@ -93,7 +93,7 @@ fn extra_columns() -> impl Iterator<Item = (ColumnSchema, Recorded)> {
                 "data_src",
                 ColumnType::UInt64,
                 "mask",
-                "Where the data came from, as union perf_mem_data_src.",
+                "Source of the data, as union perf_mem_data_src.",
             ),
             |extras| extras.data_src,
         ),
@@ -107,7 +107,7 @@ fn extra_columns() -> impl Iterator<Item = (ColumnSchema, Recorded)> {
             |extras| extras.phys_addr,
         ),
         (
-            extra("cgroup", ColumnType::UInt64, "", "Id of the cgroup."),
+            extra("cgroup", ColumnType::UInt64, "", "ID of the cgroup."),
             |extras| extras.cgroup,
         ),
     ];
@@ -118,10 +118,10 @@ fn field_column(name: String, field: &Field) -> ColumnSchema {
     let declaration = field.declaration.trim();
     let mut doc = match declaration {
         "" => format!("Field {} of the event.", field.name),
-        declaration => format!("{declaration}, as the kernel declares it."),
+        declaration => format!("{declaration}, as declared by the kernel."),
     };
     if name != field.name {
-        doc = format!("The event's field {}: {doc}", field.name);
+        doc = format!("Field {} of the event: {doc}", field.name);
     }
     ColumnSchema {
         name,
@@ -171,7 +171,7 @@ fn field_name(name: &str, taken: &[ColumnSchema]) -> String {
     free_name(name, taken)
 }
 
-/// `name`, or with the first number behind it that no other column has.
+/// Returns `name`, or with the first suffix number that makes it unique.
 fn free_name(name: String, taken: &[ColumnSchema]) -> String {
     let is_free = |name: &str| {
         !taken
@@ -187,7 +187,7 @@ fn free_name(name: String, taken: &[ColumnSchema]) -> String {
         .unwrap_or(name)
 }
 
-/// The name with `_` for what is no letter or digit: fit for a path and for SQL without quotes.
+/// Replaces characters other than letters and digits by `_`, for paths and for SQL without quotes.
 fn plain(name: &str) -> String {
     let plain: String = name
         .chars()

@@ -1,6 +1,6 @@
 //! Facts about the recording, on their way into the manifest.
 //!
-//! The first input's facts are the trace's. What a later input tells otherwise is kept beside them, under its number
+//! The first input's facts are the trace's. Different facts of a later input are kept too, under its number
 //! (`input2.host`): a trace made from two machines must not look like one.
 
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use super::life::hexadecimal;
 use crate::event::Fact;
 use crate::store::Facts;
 
-/// A hostile input can tell facts without end.
+/// Limits for hostile inputs with endless facts.
 const OTHERS: usize = 4096;
 
-/// What one input told.
+/// Facts of one input.
 #[derive(Default)]
 pub(crate) struct Told {
     pub(crate) facts: Facts,
@@ -20,7 +20,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Keeps a fact; one told twice replaces the former.
+    /// Stores a fact; a repeated one replaces the earlier.
     pub(crate) fn tell(&mut self, fact: Fact<'_>) {
         let facts = &mut self.facts;
         let text = |value: &str| Some(value.to_owned());

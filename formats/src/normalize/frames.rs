@@ -12,16 +12,13 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::limits::Limits;
 use super::mappings::{AddressMap, Range};
 use super::modules::{ModuleId, Modules, Placing};
 use super::texts::{TextId, Texts};
 use crate::bytes::Endian;
 use crate::event::{NamedFrame, Space};
 
-/// Frames kept before they are named and written: with their table 39 MiB, which is full at 7/8 of a power of two.
-/// Most traces stay far below, but stacks walked by frame pointers through code without them end in random
-/// addresses: a compiler sampled at 10 kHz gave a million in half a minute.
-const FRAMES_KEPT: usize = 7 << 18;
 /// Places of the cache in front of the hash table.
 const RECENT: usize = 4096;
 
@@ -29,7 +26,7 @@ const RECENT: usize = 4096;
 pub(crate) type FrameId = u32;
 
 /// What a frame is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Frame {
     /// An offset in a module's file.
     Offset(ModuleId, u64),
@@ -37,7 +34,7 @@ pub(crate) enum Frame {
     Address(ModuleId, u64),
     /// An absolute address of which no module is known.
     Unmapped(u64),
-    /// What its format said of it.
+    /// Members recorded by its format.
     Named(TextId),
 }
 
@@ -95,7 +92,7 @@ impl FrameKey {
     }
 }
 
-/// One frame of a group: what is inlined, and into what.
+/// One frame of a group: an inlined frame and its outer frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) function: Vec<u8>,
@@ -122,6 +119,8 @@ struct Indexed {
 /// All frames not written yet.
 pub(crate) struct Frames {
     keys: Vec<FrameKey>,
+    /// How many of them are kept.
+    most: usize,
     /// Id of the first of `keys`.
     first: FrameId,
     index: HashTable<Indexed>,
@@ -137,6 +136,7 @@ impl Default for Frames {
     fn default() -> Self {
         Frames {
             keys: Vec::new(),
+            most: Limits::IMPORT.frames,
             first: 1,
             index: HashTable::new(),
             last_range: (0, None),
@@ -149,6 +149,15 @@ impl Default for Frames {
 }
 
 impl Frames {
+    /// No frames, whose first gets this number.
+    pub(crate) fn starting_at(first: FrameId, limits: Limits) -> Frames {
+        Frames {
+            first,
+            most: limits.frames,
+            ..Frames::default()
+        }
+    }
+
     /// The frame at an address of a map.
     #[inline]
     pub(crate) fn at(
@@ -189,7 +198,7 @@ impl Frames {
         self.intern(FrameKey::new(Frame::Named(said), space, return_address))
     }
 
-    /// What was said of a named frame: innermost first.
+    /// Members of a named frame, innermost first.
     pub(crate) fn said(&self, id: TextId) -> Vec<Said> {
         let mut rest = self.named.get(id);
         let mut group = Vec::new();
@@ -202,7 +211,7 @@ impl Frames {
     /// Whether the frames must be written before more come.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.keys.len() >= FRAMES_KEPT
+        self.keys.len() >= self.most
     }
 
     /// The frames kept, and the id of the first.

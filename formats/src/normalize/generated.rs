@@ -1,4 +1,4 @@
-//! Generated code in the address maps: what a jitdump tells is mapped when it came to be.
+//! JIT code in the address maps: code of a jitdump is mapped at its time of creation.
 //!
 //! ```text
 //! 4711 maps /tmp/jit-4711.dump               the dump is opened and followed
@@ -31,7 +31,7 @@ struct Dump {
 }
 
 impl Generated {
-    /// Looks whether a mapping is that of a dump. Says what stands in the way of following it.
+    /// Checks whether a mapping is that of a jitdump. Returns the reason if it cannot be followed.
     pub(crate) fn mapped(&mut self, mapping: &Mapping<'_>, options: &Options) -> Option<String> {
         let path = str::from_utf8(mapping.path)
             .ok()
@@ -41,9 +41,9 @@ impl Generated {
             return None;
         }
         let follower = match Follower::open(path, options) {
-            _ if self.dumps.len() >= DUMPS => Err("too many of them".to_owned()),
+            _ if self.dumps.len() >= DUMPS => Err("too many jitdumps".to_owned()),
             Ok(_) if self.clock != "monotonic" => {
-                Err("the trace was not recorded by the clock of its times (monotonic)".to_owned())
+                Err("the trace does not use the clock of its times (monotonic)".to_owned())
             }
             opened => opened,
         };
@@ -52,7 +52,7 @@ impl Generated {
             Err(reason) => (
                 None,
                 Some(format!(
-                    "{path}: generated code is not told apart by time: {reason}"
+                    "{path}: JIT code of different times is not distinguished: {reason}"
                 )),
             ),
         };

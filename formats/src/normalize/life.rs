@@ -1,8 +1,9 @@
-//! Threads and mappings together: what an event means for both, and their rows.
+//! Threads and mappings together: the effect of events on both, and their rows.
 //!
-//! Mappings are kept as rows until the input ends, since build ids may come there (in a pipe they come last); those
-//! of very long recordings are written before, with what is known by then.
+//! Mappings are kept as rows until the input ends, since build IDs may come last (in a pipe); those
+//! of very long recordings are written earlier, with the build IDs known by then.
 
+use super::limits::Limits;
 use super::mappings::Mappings;
 use super::modules::{ModuleId, Modules};
 use super::output::Output;
@@ -11,9 +12,6 @@ use crate::Error;
 use crate::event::{Comm, Exit, Fork, KernelSymbol, Mapping};
 use crate::tables;
 
-/// Rows of mappings, and of threads that ended, that are kept: 40 MiB of them.
-const ROWS_KEPT: usize = 1 << 19;
-
 /// Threads, mappings, and what lies behind these.
 #[derive(Default)]
 pub(crate) struct Life {
@@ -21,6 +19,7 @@ pub(crate) struct Life {
     pub(crate) mappings: Mappings,
     pub(crate) modules: Modules,
     rows: Vec<MappingRow>,
+    limits: Limits,
 }
 
 struct MappingRow {
@@ -35,6 +34,14 @@ struct MappingRow {
 }
 
 impl Life {
+    /// Nothing yet.
+    pub(crate) fn within(limits: Limits) -> Life {
+        Life {
+            limits,
+            ..Life::default()
+        }
+    }
+
     pub(crate) fn comm(&mut self, comm: &Comm<'_>, output: &mut Output) -> Result<(), Error> {
         self.know_comm(comm);
         self.write_some_threads(output)
@@ -79,7 +86,7 @@ impl Life {
             inode: mapping.inode,
             protection: mapping.protection.map(|bits| bits as i32),
         });
-        if self.rows.len() >= ROWS_KEPT {
+        if self.rows.len() >= self.limits.rows {
             self.write_mappings(output)?;
         }
         Ok(())
@@ -97,7 +104,7 @@ impl Life {
     }
 
     fn write_some_threads(&mut self, output: &mut Output) -> Result<(), Error> {
-        if self.threads.finished_count() < ROWS_KEPT {
+        if self.threads.finished_count() < self.limits.rows {
             return Ok(());
         }
         let finished = self.threads.take_finished(false);

@@ -1,4 +1,4 @@
-//! Which file lies behind an address: the address map of each process, and the kernel's.
+//! Address maps of processes and the kernel: the file at an address.
 //!
 //! ```text
 //! Mapping { pid: 40, start: 0x401000, length: 0x2000, file_offset: 0x1000, path: "/bin/sh" }
@@ -23,11 +23,11 @@ const RANGES_IN_ALL: usize = 1 << 20;
 /// Processes that have a map.
 const PROCESSES: usize = 1 << 18;
 
-/// A range of addresses with something behind it.
+/// A mapped address range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) start: u64,
-    /// First address behind it.
+    /// First address past the end.
     pub(crate) end: u64,
     pub(crate) file_offset: u64,
     pub(crate) module: ModuleId,

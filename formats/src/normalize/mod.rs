@@ -19,6 +19,7 @@ mod frames;
 mod generated;
 mod kernel_texts;
 mod life;
+mod limits;
 mod mappings;
 mod modules;
 mod names;
@@ -37,6 +38,7 @@ mod times;
 mod unwinding;
 mod window;
 
+pub use limits::Limits;
 pub use output::Counts;
 pub(crate) use output::Output;
 pub use window::TimeRange;
@@ -65,7 +67,7 @@ use stacks::Stacks;
 use unwinding::Unwinding;
 use window::Window;
 
-/// What the reasons begin with for which calls that were recorded are no rows, since others were asked for.
+/// Prefix of the loss reasons for recorded calls outside the selection.
 const FILTERED_CALLS: &str = "filtered: calls ";
 /// Rows of `stacks` that may wait to be written.
 const FRESH_STACKS: usize = 4096;
@@ -75,14 +77,14 @@ pub(crate) struct Normalizer<'o> {
     output: &'o mut Output,
     /// Name of the input.
     source: String,
-    /// What to do with the progress that the reader tells.
+    /// Callback for the reader's progress.
     progress: &'o mut (dyn FnMut(Progress) + Send),
     symbols: symbols::Options,
     window: Window,
     age: Age,
     selected: Selected,
     life: Life,
-    /// Another input of the same recording told of threads and mappings before.
+    /// An earlier input of the same recording has the threads and mappings.
     is_continued: bool,
     frames: Frames,
     stacks: Stacks,
@@ -107,15 +109,14 @@ impl<'o> Normalizer<'o> {
     pub(crate) fn new(
         output: &'o mut Output,
         source: &str,
-        symbols: symbols::Options,
+        (symbols, limits): (symbols::Options, Limits),
         time: Option<TimeRange>,
         kept: Option<Arc<AtomicU64>>,
         progress: &'o mut (dyn FnMut(Progress) + Send),
     ) -> Normalizer<'o> {
         source.clone_into(&mut output.source);
-        let mut frames = Frames::default();
-        frames.restart(output.next_frame);
-        let stacks = Stacks::starting_at(output.next_stack);
+        let frames = Frames::starting_at(output.next_frame, limits);
+        let stacks = Stacks::starting_at(output.next_stack, limits);
         let mut calls = Calls::starting_at(output.next_call);
         let selected = match output.selected.take() {
             Some(selected) => selected.continued(),
@@ -136,7 +137,7 @@ impl<'o> Normalizer<'o> {
             age: Age::default(),
             selected,
             is_continued: known.is_some(),
-            life: known.unwrap_or_default(),
+            life: known.unwrap_or_else(|| Life::within(limits)),
             frames,
             stacks,
             plans: Vec::new(),
@@ -244,7 +245,7 @@ impl<'o> Normalizer<'o> {
         Ok(())
     }
 
-    /// What the recorder was asked to leave out: counted, and nobody lost it.
+    /// Events outside the selection: counted, but not lost.
     fn tell_filtered(&mut self) -> Result<(), Error> {
         let mut all = self.calls.left_out();
         let elsewhere = self.selected.elsewhere();
@@ -336,8 +337,11 @@ impl<'o> Normalizer<'o> {
         Ok(())
     }
 
-    /// Names and writes the frames kept, which are then forgotten with the stacks over them.
+    /// Names and writes the frames kept, which are then forgotten with the stacks over them; of these none may wait.
     fn write_frames(&mut self) -> Result<(), Error> {
+        // Symbol tables take tens of MB, the kernel's alone 37: first goes what takes as much. The numbers go on.
+        self.stacks = Stacks::starting_after(&self.stacks);
+        self.output.writer.hand_over_all()?;
         self.told.set_dumps(self.generated.dumps());
         let next = names::write(
             &self.frames,
@@ -349,7 +353,6 @@ impl<'o> Normalizer<'o> {
         )?;
         self.output.next_frame = next;
         self.frames.restart(next);
-        self.stacks.restart();
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::symbols::{self, FileIdentity, FirstMapped};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ModuleId(pub(crate) u32);
 
-/// How a place in a module is told from another.
+/// Kind of frame identity in a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Placing {
     /// By its offset in the file.
@@ -175,14 +175,14 @@ impl Modules {
             .map_or(&[], |module| self.texts.get(module.path))
     }
 
-    /// How places in it are told apart.
+    /// Kind of frame identity in the module.
     #[inline]
     pub(crate) fn placing(&self, module: ModuleId) -> Placing {
         self.get(module)
             .map_or(Placing::Address, |module| module.placing)
     }
 
-    /// Its build id: the mapping's own, or the one told for its path so far.
+    /// Build ID: the mapping's own, or the one recorded for its path so far.
     pub(crate) fn build_id_of(&mut self, module: ModuleId) -> Option<&[u8]> {
         let &module = self.get(module)?;
         let told = || match (module.file, self.mapped_as.get(&module.path)) {

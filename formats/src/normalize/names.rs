@@ -1,6 +1,6 @@
 //! Frames become rows, with the names that can be had for them.
 //!
-//! All distinct frames are asked for at once, at the end: by then the build ids are known, and each place is looked up
+//! All distinct frames are asked for at the end: by then the build ids are known, and each place is looked up
 //! once however often it was sampled. Code that was inlined at a frame follows behind all frames, as rows that
 //! point to what they are inlined into:
 //!
@@ -18,16 +18,14 @@ use super::modules::{ModuleId, Modules, Placing};
 use super::output::Output;
 use super::texts::{TextId, Texts};
 use crate::Error;
-use crate::event::Symbol;
+use crate::event::{Space, Symbol};
 use crate::symbols::{
-    FileIdentity, FirstMapped, KernelFacts, Name, Options, Origin, Request, Symbolizer,
+    FRAMES_AT_ONCE, FileIdentity, FirstMapped, KernelFacts, Name, Options, Origin, Request,
+    Symbolizer,
 };
 use crate::tables;
 
-/// Frames asked for at once.
-const CHUNK: usize = 1 << 16;
-
-/// Symbols that the input tells itself.
+/// Symbols from the input itself.
 #[derive(Default)]
 pub(crate) struct Told {
     symbols: Vec<(Option<TextId>, u64, u64, TextId)>,
@@ -49,7 +47,7 @@ impl Told {
         self.dumps = dumps.map(|(pid, path)| (pid, path.to_owned())).collect();
     }
 
-    /// Tells a symbolizer all of them.
+    /// Passes all symbols to a symbolizer.
     pub(crate) fn tell(&self, symbolizer: &mut Symbolizer) {
         for (pid, path) in &self.dumps {
             symbolizer.add_dump(*pid, path);
@@ -71,7 +69,7 @@ struct Module {
     placing: Placing,
 }
 
-/// What is known of a frame before names are looked up.
+/// A frame before symbolization.
 #[derive(Default)]
 struct Place<'m> {
     module: Option<&'m str>,
@@ -98,36 +96,146 @@ pub(crate) fn write(
     let mut symbolizer = Symbolizer::new(options.clone(), kernel.clone(), origin)?;
     told.tell(&mut symbolizer);
     let modules = resolve(modules);
+    let found = look_up(&mut symbolizer, keys, &modules);
+    output.symbols.push(symbolizer.report().clone());
+    // The symbol tables take more than the names.
+    drop(symbolizer);
     let mut inlined = Vec::new();
-    let mut id = first;
-    for chunk in keys.chunks(CHUNK) {
-        let said: Vec<Vec<Said>> = chunk.iter().map(|key| said_of(frames, key)).collect();
-        let mut places: Vec<Place<'_>> = chunk
-            .iter()
-            .zip(&said)
-            .map(|(key, said)| place(key, said, &modules))
-            .collect();
-        look_up(&mut symbolizer, chunk, &mut places);
-        for (key, place) in chunk.iter().zip(places) {
-            write_frame(id, key, &place, place.names.first(), None, output)?;
-            if place.names.len() > 1 {
-                inlined.push((id, *key, place.names));
-            }
-            id += 1;
+    for (index, (id, key)) in (first..).zip(keys).enumerate() {
+        let said = said_of(frames, key);
+        let place = place(key, &said, &modules);
+        let names = found.names(index, &place);
+        write_frame(id, key, &place, names.first(), None, output)?;
+        if names.len() > 1 {
+            inlined.push((index, id));
         }
     }
-    for (into, key, names) in inlined {
-        let said = said_of(frames, &key);
-        let place = place(&key, &said, &modules);
-        let mut into = into;
-        for name in names.iter().skip(1) {
-            write_frame(id, &key, &place, Some(name), Some(into), output)?;
+    let mut id = first.wrapping_add(keys.len() as FrameId);
+    for (index, mut into) in inlined {
+        let Some(key) = keys.get(index) else { continue };
+        let said = said_of(frames, key);
+        let place = place(key, &said, &modules);
+        for name in found.names(index, &place).iter().skip(1) {
+            write_frame(id, key, &place, Some(name), Some(into), output)?;
             into = id;
             id += 1;
         }
     }
-    output.symbols.push(symbolizer.report().clone());
     Ok(id)
+}
+
+/// The names of all frames that do not bring their own. They are asked for module by module, so that one symbol table is
+/// in memory at a time; the kernel's, which is large, comes last.
+fn look_up(symbolizer: &mut Symbolizer, keys: &[FrameKey], modules: &[Module]) -> FoundNames {
+    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+    let key_at = |index: &u32| keys.get(*index as usize);
+    order.sort_by_key(|index| key_at(index).map(|key| (key.space == Space::Kernel, key.frame())));
+    let mut found = FoundNames::new(keys.len());
+    for chunk in order.chunks(FRAMES_AT_ONCE) {
+        let mut indices = Vec::new();
+        let mut requests = Vec::new();
+        for index in chunk {
+            let Some(key) = key_at(index) else { continue };
+            let place = place(key, &[], modules);
+            if !place.names.is_empty() || matches!(key.frame(), Frame::Named(_)) {
+                continue;
+            }
+            indices.push(*index);
+            requests.push(Request {
+                module: place.module,
+                build_id: place.build_id,
+                file: place.file,
+                first_mapped: place.first_mapped,
+                offset: place.offset,
+                address: place.address,
+                space: key.space,
+                return_address: key.return_address,
+            });
+        }
+        for (index, names) in indices.into_iter().zip(symbolizer.names(&requests)) {
+            found.add(index, &names);
+        }
+    }
+    found.inner.sort_by_key(|&(index, _)| index);
+    found
+}
+
+/// Names that were found, in few bytes: there are as many as frames.
+struct FoundNames {
+    /// Of each frame its function.
+    outer: Vec<Option<FoundName>>,
+    /// What is inlined there, from the outside in, with the frame's place.
+    inner: Vec<(u32, FoundName)>,
+    texts: Texts,
+}
+
+/// A [`Name`] in 32 bytes.
+#[derive(Clone, Copy)]
+struct FoundName {
+    function_offset: Option<u64>,
+    function: TextId,
+    /// File and line, one more than the index among the texts and than the line; 0: not known.
+    file: u32,
+    line: u32,
+    is_unverified: bool,
+}
+
+impl FoundNames {
+    fn new(frames: usize) -> FoundNames {
+        FoundNames {
+            outer: vec![None; frames],
+            inner: Vec::new(),
+            texts: Texts::default(),
+        }
+    }
+
+    fn add(&mut self, index: u32, names: &[Name]) {
+        let mut names = names.iter();
+        let outer = names.next().map(|name| self.packed(name));
+        if let Some(slot) = self.outer.get_mut(index as usize) {
+            *slot = outer;
+        }
+        for name in names {
+            let inner = self.packed(name);
+            self.inner.push((index, inner));
+        }
+    }
+
+    fn packed(&mut self, name: &Name) -> FoundName {
+        let file = name.file.as_ref();
+        FoundName {
+            function_offset: name.function_offset,
+            function: self.texts.intern(name.function.as_bytes()),
+            file: file.map_or(0, |file| self.texts.intern(file.as_bytes()).0 + 1),
+            line: name.line.map_or(0, |line| line.saturating_add(1)),
+            is_unverified: name.is_unverified,
+        }
+    }
+
+    fn unpacked(&self, name: FoundName) -> Name {
+        let text = |id| String::from_utf8_lossy(self.texts.get(id)).into_owned();
+        Name {
+            function: text(name.function),
+            function_offset: name.function_offset,
+            file: name.file.checked_sub(1).map(|id| text(TextId(id))),
+            line: name.line.checked_sub(1),
+            is_unverified: name.is_unverified,
+        }
+    }
+
+    /// The names of the frame at this index: those that it brought, or those that were found.
+    fn names(&self, index: usize, place: &Place<'_>) -> Vec<Name> {
+        let Some(outer) = self.outer.get(index).copied().flatten() else {
+            return place.names.clone();
+        };
+        let first = self
+            .inner
+            .partition_point(|&(other, _)| (other as usize) < index);
+        let inner = self.inner.get(first..).unwrap_or_default().iter();
+        let inner = inner.take_while(|&&(other, _)| other as usize == index);
+        let all = std::iter::once(outer).chain(inner.map(|&(_, name)| name));
+        all.map(|name| self.unpacked(name)).collect()
+    }
 }
 
 fn resolve(modules: &mut Modules) -> Vec<Module> {
@@ -225,38 +333,6 @@ fn said_place(said: &[Said]) -> Place<'_> {
             false => Vec::new(),
         },
         ..Place::default()
-    }
-}
-
-/// Asks for the names of all places that have none.
-fn look_up(symbolizer: &mut Symbolizer, keys: &[FrameKey], places: &mut [Place<'_>]) {
-    let (indices, requests): (Vec<usize>, Vec<Request<'_>>) = keys
-        .iter()
-        .zip(places.iter())
-        .enumerate()
-        .filter(|(_, (_, place))| place.names.is_empty())
-        .map(|(index, (key, place))| {
-            let request = Request {
-                module: place.module,
-                build_id: place.build_id,
-                file: place.file,
-                first_mapped: place.first_mapped,
-                offset: place.offset,
-                address: place.address,
-                space: key.space,
-                return_address: key.return_address,
-            };
-            (index, request)
-        })
-        .unzip();
-    if requests.is_empty() {
-        return;
-    }
-    let names = symbolizer.names(&requests);
-    for (index, names) in indices.into_iter().zip(names) {
-        if let Some(place) = places.get_mut(index) {
-            place.names = names;
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What outlives one input: the writer, the numbering of stacks and frames, the tables of events.
 //!
-//! Several inputs may go into one trace directory. Each has threads, mappings and frames of its own; the rows
+//! Several inputs may go into one trace directory. Each has its own threads, mappings and frames; the rows
 //! and their numbers continue.
 
 use hashbrown::HashMap;
@@ -15,7 +15,7 @@ use crate::store::{ColumnSchema, Facts, Source, Summary, TableId, Writer, unite}
 use crate::symbols;
 use crate::tables;
 
-/// Forms of one event, each with fields of its own, of which rows are kept.
+/// Maximum number of forms of one event, each with its own fields.
 const MOST_FORMS: usize = 256;
 
 /// The trace directory that is being filled.
@@ -46,7 +46,7 @@ pub(crate) struct Output {
     type_places: HashMap<TypeKey, usize>,
     /// Rows of samples and event tables, of losses.
     pub(crate) counts: Counts,
-    /// The inputs are files of one recording: what one tells of threads and mappings holds for the next.
+    /// The inputs are files of one recording: threads and mappings of one apply to the next.
     pub(crate) is_one_recording: bool,
     /// That, while it waits for the next.
     pub(crate) life: Option<Life>,
@@ -54,12 +54,12 @@ pub(crate) struct Output {
     pub(crate) selected: Option<Selected>,
 }
 
-/// What the closing line tells.
+/// Counts for the closing line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Rows of `samples` and of the events' tables.
     pub events: u64,
-    /// Of these, rows of what a recorder or the kernel reports of the recording itself: namespaces, programs, switches.
+    /// Of these, rows about the recording itself: namespaces, programs, switches.
     pub of_recorder: u64,
     /// Rows of `calls`.
     pub calls: u64,
@@ -67,9 +67,9 @@ pub struct Counts {
     pub aggregates: u64,
     /// Events known to be missing.
     pub lost: u64,
-    /// Events outside the time asked for; they too have a row of `losses`.
+    /// Events outside the requested time; they too have a row of `losses`.
     pub left_out: u64,
-    /// Calls and hits that the recorder was asked to leave out; they have rows of `losses`, one for each reason.
+    /// Calls and hits excluded by the recorder's selection; they have rows of `losses`, one per reason.
     pub filtered: u64,
     /// Rows of `losses`.
     pub losses: u64,
@@ -307,7 +307,7 @@ impl Output {
         }
     }
 
-    /// Writes what is left, and makes the trace whole.
+    /// Writes the remaining rows, and completes the trace.
     pub(crate) fn finish(mut self) -> Result<(Summary, Counts), Error> {
         if let Some(mut life) = self.life.take() {
             life.write_all(&mut self)?;

@@ -1,6 +1,6 @@
-//! Places that could not be read, as rows: the first thousand one by one, the others counted by what they say.
+//! Problems as rows: the first thousand one by one, the others counted by message.
 //!
-//! A damaged input can have a problem at every record; what it says must fit into memory and be readable.
+//! A damaged input can have a problem at every record, so memory and output are bounded.
 
 use hashbrown::HashMap;
 
@@ -48,7 +48,7 @@ impl Problems {
         let full = self.counted.len() >= KEPT;
         let mut key = (source.to_owned(), message);
         if full && !self.counted.contains_key(&key) {
-            key.1 = "further problems of other kinds".to_owned();
+            key.1 = "more problems of other kinds".to_owned();
         }
         let rows = &mut self.rows;
         let index = *self
@@ -68,7 +68,7 @@ impl Problems {
         }
     }
 
-    /// Writes the rows; gives how many places they stand for.
+    /// Writes the rows; returns the number of problems they represent.
     pub(crate) fn write(&mut self, writer: &mut Writer, table: TableId) -> Result<u64, Error> {
         for row in self.rows.drain(..) {
             let (offset, line) = match row.place {

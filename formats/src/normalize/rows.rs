@@ -9,7 +9,7 @@ use crate::event_format::{Array, Decoded, Plan as Decoder};
 use crate::store::{Column, Rows};
 use crate::tables;
 
-/// What is known, and kept, of an event type.
+/// State of an event type.
 pub(crate) struct Plan {
     event: EventType,
     decoder: Decoder,
@@ -77,13 +77,13 @@ impl Plan {
         &self.event.purpose
     }
 
-    /// Whether the user asked for it; what the recorder tells beside that is always kept.
+    /// Whether the user requested the event; the recorder's own events are always kept.
     #[inline]
     pub(crate) fn is_asked_for(&self) -> bool {
         self.event.kind != EventKind::Recorder
     }
 
-    /// One more hit that has no row of its own.
+    /// Counts a hit without a row.
     pub(crate) fn count(&mut self) {
         self.rows += 1;
     }
@@ -112,7 +112,7 @@ impl Plan {
         full_name(&self.event)
     }
 
-    /// Each thread has counters of its own.
+    /// Each thread has its own counters.
     pub(crate) fn is_inherited(&self) -> bool {
         self.event.is_inherited
     }

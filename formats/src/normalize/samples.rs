@@ -46,7 +46,7 @@ impl Normalizer<'_> {
         } = self;
         age.see(sample.time);
         let Some(plan) = plans.get_mut(sample.event.0 as usize) else {
-            self.problem(1, "a sample of an event that was never declared");
+            self.problem(1, "a sample of an undeclared event");
             return Ok(());
         };
         let has_row = *plan.purpose() == Purpose::Rows;
@@ -121,7 +121,7 @@ impl Normalizer<'_> {
             }
         }
         if homeless > 0 {
-            self.problem(homeless, "an event in more forms than there can be tables");
+            self.problem(homeless, "an event in more forms than tables are possible");
         }
         if is_edge {
             let hit = Hit {

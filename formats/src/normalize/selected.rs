@@ -1,6 +1,6 @@
-//! What the recorder was asked to keep, put into practice: from the hit of one trigger to that of another, so many rows.
+//! Applies the recorder's selection: triggers, contexts, maximum number of rows.
 //!
-//! Events come in the order of time, so that the hit of a trigger parts what is before it from what is behind it,
+//! Events come in order of time, so a trigger's hit separates earlier from later events,
 //! whatever the recorder had written by then.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ mod flag {
     pub(super) const NMI: u8 = 0x40;
 }
 
-/// In which context the kernel wrote a payload: its third byte tells (`struct trace_entry`).
+/// Returns the context of a payload, from its third byte (`struct trace_entry`).
 pub(super) fn context_of(fields: Fields<'_>) -> Option<Context> {
     let Fields::Raw(payload) = fields else {
         return None;
@@ -38,16 +38,16 @@ enum State {
     After,
 }
 
-/// What is kept.
+/// The selection.
 #[derive(Debug, Default)]
 pub(crate) struct Selected {
     selection: Selection,
-    /// Something was asked for: otherwise everything is kept, and nothing is looked at.
+    /// Whether there is a selection; otherwise everything is kept without checks.
     is_active: bool,
     state: State,
     begin: Option<i64>,
     end: Option<i64>,
-    /// Rows that count, for whoever waits for enough of them.
+    /// Number of counted rows, for the recorder's limit.
     kept: Arc<AtomicU64>,
     rows: u64,
     elsewhere: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Selected {
 }
 
 impl Selected {
-    /// Rows that count are told to `kept`.
+    /// Counted rows are reported to `kept`.
     pub(crate) fn telling(kept: Option<Arc<AtomicU64>>) -> Selected {
         Selected {
             kept: kept.unwrap_or_default(),
@@ -66,7 +66,7 @@ impl Selected {
         }
     }
 
-    /// For the next input of the same recording: the time is known, the order begins anew.
+    /// Prepares for the next input of the same recording: the time is kept, the order is reset.
     pub(crate) fn continued(mut self) -> Selected {
         if self.state == State::After {
             self.state = State::Within;
@@ -75,12 +75,12 @@ impl Selected {
         self
     }
 
-    /// What is kept.
+    /// The selection.
     pub(crate) fn selection(&self) -> &Selection {
         &self.selection
     }
 
-    /// What the recorder was asked.
+    /// Sets the recorder's selection.
     pub(crate) fn tell(&mut self, selection: &Selection) {
         self.is_active = *selection != Selection::default();
         if self.started_by.is_none() {
@@ -151,7 +151,7 @@ impl Selected {
         self.holds(end) && (start.is_none() || begin.is_none() || start >= begin)
     }
 
-    /// Whether a hit becomes a row: it is in one of the contexts asked for, and there is room. Counts it.
+    /// Whether a hit becomes a row: its context is selected, and the limit is not reached. Counts it.
     #[inline]
     pub(crate) fn holds_hit(&mut self, fields: Fields<'_>) -> bool {
         !self.is_active || self.has_place(fields)
@@ -181,13 +181,13 @@ impl Selected {
         has_room
     }
 
-    /// Whether so many rows more may come.
+    /// Whether this many more rows are allowed.
     pub(crate) fn has_room(&self, rows: u64) -> bool {
         let most = self.selection.max_events;
         most.is_none_or(|most| rows <= most.saturating_sub(self.rows))
     }
 
-    /// Whoever waits for enough calls hears of one, before it is known to be among the first.
+    /// Reports a call to the recorder, before it is known to be among the first.
     pub(crate) fn call_ended(&self) {
         if self.selection.max_events.is_some() {
             self.kept.fetch_add(1, Ordering::Relaxed);
@@ -216,7 +216,7 @@ impl Selected {
                     tell("record.started_by", by);
                     tell("record.started_at", &time.to_string());
                 }
-                _ => tell("record.started_by", "nothing: no trigger fired"),
+                _ => tell("record.started_by", "no trigger fired"),
             }
         }
         let after = self.selection.stop_after;
@@ -233,7 +233,7 @@ impl Selected {
                     tell("record.stopped_by", "time");
                     tell("record.stopped_at", &time.to_string());
                 }
-                _ => tell("record.stopped_by", "nothing: the recording ended before"),
+                _ => tell("record.stopped_by", "the recording ended first"),
             }
         }
     }

@@ -5,7 +5,7 @@
 //! main ← parse ← skip        node 4: skip, parent 2
 //! ```
 //! Nodes are numbered from 1 in the order of arrival, so that a parent is always smaller; 0 is the empty stack. They
-//! are handed out as rows as they come; what is kept is what finds them again.
+//! become rows immediately; only the index is kept.
 //!
 //! Most chains are repeated: those are found whole by one hash. Of the others most share their outer part with the
 //! chain before: that part is found by comparing. What is new comes as a run of nodes, each the child of the one before:
@@ -16,17 +16,10 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::frames::{FrameId, Frames};
+use super::limits::Limits;
 use super::mappings::AddressMap;
 use super::modules::Modules;
 use crate::event::{NamedFrame, Space};
-
-/// Nodes kept to find them again, 32 MiB, and how many of them may be in the table: 26 MiB, full at 7/8 of a power of
-/// two. Beyond, the tree begins anew behind the old one: stacks stay right, but one that comes again gets a second
-/// number.
-const NODES_KEPT: usize = 4 << 20;
-const BRANCHES_KEPT: usize = 7 << 18;
-/// Words of chains in the cache, 8 MiB.
-const CACHED_WORDS: usize = 1 << 20;
 
 /// Number of a node, as in `stacks.stack_id`.
 pub(crate) type StackId = u32;
@@ -52,6 +45,9 @@ pub(crate) struct Chain<'a> {
 /// The tree.
 #[derive(Default)]
 pub(crate) struct Stacks {
+    /// Beyond, the tree begins anew behind the old one: stacks stay right, but one that comes again gets a second
+    /// number.
+    limits: Limits,
     /// Parent and frame of the nodes kept, in their order.
     nodes: Vec<(StackId, FrameId)>,
     /// Those that do not stand right behind their parent. They are in the table as a whole, so that finding one
@@ -59,7 +55,7 @@ pub(crate) struct Stacks {
     branches: HashTable<Branch>,
     /// Number of the last node.
     last: StackId,
-    /// How often the tree began anew.
+    /// Number of times the tree was reset.
     epoch: u32,
     /// Nodes not written yet: the last ones.
     fresh: Vec<Node>,
@@ -85,10 +81,19 @@ struct Trail {
 
 impl Stacks {
     /// An empty tree, whose first node gets this number.
-    pub(crate) fn starting_at(first: StackId) -> Stacks {
+    pub(crate) fn starting_at(first: StackId, limits: Limits) -> Stacks {
         Stacks {
+            limits,
             last: first.saturating_sub(1),
             ..Stacks::default()
+        }
+    }
+
+    /// An empty tree that goes on where another one ends, whose nodes are all written.
+    pub(crate) fn starting_after(former: &Stacks) -> Stacks {
+        Stacks {
+            epoch: former.epoch + 1,
+            ..Stacks::starting_at(former.next_id(), former.limits)
         }
     }
 
@@ -97,7 +102,7 @@ impl Stacks {
         self.last + 1
     }
 
-    /// Changes when the tree begins anew: nodes found before are then not to be used again.
+    /// Changes when the tree is reset: nodes found before must not be reused.
     #[inline]
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch
@@ -116,7 +121,8 @@ impl Stacks {
         }
         self.make_room()?;
         let stack = self.walk(chain, tag, frames);
-        self.cache.insert(hash, tag, chain.addresses, stack);
+        let most = self.limits.chain_words;
+        self.cache.insert(hash, tag, chain.addresses, stack, most);
         Some(stack)
     }
 
@@ -161,7 +167,7 @@ impl Stacks {
         self.fresh.len()
     }
 
-    /// Forgets all nodes, as the frames begin anew: those that come get higher numbers.
+    /// Forgets all nodes when the frames are reset; new ones get higher IDs.
     pub(crate) fn restart(&mut self) {
         self.epoch += 1;
         self.nodes.clear();
@@ -178,7 +184,10 @@ impl Stacks {
 
     /// Room for the longest chain; `None` when the numbers, which are of 31 bits, are used up.
     fn make_room(&mut self) -> Option<()> {
-        if self.nodes.len() >= NODES_KEPT || self.branches.len() >= BRANCHES_KEPT {
+        let Limits {
+            nodes, branches, ..
+        } = self.limits;
+        if self.nodes.len() >= nodes || self.branches.len() >= branches {
             self.restart();
         }
         // No chain is longer than a record can hold.
@@ -271,7 +280,7 @@ fn hash_node(hasher: &DefaultHashBuilder, parent: StackId, frame: FrameId) -> u6
 /// Whole chains seen of late.
 #[derive(Default)]
 struct Cache {
-    /// Tag and addresses of each chain, one behind the other.
+    /// Tag and addresses of each stack, concatenated.
     words: Vec<u64>,
     chains: Vec<CachedChain>,
     index: HashTable<u32>,
@@ -303,8 +312,9 @@ impl Cache {
             .map(|chain| chain.stack)
     }
 
-    fn insert(&mut self, hash: u64, tag: u64, addresses: &[u64], stack: StackId) {
-        if self.words.len() + addresses.len() >= CACHED_WORDS {
+    /// Adds a chain; forgets all others where there would be more than `most` words.
+    fn insert(&mut self, hash: u64, tag: u64, addresses: &[u64], stack: StackId, most: usize) {
+        if self.words.len() + addresses.len() >= most {
             self.words.clear();
             self.chains.clear();
             self.index.clear();

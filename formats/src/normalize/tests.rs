@@ -4,7 +4,7 @@ use std::path::Path;
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-use super::{Counts, Normalizer, Output, TimeRange};
+use super::{Counts, Limits, Normalizer, Output, TimeRange};
 use crate::event::*;
 use crate::store::{Directory, Writer, WriterOptions};
 use crate::symbols;
@@ -14,6 +14,7 @@ pub(super) struct Trace {
     folder: tempfile::TempDir,
     output: Output,
     time: Option<TimeRange>,
+    pub(super) limits: Limits,
 }
 
 impl Trace {
@@ -28,6 +29,7 @@ impl Trace {
             folder,
             output: Output::new(writer).unwrap(),
             time: None,
+            limits: Limits::IMPORT,
         }
     }
 
@@ -42,7 +44,7 @@ impl Trace {
         let mut normalizer = Normalizer::new(
             &mut self.output,
             name,
-            symbols,
+            (symbols, self.limits),
             self.time,
             None,
             &mut progress,
@@ -99,7 +101,7 @@ impl Rows {
     }
 
     /// Functions or places of a stack, leaf first.
-    fn stack(&self, id: &str) -> String {
+    pub(super) fn stack(&self, id: &str) -> String {
         let nodes = self.of("stacks", &["stack_id", "parent_id", "frame_id"]);
         let frames = self.of(
             "frames",
@@ -125,11 +127,11 @@ impl Rows {
     }
 }
 
-fn send(sink: &mut dyn Sink, event: Event<'_>) {
+pub(super) fn send(sink: &mut dyn Sink, event: Event<'_>) {
     sink.event(event).unwrap();
 }
 
-fn mapping(pid: i32, start: u64, path: &[u8]) -> Event<'_> {
+pub(super) fn mapping(pid: i32, start: u64, path: &[u8]) -> Event<'_> {
     Event::Mapping(Mapping {
         time: None,
         pid,
@@ -147,7 +149,7 @@ fn mapping(pid: i32, start: u64, path: &[u8]) -> Event<'_> {
     })
 }
 
-fn comm(tid: i32, comm: &[u8]) -> Event<'_> {
+pub(super) fn comm(tid: i32, comm: &[u8]) -> Event<'_> {
     Event::Comm(Comm {
         time: None,
         pid: Some(tid),
@@ -157,7 +159,7 @@ fn comm(tid: i32, comm: &[u8]) -> Event<'_> {
     })
 }
 
-fn clock() -> EventType {
+pub(super) fn clock() -> EventType {
     EventType {
         system: "software".into(),
         name: "cpu-clock".into(),
@@ -190,7 +192,7 @@ fn tracepoint() -> EventType {
     }
 }
 
-fn at(event: u32, time: i64, tid: i32) -> Sample<'static> {
+pub(super) fn at(event: u32, time: i64, tid: i32) -> Sample<'static> {
     Sample {
         time: Some(time),
         cpu: Some(1),

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! Comm { tid: 40, comm: "sh" }              40 is sh
-//! Fork { tid: 41, parent_tid: 40 }          41 is sh too: a child bears its parent's name
+//! Fork { tid: 41, parent_tid: 40 }          41 is sh too: a child inherits its parent's name
 //! Comm { tid: 41, comm: "ls", exec: true }  41 is ls
-//! Exit { tid: 41 }                          it still switches out as ls, after its exit was told
+//! Exit { tid: 41 }                          it still switches out as ls, after its exit event
 //! Fork { tid: 41, parent_tid: 40 }          another thread: a row of `threads` ends, a new one begins
 //! ```
 //! Thread 0 is the idle task of every CPU and bears the name "swapper", as `perf script` has it. What is not known
@@ -40,7 +40,7 @@ pub(crate) struct Thread {
     pub(crate) start: Option<i64>,
     pub(crate) end: Option<i64>,
     pub(crate) exit_code: Option<i32>,
-    /// Its exit was told.
+    /// Whether its exit was recorded.
     ended: bool,
 }
 
@@ -50,11 +50,11 @@ pub(crate) struct Threads {
     latest: HashMap<i32, u32>,
     lives: Vec<Thread>,
     free: Vec<u32>,
-    /// Lives whose number was taken over, or that were forgotten, as rows for the table.
+    /// Ended or forgotten threads, as rows for the table.
     finished: Vec<Thread>,
     /// Ended ones in the order of their ends.
     ended: VecDeque<(i32, u32)>,
-    /// pid and tid of the threads that were seen, by whatever event, and have not ended.
+    /// pid and tid of the threads seen in any event that have not ended.
     living: BTreeSet<(i32, i32)>,
     /// tid → index, at the place of its low bits: most events are of a few threads.
     recent: Box<[Option<(i32, u32)>; RECENT]>,
@@ -77,7 +77,7 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// The thread that bears `tid` now; one seen for the first time is added.
+    /// Returns the current thread with `tid`; adds it if it is new.
     #[inline]
     pub(crate) fn at(&mut self, tid: i32, pid: Option<i32>) -> ThreadIndex {
         let place = tid as usize % RECENT;
@@ -119,7 +119,7 @@ impl Threads {
         index
     }
 
-    /// Whether there is a thread under a number, and nobody knows its name.
+    /// Whether a thread with this ID exists without a known name.
     pub(crate) fn is_nameless(&self, tid: i32) -> bool {
         self.life(tid).is_some_and(|thread| thread.comm.is_none())
     }
@@ -155,7 +155,7 @@ impl Threads {
         })
     }
 
-    /// A thread bears a name from now on.
+    /// Renames a thread.
     pub(crate) fn comm(&mut self, event: &Comm<'_>) {
         // A number that was free again, and whose fork nobody saw.
         let reused = event.time.is_some()
@@ -172,7 +172,7 @@ impl Threads {
         }
     }
 
-    /// A thread was created, and bears its creator's name.
+    /// Adds a new thread with its creator's name.
     pub(crate) fn fork(&mut self, event: &Fork) {
         // What was so at the start is told again and again: by the recorder's walk through /proc, and by the
         // kernel for those that came into being meanwhile.
@@ -251,7 +251,7 @@ impl Threads {
         std::mem::take(&mut self.finished)
     }
 
-    /// How many lives wait to be taken.
+    /// Returns the number of ended threads not yet written.
     pub(crate) fn finished_count(&self) -> usize {
         self.finished.len()
     }
@@ -262,7 +262,7 @@ impl Threads {
             .and_then(|&index| self.lives.get(index as usize))
     }
 
-    /// Ends the life that bears `tid`, if any, and begins another.
+    /// Ends the current thread with `tid`, if any, and begins another.
     fn begin(
         &mut self,
         tid: i32,

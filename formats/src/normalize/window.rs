@@ -5,7 +5,7 @@
 pub struct TimeRange {
     /// Its first nanosecond; `None`: from the start.
     pub start: Option<i64>,
-    /// The first behind it; `None`: to the end.
+    /// First time past the end; `None` for an open end.
     pub end: Option<i64>,
 }
 
@@ -25,7 +25,7 @@ impl Window {
         }
     }
 
-    /// Whether an event is to be kept. One without a time is left out, if a range was asked for.
+    /// Whether to keep an event. With a range, events without a time are dropped.
     #[inline]
     pub(crate) fn holds(&mut self, time: Option<i64>) -> bool {
         let Some(range) = self.range else {
@@ -45,7 +45,7 @@ impl Window {
         holds
     }
 
-    /// How many events were left out.
+    /// Returns the number of dropped events.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out
     }

@@ -99,7 +99,7 @@ impl Session<'_, '_> {
     ) -> Result<Step, Error> {
         let Some(index) = self.attr_of(header, record) else {
             self.problem(place, "sample of an unknown event", || {
-                "expected a sample of one of the file's events, found another id".into()
+                "expected a sample of an event of this file, found an unknown ID".into()
             })?;
             return Ok(Step::Done);
         };
@@ -125,7 +125,7 @@ impl Session<'_, '_> {
             let (cpu, tid, left) = (members.cpu, members.tid, body.left());
             self.problem(place, "damaged sample", || {
                 format!(
-                    "expected the sample of a CPU and a thread, found CPU {} and thread {}, and {left} bytes behind it",
+                    "expected a sample with a CPU and a thread, found CPU {} and thread {}, and {left} bytes after it",
                     cpu.unwrap_or(0),
                     tid.unwrap_or(0)
                 )
@@ -199,7 +199,7 @@ impl Session<'_, '_> {
                 None => {
                     if id.is_some() {
                         self.problem(Place::Whole, "counter of an unknown event", || {
-                            "expected a counter of one of the file's events, found another id"
+                            "expected a counter of an event of this file, found an unknown ID"
                                 .into()
                         })?;
                     }

@@ -98,7 +98,7 @@ impl Head {
         self.damages.push((
             40,
             format!(
-                "expected records at {:#x}, found them at {start:#x}; the header or what follows it is damaged",
+                "expected records at {:#x}, found them at {start:#x}; the header or the data after it is damaged",
                 told.offset
             ),
         ));
@@ -131,7 +131,7 @@ impl Head {
         if shift != 0 && !self.is_end_measured {
             self.damages.push((
                 end,
-                format!("expected the index of features, found it {shift} bytes further on"),
+                format!("expected the index of features, found it {shift} bytes later"),
             ));
             self.header.data.size = self.header.data.size.saturating_add_signed(shift);
         }
@@ -144,7 +144,7 @@ impl Head {
                 self.damages.push((
                     HEADER_END,
                     format!(
-                        "expected {} features, found {}; those that can be recognized are read",
+                        "expected {} features, found {}; reading those that can be recognized",
                         bits.len(),
                         sections.len()
                     ),
@@ -162,8 +162,7 @@ impl Head {
         } else {
             self.damages.push((
                 self.header.attrs.offset,
-                damage
-                    .unwrap_or_else(|| "expected the events of the file, found other bytes".into()),
+                damage.unwrap_or_else(|| "expected events, found other bytes".into()),
             ));
             let described = self.described(file, endian);
             let found = match described.is_empty() {

@@ -74,7 +74,7 @@ fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
     let header = Header::parse(input.head(), endian).map_err(|short| Error::Damaged {
         input: input.name().to_owned(),
         place: Place::Offset(short.offset),
-        message: format!("the header is cut short: {short}"),
+        message: format!("truncated header: {short}"),
     })?;
     if header.is_pipe() && input.mapped().is_none() {
         let mut session = Session::new(sink, endian, Vec::new());

@@ -105,14 +105,14 @@ impl Session<'_, '_> {
         self.lists = lists;
         match read? {
             Ok(()) => Ok(()),
-            Err(Wrong::Short(short)) => self.problem(place, "short record of a program", || {
-                format!("record of a program: byte {}: {short}", short.offset)
+            Err(Wrong::Short(short)) => self.problem(place, "short BPF record", || {
+                format!("BPF record: byte {}: {short}", short.offset)
             }),
-            Err(Wrong::Function(number)) => self.problem(place, "function of a program", || {
-                format!("record of a program: expected a call of a function that was told, found number {number}")
+            Err(Wrong::Function(number)) => self.problem(place, "function of a BPF record", || {
+                format!("BPF record: expected a declared function, found number {number}")
             }),
-            Err(Wrong::Kind(kind)) => self.problem(place, "record of a program", || {
-                format!("record of a program: expected one of the known kinds, found {kind}")
+            Err(Wrong::Kind(kind)) => self.problem(place, "BPF record", || {
+                format!("BPF record: expected one of the known kinds, found {kind}")
             }),
         }
     }

@@ -142,8 +142,8 @@ impl Session<'_, '_> {
         if left < wanted {
             self.problem(
                 Place::Offset(offset),
-                "data behind a record cut short",
-                || format!("expected {wanted} bytes behind the record, found {left}"),
+                "truncated data after a record",
+                || format!("expected {wanted} bytes after the record, found {left}"),
             )?;
         }
         Ok(())

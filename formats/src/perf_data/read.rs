@@ -190,8 +190,8 @@ impl<'m, 's> Session<'m, 's> {
         if wanted > left {
             self.problem(
                 Place::Offset(offset),
-                "data behind a record cut short",
-                || format!("expected {wanted} bytes behind the record, found {left}"),
+                "truncated data after a record",
+                || format!("expected {wanted} bytes after the record, found {left}"),
             )?;
         }
         Ok(behind.get(..wanted.min(left) as usize).unwrap_or_default())
@@ -282,7 +282,7 @@ impl<'m, 's> Session<'m, 's> {
             ) {
                 self.problem(Place::Offset(offset), "nested", || {
                     format!(
-                        "expected plain records inside a packed one, found type {}",
+                        "expected uncompressed records inside a compressed one, found type {}",
                         header.kind
                     )
                 })?;
@@ -369,9 +369,9 @@ impl<'m, 's> Session<'m, 's> {
         let used = self.unpacked_records(&pending, offset, true)?;
         let left = pending.len().saturating_sub(used);
         if left > 0 {
-            self.problem(Place::Offset(offset), "packed record cut short", || {
+            self.problem(Place::Offset(offset), "truncated compressed record", || {
                 format!(
-                    "expected the rest of a packed record, found the end; {left} bytes are not read"
+                    "expected the rest of a compressed record, found the end; {left} bytes not read"
                 )
             })?;
         }
@@ -395,7 +395,7 @@ impl<'m, 's> Session<'m, 's> {
         self.tell_undecoded()?;
         let late = self.queue.late();
         if late > 0 {
-            let message = "records came later than perf's rounds promise, and after newer ones were handed out: \
+            let message = "records came later than perf's rounds allow, after newer ones: \
                            rows are out of order there, and calls may lack their entry or exit";
             self.tell(late, message)?;
         }
@@ -407,8 +407,7 @@ impl<'m, 's> Session<'m, 's> {
         if undecoded.aux_buffers > 0 || undecoded.samples_with_aux > 0 {
             let count = undecoded.aux_buffers + undecoded.samples_with_aux;
             let bytes = undecoded.aux_bytes;
-            let message =
-                format!("{bytes} bytes of hardware trace (AUX area) are not decoded here");
+            let message = format!("{bytes} bytes of hardware trace (AUX area) are not decoded");
             self.tell(count, &message)?;
             self.sink.event(Event::Loss(Loss {
                 time: None,
@@ -420,14 +419,14 @@ impl<'m, 's> Session<'m, 's> {
             }))?;
         }
         if undecoded.deferred_missing > 0 {
-            let message = "user stacks that were to come after their samples did not come";
+            let message = "deferred user stacks are missing";
             self.tell(undecoded.deferred_missing, message)?;
         }
         for (kind, count) in undecoded.records {
-            self.tell(count, &format!("records of type {kind} are not known here"))?;
+            self.tell(count, &format!("unknown records of type {kind}"))?;
         }
         if undecoded.other_records > 0 {
-            let message = "records of many other types are not known here";
+            let message = "unknown records of many other types";
             self.tell(undecoded.other_records, message)?;
         }
         Ok(())

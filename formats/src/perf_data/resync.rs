@@ -171,7 +171,7 @@ impl Session<'_, '_> {
             ),
             None if is_all => (
                 bytes.len(),
-                format!("the last {} bytes are not read", bytes.len()),
+                format!("the last {} bytes not read", bytes.len()),
             ),
             // A chain may begin in the last part: it is looked at again.
             None => (

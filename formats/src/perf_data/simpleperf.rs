@@ -125,8 +125,8 @@ impl Session<'_, '_> {
     fn piece(&mut self, body: Cursor<'_>) -> Result<(), Error> {
         if self.simpleperf.split.len() + body.rest().len() > SPLIT_BYTES_MAX {
             self.simpleperf.split.clear();
-            return self.problem(Place::Offset(body.offset()), "record in pieces", || {
-                format!("expected the end of a record in pieces within {SPLIT_BYTES_MAX} bytes")
+            return self.problem(Place::Offset(body.offset()), "split record", || {
+                format!("expected the end of a split record within {SPLIT_BYTES_MAX} bytes")
             });
         }
         self.simpleperf.split.extend_from_slice(body.rest());
@@ -142,9 +142,9 @@ impl Session<'_, '_> {
         // Its size field has overflowed unless it is one of simpleperf's own: the pieces are the truth.
         let is_piece = matches!(header.kind, kind::SPLIT | kind::SPLIT_END);
         if bytes.len() < HEADER_BYTES || is_piece || header.kind == kind::SAMPLE {
-            return self.problem(Place::Offset(offset), "record in pieces", || {
+            return self.problem(Place::Offset(offset), "split record", || {
                 format!(
-                    "expected a whole record in pieces, found type {}",
+                    "expected a complete split record, found type {}",
                     header.kind
                 )
             });

@@ -156,7 +156,8 @@ impl Session<'_, '_> {
     pub(super) fn tracing_data(&mut self, bytes: &[u8], offset: u64) -> Result<(), Error> {
         let Some(data) = TracingData::parse(bytes, offset) else {
             return self.problem(Place::Offset(offset), "tracing data", || {
-                "expected tracing data, found another magic; tracepoints keep their payloads raw".into()
+                "expected tracing data, found another magic; payloads of tracepoints stay raw"
+                    .into()
             });
         };
         self.is_payload_big = data.endian == crate::bytes::Endian::Big;
@@ -431,7 +432,7 @@ impl Session<'_, '_> {
                 match (Purpose::parse(&text), self.attrs.get_mut(index)) {
                     (Some(purpose), Some(attr)) => attr.purpose = purpose,
                     (None, _) => self.problem(Place::Whole, "purpose", || {
-                        format!("what an event is for is not understood: {text:?}")
+                        format!("unknown purpose of an event: {text:?}")
                     })?,
                     (Some(_), None) => {}
                 }
@@ -443,7 +444,7 @@ impl Session<'_, '_> {
                         self.call_functions.insert(function.number, function);
                     }
                     None => self.problem(Place::Whole, "function", || {
-                        format!("a function of calls is not understood: {text:?}")
+                        format!("unknown function of calls: {text:?}")
                     })?,
                 }
             }
@@ -462,7 +463,7 @@ impl Session<'_, '_> {
                         self.sink.event(Event::Selection(&selection))?;
                     }
                     Err(word) => self.problem(Place::Whole, "selection", || {
-                        format!("what is to be kept is not understood: {word:?}")
+                        format!("unknown selection of calls: {word:?}")
                     })?,
                 }
             }
@@ -502,7 +503,7 @@ impl Session<'_, '_> {
     fn unpack_padded(&mut self, mut body: Cursor<'_>, offset: u64) -> Result<(), Error> {
         match body.u64().and_then(|size| body.bytes(size)) {
             Ok(packed) => self.unpack(packed, offset),
-            Err(short) => self.short("packed record", short),
+            Err(short) => self.short("compressed record", short),
         }
     }
 
@@ -520,8 +521,8 @@ impl Session<'_, '_> {
         };
         if unpacker.is_broken || self.is_unpacking_broken {
             self.unpacker = Some(unpacker);
-            return self.problem(Place::Offset(offset), "packed record", || {
-                "the stream of packed records is damaged before this one".into()
+            return self.problem(Place::Offset(offset), "compressed record", || {
+                "the stream of compressed records is damaged before this one".into()
             });
         }
         let result = unpacker.unpack(packed, |bytes| {
@@ -533,8 +534,8 @@ impl Session<'_, '_> {
         match result {
             Ok(()) => Ok(()),
             Err(Stop::Sink(error)) => Err(error),
-            Err(Stop::Packed(error)) => self.problem(Place::Offset(offset), "packed record", || {
-                format!("expected a zstd stream: {error}; this and the packed records behind are not read")
+            Err(Stop::Packed(error)) => self.problem(Place::Offset(offset), "compressed record", || {
+                format!("expected a zstd stream: {error}; this and all later compressed records are not read")
             }),
         }
     }

@@ -33,7 +33,7 @@ use crate::Format;
 /// perf script's text.
 pub const PERF_SCRIPT: Format = Format {
     name: "perf-script",
-    about: "text of perf script: samples with stacks, tracepoints",
+    about: "text output of perf script: samples with stacks, tracepoints",
     sniff: sniff::sniff,
     read: read::read,
 };

@@ -388,7 +388,7 @@ impl<'a, 's> Session<'a, 's> {
         {
             Some(frame) => self.frames.push(frame),
             None if self.frames.is_empty() => {
-                let expected = "address, symbol and module behind the event";
+                let expected = "address, symbol and module after the event";
                 self.problems.line(line, expected, self.sink)?;
             }
             None => {}

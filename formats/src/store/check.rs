@@ -1,10 +1,10 @@
-//! Whether a manifest says what a trace can hold. It may have come from a stranger, or half of it from a disk that died:
-//! everything that a reader relies on is asked here, once, and what does not hold is an error in a sentence.
+//! Validates manifests, which may be foreign or damaged: checks everything
+//! that readers rely on, once, and reports the first violation.
 //!
 //! ```text
-//! paths        inside of the trace, each part once, in the folder of its table
-//! columns      named as SQL names them, no two alike; those of the fixed tables with the types that they have
-//! parts        first time ≤ last time; rows that can be counted; columns of the table, with types that fit
+//! paths        inside the trace, each part once, in the directory of its table
+//! columns      unique names that are valid in SQL; those of the fixed tables with their types
+//! parts        first time ≤ last time; a plausible number of rows; columns of the table, with fitting types
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -15,10 +15,10 @@ use super::place::JOURNAL;
 use super::table::ColumnType;
 use crate::tables;
 
-/// Rows that a table can have: a row a nanosecond for three days.
+/// Maximum number of rows of a table: one row per nanosecond for three days.
 const MOST_ROWS: u64 = 1 << 48;
 
-/// The first thing that does not hold.
+/// Returns the first violation.
 pub(super) fn check(manifest: &Manifest) -> Result<(), String> {
     let mut files = HashSet::new();
     let mut folders = HashSet::new();
@@ -30,7 +30,7 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), String> {
         check_path(&table.folder).map_err(place)?;
         if !folders.insert(table.folder.as_str()) {
             return Err(place(format!(
-                "expected a folder of its own, found {:?} of another table",
+                "expected its own directory, found {:?} of another table",
                 table.folder
             )));
         }
@@ -56,7 +56,7 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), String> {
     Ok(())
 }
 
-/// No path may lead out of the trace, nor to what the recorder keeps there.
+/// Rejects paths outside the trace or in the recorder's journal.
 fn check_path(path: &str) -> Result<(), String> {
     let steps = || Path::new(path).components();
     let is_inside = steps().all(|step| matches!(step, Component::Normal(_)));
@@ -111,7 +111,7 @@ fn check_columns(name: &str, table: &Table) -> Result<(), String> {
         .iter()
         .find(|sort| !names.contains(sort.as_str()))
     {
-        Some(sort) => Err(format!("sorted by {sort:?}, which is none of its columns")),
+        Some(sort) => Err(format!("sorted by {sort:?}, which is not a column")),
         None => Ok(()),
     }
 }
@@ -130,7 +130,7 @@ fn check_part(table: &Table, part: &Part) -> Result<(), String> {
     let mut names = HashSet::new();
     for own in &part.columns {
         let Some(column) = table.columns.iter().find(|column| column.name == own.name) else {
-            return Err(format!("column {:?} is none of its table", own.name));
+            return Err(format!("column {:?} is not in its table", own.name));
         };
         if !names.insert(own.name.as_str()) {
             return Err(format!("two columns are named {:?}", own.name));
@@ -139,7 +139,7 @@ fn check_part(table: &Table, part: &Part) -> Result<(), String> {
             || ColumnType::holding(&[own.kind, column.kind]) == column.kind;
         if own.kind == ColumnType::Int128 || !is_wide_enough {
             return Err(format!(
-                "column {}: expected what fits into {}, found {}",
+                "column {}: expected a type that fits into {}, found {}",
                 own.name,
                 column.kind.as_str(),
                 own.kind.as_str()

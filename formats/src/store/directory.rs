@@ -1,10 +1,10 @@
-//! Reads a trace directory: the manifest, where the parts are, and their rows.
+//! Reads a trace directory: the manifest, the paths of the parts, and their rows.
 //!
 //! ```text
 //! let trace = Directory::open(Path::new("a.pqt"))?;
 //! for batch in trace.read("samples")? { … }
 //! ```
-//! Only what the manifest names counts: a file that a dead writer left is not seen.
+//! Only parts listed in the manifest are read; files left by a killed writer are ignored.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -26,8 +26,8 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Reads the manifest of the trace directory `path`. One that is being written can be opened, too: it
-    /// shows the parts that are whole.
+    /// Reads the manifest of the trace directory `path`. A trace that is still being written
+    /// shows its complete parts.
     pub fn open(path: &Path) -> Result<Directory, Error> {
         Ok(Directory {
             path: path.to_owned(),
@@ -35,17 +35,17 @@ impl Directory {
         })
     }
 
-    /// Where it is.
+    /// Returns the path of the trace directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it says of itself.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Its tables, by name.
+    /// Returns the tables, by name.
     pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
         self.manifest
             .tables
@@ -53,20 +53,20 @@ impl Directory {
             .map(|(name, table)| (name.as_str(), table))
     }
 
-    /// A table by its name.
+    /// Returns a table by its name.
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.manifest.tables.get(name)
     }
 
-    /// The files of a table, in order; none if there is no such table.
+    /// Returns the files of a table, in order; none if there is no such table.
     pub fn parts(&self, name: &str) -> Vec<PathBuf> {
         let parts = self.table(name).map_or(&[][..], |table| &table.parts);
         let path = |part: &Part| self.path.join(&part.file);
         parts.iter().map(path).collect()
     }
 
-    /// The rows of a table, in order; none if there is no such table. Integers, text and lists come as Arrow's
-    /// types of the same names. Where parts differ in columns, so do the batches.
+    /// Returns the rows of a table, in order; none if there is no such table. Integers, strings and lists have Arrow's
+    /// types of the same names. If parts differ in columns, so do the batches.
     pub fn read(
         &self,
         name: &str,
@@ -75,7 +75,7 @@ impl Directory {
         self.read_parts(&parts.iter().collect::<Vec<_>>())
     }
 
-    /// The forms of a table: parts with the same columns.
+    /// Returns the forms of a table: groups of parts with the same columns.
     pub fn forms(&self, name: &str) -> Vec<Form<'_>> {
         let Some(table) = self.table(name) else {
             return Vec::new();
@@ -96,7 +96,7 @@ impl Directory {
         forms
     }
 
-    /// The rows of one form of a table, in order.
+    /// Returns the rows of one form of a table, in order.
     pub fn read_form(
         &self,
         form: &Form<'_>,
@@ -124,13 +124,13 @@ impl Directory {
 /// The rows of a table that have the same columns.
 #[derive(Debug, Clone)]
 pub struct Form<'t> {
-    /// The columns, with the types that they have in these parts.
+    /// Returns the columns, with their types in these parts.
     pub columns: Vec<ColumnSchema>,
     parts: Vec<&'t Part>,
 }
 
-/// Where a part is, if it is a file inside of the trace and has the size that the manifest gives it. A link would
-/// lead out of a trace that came from a stranger, so none is followed.
+/// Returns the path of a part if it is a file inside the trace with the size in the manifest. Links are not followed:
+/// in a foreign trace they could point anywhere.
 pub fn part_path(trace: &Path, part: &Part) -> Result<PathBuf, Error> {
     let mut path = trace.to_owned();
     let mut steps = part.file.split('/').peekable();
@@ -147,12 +147,12 @@ pub fn part_path(trace: &Path, part: &Part) -> Result<PathBuf, Error> {
         if found.is_symlink() {
             return unfit("expected a part of the trace, found a symbolic link".to_owned());
         } else if !is_last && !found.is_dir() {
-            return unfit("expected a directory of parts, found otherwise".to_owned());
+            return unfit("expected a directory of parts, found another kind of file".to_owned());
         } else if is_last && !found.is_file() {
-            return unfit("expected a part of the trace, found no regular file".to_owned());
+            return unfit("expected a part of the trace, found a special file".to_owned());
         } else if is_last && found.len() != part.bytes {
             return unfit(format!(
-                "expected a part of {} bytes, as the manifest says, found {}",
+                "expected a part of {} bytes, as in the manifest, found {}",
                 part.bytes,
                 found.len()
             ));
@@ -176,6 +176,6 @@ fn damaged(path: &Path, error: &dyn std::error::Error) -> Error {
     Error::Damaged {
         input: path.display().to_string(),
         place: crate::event::Place::Whole,
-        message: format!("expected a Parquet file, found otherwise: {error}"),
+        message: format!("expected a Parquet file: {error}"),
     }
 }

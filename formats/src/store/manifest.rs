@@ -8,8 +8,8 @@
 //!       "parts": [ { "file": "losses/00000.parquet", "rows": 2, "bytes": 1180, "sorted": true,
 //!                    "time_min": 17, "time_max": 90 } ] } } }
 //! ```
-//! Members that are not known are kept out of the way, so that a later minor change can be read here; a format
-//! that cannot be read raises `version`.
+//! Unknown members are ignored, so that minor changes stay readable; a format
+//! that older versions cannot read raises `version`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -26,20 +26,20 @@ use super::files;
 use super::table::{ColumnSchema, ColumnType, Encoding, TableSchema};
 use super::unite::unite;
 
-/// Version of the directory's layout that is written, and the last that is read.
+/// Version of the directory's layout: the one written, and the latest one read.
 pub const VERSION: u32 = 1;
 
 /// Name of the manifest in the trace directory.
 pub const FILE_NAME: &str = "manifest.json";
 
-/// What a trace directory holds.
+/// Contents of a trace directory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the layout, [`VERSION`].
     pub version: u32,
-    /// Whether all of it is there.
+    /// Whether the trace is complete.
     pub state: State,
-    /// What is known of the recording.
+    /// Facts about the recording.
     #[serde(default)]
     pub facts: Facts,
     /// The tables by name.
@@ -47,21 +47,21 @@ pub struct Manifest {
     pub tables: BTreeMap<String, Table>,
 }
 
-/// Whether a trace is all there.
+/// State of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It is being written, or its writer died: some parts are whole, others are missing.
+    /// Still being written, or its writer was killed: some parts are missing.
     #[default]
     Recording,
-    /// It is.
+    /// Complete.
     Complete,
-    /// Its recorder died, and all that had come to the journal was imported.
+    /// Completed from the journal of a killed recorder.
     Recovered,
 }
 
 impl State {
-    /// As in the manifest.
+    /// Returns the name in the manifest.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Recording => "recording",
@@ -71,14 +71,14 @@ impl State {
     }
 }
 
-/// What is known of a recording as a whole.
+/// Facts about a recording as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
-    /// The clock that `time` counts: "monotonic", "sched_clock", "boottime", "realtime", …
+    /// The clock of `time`: "monotonic", "sched_clock", "boottime", "realtime", …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
-    /// Add this to a `time` to get nanoseconds since 1970 (UTC).
+    /// Offset from `time` to nanoseconds since 1970 (UTC).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_offset: Option<i64>,
     /// Host name.
@@ -105,40 +105,40 @@ pub struct Facts {
     /// Physical memory in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Build id of the recorded kernel, hexadecimal.
+    /// Build ID of the recorded kernel, hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_build_id: Option<String>,
-    /// Anything else, by a name of its own ("perf.pmu_mappings").
+    /// Other facts by name ("perf.pmu_mappings").
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub other: BTreeMap<String, String>,
-    /// The inputs that the trace was made from.
+    /// The inputs of the trace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Source>,
-    /// The trace was completed from the journal of a recorder that died. In the manifest this is the state.
+    /// Whether the trace was completed from the journal of a killed recorder. In the manifest this is the state.
     #[serde(skip)]
     pub recovered: bool,
 }
 
-/// An input that a trace was made from.
+/// An input of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Source {
-    /// File name, or `standard input`.
+    /// File name, or `stdin`.
     pub name: String,
     /// Name of its format.
     pub format: String,
-    /// Size of the file where it is one.
+    /// Size in bytes; `None` if the input is not a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
 
-/// A table as the manifest describes it.
+/// A table in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Table {
-    /// What one row is.
+    /// Description of one row.
     #[serde(default)]
     pub doc: String,
-    /// Folder of its parts, below the trace directory.
+    /// Directory of its parts, below the trace directory.
     pub folder: String,
     /// Columns by which rows are ordered, ascending, NULL first, in each part that is `sorted`.
     #[serde(default)]
@@ -161,7 +161,7 @@ impl Table {
         }
     }
 
-    /// Takes the columns of all forms of the table, and its parts, each with its form's index.
+    /// Builds a table from the columns of all its forms, and its parts with the index of their form.
     pub(super) fn unite(&mut self, forms: &[&TableSchema], parts: &[(usize, Part)]) {
         let united = unite(forms.iter().map(|form| form.columns.as_slice()));
         let own_columns = |form: &TableSchema| -> Vec<PartColumn> {
@@ -191,19 +191,19 @@ impl Table {
         self.parts.sort_by_key(Part::number);
     }
 
-    /// Rows of all parts.
+    /// Returns the number of rows in all parts.
     pub fn rows(&self) -> u64 {
         let rows = self.parts.iter().map(|part| part.rows);
         rows.fold(0, u64::saturating_add)
     }
 
-    /// Bytes of all parts.
+    /// Size of all parts in bytes.
     pub fn bytes(&self) -> u64 {
         let bytes = self.parts.iter().map(|part| part.bytes);
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// The columns that a part has, as the table declares them but with the part's own types.
+    /// Returns the columns of a part, as declared by the table but with the part's types.
     pub fn columns_of(&self, part: &Part) -> Vec<ColumnSchema> {
         if part.columns.is_empty() {
             return self.columns.iter().map(Column::schema).collect();
@@ -218,7 +218,7 @@ impl Table {
         part.columns.iter().filter_map(own).collect()
     }
 
-    /// Parts with the same columns, in order: the forms of an event.
+    /// Returns the parts grouped by columns, in order: the forms of an event.
     pub fn forms(&self) -> Vec<Vec<&Part>> {
         let mut forms: Vec<Vec<&Part>> = Vec::new();
         let mut places: HashMap<&[PartColumn], usize> = HashMap::new();
@@ -232,14 +232,14 @@ impl Table {
         forms
     }
 
-    /// First and last `time`, if any row has one.
+    /// Returns the first and last `time`, if any row has one.
     pub fn time_range(&self) -> Option<(i64, i64)> {
         let first = self.parts.iter().filter_map(|part| part.time_min).min()?;
         let last = self.parts.iter().filter_map(|part| part.time_max).max()?;
         Some((first, last))
     }
 
-    /// The declaration, to write such a table again.
+    /// Returns the declaration of the table.
     pub fn schema(&self, name: &str) -> TableSchema {
         TableSchema {
             name: name.to_owned(),
@@ -250,7 +250,7 @@ impl Table {
     }
 }
 
-/// A column as the manifest describes it.
+/// A column in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
     /// Its name.
@@ -264,10 +264,10 @@ pub struct Column {
     /// Whether NULL may occur.
     #[serde(default)]
     pub nullable: bool,
-    /// One sentence.
+    /// Description.
     #[serde(default)]
     pub doc: String,
-    /// How its pages are encoded.
+    /// Encoding of its pages.
     #[serde(default)]
     pub encoding: Encoding,
 }
@@ -301,21 +301,21 @@ impl Column {
 pub struct Part {
     /// Path below the trace directory.
     pub file: String,
-    /// Rows in it.
+    /// Number of rows.
     pub rows: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its rows are ordered as the table's `sort` says.
+    /// Whether the rows are sorted by the table's `sort`.
     #[serde(default)]
     pub sorted: bool,
-    /// Smallest `time` in it.
+    /// Smallest `time`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_min: Option<i64>,
-    /// Largest `time` in it.
+    /// Largest `time`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_max: Option<i64>,
-    /// Its columns where they are not those of the table: it lacks some, or has narrower types. Parts with the same
-    /// columns hold one form of an event.
+    /// Columns, if they differ from the table's: some are missing or have narrower types. Parts with the same
+    /// columns are one form of an event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<PartColumn>,
 }
@@ -323,15 +323,15 @@ pub struct Part {
 /// A column of a part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PartColumn {
-    /// Its name, which is that of a column of the table.
+    /// Name of the table's column.
     pub name: String,
-    /// Type of its values in this part.
+    /// Type of the values in this part.
     #[serde(rename = "type")]
     pub kind: ColumnType,
 }
 
 impl Part {
-    /// One more than the number in its name.
+    /// Returns the number in the part's name plus one.
     pub(super) fn number(&self) -> u32 {
         let name = self.file.rsplit('/').next().unwrap_or_default();
         let digits = name.trim_end_matches(".parquet");
@@ -340,12 +340,12 @@ impl Part {
     }
 }
 
-/// What was written.
+/// Result of writing a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Summary {
     /// Rows of each table.
     pub rows: BTreeMap<String, u64>,
-    /// Bytes of all parts.
+    /// Size of all parts in bytes.
     pub bytes: u64,
 }
 
@@ -367,14 +367,14 @@ impl Manifest {
             Err(error) if error.kind() == ErrorKind::NotFound && path.is_dir() => {
                 return Err(Error::Unsupported {
                     input: path.display().to_string(),
-                    message: format!("expected a trace directory, found no {FILE_NAME} in it"),
+                    message: format!("expected a trace directory, found no {FILE_NAME}"),
                 });
             }
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 return Err(Error::Unsupported {
                     input: path.display().to_string(),
                     message:
-                        "expected a trace directory, found a file\nhint: perfquet-convert makes one"
+                        "expected a trace directory, found a file\nhint: import it with perfquet-convert"
                             .to_owned(),
                 });
             }
@@ -386,7 +386,7 @@ impl Manifest {
         let damaged = |error: serde_json::Error| Error::Damaged {
             input: file.display().to_string(),
             place: crate::event::Place::Line(error.line() as u64),
-            message: format!("expected a manifest, found otherwise: {error}"),
+            message: format!("expected a manifest: {error}"),
         };
         // The version first: what a later one means by the rest is not known.
         #[derive(Deserialize)]
@@ -398,8 +398,8 @@ impl Manifest {
             return Err(Error::Unsupported {
                 input: path.display().to_string(),
                 message: format!(
-                    "a trace directory of version {}, read are versions up to {VERSION}\n\
-                     hint: a newer perfquet reads it",
+                    "unsupported version {} of a trace directory; the latest supported version is {VERSION}\n\
+                     hint: use a newer perfquet",
                     head.version
                 ),
             });
@@ -424,7 +424,7 @@ impl Manifest {
         files::replace(&file, &text, sync).map_err(Error::io(&file))
     }
 
-    /// What was written.
+    /// Result of writing a trace.
     pub fn summary(&self) -> Summary {
         let rows = |(name, table): (&String, &Table)| (name.clone(), table.rows());
         Summary {
@@ -438,7 +438,7 @@ impl Manifest {
     }
 }
 
-/// The text of a manifest: of a file alone, for a link could lead anywhere and a pipe never ends.
+/// Reads a manifest. Only regular files are read: a link could point anywhere, and a pipe may never end.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     /// A trace with a hundred thousand parts has a manifest of 20 MB.
     const LARGEST: u64 = 1 << 30;
@@ -452,7 +452,9 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
         })?;
     let found = file.metadata()?;
     if !found.is_file() || found.len() > LARGEST {
-        return Err(io::Error::other("expected a manifest, found otherwise"));
+        return Err(io::Error::other(
+            "expected a manifest, found a large or special file",
+        ));
     }
     let mut text = Vec::new();
     file.take(LARGEST).read_to_end(&mut text)?;

@@ -1,4 +1,4 @@
-//! The trace directory: one folder of Parquet parts per table, and a manifest that names them.
+//! The trace directory: one subdirectory of Parquet parts per table, and a manifest that lists them.
 //!
 //! ```text
 //! Writer::create ─► rows(table) ─► end_row ─► … ─► finish        Directory::open ─► manifest, parts, rows

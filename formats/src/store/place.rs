@@ -1,18 +1,18 @@
-//! Where a trace directory is made: nothing is overwritten unasked, never by two at once, and nothing is removed that
-//! was not written here.
+//! Creates trace directories: overwrites only if requested, never by two writers at once, and removes only files
+//! that were written here.
 //!
 //! ```text
-//! a.pqt        absent              made
+//! a.pqt        absent              created
 //!              exists              refused; with `force` set aside as a.pqt.perfquet-old until the new one is whole
 //!              only journal/, or   with `adopt` taken over: what a dead writer left of the tables is removed,
 //!              state recording     the journal stays
 //! ```
-//! The name of what is set aside says whose it is: whatever else lies beside the trace, a.pqt.old for instance, is
-//! somebody's own. A writer that is killed between two steps leaves it; the next one that writes there puts it back if
-//! nothing took its place, removes it if a whole trace did, and otherwise keeps it as the last whole trace.
-//! A trace is removed file by file. One that holds a file of another kind is not set aside in the first place.
-//! The directory is locked (flock) as long as its writer lives, so a trace that is still being recorded is not
-//! taken for a dead one.
+//! The name a.pqt.perfquet-old marks the file as perfquet's: other adjacent files, such as a.pqt.old, belong to
+//! the user. A writer killed between two steps leaves it behind. The next writer at this path restores it if
+//! nothing replaced it, removes it if a complete trace did, and otherwise keeps it as the last complete trace.
+//! A trace is removed file by file. A trace that contains foreign files is not renamed in the first place.
+//! The directory is locked (flock) while its writer lives, so a trace that is still being recorded is not
+//! mistaken for an abandoned one.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -23,22 +23,22 @@ use crate::{Error, output_file};
 use super::files;
 use super::manifest::{FILE_NAME, Manifest, State};
 
-/// Folder of the recorder's raw file, which the store leaves alone.
+/// Directory of the recorder's raw files, which the store does not touch.
 pub const JOURNAL: &str = "journal";
 
-/// Ending of what is set aside.
+/// Suffix of the previous trace.
 const SET_ASIDE: &str = ".perfquet-old";
 
-/// A directory that is ours to write.
+/// A trace directory locked for writing.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
-    /// Locked until it is closed.
+    /// Holds the lock until closed.
     _lock: File,
 }
 
 impl Place {
-    /// Makes the directory, or takes it over.
+    /// Creates the directory, or adopts it.
     pub(super) fn make(path: &Path, force: bool, adopt: bool) -> Result<Place, Error> {
         complete_overwriting(path)?;
         match files::create_directory(path) {
@@ -76,7 +76,7 @@ impl Place {
         })
     }
 
-    /// Takes a trace that is whole, to replace some of its tables.
+    /// Opens a complete trace to replace some of its tables.
     pub(super) fn open(path: &Path) -> Result<(Place, Manifest), Error> {
         let lock = lock(path)?;
         let manifest = Manifest::read(path)?;
@@ -87,7 +87,7 @@ impl Place {
         Ok((place, manifest))
     }
 
-    /// The new trace is whole: the one that it replaces goes.
+    /// Removes the previous trace, after the new one is complete.
     pub(super) fn finished(self) -> Result<(), Error> {
         remove_set_aside(&self.path)
     }
@@ -99,8 +99,7 @@ fn lock(path: &Path) -> Result<File, Error> {
         Ok(()) => Ok(directory),
         Err(TryLockError::WouldBlock) => Err(Error::Unsupported {
             input: path.display().to_string(),
-            message: "being written by another process\nhint: wait until it has finished"
-                .to_owned(),
+            message: "another process is writing it\nhint: wait until it has finished".to_owned(),
         }),
         Err(TryLockError::Error(error)) => Err(Error::io(path)(error)),
     }
@@ -110,7 +109,7 @@ fn state(path: &Path) -> Option<State> {
     Manifest::read(path).ok().map(|manifest| manifest.state)
 }
 
-/// What a writer left that died, or that a recorder prepared.
+/// Whether a killed writer or a recorder left a directory that can be adopted.
 fn is_unfinished(path: &Path) -> Result<bool, Error> {
     let kind = path.symlink_metadata().map_err(Error::io(path))?;
     if !kind.is_dir() {
@@ -122,7 +121,7 @@ fn is_unfinished(path: &Path) -> Result<bool, Error> {
     })
 }
 
-/// Whether nothing but these is in the directory, and perhaps a manifest that was never finished.
+/// Whether the directory contains only these, and perhaps an unfinished manifest.
 fn holds_only(path: &Path, names: &[&str]) -> Result<bool, Error> {
     let entries = std::fs::read_dir(path).map_err(Error::io(path))?;
     for entry in entries {
@@ -135,14 +134,14 @@ fn holds_only(path: &Path, names: &[&str]) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Where the trace at `path` stays until the new one is whole.
+/// Returns the path of the previous trace until the new one is complete.
 fn aside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(SET_ASIDE);
     path.with_file_name(name)
 }
 
-/// Completes what a writer of `path` that was killed between two steps left undone.
+/// Completes the steps of a writer of `path` that was killed between them.
 pub fn complete_overwriting(path: &Path) -> Result<(), Error> {
     let aside = aside(path);
     if aside.symlink_metadata().is_err() {
@@ -157,7 +156,7 @@ pub fn complete_overwriting(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Removes what was set aside for `path`, which is whole.
+/// Removes the previous trace of `path`, which is complete.
 pub fn remove_set_aside(path: &Path) -> Result<(), Error> {
     let aside = aside(path);
     match aside.symlink_metadata() {
@@ -167,7 +166,7 @@ pub fn remove_set_aside(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Puts back what was set aside for `path`, where nothing took its place.
+/// Restores the previous trace of `path` if nothing replaced it.
 pub fn put_back(path: &Path) {
     let aside = aside(path);
     if aside.symlink_metadata().is_ok()
@@ -178,7 +177,7 @@ pub fn put_back(path: &Path) {
     }
 }
 
-/// Renames a file of the recorder's, as [`set_aside`] does a trace.
+/// Renames an output file of the recorder, as [`set_aside`] does for a trace.
 pub fn set_file_aside(path: &Path) -> Result<(), Error> {
     output_file::check(path, true)?;
     let aside = aside(path);
@@ -197,9 +196,9 @@ pub fn set_file_aside(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Renames the trace at `path`, to be removed once another one there is whole. If an earlier overwriting died, what it
-/// set aside is the last whole one and stays; what it left at `path` goes.
-/// For a recorder, whose journal stands at `path` before the store writes there.
+/// Renames the trace at `path`, to be removed when its replacement is complete. If an earlier overwrite was killed, the trace
+/// that it renamed is the last complete one and stays; its unfinished trace at `path` is removed.
+/// Used by the recorder, which creates its journal at `path` before the store writes there.
 pub fn set_aside(path: &Path) -> Result<(), Error> {
     complete_overwriting(path)?;
     let is_directory = path.symlink_metadata().map_err(Error::io(path))?.is_dir();
@@ -207,16 +206,12 @@ pub fn set_aside(path: &Path) -> Result<(), Error> {
     if !is_trace || path.file_name().is_none() {
         return Err(Error::Unsupported {
             input: path.display().to_string(),
-            message: "exists and is no trace directory, so it is not overwritten\n\
-                      hint: choose another name, or remove it yourself"
+            message: "exists and is not a trace directory\n\
+                      hint: use another name, or remove it"
                 .to_owned(),
         });
     }
-    refuse_foreign(
-        path,
-        "overwritten",
-        "move that file, or choose another name",
-    )?;
+    refuse_foreign(path, "overwritten", "move that file, or use another name")?;
     // Nobody may be writing it; the lock goes with the renamed directory.
     let _lock = lock(path)?;
     let aside = aside(path);
@@ -230,7 +225,7 @@ fn is_whole(path: &Path) -> bool {
     state(path).is_some_and(|state| state != State::Recording)
 }
 
-/// A file below `folder`, if there is one, that is none of a trace.
+/// Returns a file below `folder` that does not belong to a trace, if there is one.
 fn foreign_file(root: &Path, folder: &Path) -> Result<Option<PathBuf>, Error> {
     for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
         let entry = entry.map_err(Error::io(folder))?;
@@ -252,7 +247,7 @@ fn foreign_file(root: &Path, folder: &Path) -> Result<Option<PathBuf>, Error> {
     Ok(None)
 }
 
-/// Whether a file is the manifest, or a part, whole or not.
+/// Whether a file is the manifest or a part, complete or not.
 fn is_of_trace(name: &str, is_top: bool) -> bool {
     let name = name.strip_suffix(files::TEMPORARY).unwrap_or(name);
     match is_top {
@@ -263,7 +258,7 @@ fn is_of_trace(name: &str, is_top: bool) -> bool {
     }
 }
 
-/// An error if anything in a trace directory is no part of a trace, which is therefore not `done` to.
+/// Fails if a trace directory contains foreign files; it is then not `done` (removed, overwritten).
 fn refuse_foreign(path: &Path, done: &str, hint: &str) -> Result<(), Error> {
     let Some(foreign) = foreign_file(path, path)? else {
         return Ok(());
@@ -271,20 +266,20 @@ fn refuse_foreign(path: &Path, done: &str, hint: &str) -> Result<(), Error> {
     Err(Error::Unsupported {
         input: path.display().to_string(),
         message: format!(
-            "holds {}, which is no part of a trace, so it is not {done}\nhint: {hint}",
+            "contains {}, which is not part of a trace, so it is not {done}\nhint: {hint}",
             foreign.display()
         ),
     })
 }
 
-/// Removes a trace: its parts, its journal, its manifest, and the folders that are empty then. What else lies in it
-/// stays, and is an error.
+/// Removes a trace: its parts, journal, manifest, and the directories that become empty. Fails if there are other files,
+/// which stay.
 pub fn remove_trace(path: &Path) -> Result<(), Error> {
     refuse_foreign(path, "removed", "move that file, then remove the directory")?;
     std::fs::remove_dir_all(path).map_err(Error::io(path))
 }
 
-/// Removes parts, whole or not, and the folders that become empty; nothing else.
+/// Removes parts, complete or not, and the directories that become empty; nothing else.
 fn remove_parts(folder: &Path, top: bool) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -308,7 +303,7 @@ fn remove_parts(folder: &Path, top: bool) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The names in a directory, sorted.
+    /// Returns the names in a directory, sorted.
     fn names(path: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(path).unwrap();
         let mut names: Vec<String> = entries
@@ -363,7 +358,10 @@ mod tests {
         for foreign in ["notes", "samples/mine.parquet"] {
             std::fs::write(path.join(foreign), "").unwrap();
             let refused = Place::make(&path, true, false).unwrap_err().to_string();
-            assert!(refused.contains(&format!("holds {foreign}")), "{refused}");
+            assert!(
+                refused.contains(&format!("contains {foreign}")),
+                "{refused}"
+            );
             std::fs::remove_file(path.join(foreign)).unwrap();
         }
         std::os::unix::fs::symlink(&own, path.join("samples/00000.parquet")).unwrap();
@@ -398,7 +396,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("thesis"), "").unwrap();
         let refused = Place::make(folder.path(), true, true).unwrap_err();
-        assert!(refused.to_string().contains("no trace directory"));
+        assert!(refused.to_string().contains("not a trace directory"));
         let file = folder.path().join("thesis");
         assert!(Place::make(&file, true, true).is_err());
     }

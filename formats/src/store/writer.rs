@@ -1,4 +1,4 @@
-//! Writes a trace directory: collects rows, and hands them to the encoder in batches.
+//! Writes a trace directory: collects rows, and passes them to the encoder in batches.
 //!
 //! ```text
 //! let mut writer = Writer::create(Path::new("a.pqt"), WriterOptions::default())?;
@@ -8,8 +8,8 @@
 //! writer.finish(Facts::default())?;
 //! ```
 //! The caller's thread only appends to vectors. A batch of 64 Ki rows (one page of each column) goes to the
-//! encoder's thread, which makes pages, row groups and parts of it. All open tables share one budget of
-//! memory: when it is spent, the tables with the most rows are handed over first; when the encoder does not
+//! encoder thread, which writes pages, row groups and parts. All open tables share one memory
+//! budget: when it is exhausted, the largest tables are passed on first; if the encoder does not
 //! keep up, the caller waits.
 
 use std::collections::HashSet;
@@ -27,24 +27,24 @@ use super::manifest::{Facts, Manifest, Summary};
 use super::place::Place;
 use super::table::TableSchema;
 
-/// How a trace directory is written.
+/// Options for writing a trace directory.
 #[derive(Debug, Clone)]
 pub struct WriterOptions {
-    /// Set an existing trace aside, and remove it once the new one is whole.
+    /// Replace an existing trace when the new one is complete.
     pub force: bool,
-    /// Take over a directory that holds only the recorder's journal, or what a dead writer left.
+    /// Adopt a directory with only the recorder's journal, or with the files of a killed writer.
     pub adopt: bool,
-    /// Memory for the rows of all tables, encoded or not.
+    /// Memory in bytes for the rows of all tables, encoded or not.
     pub memory_bytes: usize,
     /// Rows in a page.
     pub rows_per_page: usize,
-    /// Rows in a row group, where the memory allows it.
+    /// Rows in a row group, if the memory suffices.
     pub rows_per_group: u64,
-    /// Rows after which a part is closed and the next one begun.
+    /// Maximum number of rows in a part.
     pub rows_per_part: u64,
-    /// Bytes after which a part is closed and the next one begun.
+    /// Maximum size of a part in bytes.
     pub bytes_per_part: u64,
-    /// Wait until the disk has what was written. Without, a crash of the machine may lose it.
+    /// Sync the parts to disk; otherwise a system crash may lose them.
     pub sync: bool,
 }
 
@@ -68,19 +68,19 @@ impl Default for WriterOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TableId(u32);
 
-/// A trace directory that is being written. Dropped before [`Writer::finish`], it stays in the state
-/// `recording`, with the parts that were whole.
+/// A trace directory being written. If dropped before [`Writer::finish`], it stays in the state
+/// `recording`, with its complete parts.
 #[derive(Debug)]
 pub struct Writer {
     tables: Vec<Open>,
     names: HashSet<String>,
     options: WriterOptions,
-    /// Memory of all rows that were not handed over.
+    /// Memory in bytes of all rows not yet passed to the encoder.
     buffered: usize,
     encoder: Option<Running>,
     /// `None` only while the writer is being finished.
     place: Option<Place>,
-    /// Make the fixed tables that were not added.
+    /// Create the fixed tables that were not added.
     complete: bool,
 }
 
@@ -100,7 +100,7 @@ struct Running {
     gauge: Arc<Gauge>,
 }
 
-/// What the encoder is asked to do.
+/// Messages to the encoder.
 #[derive(Debug)]
 pub(super) enum Job {
     /// Declares the next table.
@@ -111,11 +111,11 @@ pub(super) enum Job {
         batch: Batch,
         bytes: usize,
     },
-    /// There is nothing more: make everything whole.
+    /// Completes everything.
     Finish(Box<Facts>),
 }
 
-/// Memory of the batches that the encoder has not worked off.
+/// Memory of the batches that the encoder has not finished.
 #[derive(Debug, Default)]
 pub(super) struct Gauge {
     held: Mutex<Held>,
@@ -142,14 +142,14 @@ impl Gauge {
         held.bytes += bytes;
     }
 
-    /// A batch was worked off.
+    /// A batch is finished.
     pub(super) fn subtract(&self, bytes: usize) {
         let mut held = self.lock();
         held.bytes = held.bytes.saturating_sub(bytes);
         self.lower.notify_all();
     }
 
-    /// Nobody needs to wait any more.
+    /// Ends all waiting.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.lower.notify_all();
@@ -161,14 +161,14 @@ impl Gauge {
 }
 
 impl Writer {
-    /// Makes the directory `path`, in the state `recording`.
+    /// Creates the directory `path` in the state `recording`.
     pub fn create(path: &Path, options: WriterOptions) -> Result<Writer, Error> {
         let place = Place::make(path, options.force, options.adopt)?;
         Writer::start(place, Manifest::new(), options, true)
     }
 
-    /// Opens the whole trace at `path`, to replace tables: each one that is added takes the place of the one of
-    /// its name when [`Writer::finish_replacing`] is called; the others stay.
+    /// Opens the complete trace at `path` to replace tables: each added table replaces the one with
+    /// the same name in [`Writer::finish_replacing`]; the others stay.
     pub fn open(path: &Path, options: WriterOptions) -> Result<Writer, Error> {
         let (place, manifest) = Place::open(path)?;
         Writer::start(place, manifest, options, false)
@@ -215,7 +215,7 @@ impl Writer {
         self.declare(schema)
     }
 
-    /// Declares another form of a table: rows with other columns, which go to parts of their own. The table shows
+    /// Declares another form of a table: rows with other columns, in separate parts. The table has
     /// the columns of all its forms (`unite.rs`).
     pub fn add_form(&mut self, schema: TableSchema) -> Result<TableId, Error> {
         if !self.names.contains(&files::folder_of(&schema.name)) {
@@ -236,7 +236,7 @@ impl Writer {
         Ok(id)
     }
 
-    /// Names come from inputs: two that would share a folder, or one that is the journal's, are refused here.
+    /// Names come from inputs: rejects two that share a directory, or the name of the journal.
     fn check_name(&mut self, name: &str) -> Result<(), Error> {
         let folder = files::folder_of(name);
         let is_journal = folder.split('/').next() == Some(super::place::JOURNAL);
@@ -271,7 +271,7 @@ impl Writer {
         }
     }
 
-    /// The columns of a table, for the next row's values.
+    /// Returns the columns of a table, for the values of the next row.
     #[inline]
     #[expect(
         clippy::indexing_slicing,
@@ -281,7 +281,7 @@ impl Writer {
         &mut self.tables[table.0 as usize].rows
     }
 
-    /// Ends a row, after each of its columns got a value or NULL.
+    /// Ends a row, after each column has a value or NULL.
     #[inline]
     pub fn end_row(&mut self, table: TableId) -> Result<(), Error> {
         let Some(open) = self.tables.get_mut(table.0 as usize) else {
@@ -299,7 +299,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes everything, and makes the trace whole. Fixed tables that were not added are there, empty.
+    /// Completes the trace. Fixed tables that were not added are empty.
     pub fn finish(mut self, facts: Facts) -> Result<Summary, Error> {
         if self.complete {
             for schema in tables::all() {
@@ -311,7 +311,7 @@ impl Writer {
         self.close(facts)
     }
 
-    /// As [`Writer::finish`], keeping the facts of the trace that was opened.
+    /// Completes the trace like [`Writer::finish`], with the facts of the opened trace.
     pub fn finish_replacing(self) -> Result<Summary, Error> {
         let place = self.place.as_ref().map(|place| place.path.clone());
         let manifest = Manifest::read(&place.unwrap_or_default())?;
@@ -321,9 +321,7 @@ impl Writer {
     }
 
     fn close(mut self, facts: Facts) -> Result<Summary, Error> {
-        for table in 0..self.tables.len() {
-            self.hand_over(table, false)?;
-        }
+        self.hand_over_all()?;
         self.send(Job::Finish(Box::new(facts)))?;
         let summary = self.join()?;
         if let Some(place) = self.place.take() {
@@ -332,7 +330,12 @@ impl Writer {
         Ok(summary)
     }
 
-    /// Hands over the largest tables until half of the room is free again.
+    /// Hands all rows over to the encoder, where they take a fraction of the memory: something else needs it.
+    pub(crate) fn hand_over_all(&mut self) -> Result<(), Error> {
+        (0..self.tables.len()).try_for_each(|table| self.hand_over(table, false))
+    }
+
+    /// Passes the largest tables to the encoder until half of the budget is free.
     #[cold]
     fn relieve(&mut self) -> Result<(), Error> {
         let mut order: Vec<(usize, usize)> = self
@@ -371,7 +374,7 @@ impl Writer {
         let batch = batch.map_err(|column| Error::Unsupported {
             input: self.path_text(),
             message: format!(
-                "table {name:?}: expected one value in each column for each row, found otherwise in \
+                "table {name:?}: expected one value per column and row, found another number in \
                  column {column}"
             ),
         })?;
@@ -391,7 +394,7 @@ impl Writer {
             // It ended before its time: its error is ours.
             _ => self.join().and(Err(Error::Unsupported {
                 input: self.path_text(),
-                message: "nothing more can be written after a failure".to_owned(),
+                message: "cannot write after a failure".to_owned(),
             })),
         }
     }
@@ -419,10 +422,10 @@ impl Drop for Writer {
         if self.encoder.is_some()
             && let Err(error) = self.join()
         {
-            log::debug!("a trace was given up, and: {error}");
+            log::debug!("cannot clean up an abandoned trace: {error}");
         }
     }
 }
 
-/// A batch is handed over at this size even if it has few rows: long texts and lists.
+/// Maximum size of a batch in bytes, even if it has few rows with long strings and lists.
 const LARGEST_BATCH: usize = 16 << 20;

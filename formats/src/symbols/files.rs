@@ -145,6 +145,11 @@ impl Files {
         found
     }
 
+    /// Forgets the files that were found; they may be found again.
+    pub(super) fn forget(&mut self) {
+        self.found.retain(|_, found| found.is_err());
+    }
+
     fn search(&self, key: &ModuleKey) -> Result<Found, Missing> {
         let build_id = key.build_id.as_deref();
         let recorded = key.path.as_str();

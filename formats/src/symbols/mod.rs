@@ -7,7 +7,8 @@
 //! Nothing is ever guessed: a file is used only if its build ID is the recorded one, kernel symbols only if they are the
 //! recorded kernel's; where nothing was recorded to compare, [`Name::is_unverified`] is set. Among the names of one address perf's choice is taken, so that both print the same. What has no
 //! name keeps module and offset, is counted in the [`Report`] with the reason, and can be given names later.
-//! Symbol tables are read by `elf` and `table`; `lines` reads DWARF for lines and inlined functions; framehop unwinds.
+//! Symbol tables are read by `elf` and `table`; `lines` has blazesym read DWARF for lines and inlined
+//! functions; framehop unwinds.
 
 mod build_id;
 mod demangle;
@@ -49,6 +50,7 @@ pub(crate) use files::own_vdso_build_id;
 pub(crate) use jit::{Change, Follower, is_dump, module_of as generated_module};
 pub use kernel::kernel_debug_files;
 pub(crate) use kernel::running_build_id;
+pub use lines::{LineReader, serve_lines};
 pub use object::{CodeSymbol, Object, StaticProbe};
 pub use origin::{FileIdentity, FirstMapped, Origin};
 pub use report::{Report, Unnamed, unverified_sentence, without_line_sentence};
@@ -56,8 +58,15 @@ pub use roots::Roots;
 pub use unwind::{UnwindCounts, Unwinder, Unwound};
 pub use variables::{LinePlace, Location, Member, Scope, Shape, SourceLines, Variable};
 
+/// Bytes of symbol tables and mapped files beyond which those at hand are forgotten before another one is read. Half of
+/// all programs take less than 1 MiB, a compiler's library 200.
+const MODULES_KEPT_BYTES: usize = 32 << 20;
+
 /// Name of the kernel as a module.
 pub const KERNEL: &str = "[kernel.kallsyms]";
+
+/// Number of frames to pass to [`Symbolizer::names`] at once: their names, of some hundred bytes each, are in memory together.
+pub(crate) const FRAMES_AT_ONCE: usize = 1 << 12;
 
 /// Where names may come from.
 #[derive(Debug, Clone)]
@@ -69,8 +78,8 @@ pub struct Options {
     pub directories: Vec<PathBuf>,
     /// Name user frames.
     pub user: bool,
-    /// Files, lines and inlined functions too, where there is debugging information. A hundred times dearer.
-    pub lines: bool,
+    /// Files, lines and inlined functions too, where there is debugging information, read there: a hundred times slower.
+    pub lines: Option<LineReader>,
     /// Roots of processes that see other files, to find in them what they had mapped.
     pub roots: Roots,
     /// Look at this machine: recorded paths, `/usr/lib/debug`, the caches of perf and debuginfod, its kernel.
@@ -83,7 +92,7 @@ impl Default for Options {
             kernel: KernelSource::Auto,
             directories: Vec::new(),
             user: true,
-            lines: false,
+            lines: None,
             roots: Roots::default(),
             system: true,
         }
@@ -229,11 +238,11 @@ impl Symbolizer {
     pub fn new(options: Options, facts: KernelFacts, origin: Origin) -> Result<Symbolizer, Error> {
         Ok(Symbolizer {
             kernel: kernel::given(&options, &facts)?,
+            generated: Generated::new(&options, origin.clone()),
             files: Files::new(&options, origin),
-            generated: Generated::new(&options),
             modules: HashMap::new(),
             told: Told::default(),
-            lines: options.lines.then(Lines::default),
+            lines: options.lines.clone().map(Lines::new),
             report: Report::default(),
             options,
             facts,
@@ -302,6 +311,22 @@ impl Symbolizer {
         names
     }
 
+    /// Memory of the symbol tables at hand, with the files that they point into.
+    fn held_bytes(&self) -> usize {
+        let modules = self.modules.values().flatten();
+        modules.map(Module::held_bytes).sum()
+    }
+
+    /// Forgets the symbol tables; what could not be found is not looked for again.
+    fn forget_modules(&mut self) {
+        self.modules.retain(|_, module| module.is_err());
+        self.files.forget();
+        // What was read of their debugging information keeps them.
+        if let Some(lines) = &mut self.lines {
+            lines.close();
+        }
+    }
+
     /// What has no name, and why.
     pub fn report(&self) -> &Report {
         &self.report
@@ -319,7 +344,7 @@ impl Symbolizer {
             (None, Some(address)) => {
                 let pid = jit::pid_of(module)?;
                 let code = address.saturating_sub(behind);
-                Some(self.generated.at(pid, code, address))
+                Some(self.generated.at(pid, code, address, request.first_mapped))
             }
             _ => None,
         }
@@ -336,6 +361,8 @@ impl Symbolizer {
             return vec![name];
         }
         if matches!(self.kernel, Kernel::Unasked) {
+            // Its own table is a large one.
+            self.forget_modules();
             self.kernel = kernel::find(&self.options, &self.facts);
         }
         let reason = match &self.kernel {
@@ -396,8 +423,11 @@ impl Symbolizer {
                 .add(module, "not asked for", places.len() as u64);
             return;
         }
-        let files = &mut self.files;
         let key = recorded.key();
+        if !self.modules.contains_key(&key) && self.held_bytes() > MODULES_KEPT_BYTES {
+            self.forget_modules();
+        }
+        let files = &mut self.files;
         let found = match self.modules.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(free) => {

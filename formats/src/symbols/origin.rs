@@ -139,6 +139,24 @@ impl Origin {
         }
     }
 
+    /// Why a list of generated code that lies in a temporary folder of this machine is not that of the recorded process, whose first
+    /// such code was mapped then; `None`: nothing speaks against it. Lists outlive their process, and numbers of processes are used again.
+    pub(super) fn is_other_list(
+        &self,
+        found: &Metadata,
+        first_mapped: FirstMapped,
+    ) -> Option<&'static str> {
+        /// A list may be written while memory is filled that is executable only afterwards.
+        const SLACK: i64 = 1_000_000_000;
+        if self.is_foreign() {
+            return Some("recorded on another host");
+        }
+        let mapped = self.wall(Some(first_mapped?))?;
+        let written = nanoseconds(found.mtime(), found.mtime_nsec());
+        (!self.is_estimated && written < mapped.saturating_sub(SLACK))
+            .then_some("it is older than the process")
+    }
+
     /// Numbers of inodes are used again: it must be older than its first mapping, and its contents too.
     fn same_inode(&self, found: &Metadata, changed: i64, first_mapped: FirstMapped) -> Likeness {
         let Some(mapped) = self.wall(first_mapped) else {

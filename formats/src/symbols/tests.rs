@@ -419,7 +419,7 @@ fn a_stripped_program_and_its_debugging_information() {
     .unwrap();
     let options = Options {
         directories: vec![directory.clone()],
-        lines: true,
+        lines: Some(LineReader::InProcess),
         ..Options::default()
     };
     let names = built.names(options, outer, false);

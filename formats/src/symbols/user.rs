@@ -67,11 +67,22 @@ impl Module {
             .functions()
             .map_or_else(Table::empty, Table::of_functions);
         let jumps = plt::names(&found.image, &symbols);
+        // Symbol tables and names were read from end to end, and few of them are looked at again.
+        for file in std::iter::once(&found.image).chain(&found.debug) {
+            file.release();
+        }
         Module {
             found,
             symbols,
             jumps,
         }
+    }
+
+    /// Memory of the tables, with the files that they point into.
+    pub(super) fn held_bytes(&self) -> usize {
+        let files = std::iter::once(&self.found.image).chain(&self.found.debug);
+        let mapped: usize = files.map(|file| file.content().len()).sum();
+        mapped + (self.symbols.len() + self.jumps.len()) * size_of::<Symbol>()
     }
 
     /// Names places; `name` gets each request's index and what was found.

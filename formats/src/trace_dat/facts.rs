@@ -212,9 +212,9 @@ pub(super) fn symbols(kallsyms: &Kallsyms<'_>, tell: &mut Teller<'_>) -> Result<
         })
     };
     let mut any = false;
-    for (address, found) in kallsyms.iter() {
+    for (address, length, found) in kallsyms.iter() {
         any = true;
-        tell.sink.event(symbol(address, 0, found.name))?;
+        tell.sink.event(symbol(address, length, found.name))?;
     }
     if any {
         let name = b"[FTRACE TRAMPOLINE]";

@@ -109,6 +109,9 @@ pub(super) fn number(op: &Op, payload: &[u8]) -> Option<u64> {
     }
 }
 
+/// Formats whose common fields are compared.
+const WITNESSES: usize = 5;
+
 struct Text<'s> {
     system: &'s [u8],
     text: &'s [u8],
@@ -131,6 +134,8 @@ pub(super) struct Formats<'s> {
     by_id: HashMap<u32, usize>,
     endian: Endian,
     long_size: u8,
+    /// Others were there that are lost.
+    is_incomplete: bool,
 }
 
 impl<'s> Formats<'s> {
@@ -142,6 +147,7 @@ impl<'s> Formats<'s> {
             by_id: HashMap::new(),
             endian: data.endian,
             long_size,
+            is_incomplete: data.lacks_formats,
         };
         let mut damaged = 0;
         for (system, text) in ftrace.chain(data.events.iter().copied()) {
@@ -154,6 +160,7 @@ impl<'s> Formats<'s> {
                 None => damaged += 1,
             }
         }
+        formats.is_incomplete |= damaged > 0;
         (formats, damaged)
     }
 
@@ -172,8 +179,8 @@ impl<'s> Formats<'s> {
                 *word |= 1 << (id % 64);
             }
         }
-        // Without formats every event keeps its bytes.
-        if self.by_id.is_empty() {
+        // An event without its format keeps its bytes.
+        if self.by_id.is_empty() || self.is_incomplete {
             known.0.fill(u64::MAX);
         }
         known
@@ -181,11 +188,7 @@ impl<'s> Formats<'s> {
 
     /// The common fields, which are the same in all formats.
     pub(super) fn common(&self) -> CommonFields {
-        let parsed = self
-            .texts
-            .iter()
-            .find_map(|text| EventFormat::parse(text.text, self.long_size).ok());
-        let fields = parsed.map(|format| format.common).unwrap_or_default();
+        let fields = self.common_fields();
         let op = |name: &str| {
             let field = fields.iter().find(|field| field.name == name)?;
             Some(Op::new(field, self.endian))
@@ -213,6 +216,19 @@ impl<'s> Formats<'s> {
             kernel_stack: self.id_of_own(b"kernel_stack"),
             user_stack: self.id_of_own(b"user_stack"),
         }
+    }
+
+    /// The common fields that most of the first formats have: one of them may be damaged.
+    fn common_fields(&self) -> Vec<Field> {
+        let parsed = self.texts.iter().filter_map(|text| {
+            let format = EventFormat::parse(text.text, self.long_size).ok()?;
+            Some(format.common)
+        });
+        let parsed: Vec<Vec<Field>> = parsed.take(WITNESSES).collect();
+        let votes = |fields: &Vec<Field>| parsed.iter().filter(|other| *other == fields).count();
+        // Of several, the first.
+        let best = parsed.iter().rev().max_by_key(|fields| votes(fields));
+        best.cloned().unwrap_or_default()
     }
 
     /// Id of one of ftrace's own events.

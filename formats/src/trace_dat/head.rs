@@ -1,7 +1,7 @@
 //! What both versions begin with, and what both are taken apart into.
 
 use crate::bytes::{Cursor, Endian, Short};
-use crate::event_format::{TRACING_MAGIC, TracingData};
+use crate::event_format::{FRONT_BYTES, HEADER_EVENT, TRACING_MAGIC, TracingData};
 use crate::scan::find_text;
 use crate::trace_dat::options::Options;
 
@@ -25,7 +25,7 @@ impl<'m> Head<'m> {
     pub(super) fn parse(bytes: &'m [u8]) -> Result<Head<'m>, Short> {
         let mut cursor = Cursor::new(bytes, 0, Endian::Little);
         // What does not begin so was recognized by other signs.
-        if !bytes.starts_with(TRACING_MAGIC)
+        if !(bytes.starts_with(TRACING_MAGIC) && is_begun_well(bytes))
             && let Some(head) = Head::find(bytes)
         {
             return Ok(head);
@@ -62,19 +62,18 @@ impl<'m> Head<'m> {
             let version = place + b"racing".len();
             return Self::parse_from(bytes, version);
         }
-        if let Some(length) = find_text(front, HEADER_PAGE) {
-            let size = front.get(length + HEADER_PAGE.len()..)?;
-            let is_size = |endian: &Endian| {
-                Cursor::new(size, 0, *endian)
-                    .u64()
-                    .is_ok_and(|size| size < 1 << 16)
-            };
-            let endian = [Endian::Little, Endian::Big].into_iter().find(is_size)?;
-            return Some(Self::guessed(b"6", endian, length as u64));
+        // Unpacked sections hold the same texts as version 6.
+        let endians = [Endian::Little, Endian::Big];
+        if let Some(endian) = endians.iter().find(|endian| has_sections(bytes, **endian)) {
+            return Some(Self::guessed(b"7", *endian, 0));
         }
-        let endians = [Endian::Little, Endian::Big].into_iter();
-        let mut heads = endians.filter(|endian| has_sections(front, *endian));
-        Some(Self::guessed(b"7", heads.next()?, 0))
+        // `header_page` is where the reading begins; of what is before `header_event`, some lines may be left.
+        let page = find_text(front, HEADER_PAGE).map(|place| (place, place + HEADER_PAGE.len()));
+        let event = || find_text(front, HEADER_EVENT).map(|place| (0, place + HEADER_EVENT.len()));
+        let (length, size) = page.or_else(event)?;
+        let size = bytes.get(size..)?;
+        let endian = endians.iter().find(|endian| is_text(size, **endian))?;
+        Some(Self::guessed(b"6", *endian, length as u64))
     }
 
     fn parse_from(bytes: &'m [u8], version: usize) -> Option<Head<'m>> {
@@ -109,14 +108,34 @@ impl<'m> Head<'m> {
     }
 }
 
-/// Bytes in which a damaged head is searched.
-const FRONT_BYTES: usize = 4096;
+/// Whether what follows the magic is a version, also one that is not known here, a byte order and a size of `long`.
+fn is_begun_well(bytes: &[u8]) -> bool {
+    let rest = bytes.get(TRACING_MAGIC.len()..).unwrap_or_default();
+    let mut cursor = Cursor::new(rest, 0, Endian::Little);
+    let version = cursor.text_to_nul();
+    let is_version = matches!(version, [b'0'..=b'9'] | [b'0', b'.', ..]);
+    is_version && cursor.u8().is_ok_and(|order| order <= 1) && matches!(cursor.u8(), Ok(4 | 8))
+}
+
 const HEADER_PAGE: &[u8] = b"header_page\0";
 
-/// Whether two sections of version 7 follow each other here: `u16 id, u16 flags, u32 name, u64 size`.
-fn has_sections(front: &[u8], endian: Endian) -> bool {
+/// Whether the size of a text is here; of `header_event`, the number of formats follows, of `header_page`, another text.
+fn is_text(bytes: &[u8], endian: Endian) -> bool {
+    let mut cursor = Cursor::new(bytes, 0, endian);
+    let size = cursor.u64().ok().filter(|size| *size < 1 << 16);
+    let is_whole = size.is_some_and(|size| cursor.bytes(size).is_ok());
+    // What follows may be cut off.
+    is_whole
+        && (cursor.rest().starts_with(HEADER_EVENT)
+            || cursor.u32().is_ok_and(|count| count < 1 << 16)
+            || cursor.is_empty())
+}
+
+/// Whether two sections of version 7 follow each other, the first of them near the front: `u16 id, u16 flags, u32 name,
+/// u64 size`.
+fn has_sections(bytes: &[u8], endian: Endian) -> bool {
     let head = |offset: usize| {
-        let mut cursor = Cursor::new(front.get(offset..)?, 0, endian);
+        let mut cursor = Cursor::new(bytes.get(offset..)?, 0, endian);
         let (id, flags, name, size) = (
             cursor.u16().ok()?,
             cursor.u16().ok()?,
@@ -126,7 +145,7 @@ fn has_sections(front: &[u8], endian: Endian) -> bool {
         let is_one = (15..=25).contains(&id) && flags <= 1 && name < 1 << 16 && size > 0;
         is_one.then_some(offset + 16 + usize::try_from(size).ok().filter(|&size| size < 1 << 32)?)
     };
-    (0..front.len()).any(|offset| head(offset).and_then(head).is_some())
+    (0..FRONT_BYTES.min(bytes.len())).any(|offset| head(offset).and_then(head).is_some())
 }
 
 /// A file taken apart.

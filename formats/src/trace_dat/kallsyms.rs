@@ -6,7 +6,8 @@
 //! ```
 //! Of several names of one address the first is taken, as the kernel itself does when it prints one
 //! (`kallsyms_lookup`). Entries without an address (kptr_restrict), `A` (offsets of per-CPU variables) and `$x` (marks of
-//! ARM's linker) name nothing.
+//! ARM's linker) name nothing. After a line that is damaged, or missing at the end, nobody knows where the function before
+//! it ends: of that one only the first address has a name.
 
 use std::cell::Cell;
 
@@ -47,6 +48,9 @@ impl<'s> Kallsyms<'s> {
         let mut symbols = Vec::new();
         let mut bad = 0;
         let mut start = 0usize;
+        // Of the last good line, and whether a damaged one follows it.
+        let (mut last, mut ends) = (None, Vec::new());
+        let is_cut = !text.is_empty() && !text.ends_with(b"\n") && !text.ends_with(b"\0");
         for line in text.split(|&byte| byte == b'\n') {
             let at = start;
             start += line.len() + 1;
@@ -66,13 +70,28 @@ impl<'s> Kallsyms<'s> {
                             length,
                             module_length,
                         });
+                        last = Some(address);
+                        if is_cut && start > text.len() {
+                            // Its name may go on.
+                            symbols.pop();
+                            ends.push(address.saturating_sub(1));
+                        }
                     }
                 }
                 None if line.is_empty() || line == b"\0" => {}
                 None if is_passed_over(line) => {}
-                None => bad += 1,
+                None => {
+                    bad += 1;
+                    ends.extend(last);
+                }
             }
         }
+        symbols.extend(ends.into_iter().map(|last| Symbol {
+            address: last.saturating_add(1),
+            at: 0,
+            length: 0,
+            module_length: 0,
+        }));
         symbols.sort_by_key(|symbol| symbol.address);
         symbols.dedup_by_key(|symbol| symbol.address);
         let slots = match symbols.len() {
@@ -101,7 +120,7 @@ impl<'s> Kallsyms<'s> {
             index
         };
         let symbol = self.symbols.get(index.checked_sub(1)? as usize)?;
-        Some(self.named(symbol))
+        (symbol.length > 0).then(|| self.named(symbol))
     }
 
     fn search(&self, address: u64) -> Option<usize> {
@@ -130,11 +149,17 @@ impl<'s> Kallsyms<'s> {
         }
     }
 
-    /// All symbols with their addresses.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Named<'s>)> {
-        self.symbols
-            .iter()
-            .map(|symbol| (symbol.address, self.named(symbol)))
+    /// All symbols with their addresses and lengths; 0: up to the next.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64, Named<'s>)> {
+        let behind = self.symbols.iter().skip(1).map(Some).chain([None]);
+        let symbols = self.symbols.iter().zip(behind);
+        symbols
+            .filter(|(symbol, _)| symbol.length > 0)
+            .map(|(symbol, behind)| {
+                let is_followed_by_damage = behind.is_some_and(|behind| behind.length == 0);
+                let length = u64::from(is_followed_by_damage);
+                (symbol.address, length, self.named(symbol))
+            })
     }
 }
 
@@ -199,9 +224,16 @@ mod tests {
             assert_eq!(name(0x1fff).as_deref(), Some("first "));
             assert_eq!(name(0x2001).as_deref(), Some("second "));
             assert_eq!(name(0x3000).as_deref(), Some("probe ext4"));
+            // The damaged line may be a function behind it.
+            assert_eq!(name(0x3001), None);
             assert_eq!(name(0x4000), None);
         }
-        assert_eq!(kallsyms.iter().count(), 3);
+        let lengths: Vec<u64> = kallsyms.iter().map(|(_, length, _)| length).collect();
+        assert_eq!(lengths, [0, 0, 1]);
+        let (cut, bad) = Kallsyms::parse(b"0000000000001000 T first\n0000000000002000 T sec");
+        assert_eq!(bad, 0);
+        assert_eq!(cut.at(0x1fff).map(|found| found.name), Some(&b"first"[..]));
+        assert_eq!(cut.at(0x2000), None);
         assert_eq!(Kallsyms::parse(b"").0.at(0), None);
     }
 }

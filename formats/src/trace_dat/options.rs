@@ -109,6 +109,13 @@ pub(super) struct Guest {
     pub(super) cpus: Vec<(u32, u32)>,
 }
 
+/// What was taken.
+enum Taken {
+    Option,
+    /// The end, and what it holds.
+    Done(Option<u64>),
+}
+
 impl<'s> Options<'s> {
     /// Takes options up to DONE. Returns what DONE holds (version 7: offset of the next options).
     pub(super) fn take_all(
@@ -117,23 +124,72 @@ impl<'s> Options<'s> {
         tell: &mut dyn FnMut(u64, String),
     ) -> Result<Option<u64>, Short> {
         loop {
-            let offset = cursor.offset();
-            let option = cursor.u16()?;
-            if option == id::DONE && cursor.left() < 4 {
-                return Ok(None);
+            if let Taken::Done(next) = self.take_one(cursor, tell)? {
+                return Ok(next);
             }
-            // Version 6 ends with an id alone; what follows is a tag of letters, never a size of 8.
-            if option == id::DONE && !is_done_with_offset(*cursor) {
-                return Ok(None);
-            }
-            let size = cursor.u32()?;
-            let mut data = cursor.part(size.into())?;
-            if option == id::DONE {
-                return data.u64().map(Some);
-            }
-            if let Err(message) = self.take(option, data, offset) {
-                tell(offset, message);
-            }
+        }
+    }
+
+    fn take_one(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        tell: &mut dyn FnMut(u64, String),
+    ) -> Result<Taken, Short> {
+        let offset = cursor.offset();
+        let option = cursor.u16()?;
+        // Version 6 ends with an id alone; what follows is a tag of letters, never a size of 8.
+        if option == id::DONE && (cursor.left() < 4 || !is_done_with_offset(*cursor)) {
+            return Ok(Taken::Done(None));
+        }
+        let size = cursor.u32()?;
+        let mut data = cursor.part(size.into())?;
+        if option == id::DONE {
+            return Ok(Taken::Done(Some(data.u64()?)));
+        }
+        if let Err(message) = self.take(option, data, offset) {
+            tell(offset, message);
+        }
+        Ok(Taken::Option)
+    }
+
+    /// Takes the options of a section of version 7, which should have `size` bytes, and those after a damaged one too.
+    /// Returns the offset of the next options; an error says where the damage is, if no options follow it.
+    pub(super) fn take_section(
+        &mut self,
+        mut body: Cursor<'_>,
+        size: u64,
+        tell: &mut dyn FnMut(u64, String),
+    ) -> Result<u64, Short> {
+        let end = body.offset().saturating_add(size);
+        let mut last = body;
+        loop {
+            let here = body;
+            let short = match self.take_one(&mut body, tell) {
+                Ok(Taken::Option) => {
+                    last = here;
+                    continue;
+                }
+                Ok(Taken::Done(Some(next))) => return Ok(next),
+                // Without an offset only version 6 ends.
+                Ok(Taken::Done(None)) => Short {
+                    offset: here.offset(),
+                    wanted: DONE_BYTES as u64,
+                    left: here.left(),
+                },
+                Err(short) => short,
+            };
+            // The option before may have lost a byte, and have taken one of the next.
+            let before = here.offset().saturating_sub(SHIFT_MAX as u64);
+            let from = before.max(last.offset() + 1);
+            body = last;
+            body.bytes(from - last.offset())?;
+            let skipped = find_options_before(body, end).ok_or(short)?;
+            body.bytes(skipped)?;
+            last = body;
+            tell(here.offset(), {
+                let further = body.offset() as i64 - here.offset() as i64;
+                format!("expected an option, found the next one {further} bytes further on")
+            });
         }
     }
 
@@ -180,6 +236,70 @@ impl<'s> Options<'s> {
             _ => return Err(format!("option {option} is not known here")),
         }
         Ok(())
+    }
+}
+
+/// How far from `body` the next options are that lead up to `end`, or to some bytes before or after it, where a byte
+/// is lost or doubled.
+fn find_options_before(body: Cursor<'_>, end: u64) -> Option<u64> {
+    let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+    let mut ends = std::iter::once(0)
+        .chain(shifts)
+        .filter_map(|shift| end.checked_add_signed(shift)?.checked_sub(body.offset()));
+    ends.find_map(|length| {
+        let bytes = body.rest().get(..usize::try_from(length).ok()?)?;
+        find_options(bytes, body.endian()).map(|skipped| skipped as u64)
+    })
+}
+
+/// Bytes that a section may lie before or after its place.
+pub(super) const SHIFT_MAX: i64 = 8;
+/// Bytes that are searched for options: the largest hold the mappings of some processes.
+const SEARCHED_BYTES_MAX: usize = 4 << 20;
+/// `u16 id, u32 size`
+const OPTION_HEAD_BYTES: usize = 6;
+/// DONE with its offset.
+const DONE_BYTES: usize = OPTION_HEAD_BYTES + 8;
+
+/// Offset in `bytes` of the first option from which one follows the other up to DONE, which ends where `bytes` do.
+/// Bytes are met by chance that look like an option, hardly ever some that lead to that very place.
+pub(super) fn find_options(bytes: &[u8], endian: Endian) -> Option<usize> {
+    let begin = bytes.len().saturating_sub(SEARCHED_BYTES_MAX);
+    let bytes = bytes.get(begin..)?;
+    let done = bytes.len().checked_sub(DONE_BYTES)?;
+    let head = |offset: usize| {
+        let option = endian.u16_at(bytes, offset)?;
+        let size = endian.u32_at(bytes, offset + 2)?;
+        Some((option, usize::try_from(size).ok()?))
+    };
+    if head(done) != Some((id::DONE, 8)) {
+        return None;
+    }
+    // From the end on, so that each place is looked at once.
+    let mut leads_to_done = vec![false; done + 1];
+    *leads_to_done.last_mut()? = true;
+    let mut first = done;
+    for offset in (0..done).rev() {
+        let Some((option @ id::DATE..=id::MODULES_FILE, size)) = head(offset) else {
+            continue;
+        };
+        let next = (offset + OPTION_HEAD_BYTES).saturating_add(size);
+        if leads_to_done.get(next) == Some(&true) && is_sized(option, size) {
+            first = offset;
+            if let Some(leads) = leads_to_done.get_mut(offset) {
+                *leads = true;
+            }
+        }
+    }
+    Some(begin + first)
+}
+
+/// Whether an option may have so many bytes of data.
+fn is_sized(option: u16, size: usize) -> bool {
+    match option {
+        id::CPUCOUNT => size == 4,
+        id::TRACEID | id::STRINGS..=id::CMDLINES | id::MODULES_FILE => size == 8,
+        _ => size > 0,
     }
 }
 
@@ -376,5 +496,59 @@ mod tests {
         assert_eq!(shift.cpus[0][0].fraction, 3);
         let cut = time_shift(Cursor::new(&data[..40], 0, Endian::Little));
         assert!(cut.is_err());
+    }
+
+    #[test]
+    fn options_after_damage_are_found() {
+        let options = [
+            option(id::DATE, b"0x60dd710211802\0"),
+            option(id::TRACECLOCK, b"local [mono]\0"),
+            option(id::KALLSYMS, &99u64.to_le_bytes()),
+            option(id::CPUCOUNT, &2u32.to_le_bytes()),
+            option(id::DONE, &77u64.to_le_bytes()),
+        ];
+        let bytes = options.concat();
+        let whole = bytes.len() as u64;
+        let taken = |bytes: &[u8]| {
+            let mut options = Options::default();
+            let body = Cursor::new(bytes, 0, Endian::Little);
+            let next = options.take_section(body, whole, &mut |_, _| {});
+            (options, next)
+        };
+        let sizes: Vec<usize> = options.iter().map(Vec::len).collect();
+        for place in 0..bytes.len() - DONE_BYTES {
+            for damage in 0..3 {
+                let mut damaged = bytes.clone();
+                match damage {
+                    0 => drop(damaged.remove(place)),
+                    1 => damaged.insert(place, bytes[place]),
+                    _ => damaged[place] = !bytes[place],
+                }
+                let (options, next) = taken(&damaged);
+                assert_eq!(next, Ok(77), "{place} {damage}");
+                // Only that option is lost in which the damage is.
+                let before = sizes[0];
+                if place >= before {
+                    assert_eq!(options.date, Some(0x0006_0dd7_1021_1802 * 1000));
+                }
+                if !(before - 1..before + sizes[1]).contains(&place) {
+                    assert_eq!(
+                        options.clock.as_deref(),
+                        Some(&b"mono"[..]),
+                        "{place} {damage}"
+                    );
+                }
+                if place < before + sizes[1] - 1 {
+                    assert_eq!(options.sections, [(id::KALLSYMS, 99)]);
+                    assert_eq!(options.cpu_count, Some(2));
+                }
+            }
+        }
+        // A page of zeros is no end of the options.
+        let zeros = [vec![0; sizes[0]], bytes[sizes[0]..].to_vec()].concat();
+        let (options, next) = taken(&zeros);
+        assert_eq!((options.cpu_count, next), (Some(2), Ok(77)));
+        assert!(taken(&bytes[..bytes.len() - 1]).1.is_err());
+        assert!(taken(&[]).1.is_err());
     }
 }

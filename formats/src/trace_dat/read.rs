@@ -93,7 +93,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let head = Head::parse(&map).map_err(|short| {
         damaged(
             Place::Offset(short.offset),
-            format!("the head is cut short: {short}"),
+            format!("truncated header: {short}"),
         )
     })?;
     let mut tell = Teller {
@@ -109,9 +109,9 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         let reason = reason.to_owned();
         tell.problem(Place::Offset(map.len() as u64), "input", || reason)?;
     }
-    if !map.starts_with(TRACING_MAGIC) {
+    if head.is_guessed || !map.starts_with(TRACING_MAGIC) {
         tell.problem(Place::Offset(0), "head", || {
-            "expected \"tracing\", found something else; what follows is read as far as it can be found".into()
+            "expected \"tracing\" and a version, found something else; what follows is read as far as it can be found".into()
         })?;
     }
     let found = match head.version {
@@ -138,7 +138,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     };
     tell.problems.finish(tell.sink)?;
     for map in tell.maps.iter().skip(1) {
-        input.watch(format!("{name}: a file beside it"), map);
+        input.watch(format!("{name}: an adjacent file"), map);
     }
     if !found {
         let place = Place::Offset(map.len() as u64);
@@ -170,7 +170,7 @@ fn read_opened(
         maps.extend(beside.maps);
         opened.buffers.extend(beside.buffers);
         for message in beside.unreadable {
-            tell.problem(Place::Whole, "file beside it", || message)?;
+            tell.problem(Place::Whole, "adjacent file", || message)?;
         }
     }
     facts::tell(head, &opened, tell)?;
@@ -186,7 +186,7 @@ fn read_opened(
         }
         let bytes = report.text.len();
         tell.problem(Place::Offset(report.offset), "text", || {
-            format!("the text of a latency tracer ({bytes} bytes), beside other events")
+            format!("the text of a latency tracer ({bytes} bytes) among other events")
         })?;
     }
     let named = facts::comms(opened.texts.saved_cmdlines, tell)?;
@@ -198,9 +198,9 @@ fn read_opened(
     printk_formats::tell(opened.texts.printk_formats, tell.sink)?;
     let (formats, unnumbered) = Formats::new(&opened.texts, layout.long_size);
     for (count, what) in [
-        (bad_symbols, "kallsyms: lines that are no symbol"),
-        (bad_formats, "printk formats: lines that are none"),
-        (unnumbered, "format files without an id"),
+        (bad_symbols, "kallsyms: lines without a symbol"),
+        (bad_formats, "printk formats: invalid lines"),
+        (unnumbered, "format files without an ID"),
     ] {
         if count > 0 {
             tell.sink.event(Event::Problem(crate::event::Problem {
@@ -289,7 +289,7 @@ fn streams<'m>(
             if before.is_some_and(|((file, _), &other)| *file == data.file && other > data.offset) {
                 tell.problem(Place::Offset(data.offset), "overlap", || {
                     let cpu = data.cpu.unwrap_or(0);
-                    format!("the pages of CPU {cpu} are those of another")
+                    format!("the pages of CPU {cpu} belong to another CPU")
                 })?;
                 continue;
             }
@@ -304,7 +304,7 @@ fn streams<'m>(
             if shift != 0 {
                 tell.problem(Place::Offset(data.offset), "cpu", || {
                     let cpu = data.cpu.unwrap_or(0);
-                    format!("expected the pages of CPU {cpu}, found them {shift} bytes further on")
+                    format!("expected the pages of CPU {cpu}, found them {shift} bytes later")
                 })?;
             }
             let data = &CpuData {

@@ -19,7 +19,7 @@ use crate::trace_dat::clock::Clock;
 use crate::trace_dat::formats::{Common, CommonFields, KnownIds, StackKind};
 use crate::trace_dat::page::{Layout, Lost, Step, sound_bytes, step};
 use crate::trace_dat::read::Teller;
-use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker};
+use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
 
 /// Chunks that are unpacked at the same time, one of each CPU.
 const CHUNKS_BYTES_MAX: usize = 256 << 20;
@@ -173,12 +173,10 @@ impl<'m> Stream<'m> {
     ) -> Stream<'m> {
         let end = rest.offset().saturating_add(size).saturating_add(END_BYTES);
         // The number of chunks may be damaged: then they are counted by finding them.
+        let most = size / CHUNK_HEAD_BYTES;
         let chunks = match rest.u32() {
-            Ok(chunks)
-                if u64::from(chunks) <= size / CHUNK_HEAD_BYTES || is_chunk(rest, packing) =>
-            {
-                chunks
-            }
+            Ok(0) if most > 0 => UNCOUNTED,
+            Ok(chunks) if u64::from(chunks) <= most || is_chunk(rest, packing) => chunks,
             Ok(_) => UNCOUNTED,
             Err(_) => 0,
         };
@@ -520,15 +518,13 @@ fn is_chunk(mut cursor: Cursor<'_>, packing: Packing) -> bool {
     let (Ok(packed_bytes), Ok(bytes)) = (cursor.u32(), cursor.u32()) else {
         return false;
     };
-    let is_packed = match packing {
-        Packing::Zstd => cursor.rest().starts_with(b"\x28\xb5\x2f\xfd"),
-        // The second byte makes both a multiple of 31 (RFC 1950).
-        Packing::Zlib => Cursor::new(cursor.rest(), 0, Endian::Big)
-            .u16()
-            .is_ok_and(|head| head >> 8 == 0x78 && head.is_multiple_of(31)),
-        Packing::None | Packing::Other => return true,
-    };
-    is_packed && packed_bytes > 0 && bytes > 0 && u64::from(bytes) <= CHUNK_BYTES_MAX
+    if matches!(packing, Packing::None | Packing::Other) {
+        return true;
+    }
+    is_packed_by(cursor.rest(), packing)
+        && packed_bytes > 0
+        && bytes > 0
+        && u64::from(bytes) <= CHUNK_BYTES_MAX
 }
 
 /// How far from `start` the number of chunks is that should be there: 0, unless a byte is lost or doubled.

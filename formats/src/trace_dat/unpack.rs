@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::io::Read;
 
-use crate::bytes::{Cursor, Short};
+use crate::bytes::{Cursor, Endian, Short};
 
 /// All packed sections of a file: the format files of a whole kernel have 8 MB, its kallsyms 20.
 const SECTION_BYTES_MAX: u64 = 96 << 20;
@@ -33,6 +33,18 @@ impl Packing {
             b"zstd" => Packing::Zstd,
             _ => Packing::Other,
         }
+    }
+}
+
+/// Whether bytes begin as those do that are packed so.
+pub(super) fn is_packed_by(data: &[u8], packing: Packing) -> bool {
+    match packing {
+        Packing::Zstd => data.starts_with(b"\x28\xb5\x2f\xfd"),
+        // The second byte makes both a multiple of 31 (RFC 1950).
+        Packing::Zlib => Cursor::new(data, 0, Endian::Big)
+            .u16()
+            .is_ok_and(|head| head >> 8 == 0x78 && head.is_multiple_of(31)),
+        Packing::None | Packing::Other => false,
     }
 }
 
@@ -75,7 +87,7 @@ impl Unpacker {
             Err(short) => return (Cow::default(), Some(short.to_string())),
         };
         if u64::from(bytes) > room {
-            let message = format!("expected at most {room} unpacked bytes, found {bytes}");
+            let message = format!("expected at most {room} decompressed bytes, found {bytes}");
             return (Cow::default(), Some(message));
         }
         self.sections_bytes += u64::from(bytes);
@@ -89,7 +101,7 @@ impl Unpacker {
         let mut damage = self.unpack(data, bytes.into(), &mut unpacked).err();
         if cut {
             damage = Some(format!(
-                "expected {packed_bytes} packed bytes, found {found}"
+                "expected {packed_bytes} compressed bytes, found {found}"
             ));
         }
         (Cow::Owned(unpacked), damage)
@@ -110,16 +122,16 @@ impl Unpacker {
                 .map_err(|error| error.to_string()),
             Packing::Zstd => self.unpack_zstd(data, bytes, out),
             Packing::None | Packing::Other => {
-                Err("packed by something other than zlib and zstd".to_owned())
+                Err("compressed by something other than zlib and zstd".to_owned())
             }
         };
         match result {
             Err(error) => Err(format!(
-                "unpacking stopped after {} of {bytes} bytes: {error}",
+                "decompression stopped after {} of {bytes} bytes: {error}",
                 out.len()
             )),
             Ok(_) if (out.len() as u64) < bytes => Err(format!(
-                "expected {bytes} unpacked bytes, found {}",
+                "expected {bytes} decompressed bytes, found {}",
                 out.len()
             )),
             Ok(_) => Ok(()),
@@ -151,7 +163,6 @@ impl Unpacker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::Endian;
 
     fn packed_section(packing: Packing, plain: &[u8]) -> Vec<u8> {
         use std::io::Write;

@@ -68,7 +68,7 @@ pub(super) fn open<'m>(
     {
         messages.push((
             place as u64,
-            "the table of pages was found by its name; what is before it is damaged".into(),
+            "the page table was found by its name; the data before it is damaged".into(),
         ));
         opened.options = Options::default();
         opened.buffers.clear();

@@ -6,23 +6,26 @@
 //! ```
 //! Options name the sections and the next options; the last of them come behind the events. A file that was cut, or
 //! whose recorder died, lacks these: then the sections are found by walking from one to the next, and the pages of
-//! the CPUs behind the head of their section, each from a multiple of the page size on.
+//! the CPUs behind the head of their section, each from a multiple of the page size on. Options that nothing leads to
+//! any more are read on the way, also those whose own head is damaged: each leads to the next, up to the section's end.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use crate::Error;
 use crate::bytes::{Cursor, Endian, Short};
 use crate::event::Place;
-use crate::event_format::TracingData;
+use crate::event_format::{FRONT_BYTES, HEADER_EVENT, TracingData};
+use crate::scan::find_text;
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
-use crate::trace_dat::options::{Options, id, told_buffer};
+use crate::trace_dat::options::{Options, SHIFT_MAX, find_options, id, told_buffer};
 use crate::trace_dat::read::Teller;
-use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker};
+use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
 
 const SECTION_HEAD_BYTES: u64 = 16;
 const PACKED: u16 = 1;
-/// Bytes that a section may lie before or after its place.
-const SHIFT_MAX: i64 = 8;
+/// More than the names of all sections take.
+const NAMES_BYTES_MAX: u32 = 1 << 20;
 /// A latency tracer keeps one ring's worth.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// Sections of options that are followed: one for each buffer, and the first.
@@ -36,8 +39,14 @@ pub(super) struct Sections<'m> {
     packed_by: &'m [u8],
     bodies: Vec<Body<'m>>,
     options: Options<'m>,
-    /// Where the options stop, if they do so before their end.
+    /// Where the options are that were taken.
+    taken: HashSet<u64>,
+    /// Where the options say that sections are.
+    told: Vec<u64>,
+    /// Some of the options are not where they should be.
     is_cut: bool,
+    /// Format files are damaged.
+    lacks_formats: bool,
     /// Sections with events that were found without options.
     found: Vec<Found>,
 }
@@ -59,6 +68,8 @@ struct Found {
 struct SectionHead {
     id: u16,
     flags: u16,
+    /// Offset of its name in the section of strings.
+    name: u32,
     size: u64,
 }
 
@@ -76,36 +87,106 @@ impl<'m> Sections<'m> {
             packed_by: b"",
             bodies: Vec::new(),
             options: Options::default(),
+            taken: HashSet::new(),
+            told: Vec::new(),
             is_cut: false,
+            lacks_formats: false,
             found: Vec::new(),
         };
-        if head.is_guessed {
-            sections.packed_by = packer_of(bytes);
-            let mut unpacker = Unpacker::new(Packing::named(sections.packed_by));
-            sections.is_cut = true;
-            sections.walk(0, &mut unpacker, tell)?;
-            return Ok(sections);
-        }
         let mut cursor = sections.at(head.length);
-        sections.packed_by = cursor.text_to_nul();
-        cursor.text_to_nul();
-        let options = match cursor.u64() {
-            Ok(options) => options,
-            Err(short) => {
-                tell.problem(Place::Offset(short.offset), "head", || short.to_string())?;
-                return Ok(sections);
-            }
-        };
-        let mut unpacker = Unpacker::new(Packing::named(sections.packed_by));
-        sections.follow_options(options, &mut unpacker, tell)?;
-        let told: Vec<(u16, u64)> = std::mem::take(&mut sections.options.sections);
-        for (id, offset) in told {
-            sections.add(id, offset, &mut unpacker, tell)?;
+        if !head.is_guessed {
+            sections.packed_by = cursor.text_to_nul();
+            cursor.text_to_nul();
         }
+        if Packing::named(sections.packed_by) == Packing::Other || head.is_guessed {
+            let told = String::from_utf8_lossy(sections.packed_by).into_owned();
+            sections.packed_by = sections.packer().unwrap_or(sections.packed_by);
+            let found = String::from_utf8_lossy(sections.packed_by);
+            if !head.is_guessed && told != found {
+                tell.problem(Place::Offset(head.length), "head", || {
+                    format!("expected none, zlib or zstd, found {told:?}; its sections are packed by {found}")
+                })?;
+            }
+        }
+        let mut unpacker = Unpacker::new(Packing::named(sections.packed_by));
+        sections.is_cut = head.is_guessed;
+        if !head.is_guessed {
+            match cursor.u64() {
+                Ok(options) => sections.follow_options(options, &mut unpacker, tell)?,
+                Err(short) => {
+                    tell.problem(Place::Offset(short.offset), "head", || short.to_string())?;
+                    return Ok(sections);
+                }
+            }
+        }
+        sections.add_told(&mut unpacker, tell)?;
         if sections.is_cut {
-            sections.walk(cursor.offset(), &mut unpacker, tell)?;
+            let start = match sections.is_section(cursor.offset()) {
+                true => cursor.offset(),
+                false => head.length,
+            };
+            sections.walk(start, &mut unpacker, tell)?;
+            sections.add_told(&mut unpacker, tell)?;
         }
         Ok(sections)
+    }
+
+    /// Unpacks the sections that the options name.
+    fn add_told(&mut self, unpacker: &mut Unpacker, tell: &mut Teller<'_>) -> Result<(), Error> {
+        let told: Vec<(u16, u64)> = std::mem::take(&mut self.options.sections);
+        self.told.extend(told.iter().map(|(_, offset)| *offset));
+        for (id, offset) in told {
+            self.add(id, offset, unpacker, tell)?;
+        }
+        Ok(())
+    }
+
+    /// The body of a section whose head is damaged, and whether it is packed: behind the sizes that packed bytes begin
+    /// with, or up to where the options say that another section is.
+    fn headless(&self, offset: u64, packing: Packing) -> Option<(Cursor<'m>, bool)> {
+        let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+        let bodies = std::iter::once(0).chain(shifts).filter_map(|shift| {
+            let body = (offset + SECTION_HEAD_BYTES).checked_add_signed(shift)?;
+            Some(self.at(body))
+        });
+        let mut packed = bodies.filter_map(|mut body| {
+            let mut sizes = body;
+            let (packed_bytes, bytes) = (sizes.u32().ok()?, sizes.u32().ok()?);
+            let is_packed = bytes > 0 && is_packed_by(sizes.rest(), packing);
+            is_packed.then(|| body.part(u64::from(packed_bytes) + 8).ok())?
+        });
+        if let Some(body) = packed.next() {
+            return Some((body, true));
+        }
+        if packing != Packing::None {
+            return None;
+        }
+        let others = self.told.iter().chain(&self.taken);
+        let end = *others.filter(|other| **other > offset).min()?;
+        let mut body = self.at(offset + SECTION_HEAD_BYTES);
+        let size = end.checked_sub(body.offset())?;
+        Some((body.part(size).ok()?, false))
+    }
+
+    /// What packed the sections of a file that does not say so any more; `None`: nothing known.
+    fn packer(&self) -> Option<&'static [u8]> {
+        let mut packed = (0..self.bytes.len() as u64).filter_map(|offset| {
+            let (head, body) = self.section_at(offset)?;
+            let is_packed = head.flags & PACKED != 0
+                && matches!(head.id, id::HEADER_INFO..=id::CMDLINES)
+                && self.is_section(offset);
+            // Their two sizes are in front of the bytes.
+            is_packed.then_some(body + 8)
+        });
+        let Some(data) = packed.next() else {
+            return Some(b"none");
+        };
+        let data = self.at(data).rest();
+        let packers = [(Packing::Zstd, &b"zstd"[..]), (Packing::Zlib, b"zlib")];
+        let known = packers.into_iter();
+        known
+            .filter_map(|(packing, name)| is_packed_by(data, packing).then_some(name))
+            .next()
     }
 
     fn at(&self, offset: u64) -> Cursor<'m> {
@@ -141,20 +222,21 @@ impl<'m> Sections<'m> {
         unpacker: &mut Unpacker,
         tell: &mut Teller<'_>,
     ) -> Result<(), Error> {
-        let mut seen = std::collections::HashSet::new();
         let mut next = first;
         while next != 0 {
-            if !seen.insert(next) || seen.len() > OPTIONS_MAX {
+            let mut cursor = self.section(next, id::DONE);
+            if !self.taken.insert(cursor.offset()) || self.taken.len() > OPTIONS_MAX {
                 tell.problem(Place::Offset(next), "options", || {
                     "the options lead back to where they were".into()
                 })?;
                 break;
             }
-            let mut cursor = self.section(next, id::DONE);
+            let start = cursor.offset();
             let head = match section_head(&mut cursor) {
                 Ok(head) if head.id == id::DONE => head,
                 Ok(head) => {
                     self.is_cut = true;
+                    self.taken.remove(&start);
                     tell.problem(Place::Offset(next), "options", || {
                         format!("expected a section of options, found section {}", head.id)
                     })?;
@@ -171,27 +253,45 @@ impl<'m> Sections<'m> {
                     break;
                 }
             };
-            let (body, damage) = unpacker.section(cursor, head.flags & PACKED != 0);
-            let mut messages = Vec::new();
-            let mut options = Cursor::new(&body, cursor.offset(), self.endian);
-            let mut note = |offset, message| messages.push((offset, message));
-            let done = self.options.take_all(&mut options, &mut note);
-            for (offset, message) in messages {
-                tell.problem(Place::Offset(offset), "option", || message)?;
+            match self.take_options_at(cursor, head, unpacker, tell)? {
+                Some(offset) => next = offset,
+                None => break,
             }
-            next = match done {
-                Ok(next) => next.unwrap_or(0),
-                Err(short) => {
-                    self.is_cut = true;
-                    let message = damage.unwrap_or_else(|| short.to_string());
-                    tell.problem(Place::Offset(short.offset), "options", || message)?;
-                    break;
-                }
-            };
         }
         // A recorder that died has written none yet.
         self.is_cut |= first == 0;
         Ok(())
+    }
+
+    /// Takes the options of the section whose body is at `cursor`. Returns where the next are; `None`: that is lost.
+    fn take_options_at(
+        &mut self,
+        cursor: Cursor<'m>,
+        head: SectionHead,
+        unpacker: &mut Unpacker,
+        tell: &mut Teller<'_>,
+    ) -> Result<Option<u64>, Error> {
+        let (body, damage) = unpacker.section(cursor, head.flags & PACKED != 0);
+        let size = match &body {
+            Cow::Borrowed(_) => head.size,
+            Cow::Owned(unpacked) => unpacked.len() as u64,
+        };
+        let options = Cursor::new(&body, cursor.offset(), self.endian);
+        let mut messages = Vec::new();
+        let mut note = |offset, message| messages.push((offset, message));
+        let done = self.options.take_section(options, size, &mut note);
+        for (offset, message) in messages {
+            tell.problem(Place::Offset(offset), "option", || message)?;
+        }
+        match done {
+            Ok(next) => Ok(Some(next)),
+            Err(short) => {
+                self.is_cut = true;
+                let message = damage.unwrap_or_else(|| short.to_string());
+                tell.problem(Place::Offset(short.offset), "options", || message)?;
+                Ok(None)
+            }
+        }
     }
 
     /// Unpacks one section.
@@ -206,25 +306,35 @@ impl<'m> Sections<'m> {
             return Ok(());
         }
         let mut cursor = self.section(offset, id);
-        let message = match section_head(&mut cursor) {
+        let mut message = None;
+        let found = match section_head(&mut cursor) {
             Ok(head) if head.id == id => {
                 let body = cursor.part(head.size.min(cursor.left()));
-                let cut = cursor.left() == 0 && body.is_ok_and(|body| body.left() < head.size);
                 let body = body.unwrap_or(cursor);
-                let (bytes, damage) = unpacker.section(body, head.flags & PACKED != 0);
-                self.bodies.push(Body {
-                    id,
-                    offset: body.offset(),
-                    bytes,
-                });
-                match (damage, cut) {
-                    (None, false) => return Ok(()),
-                    (Some(damage), _) => damage,
-                    (None, true) => format!("expected {} bytes, found the end", head.size),
+                if body.left() < head.size {
+                    message = Some(format!("expected {} bytes, found the end", head.size));
                 }
+                Some((body, head.flags & PACKED != 0))
             }
-            Ok(head) => format!("expected it, found section {}", head.id),
-            Err(short) => short.to_string(),
+            Ok(head) => {
+                message = Some(format!("expected it, found section {}", head.id));
+                self.headless(offset, unpacker.packing())
+            }
+            Err(short) => {
+                message = Some(short.to_string());
+                None
+            }
+        };
+        if let Some((body, packed)) = found {
+            let (bytes, damage) = unpacker.section(body, packed);
+            let offset = body.offset();
+            message = damage.or(message);
+            self.bodies.push(Body { id, offset, bytes });
+        }
+        self.lacks_formats |=
+            message.is_some() && matches!(id, id::FTRACE_EVENTS | id::EVENT_FORMATS);
+        let Some(message) = message else {
+            return Ok(());
         };
         tell.problem(Place::Offset(offset), "section", || {
             format!("section {id} ({}): {message}", section_name(id))
@@ -234,12 +344,16 @@ impl<'m> Sections<'m> {
     /// Offset of the next section: where it should be, a few bytes before, or further on.
     fn section_from(&self, offset: u64) -> Option<u64> {
         let is_there = |offset: &u64| self.is_section(*offset);
-        // Where it should be, less is needed: what follows may be cut off.
-        if self.section_at(offset).is_some() || self.at(offset).left() < SECTION_HEAD_BYTES {
+        if is_there(&offset) || self.at(offset).left() < SECTION_HEAD_BYTES {
             return Some(offset);
         }
-        let near = (1..=SHIFT_MAX as u64).filter_map(|shift| offset.checked_sub(shift));
         let length = self.bytes.len() as u64;
+        // Where it should be, less is needed: what follows may be cut off. Its size is wrong if others are inside of it.
+        if let Some((head, body)) = self.section_at(offset) {
+            let end = body.saturating_add(head.size).min(length);
+            return (body..end).find(is_there).or(Some(offset));
+        }
+        let near = (1..=SHIFT_MAX as u64).filter_map(|shift| offset.checked_sub(shift));
         near.into_iter()
             .find(is_there)
             .or_else(|| (offset + 1..length).find(is_there))
@@ -253,7 +367,8 @@ impl<'m> Sections<'m> {
             head.id,
             id::DONE | id::BUFFER | id::STRINGS..=id::MODULES_FILE
         );
-        (is_known && head.flags <= PACKED).then_some((head, cursor.offset()))
+        let is_head = is_known && head.flags <= PACKED && head.name < NAMES_BYTES_MAX;
+        is_head.then_some((head, cursor.offset()))
     }
 
     /// Whether a section begins here: of a known kind, whole, and another one or the end behind it.
@@ -266,7 +381,13 @@ impl<'m> Sections<'m> {
         // What a dead recorder did not finish has no size, or ends with the file.
         end == length
             || head.id == id::BUFFER && (head.size == 0 || end > length)
-            || head.size > 0 && end < length && self.section_at(end).is_some()
+            || head.size > 0 && end < length && self.is_begun(end)
+    }
+
+    /// Whether a section seems to begin here; many bytes are zeros.
+    fn is_begun(&self, offset: u64) -> bool {
+        let head = self.section_at(offset);
+        head.is_some_and(|(head, _)| head.size > 0 || head.id == id::BUFFER)
     }
 
     /// Goes from section to section, and takes those that no option told.
@@ -279,7 +400,7 @@ impl<'m> Sections<'m> {
         let mut offset = start;
         loop {
             let Some(found) = self.section_from(offset) else {
-                return Ok(());
+                return self.take_headless(offset, self.bytes.len() as u64, tell);
             };
             if found != offset {
                 tell.problem(Place::Offset(offset), "section", || {
@@ -288,6 +409,7 @@ impl<'m> Sections<'m> {
                         found as i64 - offset as i64
                     )
                 })?;
+                self.take_headless(offset, found, tell)?;
             }
             offset = found;
             let mut cursor = self.at(offset);
@@ -308,14 +430,38 @@ impl<'m> Sections<'m> {
                         packed: head.flags & PACKED != 0,
                     });
                 }
-                id::DONE..=id::MODULES_FILE => {}
-                _ => return Ok(()),
+                id::DONE if head.size > 0 && self.taken.insert(offset) => {
+                    self.take_options_at(cursor, head, unpacker, tell)?;
+                }
+                _ => {}
             }
             if head.size == 0 {
                 return Ok(());
             }
             offset = end;
         }
+    }
+
+    /// Takes the options between two offsets, of a section whose head is damaged: they lead up to where it ends.
+    fn take_headless(&mut self, from: u64, to: u64, tell: &mut Teller<'_>) -> Result<(), Error> {
+        let gap = self.at(from).bytes(to.saturating_sub(from));
+        let gap = gap.unwrap_or_default();
+        let Some(skipped) = find_options(gap, self.endian) else {
+            return Ok(());
+        };
+        let mut body = self.at(from);
+        if body.bytes(skipped as u64).is_err() {
+            return Ok(());
+        }
+        let offset = body.offset();
+        let mut messages = Vec::new();
+        let mut note = |offset, message| messages.push((offset, message));
+        // They lead up to their end, so there is no error.
+        let _ = self.options.take_section(body, to - offset, &mut note);
+        for (offset, message) in messages {
+            tell.problem(Place::Offset(offset), "option", || message)?;
+        }
+        Ok(())
     }
 
     /// Puts together what the sections hold.
@@ -393,6 +539,7 @@ impl<'m> Sections<'m> {
             page_size: self.page_size,
             long_size: 8,
             version: b"7",
+            lacks_formats: self.lacks_formats,
             ..TracingData::default()
         };
         for body in &self.bodies {
@@ -420,6 +567,7 @@ impl<'m> Sections<'m> {
             };
             let is_formats = matches!(body.id, id::FTRACE_EVENTS | id::EVENT_FORMATS);
             if is_formats && (result.is_err() || !texts.are_formats()) {
+                texts.lacks_formats = true;
                 texts.search_section(&body.bytes, body.id == id::FTRACE_EVENTS);
             }
             if let Err(short) = result {
@@ -427,6 +575,13 @@ impl<'m> Sections<'m> {
                     format!("section {} ({}): {short}", body.id, section_name(body.id))
                 })?;
             }
+        }
+        // Of an unpacked text whose front is damaged, some lines may be left.
+        let front = self.bytes.get(..FRONT_BYTES).unwrap_or(self.bytes);
+        if texts.header_page.is_empty()
+            && let Some(place) = find_text(front, HEADER_EVENT)
+        {
+            texts.header_page = front.get(..place).unwrap_or_default();
         }
         Ok(texts)
     }
@@ -528,14 +683,6 @@ impl<'m> Sections<'m> {
     }
 }
 
-/// What packed a file that does not say so any more.
-fn packer_of(bytes: &[u8]) -> &'static [u8] {
-    match crate::scan::find_text(bytes, b"\x28\xb5\x2f\xfd") {
-        Some(_) => b"zstd",
-        None => b"zlib",
-    }
-}
-
 /// Goes through `u32 count, { u32 packed bytes, u32 bytes, data }`.
 fn chunks(
     mut cursor: Cursor<'_>,
@@ -559,10 +706,10 @@ fn chunks(
 
 fn section_head(cursor: &mut Cursor<'_>) -> Result<SectionHead, Short> {
     let (id, flags) = (cursor.u16()?, cursor.u16()?);
-    cursor.u32()?;
     Ok(SectionHead {
         id,
         flags,
+        name: cursor.u32()?,
         size: cursor.u64()?,
     })
 }

@@ -1,4 +1,4 @@
-//! `info`: what a trace holds, from its manifest alone where possible.
+//! `info`: summary of a trace, from its manifest alone where possible.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -7,10 +7,11 @@ use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use clap::{ArgMatches, Args};
+use perfquet_formats::count::{counted, grouped};
 
 use super::{Subcommand, arguments};
 use crate::functions::in_fitting_unit;
-use crate::render::text::{bytes, grouped, harmless};
+use crate::render::text::{bytes, harmless};
 use crate::render::{self, Format};
 use crate::session::Session;
 use crate::settings::{Limits, Output, Traces};
@@ -18,12 +19,15 @@ use crate::trace::Trace;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Info>("info", run);
 
-/// Say what a trace holds: when, where, which events, what is missing
+/// Summarize a trace: time, host, events, losses and problems
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  # Summarize one trace
   perfquet-query info a.pqt
+  # Summarize several traces
   perfquet-query info 'runs/*.pqt'
-  perfquet-query info a.pqt --format json         the facts as rows of the view trace_info")]
+  # Print the facts of the view trace_info as JSON
+  perfquet-query info a.pqt --format json")]
 struct Info {
     #[command(flatten)]
     traces: Traces,
@@ -42,7 +46,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         return Ok(());
     }
     let mut out = render::stdout();
-    // One session each: what is counted is counted per trace.
+    // One session per trace, because the counts are per trace.
     for (index, trace) in crate::trace::open_all(&info.traces.traces)?
         .iter()
         .enumerate()
@@ -56,7 +60,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Everything about one trace as text.
+/// Returns the summary of one trace.
 fn about(session: &Session, trace: &Trace) -> Result<String> {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
@@ -73,7 +77,7 @@ fn about(session: &Session, trace: &Trace) -> Result<String> {
             ),
             None => line(
                 "recorded",
-                &format!("for {length}; wall-clock time is not known"),
+                &format!("for {length}; wall-clock time unknown"),
             ),
         }
     }
@@ -90,9 +94,9 @@ fn about(session: &Session, trace: &Trace) -> Result<String> {
     line(
         "stacks",
         &format!(
-            "{} nodes, {} frames",
-            grouped(rows("stacks")),
-            grouped(rows("frames"))
+            "{}, {}",
+            counted(rows("stacks"), "node"),
+            counted(rows("frames"), "frame")
         ),
     );
     line("calls", &grouped(rows("calls")));
@@ -103,7 +107,11 @@ fn about(session: &Session, trace: &Trace) -> Result<String> {
         .sum();
     line(
         "size",
-        &format!("{} in {} tables", bytes(total), trace.tables.len()),
+        &format!(
+            "{} in {}",
+            bytes(total),
+            counted(trace.tables.len() as u64, "table")
+        ),
     );
     text.push('\n');
     text.push_str(&events(session)?);
@@ -111,7 +119,7 @@ fn about(session: &Session, trace: &Trace) -> Result<String> {
     Ok(text)
 }
 
-/// Nanoseconds since 1970 as a date in UTC.
+/// Formats nanoseconds since 1970 as a date in UTC.
 fn wall_time(nanoseconds: i64) -> String {
     let array =
         arrow::array::TimestampNanosecondArray::from(vec![nanoseconds]).with_timezone("UTC");
@@ -146,7 +154,7 @@ fn events(session: &Session) -> Result<String> {
                 harmless(&cell(batch, 0, row)?),
                 harmless(&cell(batch, 1, row)?),
                 number(2, row).unwrap_or_default(),
-                number(3, row).unwrap_or_else(|| "not told".to_owned()),
+                number(3, row).unwrap_or_else(|| "unknown".to_owned()),
                 harmless(&cell(batch, 4, row)?),
             );
         }
@@ -155,7 +163,7 @@ fn events(session: &Session) -> Result<String> {
     Ok(trimmed.join("\n") + "\n")
 }
 
-/// What is missing and what could not be read, the most frequent first.
+/// Lists losses and problems, the most frequent first.
 fn losses_and_problems(session: &Session, trace: &Trace) -> Result<String> {
     let questions = [
         (

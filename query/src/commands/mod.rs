@@ -1,4 +1,4 @@
-//! The subcommands that are no reports, one file each.
+//! The subcommands other than reports, one file each.
 
 mod info;
 mod shell;
@@ -8,7 +8,7 @@ mod tables;
 use anyhow::Result;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-/// A subcommand: its arguments for clap, and what it does. Reports are subcommands of the same shape.
+/// A subcommand: its arguments and its function. Reports have the same shape.
 pub(crate) struct Subcommand {
     pub(crate) name: &'static str,
     /// Adds arguments and help.
@@ -17,7 +17,7 @@ pub(crate) struct Subcommand {
 }
 
 impl Subcommand {
-    /// One whose arguments are those of `A`.
+    /// Returns a subcommand with the arguments of `A`.
     pub(crate) const fn new<A: Args>(
         name: &'static str,
         run: fn(&ArgMatches) -> Result<()>,
@@ -30,12 +30,12 @@ impl Subcommand {
     }
 }
 
-/// The arguments of a subcommand, as clap has read them.
+/// Returns the parsed arguments of a subcommand.
 pub(crate) fn arguments<A: FromArgMatches>(matches: &ArgMatches) -> Result<A> {
     A::from_arg_matches(matches).map_err(|error| crate::failure::Misuse(error.to_string()).into())
 }
 
-/// All of them, in the order of `--help`.
+/// All subcommands other than reports, in the order of `--help`.
 pub(crate) const COMMANDS: &[&Subcommand] = &[
     &sql::COMMAND,
     &shell::COMMAND,

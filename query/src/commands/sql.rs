@@ -1,4 +1,4 @@
-//! `sql`: one question, one answer.
+//! `sql`: runs SQL statements and prints their results.
 
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
@@ -14,21 +14,29 @@ use crate::settings::{Limits, Output};
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Sql>("sql", run);
 
-/// Answer a question in SQL
+/// Run SQL queries
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  # Count samples by thread name
   perfquet-query sql a.pqt 'SELECT comm, count(*) FROM samples GROUP BY 1 ORDER BY 2 DESC LIMIT 10'
+  # Compare several traces
   perfquet-query sql 'runs/*.pqt' 'SELECT trace, count(*) FROM sched_switch GROUP BY 1'
-  perfquet-query sql a.pqt -f question.sql --format csv > answer.csv
+  # Read the SQL from a file, write CSV
+  perfquet-query sql a.pqt -f query.sql --format csv > result.csv
+  # Read the SQL from stdin
   echo 'SELECT * FROM losses' | perfquet-query sql a.pqt
+  # Pass rows to a script
   perfquet-query sql a.pqt 'SELECT * FROM samples' --format arrow | python3 analyze.py
-Several statements, divided by semicolons, are answered one after the other.")]
+
+Separate several statements by semicolons; they run in order.")]
 struct Sql {
-    /// Trace directories, or patterns as 'runs/*.pqt'; then the SQL, if neither a file nor stdin has it
+    /// Trace directories or patterns, such as 'runs/*.pqt'; then the SQL
+    ///
+    /// Without -f and the last argument, the SQL is read from stdin.
     #[arg(value_name = "TRACE... [SQL]", required = true)]
     words: Vec<String>,
-    /// Read the SQL from a file; - is stdin
-    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    /// Read the SQL from a file; - for stdin
+    #[arg(short = 'f', long = "file", value_name = "PATH")]
     file: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
@@ -47,7 +55,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
     }
     if statements.len() > 1 && !sql.output.format.may_follow() {
         bail!(Misuse(format!(
-            "{} statements: a file of this format holds one answer\nhint: --format csv, or one question after the other",
+            "{} statements, but a file of this format has only one result\nhint: use --format csv, or run the statements one by one",
             statements.len()
         )));
     }
@@ -62,7 +70,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
     Ok(())
 }
 
-/// Takes the SQL from the file, the last word, or stdin.
+/// Returns the SQL from the file, the last argument or stdin.
 fn sql_text(sql: &mut Sql) -> Result<String> {
     if let Some(file) = &sql.file {
         return match file.as_os_str() == "-" {
@@ -77,7 +85,7 @@ fn sql_text(sql: &mut Sql) -> Result<String> {
         (2.., false) => Ok(sql.words.pop().unwrap_or_default()),
         _ if !std::io::stdin().is_terminal() => from_stdin(),
         _ => bail!(Misuse(
-            "expected SQL behind the traces\nhint: perfquet-query sql TRACE 'SELECT …', or: perfquet-query shell TRACE".to_owned()
+            "expected SQL after the traces\nhint: perfquet-query sql TRACE 'SELECT …', or: perfquet-query shell TRACE".to_owned()
         )),
     }
 }
@@ -90,7 +98,7 @@ fn from_stdin() -> Result<String> {
     Ok(text)
 }
 
-/// The statements of a text, without their semicolons. Those in quotes and comments divide nothing.
+/// Splits SQL into statements without their semicolons. Semicolons in quotes and comments do not count.
 pub(super) fn statements(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -103,7 +111,7 @@ pub(super) fn statements(text: &str) -> Vec<&str> {
     found
 }
 
-/// Offsets of the semicolons that end statements.
+/// Returns the offsets of the semicolons that end statements.
 pub(super) fn ends(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
@@ -124,13 +132,13 @@ pub(super) fn ends(text: &str) -> Vec<usize> {
     found
 }
 
-/// Bytes up to and with `end`; all of them without it.
+/// Returns the number of bytes up to and including `end`; all bytes if it is missing.
 fn length_until(bytes: &[u8], end: &[u8]) -> usize {
     let at = bytes.windows(end.len()).position(|window| window == end);
     at.map_or(bytes.len(), |at| at + end.len())
 }
 
-/// Whether there is nothing but blanks and comments.
+/// Whether a statement consists of whitespace and comments only.
 fn is_blank(statement: &str) -> bool {
     let mut rest = statement.trim_start();
     loop {

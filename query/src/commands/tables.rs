@@ -1,4 +1,4 @@
-//! `tables`: which tables there are, and what their columns mean.
+//! `tables`: lists tables and describes their columns.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use perfquet_formats::store::{ColumnSchema, TableSchema};
 use super::{Subcommand, arguments};
 use crate::catalog;
 use crate::failure::Misuse;
+use crate::nearest::{nearest, suggestion};
 use crate::render;
 use crate::session::{Session, quoted};
 use crate::settings::{Limits, Output};
@@ -19,15 +20,19 @@ use crate::views::VIEWS;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Tables>("tables", run);
 
-/// List the tables of a trace, or the columns of one table
+/// List the tables of a trace, or describe the columns of a table
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  perfquet-query tables a.pqt                         all tables with their rows
-  perfquet-query tables a.pqt sched_switch            the columns of one, with unit and meaning
-  perfquet-query tables                               the tables that every trace has
+  # List all tables with their number of rows
+  perfquet-query tables a.pqt
+  # Describe the columns of an event table
+  perfquet-query tables a.pqt sched_switch
+  # List the standard tables of every trace
+  perfquet-query tables
+  # Describe the columns of a standard table
   perfquet-query tables samples")]
 struct Tables {
-    /// Trace directory; then the table. Without a trace: what every trace has
+    /// Trace directory, then a table; without a trace, the standard tables
     #[arg(value_name = "[TRACE] [TABLE]", num_args = 0..=2)]
     words: Vec<String>,
     #[command(flatten)]
@@ -49,7 +54,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
             render::batch(format, &list(&session)?)
         }
         [_, table, ..] if looks_like_trace(table) => bail!(Misuse(
-            "expected one trace, then a table\nhint: perfquet-query sql TRACE... asks several at once".to_owned()
+            "expected TRACE and TABLE, found two traces\nhint: for several traces, use: perfquet-query sql TRACE...".to_owned()
         )),
         [trace, table, ..] => {
             let session = Session::open(&[PathBuf::from(trace)], &tables.limits)?;
@@ -62,7 +67,7 @@ fn looks_like_trace(word: &str) -> bool {
     word.contains(['/', '*', '?']) || word.ends_with(".pqt") || std::path::Path::new(word).exists()
 }
 
-/// The declarations that every trace has.
+/// Returns the declarations of the tables in every trace.
 fn fixed() -> Vec<TableSchema> {
     perfquet_formats::tables::all()
 }
@@ -78,22 +83,22 @@ fn fixed_tables() -> Result<RecordBatch> {
 fn fixed_table(name: &str) -> Result<TableSchema> {
     let tables = fixed();
     let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
-    let near = crate::nearest::nearest(name, names);
+    let near = nearest(name, names);
     let missing = || {
         let hint = if near.is_empty() {
-            "perfquet-query tables".to_owned()
+            "list them with: perfquet-query tables".to_owned()
         } else {
-            near.join(", ")
+            suggestion(&near)
         };
         anyhow::anyhow!(
-            "no table {name} that every trace has\nhint: {hint}; event tables: perfquet-query tables TRACE"
+            "no standard table {name}\nhint: {hint}; for event tables: perfquet-query tables TRACE"
         )
     };
     let found = tables.iter().find(|table| table.name == name);
     found.cloned().ok_or_else(missing)
 }
 
-/// All tables of the opened traces, views last.
+/// Lists the tables of all opened traces, then the views.
 pub(super) fn list(session: &Session) -> Result<RecordBatch> {
     let mut names = std::collections::BTreeMap::new();
     for trace in session.traces.iter() {
@@ -123,7 +128,7 @@ pub(super) fn list(session: &Session) -> Result<RecordBatch> {
         "trace_info".to_owned(),
         None,
         None,
-        "What the manifest says, one fact a row.".to_owned(),
+        "Facts from the manifest, one per row.".to_owned(),
     ));
     let numbers = |values: Vec<Option<u64>>| Arc::new(UInt64Array::from(values)) as ArrayRef;
     Ok(RecordBatch::try_from_iter_with_nullable([
@@ -142,7 +147,7 @@ pub(super) fn list(session: &Session) -> Result<RecordBatch> {
     ])?)
 }
 
-/// `events/sched/sched_switch` as `sched.sched_switch`.
+/// Returns the SQL name of a table: `sched.sched_switch` for `events/sched/sched_switch`.
 fn sql_name(table: &str) -> String {
     match catalog::event_name(table) {
         Some((system, event)) => format!("{}.{}", quoted(system), quoted(event)),
@@ -150,9 +155,9 @@ fn sql_name(table: &str) -> String {
     }
 }
 
-/// The columns of a table or view, by its name in SQL.
+/// Describes the columns of a table or view, given by its SQL name.
 pub(super) fn describe(session: &Session, name: &str) -> Result<RecordBatch> {
-    // Tables first: they know unit and meaning.
+    // Tables first: their columns have units and descriptions.
     if let Some(schema) = declared(&session.traces, name) {
         return columns(&schema);
     }

@@ -14,7 +14,7 @@ use super::Function;
 
 pub(super) const FUNCTION: Function = Function {
     usage: "address(x)",
-    about: "a number as an address: 0xffffffff81000000",
+    about: "formats a number as an address: 0xffffffff81000000",
     register: |context, _| context.register_udf(ScalarUDF::from(Address::new())),
 };
 

@@ -1,11 +1,11 @@
-//! `+`, `-`, `*` of integers that do not wrap, and `/` of totals that stays whole.
+//! `+`, `-`, `*` of integers without wrapping, and integer `/` of totals.
 //!
 //! ```text
 //! SELECT 9223372036854775807 + 1      error: 9223372036854775807 + 1 does not fit into 64 bits
 //! SELECT sum(x) / 2                   as integers divide: DataFusion would give a decimal with fractions
 //! ```
-//! DataFusion computes integers in their own width, and wraps: `cpu * cpu` at 32 bits, `a - b` of unsigned fields at 0. These
-//! functions take the place of its operators when SQL is planned, and their names are those of the operators.
+//! DataFusion computes integers in their width, and wraps: `cpu * cpu` at 32 bits, `a - b` of unsigned fields at 0. These
+//! functions replace its operators when SQL is planned, and are named like the operators.
 
 use std::sync::Arc;
 
@@ -198,9 +198,8 @@ impl Arithmetic {
     }
 }
 
-/// What is said of a result that is too large.
-const BEYOND: &str =
-    "does not fit into 64 bits\nhint: CAST(… AS DECIMAL(38, 0)) of one of the two gives it room";
+/// Error for a result that is too large.
+const BEYOND: &str = "does not fit into 64 bits\nhint: cast one operand: CAST(… AS DECIMAL(38, 0))";
 
 impl ScalarUDFImpl for Arithmetic {
     fn name(&self) -> &str {

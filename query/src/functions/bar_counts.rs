@@ -1,7 +1,7 @@
-//! How many values fell into each bar, for many groups at once.
+//! Counts values per bar, for many groups at once.
 //!
-//! Ten million rows fall into some hundred functions with some hundred bars each: what they are counted in must
-//! stay small, for every row goes to another place. A hash table of all took 90 ns a row, this takes a third.
+//! Ten million rows fall into some hundred functions with some hundred bars each. The counters must
+//! stay small, because every row hits another one. One hash table took 90 ns per row, this takes a third.
 
 use datafusion::logical_expr::EmitTo;
 
@@ -51,7 +51,7 @@ impl BarCounts {
         }
     }
 
-    /// Makes room for so many groups.
+    /// Makes room for this many groups.
     pub(super) fn grow(&mut self, groups: usize) {
         if groups > self.groups.len() {
             self.groups.resize_with(groups, || Group::Few(Vec::new()));

@@ -14,7 +14,7 @@ use super::Function;
 
 pub(super) const FUNCTION: Function = Function {
     usage: "duration(ns)",
-    about: "nanoseconds as text in the unit that fits: 1.234 ms",
+    about: "formats nanoseconds in a fitting unit: 1.234 ms",
     register: |context, _| context.register_udf(ScalarUDF::from(Duration::new())),
 };
 

@@ -1,4 +1,4 @@
-//! Functions for SQL beside those of DataFusion, one file each.
+//! SQL functions in addition to those of DataFusion, one file each.
 
 mod address;
 mod arithmetic;
@@ -20,15 +20,15 @@ use crate::stacks::Forest;
 pub(crate) use duration::in_fitting_unit;
 pub(crate) use sum::TOTAL;
 
-/// A function, for the shell's help and its completion.
+/// A function, for registration and for the shell's help and completion.
 pub(crate) struct Function {
-    /// How it is called: `duration(ns)`.
+    /// Usage: `duration(ns)`.
     pub(crate) usage: &'static str,
     pub(crate) about: &'static str,
     register: fn(&SessionContext, &Arc<Forest>),
 }
 
-/// All of them.
+/// All functions.
 pub(crate) const FUNCTIONS: &[&Function] = &[
     &duration::FUNCTION,
     &address::FUNCTION,
@@ -43,7 +43,7 @@ pub(crate) const FUNCTIONS: &[&Function] = &[
     &stack_frames::FUNCTION,
 ];
 
-/// Makes them known.
+/// Registers all functions.
 pub(crate) fn register(context: &SessionContext, forest: &Arc<Forest>) {
     for function in FUNCTIONS {
         (function.register)(context, forest);

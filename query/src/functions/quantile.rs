@@ -1,10 +1,10 @@
-//! `quantile(x, q)`: the value that the share `q` of all values does not exceed; `quantiles(x, q, …)`: several at once.
+//! `quantile(x, q)`: the value that a fraction `q` of all values does not exceed; `quantiles(x, q, …)`: several at once.
 //!
 //! ```text
 //! SELECT quantile(duration, 0.99), quantiles(duration, 0.5, 0.95) FROM calls      36344   [1200, 8000]
 //! ```
-//! Of up to 100,000 values it is one of them (nearest rank), beyond it is within 1 % ([`super::sketch`]). DataFusion's own
-//! names for it are taken over, so that no approximation without a bound is left.
+//! For up to 100,000 values it is one of them (nearest rank), beyond that within 1% ([`super::sketch`]). Replaces DataFusion's
+//! approximate functions too, which have no error bound.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use super::sketch::{self, Kind, Sketch};
 
 pub(super) const QUANTILE: Function = Function {
     usage: "quantile(x, q)",
-    about: "value that the share q of all x does not exceed, within 1 %; exact up to 100,000 values: quantile(duration, 0.99)",
+    about: "quantile, within 1%; exact up to 100,000 values: quantile(duration, 0.99)",
     register: |context, _| {
         context.register_udaf(AggregateUDF::from(Quantile::new(Form::One)));
         context.register_udaf(AggregateUDF::from(Quantile::new(Form::Median)));
@@ -40,7 +40,7 @@ pub(super) const QUANTILE: Function = Function {
 
 pub(super) const QUANTILES: Function = Function {
     usage: "quantiles(x, q, …)",
-    about: "list of quantile(x, q) for several q, in one pass: quantiles(duration, 0.5, 0.95, 0.99)",
+    about: "list of several quantiles in one pass: quantiles(duration, 0.5, 0.95, 0.99)",
     register: |context, _| {
         context.register_udaf(AggregateUDF::from(Quantile::new(Form::Several)));
     },
@@ -124,7 +124,7 @@ impl Quantile {
         };
         let name = self.name();
         Err(DataFusionError::Plan(format!(
-            "{name}: expected a share from 0 to 1, as 0.99, found {found}"
+            "{name}: expected a fraction from 0 to 1, such as 0.99, found {found}"
         )))
     }
 }

@@ -1,11 +1,11 @@
-//! `quantize(x)`, `lquantize(x, …)`, `llquantize(x, …)`: distributions, as DTrace divides them; `histogram(x)`: a fine one.
+//! `quantize(x)`, `lquantize(x, …)`, `llquantize(x, …)`: distributions with DTrace's bars; `histogram(x)`: a fine one.
 //!
 //! ```text
 //! SELECT quantize(x) FROM (VALUES (1), (2), (3), (9)) AS v(x)
 //! [{low: 1, high: 2, count: 1}, {low: 2, high: 4, count: 2}, {low: 8, high: 16, count: 1}]
 //! ```
-//! Bars without values are left out. Why not one column per bar, or `GROUP BY bar`: several distributions stand in one
-//! row beside sums and counts, in one pass over the rows.
+//! Empty bars are omitted. A list of bars, instead of one column per bar or `GROUP BY bar`, allows several distributions in one
+//! row with sums and counts, in one pass over the rows.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(super) const QUANTIZE: Function = Function {
 
 pub(super) const LQUANTIZE: Function = Function {
     usage: "lquantize(x, low, high [, step])",
-    about: "distribution by equal steps, with one bar below and one above",
+    about: "distribution by equal steps, with a bar for lower and one for higher values",
     register: |context, _| {
         context.register_udaf(AggregateUDF::from(Quantize::new(Kind::Steps)));
     },
@@ -55,7 +55,7 @@ pub(super) const LLQUANTIZE: Function = Function {
 
 pub(super) const HISTOGRAM: Function = Function {
     usage: "histogram(x)",
-    about: "distribution by steps of about 3 %: list of (low, high, count, mean)",
+    about: "distribution by steps of about 3%: list of (low, high, count, mean)",
     register: |context, _| {
         context.register_udaf(AggregateUDF::from(Quantize::new(Kind::Fine)));
     },
@@ -93,7 +93,7 @@ impl Quantize {
         Quantize { kind, signature }
     }
 
-    /// The bars that the arguments behind the first ask for.
+    /// Returns the bars selected by the arguments after the first.
     fn bins(&self, args: &AccumulatorArgs<'_>) -> Result<Bins> {
         let numbers: Result<Vec<i64>> = args.exprs[1..]
             .iter()
@@ -102,7 +102,7 @@ impl Quantize {
                 match argument.evaluate(&nothing) {
                     Ok(ColumnarValue::Scalar(ScalarValue::Int64(Some(number)))) => Ok(number),
                     _ => Err(DataFusionError::Plan(format!(
-                        "{}: expected whole numbers behind the first argument",
+                        "{}: expected integers after the first argument",
                         self.name()
                     ))),
                 }
@@ -175,7 +175,7 @@ fn item(kind: DataType) -> FieldRef {
     Arc::new(Field::new_list_field(kind, true))
 }
 
-/// What a bar is made of in SQL.
+/// Fields of a bar in SQL.
 fn bar_fields(with_mean: bool) -> Fields {
     let mut fields = vec![
         Field::new("low", DataType::Int64, true),
@@ -250,7 +250,7 @@ fn as_bars(bins: &Bins, groups: &[Vec<Counted>]) -> Result<ArrayRef> {
     Ok(Arc::new(list))
 }
 
-/// Whole numbers; fractions are cut off, what is too large for 63 bits is the largest there, what is no number NULL.
+/// Converts to integers: fractions are truncated, values beyond 63 bits saturate, NaN becomes NULL.
 fn whole_numbers(values: &ArrayRef) -> Result<ArrayRef> {
     Ok(match values.data_type() {
         DataType::UInt64 => {

@@ -40,7 +40,7 @@ use crate::stacks::{Forest, Frames, Seen, Tree};
 
 pub(super) const FUNCTION: Function = Function {
     usage: "stack_frames([stack_id])",
-    about: "a table: every frame of every stack, the leaf first, with names; JOIN stack_frames() f ON f.stack_id = user_stack",
+    about: "table of all frames of all stacks, leaf first: JOIN stack_frames() f ON f.stack_id = user_stack",
     register: |context, forest| {
         let function = StackFrames {
             forest: Arc::clone(forest),
@@ -68,7 +68,7 @@ impl TableFunctionImpl for StackFrames {
                 })
             }
             _ => {
-                let text = "stack_frames: expected nothing or one stack_id; for the stacks of a column: JOIN stack_frames() f ON f.stack_id = user_stack";
+                let text = "stack_frames: expected no argument or one stack_id\nhint: for the stacks of a column, use JOIN stack_frames() f ON f.stack_id = user_stack";
                 return Err(DataFusionError::Plan(text.to_owned()));
             }
         };

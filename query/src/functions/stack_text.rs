@@ -18,7 +18,7 @@ use crate::stacks::Forest;
 
 pub(super) const FUNCTION: Function = Function {
     usage: "stack_text(stack_id [, trace])",
-    about: "the stack as text, root first: main;read;vfs_read",
+    about: "formats a stack, root first: main;read;vfs_read",
     register: |context, forest| {
         context.register_udf(ScalarUDF::from(StackText::new(Arc::clone(forest))));
     },

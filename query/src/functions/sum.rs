@@ -1,9 +1,9 @@
-//! `sum(x)` without an end: integers are added up as decimals of 38 digits, so that no total wraps.
+//! `sum(x)` without overflow: integers are summed as decimals of 38 digits.
 //!
 //! ```text
 //! SELECT sum(x) FROM (VALUES (9223372036854775807), (1)) AS v(x)      9223372036854775808
 //! ```
-//! DataFusion's own `sum` adds them in 64 bits, and wraps.
+//! DataFusion's own `sum` uses 64 bits, and wraps.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::Function;
 
 pub(super) const FUNCTION: Function = Function {
     usage: "sum(x)",
-    about: "total of all x; of integers as a decimal, which never wraps",
+    about: "sum of x; a decimal for integers, so it never wraps",
     register: |context, _| context.register_udaf(AggregateUDF::from(Sum::new())),
 };
 

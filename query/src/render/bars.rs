@@ -1,10 +1,10 @@
-//! A distribution in one cell of a table: `▁▃█▅▂ ▁`, or `.:#=- .` where the locale knows no Unicode.
+//! A distribution in one table cell: `▁▃█▅▂ ▁`, or `.:#=- .` without a Unicode locale.
 
 /// One letter per count, from nothing to the highest.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 9] = [' ', '.', ',', ':', '-', '=', '+', '*', '#'];
 
-/// `counts` as letters, the highest as high as a letter can be. What is not zero can be seen.
+/// Formats `counts` as bars, relative to the highest. Non-zero counts are always visible.
 pub(crate) fn bars(counts: &[u64], unicode: bool) -> String {
     let letters = if unicode { BLOCKS } else { ASCII };
     let highest = counts.iter().copied().max().unwrap_or(0).max(1);

@@ -1,5 +1,5 @@
-//! Comma-separated values (RFC 4180), NULL as nothing, an empty text as `""`. Control characters are written out, as
-//! `\x1b`: whoever shows the file shows names that a stranger chose. JSON and Parquet hold them as they are.
+//! Comma-separated values (RFC 4180): NULL is empty, an empty string is `""`. Control characters are escaped, as
+//! `\x1b`, since names in a trace may be foreign. Parquet has them unchanged.
 
 use std::io::Write;
 

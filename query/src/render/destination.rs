@@ -1,4 +1,4 @@
-//! Where a picture goes: standard output, or a file that bears its name only when it is whole.
+//! Output of an image: stdout, or a file that gets its name only when it is complete.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,7 +22,7 @@ impl Destination {
         match OutputFile::create(path, force) {
             Ok(file) => Ok(Destination::File(file)),
             Err(error @ Error::Exists { .. }) => Err(anyhow!(
-                "{error}\nhint: --force replaces it, or name another file"
+                "{error}\nhint: use --force to overwrite it, or another PATH"
             )),
             Err(Error::Io { source, .. }) => {
                 Err(source).with_context(|| format!("cannot write {}", path.display()))
@@ -31,7 +31,7 @@ impl Destination {
         }
     }
 
-    /// Writes what is left, and gives the file its name.
+    /// Flushes the output, and renames the file to its name.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush()?;
         match self {

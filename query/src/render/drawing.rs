@@ -1,4 +1,4 @@
-//! What our own pictures share: SVG that is read in light and in dark, text that cannot break it, axes of durations.
+//! Shared parts of SVG images: styles for light and dark mode, escaping, axes of durations.
 
 use crate::functions::in_fitting_unit;
 use crate::render::text::harmless;
@@ -14,7 +14,7 @@ text{font:13px system-ui,'Segoe UI',Helvetica,Arial,sans-serif;fill:#24292f}
 .grid{stroke:#3d444d}.fine{stroke:#21262d}.band{fill:#151b23}.line{stroke:#9198a1}.middle{fill:#0d1117;stroke:#e6edf3}}
 ";
 
-/// Text as it may stand in SVG.
+/// Escapes a string for SVG.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in harmless(text).chars() {
@@ -31,7 +31,7 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// `1000` as `1 us`: the ends of an axis, without digits that say nothing.
+/// Formats the end of an axis without superfluous digits: `1000` as `1 us`.
 pub(super) fn axis_label(ns: f64) -> String {
     let text = in_fitting_unit(ns);
     match text.split_once(' ') {
@@ -48,7 +48,7 @@ pub(super) fn axis_label(ns: f64) -> String {
 pub(super) struct LogAxis {
     lowest: f64,
     highest: f64,
-    /// Where the lowest value lies, and how many pixels there are up to the highest.
+    /// Position of the lowest value, and number of pixels up to the highest.
     pub(super) from: f64,
     pub(super) length: f64,
 }
@@ -66,7 +66,7 @@ impl LogAxis {
         }
     }
 
-    /// The place of a value. What is below 1 lies with 1.
+    /// Returns the position of a value; values below 1 are drawn at 1.
     pub(super) fn place(&self, value: f64) -> f64 {
         let share = (value.max(1.0).log10() - self.lowest) / (self.highest - self.lowest);
         self.from + share.clamp(0.0, 1.0) * self.length

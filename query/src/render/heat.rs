@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use anyhow::Result;
+use perfquet_formats::count::grouped;
 
 use super::drawing::{LogAxis, STYLE, axis_label, escaped};
-use super::text::{cut, grouped};
+use super::text::cut;
 use crate::functions::in_fitting_unit;
 
-/// What is drawn.
+/// Data of a heat map.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Heat {
     pub(crate) title: String,
@@ -33,7 +34,7 @@ const HEIGHT: f64 = 420.0;
 const STRIP: f64 = 36.0;
 /// Rows of a decade, if there are few decades.
 const ROWS: usize = 70;
-/// From few to many: light to dark blue over violet to a warm red, to be told apart on light and dark paper alike.
+/// Colors from few to many: light to dark blue, violet, warm red, distinct on light and dark backgrounds.
 const COLOURS: [&str; 10] = [
     "#9ecae1", "#6baed6", "#4292c6", "#3f6fb5", "#5a4fa2", "#86409a", "#b23a86", "#d84a5b",
     "#ee7b3a", "#fbc02d",
@@ -149,7 +150,7 @@ fn strip(text: &mut String, heat: &Heat, sums: &[u64]) {
     }
     let _ = writeln!(
         text,
-        "<path d=\"{path}L{:.1} {bottom}Z\" fill=\"{}\" fill-opacity=\"0.5\"><title>values in each slot of time, at most {}</title></path>",
+        "<path d=\"{path}L{:.1} {bottom}Z\" fill=\"{}\" fill-opacity=\"0.5\"><title>values per time slot, at most {}</title></path>",
         LEFT + PLOT,
         COLOURS[2],
         grouped(most as u64)
@@ -195,7 +196,7 @@ fn cells(text: &mut String, heat: &Heat, axis: &LogAxis, counts: &[u64], most: u
     text.push_str("</g>\n");
 }
 
-/// By the logarithm: one call among thousands is to be seen.
+/// Returns the color of a count, on a logarithmic scale: one call among thousands stays visible.
 fn colour(count: u64, most: u64) -> &'static str {
     let share = (count as f64).ln() / (most as f64).ln().max(f64::MIN_POSITIVE);
     COLOURS[((share * COLOURS.len() as f64) as usize).min(COLOURS.len() - 1)]
@@ -213,7 +214,7 @@ fn legend(text: &mut String, most: u64, y: f64) {
     let end = LEFT + 26.0 * COLOURS.len() as f64;
     let _ = writeln!(
         text,
-        "<text class=\"quiet small\" x=\"{}\" y=\"{y}\" text-anchor=\"end\">1</text>\n<text class=\"quiet small\" x=\"{}\" y=\"{y}\">{} in a cell</text>",
+        "<text class=\"quiet small\" x=\"{}\" y=\"{y}\" text-anchor=\"end\">1</text>\n<text class=\"quiet small\" x=\"{}\" y=\"{y}\">{} per cell</text>",
         LEFT - 8.0,
         end + 8.0,
         grouped(most)

@@ -1,7 +1,7 @@
 //! JSON: one array of objects, or one object per line. NULL is `null`, so that every object has every key.
 //!
-//! JSON demands escapes for what is below U+0020 only; those of C1 and the marks that reverse text are written so, too:
-//! the same text for a parser, and harmless on a terminal.
+//! JSON requires escapes only below U+0020. C1 controls and bidirectional marks are escaped too:
+//! the same string for a parser, but harmless on a terminal.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Results as bytes: one file per form. Only here is asked whether stdout is a terminal, and how wide.
+//! Writes results: one file per format. The only place that checks whether stdout is a terminal, and its width.
 
 mod arrow_stream;
 pub(crate) mod bars;
@@ -27,25 +27,25 @@ use crate::session::Answer;
 pub(crate) use destination::Destination;
 pub(crate) use table::UNIT;
 
-/// Forms of a result.
+/// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Aligned columns, for reading
+    /// Aligned columns
     Table,
-    /// Comma-separated values with a header
+    /// Comma-separated values with a header line
     Csv,
-    /// One array of objects
+    /// JSON array of objects
     Json,
-    /// One object per line
+    /// JSON object per line
     Ndjson,
-    /// A Parquet file
+    /// Parquet file
     Parquet,
-    /// An Arrow IPC stream
+    /// Arrow IPC stream
     Arrow,
 }
 
 impl Format {
-    /// Whether another answer may stand behind one of this form.
+    /// Whether several results may follow each other in this format.
     pub(crate) fn may_follow(self) -> bool {
         matches!(self, Format::Table | Format::Csv | Format::Ndjson)
     }
@@ -55,7 +55,7 @@ impl Format {
 pub(crate) trait Rows {
     /// Takes the next rows.
     fn rows(&mut self, batch: &RecordBatch) -> Result<()>;
-    /// Writes what is left.
+    /// Flushes the rest.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn begin(format: Format, schema: SchemaRef) -> Result<Box<dyn Rows>> 
         Format::Ndjson => Box::new(json::Json::lines(out)),
         Format::Parquet | Format::Arrow if terminal => {
             bail!(Misuse(format!(
-                "{} is not for a terminal\nhint: > FILE, or --format table",
+                "cannot write {} to a terminal\nhint: redirect it with > PATH, or use --format table",
                 if format == Format::Parquet {
                     "Parquet"
                 } else {
@@ -108,7 +108,7 @@ fn is_plan(schema: &SchemaRef) -> bool {
     names == ["plan_type", "plan"]
 }
 
-/// Writes a plan as the lines that it is made of: in a cell they could not be read.
+/// Prints a plan line by line: in a table cell it would be unreadable.
 fn plan(answer: &mut Answer<'_>) -> Result<u64> {
     let mut out = stdout();
     let mut count = 0;

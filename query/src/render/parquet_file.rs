@@ -1,4 +1,4 @@
-//! A Parquet file, to go on with elsewhere.
+//! A Parquet file, for other tools.
 
 use std::io::Write;
 

@@ -14,7 +14,7 @@ pub(crate) const USUAL_WIDTH: u32 = 1200;
 /// Boxes that are narrower are not drawn.
 pub(crate) const NARROWEST_PIXELS: f64 = 0.1;
 
-/// What is written around the boxes.
+/// Labels of a flame graph.
 pub(crate) struct Picture {
     pub(crate) title: String,
     pub(crate) subtitle: String,

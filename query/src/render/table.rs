@@ -1,4 +1,4 @@
-//! Aligned columns. The widths come from the first rows; later ones keep them, so a long result flows.
+//! Aligned columns. The first rows determine the widths, so that a long result is streamed.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Values as text, and text made harmless for a terminal.
+//! Formats values, and escapes control characters for terminals.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -33,7 +33,7 @@ impl<'a> Texts<'a> {
         Ok(Texts { nulls, formatter })
     }
 
-    /// Writes the text of a row behind `into`; false: it is NULL.
+    /// Appends the value of a row to `into`; returns false for NULL.
     pub(crate) fn write(&self, row: usize, into: &mut String) -> Result<bool> {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             return Ok(false);
@@ -124,7 +124,7 @@ fn letter_columns(letter: char) -> usize {
     }
 }
 
-/// Text of at most `width` columns: `core::iter…::fold` is cut in the middle, as both ends tell the most.
+/// Shortens a string to `width` columns. Cuts in the middle, because both ends matter: `core::iter…::fold`.
 pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
     if columns(text) <= width {
         return Cow::Borrowed(text);
@@ -152,20 +152,7 @@ pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
     Cow::Owned(short.collect())
 }
 
-/// A whole number with a comma between thousands: `1,234,567`.
-pub(crate) fn grouped(number: impl Into<u128>) -> String {
-    let digits = number.into().to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Bytes in the unit that fits: `1.2 MiB`.
+/// Formats bytes in a fitting unit: `1.2 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = count as f64;
@@ -210,8 +197,6 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!(grouped(1_234_567u64), "1,234,567");
-        assert_eq!(grouped(0u64), "0");
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1_048_575), "1.0 MiB");
         assert_eq!(bytes(u64::MAX), "16.0 EiB");

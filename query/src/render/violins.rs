@@ -1,12 +1,13 @@
-//! Distributions of durations as a picture: one shape per function, as wide as calls of that duration are frequent.
+//! Violin plots of durations as SVG: one shape per function, whose width is the frequency of a duration.
 
 use std::fmt::Write as _;
 use std::io::Write;
 
 use anyhow::Result;
+use perfquet_formats::count::{counted, grouped};
 
 use super::drawing::{LogAxis, STYLE, axis_label, escaped};
-use super::text::{cut, grouped};
+use super::text::cut;
 use crate::functions::in_fitting_unit;
 
 /// One function.
@@ -65,7 +66,7 @@ pub(crate) fn write(out: &mut dyn Write, title: &str, violins: &[Violin]) -> Res
     );
     let _ = writeln!(
         text,
-        "<text class=\"title\" x=\"20\" y=\"36\">Durations of functions</text>\n<text class=\"quiet\" x=\"20\" y=\"58\">{}; the dot is the median, the marks are 95 and 99 %, the line goes from the shortest to the longest call</text>",
+        "<text class=\"title\" x=\"20\" y=\"36\">Function durations</text>\n<text class=\"quiet\" x=\"20\" y=\"58\">{}; dot: median, marks: p95 and p99, line: shortest to longest call</text>",
         escaped(&cut(title, 60))
     );
     for (place, _) in violins
@@ -134,9 +135,9 @@ fn row(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64, most: i1
     let (min, max) = violin.ends;
     let _ = writeln!(
         text,
-        "<g><title>{}\n{} calls, {} in all\nshortest {}, 50 % {}, 95 % {}, 99 % {}, longest {}</title>",
+        "<g><title>{}\n{}, {} total\nmin {}, p50 {}, p95 {}, p99 {}, max {}</title>",
         escaped(&violin.name),
-        grouped(violin.count),
+        counted(violin.count, "call"),
         in_fitting_unit(violin.total as f64),
         duration(min),
         duration(p50),

@@ -4,7 +4,7 @@
 //! comm  count    sum    avg  min   max  stddev
 //! dd      512  90112  176.0    8  4096   512.3
 //! ```
-//! Without an expression the rows are counted; without keys either, an imported output of DTrace or bpftrace is shown.
+//! Without an expression, rows are counted; without keys too, stored aggregates are listed.
 
 use anyhow::{Result, bail};
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray};
@@ -24,32 +24,33 @@ use crate::stacks::ids;
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Agg>("agg", run);
 
-/// Add up an expression by keys: count, sum, avg, min, max, stddev
+/// Aggregate an expression by keys: count, sum, avg, min, max, stddev
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  # Aggregate call durations by function and CPU
   perfquet-query agg t.pqt duration --by function,cpu -n 20
+  # Aggregate a field of an event
   perfquet-query agg a.pqt bytes_req --event kmem:kmalloc --by comm --sort sum
+  # Count events
   perfquet-query agg a.pqt --event sched:sched_switch --by next_comm
+  # Aggregate a column of another table
   perfquet-query agg a.pqt --from losses 'count' --by reason
-  perfquet-query agg d.pqt                  what an imported output of DTrace holds")]
+  # List the aggregates of a recording, or of an imported DTrace output
+  perfquet-query agg d.pqt")]
 struct Agg {
-    /// Trace directories, or patterns as 'runs/*.pqt'; then an expression in SQL
-    #[arg(value_name = "TRACE... [EXPRESSION]", required = true)]
+    /// Trace directories or patterns, such as 'runs/*.pqt'; then an SQL expression
+    ///
+    /// Without EXPR, rows are counted. Without EXPR and --by, stored aggregates are listed.
+    #[arg(value_name = "TRACE... [EXPR]", required = true)]
     words: Vec<String>,
-    /// One line for each: columns or other expressions
+    /// Group by these columns or expressions
     #[arg(long, value_name = "KEY,…")]
     by: Option<String>,
-    /// What comes first: the most of it; of min, the least
+    /// Sort column, descending; min and key ascending [default: sum, or count]
     #[arg(short = 's', long, value_enum)]
     sort: Option<Sort>,
-    /// How many lines; all if not given
-    #[arg(
-        short = 'n',
-        long,
-        value_name = "LINES",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
+    /// Maximum number of rows; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 0)]
     limit: usize,
     #[command(flatten)]
     rows: Rows,
@@ -86,7 +87,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         .unwrap_or_default();
     if expression.is_none() && !matches!(report.sort, None | Some(Sort::Count | Sort::Key)) {
         bail!(Misuse(
-            "--sort: there is nothing but counts without an expression".to_owned()
+            "--sort: requires EXPR, except for count and key".to_owned()
         ));
     }
     let rows = report.rows.asked(&session)?;
@@ -94,7 +95,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         session.piece("--by", key)?;
     }
     if let Some(expression) = &expression {
-        session.piece("the expression", expression)?;
+        session.piece("EXPR", expression)?;
     }
     let sql = sql(&report, &keys, expression.as_deref())
         .replace("{table}", &rows.table)
@@ -107,7 +108,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
     Ok(())
 }
 
-/// The question, but for the table and the condition.
+/// Returns the query, with placeholders for the table and the condition.
 fn sql(report: &Agg, keys: &[String], expression: Option<&str>) -> String {
     let selected = named(keys, &["count", "sum", "avg", "min", "max", "stddev"]);
     let values = match expression {
@@ -151,13 +152,11 @@ fn sql(report: &Agg, keys: &[String], expression: Option<&str>) -> String {
         .replace("{limit}", &limit)
 }
 
-/// The values that another tool printed.
+/// Prints stored aggregates.
 fn imported_values(session: &Session, filters: &Filters, format: Format) -> Result<()> {
     let condition = format!("value IS NOT NULL AND {}", filters.condition(session)?);
     let Some(rows) = imported::query(session, &condition)? else {
-        bail!(
-            "nothing to show: the trace holds distributions only\nhint: perfquet-query hist TRACE"
-        );
+        bail!("the trace has only distributions\nhint: perfquet-query hist TRACE");
     };
     let traces = imported::traces(session, &rows)?;
     let lists = rows.column(3).as_list::<i32>();
@@ -180,7 +179,7 @@ fn imported_values(session: &Session, filters: &Filters, format: Format) -> Resu
         .iter()
         .flatten()
         .all(|value| value.fract() == 0.0 && value.abs() < 9e15);
-    // A count is no fraction.
+    // Counts are printed as integers.
     let values: ArrayRef = match is_whole {
         true => arrow::compute::cast(values, &arrow::datatypes::DataType::Int64)?,
         false => std::sync::Arc::new(values.iter().collect::<Float64Array>()),
@@ -195,7 +194,7 @@ fn imported_values(session: &Session, filters: &Filters, format: Format) -> Resu
     if let Some(trace) = rows.column_by_name("trace") {
         columns.push(("trace", trace.clone()));
     }
-    // A column that the output told nothing of says nothing.
+    // Omit columns without values.
     columns.retain(|(_, values)| values.null_count() < values.len() || format != Format::Table);
     let columns = columns
         .into_iter()

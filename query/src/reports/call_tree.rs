@@ -1,4 +1,4 @@
-//! `calls --tree`: the calls merged by their ways, with shares of the whole.
+//! `calls --tree`: calls merged by path, with percentages of the total.
 //!
 //! ```text
 //! total_percent  self_percent     total      self  count  function
@@ -18,7 +18,7 @@ use super::paths::Paths;
 use super::totals;
 use crate::render::{Format, UNIT};
 
-/// What is left out.
+/// Limits of the printed tree.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Pruning {
     pub(super) least_percent: f64,

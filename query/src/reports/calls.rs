@@ -1,11 +1,11 @@
-//! `calls`: the calls of functions one by one, indented by what is around them, as function_graph shows them.
+//! `calls`: function calls one by one, indented by nesting, in the layout of function_graph.
 //!
 //! ```text
 //! #     TIME       CPU  TASK               DURATION           SELF         FUNCTION CALLS
 //!    5.000149000    3)  sh-77         # 8415.000 us |      16.000 us |  do_fork();
 //!    5.000156000    3)  sh-77         # 6580.000 us |      15.000 us |    vfs_caches_init();
 //! ```
-//! The mark in front of a duration is function_graph's: `+` over 10 µs, `!` 100 µs, `#` 1 ms, `*` 10 ms, `@` 100 ms, `$` 1 s.
+//! The marks before durations are those of function_graph: `+` over 10 µs, `!` 100 µs, `#` 1 ms, `*` 10 ms, `@` 100 ms, `$` 1 s.
 
 use std::io::Write;
 
@@ -13,6 +13,7 @@ use anyhow::{Result, bail};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
 use clap::{ArgMatches, Args, ValueEnum};
+use perfquet_formats::count::{counted, grouped};
 
 use super::call_tree::{self, Pruning};
 use super::paths::Paths;
@@ -21,59 +22,46 @@ use crate::commands::{Subcommand, arguments};
 use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
-use crate::render::text::{cut, grouped, harmless, strings};
+use crate::render::text::{cut, harmless, strings};
 use crate::render::{self, Format};
 use crate::session::Session;
 use crate::settings::{Limits, Output, Traces};
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Calls>("calls", run);
 
-/// Show the calls of functions one by one, indented as a tree; or the tree of all of them with percentages
+/// Print function calls in order of time, or as a call tree with percentages
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  # Print the calls of one thread
   perfquet-query calls t.pqt --tid 1234 | less
-  perfquet-query calls t.pqt --time 1.2s..1.3s               all threads interlaced
+  # Print the calls of all threads in a time range
+  perfquet-query calls t.pqt --time 1.2s..1.3s
+  # Print slow calls, one thread after another
   perfquet-query calls t.pqt --by-thread --where 'duration > 100us'
+  # Print the call tree of all threads
   perfquet-query calls t.pqt --tree
+  # Print a call tree per thread name
   perfquet-query calls t.pqt --tree --by comm --min-percent 1 --max-depth 5")]
 struct Calls {
     #[command(flatten)]
     traces: Traces,
-    /// Merge the calls of all threads into one tree, with shares of the whole
+    /// Print the call tree of all threads, with percentages
     #[arg(long)]
     tree: bool,
-    /// One tree for each
-    #[arg(long, value_enum, requires = "tree")]
+    /// Print one call tree per KEY
+    #[arg(long, value_enum, value_name = "KEY", requires = "tree")]
     by: Option<By>,
-    /// Leave out what takes less of the whole
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        requires = "tree",
-        default_value_t = 0.1,
-        hide_default_value = true
-    )]
+    /// Hide functions below PERCENT of the total time
+    #[arg(long, value_name = "PERCENT", requires = "tree", default_value_t = 0.1)]
     min_percent: f64,
-    /// Leave out what is deeper
-    #[arg(
-        long,
-        value_name = "DEPTH",
-        requires = "tree",
-        default_value_t = 200,
-        hide_default_value = true
-    )]
+    /// Maximum depth of the call tree
+    #[arg(long, value_name = "N", requires = "tree", default_value_t = 200)]
     max_depth: usize,
-    /// One thread after the other instead of all interlaced
+    /// Print one thread after another instead of interleaving them
     #[arg(long, conflicts_with = "tree")]
     by_thread: bool,
-    /// How many lines; all if not given
-    #[arg(
-        short = 'n',
-        long,
-        value_name = "LINES",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
+    /// Maximum number of rows; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 0)]
     limit: usize,
     #[command(flatten)]
     filters: Filters,
@@ -102,9 +90,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         .iter()
         .any(|trace| trace.table("calls").is_some_and(|table| table.rows() > 0));
     if !has_calls {
-        bail!(
-            "nothing to show: the trace holds no calls of functions\nhint: perfquet-query info TRACE says what it holds"
-        );
+        bail!("the trace has no calls\nhint: list its contents with: perfquet-query info TRACE");
     }
     match report.tree {
         true => tree(&report, &session, &condition),
@@ -122,22 +108,24 @@ fn tree(report: &Calls, session: &Session, condition: &str) -> Result<()> {
         By::Trace => "trace",
     });
     if report.by == Some(By::Trace) && session.traces.len() == 1 {
-        bail!(Misuse("--by trace: only one trace is open".to_owned()));
+        bail!(Misuse(
+            "--by trace: requires more than one trace".to_owned()
+        ));
     }
     let paths = Paths::query(session, condition, key)?;
     if paths.calls == 0 {
         fail_if_nothing_fits(report, session)?;
-        bail!("nothing to show: no call fits");
+        bail!("no matching calls");
     }
     let unfinished: u64 = paths.nodes.iter().map(|node| node.unfinished).sum();
     let unseen = match unfinished {
         0 => String::new(),
-        count => format!("; of {} the duration is not known", grouped(count)),
+        count => format!("; {} of unknown duration", grouped(count)),
     };
     say!(
-        "{} calls on {} ways, {} in all{unseen}",
-        grouped(paths.calls),
-        grouped(paths.nodes.len() as u64 - 1),
+        "{} on {}, {} total{unseen}",
+        counted(paths.calls, "call"),
+        counted(paths.nodes.len() as u64 - 1, "path"),
         in_fitting_unit(paths.nodes[0].total as f64)
     );
     let pruning = Pruning {
@@ -154,7 +142,7 @@ const COLUMNS: &str = "time, cpu, pid, tid, comm, duration, self_time, function,
 fn one_by_one(report: &Calls, session: &Session, condition: &str) -> Result<()> {
     let several = session.traces.len() > 1;
     let trace = if several { ", trace" } else { "" };
-    // Calls are numbered in the order of their entries.
+    // Call IDs are in the order of entries.
     let order = match report.by_thread {
         true => "tid, time, call_id",
         false => "time, call_id",
@@ -187,12 +175,12 @@ fn one_by_one(report: &Calls, session: &Session, condition: &str) -> Result<()> 
     out.flush()?;
     if count == 0 {
         fail_if_nothing_fits(report, session)?;
-        say!("no call fits");
+        say!("no matching calls");
     }
     Ok(())
 }
 
-/// An error if no call fits for a name or number that no call has.
+/// Fails if a filter has a name or ID that no call has.
 fn fail_if_nothing_fits(report: &Calls, session: &Session) -> Result<()> {
     match report.filters.why_nothing_fits(session, "calls", "TRUE")? {
         Some(text) => bail!(text),
@@ -200,7 +188,7 @@ fn fail_if_nothing_fits(report: &Calls, session: &Session) -> Result<()> {
     }
 }
 
-/// Deeper than this, the indentation would say no more.
+/// Maximum indentation.
 const DEEPEST_SHOWN: u32 = 100;
 
 fn write_lines(
@@ -300,7 +288,7 @@ fn seconds(ns: i64) -> String {
     format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
-/// Microseconds with nanoseconds behind the point, and the mark of function_graph if wanted.
+/// Formats microseconds with three decimals, optionally with the mark of function_graph.
 fn duration(ns: Option<i64>, marked: bool) -> String {
     let width = if marked { 18 } else { 16 };
     let Some(ns) = ns else {

@@ -1,11 +1,11 @@
-//! `durations`: how long functions took, how often, how much of it themselves, how it is distributed.
+//! `durations`: number, total, self time, percentiles and distribution of calls per function.
 //!
 //! ```text
 //! function   count     total      self      avg      min      p50      p95      p99      max  histogram  slowest_child
 //! vfs_read      12  1.204 ms  88.10 us  100.3 us  12.0 us  80.1 us  410 us   512 us   512 us  ▁▃█▅▂▁     ext4_read
 //! ```
-//! Calls whose exit was not seen count, but have no duration; percentiles are values of the nearest rank, exact for up to
-//! 100,000 calls of a function, at most 1 % off beyond.
+//! Calls without an exit count, but have no duration; percentiles are values of the nearest rank, exact for up to
+//! 100,000 calls of a function, and within 1% beyond.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Schema};
 use clap::{ArgMatches, Args, ValueEnum};
+use perfquet_formats::count::{counted, grouped};
 
 use super::kd::{self, KdOptions};
 use super::measured::{self, Line};
@@ -28,7 +29,6 @@ use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
 use crate::render::bars::{bars, is_unicode};
-use crate::render::text::grouped;
 use crate::render::violins::{self, Violin};
 use crate::render::{self, Destination, Format, UNIT};
 use crate::session::Session;
@@ -36,29 +36,36 @@ use crate::settings::{Limits, Output, Overwriting, Traces};
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Durations>("durations", run);
 
-/// Show how long functions took: count, total, self, percentiles, distribution, slowest child
+/// Summarize function durations: count, total, self, percentiles, histogram
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  # List the functions with the longest total time
   perfquet-query durations t.pqt
+  # List the slowest functions per thread name
   perfquet-query durations t.pqt --by comm --sort p99 -n 10
+  # Select functions and calls
   perfquet-query durations t.pqt --where \"function like 'vfs_%' and duration > 10us\"
+  # Draw the distributions
   perfquet-query durations t.pqt --svg durations.svg
+  # Print the tables of kd
   perfquet-query durations boot.pqt --kd-compat -l -s l -n 15
   perfquet-query durations boot.pqt --kd-compat -c -l -i")]
 struct Durations {
     #[command(flatten)]
     traces: Traces,
-    /// Divide the calls of each function by these too
+    /// Group by these keys too
     #[arg(long, value_enum, value_name = "KEY,…", value_delimiter = ',')]
     by: Vec<By>,
-    /// What comes first: total, self, count, avg, min, max, p50, p95, p99 or function
+    /// Sort column [default: total]
+    ///
+    /// One of total, self, count, avg, min, max, p50, p95 and p99, descending, or function, ascending.
     #[arg(short = 's', long, value_name = "COLUMN")]
     sort: Option<String>,
-    /// How many lines, 25 if not given; 0: all
-    #[arg(short = 'n', long, value_name = "LINES")]
+    /// Maximum number of rows; 0 for all [default: 25; with --svg, 20]
+    #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
-    /// Draw the distributions into a file instead
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["kd_compat", "format"])]
+    /// Draw the distributions as an SVG file instead
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["kd_compat", "format"])]
     svg: Option<PathBuf>,
     #[command(flatten)]
     overwriting: Overwriting,
@@ -99,7 +106,7 @@ impl By {
     }
 }
 
-/// Columns to sort by, the most of it first; `function` is sorted by its name.
+/// Sort columns, descending; `function` is ascending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Sort {
     Total,
@@ -116,7 +123,7 @@ enum Sort {
 }
 
 const LINES: usize = 25;
-/// A picture of more could not be seen at once.
+/// More functions do not fit into one image.
 const PICTURES: usize = 20;
 
 fn run(matches: &ArgMatches) -> Result<()> {
@@ -152,7 +159,9 @@ fn run(matches: &ArgMatches) -> Result<()> {
         }
     }
     if keys.contains(&"trace") && session.traces.len() == 1 {
-        bail!(Misuse("--by trace: only one trace is open".to_owned()));
+        bail!(Misuse(
+            "--by trace: requires more than one trace".to_owned()
+        ));
     }
     let mut lines = measured::measure(&session, &report.filters, &keys)?;
     if lines.is_empty()
@@ -196,27 +205,24 @@ fn say_total(session: &Session, lines: &[Line]) -> Result<()> {
             .sum();
         match all {
             0 => bail!(
-                "nothing to measure: the trace holds no calls of functions\nhint: perfquet-query info TRACE says what it holds"
+                "the trace has no calls\nhint: list its contents with: perfquet-query info TRACE"
             ),
-            _ => bail!("nothing to measure: none of {} calls fits", grouped(all)),
+            _ => bail!("no matching calls among {}", grouped(all)),
         }
     }
     let mut functions: Vec<&str> = lines.iter().map(|line| line.function.as_str()).collect();
     functions.sort_unstable();
     functions.dedup();
     let mut text = format!(
-        "{} calls of {} functions",
-        grouped(count),
-        grouped(functions.len() as u64),
+        "{} of {}",
+        counted(count, "call"),
+        counted(functions.len() as u64, "function"),
     );
     if known > 0 {
-        text.push_str(&format!(", {} in them", in_fitting_unit(own as f64)));
+        text.push_str(&format!(", {} total", in_fitting_unit(own as f64)));
     }
     if known < count {
-        text.push_str(&format!(
-            "; of {} the duration is not known",
-            grouped(count - known)
-        ));
+        text.push_str(&format!("; {} of unknown duration", grouped(count - known)));
     }
     say!("{text}");
     Ok(())
@@ -316,7 +322,7 @@ fn as_batch(lines: &[Line], keys: &[&str], format: Format) -> Result<RecordBatch
         columns.push((Field::new("histogram", DataType::Utf8, true), drawn));
         let end = |bar: i32| Bins::Powers.range(bar).0.unwrap_or(0) as f64;
         say!(
-            "histogram: from {} to {}, doubling with every letter",
+            "histogram: {} to {}; each column doubles",
             in_fitting_unit(end(lowest)),
             in_fitting_unit(end(highest + 1))
         );
@@ -412,6 +418,10 @@ fn draw(mut out: Destination, path: &Path, session: &Session, lines: &[Line]) ->
         .collect();
     violins::write(&mut out, &names.join(", "), &violins)?;
     out.finish()?;
-    say!("{} functions drawn to {}", violins.len(), path.display());
+    say!(
+        "{} drawn to {}",
+        counted(violins.len() as u64, "function"),
+        path.display()
+    );
     Ok(())
 }

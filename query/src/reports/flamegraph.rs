@@ -1,7 +1,7 @@
-//! `flamegraph`: a picture of all stacks, the width of a box being the share of time.
+//! `flamegraph`: an image of all stacks; the width of a frame is its share of the weight.
 //!
-//! Stacks are merged by name first, and boxes that would be narrower than a tenth of a pixel are left to their
-//! callers, so that the picture takes the time of what is seen, not of what was recorded.
+//! Stacks are merged by name first. Frames narrower than a tenth of a pixel are merged into their
+//! callers, so that the cost depends on the image, not on the number of stacks.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{ArgMatches, Args, ValueEnum};
+use perfquet_formats::count::counted;
 use perfquet_formats::folded::without_arguments;
 
 use super::folding::{Folded, Weighted};
@@ -19,7 +20,7 @@ use super::subject::Choice;
 use crate::commands::{Subcommand, arguments};
 use crate::failure::Misuse;
 use crate::render::svg::{self, Picture};
-use crate::render::text::{grouped, harmless};
+use crate::render::text::harmless;
 use crate::render::{self, Destination};
 use crate::session::Session;
 use crate::settings::{Limits, Overwriting, Traces};
@@ -28,35 +29,40 @@ use crate::trace::Trace;
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Flamegraph>("flamegraph", run);
 
-/// Draw a flame graph of all stacks
+/// Draw a flame graph, or print folded stacks
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  # Draw the samples
   perfquet-query flamegraph a.pqt -o a.svg
+  # Draw a time range by thread name
   perfquet-query flamegraph a.pqt --by comm --time 1s..2s > a.svg
+  # Draw where threads block
   perfquet-query flamegraph a.pqt --event sched:sched_switch --where 'prev_state = 1' -o blocked.svg
-  perfquet-query flamegraph t.pqt --weight duration -o t.svg      from calls: the time in each function itself
-  perfquet-query flamegraph a.pqt --folded | less                 the stacks as text instead")]
+  # Draw the self time of calls
+  perfquet-query flamegraph t.pqt --weight duration -o t.svg
+  # Print folded stacks
+  perfquet-query flamegraph a.pqt --folded | less")]
 struct Flamegraph {
     #[command(flatten)]
     traces: Traces,
-    /// File to write; stdout if not given
-    #[arg(short = 'o', long, value_name = "FILE")]
+    /// Output file [default: stdout]
+    #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
     #[command(flatten)]
     overwriting: Overwriting,
-    /// Add a box below all stacks of the same
-    #[arg(long, value_enum)]
+    /// Group the stacks by KEY, as the bottom frame
+    #[arg(long, value_enum, value_name = "KEY")]
     by: Option<By>,
-    /// What makes a box wide; the calls, if the trace holds neither samples nor stacks
-    #[arg(long, value_enum, value_name = "WHAT")]
+    /// Frame width [default: period; duration if the trace has only calls]
+    #[arg(long, value_enum, value_name = "WEIGHT")]
     weight: Option<Weight>,
-    /// Title of the picture
+    /// Title of the image
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// Width of the picture in pixels; it fits itself to the window if not given
+    /// Image width in pixels [default: width of the window]
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(200..=100_000))]
     width: Option<u32>,
-    /// Write folded stacks, one per line, instead of a picture
+    /// Print folded stacks, one per line, instead of an image
     #[arg(long)]
     folded: bool,
     #[command(flatten)]
@@ -67,11 +73,11 @@ struct Flamegraph {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Weight {
-    /// What the samples stand for; events count one each
+    /// Sampling period; 1 for other events
     Period,
-    /// Samples or events, one each
+    /// 1 for each sample or event
     Count,
-    /// Nanoseconds in the function itself, from the calls of functions
+    /// Self time of calls in nanoseconds
     Duration,
 }
 
@@ -79,9 +85,9 @@ enum Weight {
 enum By {
     /// Thread name
     Comm,
-    /// Process
+    /// Process ID
     Pid,
-    /// Thread
+    /// Thread ID
     Tid,
     /// CPU
     Cpu,
@@ -93,7 +99,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let graph: Flamegraph = arguments(matches)?;
     if graph.output.is_none() && !graph.folded && render::is_terminal() {
         bail!(Misuse(
-            "a picture is not for a terminal\nhint: -o FILE.svg".to_owned()
+            "cannot write an image to a terminal\nhint: use -o PATH.svg".to_owned()
         ));
     }
     let mut out = Destination::open(graph.output.as_deref(), graph.overwriting.force)?;
@@ -104,7 +110,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         Source::Calls => from_calls(&graph, &session)?,
     };
     let pixels = graph.width.unwrap_or(svg::USUAL_WIDTH);
-    // In the text every stack counts; in the picture only what can be seen.
+    // Folded stacks are complete; the image omits frames too narrow to see.
     let least = if graph.folded {
         1
     } else {
@@ -120,10 +126,10 @@ fn run(matches: &ArgMatches) -> Result<()> {
         write_lines(&mut out, &lines)?;
         return out.finish();
     }
-    let counted = format!("{} {}", grouped(drawing.count), drawing.counted);
+    let total = counted(drawing.count, drawing.counted);
     let picture = Picture {
         title: title(&graph, &session, &drawing.name),
-        subtitle: counted.clone(),
+        subtitle: total.clone(),
         count_name: match scale {
             1 => drawing.unit.to_owned(),
             scale => format!("{scale} {}", drawing.unit),
@@ -137,11 +143,11 @@ fn run(matches: &ArgMatches) -> Result<()> {
         .as_ref()
         .map(|path| format!(" to {}", path.display()))
         .unwrap_or_default();
-    say!("{}: {counted} drawn{place}", drawing.name);
+    say!("{}: {total} drawn{place}", drawing.name);
     Ok(())
 }
 
-/// The power of ten by which weights are divided, so that the picture can count them in 63 bits.
+/// Returns the power of ten that scales the weights down to 63 bits.
 fn scale(weight: u128) -> u128 {
     let mut scale = 1;
     while weight / scale > i64::MAX as u128 {
@@ -150,21 +156,21 @@ fn scale(weight: u128) -> u128 {
     scale
 }
 
-/// What the boxes are made of.
+/// Source of the stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Events,
-    /// Stacks that another tool has counted.
+    /// Stacks that are already aggregated.
     Aggregates,
     Calls,
 }
 
-/// What was asked for, else samples, else the stacks of an imported aggregation, of any event, else the calls.
+/// Returns the requested source; else samples, stacks of stored aggregates, stacks of any event, or calls.
 fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
     if graph.weight == Some(Weight::Duration) {
         if graph.choice.event.is_some() {
             bail!(Misuse(
-                "--weight duration is that of calls, not of an event".to_owned()
+                "--weight duration: cannot be combined with --event".to_owned()
             ));
         }
         return Ok(Source::Calls);
@@ -182,16 +188,16 @@ fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
     Ok(Source::Events)
 }
 
-/// Boxes, and what is said of them.
+/// Merged stacks with their labels.
 struct Drawing {
     merged: Merged,
-    /// Of all boxes together.
+    /// Total weight.
     weight: u128,
     name: String,
-    /// What the weights count.
+    /// Unit of the weights.
     unit: &'static str,
     count: u64,
-    /// What was counted.
+    /// Noun for the counted things, in the singular.
     counted: &'static str,
 }
 
@@ -215,7 +221,7 @@ fn from_events(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     let folded = Folded::query(session, &subject, &condition, key)?;
     if folded.weight == 0 {
         graph.choice.fail_if_nothing_fits(session)?;
-        bail!("nothing to draw: no row of {} fits", subject.name);
+        bail!("no matching rows in {}", subject.name);
     }
     let unit = if subject.weight == "1" {
         "events"
@@ -225,7 +231,7 @@ fn from_events(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     let says = Says {
         name: subject.name,
         unit,
-        counted: "samples",
+        counted: "sample",
         hint: "record with -g",
         naming: Naming::Functions,
     };
@@ -235,16 +241,16 @@ fn from_events(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
 fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     if graph.weight.is_some() || graph.by.is_some() {
         bail!(Misuse(
-            "the trace holds stacks that were summed up already: --weight and --by have nothing to work on".to_owned()
+            "--weight, --by: not available for stacks that are already aggregated".to_owned()
         ));
     }
     let condition = graph.choice.filters.condition(session)?;
     let summed = imported::stacks(session, &condition)?;
     if summed.folded.weight == 0 {
-        bail!("nothing to draw: no aggregation counts stacks");
+        bail!("no matching aggregates with stacks");
     }
     let name = "aggregations".to_owned();
-    // Recorded here, stacks are like those of samples.
+    // Stacks recorded by perfquet look like those of samples.
     let is_own = |trace: &Trace| trace.formats.iter().any(|format| format == OWN);
     let naming = match session.traces.iter().all(is_own) {
         true => Naming::Functions,
@@ -253,17 +259,17 @@ fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     let says = Says {
         name,
         unit: imported::unit_of(&summed),
-        counted: "stacks",
-        hint: "aggregate by stack()",
+        counted: "stack",
+        hint: "aggregate by stack",
         naming,
     };
     drawing(graph, session, &summed.folded, says)
 }
 
-/// The format of what the recorder made.
+/// Format of perfquet's own recordings.
 const OWN: &str = "perf.data";
 
-/// What is said of the boxes, and how they are called.
+/// Labels of a drawing, and the naming of its frames.
 struct Says {
     name: String,
     unit: &'static str,
@@ -272,7 +278,7 @@ struct Says {
     naming: Naming,
 }
 
-/// How frames are called.
+/// Naming of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Naming {
     Functions,
@@ -284,7 +290,7 @@ fn drawing(graph: &Flamegraph, session: &Session, folded: &Folded, says: Says) -
     let is_bare = |row: &Weighted| row.kernel == 0 && row.user == 0;
     if folded.rows.iter().all(is_bare) {
         bail!(
-            "nothing to draw: {} was recorded without stacks\nhint: {}",
+            "{}: recorded without stacks\nhint: {}",
             says.name,
             says.hint
         );
@@ -307,12 +313,14 @@ fn drawing(graph: &Flamegraph, session: &Session, folded: &Folded, says: Says) -
 fn from_calls(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     let condition = graph.choice.filters.condition(session)?;
     if graph.by == Some(By::Trace) && session.traces.len() == 1 {
-        bail!(Misuse("--by trace: only one trace is open".to_owned()));
+        bail!(Misuse(
+            "--by trace: requires more than one trace".to_owned()
+        ));
     }
     let paths = Paths::query(session, &condition, graph.by.map(key))?;
     let weight = paths.nodes.iter().map(|node| node.own).sum();
     if weight == 0 {
-        bail!("nothing to draw: the trace holds no calls whose time is known");
+        bail!("no matching calls with a known duration");
     }
     let nodes = paths.nodes.iter().map(|node| Node {
         parent: node.parent,
@@ -329,7 +337,7 @@ fn from_calls(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
         name: "calls".to_owned(),
         unit: "ns",
         count: paths.calls,
-        counted: "calls",
+        counted: "call",
     })
 }
 
@@ -355,7 +363,7 @@ fn title(graph: &Flamegraph, session: &Session, subject: &str) -> String {
     graph.title.clone().unwrap_or_else(usual)
 }
 
-/// All stacks merged by the names of their frames. Node 0 is the root of all.
+/// All stacks merged by frame names. Node 0 is the common root.
 struct Merged {
     nodes: Vec<Node>,
     names: Vec<String>,
@@ -513,7 +521,7 @@ impl Merge {
         })
     }
 
-    /// As [`Merge::child`], but a tower of frames without names is one box: they tell no more than one.
+    /// Like [`Merge::child`], but merges consecutive unnamed frames into one.
     fn child_of_frame(&mut self, parent: u32, name: u32) -> u32 {
         let is_same = parent != 0 && self.merged.nodes[parent as usize].name == name;
         if is_same && self.unnamed.contains(&name) {
@@ -522,7 +530,7 @@ impl Merge {
         self.child(parent, name)
     }
 
-    /// The name of each frame, by frame id; the kernel's bear the mark that colours them.
+    /// The name of each frame, by frame ID; kernel frames have the suffix for their color.
     fn names_of_frames(&mut self, tree: &Tree, naming: Naming) -> Vec<u32> {
         let frames = &tree.frames;
         let mut known: HashMap<u32, u32> = HashMap::new();
@@ -568,7 +576,7 @@ fn with_module(frames: &Frames, frame: u32) -> String {
     }
 }
 
-/// A name as it may stand in a folded stack: no semicolon, nothing that harms a terminal or XML.
+/// Makes a name safe for folded stacks: no semicolon, nothing harmful to a terminal or XML.
 fn clean(name: &str) -> String {
     harmless(name).replace(';', ":")
 }

@@ -1,4 +1,4 @@
-//! Weights of stacks, as SQL gives them, for the walks over the tree.
+//! Weights of stacks from SQL, for walks over the stack tree.
 
 use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -33,7 +33,7 @@ pub(super) struct Folded {
 }
 
 impl Folded {
-    /// Asks for the weights per pair of stacks, and per value of `key` (a column) if there is one.
+    /// Queries the weights per pair of stacks, and per value of `key` (a column) if given.
     pub(super) fn query(
         session: &Session,
         subject: &Subject,

@@ -1,4 +1,4 @@
-//! `heatmap`: how a latency changes over time, as a picture: time from left to right, short below and long above.
+//! `heatmap`: an image of a value over time: time from left to right, low values at the bottom.
 
 use std::path::PathBuf;
 
@@ -6,42 +6,46 @@ use anyhow::{Result, bail};
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use clap::{ArgMatches, Args};
+use perfquet_formats::count::{counted, grouped};
 
 use super::measured::bars_of;
 use super::rows::{Asked, Rows, divided};
 use crate::commands::{Subcommand, arguments};
 use crate::failure::Misuse;
 use crate::render::heat::{self, Heat};
-use crate::render::text::grouped;
 use crate::render::{self, Destination};
 use crate::session::Session;
 use crate::settings::{Limits, Overwriting};
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Heatmap>("heatmap", run);
 
-/// Draw latency over time: the darker or brighter, the more calls
+/// Draw a latency heat map: the distribution of a value over time
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  # Draw call durations over time
   perfquet-query heatmap t.pqt -o t.svg
+  # Draw the durations of one function in a time range
   perfquet-query heatmap t.pqt --where \"function = 'vfs_read'\" --time 1s..3s -o reads.svg
+  # Draw a field of an event
   perfquet-query heatmap a.pqt runtime --event sched:sched_stat_runtime -o run.svg
+  # Draw a value in another unit
   perfquet-query heatmap a.pqt bytes_req --event kmem:kmalloc --unit bytes -o sizes.svg")]
 struct Heatmap {
-    /// Trace directory; then an expression in SQL, duration if not given
-    #[arg(value_name = "TRACE [EXPRESSION]", required = true)]
+    /// Trace directory, then an SQL expression [default: duration]
+    #[arg(value_name = "TRACE [EXPR]", required = true)]
     words: Vec<String>,
-    /// File to write; stdout if not given
-    #[arg(short = 'o', long, value_name = "FILE")]
+    /// Output file [default: stdout]
+    #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
     #[command(flatten)]
     overwriting: Overwriting,
-    /// Title of the picture
+    /// Title of the image
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// What the expression counts: ns, or any word
+    /// Unit of the expression: ns, or any word
     #[arg(long, value_name = "UNIT", default_value = "ns")]
     unit: String,
-    /// Slots of time
+    /// Number of time slots, from 10 to 1000
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(10..=1000))]
     columns: u16,
     #[command(flatten)]
@@ -54,7 +58,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let report: Heatmap = arguments(matches)?;
     if report.output.is_none() && render::is_terminal() {
         bail!(Misuse(
-            "a picture is not for a terminal\nhint: -o FILE.svg".to_owned()
+            "cannot write an image to a terminal\nhint: use -o PATH.svg".to_owned()
         ));
     }
     let mut out = Destination::open(report.output.as_deref(), report.overwriting.force)?;
@@ -62,17 +66,15 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let expression = expression.unwrap_or_else(|| "duration".to_owned());
     let session = Session::open(&traces, &report.limits)?;
     if session.traces.len() > 1 {
-        bail!(Misuse(
-            "a heat map is drawn of one trace: their clocks differ".to_owned()
-        ));
+        bail!(Misuse(format!(
+            "expected one trace, found {}: the clocks of traces differ",
+            session.traces.len()
+        )));
     }
-    session.piece("the expression", &expression)?;
+    session.piece("EXPR", &expression)?;
     let rows = report.rows.asked(&session)?;
     let Some((start, end)) = range(&session, &rows, &expression)? else {
-        bail!(
-            "nothing to draw: no row of {} has a time and a value",
-            rows.name
-        );
+        bail!("no matching rows with a time and a value in {}", rows.name);
     };
     let slots = i64::from(report.columns);
     let width = (end.saturating_sub(start) / slots + 1).max(1);
@@ -101,13 +103,10 @@ fn run(matches: &ArgMatches) -> Result<()> {
     }
     let left_out = match negative {
         0 => String::new(),
-        negative => format!("; {} below 0 are not drawn", grouped(negative)),
+        negative => format!("; {} below 0 omitted", grouped(negative)),
     };
     if count == 0 {
-        bail!(
-            "nothing to draw: no value of {} is 0 or more{left_out}",
-            rows.name
-        );
+        bail!("no values of 0 or more in {}{left_out}", rows.name);
     }
     let trace = &session.traces[0];
     let begin = trace.time_range().map_or(start, |(begin, _)| begin);
@@ -116,7 +115,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
             .title
             .clone()
             .unwrap_or_else(|| format!("{}: {expression} of {}", trace.name, rows.name)),
-        subtitle: format!("{} values{left_out}", grouped(count)),
+        subtitle: format!("{}{left_out}", counted(count, "value")),
         unit: report.unit.clone(),
         from: start.saturating_sub(begin),
         slot: width,
@@ -130,15 +129,15 @@ fn run(matches: &ArgMatches) -> Result<()> {
         .as_ref()
         .map(|path| format!(" to {}", path.display()));
     say!(
-        "{}: {} values drawn{}{left_out}",
+        "{}: {} drawn{}{left_out}",
         rows.name,
-        grouped(count),
+        counted(count, "value"),
         place.unwrap_or_default()
     );
     Ok(())
 }
 
-/// The first and the last time of the rows that count.
+/// Returns the first and last time of the selected rows.
 fn range(session: &Session, rows: &Asked, expression: &str) -> Result<Option<(i64, i64)>> {
     let sql = format!(
         "SELECT min(time), max(time) FROM {} WHERE {} AND ({expression}) IS NOT NULL",

@@ -1,4 +1,4 @@
-//! `hist`: distributions of any expression, drawn as DTrace draws quantize, lquantize and llquantize.
+//! `hist`: distributions of any expression, in DTrace's layout of quantize, lquantize and llquantize.
 //!
 //! ```text
 //!   vfs_read
@@ -8,7 +8,7 @@
 //!             2048 |@@@@@@@@@@                               1        
 //!             4096 |                                         0        
 //! ```
-//! Without an expression, the distributions that an imported output of DTrace or bpftrace holds.
+//! Without an expression, prints stored distributions.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -31,32 +31,39 @@ use crate::settings::{Limits, Output};
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Hist>("hist", run);
 
-/// Draw distributions of an expression, as DTrace does
+/// Print distributions of an expression, as DTrace does
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  # Print the durations of each function
   perfquet-query hist t.pqt duration --by function --where \"function like 'vfs_%'\"
+  # Use bars of equal width
   perfquet-query hist t.pqt 'duration / 1000' --lquantize 0,1000,100
+  # Use equal steps within powers of ten
   perfquet-query hist t.pqt duration --llquantize 10,3,6,10 --by comm,cpu
+  # Print a field of an event
   perfquet-query hist a.pqt bytes_req --event kmem:kmalloc
-  perfquet-query hist d.pqt                 what an imported output of DTrace holds")]
+  # Print the distributions of a recording, or of an imported DTrace output
+  perfquet-query hist d.pqt")]
 struct Hist {
-    /// Trace directories, or patterns as 'runs/*.pqt'; then an expression in SQL
-    #[arg(value_name = "TRACE... [EXPRESSION]", required = true)]
+    /// Trace directories or patterns, such as 'runs/*.pqt'; then an SQL expression
+    ///
+    /// Without EXPR, stored distributions are printed.
+    #[arg(value_name = "TRACE... [EXPR]", required = true)]
     words: Vec<String>,
-    /// One distribution for each: columns or other expressions
+    /// Print one distribution per KEY: columns or expressions
     #[arg(long, value_name = "KEY,…")]
     by: Option<String>,
-    /// Equal steps: low,high[,step]
+    /// Use equal steps, as lquantize() in DTrace [default: powers of two]
     #[arg(
         long,
-        value_name = "LOW,HIGH,STEP",
+        value_name = "LOW,HIGH[,STEP]",
         value_delimiter = ',',
         allow_hyphen_values = true,
         num_args = 1,
         conflicts_with = "llquantize"
     )]
     lquantize: Vec<i64>,
-    /// Equal steps within powers of a factor: factor,low,high,steps
+    /// Use equal steps within powers of FACTOR, as llquantize() in DTrace
     #[arg(
         long,
         value_name = "FACTOR,LOW,HIGH,STEPS",
@@ -64,14 +71,8 @@ struct Hist {
         num_args = 1
     )]
     llquantize: Vec<i64>,
-    /// Only the keys with the most values; 0: all
-    #[arg(
-        short = 'n',
-        long,
-        value_name = "KEYS",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
+    /// Print only the N keys with the most values; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 0)]
     limit: usize,
     #[command(flatten)]
     rows: Rows,
@@ -91,12 +92,12 @@ fn run(matches: &ArgMatches) -> Result<()> {
             imported::distributions(&session, &report.rows.choice.filters, report.output.format)
         }
         None => bail!(Misuse(
-            "expected an expression behind the trace, which holds no distributions of its own\nhint: perfquet-query hist TRACE duration --by function".to_owned()
+            "expected an expression: the trace has no stored distributions\nhint: perfquet-query hist TRACE duration --by function".to_owned()
         )),
     }
 }
 
-/// The bars that were asked for, and the same in SQL.
+/// Returns the selected bars, and the SQL function that computes them.
 fn bins(report: &Hist, expression: &str) -> Result<(Bins, String)> {
     let of = |bins: Result<Bins, String>, name: &str, numbers: &[i64]| match bins {
         Ok(bins) => {
@@ -125,17 +126,17 @@ fn bins(report: &Hist, expression: &str) -> Result<(Bins, String)> {
             )
         }
         ([], _) => bail!(Misuse(
-            "--llquantize: expected factor,low,high,steps, as 10,3,6,10".to_owned()
+            "--llquantize: expected FACTOR,LOW,HIGH,STEPS, such as 10,3,6,10".to_owned()
         )),
         _ => bail!(Misuse(
-            "--lquantize: expected low,high,step, as 0,1000,100".to_owned()
+            "--lquantize: expected LOW,HIGH[,STEP], such as 0,1000,100".to_owned()
         )),
     }
 }
 
 /// The distribution of one key.
 struct Distribution {
-    /// As DTrace would write the key in front.
+    /// The key as printed by DTrace.
     title: String,
     batch: usize,
     row: usize,
@@ -149,7 +150,7 @@ impl Distribution {
 }
 
 fn asked(report: &Hist, session: &Session, expression: &str) -> Result<()> {
-    session.piece("the expression", expression)?;
+    session.piece("EXPR", expression)?;
     let (bins, function) = bins(report, expression)?;
     let keys = report
         .by
@@ -183,7 +184,7 @@ fn asked(report: &Hist, session: &Session, expression: &str) -> Result<()> {
     if distributions.is_empty() {
         say!("{}: no values", rows.name);
     }
-    // As DTrace: the most values come last, next to the prompt.
+    // As in DTrace, the key with the most values comes last, next to the prompt.
     distributions.sort_by(|a, b| (a.total(), &b.title).cmp(&(b.total(), &a.title)));
     if report.limit > 0 {
         distributions.drain(..distributions.len().saturating_sub(report.limit));

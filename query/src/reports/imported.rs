@@ -1,4 +1,4 @@
-//! Aggregations of other tools, as `aggregates` and `buckets` hold them: shown as they were.
+//! Stored aggregates, from the tables `aggregates` and `buckets`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -40,7 +40,7 @@ pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordB
 /// Between the parts of a key in [`Folded::keys`]; each becomes a box.
 pub(super) const PARTS: char = '\u{1f}';
 
-/// Whether stacks with sums are what a trace has to show: neither samples nor anything else was asked for.
+/// Whether to show stored aggregates: the trace has no samples, and no event was selected.
 pub(super) fn are_what_there_is(session: &Session, choice: &Choice) -> bool {
     let has = |table| has_rows(session, table);
     choice.event.is_none() && !has("samples") && has("stacks") && has("aggregates")
@@ -57,15 +57,15 @@ pub(super) fn unit_of(folded: &Summed) -> &'static str {
 /// The aggregation that `perfquet-record --off-cpu` makes.
 const OFF_CPU: &str = "off-cpu";
 
-/// An aggregation that has stacks.
+/// An aggregation with stacks.
 #[derive(Debug, Default)]
 pub(super) struct Summed {
     pub(super) name: Option<String>,
     pub(super) folded: Folded,
 }
 
-/// Stacks with what was counted for them, for `top` and flame graphs: of the first aggregation that has stacks, as the values of
-/// several do not add up. Other keys stand below the stacks.
+/// Returns weighted stacks for `top` and flame graphs, of the first aggregation with stacks: values of
+/// different aggregations do not add up. Other keys become the bottom frames.
 pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
     let condition = format!(
         "value > 0 AND (kernel_stack IS NOT NULL OR user_stack IS NOT NULL) AND {condition}"
@@ -78,7 +78,7 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
     let first = names.iter().min().flatten();
     if names.iter().any(|name| name != first) {
         say!(
-            "only the aggregation {} is drawn: values of several do not add up",
+            "using only the aggregation {}: values of different aggregations do not add up",
             first.map_or("without a name".into(), harmless)
         );
     }
@@ -138,7 +138,7 @@ pub(super) fn distributions(session: &Session, filters: &Filters, format: Format
         return Ok(());
     }
     let Some(aggregates) = query(session, &condition)? else {
-        say!("no distribution fits");
+        say!("no matching distributions");
         return Ok(());
     };
     let buckets = buckets(session)?;
@@ -299,7 +299,7 @@ fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
         .collect()
 }
 
-/// What made the bars, where the output did not tell: bars of powers of two, of equal width, or neither.
+/// Guesses the function of the bars if it is unknown: powers of two, equal width, or neither.
 fn likely_action(bars: &[Bucket]) -> &'static str {
     let is_power = |&(low, high, _): &Bucket| {
         let value = low.or(high.and_then(|high| high.checked_sub(1)));

@@ -1,11 +1,11 @@
-//! `--kd-compat`: what `kd` of the KFI and KFT patches printed (scripts/kd 1.1), its mistakes included.
+//! `--kd-compat`: the output of `kd` of the KFI and KFT patches (scripts/kd 1.1), including its errors.
 //!
 //! ```text
 //! Function                            Count Time     Average  Local
 //! ----------------------------------- ----- -------- -------- --------
 //! sys_read                                5    27488     5497       99
 //! ```
-//! Microseconds everywhere; -1: the exit was not seen. How our own report differs, and why: docs/kd-differences.md.
+//! Times are in microseconds; -1 means no exit. docs/kd-differences.md lists the differences from `durations`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -22,17 +22,22 @@ use crate::filter::Filters;
 use crate::render::text::{harmless, strings};
 use crate::session::Session;
 
-/// The options of kd that are not options of ours.
+/// Options of kd that the report does not have itself.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "As kd")]
+#[command(next_help_heading = "kd compatibility")]
 pub(super) struct KdOptions {
-    /// Print exactly what kd of KFI and KFT printed; all below belongs to it, -n and -s (F, c, t, a, s or l) too
+    /// Print exactly what kd prints, the script of the KFI and KFT patches
+    ///
+    /// The options below require --kd-compat; -n and -s (F, c, t, a, s or l) have kd's meaning.
     #[arg(long, conflicts_with_all = ["by", "format"])]
     pub(super) kd_compat: bool,
-    /// Columns: F function, c count, t time, a average, r range, s sub-time, l local, m max-sub, n its count, u all subs; with -c: e entry, t duration, l local, p pid
+    /// Columns to print, as letters; --help lists them
+    ///
+    /// F function, c count, t time, a average, r range, s sub-time, l local, m max-sub, n count of max-sub, u all subs.
+    /// With -c: e entry, t duration, l local, p pid.
     #[arg(short = 'f', value_name = "COLUMNS", requires = "kd_compat")]
     columns: Option<String>,
-    /// Only functions with at least this time, in microseconds
+    /// Print only functions with at least TIME microseconds
     #[arg(
         short = 't',
         value_name = "TIME",
@@ -40,34 +45,32 @@ pub(super) struct KdOptions {
         allow_negative_numbers = true
     )]
     least_time: Option<i64>,
-    /// All columns of the usual kind: Fctalsmn, with -c etlp
+    /// Print the standard columns: Fctalsmn, or etlp with -c
     #[arg(short = 'l', requires = "kd_compat")]
     long: bool,
-    /// The call tree instead
+    /// Print the call tree instead
     #[arg(short = 'c', requires = "kd_compat")]
     tree: bool,
-    /// Call tree with all threads interlaced
+    /// Interleave all threads in the call tree
     #[arg(short = 'i', requires = "kd_compat")]
     interlaced: bool,
-    /// Call tree as it is read, line by line
+    /// Print the call tree in the order of the log
     #[arg(short = 'r', requires = "kd_compat")]
     as_read: bool,
-    /// Depth behind which arguments are aligned
+    /// Depth that the alignment of arguments allows for
     #[arg(
         short = 'd',
-        value_name = "DEPTH",
+        value_name = "N",
         requires = "kd_compat",
-        default_value_t = 20,
-        hide_default_value = true
+        default_value_t = 20
     )]
     depth: usize,
-    /// Length of names behind which arguments are aligned
+    /// Name length that the alignment of arguments allows for
     #[arg(
         short = 'm',
-        value_name = "LENGTH",
+        value_name = "N",
         requires = "kd_compat",
-        default_value_t = 40,
-        hide_default_value = true
+        default_value_t = 40
     )]
     length: usize,
 }
@@ -120,7 +123,7 @@ pub(super) fn run(
     let sort = sort.unwrap_or("t");
     if !["F", "c", "t", "a", "s", "l"].contains(&sort) {
         bail!(Misuse(format!(
-            "-s {sort}: expected one of F, c, t, a, s, l, as kd has them"
+            "-s {sort}: expected F, c, t, a, s or l with --kd-compat"
         )));
     }
     let log = Log::query(session, filters)?;
@@ -232,7 +235,7 @@ impl Log {
     }
 }
 
-/// The time that the log counts from: that of its start trigger, where it is told.
+/// Returns the start of the log's times: that of its start trigger, if known.
 fn start_of_log(session: &Session, batches: &[RecordBatch]) -> i64 {
     let told = fact(session, "kfi.start").and_then(|value| value.parse::<i64>().ok());
     if let Some(start) = told {
@@ -248,14 +251,14 @@ fn start_of_log(session: &Session, batches: &[RecordBatch]) -> i64 {
     times.min().unwrap_or(0)
 }
 
-/// What the first trace says of itself.
+/// Returns a fact of the first trace.
 fn fact<'a>(session: &'a Session, name: &str) -> Option<&'a str> {
     let facts = &session.traces.first()?.facts;
     let (_, value) = facts.iter().find(|(other, _)| other == name)?;
     Some(value)
 }
 
-/// As the kernel wrote it: -1 in interrupts, the CPU behind a dot on SMP, `.0` and `.9` where the exit was not seen.
+/// Formats the PID like the kernel: -1 in interrupts, the CPU after a dot on SMP, `.0` and `.9` without an exit.
 fn pid(tid: Option<i32>, cpu: Option<i32>, in_task: bool, is_smp: bool) -> String {
     let tid = tid.unwrap_or(-1);
     if !is_smp {

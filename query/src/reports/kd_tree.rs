@@ -6,7 +6,7 @@
 //!         26       8415         16    77.3 do_fork
 //!         33       6580         15    77.3 |  vfs_caches_init
 //! ```
-//! The parent of a line is the youngest one before it that is still active, of any thread, and bears the name of its caller.
+//! The parent of a line is the latest preceding active line of any thread with the name of its caller.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -43,7 +43,7 @@ struct Tree<'a> {
     next_mark: usize,
 }
 
-/// What is still to be done.
+/// Pending work.
 enum Step {
     Show(usize),
     End(char),
@@ -60,7 +60,7 @@ pub(super) fn write(log: &Log, style: TreeStyle, out: &mut dyn Write) -> Result<
     Ok(())
 }
 
-/// Prints every line when it is read: nothing is known yet of what it calls.
+/// Prints every line in the order of the log, before its callees are known.
 pub(super) fn write_as_read(log: &Log, style: TreeStyle, out: &mut dyn Write) -> Result<()> {
     let mut tree = Tree::new(log, style);
     write_titles(style, out)?;

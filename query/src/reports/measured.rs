@@ -1,4 +1,4 @@
-//! What `calls` tells of each function: count, total, self, extremes, percentiles, the child that took longest.
+//! Statistics per function from `calls`: count, total, self, extremes, percentiles, slowest child.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Calls merged by the names on the way to them: `main;read;vfs_read` is one node, however often it ran.
+//! Calls merged by path: `main;read;vfs_read` is one node, however often it ran.
 
 use std::collections::HashMap;
 

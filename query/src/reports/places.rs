@@ -1,11 +1,11 @@
-//! A number for each call, found by the call's own number.
+//! A value per call, indexed by call ID.
 
 use std::collections::HashMap;
 
 use crate::session::Session;
 use crate::trace::{Trace, TraceTable};
 
-/// What is known of the calls of one trace.
+/// Values of the calls of one trace.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// Numbers of calls begin at 1 and have few gaps.

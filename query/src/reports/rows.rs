@@ -1,4 +1,4 @@
-//! Which rows an expression is asked of: the calls, an event, or a table by its name.
+//! Selects the rows of an expression: calls, an event, or a table.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -7,10 +7,12 @@ use super::subject::Choice;
 use crate::failure::Misuse;
 use crate::session::Session;
 
-/// The choice of rows for reports over any expression.
+/// Row selection of reports over any expression.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Rows {
-    /// Table or view to ask, as `tables` lists them; calls if there are any and no event is given
+    /// Table or view to query [default: calls, else the event]
+    ///
+    /// `perfquet-query tables TRACE` lists tables and views. Without calls, or with --event, the default is the event.
     #[arg(long = "from", value_name = "TABLE", conflicts_with = "event")]
     table: Option<String>,
     #[command(flatten)]
@@ -20,14 +22,14 @@ pub(super) struct Rows {
 /// A table with a condition.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Asked {
-    /// As it is called on the command line.
+    /// Name on the command line.
     pub(super) name: String,
     pub(super) table: String,
     pub(super) condition: String,
 }
 
 impl Rows {
-    /// The table that was asked for, else the calls if there are any, else the event with the most rows.
+    /// Returns the selected table; else the calls if there are any, else the event with the most rows.
     pub(super) fn asked(&self, session: &Session) -> Result<Asked> {
         let filters = self.choice.filters.condition(session)?;
         let plain = |table: &str| Asked {
@@ -36,7 +38,7 @@ impl Rows {
             condition: filters.clone(),
         };
         if let Some(table) = &self.table {
-            // So that a wrong name is told as such.
+            // Reports a wrong name as such.
             session.table(table)?;
             return Ok(plain(table));
         }
@@ -58,7 +60,7 @@ pub(super) fn has_rows(session: &Session, table: &str) -> bool {
     tables.into_iter().any(|table| table.rows() > 0)
 }
 
-/// Divides the words of a command line into traces and an expression: the last word, unless it is a trace.
+/// Splits arguments into traces and an expression: the last argument, unless it is a trace.
 pub(super) fn divided(words: &[String]) -> (Vec<std::path::PathBuf>, Option<String>) {
     let paths = |words: &[String]| words.iter().map(std::path::PathBuf::from).collect();
     match words.split_last() {
@@ -69,7 +71,7 @@ pub(super) fn divided(words: &[String]) -> (Vec<std::path::PathBuf>, Option<Stri
     }
 }
 
-/// A pattern of traces may look like an expression, but hardly one that ends so.
+/// Whether an argument is a trace. A pattern may look like an expression, but hardly with this ending.
 fn is_trace(word: &str) -> bool {
     std::path::Path::new(word).exists() || word.ends_with(".pqt") || word.ends_with(".pqt/")
 }
@@ -103,7 +105,7 @@ pub(super) fn expressions(text: &str) -> Result<Vec<String>> {
         .collect();
     if found.iter().any(String::is_empty) {
         bail!(Misuse(format!(
-            "--by {text}: expected expressions, divided by commas"
+            "--by {text}: expected expressions separated by commas"
         )));
     }
     Ok(found)

@@ -1,18 +1,20 @@
-//! Which events a report is about, and how much each of their rows weighs.
+//! The event of a report, and the weight of its rows.
 
 use anyhow::{Result, bail};
 use clap::Args;
 
 use super::totals;
 use crate::filter::Filters;
-use crate::nearest::nearest;
+use crate::nearest::{nearest, suggestion};
 use crate::render::text::strings;
 use crate::session::{Session, literal, quoted};
 
-/// The choice of rows that every report offers.
+/// Row selection of every report.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Choice {
-    /// Event to look at: a counter, a clock, or an event as sched:sched_switch. The sampled one with the most rows if not given
+    /// Event to analyze [default: the sampled event with the most rows]
+    ///
+    /// A counter, a clock or any other event, such as sched:sched_switch.
     #[arg(short = 'e', long, value_name = "EVENT")]
     pub(super) event: Option<String>,
     #[command(flatten)]
@@ -73,12 +75,14 @@ impl Choice {
         }
     }
 
-    /// The event that was asked for, else the sampled one with the most rows, else the one with the most rows.
+    /// Returns the selected event; else the sampled one with the most rows, else the one with the most rows.
     pub(super) fn subject(&self, session: &Session) -> Result<Subject> {
         let subjects = subjects(session)?;
         let Some(wanted) = &self.event else {
             let Some(subject) = subjects.first() else {
-                bail!("the trace holds no event\nhint: perfquet-query info TRACE");
+                bail!(
+                    "the trace has no events\nhint: list its contents with: perfquet-query info TRACE"
+                );
             };
             let others: Vec<&str> = subjects[1..]
                 .iter()
@@ -108,12 +112,12 @@ impl Choice {
         };
         bail!(
             "no event {wanted} in this trace\nhint: {}",
-            names.join(", ")
+            suggestion(&names)
         )
     }
 }
 
-/// Every event with rows: sampled ones first, then by rows.
+/// Returns all events with rows: sampled ones first, then by rows.
 fn subjects(session: &Session) -> Result<Vec<Subject>> {
     let mut subjects = Vec::new();
     for batch in session.collect(include_str!("subject.sql"))? {

@@ -1,12 +1,12 @@
-//! `top`: where the time goes, by function, module, thread name or event.
+//! `top`: the hottest functions, modules, thread names or events.
 //!
 //! ```text
 //! self_percent  total_percent  self  total  function   module
 //!        41.20          41.20   412    412  memcpy     /usr/lib/libc.so.6
 //!         0.10          98.70     1    987  main       /usr/bin/dd
 //! ```
-//! *self* is what ran in the function itself, *total* also what it called; recursion is counted once. Samples
-//! of counters weigh as many events as they stand for. A trace without samples may have stacks that were summed up already.
+//! *self* is the weight of the function itself, *total* includes its callees; recursion is counted once. Samples
+//! of counters are weighted by period. A trace without samples may have stacks that are already aggregated.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use anyhow::Result;
 use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::Int64Type;
 use clap::{ArgMatches, Args, ValueEnum};
+use perfquet_formats::count::{counted, grouped};
 
 use super::folding::Folded;
 use super::imported;
@@ -22,33 +23,39 @@ use super::subject::{Choice, Subject};
 use super::totals;
 use crate::commands::{Subcommand, arguments};
 use crate::render;
-use crate::render::text::{grouped, harmless, strings};
+use crate::render::text::{harmless, strings};
 use crate::session::Session;
 use crate::settings::{Limits, Output, Traces};
 use crate::stacks::{Forest, Tree};
 
 pub(super) const REPORT: Subcommand = Subcommand::new::<Top>("top", run);
 
-/// Show where the time goes: the hottest functions, modules, threads or events
+/// List the hottest functions, modules, threads or events
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  # List the functions with the most samples
   perfquet-query top a.pqt
+  # List the modules of one program
   perfquet-query top a.pqt --by module --comm dd
+  # Include callees, in a time range
   perfquet-query top a.pqt --sort total -n 10 --time 1s..2s
+  # List the threads that block most often
   perfquet-query top a.pqt --by comm --event sched:sched_switch --where 'prev_state = 1'
+  # Count all events
   perfquet-query top a.pqt --by event
+  # Write all functions to a CSV file
   perfquet-query top a.pqt --format csv -n 0 > all.csv")]
 struct Top {
     #[command(flatten)]
     traces: Traces,
-    /// What to add up by
-    #[arg(long, value_enum, default_value_t = By::Function)]
+    /// Group by KEY
+    #[arg(long, value_enum, value_name = "KEY", default_value_t = By::Function)]
     by: By,
-    /// What comes first
+    /// Sort order
     #[arg(long, value_enum, default_value_t = Sort::SelfWeight)]
     sort: Sort,
-    /// How many lines; 0: all
-    #[arg(short = 'n', long, value_name = "LINES", default_value_t = 25)]
+    /// Maximum number of rows; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 25)]
     limit: usize,
     #[command(flatten)]
     choice: Choice,
@@ -68,10 +75,10 @@ enum By {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Sort {
-    /// What ran in it
+    /// Weight of the function itself
     #[value(name = "self")]
     SelfWeight,
-    /// What ran in it and in what it called
+    /// Weight of the function and its callees
     Total,
 }
 
@@ -153,22 +160,29 @@ fn by_column(
     ])?)
 }
 
-/// What was added up, on stderr: the table shows shares of it.
+/// Prints the total to stderr; the table has percentages of it.
 fn say_total(subject: &Subject, weight: u128, samples: u64) {
     if weight == u128::from(samples) {
-        say!("{}: {} {}", subject.name, grouped(samples), subject.unit);
+        say!("{}: {}", subject.name, amount(weight, subject.unit));
     } else {
         say!(
-            "{}: {} samples, {} {}",
+            "{}: {}, {}",
             subject.name,
-            grouped(samples),
-            grouped(weight),
-            subject.unit
+            counted(samples, "sample"),
+            amount(weight, subject.unit)
         );
     }
 }
 
-/// Per cent of `all`, to two digits behind the point.
+/// A weight with its unit: `1 event`, `10,020,060 ns`.
+fn amount(weight: u128, unit: &str) -> String {
+    match unit {
+        "events" => counted(weight, "event"),
+        unit => format!("{} {unit}", grouped(weight)),
+    }
+}
+
+/// Returns the percentage of `all`, rounded to two decimals.
 fn percent(part: u128, all: u128) -> f64 {
     if all == 0 {
         0.0
@@ -218,7 +232,7 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<RecordBatch
     Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
 }
 
-/// Stacks that were summed up while they were recorded.
+/// Returns stacks that are already aggregated.
 fn sums(session: &Session, condition: &str) -> Result<Folded> {
     let summed = imported::stacks(session, condition)?;
     let unit = imported::unit_of(&summed);
@@ -226,15 +240,15 @@ fn sums(session: &Session, condition: &str) -> Result<Folded> {
         .name
         .as_deref()
         .map_or("aggregation".into(), harmless);
-    let weight = grouped(summed.folded.weight);
+    let weight = amount(summed.folded.weight, unit);
     say!(
-        "{name}: {weight} {unit} in {} stacks",
-        grouped(summed.folded.samples)
+        "{name}: {weight} in {}",
+        counted(summed.folded.samples, "stack")
     );
     Ok(summed.folded)
 }
 
-/// A function or module with what it weighs.
+/// A function or module with its weight.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Line {
     function: String,
@@ -243,7 +257,7 @@ struct Line {
     total: u128,
 }
 
-/// Adds up all trees by function or module.
+/// Sums all trees by function or module.
 fn lines(forest: &Forest, folded: &Folded, by: By) -> Result<Vec<Line>> {
     let mut lines = Lines::default();
     for trace in 0..forest.len() {

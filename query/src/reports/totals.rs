@@ -1,4 +1,4 @@
-//! Totals in reports: beyond 64 bits they stay exact, from SQL's `sum` to the column of the answer.
+//! Totals in reports, exact beyond 64 bits from SQL's `sum` to the result column.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) fn read(column: &ArrayRef) -> Result<Decimal128Array> {
         .clone())
 }
 
-/// The total of a row that is not below 0; NULL and what is below count as nothing.
+/// Returns the total of a row; 0 for NULL and negative totals.
 pub(super) fn weight(totals: &Decimal128Array, row: usize) -> u128 {
     match totals.is_valid(row) {
         true => u128::try_from(totals.value(row)).unwrap_or_default(),

@@ -10,6 +10,6 @@ pub(crate) struct View {
 /// Every view, in the order in which they may use each other.
 pub(crate) const VIEWS: &[View] = &[View {
     name: "events",
-    about: "Every event and sample: the common columns, the event's name, wall-clock time.",
+    about: "All events and samples: common columns, event name, wall-clock time.",
     sql: include_str!("events.sql"),
 }];

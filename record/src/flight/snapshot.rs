@@ -262,7 +262,10 @@ fn write(path: &Path, format: Format, held: &Held, roots: Roots, last: Option<La
         return closing::file(&output, 0);
     }
     let all = Selection::default();
-    let source = Source::Following(output.journal_path());
+    let source = Source::Following {
+        journal: output.journal_path(),
+        packs: false,
+    };
     let encoder = Encoder::start(source, path.to_owned(), &all, roots);
     match last {
         Some(_) => encoder.hurry(),

@@ -12,12 +12,14 @@
 //! LOST_SAMPLES                  at the end
 //! ```
 //! Nothing is ever rewritten, so it is a whole perf.data at every moment: a recorder that was killed leaves
-//! a file that imports like any other, and `perf report -i` opens it. With `--format perf.data` it becomes a file's at the
+//! a file that imports like any other, and `perf report -i` opens it, unless so much was recorded that what was encoded
+//! is packed ([`packer`]). With `--format perf.data` it becomes a file's at the
 //! end ([`perf_file`]), since not all of perf's commands read a pipe's. (tools/perf/Documentation/perf.data-file-format.txt)
 
 mod build_ids;
 pub(crate) mod header;
 mod kernel_maps;
+mod packer;
 mod perf_file;
 pub(crate) mod processes;
 pub(crate) mod record;
@@ -38,6 +40,7 @@ use crate::recording::{Recording, Track};
 use crate::sys::clock;
 use record::{Records, kind};
 
+pub(crate) use packer::Packer;
 pub(crate) use perf_file::complete as complete_file;
 use walk::Walk;
 pub(crate) use walk::samples_by_id;

@@ -2,24 +2,63 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
+
+use perfquet_formats::import::Unpacked;
 
 use super::record::kind;
 
-/// Samples of each event in a journal: the heads of its records are read, their bodies passed over.
+/// Samples of each event in a journal, of which parts may be packed.
 pub(crate) fn samples_by_id(path: &Path) -> io::Result<HashMap<u64, u64>> {
-    let file = File::open(path)?;
-    let mut walk = Walk::new(&file, 16)?;
+    let mut reader = BufReader::with_capacity(1 << 20, Unpacked::open(path)?);
+    pass_over(&mut reader, 16)?;
     let mut samples = HashMap::new();
-    while let Some(record) = walk.next()? {
-        if record.kind == kind::SAMPLE {
+    let mut head = [0; 16];
+    // Ends in front of the first record that is not whole.
+    while reader.read_exact(&mut head[..8]).is_ok() {
+        let [a, b, c, d, _, _, g, h, ..] = head;
+        let kind = u32::from_ne_bytes([a, b, c, d]);
+        let mut left = u64::from(u16::from_ne_bytes([g, h]));
+        if left < 8 {
+            let message = format!("a record of {left} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        left -= 8;
+        let front = left.min(8);
+        if reader.read_exact(&mut head[8..8 + front as usize]).is_err() {
+            break;
+        }
+        left -= front;
+        let [.., a, b, c, d, e, f, g, h] = head;
+        if kind == kind::TRACING_DATA {
+            left += u64::from(u32::from_ne_bytes([a, b, c, d]));
+        }
+        if pass_over(&mut reader, left)? < left {
+            break;
+        }
+        if kind == kind::SAMPLE {
             // With our sample_type the identifier stands in front.
-            let id = u64::from_ne_bytes(walk.front()?);
+            let id = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
             *samples.entry(id).or_default() += 1;
         }
     }
     Ok(samples)
+}
+
+/// Passes over bytes, and says how many there were.
+fn pass_over(reader: &mut impl BufRead, bytes: u64) -> io::Result<u64> {
+    let mut passed = 0;
+    while passed < bytes {
+        let there = reader.fill_buf()?.len();
+        if there == 0 {
+            break;
+        }
+        let step = (bytes - passed).min(there as u64);
+        reader.consume(step as usize);
+        passed += step;
+    }
+    Ok(passed)
 }
 
 /// A record's head, and where it is.

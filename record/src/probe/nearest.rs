@@ -1,5 +1,7 @@
 //! Names that resemble a mistyped one, and wildcards.
 
+use strsim::osa_distance;
+
 /// Distance beyond which a name is no help.
 const FARTHEST: usize = 6;
 
@@ -43,23 +45,12 @@ pub(crate) fn nearest(wanted: &str, names: impl IntoIterator<Item = String>) -> 
     found.into_iter().take(5).map(|(_, name)| name).collect()
 }
 
-/// Levenshtein's distance, by bytes.
+/// Steps between two names; those of very different lengths are not counted, for a kernel has 200,000 functions.
 fn distance(left: &str, right: &str) -> usize {
-    if left.len().abs_diff(right.len()) > FARTHEST {
-        return usize::MAX / 2;
+    match left.len().abs_diff(right.len()) > FARTHEST {
+        true => usize::MAX / 2,
+        false => osa_distance(left, right),
     }
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (line, left_byte) in left.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = line + 1;
-        for (column, right_byte) in right.bytes().enumerate() {
-            let above = row[column + 1];
-            let changed = diagonal + usize::from(left_byte != right_byte);
-            row[column + 1] = changed.min(above + 1).min(row[column] + 1);
-            diagonal = above;
-        }
-    }
-    row[right.len()]
 }
 
 /// `*` any text, `?` any character, `[abc]` and `[a-z]` one of them, as perf and the shell have it.

@@ -2,6 +2,7 @@
 
 pub(crate) mod child;
 pub(crate) mod clock;
+pub(crate) mod file;
 pub(crate) mod host;
 pub(crate) mod kallsyms;
 pub(crate) mod limits;

@@ -57,6 +57,10 @@ pub(crate) fn make_urgent() {
     // SAFETY: the kernel reads `parameter`; 0 is the calling thread.
     let is_set = unsafe { libc::sched_setscheduler(0, policy, &parameter) } == 0;
     if !is_set {
+        // As root too: in a cgroup (version 1) whose cpu.rt_runtime_us is 0, as it is in a new one, where the kernel has
+        // CONFIG_RT_GROUP_SCHED (kernel/sched/syscalls.c, __sched_setscheduler).
+        let error = std::io::Error::last_os_error();
+        log::debug!("SCHED_RR is refused ({error}): draining with nice value {NICE}");
         // SAFETY: no memory is involved. Without success the thread stays as it is.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     }

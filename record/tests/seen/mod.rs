@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use perfquet_formats::event::{Event, EventType, Fact, Sink};
+use perfquet_formats::import::journal_inputs;
 use perfquet_formats::{Error, FORMATS, Input};
 
 /// All that the tests look at.
@@ -145,11 +146,20 @@ impl Sink for Seen {
 
 /// Reads a journal.
 pub(crate) fn read(path: &Path) -> Seen {
+    read_input(Input::open(path).expect("the journal opens"))
+}
+
+/// Reads the journal of a trace directory, of which parts may be packed.
+pub(crate) fn read_journal(trace: &Path) -> Seen {
+    let inputs = journal_inputs(trace).expect("the journal opens");
+    read_input(inputs.into_iter().next().expect("a journal"))
+}
+
+fn read_input(mut input: Input) -> Seen {
     let mut seen = Seen {
         is_in_order: true,
         ..Seen::default()
     };
-    let mut input = Input::open(path).expect("the journal opens");
     let format = FORMATS
         .iter()
         .find(|format| format.name == "perf.data")

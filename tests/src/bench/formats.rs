@@ -40,7 +40,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     anyhow::ensure!(printed.success(), "perf script failed");
     report.scenario(
         "Text",
-        "The whole import into tables. Megabytes of text a second of CPU time, all threads together.",
+        "The whole import into tables. Megabytes of text per second of CPU time, all threads together.",
     );
     let mut rows = Vec::new();
     let mut speeds = Vec::new();

@@ -23,7 +23,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
         "Samples and sched_switch with stacks",
         &mixed,
     )?;
-    report.note("`--no-symbols`: addresses are not named, as `perf script` with these fields does not; `perf report` names and sorts.");
+    report.note("`--no-symbols`: no symbolization, as in `perf script` with these fields; `perf report` symbolizes and sorts.");
     Ok(report)
 }
 

@@ -40,12 +40,12 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "probe-effect",
-        about: "what a program notices of being observed, against perf, bpftrace and trace-cmd",
+        about: "overhead in the recorded program, against perf, bpftrace and trace-cmd",
         run: probe_effect::run,
     },
     Benchmark {
         name: "programs",
-        about: "sums made in the kernel, against bpftrace",
+        about: "in-kernel aggregation, against bpftrace",
         run: programs::run,
     },
     Benchmark {
@@ -55,7 +55,7 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "formats",
-        about: "import of trace.dat against trace-cmd report, and of texts",
+        about: "import of trace.dat against trace-cmd report, and of text formats",
         run: formats::run,
     },
     Benchmark {

@@ -82,7 +82,7 @@ const WAYS: &[Way] = &[
     },
     Way {
         title: "stack",
-        about: "the tracepoint with the stacks of kernel and program; trace-cmd has the kernel's alone, bpftrace counts them",
+        about: "the tracepoint with kernel and user stacks; trace-cmd has kernel stacks only, bpftrace counts the stacks",
         before: "true",
         after: "true",
         recorders: [
@@ -167,7 +167,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     let times = on_host(&ways, &recorders, &storm, &directory, setting.rounds)?;
     describe(
         &mut report,
-        "On this machine",
+        "On this host",
         HOST_WRITES,
         &ways,
         &recorders,
@@ -191,9 +191,9 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
         }
         Err(error) => report.note(&format!("no machine: {error:#}")),
     }
-    report.note("CPU time of the workload alone, user and system, as its parent is told; each cell: ratio to bare, nanoseconds added per write, p.");
+    report.note("CPU time of the workload alone, user and system, as reported to its parent; each cell: ratio to bare, nanoseconds added per write, p.");
     report
-        .note("perf without its cache of build ids (`-B -N`), which it fills after the workload.");
+        .note("perf runs without its build ID cache (`-B -N`), which it fills after the workload.");
     report.note(&format!(
         "p: exact rank-sum test (Mann and Whitney) of the rounds against bare; above {LEVEL} it counts as no effect."
     ));

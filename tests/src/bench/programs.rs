@@ -59,7 +59,7 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         title: "Stacks at 999 Hz",
-        about: "Stacks of kernel and program by thread name and process, counted during three seconds of work below forty \
+        about: "Kernel and user stacks by thread name and process, counted during three seconds of work in forty \
             nested calls.",
         storm: ["stacks", "3000"],
         hits: 0.0,
@@ -92,7 +92,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
         }
         describe(&mut report, scenario, median(alone), &ours, &theirs);
     }
-    report.note("Recorder CPU: everything the recorder and its children used, start-up, symbols and Parquet included, less the workload's own CPU time.");
+    report.note("Recorder CPU: everything the recorder and its children used, start-up, symbols and Parquet included, minus the workload's own CPU time.");
     Ok(report)
 }
 

@@ -45,7 +45,7 @@ const QUERIES: &[(&str, &str, f64)] = &[
         2.0,
     ),
     (
-        "a thread that is not there",
+        "a thread that does not exist",
         "SELECT count(*) FROM {enter} WHERE tid = 2147483647",
         3.0,
     ),
@@ -77,7 +77,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     let mut report = Report::new(setting.rounds);
     report.scenario(
         "Queries",
-        &format!("{rows} rows of raw_syscalls, {:.0} MB. CPU milliseconds; ours is a whole process, less that of `SELECT 1`.", traces::bytes(&trace)? as f64 / 1e6),
+        &format!("{rows} rows of raw_syscalls, {:.0} MB. CPU milliseconds; perfquet: the whole process, minus that of `SELECT 1`.", traces::bytes(&trace)? as f64 / 1e6),
     );
     let mut shown = Vec::new();
     let mut ratios = Vec::new();

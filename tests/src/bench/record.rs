@@ -38,7 +38,7 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         title: "Stacks at 4 kHz",
-        about: "`-a -g -F 4000 -e cpu-clock` during three seconds of work below forty nested calls.",
+        about: "`-a -g -F 4000 -e cpu-clock` during three seconds of work in forty nested calls.",
         events: &["-g", "-F", "4000", "-e", "cpu-clock"],
         storm: ["stacks", "3000"],
         repetitions: 1.0,
@@ -110,8 +110,8 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
         }
         describe(&mut report, scenario, median(alone), &outcomes);
     }
-    report.note("Recorder CPU: everything the recorder and its children used, start-up included, less the workload's own CPU time.");
-    report.note("Lost: as told in the trace by the kernel (PERF_RECORD_LOST, LOST_SAMPLES, PERF_FORMAT_LOST), summed over all events.");
+    report.note("Recorder CPU: everything the recorder and its children used, start-up included, minus the workload's own CPU time.");
+    report.note("Lost: events that the kernel reports as lost (PERF_RECORD_LOST, LOST_SAMPLES, PERF_FORMAT_LOST), summed over all events.");
     Ok(report)
 }
 
@@ -232,7 +232,7 @@ fn describe(report: &mut Report, scenario: &Scenario, alone: f64, outcomes: &[Ve
         scenario.budget,
     );
     report.note(&format!(
-        "the same with the encoder running beside it: {:.3}",
+        "the same with the encoder running: {:.3}",
         per_event(parquet) / per_event(perf)
     ));
     report.budget(

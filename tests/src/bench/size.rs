@@ -16,7 +16,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     let tracepoints = traces::tracepoint_perf_data(&setting.directory)?;
     report.scenario(
         "Bytes per event",
-        "Everything in the trace directory counts: stacks, threads, mappings, the manifest.",
+        "The whole trace directory counts: stacks, threads, mappings, the manifest.",
     );
     let rows = vec![
         row("tracepoints", &tracepoints, setting)?,

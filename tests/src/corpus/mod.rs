@@ -16,13 +16,9 @@ pub use record::record;
 /// Runs the oracles over the corpus, or with another folder beside it.
 pub fn run(directory: Option<&str>) -> Result<()> {
     say::step("every trace against its own tool");
-    let mut command = place::cargo();
-    command.args(["test", "--quiet"]);
-    // The same selection as in `cargo xtask test`: another one would compile the dependencies again.
-    for name in ["formats", "record", "convert", "ebpf", "tests"] {
-        command.arg("-p").arg(format!("perfquet-{name}"));
-    }
-    command.args(["--test", "oracle", "--", "--nocapture", "--test-threads=1"]);
+    let oracles = ["--quiet", "--test", "oracle", "--", "--nocapture"];
+    let mut command = place::cargo_test(&oracles);
+    command.arg("--test-threads=1");
     if let Some(directory) = directory {
         let directory = std::path::absolute(directory).context("cannot find the directory")?;
         command.env("PERFQUET_CORPUS", directory);

@@ -28,7 +28,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     let folder = place::target_directory().join("marathon");
     std::fs::create_dir_all(&folder).context("cannot create a folder")?;
     let trace = folder.join("t.pqt");
-    let journal = trace.join("journal/perf.data");
+    let journal = trace.join("journal");
     let mut recorder = Command::new(place::bin("perfquet-record"))
         .args([
             "--force",
@@ -101,8 +101,11 @@ fn resident(status_file: &str) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Bytes on the disk: holes are none.
-fn allocated(path: &Path) -> u64 {
+/// Bytes of the files in a folder on the disk: holes are none.
+fn allocated(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512)
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    files
+        .filter_map(|file| Some(file.metadata().ok()?.blocks() * 512))
+        .sum()
 }

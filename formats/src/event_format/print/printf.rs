@@ -150,7 +150,7 @@ fn conversion(rest: &mut &[u8]) -> Result<Conversion, String> {
     }
     conversion.bytes = length(rest);
     let Some((&letter, after)) = rest.split_first() else {
-        return Err("expected a conversion behind %, found the end".into());
+        return Err("expected a conversion after %, found the end".into());
     };
     *rest = after;
     conversion.kind = match letter {
@@ -164,7 +164,7 @@ fn conversion(rest: &mut &[u8]) -> Result<Conversion, String> {
         b'p' => Kind::Pointer(pointer(rest)),
         other => {
             return Err(format!(
-                "expected a conversion behind %, found {:?}",
+                "expected a conversion after %, found {:?}",
                 char::from(other)
             ));
         }

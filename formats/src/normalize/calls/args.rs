@@ -4,7 +4,7 @@ use super::super::rows::Plan;
 use crate::event::{EventType, FieldType, Sample};
 use crate::event_format::{Array, Decoded};
 
-/// A field that is told with a call.
+/// A field recorded with a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Arg {
     place: usize,
@@ -14,7 +14,7 @@ pub(super) struct Arg {
     is_signed: bool,
 }
 
-/// The fields of a probe that the user asked for: all but the kernel's own and `other`.
+/// Returns the fields requested by the user: all but the kernel's own and `other`.
 pub(super) fn of(event: &EventType, other: Option<usize>) -> Vec<Arg> {
     let print = event.print_format.as_deref().unwrap_or_default();
     let fields = event.fields.iter().enumerate();

@@ -1,4 +1,4 @@
-//! The edges that readers tell, and those that pairs of events are, looked up and handed to [`Calls`].
+//! Passes edges of readers and of event pairs to [`Calls`].
 
 use std::hash::BuildHasher;
 
@@ -94,7 +94,7 @@ impl Normalizer<'_> {
         self.write_calls()
     }
 
-    /// A call that a program in the kernel made of its edges.
+    /// A call paired by a BPF program.
     pub(crate) fn paired_call(&mut self, paired: &PairedCall<'_>) -> Result<(), Error> {
         let call = &paired.call;
         let end = call.common.time.zip(call.duration);
@@ -387,7 +387,7 @@ impl Normalizer<'_> {
         self.make_room()
     }
 
-    /// Writes what is over, or all.
+    /// Writes finished calls, or all.
     pub(crate) fn write_calls_if(&mut self, all: bool) -> Result<(), Error> {
         let (threads, selected) = (&self.life.threads, &mut self.selected);
         self.calls.write(threads, self.output, selected, all)
@@ -395,7 +395,7 @@ impl Normalizer<'_> {
 }
 
 impl Calls {
-    /// The thread that an edge is of: as told, or as the last switch on its CPU said.
+    /// Returns the thread of an edge: as recorded, or from the last switch on its CPU.
     fn thread_of(&self, common: &Common<'_>) -> Option<i32> {
         match (common.tid, common.cpu) {
             (Some(tid), _) => Some(tid),

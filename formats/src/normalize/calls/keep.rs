@@ -1,4 +1,4 @@
-//! Which calls become rows, where the recorder was asked for some of them only.
+//! Applies the recorder's selection to calls: duration, context, limit.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use hashbrown::HashMap;
 use super::rows::{CallId, Pending};
 use crate::event::{Selection, span};
 
-/// What is kept, and how many were not.
+/// The selection, and counts of excluded calls.
 #[derive(Debug, Default)]
 pub(super) struct Keep {
     selection: Selection,
-    /// All calls are those that were asked for, not only those that say so.
+    /// All calls were requested, not only those marked as such.
     pub(super) counts_all: bool,
     too_short: u64,
     too_long: u64,
@@ -28,7 +28,7 @@ impl Keep {
         self.selection = selection.clone();
     }
 
-    /// Whether a call is what was asked for.
+    /// Whether a call matches the selection.
     pub(super) fn would_hold(&self, row: &Pending) -> bool {
         self.refusal(row).is_none()
     }
@@ -99,7 +99,7 @@ impl Keep {
         }
     }
 
-    /// How many calls were left out, and why.
+    /// Returns the number of excluded calls per reason.
     pub(super) fn left_out(&self) -> Vec<(u64, String)> {
         let shown = |limit: Option<i64>| span(limit.unwrap_or_default());
         let (least, most) = (

@@ -7,18 +7,18 @@
 //! Leave                      a row: ksys_write, 9 µs, of which 4 µs itself
 //! ```
 //! Rules, each with its test:
-//! - A *lane* is what nests in itself: a thread with all that interrupts it; the idle task of each CPU; a CPU where
-//!   the input does not tell the thread ([`Switch`] tells it afterwards).
-//! - A leave belongs to the call of its depth where depths are told; otherwise to the innermost open one of its
-//!   function, or of its pair of events; told neither, to the innermost. What was open inside of it has no exit.
+//! - A *lane* is a unit of nesting: a thread with its interrupts; the idle task of each CPU; a CPU where
+//!   the input has no thread ([`Switch`] supplies it afterwards).
+//! - A leave belongs to the call of its depth if depths are recorded; otherwise to the innermost open call of its
+//!   function, or of its event pair; without either, to the innermost one. Calls still open inside have no exit.
 //! - A leave without an enter is a call whose entry was not seen; a call never left is one without an exit.
 //! - Nothing is paired across a loss, unless the leave itself proves it: its duration leads back to the entry.
-//! - The number of a thread that is taken over by another ends what the first had open.
-//! - A system call that is told by its number and by its name is one call, that of the name where its exits are known to be
+//! - If a thread's ID is reused, the open calls of the first thread end.
+//! - A system call recorded by number and by name is one call, that of the name if its exits are known to be
 //!   recorded. One whose entry was not seen is two.
-//! - Where the recorder tells that an event is an edge of a function, that decides, and recursion is told by nesting.
-//! - A call that was not asked for (too short, in another context) is no row, but counts for those around it.
-//! - Whole calls ([`Call`]) lie in one another by their times; where the caller is told and is open, it decides.
+//! - If the recorder declares an event as an edge of a function, that decides, and recursion shows as nesting.
+//! - A call outside the selection (too short, in another context) is not a row, but counts for enclosing calls.
+//! - Complete calls ([`Call`]) nest by their times; a recorded caller that is open decides.
 //!
 //! Rows are written in the order of the entries, as `calls.time` is; those that stay open for very long are
 //! written when they end.
@@ -53,9 +53,9 @@ const DEEPEST: usize = 8192;
 const LANES: usize = 1 << 18;
 /// Bytes of distinct names of functions, callers and arguments.
 const TEXT_BYTES: usize = 64 << 20;
-/// Calls that are awaited since one inside of them was told.
+/// Maximum number of calls awaited after a nested one.
 const EXPECTED: usize = 1 << 16;
-/// Names made of numbers that are remembered.
+/// Maximum number of cached names of numbers.
 const NUMBERED: usize = 1 << 14;
 /// Durations and times of text formats have microseconds: so far may they be apart and still be the same.
 const SLACK_NS: i64 = 1_500;
@@ -66,7 +66,7 @@ enum Lane {
     Thread(i32),
     /// The idle tasks of all CPUs share the number 0.
     Idle(u32),
-    /// The thread is not told.
+    /// The thread is unknown.
     Cpu(u32),
     Unknown,
 }
@@ -88,7 +88,7 @@ struct Open {
     id: CallId,
     function: Option<TextId>,
     time: Option<i64>,
-    /// As the input told it.
+    /// As recorded by the input.
     depth: Option<u32>,
     /// For those that events of two types make.
     pair: Option<Pair>,
@@ -177,7 +177,7 @@ struct Exit {
     pair: Option<Pair>,
 }
 
-/// A call of which one inside of it was told.
+/// A call with a nested call that came first.
 struct Awaited {
     id: CallId,
     /// Calls inside of it that wait for it.
@@ -187,20 +187,20 @@ struct Awaited {
 /// All calls of one input.
 pub(crate) struct Calls {
     lanes: HashMap<Lane, Vec<Open>>,
-    /// Who runs on a CPU, where lines do not tell.
+    /// The running thread per CPU, if lines do not have it.
     running: HashMap<u32, i32>,
     texts: Texts,
     /// Names made of a number in the events of a type.
     numbered: HashMap<(u32, i64), TextId>,
-    /// How often the texts began anew.
+    /// Number of resets of the strings.
     generation: u32,
     losses: u64,
     rows: Rows,
     /// Calls whose exit could not be waited for: too deep, too many threads.
     given_up: u64,
-    /// Calls around others that were told before them, by their entry.
+    /// Calls that enclose calls recorded before them, by entry time.
     expected: HashMap<(Lane, i64), Awaited>,
-    /// Calls of functions that the recorder tells, over and as asked for.
+    /// Finished and selected calls of declared functions.
     ended: u64,
 }
 
@@ -221,17 +221,17 @@ impl Calls {
         }
     }
 
-    /// The input is what a recorder of calls put beside the events: all of them were asked for.
+    /// The input is a separate file of a function recording: all its calls were requested.
     pub(crate) fn count_all(&mut self) {
         self.rows.keep.counts_all = true;
     }
 
-    /// What the recorder was asked to keep.
+    /// Sets the recorder's selection.
     pub(crate) fn select(&mut self, selection: &Selection) {
         self.rows.keep.tell(selection);
     }
 
-    /// How many calls were left out, and why.
+    /// Returns the number of excluded calls per reason.
     pub(crate) fn left_out(&self) -> Vec<(u64, String)> {
         self.rows.keep.left_out()
     }
@@ -246,7 +246,7 @@ impl Calls {
         self.given_up + self.rows.given_up
     }
 
-    /// Events are missing: from here on only a leave that proves it belongs to what is open now.
+    /// Events are lost: from here on, a leave must prove that it belongs to an open call.
     pub(crate) fn loss(&mut self) {
         self.losses += 1;
         let rows = &mut self.rows;
@@ -442,7 +442,7 @@ impl Calls {
         Some(open.event)
     }
 
-    /// A whole call, told in the order of the entries.
+    /// A complete call, in the order of entries.
     fn call(&mut self, entry: Entry, exit: Exit, may_nest: bool) {
         let lane = self.lane(&entry.place);
         let losses = self.losses;
@@ -543,7 +543,7 @@ impl Calls {
         self.texts.bytes() > TEXT_BYTES || self.rows.is_too_much()
     }
 
-    /// Writes what is over; everything if the input has ended or too much waits.
+    /// Writes finished calls; all of them if the input has ended or too many wait.
     pub(crate) fn write(
         &mut self,
         threads: &Threads,

@@ -20,7 +20,7 @@ pub(super) const ENTRY_BYTES: u64 = 16;
 pub(super) const PROBE: u32 = 0;
 /// The class of all markers. Like functions, they lie in one another.
 pub(super) const MARKER: u32 = 1;
-/// The class of the edges whose function the recorder tells; their key is the function's number.
+/// Class of edges with a function declared by the recorder; their key is the function's ID.
 pub(super) const TOLD: u32 = 2;
 
 /// What a type of events is to calls.
@@ -34,9 +34,9 @@ pub(crate) struct Role {
     /// The key of those that have it not in a field.
     pub(super) number: u64,
     pub(super) name: NameOf,
-    /// File that holds the function; empty: not told.
+    /// File that contains the function; empty if unknown.
     pub(super) module: String,
-    /// Fields that are told with the call.
+    /// Fields recorded with the call.
     pub(super) args: Vec<Arg>,
     pub(super) retval: Option<usize>,
     pub(super) context: Context,
@@ -58,7 +58,7 @@ pub(super) enum Edge {
     Leave,
 }
 
-/// The events of system calls. Where both are recorded, they tell each call twice.
+/// Events of system calls. If both kinds are recorded, each call appears twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SystemCall {
     /// `syscalls:sys_enter_openat`
@@ -93,7 +93,7 @@ pub(crate) struct Pairs {
     told: HashMap<(String, String), u64>,
 }
 
-/// What is known of an entry's exit.
+/// State of an entry's exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recorded {
     /// It is recorded.
@@ -104,9 +104,9 @@ pub(super) enum Recorded {
     No,
 }
 
-/// Readers declare types as they meet them: after so many entries without an exit, exits are not recorded.
+/// Readers declare types as they find them: after this many entries without an exit, exits count as not recorded.
 const EARLY_ENTRIES: u32 = 64;
-/// After so many hits of a probe none of which was the entry of what was left, it sits inside of a function.
+/// After this many hits that never match a return, a probe counts as inside a function.
 const EARLY_HITS: u32 = 1024;
 
 #[derive(Debug)]
@@ -121,7 +121,7 @@ pub(super) const SOFTIRQS: [&str; 10] = [
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
 ];
 
-/// A pair with names of its own.
+/// A pair with its own names.
 struct Known {
     system: &'static str,
     enter: &'static str,
@@ -245,7 +245,7 @@ impl Pairs {
         Some(role)
     }
 
-    /// Whether the exits of what an event enters are recorded. Asked once for each edge.
+    /// Whether exits are recorded for the entries of an event. Called once per edge.
     pub(super) fn is_recorded(&mut self, role: &mut Role) -> Recorded {
         let Some(class) = self.classes.get(role.class as usize) else {
             return Recorded::No;
@@ -274,7 +274,7 @@ impl Pairs {
         }) as u32
     }
 
-    /// An edge that the recorder tells to be one.
+    /// An edge declared by the recorder.
     fn edge(&mut self, edge: &CallEdge, event: &EventType) -> Role {
         let next = self.told.len() as u64;
         let key = (edge.module.clone(), edge.function.clone());

@@ -65,9 +65,9 @@ pub(super) struct Pending {
     pub(super) exit_seen: bool,
     /// Not known to be a call: it is written only if its exit comes.
     pub(super) is_provisional: bool,
-    /// The recorder was asked for this function: it counts where so many are wanted.
+    /// The function was requested, so the call counts for the limit.
     is_wanted: bool,
-    /// Nothing more will be told of it.
+    /// The call is final.
     is_closed: bool,
 }
 
@@ -76,7 +76,7 @@ impl Pending {
         bytes_of(&self.fetched)
     }
 
-    /// A call that begins inside of so many open ones.
+    /// A call that begins inside this many open calls.
     pub(super) fn of(entry: Entry, parent_id: Option<CallId>, around: usize) -> Pending {
         Pending {
             place: entry.place,
@@ -140,7 +140,7 @@ pub(super) struct Rows {
     /// Number of the first in `waiting`.
     first: i64,
     waiting: VecDeque<Pending>,
-    /// Open for so long that those behind them were written.
+    /// Open for so long that later calls were written.
     aside: HashMap<CallId, Pending>,
     /// Those set aside, oldest first; closed ones are forgotten lazily.
     aside_order: VecDeque<CallId>,
@@ -200,7 +200,7 @@ impl Rows {
         }
     }
 
-    /// More arguments of a call, told at its end.
+    /// More arguments of a call, recorded at its end.
     pub(super) fn fetch(&mut self, id: CallId, mut more: Vec<Box<[u8]>>) {
         let bytes = bytes_of(&more);
         if let Some(row) = self.get_mut(id) {
@@ -215,7 +215,7 @@ impl Rows {
         self.fetched_bytes > FETCHED_BYTES
     }
 
-    /// Whether a call, as it is now, is what the recorder was asked for.
+    /// Whether a call in its current state matches the selection.
     pub(super) fn is_asked_for(&mut self, id: CallId) -> bool {
         let row = match usize::try_from(id.0 - self.first) {
             Ok(place) => self.waiting.get(place),
@@ -234,7 +234,7 @@ impl Rows {
         }
     }
 
-    /// Nothing more will be told of a call.
+    /// Marks a call as final.
     pub(super) fn close(&mut self, id: CallId) {
         if id.0 >= self.first {
             if let Some(row) = self.get_mut(id) {
@@ -262,7 +262,7 @@ impl Rows {
         }
     }
 
-    /// Those behind a row that is still open need not wait for it.
+    /// Later rows need not wait for a row that is still open.
     fn set_aside(&mut self, id: CallId, row: Pending) {
         self.aside.insert(id, row);
         self.aside_order.push_back(id);

@@ -80,7 +80,7 @@ fn manifests_that_say_what_cannot_be_are_refused_in_a_sentence() {
         "expected columns, found none",
     );
     check("/tables/losses/sort", json!(["x"]), "sorted by");
-    check("/tables/losses/folder", json!("calls"), "of its own");
+    check("/tables/losses/folder", json!("calls"), "its own directory");
     let column = |name: &str, kind: &str| json!({ "name": name, "type": kind });
     let columns = "/tables/losses/columns/-";
     check(columns, column("time", "int64"), "two columns are named");
@@ -93,9 +93,15 @@ fn manifests_that_say_what_cannot_be_are_refused_in_a_sentence() {
     );
     let own = |columns: Value| (format!("{part}/columns"), columns);
     for (columns, expected) in [
-        (json!([column("x", "int64")]), "none of its table"),
-        (json!([column("time", "text")]), "what fits into int64"),
-        (json!([column("time", "int128")]), "what fits into int64"),
+        (json!([column("x", "int64")]), "not in its table"),
+        (
+            json!([column("time", "text")]),
+            "a type that fits into int64",
+        ),
+        (
+            json!([column("time", "int128")]),
+            "a type that fits into int64",
+        ),
         (
             json!([column("cpu", "int8"), column("cpu", "int8")]),
             "two columns",
@@ -149,7 +155,7 @@ fn parts_that_are_no_parts_are_not_read() {
     assert!(refusal().contains("found a symbolic link"), "{}", refusal());
     std::fs::remove_file(&part).unwrap();
     std::fs::write(&part, "PAR1").unwrap();
-    assert!(refusal().contains("as the manifest says"), "{}", refusal());
+    assert!(refusal().contains("as in the manifest"), "{}", refusal());
     let size = std::fs::metadata(&kept).unwrap().len() as usize;
     std::fs::write(&part, vec![7; size]).unwrap();
     assert!(

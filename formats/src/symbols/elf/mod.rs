@@ -9,8 +9,10 @@
 //! offset is checked against its length, and nothing is allocated that is larger than the file.
 
 mod symbols;
+mod unpacked;
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read};
 use std::ops::{Deref, Range};
 use std::path::Path;
@@ -19,6 +21,22 @@ use std::sync::Arc;
 use crate::input::Map;
 
 use crate::bytes::{Cursor, Endian, Short};
+
+/// Debug info of lines, inlined functions and variables.
+pub(in crate::symbols) const DEBUG_SECTIONS: [&str; 12] = [
+    ".debug_abbrev",
+    ".debug_addr",
+    ".debug_aranges",
+    ".debug_info",
+    ".debug_line",
+    ".debug_line_str",
+    ".debug_loc",
+    ".debug_loclists",
+    ".debug_ranges",
+    ".debug_rnglists",
+    ".debug_str",
+    ".debug_str_offsets",
+];
 
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
@@ -504,9 +522,25 @@ impl Elf {
         (!name.is_empty()).then_some((name, checksum))
     }
 
+    /// The open file, if it is one.
+    pub(in crate::symbols) fn file(&self) -> Option<&File> {
+        match &*self.content {
+            Content::Mapped(map) => Some(map.file()),
+            Content::Owned(_) => None,
+        }
+    }
+
     /// All of its bytes.
     pub(in crate::symbols) fn content(&self) -> &[u8] {
         &self.content
+    }
+
+    /// Gives the pages of a mapped file back until they are looked at again.
+    pub(in crate::symbols) fn release(&self) {
+        match &*self.content {
+            Content::Mapped(map) => map.release(),
+            Content::Owned(_) => {}
+        }
     }
 }
 

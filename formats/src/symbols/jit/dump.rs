@@ -175,7 +175,7 @@ pub(crate) struct Follower {
 impl Follower {
     /// Opens the file that a trace names.
     pub(crate) fn open(path: &str, options: &Options) -> Result<Follower, String> {
-        let places = super::Generated::new(options).places;
+        let places = super::Generated::new(options, super::Origin::default()).places;
         let records = super::first(places.of_dump(Path::new(path)), |candidate| {
             let records = Records::open(candidate)?;
             if records.flags & ARCH_TIMESTAMP != 0 {

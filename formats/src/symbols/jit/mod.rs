@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use super::demangle::demangle;
 use super::roots::Roots;
-use super::{Name, Options};
+use super::{FirstMapped, Name, Options, Origin};
 
 use dump::Dump;
 pub(crate) use dump::{Change, Follower};
@@ -60,15 +60,17 @@ struct Places {
     directories: Vec<PathBuf>,
     roots: Roots,
     system: bool,
+    origin: Origin,
 }
 
 impl Generated {
-    pub(super) fn new(options: &Options) -> Generated {
+    pub(super) fn new(options: &Options, origin: Origin) -> Generated {
         Generated {
             places: Places {
                 directories: options.directories.clone(),
                 roots: options.roots.clone(),
                 system: options.system,
+                origin,
             },
             lists: HashMap::new(),
             dumps: HashMap::new(),
@@ -81,11 +83,18 @@ impl Generated {
         self.dump_of.insert(pid, path.to_owned());
     }
 
-    /// The function at `code` of a process; `address` is what its offset is counted to.
-    pub(super) fn at(&mut self, pid: i32, code: u64, address: u64) -> Result<Name, String> {
+    /// The function at `code` of a process; `address` is what its offset is counted to. The first code without a file was mapped
+    /// at `first_mapped`.
+    pub(super) fn at(
+        &mut self,
+        pid: i32,
+        code: u64,
+        address: u64,
+        first_mapped: FirstMapped,
+    ) -> Result<Name, String> {
         let places = &self.places;
         let list = self.lists.entry(pid).or_insert_with(|| {
-            let (path, text) = places.read_list(pid)?;
+            let (path, text) = places.read_list(pid, first_mapped)?;
             let list = List::parse(text);
             if list.bad_lines > 0 {
                 log::info!("{}: {} lines are no names", path.display(), list.bad_lines);
@@ -126,9 +135,19 @@ impl Generated {
 }
 
 impl Places {
-    fn read_list(&self, pid: i32) -> Result<(PathBuf, Vec<u8>), String> {
+    /// The first list that is there. One below a given directory is taken at its word.
+    fn read_list(&self, pid: i32, first_mapped: FirstMapped) -> Result<(PathBuf, Vec<u8>), String> {
         first(self.of_list(pid), |candidate| {
-            Ok((candidate.to_owned(), read(candidate)?))
+            let file = open(candidate)?;
+            let is_given = |directory| candidate.starts_with(directory);
+            if !self.directories.iter().any(is_given)
+                && let Some(reason) = self.origin.is_other_list(&file.metadata()?, first_mapped)
+            {
+                return Err(io::Error::other(reason));
+            }
+            let mut text = Vec::new();
+            file.take(FILE_MAX).read_to_end(&mut text)?;
+            Ok((candidate.to_owned(), text))
         })
     }
 
@@ -188,12 +207,6 @@ fn open(path: &Path) -> io::Result<File> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok(file)
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    open(path)?.take(FILE_MAX).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// A list of names: by start its end and where the name lies in the text.

@@ -1,52 +1,74 @@
-//! Source lines and inlined functions, from DWARF.
+//! Source lines and inlined functions, from DWARF, by blazesym.
 //!
 //! ```text
 //! 0x11d4  →  work_inner, workload.c:16
 //! 0x52e0  →  main, main.rs:9;  inlined: Vec::push, vec/mod.rs:2442;  ptr::write, ptr/mod.rs:1377
 //! ```
-//! DWARF 2 to 5, read by gimli, a hundred times slower than the symbol table. All addresses of a file are looked up
-//! in one pass over the units that hold them, and nothing of a unit is kept. A file may be anybody's: every step is
-//! paid from a [`Budget`] that grows with the file, so that tables which refer to each other without end, or a few bytes
-//! that stand for many, end the look-up instead of the import.
+//! A hundred times slower than the symbol table, so only where lines were requested. A file may be anybody's, and blazesym
+//! trusts it: a cycle, a million functions with the same million ranges or blocks nested without end cost it any time and
+//! memory, and a failed allocation ends the process. So the programs have each file read by a process of its own, with
+//! limits ([`LineReader::Program`]): then the file has no lines, and the reason is reported.
 
-mod budget;
-mod functions;
-mod rows;
-mod units;
+mod limits;
+mod message;
+mod reader;
+mod serve;
+mod split;
+mod worker;
 
-use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use super::Name;
 use super::elf::Elf;
-use super::variables::Sections;
-use budget::{Budget, Failure};
-use units::{Ranges, Units};
+use message::Texts;
+use reader::Reader;
+use worker::Worker;
 
-/// Paths and names longer than this are cut.
-const TEXT_MAX: usize = 4096;
+pub use serve::serve_lines;
+
+/// Files whose debug info is kept open: names are mostly requested of one file after the other.
+const KEPT_MAX: usize = 4;
+
+/// Where debug info is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LineReader {
+    /// In this process, which a hostile file may end: for files that are trusted.
+    InProcess,
+    /// In a process for each file, which a hostile file may end without harm: this program, whose `main` begins with
+    /// [`serve_lines`].
+    Program(PathBuf),
+}
 
 /// Reader of debugging information.
-#[derive(Default)]
 pub(super) struct Lines {
+    reader: LineReader,
     /// By the address of the file in memory, which the value keeps alive.
     files: HashMap<usize, File>,
+    /// The files that are open, the one that was used last at the end.
+    open: VecDeque<usize>,
+    /// Seconds that small files may take altogether, so that a thousand hostile ones end too.
+    patience_s: u64,
 }
 
 struct File {
     _elf: Arc<Elf>,
-    /// Or why there are no lines.
-    described: Result<Described, NoLines>,
+    state: State,
 }
 
-struct Described {
-    sections: Sections,
-    ranges: Ranges,
+enum State {
+    Here(Box<Reader>, Texts),
+    Elsewhere(Worker),
+    /// To be opened again.
+    Closed,
+    Without(NoLines),
 }
 
 /// Why a file has no lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum NoLines {
     /// It has no debugging information.
     NotDescribed,
@@ -54,10 +76,16 @@ pub(super) enum NoLines {
     Split,
     /// It is damaged.
     Damaged,
-    /// It takes more steps than a file of its size should.
+    /// It takes more time than a file of its size should.
     TooMuch,
+    /// It takes more memory than a file of its size should.
+    TooLarge,
     /// It does not cover the address.
     NotThere,
+    /// It has the other byte order.
+    Foreign,
+    /// Its reader lacks what it needs from this machine.
+    NoReader,
 }
 
 impl NoLines {
@@ -68,7 +96,10 @@ impl NoLines {
             NoLines::Split => "its debug info is in .dwo files, which are not read",
             NoLines::Damaged => "its debug info is damaged",
             NoLines::TooMuch => "its debug info takes too long to read",
+            NoLines::TooLarge => "its debug info takes too much memory to read",
             NoLines::NotThere => "its debug info does not cover the address",
+            NoLines::Foreign => "its debug info is in the byte order of another architecture",
+            NoLines::NoReader => "the process that reads its debug info did not start",
         }
     }
 }
@@ -103,28 +134,26 @@ impl Location {
     }
 }
 
+/// A place, or why there is none.
+type Located = Result<Location, NoLines>;
+
 impl Lines {
+    /// Opens files when they are asked for.
+    pub(super) fn new(reader: LineReader) -> Lines {
+        Lines {
+            reader,
+            files: HashMap::new(),
+            open: VecDeque::new(),
+            patience_s: limits::ALL_FILES_S,
+        }
+    }
+
     /// Locates addresses of a file, as its own segments count them.
-    pub(super) fn locate(
-        &mut self,
-        elf: &Arc<Elf>,
-        addresses: &[u64],
-    ) -> Vec<Result<Location, NoLines>> {
+    pub(super) fn locate(&mut self, elf: &Arc<Elf>, addresses: &[u64]) -> Vec<Located> {
         let mut distinct = addresses.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
-        let file = self
-            .files
-            .entry(Arc::as_ptr(elf).addr())
-            .or_insert_with(|| File {
-                _elf: Arc::clone(elf),
-                described: unless_it_panics(|| describe(elf)).unwrap_or(Err(NoLines::Damaged)),
-            });
-        let located = match &file.described {
-            Ok(described) => unless_it_panics(|| located(described, &distinct))
-                .unwrap_or_else(|| vec![Err(NoLines::Damaged); distinct.len()]),
-            Err(reason) => vec![Err(*reason); distinct.len()],
-        };
+        let located = self.locate_distinct(elf, &distinct);
         let of = |address| {
             let index = distinct.binary_search(address).ok()?;
             located.get(index).cloned()
@@ -134,92 +163,77 @@ impl Lines {
             .map(|address| of(address).unwrap_or(Err(NoLines::NotThere)))
             .collect()
     }
-}
 
-/// Damaged debug info must not end an import, whatever the library makes of it.
-fn unless_it_panics<T>(read: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(read)).ok()
-}
-
-fn describe(elf: &Elf) -> Result<Described, NoLines> {
-    if elf.section(b".debug_info").is_none() {
-        return Err(NoLines::NotDescribed);
-    }
-    let sections = Sections::of(elf);
-    let mut budget = Budget::of(&sections);
-    let dwarf = sections.dwarf();
-    let mut units = Units::new(&dwarf, &sections);
-    let ranges = units.ranges(&mut budget)?;
-    Ok(Described { sections, ranges })
-}
-
-fn located(described: &Described, addresses: &[u64]) -> Vec<Result<Location, NoLines>> {
-    let mut located = vec![Err(NoLines::NotThere); addresses.len()];
-    let mut budget = Budget::of(&described.sections);
-    let dwarf = described.sections.dwarf();
-    let mut units = Units::new(&dwarf, &described.sections);
-    for (unit, wanted) in described.ranges.units_of(addresses) {
-        // What an earlier unit has told stays.
-        let wanted: Vec<usize> = wanted
-            .into_iter()
-            .filter(|&index| matches!(located.get(index), Some(Err(_))))
-            .collect();
-        if wanted.is_empty() {
-            continue;
+    fn locate_distinct(&mut self, elf: &Arc<Elf>, addresses: &[u64]) -> Vec<Located> {
+        let key = Arc::as_ptr(elf).addr();
+        self.make_room_for(key);
+        let file = self.files.entry(key).or_insert_with(|| File {
+            _elf: Arc::clone(elf),
+            state: State::Closed,
+        });
+        if let State::Closed = file.state {
+            file.state = opened(&self.reader, elf, self.patience_s);
         }
-        let found = of_unit(&mut units, unit, addresses, &wanted, &mut budget);
-        let reason = match found {
-            Ok(found) => {
-                for (index, location) in found {
-                    if let Some(slot) = located.get_mut(index) {
-                        *slot = Ok(location);
-                    }
+        let (located, failure) = match &mut file.state {
+            State::Here(reader, texts) => {
+                let mut located = Vec::new();
+                for slice in addresses.chunks(reader::SLICE) {
+                    let reply = reader.locate(slice);
+                    located.extend(texts.places(reply));
                 }
-                continue;
+                (located, None)
             }
-            Err(failure) => NoLines::from(failure),
+            State::Elsewhere(worker) => worker.locate(addresses),
+            State::Without(reason) => (vec![Err(*reason); addresses.len()], None),
+            State::Closed => (Vec::new(), None),
         };
-        for index in wanted {
-            if let Some(slot @ Err(_)) = located.get_mut(index) {
-                *slot = Err(reason);
+        if let Some(reason) = failure {
+            if reason == NoLines::TooMuch {
+                let spent_s = limits::SMALL_FILE_S;
+                self.patience_s = self.patience_s.saturating_sub(spent_s);
+            }
+            file.state = State::Without(reason);
+        }
+        located
+    }
+
+    /// Closes all files.
+    pub(super) fn close(&mut self) {
+        self.files.clear();
+        self.open.clear();
+    }
+
+    /// Closes the file that was not used for longest, if one more would be too many.
+    fn make_room_for(&mut self, key: usize) {
+        self.open.retain(|&open| open != key);
+        self.open.push_back(key);
+        if self.open.len() <= KEPT_MAX {
+            return;
+        }
+        let oldest = self.open.pop_front();
+        if let Some(file) = oldest.and_then(|oldest| self.files.get_mut(&oldest)) {
+            match file.state {
+                State::Here(..) | State::Elsewhere(_) => file.state = State::Closed,
+                State::Closed | State::Without(_) => {}
             }
         }
     }
-    located
 }
 
-/// Lines and inlined functions of some addresses of a unit.
-fn of_unit(
-    units: &mut Units<'_, '_>,
-    unit: usize,
-    addresses: &[u64],
-    wanted: &[usize],
-    budget: &mut Budget,
-) -> Result<Vec<(usize, Location)>, Failure> {
-    let wanted: Vec<(u64, usize)> = wanted
-        .iter()
-        .filter_map(|&index| Some((*addresses.get(index)?, index)))
-        .collect();
-    let places: Vec<u64> = wanted.iter().map(|&(address, _)| address).collect();
-    let unit = units.unit(unit, budget)?;
-    let chains = functions::inlined_at(units, &unit, &places, budget)?;
-    let (leaves, files) = rows::lines_at(units, &unit, &places, &chains, budget)?;
-    let mut found = Vec::new();
-    for (((_, index), leaf), chain) in wanted.into_iter().zip(leaves).zip(chains) {
-        let Some(leaf) = leaf else { continue };
-        let file = |number: u64| files.get(&number).cloned();
-        let mut lines: Vec<Line> = chain
-            .iter()
-            .map(|call| (call.file.and_then(file), call.line))
-            .collect();
-        lines.push((file(leaf.file), leaf.line));
-        let mut lines = lines.into_iter();
-        let outer = lines.next().unwrap_or_default();
-        let mut inlined = Vec::new();
-        for (call, line) in chain.iter().zip(lines) {
-            inlined.push((units.name(call.function, &unit, budget)?, line));
+fn opened(reader: &LineReader, elf: &Elf, patience_s: u64) -> State {
+    let (true, Some(file)) = (elf.section(b".debug_info").is_some(), elf.file()) else {
+        return State::Without(NoLines::NotDescribed);
+    };
+    let Ok(file) = file.try_clone() else {
+        return State::Without(NoLines::NoReader);
+    };
+    let state = match reader {
+        LineReader::InProcess => {
+            Reader::open(file).map(|reader| State::Here(Box::new(reader), Texts::default()))
         }
-        found.push((index, Location { outer, inlined }));
-    }
-    Ok(found)
+        LineReader::Program(program) => {
+            Worker::start(program, file, patience_s).map(State::Elsewhere)
+        }
+    };
+    state.unwrap_or_else(State::Without)
 }

@@ -258,3 +258,40 @@ fn a_vmlinux_without_a_build_id_is_not_the_recorded_one() {
         "{error}"
     );
 }
+
+#[test]
+fn a_list_of_generated_code_is_not_that_of_an_earlier_process() {
+    // No process has this number: the largest is 2^22.
+    let pid = 1_000_000_000 + std::process::id().cast_signed();
+    let module = format!("/tmp/perf-{pid}.map");
+    fs::write(&module, "1000 100 parse\n").unwrap();
+    let request = |first_mapped| Request {
+        module: Some(&module),
+        address: Some(0x1010),
+        first_mapped,
+        ..Request::default()
+    };
+    let is_foreign = Origin {
+        host: Some("elsewhere".into()),
+        ..now()
+    };
+    let second = 1_000_000_000;
+    let found = [
+        // Mapped before the recording, while the list is written, a minute later; on another machine.
+        outer_of(request(None), Options::default(), now()),
+        outer_of(request(Some(0)), Options::default(), now()),
+        outer_of(request(Some(60 * second)), Options::default(), now()),
+        outer_of(request(None), Options::default(), is_foreign.clone()),
+    ];
+    let given = Options {
+        directories: vec!["/tmp".into()],
+        ..Options::default()
+    };
+    let (given, _) = outer_of(request(Some(60 * second)), given, is_foreign);
+    fs::remove_file(&module).unwrap();
+    let names = found.each_ref().map(|(name, _)| name.as_deref());
+    assert_eq!(names, [Some("parse"), Some("parse"), None, None]);
+    assert!(reason(&found[2].1).contains("older than the process"));
+    assert!(reason(&found[3].1).contains("another host"));
+    assert_eq!(given.as_deref(), Some("parse"));
+}

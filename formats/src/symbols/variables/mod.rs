@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use gimli::{AttributeValue, DwAt, EndianSlice, RunTimeEndian, UnitOffset};
 
-use super::elf::{EM_AARCH64, EM_X86_64, Elf, Part};
+use super::elf::{DEBUG_SECTIONS, EM_AARCH64, EM_X86_64, Elf, Part};
 use super::object::{CodeSymbol, Object};
 use crate::Error;
 use crate::bytes::Endian;
@@ -96,24 +96,9 @@ pub(in crate::symbols) struct Sections {
 
 impl Sections {
     pub(in crate::symbols) fn of(elf: &Elf) -> Sections {
-        const NAMES: [&str; 13] = [
-            ".debug_abbrev",
-            ".debug_addr",
-            ".debug_aranges",
-            ".debug_frame",
-            ".debug_info",
-            ".debug_line",
-            ".debug_line_str",
-            ".debug_loc",
-            ".debug_loclists",
-            ".debug_ranges",
-            ".debug_rnglists",
-            ".debug_str",
-            ".debug_str_offsets",
-        ];
-        let parts = NAMES
-            .iter()
-            .filter_map(|name| Some((*name, elf.contents(name.as_bytes())?)))
+        let names = DEBUG_SECTIONS.into_iter().chain([".debug_frame"]);
+        let parts = names
+            .filter_map(|name| Some((name, elf.contents(name.as_bytes())?)))
             .collect();
         Sections {
             parts,
@@ -124,15 +109,6 @@ impl Sections {
     /// The bytes of a section; none if it is missing.
     pub(in crate::symbols) fn bytes_of(&self, name: &str) -> &[u8] {
         self.parts.get(name).map_or(&[][..], |part| part)
-    }
-
-    /// Bytes of all of them.
-    pub(in crate::symbols) fn bytes(&self) -> u64 {
-        self.parts.values().map(|part| part.len() as u64).sum()
-    }
-
-    pub(in crate::symbols) fn byte_order(&self) -> Endian {
-        self.endian
     }
 
     pub(in crate::symbols) fn endian(&self) -> RunTimeEndian {

@@ -1,4 +1,4 @@
-//! Completion, colours and the end of input for the shell's line.
+//! Completion, colors and end-of-input detection of the shell.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use crate::functions::FUNCTIONS;
 use crate::render;
 use crate::session::{Session, quoted};
 
-/// Words of SQL that are offered.
+/// SQL keywords offered for completion.
 const KEYWORDS: &[&str] = &[
     "SELECT",
     "DISTINCT",
@@ -68,7 +68,7 @@ const KEYWORDS: &[&str] = &[
     "NULL",
 ];
 
-/// What the line editor asks.
+/// Helper of the line editor.
 #[derive(Helper, Hinter)]
 pub(super) struct Completer {
     tables: Vec<String>,
@@ -100,7 +100,7 @@ impl Completer {
         completer
     }
 
-    /// Looks at the tables again: a view may be new.
+    /// Updates the tables, since views may be new.
     pub(super) fn learn(&mut self, session: &Session) {
         let tables = session.table_names();
         if tables == self.tables {
@@ -122,7 +122,7 @@ impl Completer {
         self.columns = columns.into_iter().collect();
     }
 
-    /// What may stand at the end of `line`: where it begins, and the candidates.
+    /// Returns the start of the last word of `line`, and its completions.
     fn candidates(&self, line: &str) -> (usize, Vec<String>) {
         let start = line
             .rfind(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '\\' | '?')))

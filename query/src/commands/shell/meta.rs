@@ -29,49 +29,49 @@ pub(super) const COMMANDS: &[Meta] = &[
     Meta {
         name: "d",
         argument: "[TABLE]",
-        about: "the columns of a table, with unit and meaning",
+        about: "describe the columns of a table",
         run: describe,
     },
     Meta {
         name: "df",
         argument: "",
-        about: "the functions beside those of SQL",
+        about: "list perfquet's own SQL functions",
         run: functions,
     },
     Meta {
         name: "timing",
         argument: "",
-        about: "say how long each answer took, or no longer",
+        about: "switch the display of query times on or off",
         run: timing,
     },
     Meta {
         name: "format",
         argument: "[FORMAT]",
-        about: "table, csv, json, ndjson, parquet or arrow",
+        about: "set the output format: table, csv, json, ndjson, parquet or arrow",
         run: format,
     },
     Meta {
         name: "?",
         argument: "",
-        about: "this help",
+        about: "show this help",
         run: help,
     },
     Meta {
         name: "q",
         argument: "",
-        about: "leave",
+        about: "quit",
         run: |_, _| Ok(Next::Quit),
     },
 ];
 
-/// Runs what stands behind the backslash.
+/// Runs a command, given without its backslash.
 pub(super) fn run(state: &mut State, command: &str) -> Result<Next> {
     let (name, argument) = command
         .split_once(char::is_whitespace)
         .unwrap_or((command, ""));
     match COMMANDS.iter().find(|meta| meta.name == name) {
         Some(meta) => (meta.run)(state, argument.trim().trim_end_matches(';').trim()),
-        None => bail!("no command \\{name}\nhint: \\? lists all"),
+        None => bail!("no command \\{name}\nhint: \\? lists the commands"),
     }
 }
 
@@ -108,7 +108,9 @@ fn timing(state: &mut State, _: &str) -> Result<Next> {
 fn format(state: &mut State, name: &str) -> Result<Next> {
     if !name.is_empty() {
         state.format = Format::from_str(name, true).map_err(|_| {
-            anyhow::anyhow!("no format {name}\nhint: table, csv, json, ndjson, parquet, arrow")
+            anyhow::anyhow!(
+                "no format {name}\nhint: use one of: table, csv, json, ndjson, parquet, arrow"
+            )
         })?;
     }
     let name = state
@@ -129,8 +131,8 @@ fn help(_: &mut State, _: &str) -> Result<Next> {
             meta.about
         );
     }
-    text.push_str("A question may go over many lines and ends with a semicolon. Tab completes names, Ctrl-R searches\n");
-    text.push_str("the history, Ctrl-C drops what was typed or stops a question, Ctrl-D leaves.\n");
+    text.push_str("A query may span several lines and ends with a semicolon. Tab completes names, Ctrl-R searches\n");
+    text.push_str("the history, Ctrl-C discards the line or stops a query, Ctrl-D quits.\n");
     say(&text)
 }
 

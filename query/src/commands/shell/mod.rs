@@ -1,4 +1,4 @@
-//! `shell`: questions one after the other, with history and completion.
+//! `shell`: an interactive SQL shell with history and completion.
 
 mod complete;
 mod meta;
@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{ArgMatches, Args};
+use perfquet_formats::count::counted;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
@@ -16,7 +17,7 @@ use rustyline::{CompletionType, Config, Editor};
 use super::{Subcommand, arguments, sql};
 use crate::failure::Interrupted;
 use crate::functions::in_fitting_unit;
-use crate::render::text::{grouped, harmless_lines};
+use crate::render::text::harmless_lines;
 use crate::render::{self, Format};
 use crate::session::Session;
 use crate::settings::{Limits, Output, Traces};
@@ -24,12 +25,15 @@ use complete::Completer;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Shell>("shell", run);
 
-/// Ask many questions, with history and completion
+/// Start an interactive SQL shell with history and completion
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  # Query one trace
   perfquet-query shell a.pqt
+  # Query several traces
   perfquet-query shell 'runs/*.pqt'
-Inside, a question ends with a semicolon; \\? tells the rest.")]
+
+End each query with a semicolon; \\? lists the commands.")]
 struct Shell {
     #[command(flatten)]
     traces: Traces,
@@ -39,14 +43,14 @@ struct Shell {
     limits: Limits,
 }
 
-/// What the backslash commands change.
+/// The settings that backslash commands change.
 struct State {
     session: Session,
     format: Format,
     timing: bool,
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Ask,
@@ -86,10 +90,10 @@ fn interactive(state: &mut State) -> Result<()> {
     editor.set_helper(Some(Completer::new(&state.session)));
     let history = history_file();
     if let Some(path) = &history {
-        // Absent at the first time.
+        // Missing before the first use.
         let _ = editor.load_history(path);
     }
-    say!("A question ends with ;   \\? for help, \\q to leave.");
+    say!("End each query with ;   \\? for help, \\q to quit.");
     loop {
         match editor.readline("perfquet> ") {
             Ok(line) => {
@@ -108,7 +112,7 @@ fn interactive(state: &mut State) -> Result<()> {
                     break;
                 }
             }
-            // Ctrl-C drops what was typed, Ctrl-D leaves.
+            // Ctrl-C discards the line, Ctrl-D quits.
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(error).context("cannot read from the terminal"),
@@ -117,12 +121,12 @@ fn interactive(state: &mut State) -> Result<()> {
     if let Some(path) = &history
         && let Err(error) = save_history(&mut editor, path)
     {
-        say!("cannot keep the history in {}: {error}", path.display());
+        say!("cannot save the history to {}: {error}", path.display());
     }
     Ok(())
 }
 
-/// Backslash commands and statements of a text. A command takes its line.
+/// Splits input into backslash commands and statements. A command ends with its line.
 fn pieces(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text.trim_start();
@@ -145,7 +149,7 @@ fn pieces(text: &str) -> Vec<&str> {
 }
 
 impl State {
-    /// Answers one command or question.
+    /// Runs one command or query.
     fn answer(&mut self, piece: &str) -> Result<Next> {
         if let Some(command) = piece.strip_prefix('\\') {
             return meta::run(self, command);
@@ -160,7 +164,7 @@ impl State {
         std::io::stdout().flush()?;
         match asked {
             Ok(()) => {}
-            // Only the question was interrupted, not the shell.
+            // Only the query was interrupted, not the shell.
             Err(error) if error.is::<Interrupted>() => say!("interrupted"),
             Err(error) => return Err(error),
         }
@@ -173,21 +177,20 @@ impl State {
     fn ask(&self, sql: &str) -> Result<()> {
         let mut answer = self.session.query(sql)?;
         if answer.schema().fields().is_empty() {
-            // CREATE VIEW and the like answer nothing.
+            // CREATE VIEW and similar statements have no result.
             while answer.next()?.is_some() {}
             return Ok(());
         }
         let rows = render::answer(self.format, &mut answer)?;
         match rows {
             0 => say!("no rows"),
-            1 => say!("1 row"),
-            rows => say!("{} rows", grouped(rows)),
+            rows => say!("{}", counted(rows, "row")),
         }
         Ok(())
     }
 }
 
-/// `$XDG_STATE_HOME/perfquet/history`, where state of programs belongs.
+/// Returns `$XDG_STATE_HOME/perfquet/history`.
 fn history_file() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)

@@ -1,0 +1,55 @@
+//! Room that a file gives back: fallocate(2).
+
+#![expect(unsafe_code, reason = "fallocate")]
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+/// Frees the disk's blocks of a range, which then reads as zeros; the file stays as long as it is. File systems without
+/// holes refuse.
+pub(crate) fn punch(file: &File, range: &Range<u64>) -> io::Result<()> {
+    let number = |value: u64| libc::off_t::try_from(value).map_err(io::Error::other);
+    let start = number(range.start)?;
+    let length = number(range.end.saturating_sub(range.start))?;
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: no memory is involved, and the descriptor is that of an open file.
+    match unsafe { libc::fallocate(file.as_raw_fd(), mode, start, length) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_hole_takes_no_room() {
+        let folder = tempfile::tempdir_in(std::env::temp_dir()).unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.sync_all().unwrap();
+        let before = file.metadata().unwrap().blocks();
+        punch(&file, &(4096..1 << 19)).unwrap();
+        let after = file.metadata().unwrap();
+        assert!(
+            after.blocks() <= before - 900,
+            "{before}, {}",
+            after.blocks()
+        );
+        assert_eq!(after.len(), 1 << 20);
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(bytes[4096..1 << 19].iter().all(|&byte| byte == 0));
+        assert!(
+            bytes[..4096]
+                .iter()
+                .chain(&bytes[1 << 19..])
+                .all(|&byte| byte == 7)
+        );
+    }
+}
