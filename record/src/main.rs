@@ -37,6 +37,7 @@ use std::process::ExitCode;
 use run::Outcome;
 
 fn main() -> ExitCode {
+    sys::memory::give_back();
     let mut cli = cli::Cli::read();
     logger::start(cli.verbose);
     let read = cli.apply_kfi().map_err(anyhow::Error::new);

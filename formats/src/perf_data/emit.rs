@@ -60,6 +60,7 @@ impl Session<'_, '_> {
             return Ok(Step::Done);
         }
         let attr = self.attr_of(header, record).unwrap_or(0);
+        let record = self.written(record);
         let split = Trailer::split(
             record.get(8..).unwrap_or_default(),
             8,

@@ -54,6 +54,8 @@ use crate::perf_data::header::{Header, PIPE_HEADER_BYTES};
 use crate::perf_data::read::Session;
 use crate::{Error, Format, Input};
 
+pub use record::written_bytes;
+
 /// perf.data in all its forms.
 pub const PERF_DATA: Format = Format {
     name: "perf.data",

@@ -18,7 +18,7 @@ use crate::perf_data::compressed::Unpacker;
 use crate::perf_data::ids::Ids;
 use crate::perf_data::losses::Losses;
 use crate::perf_data::order::{Location, Queue};
-use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
+use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind, written_bytes};
 use crate::perf_data::recorder;
 use crate::perf_data::resync::{Look, Search, plausible};
 use crate::perf_data::sample::Lists;
@@ -319,6 +319,7 @@ impl<'m, 's> Session<'m, 's> {
                 .id
                 .and_then(|offset| self.word(record, HEADER_BYTES + offset))
         } else {
+            let record = self.written(record);
             let offset = first.places.id_from_end;
             offset.and_then(|offset| self.word(record, record.len().checked_sub(offset)?))
         };
@@ -335,12 +336,20 @@ impl<'m, 's> Session<'m, 's> {
         if header.kind == kind::SAMPLE {
             return self.word(record, HEADER_BYTES + attr.places.time?);
         }
+        let record = self.written(record);
         match attr.places.time_from_end {
             Some(offset) => self.word(record, record.len().checked_sub(offset)?),
             // Without a trailer these two still have their own.
             None if matches!(header.kind, kind::FORK | kind::EXIT) => self.word(record, 24),
             None => None,
         }
+    }
+
+    /// The part of a kernel's record that the kernel has written. All attrs have trailers of the same size.
+    pub(super) fn written<'r>(&self, record: &'r [u8]) -> &'r [u8] {
+        let trailer_bytes = self.attrs.first().map_or(0, Attr::trailer_bytes);
+        let end = written_bytes(record, trailer_bytes, self.endian);
+        record.get(..end).unwrap_or(record)
     }
 
     #[inline]

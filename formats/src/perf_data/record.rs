@@ -121,6 +121,47 @@ impl RecordHeader {
     }
 }
 
+/// How many bytes of a kernel's record the kernel has written, with a trailer of `trailer_bytes`.
+///
+/// For three types it adds the size of the trailer once more for each further event that receives the record, but
+/// writes one trailer, right behind the body (`perf_event_ksymbol_output` and the two like it do not restore
+/// `header.size`). What follows is what the ring held before.
+pub fn written_bytes(record: &[u8], trailer_bytes: usize, endian: Endian) -> usize {
+    let header = RecordHeader::parse(record, endian);
+    let end = match header.map(|header| header.kind) {
+        Some(kind @ (kind::KSYMBOL | kind::BPF_EVENT | kind::TEXT_POKE)) => {
+            end_of_body(kind, record, endian)
+        }
+        _ => None,
+    };
+    let end = end.map(|end| end + trailer_bytes);
+    end.filter(|end| *end <= record.len())
+        .unwrap_or(record.len())
+}
+
+/// Where the body of one of these three types ends.
+fn end_of_body(kind: u32, record: &[u8], endian: Endian) -> Option<usize> {
+    /// KSYMBOL: u64 address, u32 length, u16 type, u16 flags, char name[], NUL and padding.
+    const NAME: usize = HEADER_BYTES + 16;
+    /// BPF_EVENT: u16 type, u16 flags, u32 id, u8 tag[8].
+    const BPF_END: usize = HEADER_BYTES + 16;
+    /// TEXT_POKE: u64 address, u16 old_len, u16 new_len, u8 bytes[], padding.
+    const LENGTHS: usize = HEADER_BYTES + 8;
+    match kind {
+        kind::KSYMBOL => {
+            let name = record.get(NAME..)?;
+            let length = name.iter().position(|byte| *byte == 0)? + 1;
+            Some(NAME + length.next_multiple_of(8))
+        }
+        kind::BPF_EVENT => Some(BPF_END),
+        _ => {
+            let length = |at| endian.u16_at(record, at).map(usize::from);
+            let bytes = 4 + length(LENGTHS)? + length(LENGTHS + 2)?;
+            Some(LENGTHS + bytes.next_multiple_of(8))
+        }
+    }
+}
+
 /// The trailer of a record that is no sample (`struct sample_id`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Trailer {
@@ -260,6 +301,29 @@ mod tests {
             RecordHeader::parse(b"\x01\x80\0\0\x02\0\x28", Endian::Little),
             None
         );
+    }
+
+    #[test]
+    fn what_the_kernel_did_not_write_is_no_part_of_a_record() {
+        let of = |record: &[u8]| written_bytes(record, 8, Endian::Little);
+        let records: [(u32, &[u8]); 4] = [
+            (kind::KSYMBOL, b"address.len.tyflprog_12\0"),
+            (kind::KSYMBOL, b"address.len.tyflprog_1234567890\0"),
+            (kind::BPF_EVENT, b"tyflid..tag_of_8"),
+            (kind::TEXT_POKE, b"address.\x05\0\x05\0oldesnewer\0\0"),
+        ];
+        for (kind, body) in records {
+            let head = [&kind.to_le_bytes()[..], &[0; 4]].concat();
+            let whole = [&head, body, b"trailer."].concat();
+            assert_eq!(of(&whole), whole.len(), "type {kind}");
+            let longer = [&whole[..], b"of another record, and older"].concat();
+            assert_eq!(of(&longer), whole.len(), "type {kind}");
+            // Cut short: left as it is.
+            let short = &whole[..whole.len() - 1];
+            assert_eq!(of(short), short.len(), "type {kind}");
+        }
+        let comm = [&kind::COMM.to_le_bytes()[..], &[0; 60]].concat();
+        assert_eq!(of(&comm), 64);
     }
 
     #[test]

@@ -285,6 +285,7 @@ impl Session<'_, '_> {
             let parsed = parse(&mut body, header.misc, attr, &mut Lists::default());
             return is_timely && parsed.is_ok_and(|members| body.is_empty() && is_sane(&members));
         }
+        let record = self.written(record);
         let body = record.get(HEADER_BYTES..).unwrap_or_default();
         let split = Trailer::split(body, 0, self.endian, Some(attr));
         is_timely && split.is_ok_and(|(_, trailer)| is_sane_trailer(&trailer))

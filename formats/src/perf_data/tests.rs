@@ -202,6 +202,38 @@ fn pipe_of_two() -> Pipe {
     pipe
 }
 
+/// The kernel makes these records longer for each event that receives them, and leaves old bytes behind the trailer.
+#[test]
+fn the_time_of_a_kernel_symbol_stands_behind_its_name() {
+    let mut pipe = Pipe::new();
+    let mut times_wanted = Vec::new();
+    for step in 0..20_000i64 {
+        // Two CPUs, each in order.
+        for time in [10 * step + 1000, 10 * step] {
+            pipe.sample(time as u64, &[]);
+            times_wanted.push(time);
+        }
+        if step == 5000 {
+            // u64 address, u32 length, u16 type, u16 flags, name, then pid and tid, time, cpu; what follows is old.
+            let mut body = [0xffff_ffff_c000_0000u64, 64]
+                .map(u64::to_le_bytes)
+                .concat();
+            body.extend(b"bpf_prog_1234567\0\0\0\0\0\0\0\0");
+            for word in [7 | 8 << 32, 50_000, 0, u64::MAX, u64::MAX / 2, 9] {
+                body.extend(u64::to_le_bytes(word));
+            }
+            pipe.record(17, &body);
+        }
+        if step % 50 == 0 {
+            pipe.round();
+        }
+    }
+    times_wanted.sort_unstable();
+    let seen = see(&pipe.bytes);
+    assert_eq!(seen.problems, [""; 0]);
+    assert!(times(&seen) == times_wanted);
+}
+
 /// perf inject -s puts the counts of the end first.
 #[test]
 fn losses_add_up_in_any_order() {

@@ -78,12 +78,18 @@ impl Choice {
     /// Returns the selected event; else the sampled one with the most rows, else the one with the most rows.
     pub(super) fn subject(&self, session: &Session) -> Result<Subject> {
         let subjects = subjects(session)?;
+        let every = every(session)?;
+        let has_none = match &self.event {
+            Some(_) => every.is_empty(),
+            None => subjects.is_empty(),
+        };
+        if has_none {
+            bail!(
+                "the trace has no events\nhint: list its contents with: perfquet-query info TRACE"
+            );
+        }
         let Some(wanted) = &self.event else {
-            let Some(subject) = subjects.first() else {
-                bail!(
-                    "the trace has no events\nhint: list its contents with: perfquet-query info TRACE"
-                );
-            };
+            let first = &subjects[0];
             let others: Vec<&str> = subjects[1..]
                 .iter()
                 .take(5)
@@ -92,16 +98,19 @@ impl Choice {
             if !others.is_empty() {
                 say!(
                     "{}; other events: {} (--event)",
-                    subject.name,
+                    first.name,
                     others.join(", ")
                 );
             }
-            return Ok(subject.clone());
+            return Ok(first.clone());
         };
         if let Some(found) = subjects.iter().find(|subject| subject.is_called(wanted)) {
             return Ok(found.clone());
         }
-        let near = nearest(wanted, subjects.iter().map(|subject| subject.name.as_str()));
+        if let Some(silent) = every.iter().find(|event| event.is_called(wanted)) {
+            bail!("{} was recorded, but never occurred", silent.name);
+        }
+        let near = nearest(wanted, every.iter().map(|event| event.name.as_str()));
         let names: Vec<&str> = match near.is_empty() {
             true => subjects
                 .iter()
@@ -117,8 +126,8 @@ impl Choice {
     }
 }
 
-/// Returns all events with rows: sampled ones first, then by rows.
-fn subjects(session: &Session) -> Result<Vec<Subject>> {
+/// Returns all recorded events: sampled ones first, then by rows.
+fn every(session: &Session) -> Result<Vec<Subject>> {
     let mut subjects = Vec::new();
     for batch in session.collect(include_str!("subject.sql"))? {
         let texts = [
@@ -133,6 +142,12 @@ fn subjects(session: &Session) -> Result<Vec<Subject>> {
             subjects.push(subject(system, event, table, rows));
         }
     }
+    Ok(subjects)
+}
+
+/// Returns those with rows.
+fn subjects(session: &Session) -> Result<Vec<Subject>> {
+    let mut subjects = every(session)?;
     subjects.retain(|subject| subject.rows > 0);
     // The only sampled event needs no condition: comparing its name in every row takes time and changes nothing.
     let sampled = |subject: &&mut Subject| subject.table == "samples";

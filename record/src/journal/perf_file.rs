@@ -19,10 +19,11 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use perfquet_formats::bytes::before_nul;
+use perfquet_formats::bytes::{Endian, before_nul};
+use perfquet_formats::perf_data::written_bytes;
 
 use super::header::{add_build_id, feature, update};
-use super::record::{Records, kind, misc};
+use super::record::{Records, TRAILER_BYTES, kind, misc};
 use super::walk::{Record, Walk};
 
 const HEADER_BYTES: u64 = 104;
@@ -67,6 +68,8 @@ struct Contents {
     build_ids: Records,
     identified: HashSet<Vec<u8>>,
     rounds: Vec<Round>,
+    /// Records with old bytes behind what the kernel wrote of them, and how much that is.
+    overlong: Vec<(Record, u16)>,
     samples: u64,
     first_sample: Option<u64>,
     last_sample: u64,
@@ -86,6 +89,12 @@ pub(crate) fn complete(path: &Path) -> io::Result<u64> {
         file.write_all_at(&tail, contents.data_end)?;
         for void in contents.void_rounds() {
             file.write_all_at(&kind::FINISHED_INIT.to_ne_bytes(), void)?;
+        }
+        // perf looks for their trailer at the end: what follows it becomes a record that says nothing.
+        for (record, written) in &contents.overlong {
+            let rest = record.offset + u64::from(*written);
+            file.write_all_at(&head(kind::FINISHED_INIT, 0, record.size - written), rest)?;
+            file.write_all_at(&head(record.kind, record.misc, *written), record.offset)?;
         }
         file.write_all_at(&header, 0)
     });
@@ -205,7 +214,15 @@ impl Contents {
                 Ok(trailer_time(&body))
             }
             // Records of the kernel end with what all events have; those of tools, from 64 on, do not.
-            1..64 => Ok(trailer_time(&walk.body()?)),
+            1..64 => {
+                let mut bytes = walk.whole()?;
+                let written = written_bytes(&bytes, TRAILER_BYTES, Endian::Little);
+                if written < bytes.len() {
+                    self.overlong.push((record, written as u16));
+                    bytes.truncate(written);
+                }
+                Ok(trailer_time(&bytes))
+            }
             _ => Ok(None),
         }
     }
@@ -347,6 +364,13 @@ impl Contents {
     }
 }
 
+/// A record's head.
+fn head(kind: u32, misc: u16, size: u16) -> [u8; 8] {
+    let [a, b, c, d] = kind.to_ne_bytes();
+    let ([e, f], [g, h]) = (misc.to_ne_bytes(), size.to_ne_bytes());
+    [a, b, c, d, e, f, g, h]
+}
+
 /// The time in the trailer of a record: behind it are CPU and id.
 fn trailer_time(body: &[u8]) -> Option<u64> {
     number_at(body, body.len().checked_sub(24)?)
@@ -376,6 +400,46 @@ mod tests {
             first,
             last,
         }
+    }
+
+    #[test]
+    fn what_follows_a_trailer_is_a_record_of_its_own() {
+        const KSYMBOL: u32 = 17;
+        let mut bytes = b"PERFILE2\x10\0\0\0\0\0\0\0".to_vec();
+        bytes.extend(head(kind::HEADER_ATTR, 0, 8 + 112));
+        bytes.extend([[0; 4], [112, 0, 0, 0]].concat());
+        bytes.resize(bytes.len() + 104, 0);
+        let data = bytes.len() as u64;
+        // Head, address, length, type, flags, name; trailer; what the ring held before.
+        bytes.extend(head(KSYMBOL, 0, 8 + 16 + 8 + 32 + 64));
+        bytes.extend([1; 16]);
+        bytes.extend(b"prog_12\0");
+        bytes.extend(words(&[7 | 8 << 32, 50, 0, 3]));
+        bytes.extend([0xee; 64]);
+        bytes.extend(head(kind::FINISHED_ROUND, 0, 8));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("perf.data");
+        std::fs::write(&path, bytes).unwrap();
+        let file = File::open(&path).unwrap();
+        let contents = Contents::read(&file).unwrap();
+        assert_eq!(
+            (contents.rounds[0].first, contents.rounds[0].last),
+            (50, 50)
+        );
+        complete(&path).unwrap();
+        let mut walk = Walk::new(&file, data).unwrap();
+        let mut kinds = Vec::new();
+        while let Ok(Some(record)) = walk.next() {
+            kinds.push((record.kind, record.size));
+        }
+        assert_eq!(
+            kinds[..3],
+            [
+                (KSYMBOL, 64),
+                (kind::FINISHED_INIT, 64),
+                (kind::FINISHED_ROUND, 8)
+            ]
+        );
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Head<'_> {
 }
 
 /// Bytes of what [`Body::trailer`] writes, and the kernel.
-const TRAILER_BYTES: usize = 32;
+pub(super) const TRAILER_BYTES: usize = 32;
 
 /// The records in `bytes`, up to the first that is not whole.
 pub(crate) fn walk(bytes: &[u8]) -> impl Iterator<Item = Head<'_>> {

@@ -136,14 +136,23 @@ impl<'f> Walk<'f> {
 
     /// What follows the head of the record that was given last.
     pub(super) fn body(&mut self) -> io::Result<Vec<u8>> {
+        self.from(8)
+    }
+
+    /// The record that was given last, with its head.
+    pub(super) fn whole(&mut self) -> io::Result<Vec<u8>> {
+        self.from(0)
+    }
+
+    fn from(&mut self, begin: u16) -> io::Result<Vec<u8>> {
         let Some(record) = self.current else {
             return Ok(Vec::new());
         };
-        self.go_to(record.offset + 8)?;
-        let mut body = vec![0; usize::from(record.size) - 8];
-        self.reader.read_exact(&mut body)?;
-        self.at += body.len() as u64;
-        Ok(body)
+        self.go_to(record.offset + u64::from(begin))?;
+        let mut bytes = vec![0; usize::from(record.size.saturating_sub(begin))];
+        self.reader.read_exact(&mut bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(bytes)
     }
 
     /// The first bytes of it; zeros where it is shorter.
