@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use perfquet_formats::count::counted;
 use perfquet_formats::import::{Counts, Report};
 use perfquet_formats::symbols;
 
@@ -70,8 +71,8 @@ pub(crate) fn trace(
     }
     if counts.problems > 0 {
         terminal::say(format_args!(
-            "{} places could not be read: see the table problems",
-            counts.problems
+            "{} could not be read: see the table problems",
+            counted(counts.problems, "place")
         ));
     }
     Ok(())

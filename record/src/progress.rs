@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use perfquet_formats::count::counted;
 use perfquet_formats::import::Counts;
 
 /// The line.
@@ -81,7 +82,7 @@ impl Progress {
 
 fn line(step: &str, elapsed: Duration, shown: Shown) -> String {
     let events = shown.events.map_or(String::new(), |events| {
-        format!(" · {} events", HumanCount(events))
+        format!(" · {}", counted(events, "event"))
     });
     format!(
         "{step} {:.1} s{events} · {} lost · {}",
@@ -104,18 +105,17 @@ pub(crate) enum Count {
 
 /// "1,234 events, 0 lost, 5.2 MiB"
 pub(crate) fn summary(count: Count, counts: &Counts, bytes: u64) -> String {
-    let (count, what) = match count {
-        Count::Events(count) => (count, "events"),
-        Count::Calls(count) => (count, "calls"),
-        Count::Sums(count) => (count, "sums"),
+    let recorded = match count {
+        Count::Events(count) => counted(count, "event"),
+        Count::Calls(count) => counted(count, "call"),
+        Count::Sums(count) => counted(count, "sum"),
     };
     let filtered = match counts.filtered {
         0 => String::new(),
         filtered => format!(", {} filtered", HumanCount(filtered)),
     };
     format!(
-        "{} {what}{filtered}, {} lost, {}",
-        HumanCount(count),
+        "{recorded}{filtered}, {} lost, {}",
         HumanCount(counts.lost),
         HumanBytes(bytes)
     )
