@@ -96,6 +96,7 @@ const TOOLS: &[&str] = &[
 const MEASURED: &[&str] = &[
     "switches from idle tasks",
     "a perf that unwinds",
+    "a perf that does not crash",
     "the compiler of the kept objects",
     "machines",
     "the kernel",
