@@ -1,7 +1,7 @@
 //! The part of a journal that was encoded, packed: so a recording of hours takes little more room than its tables.
 //!
 //! ```text
-//! journal/perf.data                                      a hole from 0 to 32 MiB, from there on what is recorded
+//! journal/perf.data                                      a hole of 32 MiB, then the records
 //! journal/packed.0000000000000000-0000000002000000       its bytes from 0 to 32 MiB, through zstd
 //! journal/.packed                                        the next piece, which is not whole yet
 //! ```
@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// A journal whose bytes are hard to pack, in a folder of its own.
+    /// A journal of bytes that hardly compress, in a directory of its own.
     fn journal(length: usize) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf.data");
@@ -281,7 +281,7 @@ mod tests {
         for range in [0..300_000, 300_000..300_001, 300_001..800_000] {
             let packed = pack_journal(&path, range.clone()).unwrap();
             assert!(packed < range.end - range.start + 100);
-            // Killed before the hole, in the middle of punching it, and behind it.
+            // Killed before the hole is punched, halfway through, and after it.
             assert!(read(&path) == bytes);
             let middle = range.start.midpoint(range.end);
             punch(&path, range.start..middle);
@@ -289,7 +289,7 @@ mod tests {
             punch(&path, range.clone());
             assert!(read(&path) == bytes);
         }
-        // What is appended meanwhile follows.
+        // Records appended in the meantime follow.
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"more").unwrap();
         assert!(read(&path) == [&bytes[..], b"more"].concat());
@@ -345,7 +345,7 @@ mod tests {
     }
 
     proptest! {
-        /// Pieces that overlap, leave gaps or go on behind the end: no panic, and an end.
+        /// Pieces may overlap, leave gaps or reach past the end: reading ends without a panic.
         #[test]
         fn foreign_pieces_are_read_to_an_end(ranges in prop::collection::vec((0u64..3000, 1u64..3000), 0..5)) {
             let (folder, path, bytes) = journal(2000);

@@ -5,7 +5,7 @@
 //! ```
 //! Nothing is lost at a limit: a stack or frame that comes again gets a second number.
 
-/// Most entries of what is kept.
+/// Maximum number of entries in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Frames before they are named and written, 16 bytes each and 10 in their table, which is full at 7/8 of a power

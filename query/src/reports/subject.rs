@@ -58,7 +58,7 @@ impl Subject {
 impl Choice {
     /// An error if no row fits for a name or number that no row has.
     pub(super) fn fail_if_nothing_fits(&self, session: &Session) -> Result<()> {
-        let mut subjects = subjects(session)?.into_iter();
+        let mut subjects = with_rows(every(session)?).into_iter();
         let subject = match &self.event {
             Some(wanted) => subjects.find(|subject| subject.is_called(wanted)),
             None => subjects.next(),
@@ -77,8 +77,8 @@ impl Choice {
 
     /// Returns the selected event; else the sampled one with the most rows, else the one with the most rows.
     pub(super) fn subject(&self, session: &Session) -> Result<Subject> {
-        let subjects = subjects(session)?;
         let every = every(session)?;
+        let subjects = with_rows(every.clone());
         let has_none = match &self.event {
             Some(_) => every.is_empty(),
             None => subjects.is_empty(),
@@ -145,9 +145,8 @@ fn every(session: &Session) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-/// Returns those with rows.
-fn subjects(session: &Session) -> Result<Vec<Subject>> {
-    let mut subjects = every(session)?;
+/// Returns those of them that have rows.
+fn with_rows(mut subjects: Vec<Subject>) -> Vec<Subject> {
     subjects.retain(|subject| subject.rows > 0);
     // The only sampled event needs no condition: comparing its name in every row takes time and changes nothing.
     let sampled = |subject: &&mut Subject| subject.table == "samples";
@@ -157,7 +156,7 @@ fn subjects(session: &Session) -> Result<Vec<Subject>> {
             .filter(sampled)
             .for_each(|only| only.condition = "TRUE".to_owned());
     }
-    Ok(subjects)
+    subjects
 }
 
 fn subject(system: &str, event: &str, table: &str, rows: u128) -> Subject {

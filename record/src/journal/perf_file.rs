@@ -23,7 +23,7 @@ use perfquet_formats::bytes::{Endian, before_nul};
 use perfquet_formats::perf_data::written_bytes;
 
 use super::header::{add_build_id, feature, update};
-use super::record::{Records, TRAILER_BYTES, kind, misc};
+use super::record::{Records, TRAILER_BYTES, head, kind, misc};
 use super::walk::{Record, Walk};
 
 const HEADER_BYTES: u64 = 104;
@@ -362,13 +362,6 @@ impl Contents {
         });
         records.into_bytes()
     }
-}
-
-/// A record's head.
-fn head(kind: u32, misc: u16, size: u16) -> [u8; 8] {
-    let [a, b, c, d] = kind.to_ne_bytes();
-    let ([e, f], [g, h]) = (misc.to_ne_bytes(), size.to_ne_bytes());
-    [a, b, c, d, e, f, g, h]
 }
 
 /// The time in the trailer of a record: behind it are CPU and id.

@@ -130,6 +130,13 @@ pub(crate) struct Records {
     bytes: Vec<u8>,
 }
 
+/// The head of a record of `size` bytes, of which it is the first 8.
+pub(super) fn head(kind: u32, misc: u16, size: u16) -> [u8; 8] {
+    let [a, b, c, d] = kind.to_ne_bytes();
+    let ([e, f], [g, h]) = (misc.to_ne_bytes(), size.to_ne_bytes());
+    [a, b, c, d, e, f, g, h]
+}
+
 /// The body of a record under construction.
 pub(crate) struct Body<'a> {
     bytes: &'a mut Vec<u8>,
@@ -161,9 +168,7 @@ impl Records {
     /// Adds a record. Says false, and adds nothing, if it is longer than a record can be.
     pub(crate) fn add(&mut self, kind: u32, misc: u16, fill: impl FnOnce(&mut Body<'_>)) -> bool {
         let start = self.bytes.len();
-        self.bytes.extend(kind.to_ne_bytes());
-        self.bytes.extend(misc.to_ne_bytes());
-        self.bytes.extend(0u16.to_ne_bytes());
+        self.bytes.extend(head(kind, misc, 0));
         let mut body = Body {
             bytes: &mut self.bytes,
             start,
@@ -174,7 +179,7 @@ impl Records {
             self.bytes.truncate(start);
             return false;
         };
-        self.bytes[start + 6..start + 8].copy_from_slice(&size.to_ne_bytes());
+        self.bytes[start..start + 8].copy_from_slice(&head(kind, misc, size));
         true
     }
 }

@@ -140,7 +140,7 @@ pub(super) struct Rows {
     /// Number of the first in `waiting`.
     first: i64,
     waiting: VecDeque<Pending>,
-    /// Open for so long that later calls were written.
+    /// Still open when later calls had been written.
     aside: HashMap<CallId, Pending>,
     /// Those set aside, oldest first; closed ones are forgotten lazily.
     aside_order: VecDeque<CallId>,
