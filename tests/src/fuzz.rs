@@ -5,30 +5,67 @@
 //! case that goes a new way is changed further. LLVM's counters work on stable Rust, so neither AFL nor a
 //! nightly compiler is needed.
 
-use anyhow::{Context, Result, bail};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
 
 use crate::{place, say};
 
-/// Runs the fuzz program for so many minutes. `cargo test` runs the same program for some seconds.
+/// Runs the fuzz program for `minutes`, in one process per CPU with its own seed. `cargo test` runs the same program
+/// for some seconds, with the same seed every time.
 pub fn run(minutes: u64) -> Result<()> {
+    let jobs = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
     say::step(&format!(
-        "damaged inputs and damaged traces, for {minutes} min"
+        "damaged inputs and damaged traces, for {minutes} min in {jobs} processes"
     ));
     // Built by the ordinary compiler, before the other one is named.
     let query = place::bin("perfquet-query");
-    let programs = query.parent().context("a program lies in a directory")?;
-    // In the tests' profile, where an overflow panics.
-    let status = place::cargo_test(&["--test", "fuzz", "--", "--nocapture", "--test-threads=1"])
-        .env(
+    let programs = query.parent().context("a program has a directory")?;
+    let instrumented = |arguments: &[&str]| {
+        // In the tests' profile, where an overflow panics.
+        let mut command = place::cargo_test(&["--test", "fuzz"]);
+        command.args(arguments).env(
             "RUSTC_WORKSPACE_WRAPPER",
             place::root().join("tests/fuzz/instrument.sh"),
-        )
-        .env("PERFQUET_BIN_DIR", programs)
-        .env("PERFQUET_FUZZ_SECONDS", (minutes * 60).to_string())
-        .status()
-        .context("cannot run cargo")?;
-    if !status.success() {
-        bail!("a damaged input made it fail; the seed to repeat it with is printed above");
+        );
+        command
+    };
+    let built = instrumented(&["--no-run"]).status();
+    ensure!(
+        built.context("cannot run cargo")?.success(),
+        "cannot build it"
+    );
+    let first = first_seed()?;
+    let children: Vec<_> = (0..jobs)
+        .map(|job| {
+            let seed = first.wrapping_add(job);
+            say::note(&format!("PERFQUET_FUZZ_SEED={seed}"));
+            instrumented(&["--", "--nocapture", "--test-threads=1"])
+                .env("PERFQUET_BIN_DIR", programs)
+                .env("PERFQUET_FUZZ_SECONDS", (minutes * 60).to_string())
+                .env("PERFQUET_FUZZ_SEED", seed.to_string())
+                .spawn()
+                .context("cannot run cargo")
+        })
+        .collect::<Result<_>>()?;
+    let mut failed = 0;
+    for mut child in children {
+        failed += u64::from(!child.wait().context("cannot wait for cargo")?.success());
     }
+    ensure!(
+        failed == 0,
+        "{failed} of {jobs} processes failed; each printed the seed of the failing case"
+    );
     Ok(())
+}
+
+/// The seed of the first process: that of the environment, or the time, so that no two runs try the same cases.
+fn first_seed() -> Result<u64> {
+    if let Ok(text) = std::env::var("PERFQUET_FUZZ_SEED") {
+        let seed = text.parse();
+        return seed
+            .with_context(|| format!("PERFQUET_FUZZ_SEED: expected a number, found {text:?}"));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Ok(now.as_nanos() as u64)
 }

@@ -174,7 +174,10 @@ impl Records {
             start,
         };
         fill(&mut body);
-        body.pad(8);
+        // perf pads its records, but not these: hotspot expects a section to end with its last string.
+        if kind != self::kind::HEADER_FEATURE {
+            body.pad(8);
+        }
         let Ok(size) = u16::try_from(self.bytes.len() - start) else {
             self.bytes.truncate(start);
             return false;
@@ -257,6 +260,16 @@ mod tests {
         expected.extend(2i32.to_ne_bytes());
         expected.extend(b"sleep\0\0\0");
         assert_eq!(records.bytes(), expected);
+    }
+
+    #[test]
+    fn a_feature_ends_with_its_last_string() {
+        let mut records = Records::new();
+        assert!(records.add(kind::HEADER_FEATURE, 0, |body| {
+            body.u64(3);
+            body.header_text("host");
+        }));
+        assert_eq!(records.bytes().len(), 8 + 8 + 4 + 64);
     }
 
     #[test]
