@@ -7,6 +7,7 @@
 //! ----
 //! java 3
 //! ```
+//! `report top --by comm` in place of a question runs that report on the trace.
 //! The first line names the input in the repository; it is imported anew for every run, without names for
 //! addresses, which would differ between machines. Rows are asked of `perfquet-query sql` itself, so its
 //! rendering is tested along. NULL reads `NULL`, an empty text `(empty)`. `PERFQUET_UPDATE=1` fills in the
@@ -100,12 +101,17 @@ impl DB for Query {
     type ColumnType = DefaultColumnType;
 
     fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, QueryError> {
-        let output = Command::new(bin("perfquet-query"))
-            .arg("sql")
-            .arg(&self.trace)
-            .args([sql, "--format", "csv"])
-            .output()
-            .unwrap();
+        let mut command = Command::new(bin("perfquet-query"));
+        match sql.strip_prefix("report ") {
+            Some(report) => {
+                let mut words = words(report).into_iter();
+                command.args(words.next()).arg(&self.trace).args(words);
+            }
+            None => {
+                command.arg("sql").arg(&self.trace).arg(sql);
+            }
+        }
+        let output = command.args(["--format", "csv"]).output().unwrap();
         if !output.status.success() {
             return Err(QueryError(
                 String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -126,6 +132,22 @@ impl DB for Query {
     fn engine_name(&self) -> &str {
         "perfquet"
     }
+}
+
+/// Divides a command line at blanks, except between single quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for (index, part) in line.split('\'').enumerate() {
+        let is_quoted = index % 2 == 1;
+        for letter in part.chars() {
+            match (is_quoted || !letter.is_whitespace(), words.last_mut()) {
+                (true, Some(word)) => word.push(letter),
+                _ => words.push(String::new()),
+            }
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// RFC 4180, where nothing between two commas is NULL, and `""` an empty text.

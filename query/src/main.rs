@@ -17,14 +17,17 @@ mod filter;
 mod functions;
 mod interrupt;
 mod nearest;
+mod places;
 mod planning;
 mod render;
+mod report;
 mod reports;
 mod sentences;
 mod session;
 mod settings;
 mod stacks;
 mod table;
+mod totals;
 mod trace;
 mod views;
 

@@ -103,6 +103,7 @@ impl Session {
             sql: sql.to_owned(),
             schema: with_plain_names(&stream.schema()),
             stream: Some(stream),
+            waiting: None,
         })
     }
 
@@ -283,6 +284,8 @@ pub(crate) struct Answer<'a> {
     schema: SchemaRef,
     /// `None` after an interrupted query.
     stream: Option<SendableRecordBatchStream>,
+    /// Rows that [`Answer::is_empty`] read.
+    waiting: Option<RecordBatch>,
 }
 
 impl Answer<'_> {
@@ -291,8 +294,23 @@ impl Answer<'_> {
         Arc::clone(&self.schema)
     }
 
+    /// Whether there are no more rows. The rows that it reads are kept for [`Answer::next`].
+    pub(crate) fn is_empty(&mut self) -> Result<bool> {
+        while self.waiting.is_none() {
+            match self.next()? {
+                Some(batch) if batch.num_rows() > 0 => self.waiting = Some(batch),
+                Some(_) => {}
+                None => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
     /// Returns the next rows; `None` after the last ones.
     pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if let Some(batch) = self.waiting.take() {
+            return Ok(Some(batch));
+        }
         let Some(mut stream) = self.stream.take() else {
             return Ok(None);
         };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::failure::Misuse;
-use crate::render::Format;
+use crate::render::{Form, Format, Shape};
 
 /// Resource limits of a query.
 #[derive(Debug, Clone, Args)]
@@ -42,6 +42,7 @@ const PROGRAM_BYTES: usize = 64 << 20;
 
 /// Output format of results.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
 pub(crate) struct Output {
     /// Output format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
@@ -56,6 +57,31 @@ pub(crate) struct Overwriting {
     /// The old file stays until the new one is complete.
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// Output of a report that is an image.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Image {
+    /// Output file [default: stdout]
+    #[arg(short = 'o', long, value_name = "PATH")]
+    pub(crate) output: Option<PathBuf>,
+    /// Write rows in FORMAT instead of an SVG image
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) format: Option<Format>,
+    #[command(flatten)]
+    pub(crate) overwriting: Overwriting,
+}
+
+impl Image {
+    /// Returns the selected form.
+    pub(crate) fn form(&self) -> Form {
+        Form {
+            shape: self.format.map_or(Shape::Svg, Shape::Rows),
+            path: self.output.clone(),
+            force: self.overwriting.force,
+        }
+    }
 }
 
 /// The traces of a command without other positional arguments.

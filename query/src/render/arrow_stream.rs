@@ -4,29 +4,28 @@ use std::io::Write;
 
 use anyhow::Result;
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::Schema;
 use arrow::ipc::writer::StreamWriter;
 
 use super::Rows;
 
-pub(super) struct ArrowStream {
-    writer: StreamWriter<Box<dyn Write + Send>>,
+pub(super) struct ArrowStream<'w> {
+    writer: StreamWriter<&'w mut (dyn Write + Send)>,
 }
 
-impl ArrowStream {
-    pub(super) fn new(out: Box<dyn Write + Send>, schema: SchemaRef) -> Result<ArrowStream> {
-        let writer = StreamWriter::try_new(out, &schema)?;
+impl<'w> ArrowStream<'w> {
+    pub(super) fn new(out: &'w mut (dyn Write + Send), schema: &Schema) -> Result<ArrowStream<'w>> {
+        let writer = StreamWriter::try_new(out, schema)?;
         Ok(ArrowStream { writer })
     }
 }
 
-impl Rows for ArrowStream {
+impl Rows for ArrowStream<'_> {
     fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
         Ok(self.writer.write(batch)?)
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        let mut out = self.writer.into_inner()?;
-        Ok(out.flush()?)
+        Ok(self.writer.into_inner()?.flush()?)
     }
 }

@@ -5,24 +5,24 @@ use std::io::Write;
 
 use anyhow::Result;
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::Schema;
 
 use super::Rows;
 use super::text::{Texts, harmless, harmless_cell};
 
-pub(super) struct Csv {
-    out: Box<dyn Write + Send>,
+pub(super) struct Csv<'w> {
+    out: &'w mut (dyn Write + Send),
     /// Lines and tabs are written out, too.
     terminal: bool,
     line: String,
 }
 
-impl Csv {
+impl<'w> Csv<'w> {
     pub(super) fn new(
-        out: Box<dyn Write + Send>,
-        schema: SchemaRef,
+        out: &'w mut (dyn Write + Send),
+        schema: &Schema,
         terminal: bool,
-    ) -> Result<Csv> {
+    ) -> Result<Csv<'w>> {
         let mut csv = Csv {
             out,
             terminal,
@@ -66,7 +66,7 @@ impl Csv {
     }
 }
 
-impl Rows for Csv {
+impl Rows for Csv<'_> {
     fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
         let texts: Result<Vec<Texts<'_>>> = batch
             .columns()
@@ -89,7 +89,7 @@ impl Rows for Csv {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<()> {
+    fn finish(self: Box<Self>) -> Result<()> {
         Ok(self.out.flush()?)
     }
 }

@@ -9,6 +9,41 @@
 //! ```
 //! Counts below zero (DTrace has them by negative increments) grow to the left of the line.
 
+use std::io::Write;
+
+use anyhow::Result;
+use arrow::array::RecordBatch;
+
+/// Distributions, one after another.
+pub(crate) struct Distributions {
+    /// A row per bar: the keys, `low`, `high` and `count`.
+    pub(crate) rows: RecordBatch,
+    pub(crate) drawings: Vec<Drawing>,
+}
+
+/// A distribution to draw.
+pub(crate) struct Drawing {
+    /// Printed before the first distribution of an aggregation.
+    pub(crate) heading: Option<String>,
+    /// The key as DTrace prints it.
+    pub(crate) title: String,
+    pub(crate) lines: Vec<Line>,
+}
+
+impl Distributions {
+    /// Prints all of them, each after an empty line.
+    pub(super) fn write(&self, out: &mut dyn Write) -> Result<()> {
+        for drawing in &self.drawings {
+            if let Some(heading) = &drawing.heading {
+                writeln!(out, "\n{heading}")?;
+            }
+            let drawn = drawn(&drawing.lines);
+            writeln!(out, "\n{}\n{}", drawing.title, drawn.trim_end_matches('\n'))?;
+        }
+        Ok(())
+    }
+}
+
 /// One line of a drawing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
@@ -20,7 +55,7 @@ pub(crate) struct Line {
 const WIDTH: usize = 40;
 
 /// The drawing, with its heading; every line ends with a line feed.
-pub(crate) fn drawn(lines: &[Line]) -> String {
+fn drawn(lines: &[Line]) -> String {
     let ruler = "------------- Distribution -------------";
     let mut text = format!("{:>16} {ruler:>41} {:<9}\n", "value", "count");
     let total: f64 = lines.iter().map(|line| (line.count as f64).abs()).sum();

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::Result;
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
 use perfquet_formats::count::grouped;
 
 use super::drawing::{LogAxis, STYLE, axis_label, escaped};
@@ -22,8 +24,43 @@ pub(crate) struct Heat {
     /// Nanoseconds of one slot.
     pub(crate) slot: i64,
     pub(crate) slots: u16,
-    /// Slot, value, count; some may be of the same cell.
-    pub(crate) cells: Vec<(i64, i64, u64)>,
+    /// Some may be of the same cell of the image.
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// Values of a time slot that are close to each other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) slot: i64,
+    pub(crate) low: i64,
+    /// Not included.
+    pub(crate) high: i64,
+    /// Their mean.
+    pub(crate) value: i64,
+    pub(crate) count: u64,
+}
+
+impl Heat {
+    /// Draws the map.
+    pub(super) fn draw(&self, out: &mut dyn Write) -> Result<()> {
+        write(out, self)
+    }
+
+    /// Returns a row per time slot and range of values; times in nanoseconds from the start of the trace.
+    pub(super) fn rows(&self) -> Result<RecordBatch> {
+        let numbers = |value: &dyn Fn(&Cell) -> i64| -> ArrayRef {
+            Arc::new(Int64Array::from_iter_values(self.cells.iter().map(value)))
+        };
+        let slot = |number: i64| self.from.saturating_add(self.slot.saturating_mul(number));
+        let counts = self.cells.iter().map(|cell| cell.count);
+        Ok(RecordBatch::try_from_iter([
+            ("from", numbers(&|cell| slot(cell.slot))),
+            ("to", numbers(&|cell| slot(cell.slot + 1))),
+            ("low", numbers(&|cell| cell.low)),
+            ("high", numbers(&|cell| cell.high)),
+            ("count", Arc::new(UInt64Array::from_iter_values(counts))),
+        ])?)
+    }
 }
 
 const LEFT: f64 = 84.0;
@@ -40,10 +77,9 @@ const COLOURS: [&str; 10] = [
     "#ee7b3a", "#fbc02d",
 ];
 
-/// Draws it.
-pub(crate) fn write(out: &mut dyn Write, heat: &Heat) -> Result<()> {
-    let min = heat.cells.iter().map(|cell| cell.1).min().unwrap_or(1);
-    let max = heat.cells.iter().map(|cell| cell.1).max().unwrap_or(1);
+fn write(out: &mut dyn Write, heat: &Heat) -> Result<()> {
+    let min = heat.cells.iter().map(|cell| cell.value).min().unwrap_or(1);
+    let max = heat.cells.iter().map(|cell| cell.value).max().unwrap_or(1);
     // Distances from the bottom.
     let axis = LogAxis::new(min, max, 0.0, HEIGHT);
     let (counts, sums) = grid(heat, &axis);
@@ -68,11 +104,11 @@ fn grid(heat: &Heat, axis: &LogAxis) -> (Vec<u64>, Vec<u64>) {
     let slots = usize::from(heat.slots);
     let mut counts = vec![0; slots * ROWS];
     let mut sums = vec![0; slots];
-    for &(slot, value, count) in &heat.cells {
-        let slot = usize::try_from(slot).unwrap_or(0).min(slots - 1);
-        let row = ((axis.place(value as f64) / HEIGHT * ROWS as f64) as usize).min(ROWS - 1);
-        counts[row * slots + slot] += count;
-        sums[slot] += count;
+    for cell in &heat.cells {
+        let slot = usize::try_from(cell.slot).unwrap_or(0).min(slots - 1);
+        let row = ((axis.place(cell.value as f64) / HEIGHT * ROWS as f64) as usize).min(ROWS - 1);
+        counts[row * slots + slot] += cell.count;
+        sums[slot] += cell.count;
     }
     (counts, sums)
 }
@@ -234,7 +270,15 @@ mod tests {
             from: 0,
             slot: 1_000_000,
             slots: 10,
-            cells: vec![(0, 0, 1), (9, 1_000_000, 5), (99, i64::MAX, 2), (3, -5, 1)],
+            cells: [(0, 0, 1), (9, 1_000_000, 5), (99, i64::MAX, 2), (3, -5, 1)]
+                .map(|(slot, value, count)| Cell {
+                    slot,
+                    low: value,
+                    high: value.saturating_add(1),
+                    value,
+                    count,
+                })
+                .to_vec(),
         };
         let mut out = Vec::new();
         write(&mut out, &heat).unwrap();

@@ -11,12 +11,12 @@ use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited, Writer, WriterBu
 
 use super::Rows;
 
-pub(super) struct Json<F: JsonFormat> {
-    writer: Writer<Escaped, F>,
+pub(super) struct Json<'w, F: JsonFormat> {
+    writer: Writer<Escaped<'w>, F>,
 }
 
-impl Json<JsonArray> {
-    pub(super) fn array(out: Box<dyn Write + Send>) -> Json<JsonArray> {
+impl<'w> Json<'w, JsonArray> {
+    pub(super) fn array(out: &'w mut (dyn Write + Send)) -> Json<'w, JsonArray> {
         let writer = WriterBuilder::new()
             .with_explicit_nulls(true)
             .build(Escaped::new(out));
@@ -24,8 +24,8 @@ impl Json<JsonArray> {
     }
 }
 
-impl Json<LineDelimited> {
-    pub(super) fn lines(out: Box<dyn Write + Send>) -> Json<LineDelimited> {
+impl<'w> Json<'w, LineDelimited> {
+    pub(super) fn lines(out: &'w mut (dyn Write + Send)) -> Json<'w, LineDelimited> {
         let writer = WriterBuilder::new()
             .with_explicit_nulls(true)
             .build(Escaped::new(out));
@@ -33,28 +33,27 @@ impl Json<LineDelimited> {
     }
 }
 
-impl<F: JsonFormat> Rows for Json<F> {
+impl<F: JsonFormat> Rows for Json<'_, F> {
     fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
         Ok(self.writer.write(batch)?)
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {
         self.writer.finish()?;
-        let mut out = self.writer.into_inner();
-        Ok(out.flush()?)
+        Ok(self.writer.into_inner().flush()?)
     }
 }
 
 /// Writes what a terminal would obey as escapes of JSON. In JSON it can only be a part of a text.
-struct Escaped {
-    out: Box<dyn Write + Send>,
+struct Escaped<'w> {
+    out: &'w mut (dyn Write + Send),
     /// The beginning of a character, whose end is still to come.
     begun: Vec<u8>,
     text: Vec<u8>,
 }
 
-impl Escaped {
-    fn new(out: Box<dyn Write + Send>) -> Escaped {
+impl<'w> Escaped<'w> {
+    fn new(out: &'w mut (dyn Write + Send)) -> Escaped<'w> {
         Escaped {
             out,
             begun: Vec::new(),
@@ -74,7 +73,7 @@ fn harmful(bytes: &[u8]) -> Option<(u16, usize)> {
     }
 }
 
-impl Write for Escaped {
+impl Write for Escaped<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let joined;
         let mut rest = bytes;
@@ -109,33 +108,19 @@ impl Write for Escaped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, Mutex};
-
-    #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Shared {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     #[test]
     fn what_terminals_obey_is_escaped_however_it_is_cut() {
         let text = "\"é 漢 \u{9b}31m\u{7f}\u{202e}x\u{2066}\u{2028}\"";
         let expected = "\"é 漢 \\u009b31m\\u007f\\u202ex\\u2066\u{2028}\"";
         for size in 1..text.len() {
-            let shared = Shared::default();
-            let mut escaped = Escaped::new(Box::new(shared.clone()));
+            let mut out = Vec::new();
+            let mut escaped = Escaped::new(&mut out);
             for piece in text.as_bytes().chunks(size) {
                 escaped.write_all(piece).unwrap();
             }
             escaped.flush().unwrap();
-            assert_eq!(shared.0.lock().unwrap().as_slice(), expected.as_bytes());
+            assert_eq!(out, expected.as_bytes());
         }
     }
 }

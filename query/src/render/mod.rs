@@ -2,14 +2,17 @@
 
 mod arrow_stream;
 pub(crate) mod bars;
+mod calls;
 mod csv;
 mod destination;
 pub(crate) mod distribution;
 mod drawing;
+pub(crate) mod flame;
 pub(crate) mod heat;
 mod json;
+mod output;
 mod parquet_file;
-pub(crate) mod svg;
+mod people;
 mod table;
 pub(crate) mod text;
 pub(crate) mod violins;
@@ -24,7 +27,9 @@ use clap::ValueEnum;
 use crate::failure::Misuse;
 use crate::session::Answer;
 
-pub(crate) use destination::Destination;
+pub(crate) use calls::{CALL_COLUMNS, Calls};
+pub(crate) use output::{Form, Output, Shape};
+pub(crate) use people::{INDENT, TERMINAL};
 pub(crate) use table::UNIT;
 
 /// Output formats.
@@ -59,36 +64,56 @@ pub(crate) trait Rows {
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Begins a result on stdout.
-pub(crate) fn begin(format: Format, schema: SchemaRef) -> Result<Box<dyn Rows>> {
-    let terminal = io::stdout().is_terminal();
-    let out = stdout();
+/// Begins a result. On a terminal, columns are cut to its width and control characters are escaped.
+pub(crate) fn begin<'w>(
+    format: Format,
+    schema: SchemaRef,
+    out: &'w mut (dyn Write + Send),
+    terminal: bool,
+) -> Result<Box<dyn Rows + 'w>> {
+    let columns = terminal.then(width).flatten();
     Ok(match format {
-        Format::Table => Box::new(table::Table::new(out, schema, width())?),
-        Format::Csv => Box::new(csv::Csv::new(out, schema, terminal)?),
+        Format::Table => Box::new(table::Table::new(out, schema, columns)),
+        Format::Csv => Box::new(csv::Csv::new(out, &schema, terminal)?),
         Format::Json => Box::new(json::Json::array(out)),
         Format::Ndjson => Box::new(json::Json::lines(out)),
-        Format::Parquet | Format::Arrow if terminal => {
-            bail!(Misuse(format!(
-                "cannot write {} to a terminal\nhint: redirect it with > PATH, or use --format table",
-                if format == Format::Parquet {
-                    "Parquet"
-                } else {
-                    "an Arrow stream"
-                }
-            )))
-        }
         Format::Parquet => Box::new(parquet_file::ParquetFile::new(out, schema)?),
-        Format::Arrow => Box::new(arrow_stream::ArrowStream::new(out, schema)?),
+        Format::Arrow => Box::new(arrow_stream::ArrowStream::new(out, &schema)?),
     })
 }
 
-/// Writes all rows of an answer to stdout, and how many there were.
+/// Fails for a binary format if stdout is a terminal.
+fn fail_on_terminal(format: Format) -> Result<()> {
+    let name = match format {
+        Format::Parquet => "Parquet",
+        Format::Arrow => "an Arrow stream",
+        Format::Table | Format::Csv | Format::Json | Format::Ndjson => return Ok(()),
+    };
+    if !is_terminal() {
+        return Ok(());
+    }
+    bail!(Misuse(format!(
+        "cannot write {name} to a terminal\nhint: redirect it with > PATH, or use --format table"
+    )))
+}
+
+/// Writes all rows of an answer to stdout; returns their number.
 pub(crate) fn answer(format: Format, answer: &mut Answer<'_>) -> Result<u64> {
+    fail_on_terminal(format)?;
     if format == Format::Table && is_plan(&answer.schema()) {
         return plan(answer);
     }
-    let mut rows = begin(format, answer.schema())?;
+    stream(format, answer, &mut *stdout(), is_terminal())
+}
+
+/// Writes all rows of an answer; returns their number.
+fn stream(
+    format: Format,
+    answer: &mut Answer<'_>,
+    out: &mut (dyn Write + Send),
+    terminal: bool,
+) -> Result<u64> {
+    let mut rows = begin(format, answer.schema(), out, terminal)?;
     let mut count = 0;
     while let Some(batch) = answer.next()? {
         count += batch.num_rows() as u64;
@@ -134,7 +159,9 @@ fn plan(answer: &mut Answer<'_>) -> Result<u64> {
 
 /// Writes all rows of a finished result to stdout.
 pub(crate) fn batch(format: Format, batch: &RecordBatch) -> Result<()> {
-    let mut rows = begin(format, batch.schema())?;
+    fail_on_terminal(format)?;
+    let mut out = stdout();
+    let mut rows = begin(format, batch.schema(), &mut *out, is_terminal())?;
     rows.rows(batch)?;
     rows.finish()
 }

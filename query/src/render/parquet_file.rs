@@ -11,12 +11,15 @@ use parquet::file::properties::WriterProperties;
 
 use super::Rows;
 
-pub(super) struct ParquetFile {
-    writer: ArrowWriter<Box<dyn Write + Send>>,
+pub(super) struct ParquetFile<'w> {
+    writer: ArrowWriter<&'w mut (dyn Write + Send)>,
 }
 
-impl ParquetFile {
-    pub(super) fn new(out: Box<dyn Write + Send>, schema: SchemaRef) -> Result<ParquetFile> {
+impl<'w> ParquetFile<'w> {
+    pub(super) fn new(
+        out: &'w mut (dyn Write + Send),
+        schema: SchemaRef,
+    ) -> Result<ParquetFile<'w>> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
             .build();
@@ -25,7 +28,7 @@ impl ParquetFile {
     }
 }
 
-impl Rows for ParquetFile {
+impl Rows for ParquetFile<'_> {
     fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
         Ok(self.writer.write(batch)?)
     }

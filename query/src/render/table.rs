@@ -19,8 +19,8 @@ pub(crate) const UNIT: &str = "unit";
 /// No column is cut below this.
 const NARROWEST: usize = 8;
 
-pub(super) struct Table {
-    out: Box<dyn Write + Send>,
+pub(super) struct Table<'w> {
+    out: &'w mut (dyn Write + Send),
     schema: SchemaRef,
     /// Columns of the terminal, if there is one.
     terminal: Option<usize>,
@@ -30,25 +30,25 @@ pub(super) struct Table {
     right: Vec<bool>,
 }
 
-impl Table {
+impl<'w> Table<'w> {
     pub(super) fn new(
-        out: Box<dyn Write + Send>,
+        out: &'w mut (dyn Write + Send),
         schema: SchemaRef,
         terminal: Option<usize>,
-    ) -> Result<Table> {
+    ) -> Table<'w> {
         let right = schema
             .fields()
             .iter()
             .map(|field| is_number(field.data_type()))
             .collect();
-        Ok(Table {
+        Table {
             out,
             schema,
             terminal,
             waiting: Vec::new(),
             widths: None,
             right,
-        })
+        }
     }
 
     /// Fixes the widths and writes what has waited.
@@ -94,7 +94,7 @@ impl Table {
     }
 }
 
-impl Rows for Table {
+impl Rows for Table<'_> {
     fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
         let texts: Result<Vec<Texts<'_>>> = batch
             .columns()

@@ -4,11 +4,29 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use anyhow::Result;
+use arrow::array::RecordBatch;
 use perfquet_formats::count::{counted, grouped};
 
 use super::drawing::{LogAxis, STYLE, axis_label, escaped};
 use super::text::cut;
 use crate::functions::in_fitting_unit;
+
+/// Durations per function.
+pub(crate) struct Durations {
+    /// Names of the traces.
+    pub(crate) title: String,
+    /// A row per function.
+    pub(crate) rows: RecordBatch,
+    /// In the order of the rows, without those whose durations are unknown.
+    pub(crate) violins: Vec<Violin>,
+}
+
+impl Durations {
+    /// Draws a shape per function.
+    pub(super) fn draw(&self, out: &mut dyn Write) -> Result<()> {
+        write(out, &self.title, &self.violins)
+    }
+}
 
 /// One function.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +66,7 @@ const COLOURS: [&str; 6] = [
 ];
 
 /// Draws the functions in the order given.
-pub(crate) fn write(out: &mut dyn Write, title: &str, violins: &[Violin]) -> Result<()> {
+fn write(out: &mut dyn Write, title: &str, violins: &[Violin]) -> Result<()> {
     let height = TOP + ROW * violins.len() as f64 + 46.0;
     let min = violins
         .iter()

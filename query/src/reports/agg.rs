@@ -6,23 +6,28 @@
 //! ```
 //! Without an expression, rows are counted; without keys too, stored aggregates are listed.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use anyhow::{Result, bail};
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray};
-use arrow::datatypes::Float64Type;
-use clap::{ArgMatches, Args, ValueEnum};
+use arrow::datatypes::{DataType, Field, Float64Type, Schema};
+use clap::{Args, ValueEnum};
 
 use super::imported;
 use super::rows::{Rows, divided, expressions, has_rows, named};
-use crate::commands::{Subcommand, arguments};
+use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::render::text::strings;
-use crate::render::{self, Format};
+use crate::render::{Form, TERMINAL};
+use crate::report::{self, Answered, Report, Section};
 use crate::session::Session;
 use crate::settings::{Limits, Output};
 use crate::stacks::ids;
 
-pub(super) const REPORT: Subcommand = Subcommand::new::<Agg>("agg", run);
+pub(super) const REPORT: Subcommand = report::subcommand::<Agg>();
 
 /// Aggregate an expression by keys: count, sum, avg, min, max, stddev
 #[derive(Debug, Args)]
@@ -71,41 +76,47 @@ enum Sort {
     Key,
 }
 
-fn run(matches: &ArgMatches) -> Result<()> {
-    let report: Agg = arguments(matches)?;
-    let (traces, expression) = divided(&report.words);
-    let session = Session::open(&traces, &report.limits)?;
-    let asks = expression.is_some() || report.by.is_some();
-    if !asks && has_rows(&session, "aggregates") {
-        return imported_values(&session, &report.rows.choice.filters, report.output.format);
+impl Report for Agg {
+    const NAME: &'static str = "agg";
+
+    fn traces(&self) -> Vec<PathBuf> {
+        divided(&self.words).0
     }
-    let keys = report
-        .by
-        .as_deref()
-        .map(expressions)
-        .transpose()?
-        .unwrap_or_default();
-    if expression.is_none() && !matches!(report.sort, None | Some(Sort::Count | Sort::Key)) {
-        bail!(Misuse(
-            "--sort: requires EXPR, except for count and key".to_owned()
-        ));
+
+    fn limits(&self) -> &Limits {
+        &self.limits
     }
-    let rows = report.rows.asked(&session)?;
-    for key in &keys {
-        session.piece("--by", key)?;
+
+    fn form(&self) -> Result<Form> {
+        Ok(Form::rows(self.output.format))
     }
-    if let Some(expression) = &expression {
-        session.piece("EXPR", expression)?;
+
+    fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
+        let (_, expression) = divided(&self.words);
+        let asks = expression.is_some() || self.by.is_some();
+        if !asks && has_rows(session, "aggregates") {
+            let batch = imported_values(session, &self.rows.choice.filters)?;
+            return Ok(Answered::new(Section::Table(batch)));
+        }
+        let keys = self.by.as_deref().map(expressions).transpose()?;
+        let keys = keys.unwrap_or_default();
+        if expression.is_none() && !matches!(self.sort, None | Some(Sort::Count | Sort::Key)) {
+            bail!(Misuse(
+                "--sort: requires EXPR, except for count and key".to_owned()
+            ));
+        }
+        let rows = self.rows.asked(session)?;
+        for key in &keys {
+            session.piece("--by", key)?;
+        }
+        if let Some(expression) = &expression {
+            session.piece("EXPR", expression)?;
+        }
+        let sql = sql(self, &keys, expression.as_deref())
+            .replace("{table}", &rows.table)
+            .replace("{where}", &rows.condition);
+        Ok(Answered::new(Section::Stream(session.query(&sql)?)))
     }
-    let sql = sql(&report, &keys, expression.as_deref())
-        .replace("{table}", &rows.table)
-        .replace("{where}", &rows.condition);
-    let mut answer = session.query(&sql)?;
-    let rows = render::answer(report.output.format, &mut answer)?;
-    if rows == 0 {
-        say!("no rows");
-    }
-    Ok(())
 }
 
 /// Returns the query, with placeholders for the table and the condition.
@@ -152,8 +163,8 @@ fn sql(report: &Agg, keys: &[String], expression: Option<&str>) -> String {
         .replace("{limit}", &limit)
 }
 
-/// Prints stored aggregates.
-fn imported_values(session: &Session, filters: &Filters, format: Format) -> Result<()> {
+/// Returns stored aggregates.
+fn imported_values(session: &Session, filters: &Filters) -> Result<RecordBatch> {
     let condition = format!("value IS NOT NULL AND {}", filters.condition(session)?);
     let Some(rows) = imported::query(session, &condition)? else {
         bail!("the trace has only distributions\nhint: perfquet-query hist TRACE");
@@ -181,10 +192,10 @@ fn imported_values(session: &Session, filters: &Filters, format: Format) -> Resu
         .all(|value| value.fract() == 0.0 && value.abs() < 9e15);
     // Counts are printed as integers.
     let values: ArrayRef = match is_whole {
-        true => arrow::compute::cast(values, &arrow::datatypes::DataType::Int64)?,
-        false => std::sync::Arc::new(values.iter().collect::<Float64Array>()),
+        true => arrow::compute::cast(values, &DataType::Int64)?,
+        false => Arc::new(values.iter().collect::<Float64Array>()),
     };
-    let keys: ArrayRef = std::sync::Arc::new(StringArray::from(keys));
+    let keys: ArrayRef = Arc::new(StringArray::from(keys));
     let mut columns = vec![
         ("name", rows.column(1).clone()),
         ("action", rows.column(2).clone()),
@@ -194,10 +205,11 @@ fn imported_values(session: &Session, filters: &Filters, format: Format) -> Resu
     if let Some(trace) = rows.column_by_name("trace") {
         columns.push(("trace", trace.clone()));
     }
-    // Omit columns without values.
-    columns.retain(|(_, values)| values.null_count() < values.len() || format != Format::Table);
-    let columns = columns
-        .into_iter()
-        .map(|(name, values)| (name, values, true));
-    render::batch(format, &RecordBatch::try_from_iter_with_nullable(columns)?)
+    let optional = HashMap::from([(TERMINAL.to_owned(), "optional".to_owned())]);
+    let column = |(name, values): (&str, ArrayRef)| {
+        let field = Field::new(name, values.data_type().clone(), true);
+        (field.with_metadata(optional.clone()), values)
+    };
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().map(column).unzip();
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
 }

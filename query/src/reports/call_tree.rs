@@ -6,6 +6,7 @@
 //!         29.87          0.07  6.580 ms  15.00 us      1    vfs_caches_init
 //! ```
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -15,8 +16,8 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema};
 
 use super::paths::Paths;
-use super::totals;
-use crate::render::{Format, UNIT};
+use crate::render::{INDENT, TERMINAL, UNIT};
+use crate::totals;
 
 /// Limits of the printed tree.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,7 +38,7 @@ struct Line {
 }
 
 /// The tree, depth first, the longest child first.
-pub(super) fn batch(paths: &Paths, pruning: Pruning, format: Format) -> Result<RecordBatch> {
+pub(super) fn batch(paths: &Paths, pruning: Pruning) -> Result<RecordBatch> {
     let all = paths.nodes[0].total;
     let lines = lines(paths, pruning);
     let percents = |value: fn(&Line) -> u128| -> ArrayRef {
@@ -50,18 +51,15 @@ pub(super) fn batch(paths: &Paths, pruning: Pruning, format: Format) -> Result<R
     let numbers = |value: fn(&Line) -> u64| -> ArrayRef {
         Arc::new(UInt64Array::from_iter_values(lines.iter().map(value)))
     };
-    let unit = std::collections::HashMap::from([(UNIT.to_owned(), "ns".to_owned())]);
+    let metadata = |key: &str, value: &str| HashMap::from([(key.to_owned(), value.to_owned())]);
+    let depths = lines.iter().map(|line| line.depth as i32);
+    let names = lines.iter().map(|line| &line.name);
     let duration = |name: &str, value: fn(&Line) -> u128| {
         let values = totals::unsigned(lines.iter().map(value));
         let field = Field::new(name, values.data_type().clone(), false);
-        (field.with_metadata(unit.clone()), values)
+        (field.with_metadata(metadata(UNIT, "ns")), values)
     };
-    let is_table = format == Format::Table;
-    let name = |line: &Line| match is_table {
-        true => format!("{}{}", "  ".repeat(line.depth), line.name),
-        false => line.name.clone(),
-    };
-    let mut columns = vec![
+    let columns = vec![
         (
             Field::new("total_percent", DataType::Float64, false),
             percents(|line| line.total),
@@ -76,19 +74,15 @@ pub(super) fn batch(paths: &Paths, pruning: Pruning, format: Format) -> Result<R
             Field::new("count", DataType::UInt64, false),
             numbers(|line| line.count),
         ),
+        (
+            Field::new("depth", DataType::Int32, false).with_metadata(metadata(TERMINAL, "hidden")),
+            Arc::new(Int32Array::from_iter_values(depths)),
+        ),
+        (
+            Field::new("function", DataType::Utf8, false).with_metadata(metadata(INDENT, "depth")),
+            Arc::new(StringArray::from_iter_values(names)),
+        ),
     ];
-    if !is_table {
-        let depths = Int32Array::from_iter_values(lines.iter().map(|line| line.depth as i32));
-        columns.push((
-            Field::new("depth", DataType::Int32, false),
-            Arc::new(depths),
-        ));
-    }
-    let names = StringArray::from_iter_values(lines.iter().map(name));
-    columns.push((
-        Field::new("function", DataType::Utf8, false),
-        Arc::new(names),
-    ));
     let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
 }

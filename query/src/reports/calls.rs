@@ -7,27 +7,25 @@
 //! ```
 //! The marks before durations are those of function_graph: `+` over 10 µs, `!` 100 µs, `#` 1 ms, `*` 10 ms, `@` 100 ms, `$` 1 s.
 
-use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{Int32Type, Int64Type};
-use clap::{ArgMatches, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use perfquet_formats::count::{counted, grouped};
 
 use super::call_tree::{self, Pruning};
 use super::paths::Paths;
-use super::places::Places;
-use crate::commands::{Subcommand, arguments};
+use super::rows::has_rows;
+use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
-use crate::render::text::{cut, harmless, strings};
-use crate::render::{self, Format};
+use crate::render::{self, Form};
+use crate::report::{self, Answered, Report, Section};
 use crate::session::Session;
 use crate::settings::{Limits, Output, Traces};
 
-pub(super) const REPORT: Subcommand = Subcommand::new::<Calls>("calls", run);
+pub(super) const REPORT: Subcommand = report::subcommand::<Calls>();
 
 /// Print function calls in order of time, or as a call tree with percentages
 #[derive(Debug, Args)]
@@ -81,24 +79,36 @@ enum By {
     Trace,
 }
 
-fn run(matches: &ArgMatches) -> Result<()> {
-    let report: Calls = arguments(matches)?;
-    let session = Session::open(&report.traces.traces, &report.limits)?;
-    let condition = report.filters.condition(&session)?;
-    let has_calls = session
-        .traces
-        .iter()
-        .any(|trace| trace.table("calls").is_some_and(|table| table.rows() > 0));
-    if !has_calls {
-        bail!("the trace has no calls\nhint: list its contents with: perfquet-query info TRACE");
+impl Report for Calls {
+    const NAME: &'static str = "calls";
+
+    fn traces(&self) -> Vec<PathBuf> {
+        self.traces.traces.clone()
     }
-    match report.tree {
-        true => tree(&report, &session, &condition),
-        false => one_by_one(&report, &session, &condition),
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn form(&self) -> Result<Form> {
+        Ok(Form::rows(self.output.format))
+    }
+
+    fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
+        let condition = self.filters.condition(session)?;
+        if !has_rows(session, "calls") {
+            bail!(
+                "the trace has no calls\nhint: list its contents with: perfquet-query info TRACE"
+            );
+        }
+        match self.tree {
+            true => tree(self, session, &condition),
+            false => one_by_one(self, session, &condition),
+        }
     }
 }
 
-fn tree(report: &Calls, session: &Session, condition: &str) -> Result<()> {
+fn tree<'s>(report: &Calls, session: &'s Session, condition: &str) -> Result<Answered<'s>> {
     let key = report.by.map(|by| match by {
         By::Comm => "comm",
         By::Pid => "arrow_cast('pid ' || pid, 'Utf8View')",
@@ -122,7 +132,7 @@ fn tree(report: &Calls, session: &Session, condition: &str) -> Result<()> {
         0 => String::new(),
         count => format!("; {} of unknown duration", grouped(count)),
     };
-    say!(
+    let summary = format!(
         "{} on {}, {} total{unseen}",
         counted(paths.calls, "call"),
         counted(paths.nodes.len() as u64 - 1, "path"),
@@ -133,13 +143,11 @@ fn tree(report: &Calls, session: &Session, condition: &str) -> Result<()> {
         deepest: report.max_depth,
         lines: report.limit,
     };
-    let batch = call_tree::batch(&paths, pruning, report.output.format)?;
-    render::batch(report.output.format, &batch)
+    let batch = call_tree::batch(&paths, pruning)?;
+    Ok(Answered::new(Section::Table(batch)).with_summary(summary))
 }
 
-const COLUMNS: &str = "time, cpu, pid, tid, comm, duration, self_time, function, module, caller, depth, call_id, parent_id, retval, args, context, entry_seen, exit_seen";
-
-fn one_by_one(report: &Calls, session: &Session, condition: &str) -> Result<()> {
+fn one_by_one<'s>(report: &Calls, session: &'s Session, condition: &str) -> Result<Answered<'s>> {
     let several = session.traces.len() > 1;
     let trace = if several { ", trace" } else { "" };
     // Call IDs are in the order of entries.
@@ -152,32 +160,16 @@ fn one_by_one(report: &Calls, session: &Session, condition: &str) -> Result<()> 
         lines => format!("LIMIT {}", i64::try_from(lines).unwrap_or(i64::MAX)),
     };
     let sql = include_str!("calls.sql")
-        .replace("{columns}", &format!("{COLUMNS}{trace}"))
+        .replace("{columns}", &format!("{}{trace}", render::CALL_COLUMNS))
         .replace("{where}", condition)
         .replace("{order}", order)
         .replace("{limit}", &limit);
     let mut answer = session.query(&sql)?;
-    if report.output.format != Format::Table {
-        render::answer(report.output.format, &mut answer)?;
-        return Ok(());
-    }
-    let mut out = render::stdout();
-    writeln!(
-        out,
-        "#     TIME        CPU  TASK                    DURATION             SELF        FUNCTION CALLS"
-    )?;
-    let mut count = 0;
-    let mut indents = Places::for_calls(session);
-    while let Some(batch) = answer.next()? {
-        count += batch.num_rows() as u64;
-        write_lines(session, &batch, &mut indents, &mut out)?;
-    }
-    out.flush()?;
-    if count == 0 {
+    if answer.is_empty()? {
         fail_if_nothing_fits(report, session)?;
-        say!("no matching calls");
     }
-    Ok(())
+    let calls = render::Calls { session, answer };
+    Ok(Answered::new(Section::Calls(calls)))
 }
 
 /// Fails if a filter has a name or ID that no call has.
@@ -185,146 +177,5 @@ fn fail_if_nothing_fits(report: &Calls, session: &Session) -> Result<()> {
     match report.filters.why_nothing_fits(session, "calls", "TRUE")? {
         Some(text) => bail!(text),
         None => Ok(()),
-    }
-}
-
-/// Maximum indentation.
-const DEEPEST_SHOWN: u32 = 100;
-
-fn write_lines(
-    session: &Session,
-    batch: &RecordBatch,
-    indents: &mut [Places],
-    out: &mut dyn Write,
-) -> Result<()> {
-    let text = |column: usize| strings(batch.column(column));
-    let long = |column: usize| batch.column(column).as_primitive::<Int64Type>();
-    let short = |column: usize| batch.column(column).as_primitive::<Int32Type>();
-    let flag = |column: usize| batch.column(column).as_boolean();
-    let (comms, functions, modules, contexts) = (text(4)?, text(7)?, text(8)?, text(15)?);
-    let (times, durations, owns, retvals) = (long(0), long(5), long(6), long(13));
-    let (cpus, tids, depths) = (short(1), short(3), short(10));
-    let args = batch.column(14).as_list::<i32>();
-    let (entries, exits) = (flag(16), flag(17));
-    let (ids, parents) = (long(11), long(12));
-    let several = session.traces.len() > 1;
-    let traces = several.then(|| text(18)).transpose()?;
-    for row in 0..batch.num_rows() {
-        let value =
-            |column: &arrow::array::Int64Array| column.is_valid(row).then(|| column.value(row));
-        let number =
-            |column: &arrow::array::Int32Array| column.is_valid(row).then(|| column.value(row));
-        let word = |column: &arrow::array::StringViewArray| {
-            column
-                .is_valid(row)
-                .then(|| harmless(column.value(row)).into_owned())
-        };
-        let time = value(times).map(seconds).unwrap_or_default();
-        let cpu = number(cpus)
-            .map(|cpu| format!("{cpu})"))
-            .unwrap_or_default();
-        let context = word(&contexts).filter(|context| context != "task");
-        let task = match (word(&comms), number(tids)) {
-            (Some(comm), Some(tid)) => format!("{comm}-{tid}"),
-            (Some(comm), None) => comm,
-            (None, Some(tid)) => tid.to_string(),
-            (None, None) => context.clone().unwrap_or_default(),
-        };
-        let mut line = format!(
-            "{time:>16}  {cpu:>4}  {:<18} {} | {} |  ",
-            cut(&task, 18),
-            duration(value(durations), true),
-            duration(value(owns), false)
-        );
-        // One deeper than what is around it, where that is shown: depths of several tracers count from 0 each.
-        let trace = match &traces {
-            Some(names) => session.forest.trace(names.value(row)).unwrap_or(0),
-            None => 0,
-        };
-        let around = value(parents).and_then(|parent| indents[trace].get(parent));
-        let depth = around.map_or(number(depths).unwrap_or(0).max(0) as u32, |depth| depth + 1);
-        indents[trace].set(ids.value(row), depth);
-        line.extend(std::iter::repeat_n(
-            ' ',
-            2 * depth.min(DEEPEST_SHOWN) as usize,
-        ));
-        line.push_str(&word(&functions).unwrap_or_else(|| "[unknown]".to_owned()));
-        if let Some(module) = word(&modules) {
-            line.push_str(&format!(" [{module}]"));
-        }
-        line.push('(');
-        if args.is_valid(row) {
-            let words = strings(&args.value(row))?;
-            let words: Vec<_> = words.iter().flatten().map(harmless).collect();
-            line.push_str(&words.join(", "));
-        }
-        line.push_str(");");
-        let mut remarks = Vec::new();
-        if let Some(retval) = value(retvals) {
-            remarks.push(format!("= {retval}"));
-        }
-        remarks.extend(context);
-        if !entries.value(row) {
-            remarks.push("entry not seen".to_owned());
-        }
-        if !exits.value(row) {
-            remarks.push("exit not seen".to_owned());
-        }
-        if let Some(traces) = &traces {
-            remarks.extend(word(traces));
-        }
-        if !remarks.is_empty() {
-            line.push_str(&format!(" /* {} */", remarks.join(", ")));
-        }
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
-}
-
-/// Nanoseconds as seconds with nine digits.
-fn seconds(ns: i64) -> String {
-    let sign = if ns < 0 { "-" } else { "" };
-    let ns = ns.unsigned_abs();
-    format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
-}
-
-/// Formats microseconds with three decimals, optionally with the mark of function_graph.
-fn duration(ns: Option<i64>, marked: bool) -> String {
-    let width = if marked { 18 } else { 16 };
-    let Some(ns) = ns else {
-        return " ".repeat(width);
-    };
-    let size = ns.unsigned_abs();
-    let sign = if ns < 0 { "-" } else { "" };
-    let number = format!("{sign}{}.{:03} us", size / 1000, size % 1000);
-    if !marked {
-        return format!("{number:>width$}");
-    }
-    let mark = match size {
-        1_000_000_001.. => '$',
-        100_000_001.. => '@',
-        10_000_001.. => '*',
-        1_000_001.. => '#',
-        100_001.. => '!',
-        10_001.. => '+',
-        _ => ' ',
-    };
-    format!("{mark} {number:>16}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn marks_are_those_of_function_graph() {
-        assert_eq!(duration(Some(10_000), true).trim(), "10.000 us");
-        assert!(duration(Some(10_001), true).starts_with("+ "));
-        assert!(duration(Some(115_171), true).starts_with("! "));
-        assert!(duration(Some(2_000_000_000), true).starts_with("$ "));
-        assert_eq!(duration(None, true).len(), duration(Some(1), true).len());
-        assert_eq!(duration(None, false).len(), duration(Some(1), false).len());
-        assert_eq!(seconds(-1), "-0.000000001");
-        assert_eq!(seconds(5_000_149_000), "5.000149000");
     }
 }

@@ -7,34 +7,35 @@
 //! Calls without an exit count, but have no duration; percentiles are values of the nearest rank, exact for up to
 //! 100,000 calls of a function, and within 1% beyond.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use arrow::array::{
-    ArrayRef, Int64Array, ListArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
+    Array, ArrayRef, Int64Array, ListArray, RecordBatch, RecordBatchOptions, StringArray,
+    StructArray,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Schema};
-use clap::{ArgMatches, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use perfquet_formats::count::{counted, grouped};
 
 use super::kd::{self, KdOptions};
 use super::measured::{self, Line};
-use super::totals;
 use crate::bins::Bins;
-use crate::commands::{Subcommand, arguments};
+use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
-use crate::render::bars::{bars, is_unicode};
 use crate::render::violins::{self, Violin};
-use crate::render::{self, Destination, Format, UNIT};
+use crate::render::{Form, Shape, TERMINAL, UNIT};
+use crate::report::{self, Answered, Report, Section};
 use crate::session::Session;
 use crate::settings::{Limits, Output, Overwriting, Traces};
+use crate::totals;
 
-pub(super) const REPORT: Subcommand = Subcommand::new::<Durations>("durations", run);
+pub(super) const REPORT: Subcommand = report::subcommand::<Durations>();
 
 /// Summarize function durations: count, total, self, percentiles, histogram
 #[derive(Debug, Args)]
@@ -65,16 +66,16 @@ struct Durations {
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
     /// Draw the distributions as an SVG file instead
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["kd_compat", "format"])]
+    #[arg(long, help_heading = "Output", value_name = "PATH", conflicts_with_all = ["kd_compat", "format"])]
     svg: Option<PathBuf>,
-    #[command(flatten)]
-    overwriting: Overwriting,
     #[command(flatten)]
     filters: Filters,
     #[command(flatten)]
     kd: KdOptions,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    overwriting: Overwriting,
     #[command(flatten)]
     limits: Limits,
 }
@@ -124,73 +125,110 @@ enum Sort {
 
 const LINES: usize = 25;
 /// More functions do not fit into one image.
-const PICTURES: usize = 20;
+const SHAPES: usize = 20;
 
-fn run(matches: &ArgMatches) -> Result<()> {
-    let report: Durations = arguments(matches)?;
-    let picture = report.svg.as_deref();
-    let picture = picture.map(|path| Destination::open(Some(path), report.overwriting.force));
-    let picture = picture.transpose()?;
-    let session = Session::open(&report.traces.traces, &report.limits)?;
-    if report.kd.kd_compat {
-        let mut out = render::stdout();
-        kd::run(
-            &session,
-            &report.filters,
-            &report.kd,
-            report.limit,
-            report.sort.as_deref(),
-            &mut out,
-        )?;
-        return Ok(out.flush()?);
+impl Report for Durations {
+    const NAME: &'static str = "durations";
+
+    fn traces(&self) -> Vec<PathBuf> {
+        self.traces.traces.clone()
     }
-    let sort = match &report.sort {
-        None => Sort::Total,
-        Some(name) => Sort::from_str(name, true).map_err(|_| {
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn form(&self) -> Result<Form> {
+        Ok(match &self.svg {
+            Some(path) => Form {
+                shape: Shape::Svg,
+                path: Some(path.clone()),
+                force: self.overwriting.force,
+            },
+            None => Form::rows(self.output.format),
+        })
+    }
+
+    fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
+        if self.kd.kd_compat {
+            let mut text = Vec::new();
+            let (limit, sort) = (self.limit, self.sort.as_deref());
+            kd::run(session, &self.filters, &self.kd, limit, sort, &mut text)?;
+            return Ok(Answered::new(Section::Text(text)));
+        }
+        let sort = self.sort()?;
+        let keys = self.keys(session)?;
+        let mut lines = measured::measure(session, &self.filters, &keys)?;
+        if lines.is_empty()
+            && let Some(text) = self.filters.why_nothing_fits(session, "calls", "TRUE")?
+        {
+            bail!(text);
+        }
+        let total = total(session, &lines)?;
+        sort_lines(&mut lines, sort);
+        let is_image = self.svg.is_some();
+        let usual = if is_image { SHAPES } else { LINES };
+        let limit = self.limit.unwrap_or(usual);
+        if limit > 0 {
+            lines.truncate(limit);
+        }
+        // The image does not show them.
+        if !is_image && !keys.contains(&"caller") {
+            measured::find_slowest_children(session, &self.filters, &keys, &mut lines)?;
+        }
+        let violins: Vec<Violin> = lines.iter().filter_map(violin).collect();
+        let summary = match is_image {
+            true => {
+                say!("{total}");
+                counted(violins.len() as u64, "function")
+            }
+            false => total,
+        };
+        let names: Vec<&str> = session
+            .traces
+            .iter()
+            .map(|trace| trace.name.as_str())
+            .collect();
+        let durations = violins::Durations {
+            title: names.join(", "),
+            rows: rows(&lines, &keys)?,
+            violins,
+        };
+        Ok(Answered::new(Section::Durations(durations)).with_summary(summary))
+    }
+}
+
+impl Durations {
+    fn sort(&self) -> Result<Sort, Misuse> {
+        let Some(name) = &self.sort else {
+            return Ok(Sort::Total);
+        };
+        Sort::from_str(name, true).map_err(|_| {
             Misuse(format!(
                 "--sort {name}: expected total, self, count, avg, min, max, p50, p95, p99 or function"
             ))
-        })?,
-    };
-    let mut keys: Vec<&str> = Vec::new();
-    for key in report.by.iter().map(|by| by.column()) {
-        if !keys.contains(&key) {
-            keys.push(key);
+        })
+    }
+
+    /// Returns the columns to group by, each once.
+    fn keys(&self, session: &Session) -> Result<Vec<&'static str>, Misuse> {
+        let mut keys: Vec<&str> = Vec::new();
+        for key in self.by.iter().map(|by| by.column()) {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
         }
+        if keys.contains(&"trace") && session.traces.len() == 1 {
+            return Err(Misuse(
+                "--by trace: requires more than one trace".to_owned(),
+            ));
+        }
+        Ok(keys)
     }
-    if keys.contains(&"trace") && session.traces.len() == 1 {
-        bail!(Misuse(
-            "--by trace: requires more than one trace".to_owned()
-        ));
-    }
-    let mut lines = measured::measure(&session, &report.filters, &keys)?;
-    if lines.is_empty()
-        && let Some(text) = report.filters.why_nothing_fits(&session, "calls", "TRUE")?
-    {
-        bail!(text);
-    }
-    say_total(&session, &lines)?;
-    sort_lines(&mut lines, sort);
-    let usual = if report.svg.is_some() {
-        PICTURES
-    } else {
-        LINES
-    };
-    let limit = report.limit.unwrap_or(usual);
-    if limit > 0 {
-        lines.truncate(limit);
-    }
-    if let (Some(path), Some(picture)) = (&report.svg, picture) {
-        return draw(picture, path, &session, &lines);
-    }
-    if !keys.contains(&"caller") {
-        measured::find_slowest_children(&session, &report.filters, &keys, &mut lines)?;
-    }
-    let batch = as_batch(&lines, &keys, report.output.format)?;
-    render::batch(report.output.format, &batch)
 }
 
-fn say_total(session: &Session, lines: &[Line]) -> Result<()> {
+/// Returns the number and the total time of all calls; an error without any.
+fn total(session: &Session, lines: &[Line]) -> Result<String> {
     let sum = |value: fn(&Line) -> i64| -> u64 {
         lines.iter().map(|line| value(line).unsigned_abs()).sum()
     };
@@ -224,8 +262,7 @@ fn say_total(session: &Session, lines: &[Line]) -> Result<()> {
     if known < count {
         text.push_str(&format!("; {} of unknown duration", grouped(count - known)));
     }
-    say!("{text}");
-    Ok(())
+    Ok(text)
 }
 
 fn sort_lines(lines: &mut [Line], sort: Sort) {
@@ -250,25 +287,20 @@ fn sort_lines(lines: &mut [Line], sort: Sort) {
     });
 }
 
-/// The range of powers of two that the bars of all lines span.
-fn powers(lines: &[Line]) -> (i32, i32) {
-    let of = |value: Option<i64>| value.map(|value| Bins::Powers.of(value));
-    let lowest = lines.iter().filter_map(|line| of(line.min)).min();
-    let highest = lines.iter().filter_map(|line| of(line.max)).max();
-    (lowest.unwrap_or(0), highest.unwrap_or(0))
-}
-
-/// How many calls fell into each power of two from `lowest` to `highest`.
-fn by_power(line: &Line, lowest: i32, highest: i32) -> Vec<u64> {
-    let mut counts = vec![0u64; (highest - lowest) as usize + 1];
+/// Calls per power of two, without empty ones.
+fn by_power(line: &Line) -> BTreeMap<i32, i64> {
+    let mut counts = BTreeMap::new();
     for bar in &line.bars {
-        let place = Bins::Powers.of(bar.mean as i64).clamp(lowest, highest) - lowest;
-        counts[place as usize] += bar.count.unsigned_abs();
+        // The mean may be rounded to beyond the ends.
+        let [low, high] = [line.min, line.max].map(|end| end.unwrap_or(bar.mean as i64));
+        let mean = (bar.mean as i64).clamp(low.min(high), high);
+        *counts.entry(Bins::Powers.of(mean)).or_default() += bar.count;
     }
+    counts.retain(|_, count| *count != 0);
     counts
 }
 
-fn as_batch(lines: &[Line], keys: &[&str], format: Format) -> Result<RecordBatch> {
+fn rows(lines: &[Line], keys: &[&str]) -> Result<RecordBatch> {
     let mut columns: Vec<(Field, ArrayRef)> = Vec::new();
     let mut add = |name: &str, kind: DataType, values: ArrayRef| {
         columns.push((Field::new(name, kind, true), values));
@@ -290,11 +322,12 @@ fn as_batch(lines: &[Line], keys: &[&str], format: Format) -> Result<RecordBatch
         Arc::new(lines.iter().map(value).collect::<Int64Array>())
     };
     add("count", DataType::Int64, numbers(&|line| Some(line.count)));
-    let is_table = format == Format::Table;
-    if !is_table || lines.iter().any(|line| line.known < line.count) {
-        let unseen = numbers(&|line| Some(line.count - line.known));
-        add("unfinished", DataType::Int64, unseen);
-    }
+    let unfinished = numbers(&|line| Some(line.count - line.known));
+    columns.push((
+        Field::new("unfinished", DataType::Int64, true)
+            .with_metadata(metadata(TERMINAL, "optional")),
+        unfinished,
+    ));
     let known = |line: &Line| (line.known > 0).then_some(line.total);
     let durations: [(&str, ArrayRef); 8] = [
         ("total", totals::signed(lines.iter().map(known))),
@@ -306,37 +339,17 @@ fn as_batch(lines: &[Line], keys: &[&str], format: Format) -> Result<RecordBatch
         ("p99", numbers(&|line| line.percentiles[2])),
         ("max", numbers(&|line| line.max)),
     ];
-    let unit = std::collections::HashMap::from([(UNIT.to_owned(), "ns".to_owned())]);
     for (name, values) in durations {
-        let kind = arrow::array::Array::data_type(&values).clone();
-        let field = Field::new(name, kind, true).with_metadata(unit.clone());
+        let kind = values.data_type().clone();
+        let field = Field::new(name, kind, true).with_metadata(metadata(UNIT, "ns"));
         columns.push((field, values));
     }
-    let (lowest, highest) = powers(lines);
-    if is_table {
-        let unicode = is_unicode();
-        let drawn = lines
-            .iter()
-            .map(|line| bars(&by_power(line, lowest, highest), unicode));
-        let drawn: ArrayRef = Arc::new(StringArray::from_iter_values(drawn));
-        columns.push((Field::new("histogram", DataType::Utf8, true), drawn));
-        let end = |bar: i32| Bins::Powers.range(bar).0.unwrap_or(0) as f64;
-        say!(
-            "histogram: {} to {}; each column doubles",
-            in_fitting_unit(end(lowest)),
-            in_fitting_unit(end(highest + 1))
-        );
-    } else {
-        let list = histogram_lists(lines, lowest, highest)?;
-        columns.push((
-            Field::new(
-                "histogram",
-                arrow::array::Array::data_type(&list).clone(),
-                true,
-            ),
-            Arc::new(list),
-        ));
-    }
+    let histograms = histograms(lines)?;
+    columns.push((
+        Field::new("histogram", histograms.data_type().clone(), true)
+            .with_metadata(metadata(TERMINAL, "bars")),
+        Arc::new(histograms),
+    ));
     if !keys.contains(&"caller") {
         let slowest: StringArray = lines
             .iter()
@@ -356,18 +369,20 @@ fn as_batch(lines: &[Line], keys: &[&str], format: Format) -> Result<RecordBatch
     )?)
 }
 
-/// The histograms as `quantize` gives them: without the empty bars.
-fn histogram_lists(lines: &[Line], lowest: i32, highest: i32) -> Result<ListArray> {
+fn metadata(key: &str, value: &str) -> HashMap<String, String> {
+    HashMap::from([(key.to_owned(), value.to_owned())])
+}
+
+/// Returns the histograms as `quantize()` does: without empty bars.
+fn histograms(lines: &[Line]) -> Result<ListArray> {
     let (mut lows, mut highs, mut counts, mut lengths) = (vec![], vec![], vec![], vec![]);
     for line in lines {
         let before = counts.len();
-        for (place, count) in by_power(line, lowest, highest).into_iter().enumerate() {
-            if count > 0 {
-                let (low, high) = Bins::Powers.range(lowest + place as i32);
-                lows.push(low);
-                highs.push(high);
-                counts.push(count as i64);
-            }
+        for (bar, count) in by_power(line) {
+            let (low, high) = Bins::Powers.range(bar);
+            lows.push(low);
+            highs.push(high);
+            counts.push(count);
         }
         lengths.push(counts.len() - before);
     }
@@ -377,51 +392,30 @@ fn histogram_lists(lines: &[Line], lowest: i32, highest: i32) -> Result<ListArra
         (field("high"), Arc::new(Int64Array::from(highs))),
         (field("count"), Arc::new(Int64Array::from(counts))),
     ]);
-    let item = Field::new_list_field(arrow::array::Array::data_type(&bars).clone(), true);
+    let item = Arc::new(Field::new_list_field(bars.data_type().clone(), true));
     let offsets = OffsetBuffer::from_lengths(lengths);
-    Ok(ListArray::try_new(
-        Arc::new(item),
-        offsets,
-        Arc::new(bars),
-        None,
-    )?)
+    Ok(ListArray::try_new(item, offsets, Arc::new(bars), None)?)
 }
 
-fn draw(mut out: Destination, path: &Path, session: &Session, lines: &[Line]) -> Result<()> {
-    let violins: Vec<Violin> = lines
-        .iter()
-        .filter(|line| line.known > 0)
-        .map(|line| {
-            let keys: Vec<&str> = line.keys.iter().flatten().map(String::as_str).collect();
-            let name = match keys.is_empty() {
-                true => line.function.clone(),
-                false => format!("{} ({})", line.function, keys.join(", ")),
-            };
-            Violin {
-                name,
-                count: line.known as u64,
-                total: line.total,
-                bars: line
-                    .bars
-                    .iter()
-                    .map(|bar| (bar.low, bar.high, bar.count as u64))
-                    .collect(),
-                ends: (line.min.unwrap_or(0), line.max.unwrap_or(0)),
-                percentiles: line.percentiles.map(|value| value.unwrap_or(0)),
-            }
-        })
-        .collect();
-    let names: Vec<&str> = session
-        .traces
-        .iter()
-        .map(|trace| trace.name.as_str())
-        .collect();
-    violins::write(&mut out, &names.join(", "), &violins)?;
-    out.finish()?;
-    say!(
-        "{} drawn to {}",
-        counted(violins.len() as u64, "function"),
-        path.display()
-    );
-    Ok(())
+/// Returns the shape of a function; `None` if none of its durations is known.
+fn violin(line: &Line) -> Option<Violin> {
+    if line.known == 0 {
+        return None;
+    }
+    let keys: Vec<&str> = line.keys.iter().flatten().map(String::as_str).collect();
+    let name = match keys.is_empty() {
+        true => line.function.clone(),
+        false => format!("{} ({})", line.function, keys.join(", ")),
+    };
+    let bars = line.bars.iter();
+    Some(Violin {
+        name,
+        count: line.known as u64,
+        total: line.total,
+        bars: bars
+            .map(|bar| (bar.low, bar.high, bar.count as u64))
+            .collect(),
+        ends: (line.min.unwrap_or(0), line.max.unwrap_or(0)),
+        percentiles: line.percentiles.map(|value| value.unwrap_or(0)),
+    })
 }

@@ -4,11 +4,10 @@
 //! callers, so that the cost depends on the image, not on the number of stacks.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use clap::{ArgMatches, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use perfquet_formats::count::counted;
 use perfquet_formats::folded::without_arguments;
 
@@ -17,17 +16,18 @@ use super::imported;
 use super::paths::Paths;
 use super::rows::has_rows;
 use super::subject::Choice;
-use crate::commands::{Subcommand, arguments};
+use crate::commands::Subcommand;
 use crate::failure::Misuse;
-use crate::render::svg::{self, Picture};
+use crate::render::flame::{Flame, KERNEL, Merged, Node};
 use crate::render::text::harmless;
-use crate::render::{self, Destination};
+use crate::render::{Form, Shape};
+use crate::report::{self, Answered, Report, Section};
 use crate::session::Session;
-use crate::settings::{Limits, Overwriting, Traces};
+use crate::settings::{Image, Limits, Traces};
 use crate::stacks::{Forest, Frames, Tree};
 use crate::trace::Trace;
 
-pub(super) const REPORT: Subcommand = Subcommand::new::<Flamegraph>("flamegraph", run);
+pub(super) const REPORT: Subcommand = report::subcommand::<Flamegraph>();
 
 /// Draw a flame graph, or print folded stacks
 #[derive(Debug, Args)]
@@ -45,11 +45,6 @@ pub(super) const REPORT: Subcommand = Subcommand::new::<Flamegraph>("flamegraph"
 struct Flamegraph {
     #[command(flatten)]
     traces: Traces,
-    /// Output file [default: stdout]
-    #[arg(short = 'o', long, value_name = "PATH")]
-    output: Option<PathBuf>,
-    #[command(flatten)]
-    overwriting: Overwriting,
     /// Group the stacks by KEY, as the bottom frame
     #[arg(long, value_enum, value_name = "KEY")]
     by: Option<By>,
@@ -57,16 +52,18 @@ struct Flamegraph {
     #[arg(long, value_enum, value_name = "WEIGHT")]
     weight: Option<Weight>,
     /// Title of the image
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, help_heading = "Output", value_name = "TEXT")]
     title: Option<String>,
     /// Image width in pixels [default: width of the window]
-    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(200..=100_000))]
+    #[arg(long, help_heading = "Output", value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(200..=100_000))]
     width: Option<u32>,
     /// Print folded stacks, one per line, instead of an image
-    #[arg(long)]
+    #[arg(long, help_heading = "Output", conflicts_with = "format")]
     folded: bool,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    image: Image,
     #[command(flatten)]
     limits: Limits,
 }
@@ -95,65 +92,46 @@ enum By {
     Trace,
 }
 
-fn run(matches: &ArgMatches) -> Result<()> {
-    let graph: Flamegraph = arguments(matches)?;
-    if graph.output.is_none() && !graph.folded && render::is_terminal() {
-        bail!(Misuse(
-            "cannot write an image to a terminal\nhint: use -o PATH.svg".to_owned()
-        ));
-    }
-    let mut out = Destination::open(graph.output.as_deref(), graph.overwriting.force)?;
-    let session = Session::open(&graph.traces.traces, &graph.limits)?;
-    let drawing = match source(&graph, &session)? {
-        Source::Events => from_events(&graph, &session)?,
-        Source::Aggregates => from_aggregates(&graph, &session)?,
-        Source::Calls => from_calls(&graph, &session)?,
-    };
-    let pixels = graph.width.unwrap_or(svg::USUAL_WIDTH);
-    // Folded stacks are complete; the image omits frames too narrow to see.
-    let least = if graph.folded {
-        1
-    } else {
-        (drawing.weight as f64 * svg::NARROWEST_PIXELS / f64::from(pixels)) as u128
-    };
-    let scale = if graph.folded {
-        1
-    } else {
-        scale(drawing.weight)
-    };
-    let lines = drawing.merged.scaled(scale).lines(least / scale);
-    if graph.folded {
-        write_lines(&mut out, &lines)?;
-        return out.finish();
-    }
-    let total = counted(drawing.count, drawing.counted);
-    let picture = Picture {
-        title: title(&graph, &session, &drawing.name),
-        subtitle: total.clone(),
-        count_name: match scale {
-            1 => drawing.unit.to_owned(),
-            scale => format!("{scale} {}", drawing.unit),
-        },
-        width: graph.width,
-    };
-    svg::write(&mut out, &lines, &picture)?;
-    out.finish()?;
-    let place = graph
-        .output
-        .as_ref()
-        .map(|path| format!(" to {}", path.display()))
-        .unwrap_or_default();
-    say!("{}: {total} drawn{place}", drawing.name);
-    Ok(())
-}
+impl Report for Flamegraph {
+    const NAME: &'static str = "flamegraph";
 
-/// Returns the power of ten that scales the weights down to 63 bits.
-fn scale(weight: u128) -> u128 {
-    let mut scale = 1;
-    while weight / scale > i64::MAX as u128 {
-        scale *= 10;
+    fn traces(&self) -> Vec<PathBuf> {
+        self.traces.traces.clone()
     }
-    scale
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn form(&self) -> Result<Form> {
+        let form = self.image.form();
+        Ok(match self.folded {
+            true => Form {
+                shape: Shape::Folded,
+                ..form
+            },
+            false => form,
+        })
+    }
+
+    fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
+        let drawing = match source(self, session)? {
+            Source::Events => from_events(self, session)?,
+            Source::Aggregates => from_aggregates(self, session)?,
+            Source::Calls => from_calls(self, session)?,
+        };
+        let total = counted(drawing.count, drawing.counted);
+        let summary = format!("{}: {total}", drawing.name);
+        let flame = Flame {
+            title: title(self, session, &drawing.name),
+            subtitle: total,
+            stacks: drawing.merged,
+            weight: drawing.weight,
+            unit: drawing.unit,
+            width: self.width,
+        };
+        Ok(Answered::new(Section::Flame(flame)).with_summary(summary))
+    }
 }
 
 /// Source of the stacks.
@@ -296,7 +274,7 @@ fn drawing(graph: &Flamegraph, session: &Session, folded: &Folded, says: Says) -
         );
     }
     Ok(Drawing {
-        merged: Merged::new(
+        merged: merged(
             &session.forest,
             folded,
             graph.by == Some(By::Trace),
@@ -341,13 +319,6 @@ fn from_calls(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     })
 }
 
-fn write_lines(out: &mut dyn Write, lines: &[String]) -> Result<()> {
-    for line in lines {
-        writeln!(out, "{}", line.replace("_[k]", ""))?;
-    }
-    Ok(out.flush()?)
-}
-
 fn title(graph: &Flamegraph, session: &Session, subject: &str) -> String {
     let names: Vec<&str> = session
         .traces
@@ -363,115 +334,46 @@ fn title(graph: &Flamegraph, session: &Session, subject: &str) -> String {
     graph.title.clone().unwrap_or_else(usual)
 }
 
-/// All stacks merged by frame names. Node 0 is the common root.
-struct Merged {
-    nodes: Vec<Node>,
-    names: Vec<String>,
-}
-
-struct Node {
-    parent: u32,
-    name: u32,
-    /// What ended here.
-    own: u128,
-}
-
-impl Merged {
-    fn new(forest: &Forest, folded: &Folded, by_trace: bool, naming: Naming) -> Result<Merged> {
-        let mut merge = Merge::default();
-        merge.merged.nodes.push(Node {
-            parent: 0,
-            name: 0,
-            own: 0,
-        });
-        for trace in 0..forest.len() {
-            let tree = forest.tree(trace)?;
-            let root = match by_trace {
-                true => {
-                    let name = merge.name(&clean(forest.name(trace)));
-                    merge.child(0, name)
+/// Merges the stacks of all traces by frame names.
+fn merged(forest: &Forest, folded: &Folded, by_trace: bool, naming: Naming) -> Result<Merged> {
+    let mut merge = Merge::default();
+    merge.merged.nodes.push(Node {
+        parent: 0,
+        name: 0,
+        own: 0,
+    });
+    for trace in 0..forest.len() {
+        let tree = forest.tree(trace)?;
+        let root = match by_trace {
+            true => {
+                let name = merge.name(&clean(forest.name(trace)));
+                merge.child(0, name)
+            }
+            false => 0,
+        };
+        let names = merge.names_of_frames(&tree, naming);
+        let mut places = Places {
+            tree: &tree,
+            names: &names,
+            known: hashbrown::HashMap::new(),
+        };
+        for row in folded.rows.iter().filter(|row| row.trace == trace) {
+            let base = match folded.keys.get(row.key as usize) {
+                Some(key) => {
+                    let parts = key.split(imported::PARTS).filter(|part| !part.is_empty());
+                    parts.fold(root, |base, part| {
+                        let name = merge.name(&clean(part));
+                        merge.child(base, name)
+                    })
                 }
-                false => 0,
+                None => root,
             };
-            let names = merge.names_of_frames(&tree, naming);
-            let mut places = Places {
-                tree: &tree,
-                names: &names,
-                known: hashbrown::HashMap::new(),
-            };
-            for row in folded.rows.iter().filter(|row| row.trace == trace) {
-                let base = match folded.keys.get(row.key as usize) {
-                    Some(key) => {
-                        let parts = key.split(imported::PARTS).filter(|part| !part.is_empty());
-                        parts.fold(root, |base, part| {
-                            let name = merge.name(&clean(part));
-                            merge.child(base, name)
-                        })
-                    }
-                    None => root,
-                };
-                let user = places.of(&mut merge, base, row.user);
-                let leaf = places.of(&mut merge, user, row.kernel);
-                merge.merged.nodes[leaf as usize].own += row.weight;
-            }
+            let user = places.of(&mut merge, base, row.user);
+            let leaf = places.of(&mut merge, user, row.kernel);
+            merge.merged.nodes[leaf as usize].own += row.weight;
         }
-        Ok(merge.merged)
     }
-
-    /// With weights in units of `scale`.
-    fn scaled(mut self, scale: u128) -> Merged {
-        if scale > 1 {
-            self.nodes.iter_mut().for_each(|node| node.own /= scale);
-        }
-        self
-    }
-
-    /// Folded stacks in the order of their names; what weighs less than `least` is added to its caller.
-    fn lines(mut self, least: u128) -> Vec<String> {
-        let mut totals: Vec<u128> = self.nodes.iter().map(|node| node.own).collect();
-        for node in (1..self.nodes.len()).rev() {
-            let parent = self.nodes[node].parent as usize;
-            totals[parent] += totals[node];
-            if totals[node] < least {
-                self.nodes[parent].own += totals[node];
-            }
-        }
-        let mut children: Vec<Vec<u32>> = vec![Vec::new(); self.nodes.len()];
-        for node in (1..self.nodes.len()).filter(|&node| totals[node] >= least) {
-            children[self.nodes[node].parent as usize].push(node as u32);
-        }
-        for siblings in &mut children {
-            siblings.sort_by(|&a, &b| self.name_of(b).cmp(self.name_of(a)));
-        }
-        let mut lines = Vec::new();
-        // Depth first, with the length of the path before each node.
-        let mut path = String::new();
-        let mut pending = vec![(0u32, 0usize)];
-        while let Some((node, length)) = pending.pop() {
-            path.truncate(length);
-            if node != 0 {
-                if length > 0 {
-                    path.push(';');
-                }
-                path.push_str(self.name_of(node));
-            }
-            let own = self.nodes[node as usize].own;
-            if own > 0 {
-                let name = if path.is_empty() { "[no stack]" } else { &path };
-                lines.push(format!("{name} {own}"));
-            }
-            pending.extend(
-                children[node as usize]
-                    .iter()
-                    .map(|&child| (child, path.len())),
-            );
-        }
-        lines
-    }
-
-    fn name_of(&self, node: u32) -> &str {
-        &self.names[self.nodes[node as usize].name as usize]
-    }
+    Ok(merge.merged)
 }
 
 /// A tree of names while it grows.
@@ -545,7 +447,7 @@ impl Merge {
                         Naming::WithModules => clean(&with_module(&tree.frames, frame)),
                     };
                     if frames.is_kernel(frame) {
-                        text.push_str("_[k]");
+                        text.push_str(KERNEL);
                     }
                     let name = self.name(&text);
                     if frames.function(frame).is_none() && naming == Naming::Functions {
@@ -621,24 +523,6 @@ impl Places<'_> {
 mod tests {
     use super::*;
 
-    fn merged(stacks: &[(&[&str], u128)]) -> Merged {
-        let mut merge = Merge::default();
-        merge.merged.nodes.push(Node {
-            parent: 0,
-            name: 0,
-            own: 0,
-        });
-        for (stack, weight) in stacks {
-            let mut node = 0;
-            for frame in *stack {
-                let name = merge.name(&clean(frame));
-                node = merge.child(node, name);
-            }
-            merge.merged.nodes[node as usize].own += weight;
-        }
-        merge.merged
-    }
-
     #[test]
     fn towers_without_names_are_one_box() {
         let mut merge = Merge::default();
@@ -653,36 +537,10 @@ mod tests {
         for name in [main, unknown, unknown, unknown, main, main, unknown] {
             node = merge.child_of_frame(node, name);
         }
-        merge.merged.nodes[node as usize].own = 1;
-        assert_eq!(
-            merge.merged.lines(1),
-            ["main;[unknown];main;main;[unknown] 1"]
-        );
-    }
-
-    #[test]
-    fn lines_are_sorted_and_nothing_is_lost() {
-        let stacks: &[(&[&str], u128)] = &[
-            (&["main", "b"], 5),
-            (&["main", "a;x"], 3),
-            (&["main"], 1),
-            (&["main", "b", "c"], 2),
-            (&[], 4),
-        ];
-        assert_eq!(
-            merged(stacks).lines(1),
-            [
-                "[no stack] 4",
-                "main 1",
-                "main;a:x 3",
-                "main;b 5",
-                "main;b;c 2"
-            ]
-        );
-        // The narrow ones go to their callers.
-        assert_eq!(
-            merged(stacks).lines(4),
-            ["[no stack] 4", "main 4", "main;b 7"]
-        );
+        let names = std::iter::successors(Some(node), |&node| {
+            Some(merge.merged.nodes[node as usize].parent).filter(|&parent| parent != 0)
+        });
+        let names: Vec<&str> = names.map(|node| merge.merged.name_of(node)).collect();
+        assert_eq!(names, ["[unknown]", "main", "main", "[unknown]", "main"]);
     }
 }

@@ -5,10 +5,10 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 
 use super::subject::Subject;
-use super::totals;
 use crate::render::text::strings;
 use crate::session::Session;
 use crate::stacks::ids;
+use crate::totals;
 
 /// How much weighs what ran under a pair of stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,21 +3,22 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
-use clap::{ArgMatches, Args};
+use clap::Args;
 use perfquet_formats::count::{counted, grouped};
 
 use super::measured::bars_of;
 use super::rows::{Asked, Rows, divided};
-use crate::commands::{Subcommand, arguments};
+use crate::commands::Subcommand;
 use crate::failure::Misuse;
-use crate::render::heat::{self, Heat};
-use crate::render::{self, Destination};
+use crate::render::Form;
+use crate::render::heat::{Cell, Heat};
+use crate::report::{self, Answered, Report, Section};
 use crate::session::Session;
-use crate::settings::{Limits, Overwriting};
+use crate::settings::{Image, Limits};
 
-pub(super) const REPORT: Subcommand = Subcommand::new::<Heatmap>("heatmap", run);
+pub(super) const REPORT: Subcommand = report::subcommand::<Heatmap>();
 
 /// Draw a latency heat map: the distribution of a value over time
 #[derive(Debug, Args)]
@@ -34,107 +35,124 @@ struct Heatmap {
     /// Trace directory, then an SQL expression [default: duration]
     #[arg(value_name = "TRACE [EXPR]", required = true)]
     words: Vec<String>,
-    /// Output file [default: stdout]
-    #[arg(short = 'o', long, value_name = "PATH")]
-    output: Option<PathBuf>,
-    #[command(flatten)]
-    overwriting: Overwriting,
     /// Title of the image
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, help_heading = "Output", value_name = "TEXT")]
     title: Option<String>,
     /// Unit of the expression: ns, or any word
-    #[arg(long, value_name = "UNIT", default_value = "ns")]
+    #[arg(
+        long,
+        help_heading = "Output",
+        value_name = "UNIT",
+        default_value = "ns"
+    )]
     unit: String,
     /// Number of time slots, from 10 to 1000
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(10..=1000))]
+    #[arg(long, help_heading = "Output", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(10..=1000))]
     columns: u16,
     #[command(flatten)]
     rows: Rows,
     #[command(flatten)]
+    image: Image,
+    #[command(flatten)]
     limits: Limits,
 }
 
-fn run(matches: &ArgMatches) -> Result<()> {
-    let report: Heatmap = arguments(matches)?;
-    if report.output.is_none() && render::is_terminal() {
-        bail!(Misuse(
-            "cannot write an image to a terminal\nhint: use -o PATH.svg".to_owned()
-        ));
+impl Report for Heatmap {
+    const NAME: &'static str = "heatmap";
+
+    fn traces(&self) -> Vec<PathBuf> {
+        divided(&self.words).0
     }
-    let mut out = Destination::open(report.output.as_deref(), report.overwriting.force)?;
-    let (traces, expression) = divided(&report.words);
-    let expression = expression.unwrap_or_else(|| "duration".to_owned());
-    let session = Session::open(&traces, &report.limits)?;
-    if session.traces.len() > 1 {
-        bail!(Misuse(format!(
-            "expected one trace, found {}: the clocks of traces differ",
-            session.traces.len()
-        )));
+
+    fn limits(&self) -> &Limits {
+        &self.limits
     }
-    session.piece("EXPR", &expression)?;
-    let rows = report.rows.asked(&session)?;
-    let Some((start, end)) = range(&session, &rows, &expression)? else {
-        bail!("no matching rows with a time and a value in {}", rows.name);
-    };
-    let slots = i64::from(report.columns);
-    let width = (end.saturating_sub(start) / slots + 1).max(1);
-    let sql = include_str!("heatmap.sql")
-        .replace("{start}", &start.to_string())
-        .replace("{width}", &width.to_string())
-        .replace("{expression}", &expression)
-        .replace("{table}", &rows.table)
-        .replace("{where}", &rows.condition);
+
+    fn form(&self) -> Result<Form> {
+        Ok(self.image.form())
+    }
+
+    fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
+        let expression = divided(&self.words).1;
+        let expression = expression.unwrap_or_else(|| "duration".to_owned());
+        if session.traces.len() > 1 {
+            bail!(Misuse(format!(
+                "expected one trace, found {}: the clocks of traces differ",
+                session.traces.len()
+            )));
+        }
+        session.piece("EXPR", &expression)?;
+        let rows = self.rows.asked(session)?;
+        let Some((start, end)) = range(session, &rows, &expression)? else {
+            bail!("no matching rows with a time and a value in {}", rows.name);
+        };
+        let slots = i64::from(self.columns);
+        let width = (end.saturating_sub(start) / slots + 1).max(1);
+        let sql = include_str!("heatmap.sql")
+            .replace("{start}", &start.to_string())
+            .replace("{width}", &width.to_string())
+            .replace("{expression}", &expression)
+            .replace("{table}", &rows.table)
+            .replace("{where}", &rows.condition);
+        let (cells, negative) = cells(&session.collect(&sql)?);
+        let omitted = (negative > 0).then(|| format!("{} below 0 omitted", grouped(negative)));
+        let count: u64 = cells.iter().map(|cell| cell.count).sum();
+        if count == 0 {
+            let negative = counted(negative, "value");
+            bail!(
+                "no values of 0 or more in {}; {negative} below 0",
+                rows.name
+            );
+        }
+        let trace = &session.traces[0];
+        let begin = trace.time_range().map_or(start, |(begin, _)| begin);
+        let title = || format!("{}: {expression} of {}", trace.name, rows.name);
+        let values = counted(count, "value");
+        let subtitle = match &omitted {
+            Some(omitted) => format!("{values}; {omitted}"),
+            None => values.clone(),
+        };
+        let heat = Heat {
+            title: self.title.clone().unwrap_or_else(title),
+            subtitle,
+            unit: self.unit.clone(),
+            from: start.saturating_sub(begin),
+            slot: width,
+            slots: self.columns,
+            cells,
+        };
+        let summary = format!("{}: {values}", rows.name);
+        Ok(Answered::new(Section::Heat(heat))
+            .with_summary(summary)
+            .with_omitted(omitted))
+    }
+}
+
+/// Returns the cells, and the number of values below 0, which have no place on a logarithmic axis.
+fn cells(batches: &[RecordBatch]) -> (Vec<Cell>, u64) {
     let mut cells = Vec::new();
-    let (mut count, mut negative) = (0, 0);
-    for batch in session.collect(&sql)? {
-        let places = batch.column(0).as_primitive::<Int64Type>();
+    let mut negative = 0;
+    for batch in batches {
+        let slots = batch.column(0).as_primitive::<Int64Type>();
         let lists = batch.column(1).as_list::<i32>();
         for row in 0..batch.num_rows() {
             for bar in bars_of(&lists.value(row)) {
-                let value = bar.mean.round() as i64;
+                let (value, count) = (bar.mean.round() as i64, bar.count.unsigned_abs());
                 if value < 0 {
-                    negative += bar.count.unsigned_abs();
+                    negative += count;
                     continue;
                 }
-                cells.push((places.value(row), value, bar.count.unsigned_abs()));
-                count += bar.count.unsigned_abs();
+                cells.push(Cell {
+                    slot: slots.value(row),
+                    low: bar.low,
+                    high: bar.high,
+                    value,
+                    count,
+                });
             }
         }
     }
-    let left_out = match negative {
-        0 => String::new(),
-        negative => format!("; {} below 0 omitted", grouped(negative)),
-    };
-    if count == 0 {
-        bail!("no values of 0 or more in {}{left_out}", rows.name);
-    }
-    let trace = &session.traces[0];
-    let begin = trace.time_range().map_or(start, |(begin, _)| begin);
-    let heat = Heat {
-        title: report
-            .title
-            .clone()
-            .unwrap_or_else(|| format!("{}: {expression} of {}", trace.name, rows.name)),
-        subtitle: format!("{}{left_out}", counted(count, "value")),
-        unit: report.unit.clone(),
-        from: start.saturating_sub(begin),
-        slot: width,
-        slots: report.columns,
-        cells,
-    };
-    heat::write(&mut out, &heat)?;
-    out.finish()?;
-    let place = report
-        .output
-        .as_ref()
-        .map(|path| format!(" to {}", path.display()));
-    say!(
-        "{}: {} drawn{}{left_out}",
-        rows.name,
-        counted(count, "value"),
-        place.unwrap_or_default()
-    );
-    Ok(())
+    (cells, negative)
 }
 
 /// Returns the first and last time of the selected rows.

@@ -11,25 +11,27 @@
 //! Without an expression, prints stored distributions.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
-use clap::{ArgMatches, Args};
+use clap::Args;
 
 use super::imported;
 use super::rows::{Rows, divided, expressions, has_rows, named};
 use crate::bins::Bins;
-use crate::commands::{Subcommand, arguments};
+use crate::commands::Subcommand;
 use crate::failure::Misuse;
-use crate::render::distribution::{Line, drawn};
+use crate::render::Form;
+use crate::render::distribution::{Distributions, Drawing, Line};
 use crate::render::text::{Texts, harmless, is_number};
-use crate::render::{self, Format};
+use crate::report::{self, Answered, Report, Section};
 use crate::session::Session;
 use crate::settings::{Limits, Output};
 
-pub(super) const REPORT: Subcommand = Subcommand::new::<Hist>("hist", run);
+pub(super) const REPORT: Subcommand = report::subcommand::<Hist>();
 
 /// Print distributions of an expression, as DTrace does
 #[derive(Debug, Args)]
@@ -82,18 +84,32 @@ struct Hist {
     limits: Limits,
 }
 
-fn run(matches: &ArgMatches) -> Result<()> {
-    let report: Hist = arguments(matches)?;
-    let (traces, expression) = divided(&report.words);
-    let session = Session::open(&traces, &report.limits)?;
-    match expression {
-        Some(expression) => asked(&report, &session, &expression),
-        None if has_rows(&session, "buckets") => {
-            imported::distributions(&session, &report.rows.choice.filters, report.output.format)
-        }
-        None => bail!(Misuse(
-            "expected an expression: the trace has no stored distributions\nhint: perfquet-query hist TRACE duration --by function".to_owned()
-        )),
+impl Report for Hist {
+    const NAME: &'static str = "hist";
+
+    fn traces(&self) -> Vec<PathBuf> {
+        divided(&self.words).0
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn form(&self) -> Result<Form> {
+        Ok(Form::rows(self.output.format))
+    }
+
+    fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
+        let distributions = match divided(&self.words).1 {
+            Some(expression) => of_expression(self, session, &expression)?,
+            None if has_rows(session, "buckets") => {
+                imported::distributions(session, &self.rows.choice.filters)?
+            }
+            None => bail!(Misuse(
+                "expected an expression: the trace has no stored distributions\nhint: perfquet-query hist TRACE duration --by function".to_owned()
+            )),
+        };
+        Ok(Answered::new(Section::Distributions(distributions)))
     }
 }
 
@@ -149,7 +165,7 @@ impl Distribution {
     }
 }
 
-fn asked(report: &Hist, session: &Session, expression: &str) -> Result<()> {
+fn of_expression(report: &Hist, session: &Session, expression: &str) -> Result<Distributions> {
     session.piece("EXPR", expression)?;
     let (bins, function) = bins(report, expression)?;
     let keys = report
@@ -189,25 +205,17 @@ fn asked(report: &Hist, session: &Session, expression: &str) -> Result<()> {
     if report.limit > 0 {
         distributions.drain(..distributions.len().saturating_sub(report.limit));
     }
-    if report.output.format != Format::Table {
-        return as_rows(
-            report.output.format,
-            &batches,
-            &distributions,
-            keys.len(),
-            &bins,
-        );
-    }
-    let mut out = render::stdout();
-    for distribution in &distributions {
-        writeln!(
-            out,
-            "\n{}\n{}",
-            distribution.title,
-            drawn(&lines(&distribution.counts, &bins)).trim_end_matches('\n')
-        )?;
-    }
-    Ok(out.flush()?)
+    Ok(Distributions {
+        rows: as_rows(&batches, &distributions, keys.len(), &bins)?,
+        drawings: distributions
+            .into_iter()
+            .map(|distribution| Drawing {
+                heading: None,
+                lines: lines(&distribution.counts, &bins),
+                title: distribution.title,
+            })
+            .collect(),
+    })
 }
 
 fn read(batch: &RecordBatch, index: usize, keys: usize, bins: &Bins) -> Result<Vec<Distribution>> {
@@ -285,12 +293,11 @@ fn lines(counts: &BTreeMap<i32, i64>, bins: &Bins) -> Vec<Line> {
 
 /// One row per bar: the keys, low, high, count.
 fn as_rows(
-    format: Format,
     batches: &[RecordBatch],
     distributions: &[Distribution],
     keys: usize,
     bins: &Bins,
-) -> Result<()> {
+) -> Result<RecordBatch> {
     let mut key_rows = Vec::new();
     let (mut lows, mut highs, mut counts) = (Vec::new(), Vec::new(), Vec::new());
     for distribution in distributions {
@@ -313,20 +320,11 @@ fn as_rows(
             columns.push((first.schema().field(key).name().clone(), values));
         }
     }
-    columns.push((
-        "low".to_owned(),
-        std::sync::Arc::new(arrow::array::Int64Array::from(lows)),
-    ));
-    columns.push((
-        "high".to_owned(),
-        std::sync::Arc::new(arrow::array::Int64Array::from(highs)),
-    ));
-    columns.push((
-        "count".to_owned(),
-        std::sync::Arc::new(arrow::array::Int64Array::from(counts)),
-    ));
+    columns.push(("low".to_owned(), Arc::new(Int64Array::from(lows))));
+    columns.push(("high".to_owned(), Arc::new(Int64Array::from(highs))));
+    columns.push(("count".to_owned(), Arc::new(Int64Array::from(counts))));
     let nullable = columns
         .into_iter()
         .map(|(name, values)| (name, values, true));
-    render::batch(format, &RecordBatch::try_from_iter_with_nullable(nullable)?)
+    Ok(RecordBatch::try_from_iter_with_nullable(nullable)?)
 }

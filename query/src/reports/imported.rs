@@ -1,7 +1,6 @@
 //! Stored aggregates, from the tables `aggregates` and `buckets`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
 
 use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -14,9 +13,8 @@ use super::rows::has_rows;
 use super::subject::Choice;
 use crate::bins::Bins;
 use crate::filter::Filters;
-use crate::render::distribution::{Line, drawn};
+use crate::render::distribution::{Distributions, Drawing, Line};
 use crate::render::text::{harmless, strings};
-use crate::render::{self, Format};
 use crate::session::Session;
 use crate::stacks::ids;
 
@@ -118,28 +116,16 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
     Ok(Summed { name, folded })
 }
 
-/// Draws all distributions, or writes their bars as rows.
-pub(super) fn distributions(session: &Session, filters: &Filters, format: Format) -> Result<()> {
+/// Returns the stored distributions.
+pub(super) fn distributions(session: &Session, filters: &Filters) -> Result<Distributions> {
     let condition = filters.condition(session)?;
-    if format != Format::Table {
-        // Of several traces each row says which.
-        let (column, key, selected, same) = match session.traces.len() {
-            0 | 1 => ("", "", "", ""),
-            _ => (", trace", "trace, ", "a.trace, ", " AND a.trace = b.trace"),
-        };
-        let aggregates = include_str!("imported.sql")
-            .replace("{trace}", column)
-            .replace("{trace_key}", key)
-            .replace("{where}", &condition);
-        let sql = format!(
-            "SELECT {selected}a.aggregate_id, a.name, a.action, a.keys, b.low, b.high, b.count FROM ({aggregates}) a JOIN buckets b ON a.aggregate_id = b.aggregate_id{same} ORDER BY {selected}a.aggregate_id, b.low NULLS FIRST"
-        );
-        render::answer(format, &mut session.query(&sql)?)?;
-        return Ok(());
-    }
+    let rows = distribution_rows(session, &condition)?;
     let Some(aggregates) = query(session, &condition)? else {
         say!("no matching distributions");
-        return Ok(());
+        return Ok(Distributions {
+            rows,
+            drawings: Vec::new(),
+        });
     };
     let buckets = buckets(session)?;
     let (names, actions) = (
@@ -148,28 +134,50 @@ pub(super) fn distributions(session: &Session, filters: &Filters, format: Format
     );
     let ids = aggregates.column(0).as_primitive::<Int64Type>();
     let traces = traces(session, &aggregates)?;
-    let mut out = render::stdout();
-    let mut said = None;
+    let mut drawings = Vec::new();
+    let mut last = None;
     for (row, &trace) in traces.iter().enumerate() {
         let Some(bars) = buckets.get(&(trace, ids.value(row))) else {
             continue;
         };
         let name = (trace, names.is_valid(row).then(|| names.value(row)));
-        if said.replace(name) != Some(name)
-            && let Some(name) = name.1
-        {
-            writeln!(out, "\n{}", harmless(name))?;
-        }
+        let is_new = last.replace(name) != Some(name);
         let action = if actions.is_valid(row) {
             actions.value(row)
         } else {
             ""
         };
-        let title = title(session, trace, &aggregates, row)?;
-        let drawing = drawn(&lines(bars, action));
-        writeln!(out, "\n{title}\n{}", drawing.trim_end_matches('\n'))?;
+        drawings.push(Drawing {
+            heading: name
+                .1
+                .filter(|_| is_new)
+                .map(|name| harmless(name).into_owned()),
+            title: title(session, trace, &aggregates, row)?,
+            lines: lines(bars, action),
+        });
     }
-    Ok(out.flush()?)
+    Ok(Distributions { rows, drawings })
+}
+
+/// Returns a row per bar. Of several traces, each row names its trace.
+fn distribution_rows(session: &Session, condition: &str) -> Result<RecordBatch> {
+    let (column, key, selected, same) = match session.traces.len() {
+        0 | 1 => ("", "", "", ""),
+        _ => (", trace", "trace, ", "a.trace, ", " AND a.trace = b.trace"),
+    };
+    let aggregates = include_str!("imported.sql")
+        .replace("{trace}", column)
+        .replace("{trace_key}", key)
+        .replace("{where}", condition);
+    let sql = format!(
+        "SELECT {selected}a.aggregate_id, a.name, a.action, a.keys, b.low, b.high, b.count FROM ({aggregates}) a JOIN buckets b ON a.aggregate_id = b.aggregate_id{same} ORDER BY {selected}a.aggregate_id, b.low NULLS FIRST"
+    );
+    let mut answer = session.query(&sql)?;
+    let mut batches = Vec::new();
+    while let Some(batch) = answer.next()? {
+        batches.push(batch);
+    }
+    Ok(concat_batches(&answer.schema(), &batches)?)
 }
 
 /// Keys and stacks as DTrace prints them.

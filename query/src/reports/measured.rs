@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use arrow::array::{Array, AsArray, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{Float64Type, Int64Type};
 
-use super::places::Places;
-use super::totals;
 use crate::filter::Filters;
+use crate::places::Places;
 use crate::render::text::{Texts, strings};
 use crate::session::{Session, literal};
+use crate::totals;
 
 /// One bar of the fine distribution.
 #[derive(Debug, Clone, Copy, PartialEq)]

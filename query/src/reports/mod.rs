@@ -13,11 +13,9 @@ mod kd;
 mod kd_tree;
 mod measured;
 mod paths;
-mod places;
 mod rows;
 mod subject;
 mod top;
-mod totals;
 
 use crate::commands::Subcommand;
 

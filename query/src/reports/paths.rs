@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 
-use super::places::Places;
+use crate::places::Places;
 use crate::render::text::strings;
 use crate::session::Session;
 

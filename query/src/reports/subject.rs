@@ -3,11 +3,11 @@
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::totals;
 use crate::filter::Filters;
 use crate::nearest::{nearest, suggestion};
 use crate::render::text::strings;
 use crate::session::{Session, literal, quoted};
+use crate::totals;
 
 /// Row selection of every report.
 #[derive(Debug, Clone, Args)]

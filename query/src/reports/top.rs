@@ -9,26 +9,28 @@
 //! of counters are weighted by period. A trace without samples may have stacks that are already aggregated.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
 use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::Int64Type;
-use clap::{ArgMatches, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use perfquet_formats::count::{counted, grouped};
 
 use super::folding::Folded;
 use super::imported;
 use super::subject::{Choice, Subject};
-use super::totals;
-use crate::commands::{Subcommand, arguments};
-use crate::render;
+use crate::commands::Subcommand;
+use crate::render::Form;
 use crate::render::text::{harmless, strings};
+use crate::report::{self, Answered, Report, Section};
 use crate::session::Session;
 use crate::settings::{Limits, Output, Traces};
 use crate::stacks::{Forest, Tree};
+use crate::totals;
 
-pub(super) const REPORT: Subcommand = Subcommand::new::<Top>("top", run);
+pub(super) const REPORT: Subcommand = report::subcommand::<Top>();
 
 /// List the hottest functions, modules, threads or events
 #[derive(Debug, Args)]
@@ -82,26 +84,36 @@ enum Sort {
     Total,
 }
 
-fn run(matches: &ArgMatches) -> Result<()> {
-    let top: Top = arguments(matches)?;
-    let session = Session::open(&top.traces.traces, &top.limits)?;
-    let condition = top.choice.filters.condition(&session)?;
-    let batch = match top.by {
-        By::Function | By::Module => by_frame(&top, &session, &condition)?,
-        By::Comm => by_column(
-            &top,
-            &session,
-            &top.choice.subject(&session)?,
-            "comm",
-            &condition,
-        )?,
-        By::Event => by_column(&top, &session, &every_event(), "event", &condition)?,
-    };
-    if batch.num_rows() == 0 {
-        top.choice.fail_if_nothing_fits(&session)?;
-        say!("no rows");
+impl Report for Top {
+    const NAME: &'static str = "top";
+
+    fn traces(&self) -> Vec<PathBuf> {
+        self.traces.traces.clone()
     }
-    render::batch(top.output.format, &batch)
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn form(&self) -> Result<Form> {
+        Ok(Form::rows(self.output.format))
+    }
+
+    fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
+        let condition = self.choice.filters.condition(session)?;
+        let (summary, batch) = match self.by {
+            By::Function | By::Module => by_frame(self, session, &condition)?,
+            By::Comm => {
+                let subject = self.choice.subject(session)?;
+                by_column(self, session, &subject, "comm", &condition)?
+            }
+            By::Event => by_column(self, session, &every_event(), "event", &condition)?,
+        };
+        if batch.num_rows() == 0 {
+            self.choice.fail_if_nothing_fits(session)?;
+        }
+        Ok(Answered::new(Section::Table(batch)).with_summary(summary))
+    }
 }
 
 fn every_event() -> Subject {
@@ -121,7 +133,7 @@ fn by_column(
     subject: &Subject,
     column: &str,
     condition: &str,
-) -> Result<RecordBatch> {
+) -> Result<(String, RecordBatch)> {
     let sql = subject
         .fill(include_str!("top.sql"), condition)
         .replace("{key}", column);
@@ -139,14 +151,14 @@ fn by_column(
         samples.extend(counts.iter().map(|&n| n.max(0) as u64));
     }
     let all: u128 = weights.iter().sum();
-    say_total(subject, all, samples.iter().sum());
+    let summary = total(subject, all, samples.iter().sum());
     let shown = if top.limit == 0 {
         keys.len()
     } else {
         top.limit.min(keys.len())
     };
     let percents = weights[..shown].iter().map(|&weight| percent(weight, all));
-    Ok(RecordBatch::try_from_iter([
+    let batch = RecordBatch::try_from_iter([
         (
             "self_percent",
             Arc::new(Float64Array::from_iter_values(percents)) as ArrayRef,
@@ -157,20 +169,16 @@ fn by_column(
             Arc::new(UInt64Array::from(samples[..shown].to_vec())),
         ),
         (column, Arc::new(StringArray::from(keys[..shown].to_vec()))),
-    ])?)
+    ])?;
+    Ok((summary, batch))
 }
 
-/// Prints the total to stderr; the table has percentages of it.
-fn say_total(subject: &Subject, weight: u128, samples: u64) {
-    if weight == u128::from(samples) {
-        say!("{}: {}", subject.name, amount(weight, subject.unit));
-    } else {
-        say!(
-            "{}: {}, {}",
-            subject.name,
-            counted(samples, "sample"),
-            amount(weight, subject.unit)
-        );
+/// Returns the total, of which the table has percentages.
+fn total(subject: &Subject, weight: u128, samples: u64) -> String {
+    let (name, amount) = (&subject.name, amount(weight, subject.unit));
+    match weight == u128::from(samples) {
+        true => format!("{name}: {amount}"),
+        false => format!("{name}: {}, {amount}", counted(samples, "sample")),
     }
 }
 
@@ -191,14 +199,14 @@ fn percent(part: u128, all: u128) -> f64 {
     }
 }
 
-fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<RecordBatch> {
-    let folded = match imported::are_what_there_is(session, &top.choice) {
-        true => sums(session, condition)?,
+fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, RecordBatch)> {
+    let (summary, folded) = match imported::are_what_there_is(session, &top.choice) {
+        true => aggregated(session, condition)?,
         false => {
             let subject = top.choice.subject(session)?;
             let folded = Folded::query(session, &subject, condition, None)?;
-            say_total(&subject, folded.weight, folded.samples);
-            folded
+            let summary = total(&subject, folded.weight, folded.samples);
+            (summary, folded)
         }
     };
     let mut lines = lines(&session.forest, &folded, top.by)?;
@@ -229,11 +237,12 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<RecordBatch
         columns.push(("function", Arc::new(functions), false));
     }
     columns.push(("module", Arc::new(modules), true));
-    Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
+    let batch = RecordBatch::try_from_iter_with_nullable(columns)?;
+    Ok((summary, batch))
 }
 
 /// Returns stacks that are already aggregated.
-fn sums(session: &Session, condition: &str) -> Result<Folded> {
+fn aggregated(session: &Session, condition: &str) -> Result<(String, Folded)> {
     let summed = imported::stacks(session, condition)?;
     let unit = imported::unit_of(&summed);
     let name = summed
@@ -241,11 +250,8 @@ fn sums(session: &Session, condition: &str) -> Result<Folded> {
         .as_deref()
         .map_or("aggregation".into(), harmless);
     let weight = amount(summed.folded.weight, unit);
-    say!(
-        "{name}: {weight} in {}",
-        counted(summed.folded.samples, "stack")
-    );
-    Ok(summed.folded)
+    let stacks = counted(summed.folded.samples, "stack");
+    Ok((format!("{name}: {weight} in {stacks}"), summed.folded))
 }
 
 /// A function or module with its weight.

@@ -10,14 +10,14 @@ use arrow::datatypes::{DataType, Decimal128Type};
 use crate::functions::TOTAL;
 
 /// A column of totals, whichever type of whole numbers it has.
-pub(super) fn read(column: &ArrayRef) -> Result<Decimal128Array> {
+pub(crate) fn read(column: &ArrayRef) -> Result<Decimal128Array> {
     Ok(cast(column, &TOTAL)?
         .as_primitive::<Decimal128Type>()
         .clone())
 }
 
 /// Returns the total of a row; 0 for NULL and negative totals.
-pub(super) fn weight(totals: &Decimal128Array, row: usize) -> u128 {
+pub(crate) fn weight(totals: &Decimal128Array, row: usize) -> u128 {
     match totals.is_valid(row) {
         true => u128::try_from(totals.value(row)).unwrap_or_default(),
         false => 0,
@@ -25,7 +25,7 @@ pub(super) fn weight(totals: &Decimal128Array, row: usize) -> u128 {
 }
 
 /// Signed totals as a column: of 64 bits, as before there were larger ones, where all of them fit.
-pub(super) fn signed(values: impl IntoIterator<Item = Option<i128>>) -> ArrayRef {
+pub(crate) fn signed(values: impl IntoIterator<Item = Option<i128>>) -> ArrayRef {
     let values: Vec<Option<i128>> = values.into_iter().collect();
     let fits = |value: &Option<i128>| value.is_none_or(|value| i64::try_from(value).is_ok());
     if values.iter().all(fits) {
@@ -36,7 +36,7 @@ pub(super) fn signed(values: impl IntoIterator<Item = Option<i128>>) -> ArrayRef
 }
 
 /// As [`signed`], for totals that are never below 0.
-pub(super) fn unsigned(values: impl IntoIterator<Item = u128>) -> ArrayRef {
+pub(crate) fn unsigned(values: impl IntoIterator<Item = u128>) -> ArrayRef {
     let values: Vec<u128> = values.into_iter().collect();
     let narrow: Result<Vec<u64>, _> = values.iter().map(|&value| u64::try_from(value)).collect();
     match narrow {

@@ -7,7 +7,7 @@ use crate::trace::{Trace, TraceTable};
 
 /// Values of the calls of one trace.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(crate) struct Places {
     /// Numbers of calls begin at 1 and have few gaps.
     dense: Vec<u32>,
     /// Those beyond what an honest file would hold.
@@ -22,7 +22,7 @@ const NOWHERE: u32 = u32::MAX;
 
 impl Places {
     /// One for each trace.
-    pub(super) fn for_calls(session: &Session) -> Vec<Places> {
+    pub(crate) fn for_calls(session: &Session) -> Vec<Places> {
         let rows = |trace: &Trace| trace.table("calls").map_or(0, TraceTable::rows) as usize;
         let each = session.traces.iter().map(|trace| Places {
             base: trace.id_offset,
@@ -32,7 +32,7 @@ impl Places {
     }
 
     /// For numbers of calls that are mostly below `most`.
-    pub(super) fn below(most: usize) -> Places {
+    pub(crate) fn below(most: usize) -> Places {
         Places {
             most,
             ..Places::default()
@@ -40,7 +40,7 @@ impl Places {
     }
 
     #[inline]
-    pub(super) fn get(&self, id: i64) -> Option<u32> {
+    pub(crate) fn get(&self, id: i64) -> Option<u32> {
         let dense = usize::try_from(id.wrapping_sub(self.base))
             .ok()
             .and_then(|id| self.dense.get(id).copied());
@@ -52,7 +52,7 @@ impl Places {
     }
 
     #[inline]
-    pub(super) fn set(&mut self, id: i64, value: u32) {
+    pub(crate) fn set(&mut self, id: i64, value: u32) {
         match usize::try_from(id.wrapping_sub(self.base)) {
             Ok(id) if id < self.most => {
                 if id >= self.dense.len() {

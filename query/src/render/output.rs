@@ -1,0 +1,172 @@
+//! Writes what a report answers: rows in any format, text as in other tools, or an image.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use arrow::array::RecordBatch;
+
+use super::destination::Destination;
+use super::{Format, begin, fail_on_terminal, is_terminal, people, stream};
+use crate::failure::Misuse;
+use crate::report::{Answered, Section};
+
+/// What a report is written as, and where to.
+#[derive(Debug, Clone)]
+pub(crate) struct Form {
+    pub(crate) shape: Shape,
+    /// `None` is stdout.
+    pub(crate) path: Option<PathBuf>,
+    /// Whether to overwrite an existing file.
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Rows(Format),
+    Svg,
+    /// `main;read 12`, one stack per line.
+    Folded,
+}
+
+impl Form {
+    /// Rows on stdout.
+    pub(crate) fn rows(format: Format) -> Form {
+        Form {
+            shape: Shape::Rows(format),
+            path: None,
+            force: false,
+        }
+    }
+}
+
+/// A report's output while it is written.
+pub(crate) struct Output {
+    form: Form,
+    destination: Destination,
+    terminal: bool,
+}
+
+impl Output {
+    /// Opens the file, if any. Fails if it exists already, or if stdout is a terminal and the output is binary or an
+    /// image.
+    pub(crate) fn open(form: Form) -> Result<Output> {
+        let terminal = form.path.is_none() && is_terminal();
+        match form.shape {
+            Shape::Svg if terminal => bail!(Misuse(
+                "cannot write an image to a terminal\nhint: use -o PATH.svg".to_owned()
+            )),
+            Shape::Rows(format) if terminal => fail_on_terminal(format)?,
+            Shape::Svg | Shape::Rows(_) | Shape::Folded => {}
+        }
+        let destination = Destination::open(form.path.as_deref(), form.force)?;
+        Ok(Output {
+            form,
+            destination,
+            terminal,
+        })
+    }
+
+    /// Writes the summary to stderr and the result to its destination.
+    pub(crate) fn write(mut self, answered: Answered<'_>) -> Result<()> {
+        let Answered {
+            summary,
+            omitted,
+            section,
+        } = answered;
+        let omitted = omitted.map_or_else(String::new, |omitted| format!("; {omitted}"));
+        if self.form.shape == Shape::Svg {
+            self.draw(&section)?;
+            self.destination.finish()?;
+            let place = self.form.path.map(|path| format!(" to {}", path.display()));
+            if let Some(summary) = summary {
+                say!("{summary} drawn{}{omitted}", place.unwrap_or_default());
+            }
+            return Ok(());
+        }
+        if let (Some(summary), Shape::Rows(_)) = (summary, self.form.shape) {
+            say!("{summary}{omitted}");
+        }
+        match self.form.shape {
+            Shape::Rows(Format::Table) => self.text(section)?,
+            Shape::Rows(format) => self.rows(format, section)?,
+            Shape::Folded => self.folded(&section)?,
+            Shape::Svg => {}
+        }
+        self.destination.finish()
+    }
+
+    fn draw(&mut self, section: &Section<'_>) -> Result<()> {
+        match section {
+            Section::Flame(flame) => flame.draw(&mut self.destination),
+            Section::Heat(heat) => heat.draw(&mut self.destination),
+            Section::Durations(durations) => durations.draw(&mut self.destination),
+            Section::Stream(_)
+            | Section::Table(_)
+            | Section::Calls(_)
+            | Section::Distributions(_)
+            | Section::Text(_) => bail!("this result has no image"),
+        }
+    }
+
+    fn folded(&mut self, section: &Section<'_>) -> Result<()> {
+        match section {
+            Section::Flame(flame) => flame.write_folded(&mut self.destination),
+            _ => bail!("this result has no stacks"),
+        }
+    }
+
+    fn text(&mut self, section: Section<'_>) -> Result<()> {
+        match section {
+            Section::Calls(calls) => calls.write(&mut self.destination),
+            Section::Distributions(distributions) => distributions.write(&mut self.destination),
+            Section::Text(text) => Ok(self.destination.write_all(&text)?),
+            Section::Stream(mut answer) => {
+                let out = &mut self.destination;
+                let count = stream(Format::Table, &mut answer, out, self.terminal)?;
+                say_if_empty(count);
+                Ok(())
+            }
+            Section::Table(batch) => self.batch(Format::Table, &people::shaped(&batch)?),
+            Section::Durations(durations) => {
+                self.batch(Format::Table, &people::shaped(&durations.rows)?)
+            }
+            Section::Flame(flame) => self.batch(Format::Table, &flame.rows()?),
+            Section::Heat(heat) => self.batch(Format::Table, &heat.rows()?),
+        }
+    }
+
+    fn rows(&mut self, format: Format, section: Section<'_>) -> Result<()> {
+        let mut answer = match section {
+            Section::Stream(answer) => answer,
+            Section::Calls(calls) => calls.answer,
+            Section::Table(batch) => return self.batch(format, &batch),
+            Section::Distributions(distributions) => {
+                return self.batch(format, &distributions.rows);
+            }
+            Section::Durations(durations) => return self.batch(format, &durations.rows),
+            Section::Flame(flame) => return self.batch(format, &flame.rows()?),
+            Section::Heat(heat) => return self.batch(format, &heat.rows()?),
+            // Another tool's text is the same in every format.
+            Section::Text(text) => return Ok(self.destination.write_all(&text)?),
+        };
+        let count = stream(format, &mut answer, &mut self.destination, self.terminal)?;
+        say_if_empty(count);
+        Ok(())
+    }
+
+    fn batch(&mut self, format: Format, batch: &RecordBatch) -> Result<()> {
+        let out = &mut self.destination;
+        let mut rows = begin(format, batch.schema(), out, self.terminal)?;
+        rows.rows(batch)?;
+        rows.finish()?;
+        say_if_empty(batch.num_rows() as u64);
+        Ok(())
+    }
+}
+
+fn say_if_empty(count: u64) {
+    if count == 0 {
+        say!("no rows");
+    }
+}
