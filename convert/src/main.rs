@@ -7,7 +7,6 @@ mod cli;
 mod closing;
 mod destination;
 mod export;
-mod logger;
 mod progress;
 mod run;
 mod size;
@@ -17,7 +16,7 @@ mod time;
 use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use perfquet_formats::symbols;
 
 use cli::Arguments;
@@ -28,8 +27,11 @@ fn main() -> ExitCode {
     if symbols::serve_lines(std::env::args_os()) {
         return ExitCode::SUCCESS;
     }
+    if let Some(status) = perfquet_cli::write_documents(Arguments::command) {
+        return status;
+    }
     let arguments = Arguments::parse();
-    logger::start(arguments.verbose);
+    perfquet_cli::logger::start(arguments.verbose, terminal::log);
     match run::run(&arguments) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Problems) => ExitCode::from(1),

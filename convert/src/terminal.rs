@@ -3,7 +3,10 @@
 //! Names of files, threads and events come from foreign inputs; an escape in them could retitle the terminal
 //! or worse. All text goes through [`plain`].
 
+use std::borrow::Cow;
 use std::io::Write;
+
+use perfquet_cli::escaped_where;
 
 /// Prefix of messages.
 const NAME: &str = "perfquet-convert";
@@ -23,30 +26,15 @@ pub(crate) fn put(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", plain(text));
 }
 
-/// Makes control characters visible, except for newlines, and characters that change the text direction.
-pub(crate) fn plain(text: &str) -> String {
-    let is_harmful = |letter: char| {
-        (letter.is_control() && letter != '\n')
-            || matches!(letter, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(is_harmful) {
-        return text.to_owned();
+/// Prints a message of the logger.
+pub(crate) fn log(is_warning: bool, text: std::fmt::Arguments<'_>) {
+    match is_warning {
+        true => say(&text.to_string()),
+        false => put(&text.to_string()),
     }
-    text.chars()
-        .map(|letter| match letter {
-            letter if is_harmful(letter) => letter.escape_default().to_string(),
-            letter => letter.to_string(),
-        })
-        .collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn escapes_are_shown() {
-        assert_eq!(plain("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\n");
-        assert_eq!(plain("ä\r\u{9b}\u{202e}"), "ä\\r\\u{9b}\\u{202e}");
-    }
+/// Makes control characters visible, except for newlines.
+fn plain(text: &str) -> Cow<'_, str> {
+    escaped_where(text, |letter| letter != '\n')
 }

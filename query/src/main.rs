@@ -44,6 +44,9 @@ use crate::reports::REPORTS;
 
 /// Exit codes: 0 success, 1 failure, 2 misuse, 130 interrupted. They are chosen only here.
 fn main() -> ExitCode {
+    if let Some(status) = perfquet_cli::write_documents(command) {
+        return status;
+    }
     let matches = match command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {

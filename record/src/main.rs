@@ -17,7 +17,6 @@ mod flight;
 mod ftrace;
 mod journal;
 mod list;
-mod logger;
 mod output;
 mod own;
 mod probe;
@@ -37,9 +36,13 @@ use std::process::ExitCode;
 use run::Outcome;
 
 fn main() -> ExitCode {
+    if let Some(status) = perfquet_cli::write_documents(<cli::Cli as clap::CommandFactory>::command)
+    {
+        return status;
+    }
     sys::memory::give_back();
     let mut cli = cli::Cli::read();
-    logger::start(cli.verbose);
+    perfquet_cli::logger::start(cli.verbose, terminal::log);
     let read = cli.apply_kfi().map_err(anyhow::Error::new);
     match read.and_then(|()| run::run(&cli)) {
         Ok(Outcome::Done(ended)) => ExitCode::from(ended.map_or(0, |ended| ended.status())),

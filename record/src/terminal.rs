@@ -10,3 +10,11 @@ pub(crate) fn say(text: impl Display) {
     let line = format!("{text}\n");
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
+
+/// Prints a message of the logger.
+pub(crate) fn log(is_warning: bool, text: std::fmt::Arguments<'_>) {
+    match is_warning {
+        true => say(format_args!("perfquet-record: {text}")),
+        false => say(format_args!("  {text}")),
+    }
+}

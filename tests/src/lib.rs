@@ -6,6 +6,7 @@ pub mod bench;
 pub mod bpf;
 pub mod corpus;
 pub mod demo;
+pub mod dist;
 pub mod fuzz;
 pub mod load;
 pub mod needs;

@@ -1,13 +1,13 @@
 //! Formats values, and escapes control characters for terminals.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use anyhow::Result;
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use perfquet_cli::{escaped, escaped_where};
 
 /// How values look in a table and in CSV.
 fn options() -> FormatOptions<'static> {
@@ -55,42 +55,14 @@ pub(crate) fn is_number(kind: &DataType) -> bool {
     kind.is_numeric()
 }
 
-/// Text with control characters written out: `\x1b[31m` cannot colour the terminal, nor do worse.
+/// Returns the text with control characters escaped: `\x1b[31m` cannot color the terminal, nor do worse.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    written_out(text, |_| false)
+    escaped(text)
 }
 
-/// As [`harmless`], for a cell of a file that may be shown on a terminal later: lines and tabs are part of the text.
+/// As [`harmless`], for a cell of a file that may be shown on a terminal later: newlines and tabs are part of the text.
 pub(crate) fn harmless_cell(text: &str) -> Cow<'_, str> {
-    written_out(text, |c| matches!(c, '\n' | '\t'))
-}
-
-fn written_out(text: &str, is_kept: fn(char) -> bool) -> Cow<'_, str> {
-    // C1 controls too: some terminals take U+009B for ESC [. And the marks that reverse the order of text.
-    let harmful = |c: char| {
-        let is_control =
-            c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        is_control && !is_kept(c)
-    };
-    if !text.contains(harmful) {
-        return Cow::Borrowed(text);
-    }
-    let mut safe = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '\n' if harmful(c) => safe.push_str("\\n"),
-            '\t' if harmful(c) => safe.push_str("\\t"),
-            '\r' => safe.push_str("\\r"),
-            c if harmful(c) && (c as u32) < 0x100 => {
-                let _ = write!(safe, "\\x{:02x}", c as u32);
-            }
-            c if harmful(c) => {
-                let _ = write!(safe, "\\u{{{:x}}}", c as u32);
-            }
-            c => safe.push(c),
-        }
-    }
-    Cow::Owned(safe)
+    escaped_where(text, |letter| !matches!(letter, '\n' | '\t'))
 }
 
 /// As [`harmless`], but lines stay lines: for messages of several lines.

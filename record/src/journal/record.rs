@@ -175,7 +175,7 @@ impl Records {
         };
         fill(&mut body);
         // perf pads its records, but not these: hotspot expects a section to end with its last string.
-        if kind != self::kind::HEADER_FEATURE {
+        if kind != kind::HEADER_FEATURE {
             body.pad(8);
         }
         let Ok(size) = u16::try_from(self.bytes.len() - start) else {

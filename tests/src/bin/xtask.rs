@@ -10,6 +10,7 @@ All chores of the project.
 usage: cargo xtask CHORE
 
   demo [--seconds N]     builds, records this machine, shows the hottest functions, an SQL answer, a flame graph
+  dist [--output DIR]    packages: a .tar.zst and a .deb with programs, manual pages and completions; --profile release is quicker
   vm [SCENARIO]...       scenarios on real kernels in QEMU (--kernel K, --recorder PATH); --fetch [K]... gets what they need
   test                   every test and lint, then what was skipped and why
   bench [NAME]...        perfquet and its peers in alternation: record, probe-effect, import, encode, … (all by default)
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         ["schemas"] => chores::schemas::run(),
         ["test"] => chores::test::run(),
         ["demo", rest @ ..] => chores::demo::run(rest),
+        ["dist", rest @ ..] => chores::dist::run(rest),
         ["bench", rest @ ..] => chores::bench::run(rest),
         ["vm", rest @ ..] => chores::vm::run(rest),
         ["starve", rest @ ..] => chores::load::starve(rest),
