@@ -1,7 +1,7 @@
 //! Shell sessions in Markdown, run and compared: `cli/*.md`, the README, the cookbook and the page on recording, so that what they show stays true.
 //!
 //! ````text
-//! <!-- with: formats/src/folded/golden/small.folded as stacks.folded -->
+//! <!-- with: formats/readers/src/folded/golden/small.folded as stacks.folded -->
 //! <!-- needs: perf events -->
 //! ```console
 //! $ perfquet-convert stacks.folded -o f.pqt

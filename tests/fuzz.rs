@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 
 use coverage::Coverage;
 use mutate::{Random, mutate, seeds};
-use perfquet_formats::{FORMATS, Format};
+use perfquet_events::Format;
+use perfquet_readers::FORMATS;
 
 /// Rounds over all formats, unless it is said for how long.
 const READER_ROUNDS: u64 = 250;

@@ -15,17 +15,12 @@
 mod damage;
 #[path = "salvage/grown.rs"]
 mod grown;
-#[path = "../formats/src/trace_dat/made.rs"]
+#[path = "../formats/readers/src/trace_dat/made.rs"]
 mod made;
 #[path = "salvage/recordings.rs"]
 mod recordings;
 #[path = "salvage/rows.rs"]
 mod rows;
-
-/// As the reader's own tests have it.
-mod bytes {
-    pub(crate) use perfquet_formats::bytes::Endian;
-}
 
 use std::collections::BTreeSet;
 

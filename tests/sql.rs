@@ -1,7 +1,7 @@
 //! Meaning, as text: a trace, a question, the rows. `sql/*.slt`, in the format of sqllogictest.
 //!
 //! ```text
-//! # trace: formats/src/folded/golden/small.folded
+//! # trace: formats/readers/src/folded/golden/small.folded
 //! query TI rowsort
 //! SELECT comm, count(*) FROM samples GROUP BY comm
 //! ----

@@ -158,7 +158,7 @@ fn status(
 
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let sample = root().join("formats/src/folded/golden/austin.folded");
+    let sample = root().join("formats/readers/src/folded/golden/austin.folded");
     std::fs::copy(sample, folder.path().join("small.folded")).expect("a sample");
     let made = Command::new(bin("perfquet-convert"))
         .args(["small.folded", "-o", "a.pqt"])

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use perfquet_formats::import::TimeRange;
-use perfquet_formats::{FORMATS, Format};
+use perfquet_events::Format;
+use perfquet_readers::FORMATS;
+use perfquet_trace::normalize::TimeRange;
 
 use crate::export::{EXPORTERS, Exporter};
 use crate::{size, time};

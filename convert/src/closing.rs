@@ -9,9 +9,9 @@
 
 use std::path::{Path, PathBuf};
 
-use perfquet_formats::count::{counted, grouped};
-use perfquet_formats::import::Report;
-use perfquet_formats::symbols::{unverified_sentence, without_line_sentence};
+use perfquet_trace::Report;
+use perfquet_trace::count::{counted, grouped};
+use perfquet_trace::symbols::{unverified_sentence, without_line_sentence};
 
 use crate::cli::Arguments;
 use crate::terminal::{hint, put};

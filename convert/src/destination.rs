@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use perfquet_formats::Error;
-use perfquet_formats::output_file::OutputFile;
+use perfquet_events::Error;
+use perfquet_trace::output_file::OutputFile;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

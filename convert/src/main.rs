@@ -17,7 +17,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use perfquet_formats::symbols;
+use perfquet_trace::symbols;
 
 use cli::Arguments;
 use run::{Misuse, Outcome};
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_cause_is_told_once() {
         let missing = io::Error::from_raw_os_error(2);
-        let error = perfquet_formats::Error::io("a.data")(missing);
+        let error = perfquet_events::Error::io("a.data")(missing);
         let error = Err::<(), _>(error).context("cannot import").unwrap_err();
         assert_eq!(
             sentence(&error),

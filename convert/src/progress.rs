@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use perfquet_formats::event::Progress;
-use perfquet_formats::import::Listener;
+use perfquet_events::event::Progress;
+use perfquet_import::Listener;
 
 /// The line, gone when it is dropped.
 pub(crate) struct Line {

@@ -12,10 +12,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use perfquet_formats::import::{self, Found, ImportOptions};
-use perfquet_formats::store::{Directory, WriterOptions};
-use perfquet_formats::symbols::{self, KernelSource, LineReader};
-use perfquet_formats::{Error, FORMATS, Input};
+use perfquet_events::{Error, Input};
+use perfquet_import::{Found, ImportOptions};
+use perfquet_readers::FORMATS;
+use perfquet_trace::Report;
+use perfquet_trace::normalize::TimeRange;
+use perfquet_trace::reopen;
+use perfquet_trace::store::{Directory, WriterOptions};
+use perfquet_trace::symbols::{self, KernelSource, LineReader};
 
 use crate::cli::Arguments;
 use crate::closing;
@@ -81,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
 fn look_at(input: &Path) -> Found {
     // - is stdin, even if a directory has this name.
     match input.as_os_str() != "-" && input.is_dir() {
-        true => import::look_into(input),
+        true => perfquet_import::look_into(input),
         false => Found::Nothing,
     }
 }
@@ -134,11 +138,7 @@ fn import_files(arguments: &Arguments) -> Result<Outcome> {
     Ok(outcome(arguments, &report))
 }
 
-fn import_into(
-    arguments: &Arguments,
-    output: &Path,
-    time: Option<import::TimeRange>,
-) -> Result<import::Report> {
+fn import_into(arguments: &Arguments, output: &Path, time: Option<TimeRange>) -> Result<Report> {
     let script = script(arguments)?;
     let inputs = arguments
         .inputs
@@ -151,7 +151,7 @@ fn import_into(
         progress: line.listener(),
         ..import_options(arguments)?
     };
-    Ok(import::import(inputs, output, options)?)
+    Ok(perfquet_import::import(inputs, output, options)?)
 }
 
 /// Returns the D script of the inputs. Only its comments may contain invalid UTF-8.
@@ -215,10 +215,10 @@ fn recover(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
         progress: line.listener(),
         ..import_options(arguments)?
     };
-    let report = import::recover(trace, options)?;
+    let report = perfquet_import::recover(trace, options)?;
     drop(line);
     if !arguments.keep_raw {
-        import::remove_journal(trace)?;
+        perfquet_import::remove_journal(trace)?;
     }
     closing::imported(trace, &report);
     closing::unwound(&report);
@@ -234,7 +234,7 @@ fn name_again(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
             "use --symbols to symbolize it, --to to export it, or perfquet-query to query it",
         ));
     }
-    let report = import::name_again(trace, symbol_options(arguments)?)?;
+    let report = reopen::name_again(trace, symbol_options(arguments)?)?;
     closing::named(trace, &report);
     closing::unnamed(&report, arguments);
     Ok(Outcome::Done)
@@ -304,7 +304,7 @@ fn symbol_options(arguments: &Arguments) -> Result<symbols::Options> {
     Ok(options)
 }
 
-fn outcome(arguments: &Arguments, report: &import::Report) -> Outcome {
+fn outcome(arguments: &Arguments, report: &Report) -> Outcome {
     if arguments.strict && report.counts.problems > 0 {
         Outcome::Problems
     } else {

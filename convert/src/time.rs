@@ -4,7 +4,7 @@
 //! 1.2s..1.5s     ..500ms     2m..     250us..1ms
 //! ```
 
-use perfquet_formats::import::TimeRange;
+use perfquet_trace::normalize::TimeRange;
 
 /// Parses a range; either side may be missing.
 pub(crate) fn range(text: &str) -> Result<TimeRange, String> {

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use perfquet_formats::symbols::Object;
+use perfquet_trace::symbols::Object;
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_perfquet-convert");
 

@@ -64,7 +64,7 @@ struct {
 	TYPE(value, struct open_call);
 } open_calls SEC(".maps");
 
-/* formats/src/perf_data/own.rs */
+/* formats/readers/src/perf_data/own.rs */
 struct call_record {
 	u32 kind;
 	u32 unused;

@@ -85,7 +85,7 @@ pub struct Control {
 }
 
 /// Kinds of the records in `perfquet:…` events: their first 32 bits, behind which come 32 of zeroes. The reader,
-/// formats/src/perf_data/own.rs, describes what follows.
+/// formats/readers/src/perf_data/own.rs, describes what follows.
 pub const RECORD_STACK: u32 = 1;
 /// An aggregate; the recorder writes it.
 pub const RECORD_AGGREGATE: u32 = 2;

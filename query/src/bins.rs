@@ -8,7 +8,7 @@
 //! ```
 //! Bars have numbers that grow with the values; 0 holds the value 0 where there are negative ones too.
 
-use perfquet_formats::event::bars;
+use perfquet_events::event::bars;
 
 /// How values are divided into bars.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

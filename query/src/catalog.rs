@@ -22,8 +22,8 @@ use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, lit, when};
 use datafusion::scalar::ScalarValue;
-use perfquet_formats::store::{ColumnSchema, ColumnType, unite};
-use perfquet_formats::tables;
+use perfquet_trace::store::{ColumnSchema, ColumnType, unite};
+use perfquet_trace::tables;
 
 use crate::table::{Change, PartFile, PartsTable, constant_column};
 use crate::trace::{Trace, TraceTable};

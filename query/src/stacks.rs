@@ -20,7 +20,7 @@ use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, UInt64Type
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use perfquet_formats::store;
+use perfquet_trace::store;
 
 use crate::trace::{ID_STRIDE, Trace, TraceTable};
 

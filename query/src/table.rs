@@ -30,7 +30,7 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::scalar::ScalarValue;
-use perfquet_formats::store::{Part, part_path};
+use perfquet_trace::store::{Part, part_path};
 
 use crate::render::text::harmless;
 

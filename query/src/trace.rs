@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use perfquet_formats::store::{
+use perfquet_trace::store::{
     ColumnSchema, Directory, FILE_NAME, Facts, JOURNAL, Part, Source, State, TableEntry,
     TableSchema,
 };
@@ -80,7 +80,7 @@ impl Trace {
     pub(crate) fn incompleteness(&self) -> Option<String> {
         let path = self.path.display();
         if self.state != State::Recording.as_str() {
-            let all = perfquet_formats::tables::all().into_iter();
+            let all = perfquet_trace::tables::all().into_iter();
             let missing = all.filter(|schema| self.table(&schema.name).is_none());
             let missing: Vec<String> = missing.map(|schema| schema.name).collect();
             return (!missing.is_empty()).then(|| {
@@ -90,7 +90,7 @@ impl Trace {
                 )
             });
         }
-        let names = perfquet_formats::tables::all()
+        let names = perfquet_trace::tables::all()
             .into_iter()
             .map(|schema| schema.name);
         let is_empty = |name: &String| self.table(name).is_none_or(|table| table.parts.is_empty());

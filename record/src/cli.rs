@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
-use perfquet_formats::event::Contexts;
+use perfquet_events::event::Contexts;
 
 use crate::bpf;
 use crate::closing::Next;

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use perfquet_formats::count::counted;
-use perfquet_formats::import::{Counts, Report};
-use perfquet_formats::symbols;
+use perfquet_trace::Report;
+use perfquet_trace::count::counted;
+use perfquet_trace::normalize::Counts;
+use perfquet_trace::symbols;
 
 use crate::failure::failed;
 use crate::output::Output;

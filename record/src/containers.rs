@@ -12,7 +12,7 @@ use std::os::fd::IntoRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use perfquet_formats::symbols::Roots;
+use perfquet_trace::symbols::Roots;
 
 use crate::sys::procfs::{self, View};
 use crate::target::Target;

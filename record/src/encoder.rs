@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use perfquet_formats::event::Selection;
-use perfquet_formats::import::{
-    ImportOptions, Limits, Report, import, journal_files, journal_inputs,
-};
-use perfquet_formats::store::WriterOptions;
-use perfquet_formats::symbols::{self, Roots};
-use perfquet_formats::{Error, Input};
+use perfquet_events::event::Selection;
+use perfquet_events::{Error, Input};
+use perfquet_import::{ImportOptions, import, journal_files, journal_inputs};
+use perfquet_trace::Report;
+use perfquet_trace::normalize::Limits;
+use perfquet_trace::store::WriterOptions;
+use perfquet_trace::symbols::{self, Roots};
 
 use crate::failure::{Failure, failed};
 use crate::journal::Packer;

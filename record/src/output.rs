@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, lchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use perfquet_formats::store;
+use perfquet_trace::store;
 
 use crate::cli::Format;
 use crate::failure::{Failure, failed};

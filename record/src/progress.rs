@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use perfquet_formats::count::counted;
-use perfquet_formats::import::Counts;
+use perfquet_trace::count::counted;
+use perfquet_trace::normalize::Counts;
 
 /// The line.
 pub(crate) struct Progress {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use perfquet_formats::event::Selection;
+use perfquet_events::event::Selection;
 
 use crate::asked;
 use crate::bpf::{Plans, Whom};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use perfquet_formats::event::{Purpose, Selection};
+use perfquet_events::event::{Purpose, Selection};
 
 use crate::bpf::Programs;
 use crate::containers::Containers;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use perfquet_formats::event::{Contexts, Selection};
+use perfquet_events::event::{Contexts, Selection};
 
 use crate::cli::duration;
 use crate::failure::{Failure, misuse};

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use perfquet_formats::event::{Purpose, Selection};
+use perfquet_events::event::{Purpose, Selection};
 
 use crate::cli;
 use crate::failure::{Failure, misuse};

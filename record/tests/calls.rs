@@ -4,9 +4,9 @@
 
 mod compiled;
 
-use perfquet_formats::Input;
-use perfquet_formats::import::{ImportOptions, import};
-use perfquet_formats::store::Directory;
+use perfquet_events::Input;
+use perfquet_import::{ImportOptions, import};
+use perfquet_trace::store::Directory;
 
 use compiled::Compiled;
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use perfquet_formats::store::{Directory, State};
+use perfquet_trace::store::{Directory, State};
 
 fn recorder(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_perfquet-record"));
@@ -266,8 +266,8 @@ fn a_killed_recorder_leaves_its_last() {
             "{pieces} files: the oldest are gone"
         );
 
-        let options = perfquet_formats::import::ImportOptions::default();
-        let report = perfquet_formats::import::recover(&trace, options).expect("it is completed");
+        let options = perfquet_import::ImportOptions::default();
+        let report = perfquet_import::recover(&trace, options).expect("it is completed");
         assert!(report.counts.events > 0);
         let directory = Directory::open(&trace).unwrap();
         assert_eq!(directory.manifest().state, State::Recovered);

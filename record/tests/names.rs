@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use perfquet_formats::import::name_again;
-use perfquet_formats::symbols::{KernelSource, Options};
+use perfquet_trace::reopen::name_again;
+use perfquet_trace::symbols::{KernelSource, Options};
 
 use room::{Room, may_record, needs, users_may_record};
 
@@ -340,7 +340,7 @@ fn a_program_that_is_replaced_meanwhile_has_no_names_of_its_successor() {
 
 fn functions(trace: &Path) -> Vec<String> {
     use arrow::array::{Array, AsArray};
-    let trace = perfquet_formats::store::Directory::open(trace).expect("a trace");
+    let trace = perfquet_trace::store::Directory::open(trace).expect("a trace");
     let mut names = Vec::new();
     for batch in trace.read("frames").expect("frames") {
         let batch = batch.expect("a batch");

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use perfquet_formats::Input;
-use perfquet_formats::import::{ImportOptions, Unpacked, import, recover};
+use perfquet_events::Input;
+use perfquet_import::{ImportOptions, Unpacked, import, recover};
 
 const MIB: u64 = 1 << 20;
 

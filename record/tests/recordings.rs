@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use perfquet_formats::import::{ImportOptions, recover};
-use perfquet_formats::store::{Directory, State};
+use perfquet_import::{ImportOptions, recover};
+use perfquet_trace::store::{Directory, State};
 
 use seen::{Seen, read, read_journal};
 

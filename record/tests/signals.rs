@@ -5,7 +5,7 @@ mod room;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use perfquet_formats::store::{Directory, State};
+use perfquet_trace::store::{Directory, State};
 use room::{Room, users_may_record};
 
 fn send(name: &str, recorder: &Child) {

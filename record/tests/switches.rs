@@ -5,7 +5,7 @@ mod room;
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
 
-use perfquet_formats::store::Directory;
+use perfquet_trace::store::Directory;
 use room::{Room, may_record};
 
 /// Sleeps and works by turns, in several processes.

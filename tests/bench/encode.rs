@@ -20,7 +20,7 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, Encoding as PageEncoding, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
-use perfquet_formats::store::{
+use perfquet_trace::store::{
     ColumnSchema, ColumnType, Directory, Encoding, Facts, TableSchema, Writer, WriterOptions,
 };
 use serde_json::json;

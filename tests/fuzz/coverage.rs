@@ -1,6 +1,6 @@
 //! Which edges of the library a case went over, where it was built to count them.
 //!
-//! `cargo xtask fuzz` builds perfquet-formats with LLVM's counters (`tests/fuzz/instrument.sh`): one byte per edge. They
+//! `cargo xtask fuzz` builds the crates of `formats` with LLVM's counters (`tests/fuzz/instrument.sh`): one byte per edge. They
 //! announce themselves by the function below. Without them every case is as good as another.
 
 use std::sync::Mutex;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use perfquet_formats::Format;
+use perfquet_events::Format;
 use perfquet_tests::root;
 
 /// xorshift64*: repeatable from its seed.
@@ -24,7 +24,10 @@ impl Random {
 /// Golden files by format, and what earlier runs found worth keeping.
 pub(crate) fn seeds(format: &Format) -> Vec<Vec<u8>> {
     let name = format.name.replace(['.', '-', ' '], "_");
-    let golden = root().join("formats/src").join(&name).join("golden");
+    let golden = root()
+        .join("formats/readers/src")
+        .join(&name)
+        .join("golden");
     let kept = root().join("tests/fuzz/corpus").join(&name);
     [golden, kept]
         .iter()

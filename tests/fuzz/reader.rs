@@ -1,8 +1,8 @@
 //! A reader alone: bytes → events, each of which is looked at as the importer would.
 
-use perfquet_formats::event::{Event, Fields, Sink};
-use perfquet_formats::event_format::Plan;
-use perfquet_formats::{Error, Format, Input};
+use perfquet_events::event::{Event, Fields, Sink};
+use perfquet_events::event_format::Plan;
+use perfquet_events::{Error, Format, Input};
 
 use crate::watch::watch;
 

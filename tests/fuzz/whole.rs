@@ -4,9 +4,10 @@
 
 use std::path::Path;
 
-use perfquet_formats::import::{ImportOptions, import};
-use perfquet_formats::store::{Directory, WriterOptions};
-use perfquet_formats::{Format, Input, symbols};
+use perfquet_events::{Format, Input};
+use perfquet_import::{ImportOptions, import};
+use perfquet_trace::store::{Directory, WriterOptions};
+use perfquet_trace::symbols;
 use tempfile::TempDir;
 
 use crate::watch::watch;

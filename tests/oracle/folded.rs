@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use perfquet_formats::event::{Event, Sink};
-use perfquet_formats::folded::FOLDED;
-use perfquet_formats::{Error, Input};
+use perfquet_events::event::{Event, Sink};
+use perfquet_events::{Error, Input};
+use perfquet_readers::folded::FOLDED;
 use perfquet_tests::{bin, foreign_corpus, root};
 
 /// A file, lines with a stack, lines without, and the sum of the (last) counts.
@@ -15,11 +15,31 @@ type Known = (&'static str, usize, usize, f64);
 
 /// Golden files, counted by eye.
 const GOLDEN: &[Known] = &[
-    ("formats/src/folded/golden/bad-lines.folded", 7, 2, 607.0),
-    ("formats/src/folded/golden/dd.folded", 9, 0, 10_020_060.0),
-    ("formats/src/folded/golden/diff.folded", 6, 0, 513.0),
-    ("formats/src/folded/golden/fractional.folded", 6, 0, 334.638),
-    ("formats/src/folded/golden/tricky-stack.folded", 1, 0, 3.0),
+    (
+        "formats/readers/src/folded/golden/bad-lines.folded",
+        7,
+        2,
+        607.0,
+    ),
+    (
+        "formats/readers/src/folded/golden/dd.folded",
+        9,
+        0,
+        10_020_060.0,
+    ),
+    ("formats/readers/src/folded/golden/diff.folded", 6, 0, 513.0),
+    (
+        "formats/readers/src/folded/golden/fractional.folded",
+        6,
+        0,
+        334.638,
+    ),
+    (
+        "formats/readers/src/folded/golden/tricky-stack.folded",
+        1,
+        0,
+        3.0,
+    ),
 ];
 
 /// Collected files: README-text.md.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use perfquet_formats::event::{Event, Sink, Stack};
-use perfquet_formats::ftrace_text::FTRACE_TEXT;
-use perfquet_formats::{Error, Guess, Input};
+use perfquet_events::event::{Event, Sink, Stack};
+use perfquet_events::{Error, Guess, Input};
+use perfquet_readers::ftrace_text::FTRACE_TEXT;
 use perfquet_tests::{corpora, foreign_corpus, root};
 
 /// How many of each name.

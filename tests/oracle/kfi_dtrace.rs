@@ -9,14 +9,15 @@ use std::path::Path;
 use std::process::Command;
 
 use arrow::util::display::array_value_to_string;
-use perfquet_formats::bpftrace::BPFTRACE;
-use perfquet_formats::dtrace::DTRACE;
-use perfquet_formats::event::{Aggregate, Call, Context, Event, Fact, Function, Sink, Stack};
-use perfquet_formats::import::{ImportOptions, import};
-use perfquet_formats::kfi::KFI;
-use perfquet_formats::store::Directory;
-use perfquet_formats::{Error, Format, Input, symbols};
+use perfquet_events::event::{Aggregate, Call, Context, Event, Fact, Function, Sink, Stack};
+use perfquet_events::{Error, Format, Input};
+use perfquet_import::{ImportOptions, import};
+use perfquet_readers::bpftrace::BPFTRACE;
+use perfquet_readers::dtrace::DTRACE;
+use perfquet_readers::kfi::KFI;
 use perfquet_tests::{bin, foreign_corpus, root};
+use perfquet_trace::store::Directory;
+use perfquet_trace::symbols;
 use serde_json::{Value, json};
 
 use crate::dtrace_text;
@@ -285,7 +286,7 @@ fn corpus_kfi_and_dtrace() {
         }
     }
     for (name, expected) in golden_facts() {
-        let path = root().join("formats/src/dtrace/golden").join(name);
+        let path = root().join("formats/readers/src/dtrace/golden").join(name);
         add(name, &DTRACE, &path, &expected);
     }
     let Some(corpus) = foreign_corpus() else {
@@ -319,7 +320,12 @@ fn corpus_damaged_kfi() {
         assert_eq!((facts.rows, facts.problems), (rows, problems), "{file}");
     };
     // Three lines that are no rows and one that is cut, five strange rows, and 8 rows where 12 are announced.
-    check(root(), "formats/src/kfi/golden/damaged.lst", 8, 4 + 5 + 1);
+    check(
+        root(),
+        "formats/readers/src/kfi/golden/damaged.lst",
+        8,
+        4 + 5 + 1,
+    );
     let Some(corpus) = foreign_corpus() else {
         return;
     };
@@ -333,7 +339,7 @@ fn corpus_damaged_kfi() {
 /// Each line that begins with `@` is an entry, but `stats` is three; each that ends in a bar is one of a histogram.
 #[test]
 fn corpus_bpftrace() {
-    let golden = root().join("formats/src/bpftrace/golden");
+    let golden = root().join("formats/readers/src/bpftrace/golden");
     let foreign = foreign_corpus().map(|corpus| corpus.join("folded/other/bpftrace-text.txt"));
     let golden = ["maps.txt", "stacks.txt"].map(|name| golden.join(name));
     for path in golden.into_iter().chain(foreign) {
@@ -368,13 +374,13 @@ fn corpus_is_recognized() {
     for text in [&names, &addresses] {
         let path = folder.path().join("log");
         std::fs::write(&path, text).unwrap();
-        let format = perfquet_formats::import::sniff(&Input::open(&path).unwrap()).unwrap();
+        let format = perfquet_import::sniff(&Input::open(&path).unwrap()).unwrap();
         assert_eq!(format.name, "kfi");
     }
     let stacks = dtrace_text::stacks(&[(vec!["unix`idle+0x114"], 3)]);
     let path = folder.path().join("stacks");
     std::fs::write(&path, stacks).unwrap();
-    let format = perfquet_formats::import::sniff(&Input::open(&path).unwrap()).unwrap();
+    let format = perfquet_import::sniff(&Input::open(&path).unwrap()).unwrap();
     assert_eq!(format.name, "dtrace");
     let Some(corpus) = foreign_corpus() else {
         return;
@@ -392,7 +398,7 @@ fn corpus_is_recognized() {
             _ if file.contains("bpftrace") => "bpftrace",
             _ => "",
         };
-        match perfquet_formats::import::sniff(&input) {
+        match perfquet_import::sniff(&input) {
             Ok(format) if format.name == expected => {}
             Ok(format) if file.ends_with(".folded") && format.name == "folded" => {}
             Ok(format)

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use perfquet_formats::event::{Event, EventType, Sample, Sink, Stack};
-use perfquet_formats::perf_data::PERF_DATA;
-use perfquet_formats::{Error, Input};
+use perfquet_events::event::{Event, EventType, Sample, Sink, Stack};
+use perfquet_events::{Error, Input};
+use perfquet_readers::perf_data::PERF_DATA;
 use perfquet_tests::{corpora, foreign_corpus, root};
 use sha2::{Digest as _, Sha256};
 

@@ -62,7 +62,7 @@ const AFTER: &str = "size=900000000N name=x";
 
 #[test]
 fn trace_dat_of_two_kernels_is_one_trace_with_all_rows() {
-    let golden = perfquet_tests::place::root().join("formats/src/trace_dat/golden");
+    let golden = perfquet_tests::place::root().join("formats/readers/src/trace_dat/golden");
     // Linux 7.3 records the written text as well: its sys_enter_write has fields that 6.12 lacks.
     let files = ["events-v7.dat", "events-7.3.dat"].map(|name| golden.join(name));
     let [older, newer] = files.each_ref().map(|file| file.display().to_string());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use perfquet_formats::{Input, import};
+use perfquet_events::Input;
 use perfquet_tests::corpora;
 
 /// What a file is, by where it lies and what it is called; `None`: nobody says (side files, damaged on purpose).
@@ -92,7 +92,7 @@ fn corpus_is_recognized() {
         };
         let is_refused = REFUSED.iter().any(|(name, _)| *name == short);
         let wanted = (!is_refused).then_some(wanted);
-        let found = Input::open(&path).and_then(|input| import::sniff(&input));
+        let found = Input::open(&path).and_then(|input| perfquet_import::sniff(&input));
         let found = found.as_ref().map(|format| format.name);
         *counts.entry(found.unwrap_or("refused")).or_insert(0) += 1;
         if found.ok() != wanted {

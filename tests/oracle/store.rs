@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use perfquet_formats::store::{
+use perfquet_tests::needs;
+use perfquet_trace::store::{
     ColumnSchema, ColumnType, Encoding, Facts, Rows, TableSchema, Writer, WriterOptions,
 };
-use perfquet_formats::tables;
-use perfquet_tests::needs;
+use perfquet_trace::tables;
 
 const READER: &str = include_str!("store.py");
 
@@ -128,7 +128,7 @@ fn push(rows: &mut Rows, index: usize, schema: &ColumnSchema, row: usize, facets
         return target.push_null();
     }
     let text = |bits: u64| format!("näme {:x}", bits % 5000);
-    let mut signed = |target: &mut perfquet_formats::store::Column, value: i64| {
+    let mut signed = |target: &mut perfquet_trace::store::Column, value: i64| {
         facets.number(value.into());
         target.push_i64(value);
     };

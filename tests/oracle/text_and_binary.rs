@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use perfquet_formats::event::{Event, EventKind, EventType, Fields, Sample, Sink, Value};
-use perfquet_formats::event_format::{Decoded, Plan};
-use perfquet_formats::ftrace_text::FTRACE_TEXT;
-use perfquet_formats::import::{ImportOptions, import};
-use perfquet_formats::perf_data::PERF_DATA;
-use perfquet_formats::perf_script::PERF_SCRIPT;
-use perfquet_formats::trace_dat::TRACE_DAT;
-use perfquet_formats::{Error, Format, Input};
+use perfquet_events::event::{Event, EventKind, EventType, Fields, Sample, Sink, Value};
+use perfquet_events::event_format::{Decoded, Plan};
+use perfquet_events::{Error, Format, Input};
+use perfquet_import::{ImportOptions, import};
+use perfquet_readers::ftrace_text::FTRACE_TEXT;
+use perfquet_readers::perf_data::PERF_DATA;
+use perfquet_readers::perf_script::PERF_SCRIPT;
+use perfquet_readers::trace_dat::TRACE_DAT;
 use perfquet_tests::{corpora, foreign_corpus, root};
 
 /// Columns and what they hold, as text.
@@ -463,7 +463,7 @@ fn corpus_perf_script_collected() {
         let count: u64 = found.counts.values().sum();
         let guess = (PERF_SCRIPT.sniff)(Input::open(path).unwrap().head());
         println!("{file:<44} {count:>7} {samples:>8}  {guess:?}");
-        if count != *samples || guess == perfquet_formats::Guess::No {
+        if count != *samples || guess == perfquet_events::Guess::No {
             wrong.push(format!(
                 "{file}: {count} samples instead of {samples}, {guess:?}"
             ));

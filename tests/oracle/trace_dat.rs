@@ -12,13 +12,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use perfquet_formats::event::{
+use perfquet_events::event::{
     Common, Event, EventType, Fact, Fields, Function, Sample, Sink, Stack, Value,
 };
-use perfquet_formats::event_format::print::{PrintFormat, Record};
-use perfquet_formats::event_format::{Decoded, Plan};
-use perfquet_formats::trace_dat::TRACE_DAT;
-use perfquet_formats::{Error, Input};
+use perfquet_events::event_format::print::{PrintFormat, Record};
+use perfquet_events::event_format::{Decoded, Plan};
+use perfquet_events::{Error, Input};
+use perfquet_readers::trace_dat::TRACE_DAT;
 use perfquet_tests::{corpora, foreign_corpus, needs, root};
 
 use crate::trace_cmd_report::{Line, duration, report, retval, seconds, state_letters};

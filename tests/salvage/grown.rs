@@ -4,7 +4,7 @@
 //! Damage costs a piece of a page or a packet, whatever the file's size: in files of some pages only it
 //! would be most of them.
 
-use perfquet_formats::bytes::Endian;
+use perfquet_events::bytes::Endian;
 
 use crate::made::{ENTRY, EXIT, Made, PRINT, WAKEUP};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use perfquet_formats::bytes::Endian;
+use perfquet_events::bytes::Endian;
 use perfquet_tests::root;
 
 use crate::grown::{self, File};
@@ -68,7 +68,7 @@ impl Recording {
     }
 }
 
-/// Golden files: name, path below formats/src, what it is.
+/// Golden files: name, path below formats/readers/src, what it is.
 const GOLDEN: [(&str, &str); 14] = [
     ("file with stacks", "perf_data/golden/mono.data"),
     ("file with groups", "perf_data/golden/group.data"),
@@ -124,10 +124,10 @@ const CORPUS: [(&str, &str); 9] = [
 pub(crate) fn recordings(all: bool) -> Vec<Recording> {
     let mut recordings: Vec<Recording> = GOLDEN
         .iter()
-        .map(|(name, path)| read(name, &root().join("formats/src").join(path)))
+        .map(|(name, path)| read(name, &root().join("formats/readers/src").join(path)))
         .collect();
     let golden = |name: &str| {
-        let folder = root().join("formats/src/perf_data/golden");
+        let folder = root().join("formats/readers/src/perf_data/golden");
         std::fs::read(folder.join(name)).unwrap()
     };
     let (mono, switches, registers) = (

@@ -12,10 +12,10 @@ use arrow::array::{Array as _, AsArray as _};
 use arrow::datatypes::Int32Type;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use perfquet_formats::Input;
-use perfquet_formats::import::{ImportOptions, import};
-use perfquet_formats::store::{Directory, WriterOptions};
-use perfquet_formats::symbols;
+use perfquet_events::Input;
+use perfquet_import::{ImportOptions, import};
+use perfquet_trace::store::{Directory, WriterOptions};
+use perfquet_trace::symbols;
 
 /// Tables that say something about others' rows; their own rows follow from these.
 const CATALOGS: [&str; 6] = [

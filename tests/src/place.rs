@@ -29,7 +29,9 @@ pub fn cargo() -> Command {
 pub fn cargo_test(arguments: &[&str]) -> Command {
     let mut command = cargo();
     command.arg("test");
-    for name in ["formats", "record", "convert", "ebpf", "tests"] {
+    for name in [
+        "events", "readers", "trace", "import", "cli", "record", "convert", "ebpf", "tests",
+    ] {
         command.arg("-p").arg(format!("perfquet-{name}"));
     }
     command.args(arguments);

@@ -1,4 +1,4 @@
-//! Generates `formats/src/tables.rs` from `schemas/*.toml`: the only place where a column is declared.
+//! Generates `formats/trace/src/tables.rs` from `schemas/*.toml`: the only place where a column is declared.
 //!
 //! ```toml
 //! name = "losses"
@@ -24,7 +24,7 @@ use serde::Deserialize;
 use crate::root;
 
 /// The file that [`run`] makes.
-pub const OUTPUT: &str = "formats/src/tables.rs";
+pub const OUTPUT: &str = "formats/trace/src/tables.rs";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,7 +62,7 @@ pub fn run() -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The text of `formats/src/tables.rs`, as rustfmt leaves it.
+/// The text of `formats/trace/src/tables.rs`, as rustfmt leaves it.
 pub fn generate(root: &Path) -> Result<String> {
     let tables = read_all(&root.join("schemas"))?;
     let mut text = String::from(HEAD);

@@ -36,7 +36,7 @@ fn chores_named_in_documents_exist() {
     assert_none(&wrong);
 }
 
-/// Files that documents and comments name in backticks with a folder exist: `formats/src/bytes.rs`.
+/// Files that documents and comments name in backticks with a folder exist: `formats/events/src/bytes.rs`.
 #[test]
 fn files_named_in_documents_exist() {
     let tops = [

@@ -1,23 +1,40 @@
 //! Who may depend on whom, as ARCHITECTURE.md draws it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use perfquet_tests::{place, root};
 
 use super::{assert_none, read, tracked};
 
-/// `ebpf ← record → formats ← convert`, `formats ← query`, `tests → all`: nothing else.
+const EVENTS: &str = "perfquet-events";
+const READERS: &str = "perfquet-readers";
+const TRACE: &str = "perfquet-trace";
+const IMPORT: &str = "perfquet-import";
+const CLI: &str = "perfquet-cli";
+const EBPF: &str = "perfquet-ebpf";
+
+/// Each crate and the crates of this project that it may name.
+const ALLOWED: [(&str, &[&str]); 10] = [
+    (EVENTS, &[]),
+    (READERS, &[EVENTS]),
+    (TRACE, &[EVENTS]),
+    (IMPORT, &[EVENTS, READERS, TRACE]),
+    (CLI, &[]),
+    (EBPF, &[]),
+    (
+        "perfquet-record",
+        &[CLI, EVENTS, READERS, TRACE, IMPORT, EBPF],
+    ),
+    ("perfquet-convert", &[CLI, EVENTS, READERS, TRACE, IMPORT]),
+    ("perfquet-query", &[CLI, EVENTS, TRACE]),
+    ("perfquet-tests", &[EVENTS, READERS, TRACE, IMPORT, EBPF]),
+];
+
 #[test]
 fn crates_depend_on_each_other_only_as_drawn() {
-    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
-        ("perfquet-formats", &[][..]),
-        ("perfquet-ebpf", &[]),
-        ("perfquet-record", &["perfquet-formats", "perfquet-ebpf"]),
-        ("perfquet-convert", &["perfquet-formats"]),
-        ("perfquet-query", &["perfquet-formats"]),
-        ("perfquet-tests", &["perfquet-formats", "perfquet-ebpf"]),
-    ]);
+    let allowed = BTreeMap::from(ALLOWED);
     let mut wrong = Vec::new();
     for (package, dependencies) in dependencies() {
         let Some(&allowed) = allowed.get(package.as_str()) else {
@@ -38,19 +55,20 @@ fn crates_depend_on_each_other_only_as_drawn() {
     assert_none(&wrong);
 }
 
-/// Readers and queries share only the trace directory.
+/// Of the crates that `query` sees, it uses what opens a trace directory, and functions that both sides need.
 #[test]
-fn query_sees_no_reader() {
+fn query_uses_the_trace_directory_only() {
     let allowed = [
-        "store",
-        "tables",
-        "event::bars",
-        "folded::without_arguments",
+        "perfquet_trace::store",
+        "perfquet_trace::tables",
+        "perfquet_trace::function_name",
         // Plurals in messages.
-        "count",
+        "perfquet_trace::count",
         // How a file is written for the user, and why it is not.
-        "output_file",
-        "Error",
+        "perfquet_trace::output_file",
+        "perfquet_events::Error",
+        "perfquet_events::event::bars",
+        "perfquet_cli",
     ];
     let mut wrong = Vec::new();
     for path in tracked()
@@ -58,16 +76,34 @@ fn query_sees_no_reader() {
         .filter(|path| path.starts_with("query/src"))
     {
         for (number, line) in read(&root().join(path)).lines().enumerate() {
-            let Some((_, used)) = line.split_once("perfquet_formats::") else {
-                continue;
+            let names = line.match_indices("perfquet_").map(|(at, _)| &line[at..]);
+            let is_wrong = |name: &str| {
+                name.contains("::") && !allowed.iter().any(|allowed| name.starts_with(allowed))
             };
-            if !allowed.iter().any(|allowed| used.starts_with(allowed)) {
+            if names.into_iter().any(is_wrong) {
                 wrong.push(format!(
                     "{}:{}: {}",
                     path.display(),
                     number + 1,
                     line.trim()
                 ));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// Readers know events, never how tables are stored.
+#[test]
+fn readers_see_neither_arrow_nor_parquet() {
+    let tables = ["arrow", "parquet"];
+    let mut wrong = Vec::new();
+    for (package, dependencies) in dependencies() {
+        let is_reader = [EVENTS, READERS].contains(&package.as_str());
+        for dependency in &dependencies {
+            let is_of_tables = tables.iter().any(|name| dependency.starts_with(name));
+            if is_of_tables && is_reader {
+                wrong.push(format!("{package} must not depend on {dependency}"));
             }
         }
     }
@@ -93,9 +129,10 @@ fn only_query_sees_datafusion_and_tokio() {
 #[test]
 fn versions_stand_once() {
     let mut wrong = Vec::new();
-    for member in ["formats", "record", "convert", "query", "ebpf", "tests"] {
-        let path = root().join(member).join("Cargo.toml");
-        let manifest: toml::Table = read(&path).parse().unwrap();
+    let is_manifest =
+        |path: &PathBuf| path.ends_with("Cargo.toml") && path != Path::new("Cargo.toml");
+    for path in tracked().into_iter().filter(is_manifest) {
+        let manifest: toml::Table = read(&root().join(&path)).parse().unwrap();
         for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
             let Some(dependencies) = manifest.get(section).and_then(|value| value.as_table())
             else {
@@ -104,7 +141,8 @@ fn versions_stand_once() {
             for (name, value) in dependencies {
                 if value.get("workspace").and_then(|value| value.as_bool()) != Some(true) {
                     wrong.push(format!(
-                        "{member}/Cargo.toml: {name}: say `{name}.workspace = true`"
+                        "{}: {name}: say `{name}.workspace = true`",
+                        path.display()
                     ));
                 }
             }

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use perfquet_formats::{FORMATS, Format, Guess};
+use perfquet_events::{Format, Guess};
+use perfquet_readers::FORMATS;
 use perfquet_tests::root;
 
 use super::{assert_none, tracked};
@@ -20,7 +21,7 @@ fn every_golden_file_is_recognized_by_its_own_format() {
         let damaged = ["cut", "garbage", "empty"]
             .iter()
             .any(|word| name(&path).contains(word));
-        let input = perfquet_formats::Input::open(&root().join(&path)).unwrap();
+        let input = perfquet_events::Input::open(&root().join(&path)).unwrap();
         match surest(input.head()) {
             Some(format) if folder(format) == owner => {}
             Some(format) => wrong.push(format!("{}: taken for {}", path.display(), format.name)),
@@ -73,7 +74,7 @@ fn every_format_has_damaged_golden_files() {
             };
             if !inputs.iter().any(there) {
                 wrong.push(format!(
-                    "formats/src/{}/golden/{kind}.*: missing",
+                    "formats/readers/src/{}/golden/{kind}.*: missing",
                     folder(format)
                 ));
             }
@@ -87,19 +88,19 @@ fn every_format_has_damaged_golden_files() {
 fn every_format_has_its_folder() {
     let wrong: Vec<String> = FORMATS
         .iter()
-        .map(|format| format!("formats/src/{}/mod.rs", folder(format)))
+        .map(|format| format!("formats/readers/src/{}/mod.rs", folder(format)))
         .filter(|path| !root().join(path).is_file())
         .collect();
     assert_none(&wrong);
 }
 
-/// Golden inputs of the formats: everything below `formats/src/*/golden/` but snapshots and READMEs.
+/// Golden inputs of the formats: everything below `formats/readers/src/*/golden/` but snapshots and READMEs.
 fn inputs() -> Vec<PathBuf> {
     let is_input = |path: &PathBuf| {
         let parts: Vec<_> = path.iter().collect();
-        parts.len() == 5
-            && path.starts_with("formats/src")
-            && parts[3] == "golden"
+        parts.len() == 6
+            && path.starts_with("formats/readers/src")
+            && parts[4] == "golden"
             && folder_is_a_format(path)
             && path.extension().is_none_or(|extension| extension != "snap")
             && name(path) != "README.md"
@@ -115,7 +116,7 @@ fn folder_is_a_format(path: &Path) -> bool {
 
 fn folder_of_format(path: &Path) -> String {
     path.iter()
-        .nth(2)
+        .nth(3)
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()

@@ -3,7 +3,7 @@
 //! ```text
 //! | what holds | the test that holds it |
 //! | --- | --- |
-//! | A reader sees whole parts only | `tests/cli/convert.md`, `formats/tests/crash.rs::a_full_disk_is_an_error_and_keeps_what_was_whole` |
+//! | A reader sees whole parts only | `tests/cli/convert.md`, `formats/trace/tests/crash.rs::a_full_disk_is_an_error_and_keeps_what_was_whole` |
 //! ```
 
 use std::collections::BTreeMap;

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use anyhow::Result;
-use perfquet_formats::folded::without_arguments;
-use perfquet_formats::store::Directory;
-use perfquet_formats::tables;
+use perfquet_trace::function_name::without_arguments;
+use perfquet_trace::store::Directory;
+use perfquet_trace::tables;
 
 use super::rows::BatchRow;
 use super::stacks::{Place, Stacks};

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 
 use anyhow::Result;
-use perfquet_formats::store::Directory;
-use perfquet_formats::tables;
+use perfquet_trace::store::Directory;
+use perfquet_trace::tables;
 
 use super::rows::{BatchRow, Rows};
 use super::stacks::{Place, Stacks};

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
-use perfquet_formats::store::Directory;
-use perfquet_formats::tables;
+use perfquet_trace::store::Directory;
+use perfquet_trace::tables;
 
 use super::rows::BatchRow;
 

@@ -19,9 +19,9 @@ mod tests;
 use std::io::Write;
 
 use anyhow::Result;
-use perfquet_formats::import::TimeRange;
-use perfquet_formats::store::Directory;
-use perfquet_formats::symbols;
+use perfquet_trace::normalize::TimeRange;
+use perfquet_trace::store::Directory;
+use perfquet_trace::symbols;
 
 /// Everything the command line knows about an exporter.
 #[derive(Debug)]

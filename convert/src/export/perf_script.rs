@@ -14,13 +14,13 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use anyhow::Result;
-use perfquet_formats::event::{Field, FieldType, Fields, Space};
-use perfquet_formats::event_format::declared;
-use perfquet_formats::event_format::print::{PrintFormat, Record};
-use perfquet_formats::import;
-use perfquet_formats::store::{ColumnSchema, ColumnType, Directory};
-use perfquet_formats::symbols::{Origin, Request, Symbolizer};
-use perfquet_formats::tables;
+use perfquet_events::event::{Field, FieldType, Fields, Space};
+use perfquet_events::event_format::declared;
+use perfquet_events::event_format::print::{PrintFormat, Record};
+use perfquet_trace::reopen::kernel_facts;
+use perfquet_trace::store::{ColumnSchema, ColumnType, Directory};
+use perfquet_trace::symbols::{Origin, Request, Symbolizer};
+use perfquet_trace::tables;
 
 use super::mappings::Mappings;
 use super::rows::{BatchRow, Row, Rows};
@@ -230,7 +230,7 @@ struct Names {
 impl Names {
     fn new(trace: &Directory, options: &Options) -> Result<Names> {
         let facts = &trace.manifest().facts;
-        let facts = import::kernel_facts(facts);
+        let facts = kernel_facts(facts);
         let symbolizer = Symbolizer::new(options.symbols.clone(), facts, Origin::default());
         if let Err(error) = &symbolizer {
             log::info!("no names for addresses inside events: {error}");

@@ -18,11 +18,11 @@ use arrow::datatypes::{
     DataType, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use perfquet_formats::Error;
-use perfquet_formats::event::Value;
-use perfquet_formats::import::TimeRange;
-use perfquet_formats::store::{ColumnSchema, Directory};
-use perfquet_formats::tables;
+use perfquet_events::Error;
+use perfquet_events::event::Value;
+use perfquet_trace::normalize::TimeRange;
+use perfquet_trace::store::{ColumnSchema, Directory};
+use perfquet_trace::tables;
 
 /// Where the table of an event stands among [`Rows::tables`].
 pub(super) type TableIndex = usize;

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, UInt64Type};
-use perfquet_formats::store::Directory;
-use perfquet_formats::tables;
+use perfquet_trace::store::Directory;
+use perfquet_trace::tables;
 
 use super::rows;
 

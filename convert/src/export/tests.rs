@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use perfquet_formats::folded::FOLDED;
-use perfquet_formats::ftrace_text::FTRACE_TEXT;
-use perfquet_formats::import::{ImportOptions, import};
-use perfquet_formats::store::Directory;
-use perfquet_formats::{Format, Input};
+use perfquet_events::{Format, Input};
+use perfquet_import::{ImportOptions, import};
+use perfquet_readers::folded::FOLDED;
+use perfquet_readers::ftrace_text::FTRACE_TEXT;
+use perfquet_trace::store::Directory;
 
 use super::{Exporter, Options, folded, perf_script};
 
@@ -69,7 +69,7 @@ fn check_round_trip(text: &str, numbers: usize) {
 
 #[test]
 fn folded_stacks_come_back() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../formats/src/folded/golden");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../formats/readers/src/folded/golden");
     for name in ["bad-lines", "dd", "fractional", "tricky-stack", "diff"] {
         let text = std::fs::read_to_string(golden.join(name).with_extension("folded")).unwrap();
         check_round_trip(&text, if name == "diff" { 2 } else { 1 });

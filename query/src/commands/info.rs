@@ -7,7 +7,7 @@ use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use clap::{ArgMatches, Args};
-use perfquet_formats::count::{counted, grouped};
+use perfquet_trace::count::{counted, grouped};
 
 use super::{Subcommand, arguments};
 use crate::functions::in_fitting_unit;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array};
 use clap::{ArgMatches, Args};
-use perfquet_formats::store::{ColumnSchema, TableSchema};
+use perfquet_trace::store::{ColumnSchema, TableSchema};
 
 use super::{Subcommand, arguments};
 use crate::catalog;
@@ -69,7 +69,7 @@ fn looks_like_trace(word: &str) -> bool {
 
 /// Returns the declarations of the tables in every trace.
 fn fixed() -> Vec<TableSchema> {
-    perfquet_formats::tables::all()
+    perfquet_trace::tables::all()
 }
 
 fn fixed_tables() -> Result<RecordBatch> {
@@ -221,7 +221,7 @@ fn columns(schema: &TableSchema) -> Result<RecordBatch> {
 
 /// As in schemas/*.toml.
 fn type_name(column: &ColumnSchema) -> String {
-    use perfquet_formats::store::ColumnType as T;
+    use perfquet_trace::store::ColumnType as T;
     match column.kind {
         T::Bool => "bool",
         T::Int8 => "int8",

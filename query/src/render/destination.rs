@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use perfquet_formats::Error;
-use perfquet_formats::output_file::OutputFile;
+use perfquet_events::Error;
+use perfquet_trace::output_file::OutputFile;
 
 /// What a picture is written to.
 pub(crate) enum Destination {

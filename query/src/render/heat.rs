@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
-use perfquet_formats::count::grouped;
+use perfquet_trace::count::grouped;
 
 use super::drawing::{LogAxis, STYLE, axis_label, escaped};
 use super::text::cut;

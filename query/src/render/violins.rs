@@ -5,7 +5,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use arrow::array::RecordBatch;
-use perfquet_formats::count::{counted, grouped};
+use perfquet_trace::count::{counted, grouped};
 
 use super::drawing::{LogAxis, STYLE, axis_label, escaped};
 use super::text::cut;

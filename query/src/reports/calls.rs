@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use perfquet_formats::count::{counted, grouped};
+use perfquet_trace::count::{counted, grouped};
 
 use super::call_tree::{self, Pruning};
 use super::paths::Paths;

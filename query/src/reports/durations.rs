@@ -19,7 +19,7 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Schema};
 use clap::{Args, ValueEnum};
-use perfquet_formats::count::{counted, grouped};
+use perfquet_trace::count::{counted, grouped};
 
 use super::kd::{self, KdOptions};
 use super::measured::{self, Line};

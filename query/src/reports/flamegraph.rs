@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use perfquet_formats::count::counted;
-use perfquet_formats::folded::without_arguments;
+use perfquet_trace::count::counted;
+use perfquet_trace::function_name::without_arguments;
 
 use super::folding::{Folded, Weighted};
 use super::imported;

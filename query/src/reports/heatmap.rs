@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use clap::Args;
-use perfquet_formats::count::{counted, grouped};
+use perfquet_trace::count::{counted, grouped};
 
 use super::measured::bars_of;
 use super::rows::{Asked, Rows, divided};

@@ -16,7 +16,7 @@ use anyhow::Result;
 use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::Int64Type;
 use clap::{Args, ValueEnum};
-use perfquet_formats::count::{counted, grouped};
+use perfquet_trace::count::{counted, grouped};
 
 use super::folding::Folded;
 use super::imported;

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use anyhow::Result;
 use perfquet_ebpf::layout::{CallSettings, MOST_ARGUMENTS};
 use perfquet_ebpf::{EbpfLoader, End, Error, Hook, Object, objects};
-use perfquet_formats::event::{CallArgument, CallFunction, Selection, span};
+use perfquet_events::event::{CallArgument, CallFunction, Selection, span};
 
 use super::agg::registers;
 use super::{Reason, Whom, refused, send, tell_losses, whom};

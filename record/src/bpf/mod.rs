@@ -8,7 +8,7 @@
 //!
 //! A new program: `ebpf/src/NAME.bpf.c` (with frame.h), `cargo xtask bpf`, a line in `ebpf/src/objects.rs`, its structs in
 //! layout.rs; a file here with its options, and a field in [`Options`], [`Plans`] and [`Programs`]; for records of its own a
-//! kind in `formats/src/perf_data/own.rs`.
+//! kind in `formats/readers/src/perf_data/own.rs`.
 
 mod agg;
 mod aggregation;
@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, RawFd};
 use anyhow::Result;
 use clap::Args;
 use perfquet_ebpf::{Error, Object, layout};
-use perfquet_formats::event::Selection;
+use perfquet_events::event::Selection;
 
 use crate::failure::{Failure, failed};
 use crate::journal::told::Told;

@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use perfquet_formats::import::RING_PREFIX;
+use perfquet_import::RING_PREFIX;
 
 use super::Limit;
 use crate::journal::Journal;

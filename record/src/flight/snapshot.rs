@@ -11,9 +11,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
-use perfquet_formats::event::Selection;
-use perfquet_formats::import::RING_PREFIX;
-use perfquet_formats::symbols::Roots;
+use perfquet_events::event::Selection;
+use perfquet_import::RING_PREFIX;
+use perfquet_trace::symbols::Roots;
 
 use super::kept::Held;
 use super::{numbered, slow};

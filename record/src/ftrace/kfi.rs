@@ -15,7 +15,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use perfquet_formats::kfi::config::{self, Config, Run, Trigger};
+use perfquet_readers::kfi::config::{self, Config, Run, Trigger};
 
 use crate::failure::{Failure, failed, misuse};
 

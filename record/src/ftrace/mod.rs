@@ -28,7 +28,7 @@ mod state;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use perfquet_formats::event::Selection;
+use perfquet_events::event::Selection;
 
 use crate::failure::Failure;
 use crate::sys::clock;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use perfquet_formats::event::Selection;
+use perfquet_events::event::Selection;
 
 use super::kfi::{self, Kfi};
 use super::plan::{Plan, Tracer};

@@ -1,6 +1,6 @@
 //! What is to be traced, and where that is possible: in a ring of our own, or only at the top of tracefs.
 
-use perfquet_formats::event::{Context, Selection};
+use perfquet_events::event::{Context, Selection};
 
 /// The kernel's tracers of functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use perfquet_formats::event::Contexts;
+    use perfquet_events::event::Contexts;
 
     use super::*;
 

@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use perfquet_formats::bytes::Cursor;
-use perfquet_formats::symbols::{FileIdentity, Roots};
+use perfquet_events::bytes::Cursor;
+use perfquet_trace::symbols::{FileIdentity, Roots};
 
 use crate::sys::host;
 use crate::sys::procfs::Map;

@@ -1,6 +1,6 @@
 //! The journal's head: events with their ids and names, facts about the host, formats, the kernel's mappings.
 
-use perfquet_formats::event::Selection;
+use perfquet_events::event::Selection;
 
 use super::kernel_maps;
 use super::record::{Records, kind, misc};

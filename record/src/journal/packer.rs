@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use perfquet_formats::import::pack_journal;
+use perfquet_import::pack_journal;
 
 use crate::sys::file;
 

@@ -19,8 +19,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use perfquet_formats::bytes::{Endian, before_nul};
-use perfquet_formats::perf_data::written_bytes;
+use perfquet_events::bytes::{Endian, before_nul};
+use perfquet_readers::perf_data::written_bytes;
 
 use super::header::{add_build_id, feature, update};
 use super::record::{Records, TRAILER_BYTES, head, kind, misc};

@@ -3,7 +3,7 @@
 //! Read after the events are enabled, so that nothing falls between: what starts meanwhile is told twice, what
 //! is told here has no time.
 
-use perfquet_formats::symbols::Roots;
+use perfquet_trace::symbols::Roots;
 
 use super::build_ids::MappedFiles;
 use super::record::{Records, kind, misc};

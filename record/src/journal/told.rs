@@ -1,7 +1,7 @@
 //! What programs in the kernel summed up, as records: samples of a `perfquet:…` event, as if a program had written them.
 //!
 //! So the journal holds all of a recording, in the order of its time, and one reader reads it
-//! (formats/src/perf_data/own.rs has the layout).
+//! (formats/readers/src/perf_data/own.rs has the layout).
 
 use perfquet_ebpf::layout::{Action, RECORD_AGGREGATE, RECORD_LOSS};
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use perfquet_formats::import::Unpacked;
+use perfquet_import::Unpacked;
 
 use super::record::kind;
 

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::fs;
 
-use perfquet_formats::bytes::{Cursor, Endian, Short, before_nul};
-use perfquet_formats::symbols::{Member, Shape};
+use perfquet_events::bytes::{Cursor, Endian, Short, before_nul};
+use perfquet_trace::symbols::{Member, Shape};
 
 use super::fetch::Types;
 

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use perfquet_formats::event::{CallEdge, Purpose};
+use perfquet_events::event::{CallEdge, Purpose};
 
 use super::argument::{self, Argument, Asked, Value};
 use super::definition::{Definition, Definitions, Form};

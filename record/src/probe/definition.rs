@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use perfquet_formats::event::Purpose;
+use perfquet_events::event::Purpose;
 
 use super::left_out::LeftOut;
 use super::tracepoint::Tracepoint;

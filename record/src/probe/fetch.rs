@@ -4,7 +4,7 @@
 //! sk->data[2]   sk is $arg1, a pointer; data lies 8 bytes in, a pointer to int   →  +8(+8($arg1)):s32
 //! ```
 
-use perfquet_formats::symbols::{Location, Member, Scope, Shape};
+use perfquet_trace::symbols::{Location, Member, Scope, Shape};
 
 use super::argument::{Step, Variable};
 

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use perfquet_formats::event_format::EventFormat;
+use perfquet_events::event_format::EventFormat;
 
 use super::nearest;
 use crate::failure::{Failure, failed, misuse};

@@ -8,7 +8,7 @@
 //! r::gen<u32>          one instance, prog::r::gen::<u32>
 //! ```
 
-use perfquet_formats::symbols::{CodeSymbol, Object};
+use perfquet_trace::symbols::{CodeSymbol, Object};
 
 use super::{glob_matches, nearest};
 use crate::failure::{Failure, misuse};

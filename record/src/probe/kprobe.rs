@@ -10,7 +10,7 @@
 //! function, for registers, and for functions that cannot be traced there are kprobes.
 //! Names and types of parameters are those of BTF, the kernel's own description (/sys/kernel/btf/vmlinux).
 
-use perfquet_formats::symbols::Object;
+use perfquet_trace::symbols::Object;
 
 use super::argument::{self, Argument, Asked, Value};
 use super::btf::Btf;

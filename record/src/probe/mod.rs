@@ -28,7 +28,7 @@ pub(crate) mod uprobe;
 pub(crate) mod usdt;
 pub(crate) mod vmlinux;
 
-use perfquet_formats::event::CallFunction;
+use perfquet_events::event::CallFunction;
 
 use crate::failure::{Failure, misuse};
 use crate::recording::stacks;

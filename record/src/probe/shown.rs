@@ -9,7 +9,7 @@
 use std::fmt::Write;
 use std::fs;
 
-use perfquet_formats::symbols::{CodeSymbol, Location, Object, Shape};
+use perfquet_trace::symbols::{CodeSymbol, Location, Object, Shape};
 
 use super::argument::Asked;
 use super::btf::Btf;

@@ -4,7 +4,7 @@
 //! sched:sched_switch    syscalls:*read*    ext4:*    raw_syscalls:sys_enter:u
 //! ```
 
-use perfquet_formats::event::Purpose;
+use perfquet_events::event::Purpose;
 
 use super::{Kind, Probe, definition, glob_matches, modifiers, nearest};
 use crate::failure::{Failure, failed, misuse};

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use perfquet_formats::symbols::{CodeSymbol, Object, Scope};
+use perfquet_trace::symbols::{CodeSymbol, Object, Scope};
 
 use super::argument::{self, Argument, Asked, Value};
 use super::call::{self, Both, Edge};

@@ -6,7 +6,7 @@
 //! ```
 //! The number in brackets is the counter of listeners, which the kernel raises while the probe is there.
 
-use perfquet_formats::symbols::{Object, StaticProbe};
+use perfquet_trace::symbols::{Object, StaticProbe};
 
 use super::definition::{Definition, Form, Place};
 use super::register::kernels as register;

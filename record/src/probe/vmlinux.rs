@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::Args;
-use perfquet_formats::symbols::{CodeSymbol, Object, kernel_debug_files};
+use perfquet_trace::symbols::{CodeSymbol, Object, kernel_debug_files};
 
 use crate::failure::{Failure, failed};
 use crate::sys::host;

@@ -1,6 +1,6 @@
 //! The kernel's attributes of an event: what each record holds, when the reader is woken.
 
-use perfquet_formats::event::Purpose;
+use perfquet_events::event::Purpose;
 
 use super::{Settings, stacks};
 use crate::probe::{Kind, Probe};

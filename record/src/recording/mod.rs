@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
-use perfquet_formats::event::Purpose;
+use perfquet_events::event::Purpose;
 
 use crate::own::{self, Own};
 use crate::probe::left_out::LeftOut;

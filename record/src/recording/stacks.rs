@@ -11,7 +11,7 @@
 use std::io;
 
 use clap::Args;
-use perfquet_formats::symbols::UnwindCounts;
+use perfquet_trace::symbols::UnwindCounts;
 
 use crate::failure::{Failure, failed, misuse};
 use crate::probe::Probe;

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use perfquet_formats::bytes::{Cursor, Endian};
+use perfquet_events::bytes::{Cursor, Endian};
 
 /// `uname(2)`.
 #[derive(Debug, Clone, Default)]

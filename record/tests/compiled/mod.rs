@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use perfquet_formats::store::Directory;
+use perfquet_trace::store::Directory;
 
 use rows::rows_of;
 

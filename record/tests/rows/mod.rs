@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use perfquet_formats::store::Directory;
+use perfquet_trace::store::Directory;
 
 /// Columns of a table, a text a row, with a blank between; NULL is "-".
 #[track_caller]

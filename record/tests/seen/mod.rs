@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use perfquet_formats::event::{Event, EventType, Fact, Sink};
-use perfquet_formats::import::journal_inputs;
-use perfquet_formats::{Error, FORMATS, Input};
+use perfquet_events::event::{Event, EventType, Fact, Sink};
+use perfquet_events::{Error, Input};
+use perfquet_import::journal_inputs;
+use perfquet_readers::FORMATS;
 
 /// All that the tests look at.
 #[derive(Default)]

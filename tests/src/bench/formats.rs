@@ -77,7 +77,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
 /// A hundred megabytes of what a kernel printed, its few hundred lines again and again, a second later each time.
 fn write_ftrace_text(path: &Path) -> Result<()> {
     const BYTES: usize = 100_000_000;
-    let golden = place::root().join("formats/src/ftrace_text/golden/events-6.1.trace");
+    let golden = place::root().join("formats/readers/src/ftrace_text/golden/events-6.1.trace");
     let text = std::fs::read_to_string(&golden)?;
     let is_event = |line: &&str| !line.starts_with('#') && time_of(line).is_some();
     let events: Vec<&str> = text.lines().filter(is_event).collect();

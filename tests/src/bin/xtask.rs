@@ -14,7 +14,7 @@ usage: cargo xtask CHORE
   vm [SCENARIO]...       scenarios on real kernels in QEMU (--kernel K, --recorder PATH); --fetch [K]... gets what they need
   test                   every test and lint, then what was skipped and why
   bench [NAME]...        perfquet and its peers in alternation: record, probe-effect, import, encode, … (all by default)
-  schemas                writes formats/src/tables.rs from schemas/*.toml
+  schemas                writes formats/trace/src/tables.rs from schemas/*.toml
   bpf                    compiles the programs for the kernel (ebpf/src/*.bpf.c), with clang
   corpus [DIR]           every trace at hand against its own tool, as a table; --record [NAME]... makes those of tests/corpus
   fuzz [--minutes N]     damaged inputs and damaged traces for every reader and report, until the time is over

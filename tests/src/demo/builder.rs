@@ -50,7 +50,7 @@ impl Builder {
                 // A target directory of its own, emptied: cargo finds nothing that is built already.
                 let _ = std::fs::remove_dir_all(target);
                 command
-                    .args(["--package", "perfquet-formats", "--target-dir"])
+                    .args(["--package", "perfquet-import", "--target-dir"])
                     .arg(target);
             }
         }
@@ -219,7 +219,7 @@ pub(super) fn scratch_build(directory: &Path, seconds: u64) -> Vec<String> {
         "--quiet",
         "--release",
         "--package",
-        "perfquet-formats",
+        "perfquet-import",
         "--manifest-path",
         &place::root().join("Cargo.toml").display().to_string(),
         "--target-dir",

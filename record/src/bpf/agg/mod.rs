@@ -16,7 +16,7 @@ pub(super) mod registers;
 
 use clap::Args;
 use perfquet_ebpf::layout::{Action, AggSettings, Fetch, Predicate};
-use perfquet_formats::event::bars;
+use perfquet_events::event::bars;
 
 use super::aggregation::{Key, Plan, Source};
 use crate::failure::{Failure, misuse};

@@ -1,0 +1,658 @@
+//! A file, a pipe, a journal that still grows, packed or not, as one thing.
+//!
+//! A reader of a format either streams ([`Input`] is `Read` and `BufRead`) or asks for the bytes as a
+//! whole ([`Input::whole`]): those of a plain file are memory-mapped, those of a pipe or a packed file
+//! go to an unlinked temporary file first, which has a limit. `.gz`, `.zst` and `.xz` are recognized by their first bytes, the text of
+//! `atrace -z` by the line before what is packed.
+
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::Error;
+use crate::bytes::Endian;
+
+mod map;
+
+pub use map::Map;
+
+/// Bytes of the head that sniffers see.
+pub const HEAD_BYTES: usize = 4096;
+
+/// Bytes of a temporary file, unless the user says otherwise: 16 GiB.
+pub const TEMPORARY_BYTES_MAX: u64 = 16 << 30;
+
+const BUFFER_BYTES: usize = 1 << 20;
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
+/// `atrace -z` writes this line, and the text through zlib behind it.
+const ATRACE_LINE: &[u8] = b"TRACE:\n";
+/// Notices of atrace may stand before that line.
+const ATRACE_WITHIN: usize = 512;
+/// What `xz -9` needs, and something more; a hostile file may ask for gigabytes.
+const XZ_MEMORY_KIB: u32 = 100 << 10;
+
+/// Something to import.
+pub struct Input {
+    name: String,
+    path: Option<PathBuf>,
+    /// Bytes of the file as it lies on the disk, where that is known.
+    size_bytes: Option<u64>,
+    head: Vec<u8>,
+    /// How much of `head` has been handed out by `read`.
+    head_read: usize,
+    source: Source,
+    consumed_bytes: u64,
+    /// Further files of a directory (`perf.data/data.0`, …).
+    parts: Vec<PathBuf>,
+    /// Why not all of a packed file could be unpacked.
+    damage: Option<String>,
+    /// What the user gave beside it to understand it by: the D script of `dtrace`'s output.
+    script: Option<String>,
+    /// Further files that are read with it, mapped.
+    watched: Vec<(String, Arc<Map>)>,
+    temporary_bytes_max: u64,
+}
+
+enum Source {
+    Mapped { map: Arc<Map>, read: usize },
+    Stream(Box<dyn BufRead + Send>),
+}
+
+impl Input {
+    /// Opens a file, or standard input for `-`.
+    pub fn open(path: &Path) -> Result<Input, Error> {
+        if path.as_os_str() == "-" {
+            return Input::standard();
+        }
+        let file = File::open(path).map_err(Error::io(path))?;
+        let metadata = file.metadata().map_err(Error::io(path))?;
+        if metadata.is_dir() {
+            return Input::open_directory(path);
+        }
+        let mut input = Input::of_file(path.display().to_string(), file, &metadata)?;
+        input.path = Some(path.to_owned());
+        Ok(input)
+    }
+
+    /// Standard input: a file that was redirected from its start is read as if it had been named.
+    fn standard() -> Result<Input, Error> {
+        let name = "stdin".to_owned();
+        let stdin = io::stdin();
+        let file = stdin.as_fd().try_clone_to_owned().map(File::from);
+        if let Ok(mut file) = file
+            && let Ok(metadata) = file.metadata()
+            && metadata.is_file()
+            && file.stream_position().is_ok_and(|position| position == 0)
+        {
+            return Input::of_file(name, file, &metadata);
+        }
+        Input::from_reader(&name, Box::new(stdin))
+    }
+
+    fn of_file(name: String, file: File, metadata: &Metadata) -> Result<Input, Error> {
+        let path = PathBuf::from(&name);
+        let mut input = if metadata.is_file() && metadata.len() > 0 {
+            // The head first: what is packed is read, not mapped.
+            if is_packed(&head_of(&file).map_err(Error::io(&path))?) {
+                Input::from_reader(&name, Box::new(file))?
+            } else {
+                Input::from_map(name, Map::of(file).map_err(Error::io(&path))?)
+            }
+        } else {
+            Input::from_reader(&name, Box::new(file))?
+        };
+        input.size_bytes = metadata.is_file().then_some(metadata.len());
+        Ok(input)
+    }
+
+    /// Opens a directory of `perf record --threads`: `data`, and one file `data.N` per thread of the recorder.
+    fn open_directory(path: &Path) -> Result<Input, Error> {
+        let main = path.join("data");
+        if !main.is_file() {
+            return Err(Error::Unsupported {
+                input: path.display().to_string(),
+                message: "expected a file, or a directory with a file \"data\" in it".into(),
+            });
+        }
+        let mut input = Input::open(&main)?;
+        input.name = path.display().to_string();
+        input.path = Some(path.to_owned());
+        let mut numbered = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(Error::io(path))? {
+            let entry = entry.map_err(Error::io(path))?;
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix("data."));
+            if let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) {
+                numbered.push((number, entry.path()));
+            }
+        }
+        numbered.sort();
+        input.parts = numbered.into_iter().map(|(_, path)| path).collect();
+        Ok(input)
+    }
+
+    /// The further files of a directory, mapped; those without a byte are left out.
+    pub fn parts(&mut self) -> Result<Vec<(PathBuf, Arc<Map>)>, Error> {
+        let mut parts = Vec::new();
+        for path in &self.parts {
+            let file = File::open(path).map_err(Error::io(path))?;
+            let metadata = file.metadata().map_err(Error::io(path))?;
+            if metadata.is_file() && metadata.len() > 0 {
+                let map = Arc::new(Map::of(file).map_err(Error::io(path))?);
+                parts.push((path.clone(), map));
+            }
+        }
+        for (path, map) in &parts {
+            self.watch(path.display().to_string(), map);
+        }
+        Ok(parts)
+    }
+
+    /// Remembers a file that is read as part of this input.
+    pub fn watch(&mut self, name: String, map: &Arc<Map>) {
+        self.watched.push((name, Arc::clone(map)));
+    }
+
+    /// Whether all files are still as they were when they were opened: another program may cut one while it is read, and
+    /// what was read behind the cut are zeros.
+    pub fn check_whole(&self) -> Result<(), Error> {
+        let own = match &self.source {
+            Source::Mapped { map, .. } => Some((&self.name, map)),
+            Source::Stream(_) => None,
+        };
+        let watched = self.watched.iter().map(|(name, map)| (name, map));
+        for (name, map) in own.into_iter().chain(watched) {
+            if let Some(cut) = map.cut() {
+                return Err(Error::Damaged {
+                    input: name.clone(),
+                    place: crate::event::Place::Whole,
+                    message: format!("{cut}, so the trace is incomplete\nhint: import it again"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the most bytes of a temporary file: of a pipe or a packed file whose format is read in any order.
+    pub fn set_temporary_bytes_max(&mut self, bytes: u64) {
+        self.temporary_bytes_max = bytes;
+    }
+
+    /// The most bytes of a temporary file.
+    pub fn temporary_bytes_max(&self) -> u64 {
+        self.temporary_bytes_max
+    }
+
+    /// Why [`Input::whole`] has not all of a packed file, if it has not.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    /// Reads a file that another thread still appends to, until `finished` is set and its end is reached.
+    pub fn following(path: &Path, finished: Arc<AtomicBool>) -> Result<Input, Error> {
+        let file = File::open(path).map_err(Error::io(path))?;
+        Input::of_journal(path, Box::new(Follower { file, finished }))
+    }
+
+    /// The journal at `path` as `reader` puts it together.
+    pub fn of_journal(path: &Path, reader: Box<dyn Read + Send>) -> Result<Input, Error> {
+        let mut input = Input::from_reader(&path.display().to_string(), reader)?;
+        input.path = Some(path.to_owned());
+        Ok(input)
+    }
+
+    /// Wraps any byte stream; unpacks it if it is packed.
+    pub fn from_reader(name: &str, reader: Box<dyn Read + Send>) -> Result<Input, Error> {
+        let mut reader: Box<dyn BufRead + Send> =
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
+        let mut head = read_head(&mut reader).map_err(Error::io(name))?;
+        // A packed file may be packed again (a .gz of a .zst): unwrap until the head is plain. Four layers are
+        // more than anybody makes; a hostile file could nest them without end.
+        for _ in 0..4 {
+            let packed = io::Cursor::new(std::mem::take(&mut head)).chain(reader);
+            let (unpacked, done) = unpack(packed).map_err(Error::io(name))?;
+            reader = unpacked;
+            head = read_head(&mut reader).map_err(Error::io(name))?;
+            if done {
+                break;
+            }
+        }
+        Ok(Input {
+            name: name.to_owned(),
+            path: None,
+            size_bytes: None,
+            head,
+            head_read: 0,
+            source: Source::Stream(reader),
+            consumed_bytes: 0,
+            parts: Vec::new(),
+            damage: None,
+            script: None,
+            watched: Vec::new(),
+            temporary_bytes_max: TEMPORARY_BYTES_MAX,
+        })
+    }
+
+    /// Wraps bytes in memory, for tests and fuzzing.
+    pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Input, Error> {
+        Input::from_reader(name, Box::new(io::Cursor::new(bytes.to_vec())))
+    }
+
+    fn from_map(name: String, map: Map) -> Input {
+        let head = map.iter().take(HEAD_BYTES).copied().collect();
+        Input {
+            name,
+            path: None,
+            size_bytes: None,
+            head,
+            head_read: 0,
+            source: Source::Mapped {
+                map: Arc::new(map),
+                read: 0,
+            },
+            consumed_bytes: 0,
+            parts: Vec::new(),
+            damage: None,
+            script: None,
+            watched: Vec::new(),
+            temporary_bytes_max: TEMPORARY_BYTES_MAX,
+        }
+    }
+
+    /// Name for messages and the manifest.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives the text of the script that the input was made by.
+    pub fn with_script(self, script: Option<String>) -> Input {
+        Input { script, ..self }
+    }
+
+    /// The text of the script that the input was made by, where the user gave it.
+    pub fn script(&self) -> Option<&str> {
+        self.script.as_deref()
+    }
+
+    /// Where the file lies, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Size of the file on the disk, packed or not.
+    pub fn size_bytes(&self) -> Option<u64> {
+        self.size_bytes
+    }
+
+    /// Bytes handed out so far, after unpacking.
+    pub fn consumed_bytes(&self) -> u64 {
+        self.consumed_bytes
+    }
+
+    /// The first bytes, for sniffing; at most [`HEAD_BYTES`], and all of a shorter input.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// All bytes, if they lie in a plain file that is mapped already.
+    pub fn mapped(&self) -> Option<Arc<Map>> {
+        match &self.source {
+            Source::Mapped { map, .. } => Some(Arc::clone(map)),
+            Source::Stream(_) => None,
+        }
+    }
+
+    /// All bytes; what comes from a pipe or a packed file goes to an unlinked temporary file first.
+    /// Nothing may have been read before. `None`: the input is empty.
+    pub fn whole(&mut self) -> Result<Option<Arc<Map>>, Error> {
+        if let Some(map) = self.mapped() {
+            return Ok(Some(map));
+        }
+        let mut file = unlinked_file().map_err(Error::io(std::env::temp_dir()))?;
+        let copied = match self.copy_to(&mut file)? {
+            (copied, None) => copied,
+            (0, Some(source)) => return Err(Error::io(&self.name)(source)),
+            // What was unpacked before the damage is kept.
+            (copied, Some(error)) => {
+                self.damage = Some(format!("expected more of the input: {error}"));
+                copied
+            }
+        };
+        if copied == 0 {
+            return Ok(None);
+        }
+        let map = Arc::new(Map::of(file).map_err(Error::io(std::env::temp_dir()))?);
+        self.source = Source::Mapped {
+            map: Arc::clone(&map),
+            read: 0,
+        };
+        Ok(Some(map))
+    }
+
+    /// Copies all that can be read, and says how much that was and what stopped it.
+    fn copy_to(&mut self, file: &mut File) -> Result<(u64, Option<io::Error>), Error> {
+        let mut copied = 0;
+        let max = self.temporary_bytes_max;
+        loop {
+            let bytes = match self.fill_buf() {
+                Ok([]) => return Ok((copied, None)),
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Ok((copied, Some(error))),
+            };
+            let count = bytes.len();
+            if copied + count as u64 > max {
+                return Err(too_large(&self.name, max));
+            }
+            file.write_all(bytes)
+                .map_err(Error::io(std::env::temp_dir()))?;
+            copied += count as u64;
+            self.consume(count);
+        }
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl BufRead for Input {
+    #[inline]
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match &mut self.source {
+            Source::Mapped { map, read } => Ok(map.get(*read..).unwrap_or_default()),
+            Source::Stream(_) if self.head_read < self.head.len() => {
+                Ok(self.head.get(self.head_read..).unwrap_or_default())
+            }
+            Source::Stream(reader) => reader.fill_buf(),
+        }
+    }
+
+    #[inline]
+    fn consume(&mut self, count: usize) {
+        self.consumed_bytes += count as u64;
+        match &mut self.source {
+            Source::Mapped { read, .. } => *read += count,
+            Source::Stream(_) if self.head_read < self.head.len() => self.head_read += count,
+            Source::Stream(reader) => reader.consume(count),
+        }
+    }
+}
+
+fn is_packed(bytes: &[u8]) -> bool {
+    [GZIP_MAGIC, ZSTD_MAGIC, XZ_MAGIC]
+        .iter()
+        .any(|magic| bytes.starts_with(magic))
+        || packed_by_atrace(bytes).is_some()
+}
+
+/// Where the packed text of `atrace -z` begins.
+fn packed_by_atrace(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.get(..ATRACE_WITHIN).unwrap_or(bytes);
+    let line = crate::scan::find_text(head, ATRACE_LINE)?;
+    let begin = line + ATRACE_LINE.len();
+    // The first two bytes of zlib (RFC 1950): method 8 with a window of 32 KiB, and a check of both bytes.
+    let &[method, flags] = bytes.get(begin..begin + 2)? else {
+        return None;
+    };
+    let is_zlib = method == 0x78 && Endian::Big.u16([method, flags]).is_multiple_of(31);
+    is_zlib.then_some(begin)
+}
+
+/// Takes one layer of packing off, and says whether there was none.
+fn unpack(
+    mut reader: impl BufRead + Send + 'static,
+) -> io::Result<(Box<dyn BufRead + Send>, bool)> {
+    let head = reader.fill_buf()?;
+    Ok(if head.starts_with(GZIP_MAGIC) {
+        let unpacked = flate2::bufread::MultiGzDecoder::new(reader);
+        (
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked)),
+            false,
+        )
+    } else if head.starts_with(ZSTD_MAGIC) {
+        let unpacked = zstd::stream::read::Decoder::with_buffer(reader)?;
+        (
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked)),
+            false,
+        )
+    } else if head.starts_with(XZ_MAGIC) {
+        let unpacked = lzma_rust2::XzReader::new_mem_limit(reader, true, XZ_MEMORY_KIB);
+        (
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked)),
+            false,
+        )
+    } else if let Some(begin) = packed_by_atrace(head) {
+        let mut notices = vec![0; begin];
+        reader.read_exact(&mut notices)?;
+        let unpacked = flate2::bufread::ZlibDecoder::new(reader);
+        let text = io::Cursor::new(notices).chain(unpacked);
+        (
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, text)),
+            false,
+        )
+    } else {
+        (Box::new(reader), true)
+    })
+}
+
+fn read_head(reader: &mut dyn BufRead) -> io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    reader.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// The first bytes of a file.
+fn head_of(file: &File) -> io::Result<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let mut head = vec![0; HEAD_BYTES];
+    let mut length = 0;
+    while let Some(rest) = head.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, length as u64) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    head.truncate(length);
+    Ok(head)
+}
+
+fn too_large(what: &str, max: u64) -> Error {
+    Error::Unsupported {
+        input: what.to_owned(),
+        message: format!(
+            "expected at most {max} bytes after decompression (limit for temporary files), found more\n\
+             hint: raise it with --max-temporary SIZE, or decompress the input first"
+        ),
+    }
+}
+
+/// A file without a name, gone when it is closed.
+fn unlinked_file() -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .mode(0o600)
+        .open(std::env::temp_dir())
+}
+
+/// An unlinked temporary file: what does not fit into memory waits there.
+pub struct Spool {
+    file: File,
+    length: u64,
+    max: u64,
+}
+
+impl Spool {
+    /// An empty one, for this many bytes.
+    pub fn new(max: u64) -> Result<Spool, Error> {
+        let file = unlinked_file().map_err(Error::io(std::env::temp_dir()))?;
+        let length = 0;
+        Ok(Spool { file, length, max })
+    }
+
+    /// How many bytes it holds.
+    pub fn size_bytes(&self) -> u64 {
+        self.length
+    }
+
+    /// Writes at its end.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if self.length + bytes.len() as u64 > self.max {
+            return Err(too_large("records that wait for their turn", self.max));
+        }
+        self.file
+            .write_all(bytes)
+            .map_err(Error::io(std::env::temp_dir()))?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// All that it holds; `None`: nothing.
+    pub fn map(&self) -> Result<Option<Arc<Map>>, Error> {
+        if self.length == 0 {
+            return Ok(None);
+        }
+        let map = self.file.try_clone().and_then(Map::of);
+        Ok(Some(Arc::new(
+            map.map_err(Error::io(std::env::temp_dir()))?,
+        )))
+    }
+}
+
+/// Reads behind a writer: the end of the file counts only once the writer has finished.
+struct Follower {
+    file: File,
+    finished: Arc<AtomicBool>,
+}
+
+impl Read for Follower {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        /// Short against a second of recording, long against a wake-up.
+        const PAUSE: Duration = Duration::from_millis(20);
+        loop {
+            // The flag first: what was written before it was set is then certainly seen.
+            let finished = self.finished.load(Ordering::Acquire);
+            let count = self.file.read(buffer)?;
+            if count > 0 || finished {
+                return Ok(count);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(packed: &[u8], expected: &[u8]) {
+        let mut input = Input::from_bytes("test", packed).unwrap();
+        assert_eq!(input.head(), &expected[..expected.len().min(HEAD_BYTES)]);
+        let mut read = Vec::new();
+        input.read_to_end(&mut read).unwrap();
+        assert_eq!(read, expected);
+        assert_eq!(input.consumed_bytes(), expected.len() as u64);
+    }
+
+    #[test]
+    fn unpacks_layers() {
+        let plain: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+        let zst = zstd::encode_all(&plain[..], 1).unwrap();
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(&zst).unwrap();
+        let gz = gz.finish().unwrap();
+        check(&plain, &plain);
+        check(&zst, &plain);
+        check(&gz, &plain);
+        check(PACKED_BY_XZ, b"function_graph\n");
+        check(b"", b"");
+        check(b"x", b"x");
+    }
+
+    #[test]
+    fn unpacks_what_atrace_packed() {
+        let text = b"# tracer: nop\n".repeat(10_000);
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        zlib.write_all(&text).unwrap();
+        let packed = zlib.finish().unwrap();
+        for notices in [&b"TRACE:\n"[..], b"capturing trace... done\nTRACE:\n"] {
+            check(&[notices, &packed].concat(), &[notices, &text].concat());
+        }
+        check(b"TRACE:\n", b"TRACE:\n");
+        check(b"TRACE:\nx\n", b"TRACE:\nx\n");
+        check(b"TRACE:\n# tracer: nop\n", b"TRACE:\n# tracer: nop\n");
+    }
+
+    /// `printf 'function_graph\n' | xz -0`
+    const PACKED_BY_XZ: &[u8] = &[
+        0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00, 0x21,
+        0x01, 0x0c, 0x00, 0x00, 0x00, 0x8f, 0x98, 0x41, 0x9c, 0x01, 0x00, 0x0e, 0x66, 0x75, 0x6e,
+        0x63, 0x74, 0x69, 0x6f, 0x6e, 0x5f, 0x67, 0x72, 0x61, 0x70, 0x68, 0x0a, 0x00, 0x00, 0x20,
+        0x80, 0xd3, 0xf6, 0xd5, 0x16, 0x31, 0x7f, 0x00, 0x01, 0x27, 0x0f, 0xdf, 0x1a, 0xfc, 0x6a,
+        0x1f, 0xb6, 0xf3, 0x7d, 0x01, 0x00, 0x00, 0x00, 0x00, 0x04, 0x59, 0x5a,
+    ];
+
+    #[test]
+    fn a_temporary_file_has_a_limit() {
+        // 10 MB that pack into 10 kB: hostile ones unpack to terabytes.
+        let packed = zstd::encode_all(&vec![7u8; 10_000_000][..], 1).unwrap();
+        let mut input = Input::from_bytes("bomb.zst", &packed).unwrap();
+        input.set_temporary_bytes_max(1_000_000);
+        let error = input.whole().map(|_| ()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("bomb.zst: expected at most 1000000 bytes"),
+            "{error}"
+        );
+        assert!(error.contains("--max-temporary"), "{error}");
+        let mut spool = Spool::new(10).unwrap();
+        spool.append(&[1; 10]).unwrap();
+        assert!(spool.append(&[1]).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_cut_is_not_whole() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![b'x'; 20_000]).unwrap();
+        let mut input = Input::open(file.path()).unwrap();
+        input.check_whole().unwrap();
+        file.as_file().set_len(10_000).unwrap();
+        let mut bytes = Vec::new();
+        input.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len(), 20_000);
+        let error = input.check_whole().unwrap_err().to_string();
+        assert!(
+            error.contains("was truncated from 20000 to 10000 bytes"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn spools_a_pipe() {
+        let plain = vec![7u8; 10_000];
+        let mut input = Input::from_bytes("pipe", &plain).unwrap();
+        assert!(input.mapped().is_none());
+        assert_eq!(&input.whole().unwrap().unwrap()[..], &plain[..]);
+        assert!(
+            Input::from_bytes("e", b"")
+                .unwrap()
+                .whole()
+                .unwrap()
+                .is_none()
+        );
+    }
+}

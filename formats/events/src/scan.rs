@@ -1,0 +1,223 @@
+//! Places, words and numbers in a line of text, found without an allocation.
+//!
+//! ```text
+//! split_once("fd: 0x1f", ": ")   →   "fd", "0x1f"         prefixed_hex("0x1f")   →   31
+//! ```
+
+use crate::event::time_of;
+
+/// Where `needle` is in `text`.
+#[inline]
+pub fn find(text: &[u8], needle: u8) -> Option<usize> {
+    text.iter().position(|&byte| byte == needle)
+}
+
+/// Where the bytes `needle` are in `text` first.
+#[inline]
+pub fn find_text(text: &[u8], needle: &[u8]) -> Option<usize> {
+    let first = *needle.first()?;
+    let mut from = 0;
+    loop {
+        let rest = text.get(from..)?;
+        let place = from + find(rest, first)?;
+        if text.get(place..)?.starts_with(needle) {
+            return Some(place);
+        }
+        from = place + 1;
+    }
+}
+
+/// Where the bytes `needle` are in `text` last.
+#[inline]
+pub fn rfind_text(text: &[u8], needle: &[u8]) -> Option<usize> {
+    let last = text.len().checked_sub(needle.len())?;
+    (0..=last).rev().find(|&place| {
+        text.get(place..)
+            .is_some_and(|rest| rest.starts_with(needle))
+    })
+}
+
+/// Cuts `text` at the first `needle`: what is before, and what is behind it.
+#[inline]
+pub fn split_once<'a>(text: &'a [u8], needle: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let place = find_text(text, needle)?;
+    Some((text.get(..place)?, text.get(place + needle.len()..)?))
+}
+
+/// Cuts `text` at the last `needle`.
+#[inline]
+pub fn rsplit_once<'a>(text: &'a [u8], needle: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let place = rfind_text(text, needle)?;
+    Some((text.get(..place)?, text.get(place + needle.len()..)?))
+}
+
+/// The first word and what is behind it; words are parted by blanks and tabs.
+#[inline]
+pub fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = trim_start(text);
+    if text.is_empty() {
+        return None;
+    }
+    let end = text
+        .iter()
+        .position(|byte| matches!(byte, b' ' | b'\t'))
+        .unwrap_or(text.len());
+    text.split_at_checked(end)
+}
+
+/// Without leading blanks and tabs.
+#[inline]
+pub fn trim_start(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = text {
+        text = rest;
+    }
+    text
+}
+
+/// Without blanks and tabs at its end.
+#[inline]
+pub fn trim_end(mut text: &[u8]) -> &[u8] {
+    while let [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
+}
+
+/// Without blanks and tabs on both sides.
+#[inline]
+pub fn trim(text: &[u8]) -> &[u8] {
+    trim_end(trim_start(text))
+}
+
+/// The decimal digits that `text` begins with, as a number, and what is behind them.
+#[inline]
+pub fn leading_decimal(text: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0u64;
+    let mut count = 0;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        // Nineteen digits always fit.
+        value = if count < 19 {
+            value * 10 + u64::from(digit)
+        } else {
+            value.checked_mul(10)?.checked_add(u64::from(digit))?
+        };
+        count += 1;
+    }
+    (count > 0).then_some((value, text.get(count..)?))
+}
+
+/// All of `text` as a decimal number.
+#[inline]
+pub fn decimal(text: &[u8]) -> Option<u64> {
+    match leading_decimal(text)? {
+        (value, []) => Some(value),
+        _ => None,
+    }
+}
+
+/// All of `text` as a decimal number with or without a sign.
+#[inline]
+pub fn signed(text: &[u8]) -> Option<i64> {
+    match text.split_first() {
+        Some((b'-', digits)) => decimal(digits).and_then(|value| 0i64.checked_sub_unsigned(value)),
+        _ => decimal(text)?.try_into().ok(),
+    }
+}
+
+/// All of `text` as at most 16 hexadecimal digits, without `0x`.
+#[inline]
+pub fn bare_hex(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 16 {
+        return None;
+    }
+    let mut value = 0;
+    for byte in text {
+        let digit = char::from(*byte).to_digit(16)?;
+        value = value << 4 | u64::from(digit);
+    }
+    Some(value)
+}
+
+/// All of `text` as hexadecimal digits behind `0x`.
+#[inline]
+pub fn prefixed_hex(text: &[u8]) -> Option<u64> {
+    bare_hex(text.strip_prefix(b"0x")?)
+}
+
+/// Seconds with a fraction of up to nine digits, in nanoseconds: `12.000345`. More than a time can have is
+/// [`crate::event::TIME_BEYOND`].
+#[inline]
+pub fn seconds(text: &[u8]) -> Option<i64> {
+    let (whole, rest) = leading_decimal(text)?;
+    let digits = rest.strip_prefix(b".")?;
+    if digits.is_empty() || digits.len() > 9 {
+        return None;
+    }
+    let fraction = decimal(digits)?;
+    let scale = 10u64.pow(9 - digits.len() as u32);
+    let nanoseconds = whole
+        .saturating_mul(1_000_000_000)
+        .saturating_add(fraction * scale);
+    Some(time_of(nanoseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::TIME_BEYOND;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(decimal(b"007"), Some(7));
+        assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(decimal(b"18446744073709551616"), None);
+        assert_eq!(decimal(b""), None);
+        assert_eq!(decimal(b"1a"), None);
+        assert_eq!(signed(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(signed(b"9223372036854775808"), None);
+        assert_eq!(signed(b"-"), None);
+        assert_eq!(bare_hex(b"fF"), Some(255));
+        assert_eq!(bare_hex(b"00000000000000001"), None);
+        assert_eq!(prefixed_hex(b"0x10"), Some(16));
+        assert_eq!(prefixed_hex(b"10"), None);
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(seconds(b"1.000001"), Some(1_000_001_000));
+        assert_eq!(seconds(b"0.5"), Some(500_000_000));
+        assert_eq!(seconds(b"668.619500700"), Some(668_619_500_700));
+        assert_eq!(seconds(b"12"), None);
+        assert_eq!(seconds(b"1."), None);
+        assert_eq!(seconds(b"9223372036.854775806"), Some(i64::MAX - 1));
+        for beyond in [
+            "9223372036.854775808",
+            "18446744073.709551615",
+            "99999999999.0",
+        ] {
+            assert_eq!(seconds(beyond.as_bytes()), Some(TIME_BEYOND));
+        }
+    }
+
+    #[test]
+    fn places() {
+        assert_eq!(find_text(b"aab", b"ab"), Some(1));
+        assert_eq!(find_text(b"aa", b"ab"), None);
+        assert_eq!(rfind_text(b"a b a b", b" b"), Some(5));
+        assert_eq!(rfind_text(b"a", b"ab"), None);
+        assert_eq!(
+            split_once(b"k: v: w", b": "),
+            Some((&b"k"[..], &b"v: w"[..]))
+        );
+        assert_eq!(
+            rsplit_once(b"k: v: w", b": "),
+            Some((&b"k: v"[..], &b"w"[..]))
+        );
+        assert_eq!(word(b"  ab cd"), Some((&b"ab"[..], &b" cd"[..])));
+        assert_eq!(word(b"  "), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! Imports trace files into trace directories: detects the format, then runs reader, `normalize` and store.
+//!
+//! ```text
+//! import([a.data], a.pqt)       sniff ─► Format::read ─► normalize ─► store
+//! recover(a.pqt)                imports the journal of a killed recorder from its start
+//! journal_inputs(a.pqt)         the files of a journal: perf.data, then the others
+//! ```
+//! Several inputs are imported one after another into the same tables. Each has its own clock and threads, except for
+//! the files of one journal. Rows of a later input follow those of an earlier one, so if inputs overlap in time, their
+//! table is not sorted by time as a whole (each part states whether it is sorted).
+//!
+//! This is the only crate that sees both the readers and the trace directory.
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod journal;
+mod packed;
+mod recover;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
+
+use perfquet_events::event::{Progress, Sink};
+use perfquet_events::{Error, Format, Guess, Input};
+use perfquet_readers::{FORMATS, perf_script};
+use perfquet_trace::normalize::{Limits, Normalizer, Output, TimeRange};
+use perfquet_trace::store::{self, Source, Writer, WriterOptions};
+use perfquet_trace::{Report, symbols};
+
+pub use journal::{RING_PREFIX, journal_files, journal_inputs, remove_journal};
+pub use packed::{Unpacked, pack_journal};
+pub use recover::{Found, look_into, recover};
+
+/// Callback for the progress of an import.
+pub type Listener = Box<dyn FnMut(Progress) + Send>;
+
+/// Callback that finds further inputs after the first ones are read.
+pub type Finder = Box<dyn FnOnce() -> Result<Vec<Input>, Error> + Send>;
+
+/// Options of an import.
+#[derive(Default)]
+pub struct ImportOptions {
+    /// Format of the inputs; `None` to detect it.
+    pub from: Option<&'static Format>,
+    /// Sources of symbols.
+    pub symbols: symbols::Options,
+    /// Options of the store.
+    pub store: WriterOptions,
+    /// How much is kept of an input at once.
+    pub limits: Limits,
+    /// The inputs are the journal of a killed recorder; recorded in the trace.
+    pub recovered: bool,
+    /// Keep only this time range from the first event of each input.
+    pub time: Option<TimeRange>,
+    /// Number of rows so far, if the journal limits them: the recorder ends at the limit.
+    pub kept: Option<Arc<AtomicU64>>,
+    /// Callback for the progress.
+    pub progress: Option<Listener>,
+    /// Maximum size in bytes of an input's temporary files, instead of [`perfquet_events::input::TEMPORARY_BYTES_MAX`].
+    pub temporary_bytes_max: Option<u64>,
+    /// Inputs that exist only after the first ones are read: files that a recorder writes when it stops.
+    pub later: Option<Finder>,
+}
+
+/// Imports inputs into the trace directory `output`.
+pub fn import(
+    inputs: Vec<Input>,
+    output: &Path,
+    mut options: ImportOptions,
+) -> Result<Report, Error> {
+    // Before the output is touched: an older trace is not set aside for an input that cannot be read.
+    let mut formats = formats_of(&inputs, &options)?;
+    let writer = Writer::create(output, options.store.clone())?;
+    let adopt = options.store.adopt;
+    let path = output;
+    let mut output = Output::new(writer)?;
+    output.facts.recovered = options.recovered;
+    output.is_one_recording = options.recovered || options.later.is_some();
+    let imported = import_all(inputs, &formats, &mut output, &mut options).and_then(|bytes| {
+        let Some(find) = options.later.take() else {
+            return Ok(bytes);
+        };
+        let inputs = find()?;
+        let later = formats_of(&inputs, &options)?;
+        let more = import_all(inputs, &later, &mut output, &mut options)?;
+        formats.extend(later);
+        Ok(bytes + more)
+    });
+    match imported {
+        Ok(input_bytes) => report(output, &formats, input_bytes),
+        Err(error) => {
+            let is_empty = output.is_empty();
+            drop(output);
+            // What was whole before a disk was full stays; what holds nothing at all is not left lying about.
+            if is_empty && !adopt {
+                undo(path);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn formats_of(inputs: &[Input], options: &ImportOptions) -> Result<Vec<&'static Format>, Error> {
+    let format = |input| options.from.map_or_else(|| sniff(input), Ok);
+    inputs.iter().map(format).collect()
+}
+
+fn import_all(
+    inputs: Vec<Input>,
+    formats: &[&'static Format],
+    output: &mut Output,
+    options: &mut ImportOptions,
+) -> Result<u64, Error> {
+    let mut bytes = 0;
+    for (mut input, &format) in inputs.into_iter().zip(formats) {
+        import_one(&mut input, format, output, options)?;
+        bytes += input.size_bytes().unwrap_or_else(|| input.consumed_bytes());
+    }
+    Ok(bytes)
+}
+
+fn report(output: Output, formats: &[&'static Format], input_bytes: u64) -> Result<Report, Error> {
+    Ok(Report {
+        formats: formats.iter().map(|format| format.name).collect(),
+        input_bytes,
+        ..output.finish()?
+    })
+}
+
+/// Removes the output of a failed import, and restores the previous one.
+fn undo(output: &Path) {
+    match store::remove_trace(output) {
+        Ok(()) => store::put_back(output),
+        Err(error) => log::debug!("{error}"),
+    }
+}
+
+fn import_one(
+    input: &mut Input,
+    format: &'static Format,
+    output: &mut Output,
+    options: &mut ImportOptions,
+) -> Result<(), Error> {
+    let mut silent: Listener = Box::new(|_| ());
+    let progress = options.progress.as_mut().unwrap_or(&mut silent);
+    let name = input.name().to_owned();
+    let mut normalizer = Normalizer::new(
+        output,
+        &name,
+        (options.symbols.clone(), options.limits),
+        options.time,
+        options.kept.clone(),
+        &mut **progress,
+    );
+    normalizer.set_written(written(input));
+    if let Some(bytes) = options.temporary_bytes_max {
+        input.set_temporary_bytes_max(bytes);
+    }
+    let read = (format.read)(input, &mut normalizer);
+    // First: what else went wrong may come from that.
+    input.check_whole()?;
+    read?;
+    normalizer.finish()?;
+    output.add_source(Source {
+        name,
+        format: format.name.to_owned(),
+        bytes: input.size_bytes(),
+    });
+    Ok(())
+}
+
+/// Returns when an input was last changed; now, for a pipe.
+fn written(input: &Input) -> Option<SystemTime> {
+    let Some(path) = input.path() else {
+        return Some(SystemTime::now());
+    };
+    std::fs::metadata(path).ok()?.modified().ok()
+}
+
+/// Detects the format of an input by its first bytes.
+pub fn sniff(input: &Input) -> Result<&'static Format, Error> {
+    let mut likely = Vec::new();
+    for &format in FORMATS {
+        match (format.sniff)(input.head()) {
+            Guess::Certain => return Ok(format),
+            Guess::Likely => likely.push(format),
+            Guess::No => {}
+        }
+    }
+    match likely.first() {
+        Some(format) => Ok(format),
+        None => Err(Error::UnknownFormat {
+            input: input.name().to_owned(),
+            nearest: nearest(input),
+        }),
+    }
+}
+
+/// Reads the events of an input of any format.
+pub fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<&'static Format, Error> {
+    let format = sniff(input)?;
+    (format.read)(input, sink)?;
+    Ok(format)
+}
+
+/// Returns what the first bytes and the name suggest instead, as the end of a sentence.
+fn nearest(input: &Input) -> String {
+    let what = looks_like(input.head()).map(|what| format!(": it looks like {what}"));
+    let name = input.name().to_ascii_lowercase().replace('-', "_");
+    let meant = FORMATS
+        .iter()
+        .find(|format| format.name.split('_').all(|word| name.contains(word)))
+        .map(|format| format!("; by its name it could be {}", format.name));
+    what.unwrap_or_default() + &meant.unwrap_or_default()
+}
+
+/// Recognizes other kinds of files by their first bytes.
+fn looks_like(head: &[u8]) -> Option<&'static str> {
+    const KINDS: &[(&[u8], &str)] = &[
+        (b"", "an empty file"),
+        (b"\x7fELF", "a program (ELF)"),
+        (b"PAR1", "a Parquet file; query it with DuckDB"),
+        (b"PERFFILE", "a perf.data of version 1 (before 2010)"),
+        (b"PK\x03\x04", "a zip archive; extract it first"),
+        (b"BZh", "a file compressed with bzip2; decompress it first"),
+        (
+            b"\x04\x22\x4d\x18",
+            "a file compressed with lz4; decompress it first",
+        ),
+        (b"DTiJ", "a jitdump, which has symbols but no events"),
+        (b"JiTD", "a jitdump, which has symbols but no events"),
+        (b"<!DOCTYPE", "a web page"),
+        (b"<html", "a web page"),
+        (b"<svg", "an image (SVG)"),
+        (b"<?xml", "an XML document"),
+        (b"{", "JSON"),
+        (b"[", "JSON"),
+        (b"SQLite format 3\0", "an SQLite database"),
+    ];
+    let starts = |kind: &&(&[u8], &'static str)| match kind.0 {
+        [] => head.is_empty(),
+        magic => head.starts_with(magic),
+    };
+    let known = KINDS.iter().find(starts).map(|kind| kind.1);
+    let report = perf_script::is_report(head).then_some(
+        "the output of perf report; import its perf.data or the output of perf script instead",
+    );
+    let zeros = head.len() >= 64 && head.iter().all(|&byte| byte == 0);
+    known
+        .or(report)
+        .or(zeros.then_some("only zeros, as in a file that was never written"))
+}

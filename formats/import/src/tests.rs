@@ -1,0 +1,513 @@
+//! Whole imports: recordings of the corpus against what `perf script` says of them, and directories taken up again.
+
+use std::path::{Path, PathBuf};
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{Int32Type, Int64Type};
+use perfquet_events::event::{Event, EventId, EventType, Field, FieldType, Fields, Sample, Value};
+use perfquet_trace::reopen;
+use perfquet_trace::store::{ColumnType, Directory, State};
+
+use super::*;
+
+/// Who was seen when: comm, tid, time.
+type Seen = (Option<String>, Option<i32>, i64);
+
+/// The recordings of this project.
+fn corpus() -> PathBuf {
+    let clone = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap();
+    clone.join("tests/corpus")
+}
+
+/// They, and those of others where they are.
+fn corpora() -> Vec<PathBuf> {
+    let beside = || corpus().join("../../../shared/corpus");
+    let foreign = std::env::var_os("PERFQUET_CORPUS").map_or_else(beside, PathBuf::from);
+    let foreign = foreign.is_dir().then_some(foreign);
+    [corpus()].into_iter().chain(foreign).collect()
+}
+
+fn options() -> ImportOptions {
+    ImportOptions {
+        symbols: symbols::Options {
+            kernel: symbols::KernelSource::None,
+            user: false,
+            system: false,
+            ..symbols::Options::default()
+        },
+        store: WriterOptions {
+            sync: false,
+            ..WriterOptions::default()
+        },
+        ..ImportOptions::default()
+    }
+}
+
+/// Another program cuts the input while it is read: of the rest only zeros are seen, or SIGBUS.
+#[test]
+fn an_input_that_is_cut_during_the_import_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.trace");
+    let line = "  a-12  [000] d..2. 2.055256: sched_wakeup: comm=b pid=7 prio=120 target_cpu=000\n";
+    std::fs::write(&path, line.repeat(100_000)).unwrap();
+    for left in [3 << 20, (3 << 20) + 1234] {
+        let whole = std::fs::File::options().write(true).open(&path).unwrap();
+        whole.set_len(8_000_000).unwrap();
+        let cutting = path.clone();
+        let mut options = options();
+        options.progress = Some(Box::new(move |progress| {
+            if progress.done > 1 << 20 {
+                let file = std::fs::File::options().write(true).open(&cutting);
+                file.unwrap().set_len(left).unwrap();
+            }
+        }));
+        let output = folder.path().join(format!("{left}.pqt"));
+        let input = Input::open(&path).unwrap();
+        let error = import(vec![input], &output, options)
+            .unwrap_err()
+            .to_string();
+        let expected = format!("was truncated from 8000000 to {left} bytes while being read");
+        assert!(error.contains(&expected), "{error}");
+        std::fs::write(&path, line.repeat(100_000)).unwrap();
+    }
+}
+
+/// All rows of samples and event tables.
+fn seen(trace: &Directory) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    for (name, _) in trace.tables() {
+        // perf script prints what the recorder tells itself only when asked to (--show-switch-events, …).
+        let is_hit = name.starts_with("events/") && !name.starts_with("events/perf/");
+        if name != "samples" && !is_hit {
+            continue;
+        }
+        for batch in trace.read(name).unwrap() {
+            let batch = batch.unwrap();
+            let column = |name| batch.column_by_name(name).unwrap();
+            let comms = column("comm").as_string::<i32>();
+            let tids = column("tid").as_primitive::<Int32Type>();
+            let times = column("time").as_primitive::<Int64Type>();
+            for row in 0..batch.num_rows() {
+                let comm = comms.is_valid(row).then(|| comms.value(row).to_owned());
+                let tid = tids.is_valid(row).then(|| tids.value(row));
+                seen.push((comm, tid, times.value(row)));
+            }
+        }
+    }
+    seen.sort();
+    seen
+}
+
+/// The same out of `perf script`: lines with a time in them ("dd   419/419   [000]   209.380503876:  …").
+fn printed(script: &str) -> Vec<Seen> {
+    let mut seen: Vec<Seen> = script.lines().filter_map(line).collect();
+    seen.sort();
+    seen
+}
+
+fn line(line: &str) -> Option<Seen> {
+    let mut before = Vec::new();
+    for word in line.split_whitespace() {
+        let time = word.strip_suffix(':').and_then(|time| {
+            let (seconds, nanos) = time.split_once('.')?;
+            let unit = match nanos.len() {
+                6 => 1000,
+                9 => 1,
+                _ => return None,
+            };
+            let nanos = nanos.parse::<i64>().ok()? * unit;
+            Some(seconds.parse::<i64>().ok()? * 1_000_000_000 + nanos)
+        });
+        let Some(time) = time else {
+            before.push(word);
+            continue;
+        };
+        before.retain(|word| !word.starts_with('['));
+        let tid = before.pop()?;
+        let tid: i32 = tid.rsplit('/').next()?.parse().ok()?;
+        let comm = before.join(" ");
+        let comm = (!comm.starts_with(':') && !comm.is_empty()).then_some(comm);
+        return Some((comm, (tid >= 0).then_some(tid), time));
+    }
+    None
+}
+
+#[test]
+fn rows_are_those_that_perf_script_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut compared = 0;
+    let folders = corpora().into_iter().flat_map(|corpus| {
+        ["6.12", "host", "host-6.18"].map(|kernel| corpus.join("perf-data").join(kernel))
+    });
+    for recordings in folders {
+        let mut files: Vec<PathBuf> = std::fs::read_dir(recordings)
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|ending| ending == "data"))
+            .collect();
+        files.sort();
+        for file in files {
+            let Ok(script) = std::fs::read_to_string(file.with_extension("script")) else {
+                continue;
+            };
+            let output = folder.path().join(format!("{compared}.pqt"));
+            let report = import(vec![Input::open(&file).unwrap()], &output, options()).unwrap();
+            let trace = Directory::open(&output).unwrap();
+            assert_eq!(trace.manifest().state, State::Complete);
+            let (mut ours, theirs) = (seen(&trace), printed(&script));
+            // Without --ns perf script prints microseconds.
+            if theirs.iter().all(|(_, _, time)| time % 1000 == 0) {
+                ours.iter_mut()
+                    .for_each(|(_, _, time)| *time -= *time % 1000);
+            }
+            assert!(report.counts.events >= ours.len() as u64);
+            assert_eq!(ours, theirs, "{}", file.display());
+            compared += 1;
+        }
+    }
+    assert!(compared >= 30, "{compared} recordings");
+}
+
+/// What a recorder puts beside perf.data is read behind it; what it has not finished is not.
+#[test]
+fn a_journal_may_have_several_files() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../readers/src");
+    let folder = tempfile::tempdir().unwrap();
+    let dead = folder.path().join("dead.pqt");
+    let journal = dead.join("journal");
+    std::fs::create_dir_all(&journal).unwrap();
+    let put = |from: &str, name: &str| {
+        std::fs::copy(golden.join(from), journal.join(name)).unwrap();
+    };
+    put("perf_data/golden/cgroups.data", "perf.data");
+    put("kfi/golden/kft.lst", "calls");
+    put("kfi/golden/kft.lst", ".unfinished");
+    let report = recover(&dead, options()).unwrap();
+    assert_eq!(report.formats, ["perf.data", "kfi"]);
+    assert!(report.counts.events > 0 && report.counts.calls > 0);
+}
+
+/// A recording of the corpus, cut somewhere, as the journal of a recorder that died.
+#[test]
+fn the_trace_of_a_dead_recorder_is_completed() {
+    let corpus = corpus();
+    let folder = tempfile::tempdir().unwrap();
+    let dead = folder.path().join("dead.pqt");
+    std::fs::create_dir_all(dead.join("journal")).unwrap();
+    let recording = corpus.join("perf-data/6.12/cpu-clock-g.data");
+    let bytes = std::fs::read(&recording).unwrap();
+    std::fs::write(dead.join("journal/perf.data"), &bytes[..bytes.len() / 2]).unwrap();
+    assert_eq!(look_into(&dead), Found::Unfinished);
+    let report = recover(&dead, options()).unwrap();
+    assert!(report.counts.events > 0);
+    assert!(report.counts.problems > 0, "the cut is a problem");
+    let trace = Directory::open(&dead).unwrap();
+    assert_eq!(trace.manifest().state, State::Recovered);
+    assert_eq!(look_into(&dead), Found::Whole);
+    remove_journal(&dead).unwrap();
+    assert_eq!(look_into(&dead), Found::Whole);
+}
+
+#[test]
+fn a_whole_trace_is_named_again() {
+    let corpus = corpus();
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("a.pqt");
+    let recording = corpus.join("perf-data/6.12/cpu-clock-g.data");
+    let before = import(vec![Input::open(&recording).unwrap()], &output, options()).unwrap();
+    assert_eq!(before.counts.named_frames, 0);
+    let mut symbols = options().symbols;
+    symbols.user = true;
+    symbols.kernel = symbols::KernelSource::Kallsyms(corpus.join("perf-data/6.12/kallsyms.part"));
+    symbols.directories.push(corpus.join("perf-data/programs"));
+    let after = reopen::name_again(&output, symbols.clone()).unwrap();
+    assert_eq!(after.counts.frames, before.counts.frames);
+    assert!(
+        after.counts.named_frames * 2 > after.counts.frames,
+        "{:?}",
+        after.counts
+    );
+    // What has names keeps them if none can be had now.
+    let kept = reopen::name_again(&output, options().symbols).unwrap();
+    assert_eq!(kept.counts, after.counts);
+    let trace = Directory::open(&output).unwrap();
+    assert_eq!(trace.manifest().state, State::Complete);
+    assert_eq!(trace.table("frames").unwrap().rows(), before.counts.frames);
+    // And it is what an import with these symbols gives.
+    let at_once = folder.path().join("b.pqt");
+    let options = ImportOptions {
+        symbols,
+        ..options()
+    };
+    let imported = import(vec![Input::open(&recording).unwrap()], &at_once, options).unwrap();
+    assert_eq!(imported.counts.named_frames, after.counts.named_frames);
+}
+
+#[test]
+fn several_inputs_follow_each_other() {
+    let corpus = corpus();
+    let folder = tempfile::tempdir().unwrap();
+    let one = |name: &str| Input::open(&corpus.join("perf-data/6.12").join(name)).unwrap();
+    let single = |name: &str| {
+        let output = folder.path().join(name);
+        import(vec![one(name)], &output, options())
+            .unwrap()
+            .counts
+            .events
+    };
+    let expected = single("cpu-clock-g.data") + single("group.data");
+    let both = folder.path().join("both.pqt");
+    let inputs = vec![one("cpu-clock-g.data"), one("group.data")];
+    let report = import(inputs, &both, options()).unwrap();
+    assert_eq!(report.counts.events, expected);
+    let trace = Directory::open(&both).unwrap();
+    assert_eq!(trace.manifest().facts.sources.len(), 2);
+}
+
+#[test]
+fn an_import_in_vain_leaves_the_older_trace() {
+    const NAMED: Format = Format {
+        name: "refusing",
+        about: "",
+        sniff: |_| Guess::No,
+        read: |input, _| {
+            Err(Error::Unsupported {
+                input: input.name().to_owned(),
+                message: "expected otherwise".to_owned(),
+            })
+        },
+    };
+    const EMPTY: Format = Format {
+        name: "empty",
+        read: |_, _| Ok(()),
+        ..NAMED
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("a.pqt");
+    let with = |from: &'static Format, force| {
+        let input = Input::from_bytes("x", b"no trace").unwrap();
+        let mut options = options();
+        options.from = Some(from);
+        options.store.force = force;
+        import(vec![input], &output, options)
+    };
+    let unknown = Input::from_bytes("x", b"no trace").unwrap();
+    assert!(import(vec![unknown], &output, options()).is_err());
+    assert!(with(&NAMED, false).is_err());
+    assert!(!output.exists());
+    with(&EMPTY, false).unwrap();
+    assert!(matches!(with(&EMPTY, false), Err(Error::Exists { .. })));
+    assert!(with(&NAMED, true).is_err());
+    assert_eq!(look_into(&output), Found::Whole);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+fn refusal(name: &str, bytes: &[u8]) -> String {
+    match sniff(&Input::from_bytes(name, bytes).unwrap()) {
+        Err(error) => error.to_string(),
+        Ok(format) => format!("taken for {}", format.name),
+    }
+}
+
+#[test]
+fn refusals_say_what_it_looks_like() {
+    assert_eq!(
+        refusal("a", b"\x7fELF\x02"),
+        "a: unknown trace format: it looks like a program (ELF)"
+    );
+    for magic in [b"DTiJ", b"JiTD"] {
+        assert!(refusal("jit-1.dump", magic).contains("a jitdump"));
+    }
+    assert!(refusal("empty", b"").ends_with("it looks like an empty file"));
+    assert!(refusal("zeros", &[0; 4096]).contains("never written"));
+    let report =
+        b"# captured on: Thu Mar 30\n# Samples: 1K of event 'cycles'\n# Overhead  Command\n";
+    assert!(refusal("report.txt", report).contains("perf report"));
+}
+
+/// Texts that hold backticks, arrows, rulers and at-signs, and are none of ours.
+#[test]
+fn prose_and_source_code_are_refused() {
+    let texts = [
+        "Use ``perf``:\n\n    .. code-block:: `x`\n    :class:`Foo` and `bar`\n    42\n",
+        "#!/bin/sh\n    now=`date`\n    12\n    echo \"`uname -r`\"\n",
+        "addr     -> source\n0x40000  -> destination\n100      -> count\n 1       -> command\n 3 -> x\n",
+        "  file     tarball  range\n  -------  -------  -----\n  Changes  Either   N/A\n",
+        "Created on 4 sept.\n\n@author: luca\n\nimport unittest\n",
+        "%hash = (\n    a\n    => 1,\n    b\n    => 2,\n    c\n    => 3,\n);\n",
+    ];
+    for text in texts {
+        let refusal = refusal("a.txt", text.as_bytes());
+        assert!(
+            refusal.contains("unknown trace format"),
+            "{text}: {refusal}"
+        );
+    }
+}
+
+/// An event with these fields, and so many hits of it, the first value counted up.
+fn hits(
+    sink: &mut dyn Sink,
+    event: u32,
+    fields: &[(&str, FieldType)],
+    times: std::ops::Range<i64>,
+) {
+    let field = |(name, kind): &(&str, FieldType)| Field {
+        name: (*name).to_owned(),
+        kind: *kind,
+        layout: None,
+        declaration: String::new(),
+    };
+    let kind = EventType {
+        system: "my".to_owned(),
+        name: "event".to_owned(),
+        fields: fields.iter().map(field).collect(),
+        ..EventType::default()
+    };
+    sink.event(Event::Type(&kind)).unwrap();
+    for time in times {
+        let values = [Value::Int(time), Value::Bytes(b"text")];
+        let sample = Sample {
+            time: Some(time),
+            fields: Fields::Values(&values[..fields.len()]),
+            ..Sample::of(EventId(event))
+        };
+        sink.event(Event::Sample(&sample)).unwrap();
+    }
+}
+
+/// 20 hits of an event, 30 of the same with a wider field and another beside it; then 10 as at first.
+const CHANGING: Format = Format {
+    name: "changing",
+    about: "",
+    sniff: |_| Guess::No,
+    read: |_, sink| {
+        hits(sink, 0, &[("a", FieldType::Int(4))], 0..20);
+        hits(
+            sink,
+            1,
+            &[("A", FieldType::Int(8)), ("b", FieldType::Text)],
+            20..50,
+        );
+        hits(sink, 2, &[("a", FieldType::Int(4))], 50..60);
+        Ok(())
+    },
+};
+
+/// The same event of another kernel, where the field is a text.
+const OTHER_KERNEL: Format = Format {
+    name: "other",
+    read: |_, sink| {
+        hits(
+            sink,
+            0,
+            &[("c", FieldType::UInt(8)), ("a", FieldType::Text)],
+            0..5,
+        );
+        Ok(())
+    },
+    ..CHANGING
+};
+
+fn rows_of_types(trace: &Directory) -> i64 {
+    let mut rows = 0;
+    for batch in trace.read("event_types").unwrap() {
+        let batch = batch.unwrap();
+        let tables = batch["table"].as_string::<i32>();
+        assert!(tables.iter().all(|table| table == Some("my.event")));
+        rows += batch["rows"]
+            .as_primitive::<Int64Type>()
+            .values()
+            .iter()
+            .sum::<i64>();
+    }
+    rows
+}
+
+#[test]
+fn an_event_whose_fields_change_is_one_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("a.pqt");
+    let input = || Input::from_bytes("x", b"no trace").unwrap();
+    let with = |from: &'static Format| ImportOptions {
+        from: Some(from),
+        ..options()
+    };
+    let report = import(vec![input()], &output, with(&CHANGING)).unwrap();
+    assert_eq!((report.counts.events, report.counts.problems), (60, 0));
+    let trace = Directory::open(&output).unwrap();
+    let tables: Vec<&str> = trace.tables().map(|(name, _)| name).collect();
+    let tables: Vec<&&str> = tables
+        .iter()
+        .filter(|name| name.starts_with("events/"))
+        .collect();
+    assert_eq!(tables, [&"events/my/event"]);
+    let table = trace.table("events/my/event").unwrap();
+    assert_eq!(table.rows(), 60);
+    assert_eq!(rows_of_types(&trace), 60);
+    let schema = table.schema("x");
+    let own: Vec<_> = schema.columns[7..]
+        .iter()
+        .map(|column| (column.name.as_str(), column.kind))
+        .collect();
+    assert_eq!(own, [("a", ColumnType::Int64), ("b", ColumnType::Text)]);
+    let forms = trace.forms("events/my/event");
+    let rows = |form| -> usize {
+        let batches = trace.read_form(form).unwrap();
+        batches.map(|batch| batch.unwrap().num_rows()).sum()
+    };
+    assert_eq!(forms.iter().map(rows).collect::<Vec<_>>(), [30, 30]);
+    assert_eq!(forms[0].columns.len(), 8, "time, …, a");
+    assert_eq!(forms[0].columns[7].kind, ColumnType::Int32);
+    assert_eq!(forms[1].columns.len(), 9);
+    // The manifest says which columns the narrower parts have, the wider ones have those of the table.
+    let own: Vec<usize> = table.parts.iter().map(|part| part.columns.len()).collect();
+    assert_eq!(own, [8, 0]);
+}
+
+#[test]
+fn two_kernels_events_are_one_table_and_text_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("a.pqt");
+    const BOTH: Format = Format {
+        name: "both",
+        read: |input, sink| match input.name() {
+            "first" => (CHANGING.read)(input, sink),
+            _ => (OTHER_KERNEL.read)(input, sink),
+        },
+        ..CHANGING
+    };
+    let inputs = vec![
+        Input::from_bytes("first", b"no trace").unwrap(),
+        Input::from_bytes("second", b"no trace").unwrap(),
+    ];
+    let options = ImportOptions {
+        from: Some(&BOTH),
+        ..options()
+    };
+    let report = import(inputs, &output, options).unwrap();
+    assert_eq!(report.counts.events, 65);
+    let trace = Directory::open(&output).unwrap();
+    let table = trace.table("events/my/event").unwrap();
+    assert_eq!((table.rows(), rows_of_types(&trace)), (65, 65));
+    let kinds: Vec<_> = table.schema("x").columns[7..]
+        .iter()
+        .map(|column| (column.name.clone(), column.kind))
+        .collect();
+    let expected = [
+        ("a", ColumnType::Text),
+        ("b", ColumnType::Text),
+        ("c", ColumnType::UInt64),
+    ];
+    assert_eq!(kinds, expected.map(|(name, kind)| (name.to_owned(), kind)));
+    let batch = trace.read("problems").unwrap().next().unwrap().unwrap();
+    assert_eq!(batch["source"].as_string::<i32>().value(0), "second");
+    assert_eq!(
+        batch["message"].as_string::<i32>().value(0),
+        "my:event: field a is text here and int64 before, its column in the table is text"
+    );
+}

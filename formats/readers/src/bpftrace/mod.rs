@@ -1,0 +1,57 @@
+//! Output of `bpftrace`: maps, histograms and whatever its programs print, as text or, with `-f json`, as lines of JSON.
+//!
+//! ```text
+//! Attaching 2 probes...
+//! @reads[dd, 4711]: 17                        a key of a map and its value
+//!
+//! @latency[dd]:
+//! [4K, 8K)               1 |@@@@@@@@@|        a bar of a histogram; K, M, G are powers of 1024
+//!
+//! @stacks[
+//!     vfs_read+1
+//!     ksys_read+95
+//! , dd]: 3                                    a stack in the key
+//! ```
+//! Specification: `src/output.cpp` of bpftrace and its reference guide. Versions known: 0.9 to 0.21.
+//!
+//! | in the output | becomes |
+//! | --- | --- |
+//! | a key of a map, a histogram | a row of `aggregates`, its bars in `buckets` |
+//! | `count 2, average 15, total 30` (stats) | three rows: count, avg, sum |
+//! | `Lost 7 events` | `losses` |
+//! | `ERROR: …`, what cannot be read | `problems` |
+//! | all other text, values that are no numbers | a row of `bpftrace.message`, with its line |
+//!
+//! Whether a value is a count, a sum, a minimum is not told. The parts of a key are joined by `, ` (JSON: `,`), which may
+//! also stand inside of them: a key is cut only where all keys of its map give as many parts. Whether a stack is the
+//! kernel's follows from its addresses, or from its place: of two, the first is the kernel's.
+
+mod histogram;
+mod json;
+mod key;
+mod output;
+mod sniff;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use perfquet_events::event::Sink;
+use perfquet_events::{Error, Format, Input};
+
+/// What `bpftrace` prints.
+pub const BPFTRACE: Format = Format {
+    name: "bpftrace",
+    about: "output of bpftrace: maps, histograms, stacks; text or JSON",
+    sniff: sniff::sniff,
+    read,
+};
+
+fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+    let Some(map) = input.whole()? else {
+        return Ok(());
+    };
+    match sniff::is_json(&map) {
+        true => json::read(&map, sink),
+        false => text::read(&map, sink),
+    }
+}

@@ -1,0 +1,209 @@
+//! From what was read to events: types are declared when they are needed, printings of each map are counted.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+
+use perfquet_events::Error;
+use perfquet_events::event::{
+    Action, Aggregate, Bucket, Event, EventId, EventKind, EventType, Fact, Field, FieldType,
+    Fields, Loss, Place, Sample, Sink, Space, Stack, Value,
+};
+
+use super::key::Key;
+use crate::lines::Problems;
+
+/// Maps that are told apart, and keys remembered of each.
+const REMEMBERED_MAX: usize = 1 << 20;
+
+/// What a key holds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Content<'a> {
+    Number(f64),
+    Bars(&'a [Bucket], Option<Action>),
+    /// Count, average, total.
+    Stats(f64, f64, f64),
+}
+
+/// What is known of a map.
+#[derive(Default)]
+struct Printed {
+    snapshot: u32,
+    keys: HashSet<u64>,
+    has_stacks: bool,
+}
+
+/// Takes what was read.
+pub(super) struct Output<'s> {
+    sink: &'s mut dyn Sink,
+    pub(super) problems: Problems,
+    message: Option<EventId>,
+    maps: HashMap<Vec<u8>, Printed>,
+    /// The map printed last, while nothing else was printed.
+    current: Option<Vec<u8>>,
+    remembered: usize,
+    hasher: RandomState,
+}
+
+impl<'s> Output<'s> {
+    pub(super) fn new(sink: &'s mut dyn Sink) -> Result<Output<'s>, Error> {
+        sink.event(Event::Fact(Fact::Recorder("bpftrace")))?;
+        Ok(Output {
+            sink,
+            problems: Problems::default(),
+            message: None,
+            maps: HashMap::new(),
+            current: None,
+            remembered: 0,
+            hasher: RandomState::new(),
+        })
+    }
+
+    pub(super) fn sink(&mut self) -> &mut dyn Sink {
+        self.sink
+    }
+
+    pub(super) fn fact(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        self.sink.event(Event::Fact(Fact::Other { name, value }))
+    }
+
+    pub(super) fn loss(&mut self, count: Option<u64>) -> Result<(), Error> {
+        self.sink.event(Event::Loss(Loss {
+            time: None,
+            cpu: None,
+            event: None,
+            count,
+            in_all: None,
+            reason: "lost events",
+        }))
+    }
+
+    pub(super) fn problem(&mut self, line: u64, message: &str) -> Result<(), Error> {
+        self.problems.tell(Place::Line(line), message, self.sink)
+    }
+
+    /// Text that is no map.
+    pub(super) fn message(&mut self, line: u64, text: &[u8]) -> Result<(), Error> {
+        self.current = None;
+        let event = match self.message {
+            Some(event) => event,
+            None => {
+                let field = |name: &str, kind| Field {
+                    name: name.into(),
+                    kind,
+                    layout: None,
+                    declaration: String::new(),
+                };
+                self.sink.event(Event::Type(&EventType {
+                    system: "bpftrace".into(),
+                    name: "message".into(),
+                    kind: EventKind::Marker,
+                    fields: vec![
+                        field("line", FieldType::UInt(8)),
+                        field("message", FieldType::Text),
+                    ],
+                    ..EventType::default()
+                }))?;
+                *self.message.insert(EventId(0))
+            }
+        };
+        self.sink.event(Event::Sample(&Sample {
+            fields: Fields::Values(&[Value::UInt(line), Value::Bytes(text)]),
+            ..Sample::of(event)
+        }))
+    }
+
+    /// A key of a map.
+    pub(super) fn entry(
+        &mut self,
+        name: &[u8],
+        mut key: Key<'_>,
+        content: Content<'_>,
+    ) -> Result<(), Error> {
+        let snapshot = self.snapshot(name, &mut key);
+        let is_kernel = |place: usize, frames: &[perfquet_events::event::NamedFrame<'_>]| {
+            match frames.first() {
+                Some(frame) => frame.space == Space::Kernel,
+                // Of two, the first is the kernel's.
+                None => place == 0 && key.stacks.len() == 2,
+            }
+        };
+        let (mut kernel_stack, mut user_stack) = (Stack::None, Stack::None);
+        for (place, frames) in key.stacks.iter().enumerate() {
+            match is_kernel(place, frames) {
+                true => kernel_stack = Stack::Named(frames),
+                false => user_stack = Stack::Named(frames),
+            }
+        }
+        let whole = Aggregate {
+            name,
+            action: None,
+            keys: &key.texts,
+            value: None,
+            kernel_stack,
+            user_stack,
+            snapshot,
+            time: None,
+            buckets: &[],
+        };
+        let rows: &[(Option<f64>, Option<Action>, &[Bucket])] = &match content {
+            Content::Number(value) => vec![(Some(value), None, &[][..])],
+            Content::Bars(bars, action) => vec![(None, action, bars)],
+            Content::Stats(count, average, total) => vec![
+                (Some(count), Some(Action::Count), &[][..]),
+                (Some(average), Some(Action::Avg), &[][..]),
+                (Some(total), Some(Action::Sum), &[][..]),
+            ],
+        };
+        for (value, action, buckets) in rows {
+            self.sink.event(Event::Aggregate(&Aggregate {
+                value: *value,
+                action: *action,
+                buckets,
+                ..whole
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// Which printing of the map it is: a key that comes again, or a map that does, is printed anew.
+    fn snapshot(&mut self, name: &[u8], key: &mut Key<'_>) -> u32 {
+        let frames: Vec<_> = key
+            .stacks
+            .iter()
+            .flatten()
+            .map(|frame| (frame.function, frame.function_offset, frame.address))
+            .collect();
+        let hash = self.hasher.hash_one((&key.texts, key.stacks.len(), frames));
+        let is_going_on = self.current.as_deref() == Some(name);
+        if !is_going_on {
+            self.current = Some(name.to_owned());
+        }
+        if self.remembered >= REMEMBERED_MAX {
+            self.maps.clear();
+            self.remembered = 0;
+        }
+        self.remembered += 1;
+        let is_new = !self.maps.contains_key(name);
+        if is_new {
+            self.maps.insert(name.to_owned(), Printed::default());
+        }
+        let Some(map) = self.maps.get_mut(name) else {
+            return 0;
+        };
+        if !is_new && (!is_going_on || map.keys.contains(&hash)) {
+            map.snapshot += 1;
+            map.keys.clear();
+        }
+        map.keys.insert(hash);
+        map.has_stacks |= !key.stacks.is_empty();
+        // `@stacks[]`, among other keys that are stacks.
+        if map.has_stacks && key.stacks.is_empty() && key.texts == [b""] {
+            *key = Key::empty_stack();
+        }
+        map.snapshot
+    }
+
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        self.problems.finish(self.sink)
+    }
+}

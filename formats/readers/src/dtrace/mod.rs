@@ -1,0 +1,79 @@
+//! Output of `dtrace`: what a D script traced, printed, aggregated. Text for people, of many shapes, all in one file.
+//!
+//! ```text
+//! dtrace: description 'syscall:::entry ' matched 228 probes
+//! CPU     ID                    FUNCTION:NAME
+//!   0   8408                     malloc:entry                64        a hit of a probe
+//!   0  -> vfs_read                                                     -F: a function is entered
+//!
+//!   Xorg                                                           17  a key of an aggregation, its value
+//!
+//!               genunix`open+0x25
+//!               unix`sys_syscall+0x17a
+//!                 1                                                    a stack and its value
+//! ```
+//! Specification: `dt_consume.c` and `dt_handle.c` of libdtrace and `cmd/dtrace.c` (illumos, FreeBSD, and Oracle's for
+//! Linux); for structured output, FreeBSD's dtrace(1). Versions known: illumos, FreeBSD, macOS, Linux 2.x.
+//!
+//! | in the output | becomes |
+//! | --- | --- |
+//! | a row of an aggregation, a distribution, a stack with a number | a row of `aggregates`, its bars in `buckets` |
+//! | a hit (CPU, ID, FUNCTION:NAME and what was traced) | a row of `dtrace.probe` |
+//! | `->`, `<-`, `=>`, `<=` | `calls`, without times, for none are told |
+//! | a table that a script prints: titles above a ruler of dashes | a table of its own, named by the framed title above it |
+//! | a table that a script prints: titles in capitals, rows below | a table of its own; the same titles again go on with it |
+//! | drops | `losses` |
+//! | errors, what cannot be read | `problems` |
+//! | all other text | a row of `dtrace.message`, with its line |
+//!
+//! What the text does not tell stays NULL: the provider and the module of a probe; the name of an aggregation and
+//! whether it is a count or a sum; times. A D script given besides tells names and functions of aggregations.
+//! Nothing tells whether a number without a key belongs to an aggregation without keys, or to an empty stack: it is
+//! taken for the first. With a script, `snapshot` counts the printings of each aggregation. Whether a stack is the kernel's follows from the modules in it.
+//!
+//! `snapshot` counts how often something else was printed between aggregations: `printa` in a `tick` probe prints the same
+//! keys again, which must not be added.
+
+mod cells;
+mod distribution;
+mod flow;
+mod notice;
+mod output;
+mod record;
+mod script;
+mod sniff;
+mod stack;
+mod structured;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+mod xml;
+
+use perfquet_events::event::Sink;
+
+use perfquet_events::{Error, Format, Input};
+
+use sniff::Structure;
+
+/// What `dtrace` prints.
+pub const DTRACE: Format = Format {
+    name: "dtrace",
+    about: "output of dtrace: traces, aggregations, distributions, stacks, tables, JSON, XML",
+    sniff: sniff::sniff,
+    read,
+};
+
+fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+    let Some(map) = input.whole()? else {
+        return Ok(());
+    };
+    match sniff::structure(&map) {
+        Some(Structure::Json) => structured::read_json(&map, sink),
+        Some(Structure::Xml) => xml::read(&map, sink),
+        None => {
+            let script = input.script().map(script::Script::of);
+            text::read(&map, script.as_ref(), sink)
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! From what was read to events: types are declared when they are first needed, printings are counted.
+
+use perfquet_events::Error;
+use perfquet_events::event::{
+    Action, Aggregate, Bucket, Event, EventId, EventKind, EventType, Fact, Field, FieldType,
+    Fields, Loss, NamedFrame, Place, Sample, Sink, Space, Stack, Value,
+};
+
+use crate::lines::{Line, Problems};
+
+/// Notices that are kept.
+const NOTES_MAX: u32 = 50;
+
+/// A key of an aggregation.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Key<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) action: Option<Action>,
+    pub(super) keys: Vec<&'a [u8]>,
+    pub(super) stacks: Vec<Vec<NamedFrame<'a>>>,
+    /// Which printing, where the script tells it.
+    pub(super) snapshot: Option<u32>,
+}
+
+/// A hit of a probe.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hit<'a> {
+    pub(super) cpu: Option<u32>,
+    pub(super) id: Option<u64>,
+    /// Empty where it is not told, as in all text.
+    pub(super) provider: &'a [u8],
+    pub(super) module: &'a [u8],
+    pub(super) function: &'a [u8],
+    pub(super) name: &'a [u8],
+    pub(super) message: Vec<u8>,
+    pub(super) values: Vec<i64>,
+    /// When it was printed, in nanoseconds.
+    pub(super) output_time: Option<i64>,
+    pub(super) stacks: Vec<Vec<NamedFrame<'a>>>,
+}
+
+/// Takes what was read.
+pub(super) struct Output<'s> {
+    sink: &'s mut dyn Sink,
+    pub(super) problems: Problems,
+    types: u32,
+    probe: Option<EventId>,
+    message: Option<EventId>,
+    /// Which printing the aggregations at hand are of.
+    printing: u32,
+    /// Something else was printed since the last aggregation.
+    is_interrupted: bool,
+    has_aggregates: bool,
+    notes: u32,
+    /// Where stacks run whose modules do not tell it.
+    pub(super) space: Space,
+}
+
+impl<'s> Output<'s> {
+    pub(super) fn new(sink: &'s mut dyn Sink, space: Space) -> Output<'s> {
+        Output {
+            sink,
+            problems: Problems::default(),
+            types: 0,
+            probe: None,
+            message: None,
+            printing: 0,
+            is_interrupted: false,
+            has_aggregates: false,
+            notes: 0,
+            space,
+        }
+    }
+
+    pub(super) fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+        self.sink.event(event)
+    }
+
+    pub(super) fn sink(&mut self) -> &mut dyn Sink {
+        self.sink
+    }
+
+    pub(super) fn declare(&mut self, event_type: &EventType) -> Result<EventId, Error> {
+        self.event(Event::Type(event_type))?;
+        let id = EventId(self.types);
+        self.types += 1;
+        Ok(id)
+    }
+
+    pub(super) fn aggregate(
+        &mut self,
+        key: &mut Key<'_>,
+        value: Option<f64>,
+        buckets: &[Bucket],
+    ) -> Result<(), Error> {
+        if self.is_interrupted && self.has_aggregates {
+            self.printing += 1;
+        }
+        self.is_interrupted = false;
+        self.has_aggregates = true;
+        let (kernel_stack, user_stack) = sides(&mut key.stacks, self.space);
+        self.sink.event(Event::Aggregate(&Aggregate {
+            name: key.name,
+            action: key.action,
+            keys: &key.keys,
+            value,
+            kernel_stack,
+            user_stack,
+            snapshot: key.snapshot.unwrap_or(self.printing),
+            time: None,
+            buckets,
+        }))
+    }
+
+    pub(super) fn hit(&mut self, hit: &mut Hit<'_>) -> Result<(), Error> {
+        self.is_interrupted = true;
+        let event = match self.probe {
+            Some(event) => event,
+            None => {
+                let fields = [
+                    ("id", FieldType::UInt(4)),
+                    ("provider", FieldType::Text),
+                    ("module", FieldType::Text),
+                    ("function", FieldType::Text),
+                    ("name", FieldType::Text),
+                    ("message", FieldType::Text),
+                    ("values", FieldType::IntList(8)),
+                    ("output_time", FieldType::Int(8)),
+                ];
+                let event = self.declare(&event_type("probe", &fields))?;
+                self.probe = Some(event);
+                event
+            }
+        };
+        let values = [
+            hit.id.map_or(Value::Null, Value::UInt),
+            text_value(hit.provider),
+            text_value(hit.module),
+            text_value(hit.function),
+            text_value(hit.name),
+            text_value(&hit.message),
+            match hit.values.as_slice() {
+                [] => Value::Null,
+                values => Value::IntList(values),
+            },
+            hit.output_time.map_or(Value::Null, Value::Int),
+        ];
+        let (kernel_stack, user_stack) = sides(&mut hit.stacks, self.space);
+        self.sink.event(Event::Sample(&Sample {
+            cpu: hit.cpu,
+            kernel_stack,
+            user_stack,
+            fields: Fields::Values(&values),
+            ..Sample::of(event)
+        }))
+    }
+
+    pub(super) fn message(
+        &mut self,
+        line: Line<'_>,
+        stacks: &mut [Vec<NamedFrame<'_>>],
+    ) -> Result<(), Error> {
+        self.is_interrupted = true;
+        let event = match self.message {
+            Some(event) => event,
+            None => {
+                let fields = [("line", FieldType::UInt(8)), ("message", FieldType::Text)];
+                let event = self.declare(&event_type("message", &fields))?;
+                self.message = Some(event);
+                event
+            }
+        };
+        let (kernel_stack, user_stack) = sides(stacks, self.space);
+        let text = text_value(line.text);
+        self.sink.event(Event::Sample(&Sample {
+            kernel_stack,
+            user_stack,
+            fields: Fields::Values(&[Value::UInt(line.number), text]),
+            ..Sample::of(event)
+        }))
+    }
+
+    pub(super) fn loss(
+        &mut self,
+        count: Option<u64>,
+        cpu: Option<u32>,
+        reason: &str,
+    ) -> Result<(), Error> {
+        self.event(Event::Loss(Loss {
+            time: None,
+            cpu,
+            event: None,
+            count,
+            in_all: None,
+            reason,
+        }))
+    }
+
+    /// What `dtrace` said of its own.
+    pub(super) fn note(&mut self, text: &str) -> Result<(), Error> {
+        self.notes += 1;
+        if self.notes > NOTES_MAX {
+            return Ok(());
+        }
+        let name = format!("dtrace.note.{}", self.notes);
+        let value = text;
+        self.event(Event::Fact(Fact::Other { name: &name, value }))
+    }
+
+    pub(super) fn problem(&mut self, line: Line<'_>, expected: &str) -> Result<(), Error> {
+        self.problems.line(line, expected, self.sink)
+    }
+
+    pub(super) fn problem_at(&mut self, place: Place, message: &str) -> Result<(), Error> {
+        self.problems.tell(place, message, self.sink)
+    }
+
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        self.problems.finish(self.sink)
+    }
+}
+
+/// NULL where there is none.
+fn text_value(text: &[u8]) -> Value<'_> {
+    match text {
+        [] => Value::Null,
+        text => Value::Bytes(text),
+    }
+}
+
+/// A type of which all values come as such.
+pub(super) fn event_type(name: &str, fields: &[(&str, FieldType)]) -> EventType {
+    EventType {
+        system: "dtrace".into(),
+        name: name.into(),
+        kind: EventKind::Marker,
+        fields: fields
+            .iter()
+            .map(|(name, kind)| Field {
+                name: (*name).into(),
+                kind: *kind,
+                layout: None,
+                declaration: String::new(),
+            })
+            .collect(),
+        ..EventType::default()
+    }
+}
+
+/// Kernel stack and user stack, of one or two stacks in the order of the output.
+fn sides<'f, 'a>(
+    stacks: &'f mut [Vec<NamedFrame<'a>>],
+    otherwise: Space,
+) -> (Stack<'f>, Stack<'f>) {
+    let count = stacks.len();
+    for (place, frames) in stacks.iter_mut().enumerate() {
+        let told = frames
+            .iter()
+            .map(|frame| match frame.space {
+                Space::Unknown => super::stack::space_of(frame.module),
+                space => space,
+            })
+            .find(|space| *space != Space::Unknown);
+        let space = match (told, count) {
+            (Some(space), _) => space,
+            // `@[stack(), ustack()]`, in the order that everybody writes.
+            (None, 2) if place == 0 => Space::Kernel,
+            (None, 2) => Space::User,
+            (None, _) => otherwise,
+        };
+        for frame in frames {
+            frame.space = space;
+        }
+    }
+    let is_kernel = |frames: &Vec<NamedFrame<'_>>| {
+        frames
+            .first()
+            .is_some_and(|frame| frame.space == Space::Kernel)
+    };
+    let of = |wanted: bool| {
+        let of_side =
+            |frames: &&Vec<NamedFrame<'_>>| !frames.is_empty() && is_kernel(frames) == wanted;
+        let found = stacks.iter().find(of_side);
+        found.map_or(Stack::None, |frames| Stack::Named(frames))
+    };
+    (of(true), of(false))
+}

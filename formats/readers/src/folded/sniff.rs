@@ -1,0 +1,39 @@
+//! Recognizes folded stacks: most lines end in a number, and many hold a `;`.
+
+use perfquet_events::Guess;
+
+use super::line::split_count;
+
+/// Never certain but for austin: any log may look like it.
+pub(super) fn sniff(head: &[u8]) -> Guess {
+    if head.starts_with(b"# austin: ") {
+        return Guess::Certain;
+    }
+    // Tabs and line ends aside, a control character is no text; it may be half a line of any length.
+    let is_control = |byte: &u8| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r');
+    if head.iter().any(is_control) {
+        return Guess::No;
+    }
+    let mut lines: Vec<&[u8]> = head.split(|&byte| byte == b'\n').collect();
+    // The last line may go on behind the head; a first one that fills it all is judged by its frames.
+    if head.len() >= perfquet_events::input::HEAD_BYTES {
+        match lines.as_slice() {
+            [long] if long.iter().filter(|&&byte| byte == b';').count() > 8 => {
+                return Guess::Likely;
+            }
+            _ => lines.pop(),
+        };
+    }
+    lines.retain(|line| !line.trim_ascii().is_empty());
+    let counted = lines
+        .iter()
+        .filter(|line| split_count(line).is_some())
+        .count();
+    let parted = lines.iter().filter(|line| line.contains(&b';')).count();
+    // Bad lines occur in real files, and stacks of one frame are common in some.
+    if parted > 0 && counted * 10 >= lines.len() * 6 && parted * 2 >= lines.len() {
+        Guess::Likely
+    } else {
+        Guess::No
+    }
+}

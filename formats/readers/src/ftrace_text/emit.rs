@@ -1,0 +1,552 @@
+//! What a line says → events: samples with their payload, calls, edges of calls.
+
+use perfquet_events::Error;
+use perfquet_events::event::{
+    Call, Common, Context, Enter, Event, EventId, EventKind, Fact, Function, Leave, NamedFrame,
+    Sample, Space, Stack,
+};
+use perfquet_events::scan::{
+    decimal, find, leading_decimal, prefixed_hex, rsplit_once, signed, split_once, trim, word,
+};
+
+use super::graph::{self, Content};
+use super::head::Head;
+use super::mmio::{self, MmioLine};
+use super::read::{Body, Item, Session};
+use super::shape::{Shape, shape};
+use super::symbol::Symbol;
+use crate::payload_text::{Added, FieldKind, Style};
+
+impl<'a> Session<'a, '_> {
+    /// Hands over an event that has all that belongs to it.
+    #[inline]
+    pub(super) fn emit(&mut self, item: &Item<'a>) -> Result<(), Error> {
+        if !self.told_clock && (item.head.is_relative || !item.head.clock.is_empty()) {
+            self.tell_clock(&item.head)?;
+        }
+        match item.body {
+            Body::Payload(text) => self.payload(item, text),
+            Body::Graph {
+                duration,
+                depth,
+                text,
+                in_interrupt,
+            } => {
+                let context = in_interrupt.then_some(Context::Irq);
+                self.graph(item, duration, depth, text, item.head.context().or(context))
+            }
+            Body::Raw(text) => match text.strip_prefix(b"# ") {
+                Some(print) => {
+                    let (writer, text) = word(print).unwrap_or_default();
+                    self.print(item, writer, trim(text))
+                }
+                None => {
+                    let kind = text.strip_prefix(b"type: ").unwrap_or(text);
+                    let fields = [(&b"type"[..], FieldKind::Int, kind)];
+                    self.fields(item, b"raw", EventKind::Tracepoint, &fields)
+                }
+            },
+            Body::Blk(device, rest) => self.blk(item, device, rest),
+            Body::Mmio => match mmio::line(item.line.text) {
+                Some((_, MmioLine::Access(access))) => {
+                    let (table, fields) = access.table();
+                    self.fields(item, table, EventKind::Tracepoint, &fields)
+                }
+                Some((_, MmioLine::Mark(text))) => self.print(item, b"", text),
+                Some((_, MmioLine::Lost(_))) | None => Ok(()),
+            },
+        }
+    }
+
+    #[cold]
+    fn tell_clock(&mut self, head: &Head<'a>) -> Result<(), Error> {
+        self.told_clock = true;
+        if head.is_relative {
+            return self.sink.event(Event::Fact(Fact::Clock("relative")));
+        }
+        self.other_fact(
+            "ftrace.clock",
+            b"counts something: see the column clock_value",
+        )
+    }
+
+    fn payload(&mut self, item: &Item<'a>, text: &'a [u8]) -> Result<(), Error> {
+        match shape(text) {
+            Shape::Event(name, payload) => self.event_of(item, name, payload),
+            Shape::Syscall(style, name, payload) => self.sample(item, style, name, payload),
+            Shape::Function {
+                callee,
+                args,
+                caller,
+            } => self.function(item, callee, args, caller),
+            Shape::Print(writer, text) => self.print(item, writer, text),
+            Shape::Entry("raw_data") => self.raw_data(item, text),
+            Shape::Entry("blk") => {
+                let (device, rest) = word(text).unwrap_or_default();
+                self.blk(item, device, rest)
+            }
+            Shape::Entry(name) => self.sample(item, Style::Event, name.as_bytes(), text),
+            Shape::Text => self.sample(item, Style::Event, b"text", text),
+        }
+    }
+
+    /// A named event, which may be trace-cmd's print of a graph.
+    #[inline]
+    fn event_of(
+        &mut self,
+        item: &Item<'a>,
+        name: &'a [u8],
+        payload: &'a [u8],
+    ) -> Result<(), Error> {
+        match name {
+            b"funcgraph_entry" | b"funcgraph_exit" => {
+                let entry = name == b"funcgraph_entry";
+                if let Some((duration, depth, text)) = graph::trace_cmd(payload) {
+                    let context = item.head.context();
+                    return self.graph(item, duration, depth, text, context);
+                }
+                if self.raw_graph(item, entry, payload)? {
+                    return Ok(());
+                }
+            }
+            b"function" => {
+                let address = |key: &[u8]| {
+                    let (_, rest) = split_once(payload, key)?;
+                    let end = find(rest, b' ').unwrap_or(rest.len());
+                    rest.get(..end)
+                };
+                if let Some(callee) = address(b"ip=") {
+                    let caller = address(b"parent_ip=").unwrap_or_default();
+                    return self.function(item, callee, None, caller);
+                }
+            }
+            _ => {}
+        }
+        let payload = match payload.strip_prefix(b"[FAILED TO PARSE] ") {
+            Some(rest) => {
+                let expected = "an event that trace-cmd could print";
+                self.problems.line(item.line, expected, self.sink)?;
+                rest
+            }
+            None => payload,
+        };
+        self.sample(item, Style::Event, name, payload)
+    }
+
+    /// A sample of an event whose system is known by its name only.
+    #[inline]
+    fn sample(
+        &mut self,
+        item: &Item<'a>,
+        style: Style,
+        name: &'a [u8],
+        payload: &'a [u8],
+    ) -> Result<(), Error> {
+        let slot = self.payloads.slot(style, b"", name, EventKind::Tracepoint);
+        let added = added(&item.head);
+        if item.kernel.is_none() && item.user.is_none() {
+            let sample = sample_of(&item.head);
+            return self
+                .payloads
+                .emit(slot, payload, &added, &sample, self.sink);
+        }
+        let mut addresses = std::mem::take(&mut self.addresses);
+        let sample = with_stacks(sample_of(&item.head), item, &mut addresses);
+        let result = self
+            .payloads
+            .emit(slot, payload, &added, &sample, self.sink);
+        self.addresses = addresses;
+        result
+    }
+
+    fn fields(
+        &mut self,
+        item: &Item<'a>,
+        name: &'a [u8],
+        kind: EventKind,
+        fields: &[(&'a [u8], FieldKind, &'a [u8])],
+    ) -> Result<(), Error> {
+        let slot = self.payloads.slot(Style::Event, b"ftrace", name, kind);
+        let mut addresses = std::mem::take(&mut self.addresses);
+        let sample = with_stacks(sample_of(&item.head), item, &mut addresses);
+        let added = added(&item.head);
+        let result = self
+            .payloads
+            .emit_fields(slot, fields, &added, &sample, self.sink);
+        self.addresses = addresses;
+        result
+    }
+
+    /// Text written into the trace by hand.
+    fn print(&mut self, item: &Item<'a>, writer: &'a [u8], text: &'a [u8]) -> Result<(), Error> {
+        let fields = [
+            (&b"ip"[..], FieldKind::Text, writer),
+            (&b"buf"[..], FieldKind::Text, text),
+        ];
+        self.clock_of_marker(item, text)?;
+        let mut head = item.head;
+        head.pid = head.pid.or_else(|| pid_of_marker(text));
+        let slot = self
+            .payloads
+            .slot(Style::Event, b"ftrace", b"print", EventKind::Marker);
+        let mut addresses = std::mem::take(&mut self.addresses);
+        let sample = with_stacks(sample_of(&head), item, &mut addresses);
+        let result = self
+            .payloads
+            .emit_fields(slot, &fields, &added(&head), &sample, self.sink);
+        self.addresses = addresses;
+        result
+    }
+
+    /// `trace_event_clock_sync: realtime_ts=1448979311493`: milliseconds since 1970 at that moment.
+    fn clock_of_marker(&mut self, item: &Item<'a>, text: &[u8]) -> Result<(), Error> {
+        let offset = text
+            .strip_prefix(b"trace_event_clock_sync: realtime_ts=")
+            .and_then(signed)
+            .and_then(|time| time.checked_mul(1_000_000)?.checked_sub(item.head.time?));
+        match offset {
+            Some(offset) => self.sink.event(Event::Fact(Fact::WallOffset(offset))),
+            None => Ok(()),
+        }
+    }
+
+    /// `# 4030201 buf: 72 61 77`
+    fn raw_data(&mut self, item: &Item<'a>, text: &'a [u8]) -> Result<(), Error> {
+        let text = text.strip_prefix(b"# ").unwrap_or(text);
+        let (id, buf) = split_once(text, b" buf: ").unwrap_or((text, &[]));
+        let fields = [
+            (&b"id"[..], FieldKind::Hex, trim(id)),
+            (&b"buf"[..], FieldKind::Text, trim(buf)),
+        ];
+        self.fields(item, b"raw_data", EventKind::Marker, &fields)
+    }
+
+    /// `Q  WS 0 + 8 [dd]`, `C  WS 0 + 8 [0]`, `A  WS 0 + 8 <- (8,1) 456`, `m   N text`
+    fn blk(&mut self, item: &Item<'a>, device: &'a [u8], rest: &'a [u8]) -> Result<(), Error> {
+        let (action, rest) = word(rest).unwrap_or_default();
+        let (rwbs, rest) = word(rest).unwrap_or_default();
+        let rest = trim(rest);
+        let (place, who) = match rest
+            .strip_suffix(b"]")
+            .and_then(|rest| rsplit_once(rest, b"["))
+        {
+            Some((place, who)) => (trim(place), who),
+            None => (rest, &[][..]),
+        };
+        let (sector, count) = split_once(place, b" + ").unwrap_or((place, &[]));
+        let is_error = action == b"C" && signed(who).is_some();
+        let is_place = decimal(sector).is_some() && (count.is_empty() || decimal(count).is_some());
+        let kept = |is_kept: bool, text: &'a [u8]| if is_kept { text } else { &[] };
+        let fields = [
+            (&b"dev"[..], FieldKind::Device, device),
+            (&b"action"[..], FieldKind::Text, action),
+            (&b"rwbs"[..], FieldKind::Text, rwbs),
+            (&b"sector"[..], FieldKind::Int, kept(is_place, sector)),
+            (&b"nr_sector"[..], FieldKind::Int, kept(is_place, count)),
+            (&b"error"[..], FieldKind::Int, kept(is_error, who)),
+            (&b"comm"[..], FieldKind::Text, kept(!is_error, who)),
+            (&b"message"[..], FieldKind::Text, kept(!is_place, place)),
+        ];
+        self.fields(item, b"blk", EventKind::Tracepoint, &fields)
+    }
+
+    /// A call that the function tracer saw.
+    fn function(
+        &mut self,
+        item: &Item<'a>,
+        callee: &'a [u8],
+        args: Option<&'a [u8]>,
+        caller: &'a [u8],
+    ) -> Result<(), Error> {
+        let mut found = std::mem::take(&mut self.args);
+        graph::arguments(args.unwrap_or_default(), &mut found);
+        // ` (repeats: 3, last_ts: 7.889)`: as many more of the same.
+        let (caller, repeats) = match split_once(caller, b" (repeats: ") {
+            Some((caller, rest)) => (caller, rest.get(..find(rest, b',').unwrap_or(rest.len()))),
+            None => (caller, None),
+        };
+        let note;
+        let args: &[&[u8]] = match repeats {
+            Some(count) => {
+                note = [b"repeats=", count].concat();
+                &[&note[..]]
+            }
+            None => &found,
+        };
+        let mut addresses = std::mem::take(&mut self.addresses);
+        let stacks = with_stacks(Sample::of(EventId(0)), item, &mut addresses);
+        let result = self.sink.event(Event::Call(&Call {
+            common: Common {
+                kernel_stack: stacks.kernel_stack,
+                user_stack: stacks.user_stack,
+                ..common(&item.head)
+            },
+            function: Symbol::new(callee).function(),
+            caller: Symbol::new(caller).function(),
+            depth: None,
+            context: item.head.context(),
+            args,
+            duration: None,
+            retval: None,
+            may_nest: false,
+        }));
+        self.addresses = addresses;
+        self.args = found;
+        result
+    }
+
+    /// The last column of a graph.
+    #[inline]
+    fn graph(
+        &mut self,
+        item: &Item<'a>,
+        duration: Option<i64>,
+        depth: u32,
+        text: &'a [u8],
+        context: Option<Context>,
+    ) -> Result<(), Error> {
+        let common = common(&item.head);
+        match graph::content(text) {
+            Some(Content::Call {
+                symbol,
+                args,
+                is_leaf,
+                tail,
+            }) => {
+                let mut found = std::mem::take(&mut self.args);
+                graph::arguments(args, &mut found);
+                let function = symbol.function();
+                let caller = tail
+                    .caller
+                    .map_or(Function::Unknown, |caller| caller.function());
+                let result = if is_leaf {
+                    self.sink.event(Event::Call(&Call {
+                        common,
+                        function,
+                        caller,
+                        depth: Some(depth),
+                        context,
+                        args: &found,
+                        duration,
+                        retval: tail.retval,
+                        may_nest: false,
+                    }))
+                } else {
+                    self.sink.event(Event::Enter(&Enter {
+                        common,
+                        function,
+                        caller,
+                        depth: Some(depth),
+                        context,
+                        args: &found,
+                    }))
+                };
+                self.args = found;
+                result
+            }
+            Some(Content::End(tail)) => self.sink.event(Event::Leave(&Leave {
+                common,
+                function: tail
+                    .function
+                    .map_or(Function::Unknown, |function| function.function()),
+                depth: Some(depth),
+                context,
+                duration,
+                retval: tail.retval,
+            })),
+            Some(Content::Comment(comment)) => match shape(comment) {
+                // A text written by hand stands here without who wrote it.
+                Shape::Text => self.print(item, b"", comment),
+                Shape::Function {
+                    args: None,
+                    caller: b"",
+                    ..
+                } => self.print(item, b"", comment),
+                _ => self.payload(item, comment),
+            },
+            None => self.spoiled(item.line, "a function, its end or a comment"),
+        }
+    }
+
+    /// `func=0xffffffff81442060 depth=1`, `… calltime=… rettime=…` of trace-cmd report -R; false: it is something else.
+    fn raw_graph(&mut self, item: &Item<'a>, entry: bool, payload: &[u8]) -> Result<bool, Error> {
+        let value = |key: &[u8]| {
+            let (_, rest) = split_once(payload, key)?;
+            let end = find(rest, b' ').unwrap_or(rest.len());
+            let text = rest.get(..end)?;
+            prefixed_hex(text).or_else(|| decimal(text))
+        };
+        let Some(address) = value(b"func=") else {
+            return Ok(false);
+        };
+        let function = Function::Address {
+            space: Space::Kernel,
+            address,
+        };
+        let depth = value(b"depth=").and_then(|depth| u32::try_from(depth).ok());
+        let common = common(&item.head);
+        let context = item.head.context();
+        if entry {
+            self.sink.event(Event::Enter(&Enter {
+                common,
+                function,
+                depth,
+                context,
+                ..Enter::default()
+            }))?;
+        } else {
+            let duration = value(b"rettime=")
+                .zip(value(b"calltime="))
+                .and_then(|(end, start)| i64::try_from(end.checked_sub(start)?).ok());
+            self.sink.event(Event::Leave(&Leave {
+                common,
+                function,
+                depth,
+                context,
+                duration,
+                retval: value(b"retval=").map(u64::cast_signed),
+            }))?;
+        }
+        Ok(true)
+    }
+
+    /// A stack whose event is not known.
+    pub(super) fn emit_stack(
+        &mut self,
+        head: &Head<'a>,
+        is_user: bool,
+        frames: &[NamedFrame<'a>],
+    ) -> Result<(), Error> {
+        let name: &[u8] = if is_user {
+            b"user_stack"
+        } else {
+            b"kernel_stack"
+        };
+        let slot = self
+            .payloads
+            .slot(Style::Event, b"ftrace", name, EventKind::Tracepoint);
+        let mut addresses = std::mem::take(&mut self.addresses);
+        let mut sample = sample_of(head);
+        let (kernel, user) = if is_user {
+            (None, Some(frames))
+        } else {
+            (Some(frames), None)
+        };
+        set_stacks(&mut sample, kernel, user, &mut addresses);
+        let result = self
+            .payloads
+            .emit_fields(slot, &[], &added(head), &sample, self.sink);
+        self.addresses = addresses;
+        result
+    }
+}
+
+#[inline]
+fn common<'a>(head: &Head<'a>) -> Common<'a> {
+    Common {
+        time: head.time,
+        cpu: head.cpu,
+        pid: head.pid,
+        tid: head.tid,
+        comm: head.comm,
+        ..Common::default()
+    }
+}
+
+#[inline]
+fn sample_of<'a>(head: &Head<'a>) -> Sample<'a> {
+    Sample {
+        time: head.time,
+        cpu: head.cpu,
+        pid: head.pid,
+        tid: head.tid,
+        comm: head.comm,
+        ..Sample::of(EventId(0))
+    }
+}
+
+#[inline]
+fn added<'a>(head: &Head<'a>) -> Added<'a> {
+    Added {
+        columns: [(b"clock_value", head.clock), (b"buffer", head.buffer)],
+    }
+}
+
+fn with_stacks<'v>(
+    mut sample: Sample<'v>,
+    item: &'v Item<'_>,
+    addresses: &'v mut Vec<u64>,
+) -> Sample<'v> {
+    set_stacks(
+        &mut sample,
+        item.kernel.as_deref(),
+        item.user.as_deref(),
+        addresses,
+    );
+    sample
+}
+
+/// Frames without any name are addresses, which the user's symbols may name.
+fn set_stacks<'v>(
+    sample: &mut Sample<'v>,
+    kernel: Option<&'v [NamedFrame<'_>]>,
+    user: Option<&'v [NamedFrame<'_>]>,
+    addresses: &'v mut Vec<u64>,
+) {
+    addresses.clear();
+    let are_bare = |frames: &[NamedFrame<'_>]| {
+        let is_bare = |frame: &NamedFrame<'_>| {
+            frame.function.is_empty() && frame.module.is_empty() && frame.address.is_some()
+        };
+        !frames.is_empty() && frames.iter().all(is_bare)
+    };
+    let mut take = |frames: &[NamedFrame<'_>]| {
+        addresses.extend(frames.iter().filter_map(|frame| frame.address));
+        addresses.len()
+    };
+    let kernel_end = kernel.filter(|frames| are_bare(frames)).map(&mut take);
+    let user_end = user.filter(|frames| are_bare(frames)).map(&mut take);
+    let (of_kernel, of_user) = addresses
+        .split_at_checked(kernel_end.unwrap_or(0))
+        .unwrap_or_default();
+    let stack =
+        |frames: Option<&'v [NamedFrame<'_>]>, end: Option<usize>, bare, space| match (frames, end)
+        {
+            (None, _) => Stack::None,
+            (Some(_), Some(_)) => Stack::Addresses {
+                space,
+                addresses: bare,
+            },
+            (Some(frames), None) => Stack::Named(frames),
+        };
+    sample.kernel_stack = stack(kernel, kernel_end, of_kernel, Space::Kernel);
+    sample.user_stack = stack(user, user_end, of_user, Space::User);
+}
+
+/// `B|1143|name`: Android's markers name the process.
+fn pid_of_marker(text: &[u8]) -> Option<i32> {
+    let [
+        b'B' | b'E' | b'S' | b'F' | b'C' | b'I' | b'N' | b'G' | b'H',
+        b'|',
+        rest @ ..,
+    ] = text
+    else {
+        return None;
+    };
+    let (pid, behind) = leading_decimal(rest)?;
+    let is_whole = matches!(behind.first(), None | Some(b'|'));
+    is_whole.then_some(pid)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_of_markers() {
+        assert_eq!(pid_of_marker(b"B|1143|draw"), Some(1143));
+        assert_eq!(pid_of_marker(b"E|1143"), Some(1143));
+        assert_eq!(pid_of_marker(b"E"), None);
+        assert_eq!(pid_of_marker(b"B|x|1"), None);
+    }
+}

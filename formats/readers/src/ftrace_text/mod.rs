@@ -1,0 +1,57 @@
+//! The text of Linux's function and event tracer, from the kernel itself and from its tools: `trace`, `trace_pipe`,
+//! snapshots and `hist` of tracefs, dumps of the buffer in the kernel's log; `trace-cmd report` and `show`; systrace and atrace of Android; perf-tools; and
+//! what is left of them behind a `grep`.
+//!
+//! ```text
+//! # tracer: nop
+//! # entries-in-buffer/entries-written: 92/938   #P:2
+//!           <idle>-0       [001] d..2.     2.055256: sched_switch: prev_comm=swapper/1 prev_pid=0 …
+//!               dd-205     [000] .....     2.364069: sys_write(fd: 1, buf: 0x564d4d119000, count: 0x1000)
+//!               dd-311     [000] .....     5.445700: vfs_read <-ksys_read
+//!               dd-311     [000] .....     5.445711: <stack trace>
+//!  => vfs_read
+//!  0)   1.578 us    |    fdget_pos();
+//! R 4 44.250212 1 0xfa000000 0x84b300a2 0x0 0
+//! ```
+//! After `kernel/trace/trace_output.c`, `trace_functions_graph.c`, `trace_events_hist.c` and others of Linux 2.6.27 to
+//! 7.3, `Documentation/trace/ftrace.rst`, and the sources of trace-cmd.
+//!
+//! - An event becomes a sample with the kernel's own columns ([`crate::payload_text`]); which system it belongs to the
+//!   text does not tell, so it is known by its name, or is `ftrace`. Texts written by hand are `ftrace.print`.
+//! - A function becomes a call without a duration, one of function_graph a call, or its entry or exit. What an event
+//!   was, as a comment inside of a graph, it still is.
+//! - The kernel prints microseconds, rounded half up; trace-cmd has nanoseconds with `-t`. Of a clock that counts
+//!   something else (`counter`, `x86-tsc`, `uptime`) the unit is not told: `time` is NULL, and events have the column
+//!   `clock_value`. The clock's name is never told. With latency-format times count from the first event.
+//! - A stack belongs to the event before it of the same CPU and thread. One that has none becomes an event itself,
+//!   `ftrace.kernel_stack`.
+//! - What the recording has lost is told: overwritten entries, `[LOST n EVENTS]`, `[n EVENTS DROPPED]`.
+//! - Every line is data, header, blank, a loss or a problem; the fact `ftrace.lines` has the counts.
+//! - Names of threads that the kernel cuts (to eight bytes with latency-format, to seven in a graph) are kept as printed.
+//! - The flags of a head become the `context` of calls (task, softirq, irq, nmi); they are not kept otherwise.
+
+mod dump;
+mod emit;
+mod graph;
+mod head;
+mod header;
+mod hist;
+mod mmio;
+mod page;
+mod read;
+mod shape;
+mod sniff;
+mod stack;
+mod symbol;
+#[cfg(test)]
+mod tests;
+
+use perfquet_events::Format;
+
+/// ftrace's text.
+pub const FTRACE_TEXT: Format = Format {
+    name: "ftrace-text",
+    about: "text output of ftrace: trace, trace_pipe, hist, dumps in dmesg, trace-cmd report, systrace",
+    sniff: sniff::sniff,
+    read: read::read,
+};

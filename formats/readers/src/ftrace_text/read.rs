@@ -1,0 +1,704 @@
+//! Lines → what they are: heads, stacks, graphs, losses.
+//!
+//! The first megabyte (of a log of the kernel, that of the dump) is read twice: at first only to learn the types of the
+//! events' columns and whether there are stacks. A line's event waits until the next line shows that nothing more belongs to it: the rest of a text with
+//! several lines, a stack. With stacks in the file it waits for the next event of its CPU, since lines of other CPUs
+//! may stand between it and its stack.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashSet;
+use perfquet_events::event::{Event, Fact, Loss, NamedFrame, Place, Sink, Switch};
+use perfquet_events::scan::trim;
+use perfquet_events::{Error, Input};
+
+use super::dump::{self, Dump};
+use super::graph::{self, GraphLine};
+use super::head::{self, Head, Parts};
+use super::header::{self, HeaderLine};
+use super::hist::{HistLine, Histogram};
+use super::mmio::{self, MmioLine};
+use super::page::{self, Page, PageLine};
+use super::stack::{self, OpenStack};
+use crate::lines::{Counts, Line, Lines, Meter, Problems, quoted};
+use crate::payload_text::Payloads;
+
+/// What is read twice.
+const LEARN_BYTES: usize = 1 << 20;
+/// Events that may wait for their stacks.
+const MAX_WAITING: usize = 128;
+/// More than any machine has.
+const MAX_CPUS: usize = 8192;
+/// The kernel's lines have at most some kilobytes.
+const MAX_LINE_BYTES: usize = 1 << 20;
+/// Pages of the input are given back after so many bytes.
+const RELEASE_BYTES: u64 = 64 << 20;
+
+/// Reads all lines.
+pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+    let Some(map) = input.whole()? else {
+        return Ok(());
+    };
+    let text: &[u8] = &map;
+    let mut silent = Silent;
+    let dump = announced_dump(text);
+    let from = text.get(dump.unwrap_or(0)..).unwrap_or_default();
+    let beginning = whole_lines(from.get(..LEARN_BYTES).unwrap_or(from));
+    let payloads = Payloads::learn();
+    let mut learning = Session::new(beginning, dump.is_some(), &mut silent, payloads);
+    learning.read_all(|| ())?;
+    if !learning.found_something() {
+        return Err(Error::Damaged {
+            input: input.name().to_owned(),
+            place: Place::Line(1),
+            message: format!(
+                "expected events of ftrace (comm-tid [cpu] time: event), found {}",
+                quoted(text)
+            ),
+        });
+    }
+    let has_stacks = learning.has_stacks;
+    let has_heads = learning.has_heads;
+    let mut payloads = learning.payloads;
+    payloads.learned();
+    let mut session = Session::new(text, dump.is_some(), sink, payloads);
+    session.has_stacks = has_stacks;
+    session.has_heads = has_heads;
+    session.read_all(|| map.release())?;
+    session.finish(input.damage())
+}
+
+/// Where a dump is announced; in a log that may be far behind its beginning.
+fn announced_dump(text: &[u8]) -> Option<usize> {
+    let beginning = text.get(..LEARN_BYTES).unwrap_or(text);
+    let head = text
+        .get(..perfquet_events::input::HEAD_BYTES)
+        .unwrap_or(text);
+    match dump::announced(beginning) {
+        None if dump::is_log(head) => dump::announced(text),
+        found => found,
+    }
+}
+
+/// Without a last line that may be cut; of it nothing is learned.
+fn whole_lines(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|&byte| byte == b'\n');
+    end.and_then(|end| text.get(..=end)).unwrap_or(text)
+}
+
+/// Takes everything and does nothing.
+struct Silent;
+
+impl Sink for Silent {
+    fn event(&mut self, _: Event<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// The forms that lines of events have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Normal,
+    Graph,
+    Latency,
+    Verbose,
+    Raw,
+    Blk,
+    Mmio,
+    /// A graph of which only the last column is printed.
+    BareGraph,
+}
+
+const FORMS: [Form; 8] = [
+    Form::Normal,
+    Form::Graph,
+    Form::Latency,
+    Form::Verbose,
+    Form::Raw,
+    Form::Blk,
+    Form::Mmio,
+    Form::BareGraph,
+];
+
+/// An event that waits for what may still belong to it.
+pub(super) struct Item<'a> {
+    pub(super) head: Head<'a>,
+    pub(super) body: Body<'a>,
+    /// Where the text of the body begins in the input, so that it can be made longer.
+    start: usize,
+    /// Another event of its CPU has come.
+    is_closed: bool,
+    pub(super) kernel: Option<Vec<NamedFrame<'a>>>,
+    pub(super) user: Option<Vec<NamedFrame<'a>>>,
+    pub(super) line: Line<'a>,
+}
+
+/// What a line has behind its head.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Body<'a> {
+    Payload(&'a [u8]),
+    Graph {
+        duration: Option<i64>,
+        depth: u32,
+        text: &'a [u8],
+        in_interrupt: bool,
+    },
+    /// Number of a type of records.
+    Raw(&'a [u8]),
+    /// Device, and what is behind the thread.
+    Blk(&'a [u8], &'a [u8]),
+    /// The whole line.
+    Mmio,
+}
+
+/// The reading of one input.
+pub(super) struct Session<'a, 's> {
+    text: &'a [u8],
+    pub(super) sink: &'s mut dyn Sink,
+    pub(super) payloads: Payloads<'a>,
+    pub(super) problems: Problems,
+    pub(super) counts: Counts,
+    page: Page,
+    dump: Dump,
+    form: Form,
+    /// The file says that it is a graph.
+    is_graph: bool,
+    /// A tracer was named: a line without a head may be an event.
+    has_tracer: bool,
+    has_heads: bool,
+    pub(super) has_stacks: bool,
+    pub(super) waiting: VecDeque<Item<'a>>,
+    pub(super) stack: Option<OpenStack<'a>>,
+    histogram: Histogram<'a>,
+    /// Entries in the buffer by the header, and those read since.
+    told_entries: Option<u64>,
+    pub(super) entries: u64,
+    /// CPUs in an interrupt.
+    interrupted: HashSet<u32>,
+    /// Facts told once.
+    pub(super) told_clock: bool,
+    pub(super) args: Vec<&'a [u8]>,
+    pub(super) addresses: Vec<u64>,
+}
+
+impl<'a, 's> Session<'a, 's> {
+    fn new(
+        text: &'a [u8],
+        is_log: bool,
+        sink: &'s mut dyn Sink,
+        payloads: Payloads<'a>,
+    ) -> Session<'a, 's> {
+        let head = text
+            .get(..perfquet_events::input::HEAD_BYTES)
+            .unwrap_or(text);
+        Session {
+            text,
+            sink,
+            payloads,
+            problems: Problems::default(),
+            counts: Counts::default(),
+            page: if page::is_page(head) {
+                Page::Outside
+            } else {
+                Page::None
+            },
+            dump: match is_log {
+                true => Dump::Outside,
+                false => Dump::None,
+            },
+            form: Form::Normal,
+            is_graph: false,
+            has_tracer: false,
+            has_heads: false,
+            has_stacks: false,
+            waiting: VecDeque::new(),
+            stack: None,
+            histogram: Histogram::default(),
+            told_entries: None,
+            entries: 0,
+            interrupted: HashSet::new(),
+            told_clock: false,
+            args: Vec::new(),
+            addresses: Vec::new(),
+        }
+    }
+
+    fn read_all(&mut self, release: impl Fn()) -> Result<(), Error> {
+        let mut lines = Lines::of(self.text);
+        let mut meter = Meter::default();
+        let mut released = 0;
+        loop {
+            let progress = lines.progress();
+            let Some(mut line) = lines.next() else {
+                break;
+            };
+            let mut start = usize::try_from(progress.done).unwrap_or(usize::MAX);
+            match self.dump.line(line.text) {
+                Some(text) => {
+                    start = start.saturating_add(line.text.len() - text.len());
+                    line.text = text;
+                }
+                None => {
+                    self.counts.header += 1;
+                    continue;
+                }
+            }
+            match self.page.line(line.text) {
+                PageLine::Text(text) => self.line(Line { text, ..line }, start)?,
+                PageLine::Markup => self.counts.header += 1,
+                PageLine::ForeignBlock => {
+                    self.problem(line, "the text of ftrace in the next block of the page")?;
+                }
+            }
+            meter.tell(progress, self.sink)?;
+            if progress.done - released >= RELEASE_BYTES {
+                released = progress.done;
+                release();
+            }
+        }
+        self.end_stack()?;
+        self.flush()?;
+        self.histogram.end(self.sink)
+    }
+
+    fn found_something(&self) -> bool {
+        let Counts {
+            data,
+            header,
+            loss,
+            problem,
+            ..
+        } = self.counts;
+        data + header + loss > 0 || problem == 0
+    }
+
+    fn finish(mut self, damage: Option<&str>) -> Result<(), Error> {
+        self.check_entries()?;
+        if let Some(damage) = damage {
+            self.problems.tell(Place::Whole, damage, self.sink)?;
+        }
+        self.counts.tell("ftrace.lines", self.sink)?;
+        self.problems.finish(self.sink)
+    }
+
+    /// A line of which something was expected and is not there.
+    #[cold]
+    pub(super) fn problem(&mut self, line: Line<'a>, expected: &str) -> Result<(), Error> {
+        self.counts.problem += 1;
+        self.problems.line(line, expected, self.sink)
+    }
+
+    /// A line that was counted as data, and turns out to be unreadable.
+    #[cold]
+    pub(super) fn spoiled(&mut self, line: Line<'a>, expected: &str) -> Result<(), Error> {
+        self.counts.data -= 1;
+        self.problem(line, expected)
+    }
+
+    fn line(&mut self, line: Line<'a>, start: usize) -> Result<(), Error> {
+        let text = line.text;
+        if text.len() > MAX_LINE_BYTES {
+            return self.problem(line, "a line of at most a megabyte");
+        }
+        if self.stack.is_some() && self.frame(text)? {
+            return Ok(());
+        }
+        match text.first() {
+            None => {
+                self.counts.blank += 1;
+                return Ok(());
+            }
+            Some(b'#') => return self.header(line),
+            _ => {}
+        }
+        if self.histogram.is_open() {
+            return self.line_of_histogram(line);
+        }
+        let first = self.form;
+        if self.event(first, line, start)? {
+            return Ok(());
+        }
+        self.other_line(line, start)
+    }
+
+    #[cold]
+    fn other_line(&mut self, line: Line<'a>, start: usize) -> Result<(), Error> {
+        let text = line.text;
+        if trim(text).is_empty() {
+            self.counts.blank += 1;
+            return Ok(());
+        }
+        if let Some((cpu, count)) = header::loss(text) {
+            self.counts.loss += 1;
+            self.flush()?;
+            return self.loss(cpu, count, "buffer overrun");
+        }
+        if let Some(found) = header::of_tool(text) {
+            self.counts.header += 1;
+            return self.header_line(found);
+        }
+        if let Some((name, value)) = mmio::fact(text) {
+            self.counts.header += 1;
+            return self.other_fact(&name, value);
+        }
+        for form in FORMS {
+            if form != self.form && self.event(form, line, start)? {
+                self.form = form;
+                return Ok(());
+            }
+        }
+        // Without heads a line that can only be an event is no rest of a text before it.
+        let has_no_heads = self.has_tracer && !self.has_heads;
+        let is_event = has_no_heads && super::shape::is_sure_payload(text);
+        if !is_event && self.continues(line, start) {
+            self.counts.data += 1;
+            return Ok(());
+        }
+        if is_event || has_no_heads && super::shape::is_payload(text) {
+            return self.item(Head::default(), Body::Payload(trim(text)), line, start);
+        }
+        if super::hist::is_row(text) {
+            self.histogram.begin(self.sink)?;
+            return self.line_of_histogram(line);
+        }
+        self.problem(
+            line,
+            "an event (comm-tid [cpu] time: event), or a call of a graph",
+        )
+    }
+
+    /// Takes a line of this form; false: it is none.
+    #[inline]
+    fn event(&mut self, form: Form, line: Line<'a>, start: usize) -> Result<bool, Error> {
+        let text = line.text;
+        let parts: Option<Parts<'a>> = match form {
+            Form::Normal => head::normal(text),
+            Form::Latency => head::latency(text),
+            Form::Verbose => head::verbose(text),
+            Form::Graph => {
+                return match graph::line(text, false) {
+                    Some(found) => self.graph_line(found, line, start),
+                    None => Ok(false),
+                };
+            }
+            Form::BareGraph if self.is_graph => {
+                return match graph::line(text, true) {
+                    Some(found) => self.graph_line(found, line, start),
+                    None => Ok(false),
+                };
+            }
+            Form::BareGraph => None,
+            Form::Raw => {
+                return match head::raw(text) {
+                    Some((head, kind)) => {
+                        self.item(head, Body::Raw(kind), line, start)?;
+                        Ok(true)
+                    }
+                    None => Ok(false),
+                };
+            }
+            Form::Blk => {
+                return match head::blk_classic(text) {
+                    Some((head, device, rest)) => {
+                        self.item(head, Body::Blk(device, rest), line, start)?;
+                        Ok(true)
+                    }
+                    None => Ok(false),
+                };
+            }
+            Form::Mmio => {
+                return match mmio::line(text) {
+                    Some((head, found)) => self.mmio_line(head, found, line, start),
+                    None => Ok(false),
+                };
+            }
+        };
+        let Some((head, payload)) = parts else {
+            return Ok(false);
+        };
+        self.has_heads = true;
+        if matches!(payload.first(), Some(b'<' | b'k' | b'u'))
+            && let Some((is_user, rest)) = stack::start(payload)
+        {
+            self.begin_stack(head, is_user, rest)?;
+            return Ok(true);
+        }
+        let offset = start + (text.len() - payload.len());
+        self.item(head, Body::Payload(payload), line, offset)?;
+        Ok(true)
+    }
+
+    fn graph_line(
+        &mut self,
+        found: GraphLine<'a>,
+        line: Line<'a>,
+        start: usize,
+    ) -> Result<bool, Error> {
+        match found {
+            GraphLine::Function {
+                head,
+                duration,
+                depth,
+                text,
+            } => {
+                self.has_heads = true;
+                let in_interrupt = head.cpu.is_some_and(|cpu| self.interrupted.contains(&cpu));
+                let offset = start + (line.text.len() - text.len());
+                let body = Body::Graph {
+                    duration,
+                    depth,
+                    text,
+                    in_interrupt,
+                };
+                self.item(head, body, line, offset)?;
+            }
+            GraphLine::Interrupt { cpu, begins } => {
+                self.counts.data += 1;
+                self.flush()?;
+                if let Some(cpu) = cpu {
+                    // A hostile file may name any number of CPUs.
+                    if begins && self.interrupted.len() < MAX_CPUS {
+                        self.interrupted.insert(cpu);
+                    } else {
+                        self.interrupted.remove(&cpu);
+                    }
+                }
+            }
+            GraphLine::Switch {
+                cpu,
+                previous,
+                next,
+            } => {
+                self.counts.data += 1;
+                self.flush()?;
+                self.sink.event(Event::Switch(Switch {
+                    time: None,
+                    cpu,
+                    previous_tid: previous.0,
+                    previous_comm: previous.1.unwrap_or_default(),
+                    next_tid: next.0,
+                    next_comm: next.1.unwrap_or_default(),
+                }))?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn mmio_line(
+        &mut self,
+        head: Head<'a>,
+        found: MmioLine<'a>,
+        line: Line<'a>,
+        start: usize,
+    ) -> Result<bool, Error> {
+        if let MmioLine::Lost(count) = found {
+            self.counts.loss += 1;
+            self.flush()?;
+            self.loss(None, Some(count), "buffer overrun")?;
+        } else {
+            self.has_heads = true;
+            self.item(head, Body::Mmio, line, start)?;
+        }
+        Ok(true)
+    }
+
+    /// An event has come.
+    #[inline]
+    fn item(
+        &mut self,
+        head: Head<'a>,
+        body: Body<'a>,
+        line: Line<'a>,
+        start: usize,
+    ) -> Result<(), Error> {
+        self.counts.data += 1;
+        self.entries += 1;
+        if self.has_stacks {
+            let before = self.waiting.iter_mut().rev();
+            let mut of_cpu = before.filter(|item| item.head.cpu == head.cpu);
+            if let Some(item) = of_cpu.next() {
+                item.is_closed = true;
+            }
+            while self
+                .waiting
+                .front()
+                .is_some_and(|item| item.is_closed || self.waiting.len() >= MAX_WAITING)
+            {
+                self.release_first()?;
+            }
+        } else {
+            self.flush()?;
+        }
+        self.waiting.push_back(Item {
+            head,
+            body,
+            start,
+            is_closed: false,
+            kernel: None,
+            user: None,
+            line,
+        });
+        Ok(())
+    }
+
+    #[inline]
+    fn release_first(&mut self) -> Result<(), Error> {
+        match self.waiting.pop_front() {
+            Some(item) => self.emit(&item),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands over all that waits.
+    #[inline]
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        // They leave the session for a moment, so that they need not be moved.
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let result = waiting.iter().try_for_each(|item| self.emit(item));
+        waiting.clear();
+        self.waiting = waiting;
+        result
+    }
+
+    /// Whether a line is the rest of a text with several lines, which is then made longer.
+    fn continues(&mut self, line: Line<'a>, start: usize) -> bool {
+        let Some(item) = self.waiting.back_mut() else {
+            return false;
+        };
+        let end = start + line.text.len();
+        let Some(longer) = self.text.get(item.start..end) else {
+            return false;
+        };
+        match &mut item.body {
+            Body::Payload(text) if super::shape::is_marker(text) => *text = longer,
+            Body::Graph { text, .. } if text.starts_with(b"/*") && !text.ends_with(b"*/") => {
+                *text = longer;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn header(&mut self, line: Line<'a>) -> Result<(), Error> {
+        self.counts.header += 1;
+        self.flush()?;
+        self.header_line(header::line(line.text))
+    }
+
+    fn header_line(&mut self, found: HeaderLine<'a>) -> Result<(), Error> {
+        match found {
+            HeaderLine::Tracer(name) => {
+                self.check_entries()?;
+                self.has_tracer = true;
+                self.is_graph = name.ends_with(b"graph");
+                self.other_fact("ftrace.tracer", name)
+            }
+            HeaderLine::Entries {
+                in_buffer,
+                written,
+                cpus,
+            } => {
+                self.told_entries = Some(in_buffer).filter(|count| *count > 0);
+                self.entries = 0;
+                self.cpus(cpus)?;
+                self.overwritten(in_buffer, written)
+            }
+            HeaderLine::Latency {
+                microseconds,
+                printed,
+                all,
+                cpus,
+            } => {
+                self.told_entries = Some(printed).filter(|count| *count > 0);
+                self.entries = 0;
+                self.cpus(cpus)?;
+                self.other_fact("ftrace.latency_us", microseconds.to_string().as_bytes())?;
+                self.overwritten(printed, all)
+            }
+            HeaderLine::Release(release) => {
+                let release = String::from_utf8_lossy(release);
+                self.sink.event(Event::Fact(Fact::OsRelease(&release)))
+            }
+            HeaderLine::Named(name, value) => self.other_fact(name, value),
+            HeaderLine::Cpus(count) => {
+                self.sink.event(Event::Fact(Fact::Recorder("trace-cmd")))?;
+                self.cpus(Some(count))
+            }
+            HeaderLine::Histogram => self.histogram.begin(self.sink),
+            HeaderLine::Trigger(trigger) => self.other_fact("ftrace.trigger", trigger),
+            HeaderLine::Graph => {
+                self.is_graph = true;
+                Ok(())
+            }
+            HeaderLine::Other => Ok(()),
+        }
+    }
+
+    pub(super) fn other_fact(&mut self, name: &str, value: &[u8]) -> Result<(), Error> {
+        let value = &String::from_utf8_lossy(value);
+        self.sink.event(Event::Fact(Fact::Other { name, value }))
+    }
+
+    fn cpus(&mut self, count: Option<u32>) -> Result<(), Error> {
+        match count {
+            Some(count) => self.sink.event(Event::Fact(Fact::Cpus(count))),
+            None => Ok(()),
+        }
+    }
+
+    fn overwritten(&mut self, in_buffer: u64, written: u64) -> Result<(), Error> {
+        match written.checked_sub(in_buffer) {
+            Some(count) if count > 0 => {
+                self.loss(None, Some(count), "overwritten before it was read")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn loss(&mut self, cpu: Option<u32>, count: Option<u64>, reason: &str) -> Result<(), Error> {
+        self.sink.event(Event::Loss(Loss {
+            time: None,
+            cpu,
+            event: None,
+            count,
+            in_all: None,
+            reason,
+        }))
+    }
+
+    /// Compares the entries that the header told with those that came.
+    fn check_entries(&mut self) -> Result<(), Error> {
+        match self.told_entries.take() {
+            Some(told) if told != self.entries => {
+                let message = format!(
+                    "expected {told} entries, as in the header, found {}",
+                    self.entries
+                );
+                self.problems.tell(Place::Whole, &message, self.sink)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn line_of_histogram(&mut self, line: Line<'a>) -> Result<(), Error> {
+        match self.histogram.line(line.text, self.sink)? {
+            HistLine::Data => self.counts.data += 1,
+            HistLine::Header => self.counts.header += 1,
+            HistLine::Dropped(count) => {
+                self.counts.loss += 1;
+                self.loss(None, Some(count), "no room in the histogram")?;
+            }
+            HistLine::Wrong { told, read } => {
+                self.counts.header += 1;
+                let message = format!("expected {told} rows of the histogram, found {read}");
+                self.problems
+                    .tell(Place::Line(line.number), &message, self.sink)?;
+            }
+            HistLine::Unknown => return self.problem(line, "a row of a histogram"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Recognizes ftrace's text: by the header of the kernel or of trace-cmd, by heads of events, else by lines that look
+//! like its own.
+
+use perfquet_events::Guess;
+
+use super::{dump, graph, head, header, hist, mmio, page};
+use crate::lines::Lines;
+
+/// Lines that are looked at.
+const LINES: usize = 40;
+
+/// Certain by a header or heads, likely by other lines.
+pub(super) fn sniff(text: &[u8]) -> Guess {
+    if page::is_page(text) || dump::announced(text).is_some() {
+        return Guess::Certain;
+    }
+    if text.contains(&0) && !text.starts_with(b"#") && !text.starts_with(b" ") {
+        return Guess::No;
+    }
+    let mut heads = 0;
+    let mut normal_heads = 0;
+    let mut others = 0;
+    for (index, line) in Lines::of(text).take(LINES).enumerate() {
+        let text = line.text;
+        if text.starts_with(b"#") {
+            match header::line(text) {
+                header::HeaderLine::Tracer(_)
+                | header::HeaderLine::Entries { .. }
+                | header::HeaderLine::Histogram => return Guess::Certain,
+                _ => continue,
+            }
+        }
+        let is_tool = text.starts_with(b"cpus=") || text.starts_with(b"version = ");
+        if index < 10 && is_tool && header::of_tool(text).is_some() {
+            return Guess::Certain;
+        }
+        if head::normal(text).is_some() {
+            normal_heads += 1;
+            heads += 1;
+        } else if is_other(text) {
+            heads += 1;
+        } else if !is_part(text) {
+            others += 1;
+        }
+    }
+    // Nothing else prints `comm-tid [cpu] time:`; stacks below may look like those of other tools.
+    if normal_heads >= 2 && heads >= others {
+        Guess::Certain
+    } else if (heads >= 1 && heads >= others) || dump::is_log(text) {
+        Guess::Likely
+    } else {
+        Guess::No
+    }
+}
+
+/// A line of an event in another form.
+fn is_other(text: &[u8]) -> bool {
+    is_graph(text)
+        || header::loss(text).is_some()
+        || head::latency(text).is_some()
+        || head::verbose(text).is_some()
+        || head::raw(text).is_some()
+        || head::blk_classic(text).is_some()
+        || mmio::line(text).is_some()
+        || hist::is_row(text)
+}
+
+/// A line of a graph that nothing else looks like: a duration or nothing, a bar, and a function behind it.
+fn is_graph(text: &[u8]) -> bool {
+    match graph::line(text, false) {
+        Some(graph::GraphLine::Function { text, .. }) => graph::content(text).is_some(),
+        Some(graph::GraphLine::Interrupt { .. } | graph::GraphLine::Switch { .. }) => true,
+        None => false,
+    }
+}
+
+/// Blank, a frame of a stack, or what a tool says besides.
+fn is_part(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    text.is_empty()
+        || text.starts_with(b"=>")
+        || header::of_tool(text).is_some()
+        || mmio::fact(text).is_some()
+}

@@ -1,0 +1,445 @@
+//! For tests of readers: golden files, and the events that they are expected to give, as text.
+//!
+//! ```text
+//! golden/diff.folded        a small input
+//! golden/diff.folded.snap   its events, one a line: what `as_text` makes of them, kept by insta
+//! ```
+//! A folder `golden/` lies beside each reader; its README.md tells of every file how it was made.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use perfquet_events::event::{
+    Aggregate, Call, Common, Enter, Event, EventType, Fields, Function, Leave, NamedFrame, Sample,
+    Sink, Stack, Value,
+};
+use perfquet_events::{Error, Format, Guess, Input};
+
+/// All golden files of `reader` (a directory of `formats/readers/src`), in order: everything but README.md and *.snap.
+pub(crate) fn golden_files(reader: &str) -> Vec<PathBuf> {
+    let folder = golden_folder(reader);
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.file_name() != Some("README.md".as_ref())
+                && !path.to_string_lossy().contains(".snap")
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+fn golden_folder(reader: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src")
+        .join(reader)
+        .join("golden")
+}
+
+/// Compares `text` with the snapshot beside the golden file `path`.
+pub(crate) fn assert_golden(path: &Path, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(path.parent().unwrap());
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.set_input_file(path.file_name().unwrap());
+    let name = path.file_name().unwrap().to_str().unwrap();
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+/// The events of a golden file, as text.
+pub(crate) fn read_golden(format: &Format, path: &Path) -> String {
+    let mut input = Input::open(path).unwrap();
+    as_text(format, &mut input)
+}
+
+/// The events of `bytes`, as text.
+pub(crate) fn read_bytes(format: &Format, bytes: &[u8]) -> String {
+    as_text(format, &mut Input::from_bytes("test", bytes).unwrap())
+}
+
+/// One event a line, of each what is known; the last line is the error, if the reader failed.
+pub(crate) fn as_text(format: &Format, input: &mut Input) -> String {
+    let mut lines = Lines::default();
+    if let Err(error) = (format.read)(input, &mut lines) {
+        let name = input.name().to_owned();
+        let file = Path::new(&name).file_name().unwrap_or_default();
+        let error = error.to_string().replace(&name, &file.to_string_lossy());
+        writeln!(lines.text, "error {error}").unwrap();
+    }
+    lines.text
+}
+
+/// What every sniffer must say of a format's golden files: this format's not less than any other's.
+pub(crate) fn assert_recognized(format: &Format, path: &Path) {
+    let input = Input::open(path).unwrap();
+    let own = (format.sniff)(input.head());
+    assert_ne!(
+        own,
+        Guess::No,
+        "{} recognizes {}",
+        format.name,
+        path.display()
+    );
+    for other in crate::FORMATS {
+        let guess = (other.sniff)(input.head());
+        assert!(
+            other.name == format.name || guess < own,
+            "{} takes {} for its own",
+            other.name,
+            path.display()
+        );
+    }
+}
+
+/// A sink that writes events down.
+#[derive(Default)]
+struct Lines {
+    text: String,
+    types: Vec<EventType>,
+    kernel_texts: usize,
+}
+
+impl Sink for Lines {
+    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+        match event {
+            Event::Type(event_type) => {
+                self.types.push(event_type.clone());
+                let id = self.types.len() - 1;
+                writeln!(self.text, "type {id} {}", type_text(event_type)).unwrap();
+            }
+            Event::Sample(sample) => {
+                let line = self.sample_text(sample);
+                writeln!(self.text, "{line}").unwrap();
+            }
+            Event::Problem(problem) => {
+                let (place, count) = (problem.place, problem.count);
+                writeln!(self.text, "problem {place}{count} × {}", problem.message).unwrap();
+            }
+            Event::Progress(_) => {}
+            // A kernel has hundreds of them.
+            Event::KernelText(told) => {
+                self.kernel_texts += 1;
+                if self.kernel_texts <= 3 {
+                    let text = told.text.escape_ascii();
+                    writeln!(self.text, "kernel text {:#x} {text}", told.address).unwrap();
+                }
+            }
+            Event::Enter(enter) => writeln!(self.text, "enter{}", enter_text(enter)).unwrap(),
+            Event::Leave(leave) => writeln!(self.text, "leave{}", leave_text(leave)).unwrap(),
+            Event::Call(call) => writeln!(self.text, "call{}", call_text(call)).unwrap(),
+            Event::Stack(told) => {
+                let (id, pid, stack) = (told.id, told.pid, stack_text(told.stack));
+                writeln!(
+                    self.text,
+                    "stack {id:#x} pid={pid:?} {}",
+                    stack.unwrap_or_default()
+                )
+                .unwrap();
+            }
+            Event::Aggregate(aggregate) => {
+                writeln!(self.text, "aggregate{}", aggregate_text(aggregate)).unwrap();
+            }
+            other => writeln!(self.text, "{}", readable(&format!("{other:?}"))).unwrap(),
+        }
+        Ok(())
+    }
+}
+
+/// Debug prints byte strings as lists of numbers; what is text is easier to read as such.
+fn readable(debug: &str) -> String {
+    let mut text = String::new();
+    let mut rest = debug;
+    while let Some(start) = rest.find('[') {
+        let (before, list) = rest.split_at(start);
+        text.push_str(before);
+        let Some(end) = list.find(']') else {
+            break;
+        };
+        let bytes: Option<Vec<u8>> = list[1..end]
+            .split(", ")
+            .map(|number| number.parse().ok())
+            .collect();
+        match bytes {
+            Some(bytes) if bytes.iter().all(|byte| (32..127).contains(byte)) => {
+                write!(text, "{:?}", String::from_utf8(bytes).unwrap()).unwrap();
+            }
+            Some(bytes) => {
+                let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                write!(text, "<{}>", digits.concat()).unwrap();
+            }
+            None => text.push_str(&list[..=end]),
+        }
+        rest = &list[end + 1..];
+    }
+    text + rest
+}
+
+fn type_text(event_type: &EventType) -> String {
+    let mut text = format!(
+        "{}:{} {}",
+        event_type.system,
+        event_type.name,
+        event_type.kind.as_str()
+    );
+    let optional = [
+        event_type.period.map(|period| format!(" period={period}")),
+        event_type
+            .frequency
+            .map(|rate| format!(" frequency={rate}")),
+        event_type
+            .filter
+            .as_ref()
+            .map(|filter| format!(" filter={filter:?}")),
+    ];
+    text.extend(optional.into_iter().flatten());
+    for field in &event_type.fields {
+        write!(text, " {}:{:?}", field.name, field.kind).unwrap();
+    }
+    text
+}
+
+impl Lines {
+    fn sample_text(&self, sample: &Sample<'_>) -> String {
+        let mut text = format!("sample {}", sample.event.0);
+        let mut put = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                write!(text, " {name}={value}").unwrap();
+            }
+        };
+        let hex = |value: u64| format!("{value:#x}");
+        put("time", sample.time.map(|value| value.to_string()));
+        put("cpu", sample.cpu.map(|value| value.to_string()));
+        put("pid", sample.pid.map(|value| value.to_string()));
+        put("tid", sample.tid.map(|value| value.to_string()));
+        put(
+            "comm",
+            sample
+                .comm
+                .map(|value| format!("{:?}", String::from_utf8_lossy(value))),
+        );
+        put("ip", sample.ip.map(hex));
+        put("space", sample.space.as_str().map(str::to_owned));
+        put("period", sample.period.map(|value| value.to_string()));
+        put("addr", sample.addr.map(hex));
+        put("weight", sample.weight.map(|value| value.to_string()));
+        put("data_src", sample.data_src.map(hex));
+        put("transaction", sample.transaction.map(hex));
+        put("phys_addr", sample.phys_addr.map(hex));
+        put("cgroup", sample.cgroup.map(|value| value.to_string()));
+        put(
+            "data_page_size",
+            sample.data_page_size.map(|value| value.to_string()),
+        );
+        put(
+            "code_page_size",
+            sample.code_page_size.map(|value| value.to_string()),
+        );
+        put("stream_id", sample.stream_id.map(|value| value.to_string()));
+        let branches = sample.branches.iter();
+        let branches: Vec<String> = branches
+            .map(|branch| format!("{:#x}→{:#x}/{:#x}", branch.from, branch.to, branch.flags))
+            .collect();
+        put(
+            "branches",
+            (!branches.is_empty()).then(|| branches.join(" ")),
+        );
+        put(
+            "user_registers",
+            sample.user_registers.map(|value| format!("{value:x?}")),
+        );
+        put(
+            "interrupt_registers",
+            sample
+                .interrupt_registers
+                .map(|value| format!("{value:x?}")),
+        );
+        let memory = sample.user_memory.len();
+        put(
+            "user_memory",
+            (memory > 0).then(|| format!("{memory} bytes")),
+        );
+        put(
+            "read",
+            (!sample.read.is_empty()).then(|| format!("{:?}", sample.read)),
+        );
+        put("kernel_stack", stack_text(sample.kernel_stack));
+        put("user_stack", stack_text(sample.user_stack));
+        put("fields", self.fields_text(sample));
+        text
+    }
+
+    fn fields_text(&self, sample: &Sample<'_>) -> Option<String> {
+        match sample.fields {
+            Fields::None => None,
+            Fields::Raw(payload) => {
+                let event_type = &self.types[sample.event.0 as usize];
+                let plan = perfquet_events::event_format::Plan::new(
+                    &event_type.fields,
+                    event_type.big_endian,
+                );
+                let fields = plan.ops().iter().zip(&event_type.fields);
+                let fields: Vec<String> = fields
+                    .map(|(op, field)| {
+                        readable(&format!("{}={:?}", field.name, op.decode(payload)))
+                    })
+                    .collect();
+                Some(format!("{{{}}}", fields.join(" ")))
+            }
+            Fields::Values(values) => {
+                let values: Vec<String> = values.iter().map(value_text).collect();
+                Some(format!("[{}]", values.join(", ")))
+            }
+        }
+    }
+}
+
+/// Text as text, numbers as numbers.
+fn value_text(value: &Value<'_>) -> String {
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::UInt(value) => value.to_string(),
+        Value::Float(value) => value.to_string(),
+        Value::Bytes(text) => quoted(text),
+        Value::IntList(values) => format!("{values:?}"),
+        Value::UIntList(values) => format!("{values:?}"),
+        Value::TextList(texts) => quoted_list(texts),
+    }
+}
+
+/// ` name=value` of each that is known.
+fn known(values: &[(&str, Option<String>)]) -> String {
+    let values = values.iter();
+    values
+        .filter_map(|(name, value)| Some(format!(" {name}={}", value.as_ref()?)))
+        .collect()
+}
+
+fn quoted(bytes: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(bytes))
+}
+
+fn quoted_list(texts: &[&[u8]]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+fn common_text(common: &Common<'_>) -> String {
+    known(&[
+        ("time", common.time.map(|value| value.to_string())),
+        ("cpu", common.cpu.map(|value| value.to_string())),
+        ("pid", common.pid.map(|value| value.to_string())),
+        ("tid", common.tid.map(|value| value.to_string())),
+        ("comm", common.comm.map(quoted)),
+        ("kernel_stack", stack_text(common.kernel_stack)),
+        ("user_stack", stack_text(common.user_stack)),
+    ])
+}
+
+fn function_text(function: Function<'_>) -> Option<String> {
+    match function {
+        Function::Unknown => None,
+        Function::Named { name, module: b"" } => Some(quoted(name)),
+        Function::Named { name, module } => Some(format!("{} in {}", quoted(name), quoted(module))),
+        Function::Address { space, address } => Some(format!("{space:?} {address:#x}")),
+    }
+}
+
+fn enter_text(enter: &Enter<'_>) -> String {
+    let has_args = !enter.args.is_empty();
+    common_text(&enter.common)
+        + &known(&[
+            ("function", function_text(enter.function)),
+            ("caller", function_text(enter.caller)),
+            ("depth", enter.depth.map(|value| value.to_string())),
+            ("context", enter.context.map(|c| c.as_str().to_owned())),
+            ("args", has_args.then(|| quoted_list(enter.args))),
+        ])
+}
+
+fn leave_text(leave: &Leave<'_>) -> String {
+    common_text(&leave.common)
+        + &known(&[
+            ("function", function_text(leave.function)),
+            ("depth", leave.depth.map(|value| value.to_string())),
+            ("context", leave.context.map(|c| c.as_str().to_owned())),
+            ("duration", leave.duration.map(|value| value.to_string())),
+            ("retval", leave.retval.map(|value| value.to_string())),
+        ])
+}
+
+fn call_text(call: &Call<'_>) -> String {
+    let has_args = !call.args.is_empty();
+    common_text(&call.common)
+        + &known(&[
+            ("function", function_text(call.function)),
+            ("caller", function_text(call.caller)),
+            ("depth", call.depth.map(|value| value.to_string())),
+            ("context", call.context.map(|c| c.as_str().to_owned())),
+            ("args", has_args.then(|| quoted_list(call.args))),
+            ("duration", call.duration.map(|value| value.to_string())),
+            ("retval", call.retval.map(|value| value.to_string())),
+            ("leaf", (!call.may_nest).then(|| "true".to_owned())),
+        ])
+}
+
+fn aggregate_text(aggregate: &Aggregate<'_>) -> String {
+    let mut text = known(&[
+        (
+            "name",
+            (!aggregate.name.is_empty()).then(|| quoted(aggregate.name)),
+        ),
+        ("action", aggregate.action.map(|a| a.as_str().to_owned())),
+        ("keys", Some(quoted_list(aggregate.keys))),
+        ("value", aggregate.value.map(|value| value.to_string())),
+        ("kernel_stack", stack_text(aggregate.kernel_stack)),
+        ("user_stack", stack_text(aggregate.user_stack)),
+        ("snapshot", Some(aggregate.snapshot.to_string())),
+        ("time", aggregate.time.map(|value| value.to_string())),
+    ]);
+    for bucket in aggregate.buckets {
+        let end = |value: Option<i64>| value.map_or("…".to_owned(), |value| value.to_string());
+        let (low, high) = (end(bucket.low), end(bucket.high));
+        write!(text, " [{low}, {high})×{}", bucket.count).unwrap();
+    }
+    text
+}
+
+/// Root last, as it comes; empty: `[]`.
+fn stack_text(stack: Stack<'_>) -> Option<String> {
+    match stack {
+        Stack::None => None,
+        Stack::Told(id) => Some(format!("told {id:#x}")),
+        Stack::Addresses { space, addresses } => {
+            let space = space.as_str().unwrap_or("unknown");
+            Some(format!("{space} {addresses:#x?}").replace('\n', ""))
+        }
+        Stack::Named(frames) => {
+            let frames: Vec<String> = frames.iter().map(frame_text).collect();
+            Some(format!("[{}]", frames.join(", ")))
+        }
+    }
+}
+
+fn frame_text(frame: &NamedFrame<'_>) -> String {
+    let mut text = format!("{:?}", String::from_utf8_lossy(frame.function));
+    if let Some(offset) = frame.function_offset {
+        write!(text, "+{offset:#x}").unwrap();
+    }
+    if !frame.module.is_empty() {
+        write!(text, " in {:?}", String::from_utf8_lossy(frame.module)).unwrap();
+    }
+    if let Some(address) = frame.address {
+        write!(text, " at {address:#x}").unwrap();
+    }
+    if let Some(space) = frame.space.as_str() {
+        write!(text, " ({space})").unwrap();
+    }
+    if frame.inlined {
+        text.push_str(" inlined");
+    }
+    text
+}

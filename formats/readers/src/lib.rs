@@ -1,0 +1,53 @@
+//! Input formats: one directory per format turns bytes into events.
+//!
+//! ```text
+//! Input ─► sniff ─► FORMATS ─► read ─► Event, Event, …
+//! ```
+//! A reader keeps no state about processes or stacks. This crate sees the events only: never the trace directory,
+//! Arrow or Parquet.
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+pub mod bpftrace;
+mod console;
+pub mod dtrace;
+pub mod folded;
+pub mod ftrace_text;
+#[cfg(test)]
+mod golden;
+pub mod kfi;
+mod lines;
+mod payload_text;
+pub mod perf_data;
+pub mod perf_script;
+mod problems;
+pub mod trace_dat;
+mod tracing_data;
+
+use perfquet_events::Format;
+
+/// All formats, in the order of trial.
+pub const FORMATS: &[&Format] = &[
+    &perf_data::PERF_DATA,
+    &trace_dat::TRACE_DAT,
+    &kfi::KFI,
+    &dtrace::DTRACE,
+    &bpftrace::BPFTRACE,
+    &ftrace_text::FTRACE_TEXT,
+    &perf_script::PERF_SCRIPT,
+    &folded::FOLDED,
+];

@@ -1,0 +1,242 @@
+//! How the kernel, or a tool, prints an event that is not `key=value`: a line with places for its fields.
+//!
+//! ```text
+//! "{dev:D} {rwbs:w} {bytes:d} ({cmd:s}) {sector:d} + {nr_sector:d} [{comm:s}]"
+//!   8,16    W       0         ()        495704    +  24            [dd]
+//! ```
+//! A blank stands for any number of blanks. A place is `{name:kind}`; without a name its text is not kept:
+//!
+//! | kind | what | kind | what |
+//! |---|---|---|---|
+//! | `d` | decimal number | `x` | hexadecimal number, with or without `0x` |
+//! | `f` | number with a point | `s` | text up to what follows in the line, may be empty |
+//! | `w` | word | `D` | device: `8,16` or `8:16` |
+//! | `h` | `handled` or `unhandled` | `L` | hexadecimal numbers parted by commas |
+//! | `t` | `{comm/pid:t}`: text and decimal number, parted by the last colon | `i` | hexadecimal of a signed number |
+
+use perfquet_events::scan::{find_text, rfind_text, trim, trim_start};
+
+use super::class::{Class, Notation};
+
+/// A printed line with places for fields.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Template {
+    pieces: Vec<Piece>,
+    /// Behind the last place.
+    tail: &'static [u8],
+}
+
+/// A place and the text before it.
+#[derive(Debug, Clone)]
+struct Piece {
+    before: &'static [u8],
+    kind: u8,
+    /// Empty: not kept.
+    name: &'static [u8],
+    /// Of `t`: what stands behind the colon.
+    second: &'static [u8],
+}
+
+/// A field of a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TemplateField {
+    pub(super) name: &'static [u8],
+    pub(super) class: Class,
+    pub(super) notation: Notation,
+}
+
+impl Template {
+    /// Takes a template apart.
+    pub(super) fn new(text: &'static str) -> Template {
+        let mut template = Template::default();
+        let mut rest = text;
+        while let Some((before, behind)) = rest.split_once('{') {
+            let Some((place, after)) = behind.split_once('}') else {
+                break;
+            };
+            let (names, kind) = place.split_once(':').unwrap_or((place, "s"));
+            let (name, second) = names.split_once('/').unwrap_or((names, ""));
+            template.pieces.push(Piece {
+                before: before.as_bytes(),
+                kind: kind.bytes().next().unwrap_or(b's'),
+                name: name.as_bytes(),
+                second: second.as_bytes(),
+            });
+            rest = after;
+        }
+        template.tail = rest.as_bytes();
+        template
+    }
+
+    /// Its fields, in the order in which [`Template::read`] hands over their texts.
+    pub(super) fn fields(&self) -> impl Iterator<Item = TemplateField> {
+        self.pieces.iter().flat_map(|piece| {
+            let (class, notation) = match piece.kind {
+                b'd' => (Class::Int, Notation::Plain),
+                b'x' => (Class::UInt, Notation::Hex),
+                b'i' => (Class::Int, Notation::HexSigned),
+                b'f' => (Class::Float, Notation::Plain),
+                b'D' => (Class::Int, Notation::Device),
+                b'h' => (Class::Int, Notation::Handled),
+                b'L' => (Class::UIntList, Notation::HexList),
+                _ => (Class::Text, Notation::Plain),
+            };
+            let first = TemplateField {
+                name: piece.name,
+                class,
+                notation,
+            };
+            let second = TemplateField {
+                name: piece.second,
+                class: Class::Int,
+                notation: Notation::Plain,
+            };
+            [first, second]
+                .into_iter()
+                .filter(|field| !field.name.is_empty())
+        })
+    }
+
+    /// Puts the texts of the fields into `texts`; false: `line` is not of this form.
+    #[inline]
+    pub(super) fn read<'a>(&self, line: &'a [u8], texts: &mut Vec<&'a [u8]>) -> bool {
+        texts.clear();
+        self.try_read(line, texts).is_some()
+    }
+
+    #[inline]
+    fn try_read<'a>(&self, line: &'a [u8], texts: &mut Vec<&'a [u8]>) -> Option<()> {
+        let mut rest = line;
+        for (index, piece) in self.pieces.iter().enumerate() {
+            rest = skip(rest, piece.before)?;
+            if piece.kind != b's' {
+                rest = trim_start(rest);
+            }
+            let next = self
+                .pieces
+                .get(index + 1)
+                .map_or(self.tail, |piece| piece.before);
+            let (text, behind) = rest.split_at_checked(piece.length(rest, next)?)?;
+            rest = behind;
+            if piece.kind == b't' {
+                let colon = rfind_text(text, b":")?;
+                texts.push(text.get(..colon)?);
+                texts.push(text.get(colon + 1..)?);
+            } else if !piece.name.is_empty() {
+                texts.push(text);
+            }
+        }
+        trim(skip(rest, self.tail)?).is_empty().then_some(())
+    }
+}
+
+impl Piece {
+    /// Bytes of the place, of which `next` stands behind.
+    #[inline]
+    fn length(&self, rest: &[u8], next: &[u8]) -> Option<usize> {
+        let run = |is_part: fn(u8) -> bool| {
+            let length = rest.iter().take_while(|&&byte| is_part(byte)).count();
+            (length > 0).then_some(length)
+        };
+        match self.kind {
+            b'd' => number(rest),
+            b'x' | b'i' => run(|byte| byte.is_ascii_hexdigit() || byte == b'x'),
+            b'f' => run(|byte| byte.is_ascii_digit() || byte == b'.'),
+            b'D' => {
+                let major = number(rest)?;
+                let behind = rest.get(major + 1..)?;
+                matches!(rest.get(major), Some(b',' | b':')).then_some(major + 1 + number(behind)?)
+            }
+            b'w' | b'h' => {
+                let stop = next.first().copied().unwrap_or(b' ');
+                let is_end = |byte: &u8| *byte == b' ' || *byte == stop;
+                let length = rest.iter().position(is_end).unwrap_or(rest.len());
+                (length > 0).then_some(length)
+            }
+            _ if next.is_empty() => Some(rest.len()),
+            _ => find_text(rest, next),
+        }
+    }
+}
+
+/// Bytes of a decimal number with or without a sign.
+#[inline]
+fn number(text: &[u8]) -> Option<usize> {
+    let sign = usize::from(text.first() == Some(&b'-'));
+    let digits = text.get(sign..)?;
+    let digits = digits
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    (digits > 0).then_some(sign + digits)
+}
+
+/// What is behind `literal`, of which each blank stands for any number of them.
+#[inline]
+fn skip<'a>(text: &'a [u8], literal: &[u8]) -> Option<&'a [u8]> {
+    if let Some(rest) = text.strip_prefix(literal) {
+        return Some(rest);
+    }
+    let mut rest = text;
+    for &byte in literal {
+        rest = match rest.split_first() {
+            Some((first, behind)) if *first == byte && byte == b' ' => trim_start(behind),
+            Some((first, behind)) if *first == byte => behind,
+            _ if byte == b' ' => rest,
+            _ => return None,
+        };
+    }
+    Some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(template: &'static str, line: &str, expected: Option<&[&str]>) {
+        let template = Template::new(template);
+        let mut texts = Vec::new();
+        let found = template.read(line.as_bytes(), &mut texts).then(|| {
+            assert_eq!(template.fields().count(), texts.len(), "{line}");
+            texts
+                .iter()
+                .map(|text| String::from_utf8_lossy(text).into_owned())
+                .collect::<Vec<_>>()
+        });
+        let expected = expected.map(|texts| texts.iter().map(|text| (*text).to_owned()).collect());
+        assert_eq!(found, expected, "{line}");
+    }
+
+    #[test]
+    fn places() {
+        let block = "{dev:D} {rwbs:w} {bytes:d} ({cmd:s}) {sector:d} + {nr_sector:d} [{comm:s}]";
+        check(
+            block,
+            "8,16 W 0 () 495704 + 24 [a b]",
+            Some(&["8,16", "W", "0", "", "495704", "24", "a b"]),
+        );
+        check(block, "8,16 W () 495704 + 24 [dd]", None);
+        check(block, "8,16 W 0 () 495704 + 24 [dd] x", None);
+        check(
+            "{comm/pid:t} [{prio:d}] CPU:{target_cpu:d}",
+            "kworker/0:1:11 [120] CPU:000",
+            Some(&["kworker/0:1", "11", "120", "000"]),
+        );
+        check(
+            "vec={vec:d} [action={:s}]",
+            "vec=7 [action=RCU]",
+            Some(&["7"]),
+        );
+        check(
+            "#{n:d} a: {b:d}/{c:d}",
+            "#1     a:  210/4149",
+            Some(&["1", "210", "4149"]),
+        );
+        check(
+            "{s:s}",
+            "Start context switch",
+            Some(&["Start context switch"]),
+        );
+    }
+}

@@ -1,0 +1,375 @@
+//! `struct perf_event_attr`: how an event was opened, and so what its samples look like.
+//!
+//! ```text
+//!  0 u32 type, u32 size    8 u64 config      16 u64 sample_period|freq  24 u64 sample_type
+//! 32 u64 read_format      40 u64 flags       48 u32 wakeup, bp_type     56 u64 config1
+//! 64 u64 config2          72 u64 branch_sample_type    80 u64 sample_regs_user
+//! 88 u32 sample_stack_user, i32 clockid      96 u64 sample_regs_intr    …
+//! ```
+//! Each kernel makes it longer (include/uapi/linux/perf_event.h); a shorter one means zeros, a longer one is
+//! read as far as it is known. The flag word is C bit-fields: on a big-endian machine its bits count from
+//! the top.
+
+use std::cell::Cell;
+
+use perfquet_events::bytes::{Cursor, Endian};
+use perfquet_events::event::{EventId, Purpose};
+
+/// Bits of `sample_type`.
+pub(super) mod sample_type {
+    pub(in super::super) const IP: u64 = 1 << 0;
+    pub(in super::super) const TID: u64 = 1 << 1;
+    pub(in super::super) const TIME: u64 = 1 << 2;
+    pub(in super::super) const ADDR: u64 = 1 << 3;
+    pub(in super::super) const READ: u64 = 1 << 4;
+    pub(in super::super) const CALLCHAIN: u64 = 1 << 5;
+    pub(in super::super) const ID: u64 = 1 << 6;
+    pub(in super::super) const CPU: u64 = 1 << 7;
+    pub(in super::super) const PERIOD: u64 = 1 << 8;
+    pub(in super::super) const STREAM_ID: u64 = 1 << 9;
+    pub(in super::super) const RAW: u64 = 1 << 10;
+    pub(in super::super) const BRANCH_STACK: u64 = 1 << 11;
+    pub(in super::super) const REGS_USER: u64 = 1 << 12;
+    pub(in super::super) const STACK_USER: u64 = 1 << 13;
+    pub(in super::super) const WEIGHT: u64 = 1 << 14;
+    pub(in super::super) const DATA_SRC: u64 = 1 << 15;
+    pub(in super::super) const IDENTIFIER: u64 = 1 << 16;
+    pub(in super::super) const TRANSACTION: u64 = 1 << 17;
+    pub(in super::super) const REGS_INTR: u64 = 1 << 18;
+    pub(in super::super) const PHYS_ADDR: u64 = 1 << 19;
+    pub(in super::super) const AUX: u64 = 1 << 20;
+    pub(in super::super) const CGROUP: u64 = 1 << 21;
+    pub(in super::super) const DATA_PAGE_SIZE: u64 = 1 << 22;
+    pub(in super::super) const CODE_PAGE_SIZE: u64 = 1 << 23;
+    pub(in super::super) const WEIGHT_STRUCT: u64 = 1 << 24;
+    /// The members that a sample begins with, each of one word.
+    pub(in super::super) const WORDS: u64 =
+        IDENTIFIER | IP | TID | TIME | ADDR | ID | STREAM_ID | CPU | PERIOD;
+}
+
+/// Values of `type`.
+pub(super) mod event_type {
+    pub(in super::super) const HARDWARE: u32 = 0;
+    pub(in super::super) const SOFTWARE: u32 = 1;
+    pub(in super::super) const TRACEPOINT: u32 = 2;
+    pub(in super::super) const HW_CACHE: u32 = 3;
+    pub(in super::super) const RAW: u32 = 4;
+    pub(in super::super) const BREAKPOINT: u32 = 5;
+}
+
+/// Smallest attr: PERF_ATTR_SIZE_VER0.
+pub(super) const ATTR_BYTES_MIN: u64 = 64;
+/// Longest attr that is believed: the kernel itself refuses more than a page.
+pub(super) const ATTR_BYTES_MAX: u64 = 4096;
+
+/// Numbers of PMUs are given one after the other.
+const KINDS_MAX: u32 = 1 << 16;
+/// Bits that are known of `sample_type`, `read_format` and the flags, with room for those of later kernels.
+const SAMPLE_TYPES_MAX: u64 = 1 << 32;
+const READ_FORMATS_MAX: u64 = 1 << 12;
+const FLAGS_MAX: u64 = 1 << 48;
+
+/// How an event was opened.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Attr {
+    pub(super) kind: u32,
+    pub(super) config: u64,
+    /// Period, or samples per second if `freq()`.
+    pub(super) sample_period: u64,
+    pub(super) sample_type: u64,
+    pub(super) read_format: u64,
+    /// Bit 0 is `disabled`, whatever the machine.
+    pub(super) flags: u64,
+    pub(super) breakpoint_kind: u32,
+    pub(super) config1: u64,
+    pub(super) config2: u64,
+    pub(super) branch_sample_type: u64,
+    pub(super) sample_regs_user: u64,
+    pub(super) clock_id: i32,
+    pub(super) sample_regs_intr: u64,
+    /// Name told by the file, if it was.
+    pub(super) name: Option<String>,
+    /// The kernel's filter, told by perfquet-record.
+    pub(super) filter: Option<String>,
+    /// What its hits are for, told likewise.
+    pub(super) purpose: Purpose,
+    /// Where its records have what is looked at before they are decoded.
+    pub(super) places: Places,
+    /// Number in the stream of events, once it is declared there.
+    pub(super) event: Option<EventId>,
+    /// Its samples are records of perfquet-record's own; found out at the first.
+    pub(super) is_own: Option<bool>,
+    /// Its samples have no bytes but their members; found out at the first.
+    pub(super) is_exact: Cell<Option<bool>>,
+}
+
+/// Where the records of an event have their time and id; computed once, looked at for each record.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Places {
+    /// Bytes of a sample's first members, those that are one word each.
+    pub(super) head_bytes: u64,
+    /// Bytes behind the header of a sample where its time is.
+    pub(super) time: Option<usize>,
+    /// The same for its id.
+    pub(super) id: Option<usize>,
+    /// Bytes from the end of another record where its time begins.
+    pub(super) time_from_end: Option<usize>,
+    /// The same for its id.
+    pub(super) id_from_end: Option<usize>,
+}
+
+macro_rules! flag {
+    ($name:ident, $bit:literal) => {
+        pub(super) fn $name(&self) -> bool {
+            self.flags >> $bit & 1 == 1
+        }
+    };
+}
+
+impl Attr {
+    /// Reads `bytes`, which is a whole attr.
+    pub(super) fn parse(bytes: &[u8], endian: Endian) -> Attr {
+        let mut cursor = Cursor::new(bytes, 0, endian);
+        let mut attr = Attr::default();
+        // What is missing at the end counts as zero.
+        let _ = attr.read(&mut cursor);
+        attr.places = attr.places();
+        attr
+    }
+
+    fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), perfquet_events::bytes::Short> {
+        self.kind = cursor.u32()?;
+        let size = match cursor.u32()? {
+            0 => ATTR_BYTES_MIN,
+            size => u64::from(size),
+        };
+        // The writer's own size says how much of it is meant; the room around it may be larger.
+        let valid = size.saturating_sub(8).min(cursor.left());
+        let mut cursor = cursor.part(valid)?;
+        self.config = cursor.u64()?;
+        self.sample_period = cursor.u64()?;
+        self.sample_type = cursor.u64()?;
+        self.read_format = cursor.u64()?;
+        let flags = cursor.u64()?;
+        self.flags = match cursor.endian() {
+            Endian::Little => flags,
+            Endian::Big => bit_fields(flags, FLAG_FIELDS),
+        };
+        cursor.u32()?;
+        self.breakpoint_kind = cursor.u32()?;
+        self.config1 = cursor.u64()?;
+        self.config2 = cursor.u64()?;
+        self.branch_sample_type = cursor.u64()?;
+        self.sample_regs_user = cursor.u64()?;
+        cursor.u32()?;
+        self.clock_id = cursor.i32()?;
+        self.sample_regs_intr = cursor.u64()?;
+        Ok(())
+    }
+
+    /// Whether a sample that its members fill, or do not, is like the first of this event. A newer kernel may
+    /// write members that are not known here, but then into all of them.
+    #[inline]
+    pub(super) fn is_filled(&self, is_filled: bool) -> bool {
+        match self.is_exact.get() {
+            Some(true) => is_filled,
+            Some(false) => true,
+            None => {
+                self.is_exact.set(Some(is_filled));
+                true
+            }
+        }
+    }
+
+    /// Whether these bytes can be an attr: its size, and no bit that is not known.
+    pub(super) fn is_plausible(bytes: &[u8], endian: Endian) -> bool {
+        let mut cursor = Cursor::new(bytes, 0, endian);
+        let (Ok(kind), Ok(size)) = (cursor.u32(), cursor.u32()) else {
+            return false;
+        };
+        let attr = Attr::parse(bytes, endian);
+        let is_size = size == 0
+            || (ATTR_BYTES_MIN..=ATTR_BYTES_MAX).contains(&u64::from(size))
+                && size.is_multiple_of(8);
+        kind < KINDS_MAX
+            && is_size
+            && attr.sample_type < SAMPLE_TYPES_MAX
+            && attr.read_format < READ_FORMATS_MAX
+            && attr.flags < FLAGS_MAX
+    }
+
+    flag!(inherit, 1);
+    flag!(exclude_user, 4);
+    flag!(exclude_kernel, 5);
+    flag!(exclude_hv, 6);
+    flag!(freq, 10);
+    flag!(sample_id_all, 18);
+    flag!(exclude_host, 19);
+    flag!(exclude_guest, 20);
+    flag!(use_clockid, 25);
+
+    /// 0 to 3.
+    pub(super) fn precise_ip(&self) -> usize {
+        (self.flags >> 15 & 3) as usize
+    }
+
+    pub(super) fn has(&self, bit: u64) -> bool {
+        self.sample_type & bit != 0
+    }
+
+    /// Name of the clock that samples are stamped with.
+    pub(super) fn clock(&self) -> &'static str {
+        if !self.use_clockid() {
+            return "sched_clock";
+        }
+        clock_name(self.clock_id)
+    }
+
+    /// Bytes behind the header where a sample holds this one of its first members.
+    fn offset_of(&self, bit: u64) -> Option<usize> {
+        let before = match bit {
+            sample_type::ID => {
+                sample_type::IDENTIFIER
+                    | sample_type::IP
+                    | sample_type::TID
+                    | sample_type::TIME
+                    | sample_type::ADDR
+            }
+            _ => sample_type::IDENTIFIER | sample_type::IP | sample_type::TID,
+        };
+        self.has(bit)
+            .then(|| 8 * (self.sample_type & before).count_ones() as usize)
+    }
+
+    fn places(&self) -> Places {
+        let trailer = |bit| match self.sample_id_all() {
+            true => self.distance_from_end(bit),
+            false => None,
+        };
+        let is_identified = self.has(sample_type::IDENTIFIER);
+        Places {
+            head_bytes: 8 * u64::from((self.sample_type & sample_type::WORDS).count_ones()),
+            time: self.offset_of(sample_type::TIME),
+            id: match is_identified {
+                true => Some(0),
+                false => self.offset_of(sample_type::ID),
+            },
+            time_from_end: trailer(sample_type::TIME),
+            id_from_end: match is_identified && self.sample_id_all() {
+                true => Some(8),
+                false => trailer(sample_type::ID),
+            },
+        }
+    }
+
+    fn distance_from_end(&self, bit: u64) -> Option<usize> {
+        let behind = match bit {
+            sample_type::TIME => {
+                sample_type::ID
+                    | sample_type::STREAM_ID
+                    | sample_type::CPU
+                    | sample_type::IDENTIFIER
+            }
+            _ => sample_type::STREAM_ID | sample_type::CPU | sample_type::IDENTIFIER,
+        };
+        self.has(bit)
+            .then(|| 8 + 8 * (self.sample_type & behind).count_ones() as usize)
+    }
+
+    /// Bytes of the trailer that records other than samples carry.
+    pub(super) fn trailer_bytes(&self) -> usize {
+        if !self.sample_id_all() {
+            return 0;
+        }
+        let members = sample_type::TID
+            | sample_type::TIME
+            | sample_type::ID
+            | sample_type::STREAM_ID
+            | sample_type::CPU
+            | sample_type::IDENTIFIER;
+        8 * (self.sample_type & members).count_ones() as usize
+    }
+}
+
+/// Widths of the flag word's fields, lowest first; the last reaches to the top.
+const FLAG_FIELDS: &[u32] = &[
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    1, 1, 1, 1, 1, 1, 1, 24,
+];
+
+/// The word that a little-endian machine would have for the C bit-fields in `word` of a big-endian one, which
+/// lays them out from the top; `widths` are those of the fields. The bits inside a field keep their order.
+pub(super) fn bit_fields(word: u64, widths: &[u32]) -> u64 {
+    let mut place = 0;
+    let mut result = 0;
+    for &width in widths {
+        let mask = (1u64 << width) - 1;
+        result |= (word >> (64 - place - width) & mask) << place;
+        place += width;
+    }
+    result
+}
+
+/// Name of a CLOCK_* number.
+pub(super) fn clock_name(id: i32) -> &'static str {
+    match id {
+        0 => "realtime",
+        1 => "monotonic",
+        2 => "process_cputime",
+        3 => "thread_cputime",
+        4 => "monotonic_raw",
+        5 => "realtime_coarse",
+        6 => "monotonic_coarse",
+        7 => "boottime",
+        8 => "realtime_alarm",
+        9 => "boottime_alarm",
+        11 => "tai",
+        _ => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_bit_fields() {
+        let mut bytes = [0u8; 64];
+        bytes[4..8].copy_from_slice(&64u32.to_be_bytes());
+        bytes[40..48].copy_from_slice(&(1u64 << (63 - 18) | 1 << (63 - 16)).to_be_bytes());
+        let attr = Attr::parse(&bytes, Endian::Big);
+        assert!(attr.sample_id_all());
+        assert!(!attr.freq());
+        assert_eq!(attr.precise_ip(), 1);
+    }
+
+    #[test]
+    fn members_are_found_from_both_ends() {
+        let attr = Attr {
+            sample_type: sample_type::IDENTIFIER
+                | sample_type::IP
+                | sample_type::TID
+                | sample_type::TIME
+                | sample_type::CPU,
+            flags: 1 << 18,
+            ..Attr::default()
+        };
+        let places = attr.places();
+        assert_eq!((places.time, places.id), (Some(24), Some(0)));
+        assert_eq!(places.time_from_end, Some(24));
+        assert_eq!(places.id_from_end, Some(8));
+        assert_eq!(attr.trailer_bytes(), 32);
+    }
+
+    #[test]
+    fn short_and_long_attrs() {
+        let mut bytes = vec![0xffu8; 256];
+        bytes[4..8].copy_from_slice(&72u32.to_le_bytes());
+        let attr = Attr::parse(&bytes, Endian::Little);
+        assert_eq!((attr.config2, attr.branch_sample_type), (u64::MAX, 0));
+        bytes[4..8].copy_from_slice(&256u32.to_le_bytes());
+        let attr = Attr::parse(&bytes, Endian::Little);
+        assert_eq!(attr.branch_sample_type, u64::MAX);
+        Attr::parse(&bytes[..3], Endian::Little);
+    }
+}

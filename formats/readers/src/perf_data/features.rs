@@ -1,0 +1,352 @@
+//! Features: what perf knows about the machine and the recording, one numbered section each.
+//!
+//! In file mode they lie behind the data, in a pipe they are HEADER_FEATURE records; the bodies are the same
+//! (tools/perf/util/header.c, `feat_ops`). Every one is optional, and a damaged one costs only itself.
+
+use perfquet_events::Error;
+use perfquet_events::bytes::{Cursor, Short, before_nul};
+use perfquet_events::event::{Event, Fact, Place};
+
+use crate::perf_data::attr::{Attr, clock_name};
+use crate::perf_data::read::Session;
+use crate::perf_data::record::{HEADER_BYTES, RecordHeader};
+
+pub(super) const TRACING_DATA: u32 = 1;
+pub(super) const BUILD_ID: u32 = 2;
+pub(super) const EVENT_DESC: u32 = 12;
+const PMU_MAPPINGS: u32 = 16;
+const CLOCK_DATA: u32 = 29;
+const SIMPLEPERF_FIRST: u32 = 128;
+
+/// What a body says, ready to be handed over.
+enum Said {
+    Fact(Kind, String),
+    Cpus(u32),
+    Memory(u64),
+    Nothing,
+}
+
+enum Kind {
+    Host,
+    OsRelease,
+    Recorder,
+    Architecture,
+    CpuModel,
+    CommandLine,
+    Other(&'static str),
+}
+
+impl Session<'_, '_> {
+    /// Takes one feature.
+    pub(super) fn feature(&mut self, bit: u32, body: Cursor<'_>) -> Result<(), Error> {
+        let offset = body.offset();
+        let result = match bit {
+            TRACING_DATA => return self.tracing_data(body.rest(), offset),
+            BUILD_ID => return self.build_ids(body),
+            EVENT_DESC => self.event_descriptions(body)?,
+            PMU_MAPPINGS => self.pmu_mappings(body)?,
+            CLOCK_DATA => self.clock_data(body)?,
+            SIMPLEPERF_FIRST.. => return self.simpleperf_feature(bit, body),
+            _ => match describe(bit, body) {
+                Ok(said) => {
+                    self.say(said)?;
+                    Ok(())
+                }
+                Err(short) => Err(short),
+            },
+        };
+        match result {
+            Ok(()) => Ok(()),
+            Err(short) => self.problem(Place::Offset(offset), "feature", || {
+                format!("header feature {bit}: {short}")
+            }),
+        }
+    }
+
+    fn say(&mut self, said: Said) -> Result<(), Error> {
+        let (kind, text) = match said {
+            Said::Fact(kind, text) if !text.is_empty() => (kind, text),
+            Said::Cpus(count) => return self.sink.event(Event::Fact(Fact::Cpus(count))),
+            Said::Memory(bytes) => return self.sink.event(Event::Fact(Fact::MemoryBytes(bytes))),
+            Said::Fact(..) | Said::Nothing => return Ok(()),
+        };
+        self.sink.event(Event::Fact(match kind {
+            Kind::Host => Fact::Host(&text),
+            Kind::OsRelease => Fact::OsRelease(&text),
+            Kind::Recorder => Fact::Recorder(&text),
+            Kind::Architecture => Fact::Architecture(&text),
+            Kind::CpuModel => Fact::CpuModel(&text),
+            Kind::CommandLine => Fact::CommandLine(&text),
+            Kind::Other(name) => Fact::Other { name, value: &text },
+        }))
+    }
+
+    /// A sequence of BUILD_ID records. The first perf wrote no pid: the kernel's path then looks cut off.
+    fn build_ids(&mut self, body: Cursor<'_>) -> Result<(), Error> {
+        let mut records = Vec::new();
+        let mut cursor = body;
+        while let Some(header) = RecordHeader::parse(cursor.rest(), self.endian) {
+            let size = header.size as u64;
+            if header.size < HEADER_BYTES || cursor.left() < size {
+                let left = cursor.left();
+                self.problem(Place::Offset(cursor.offset()), "feature", || {
+                    format!("build ids: expected a record of {size} bytes, found {left}")
+                })?;
+                break;
+            }
+            let Ok(mut record) = cursor.part(size) else {
+                break;
+            };
+            if record.bytes(HEADER_BYTES as u64).is_ok() {
+                records.push((header, record));
+            }
+        }
+        let has_pid = !records.iter().any(|(_, record)| {
+            let path = record.rest().get(28..).unwrap_or_default();
+            path.starts_with(b"nel.kallsyms]")
+        });
+        for (header, record) in records {
+            if let Err(short) = self.build_id(header, record, has_pid)? {
+                self.short("build ids", short)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `u32 n, u32 attr_size; {attr[attr_size], u32 n_ids, string name, u64 ids[n_ids]}[n]`.
+    fn event_descriptions(&mut self, mut body: Cursor<'_>) -> Result<Result<(), Short>, Error> {
+        let mut missing = Vec::new();
+        let read = self.read_descriptions(&mut body, &mut missing);
+        for (attr, ids) in missing {
+            self.add_attr(attr, ids)?;
+        }
+        Ok(read)
+    }
+
+    /// Events whose own record is lost go to `missing`.
+    fn read_descriptions(
+        &mut self,
+        body: &mut Cursor<'_>,
+        missing: &mut Vec<(Attr, Vec<u64>)>,
+    ) -> Result<(), Short> {
+        let count = body.u32()?;
+        let attr_size = body.u32()?;
+        for index in 0..count as usize {
+            let attr = body.bytes(attr_size.into())?;
+            let id_count = body.u32()?;
+            let name = text(body)?;
+            let mut ids_part = body.part(u64::from(id_count) * 8)?;
+            let ids: Vec<u64> = std::iter::from_fn(|| ids_part.u64().ok()).collect();
+            let is_known = ids.iter().any(|id| self.ids.get(*id).is_some());
+            if self.is_head_damaged
+                && !ids.is_empty()
+                && !is_known
+                && Attr::is_plausible(attr, self.endian)
+            {
+                missing.push((Attr::parse(attr, self.endian), ids.clone()));
+            } else if !self.is_head_damaged {
+                // Some files have their ids only here.
+                for id in &ids {
+                    if index < self.attrs.len() {
+                        self.ids.insert(*id, index);
+                    }
+                }
+            }
+            self.descriptions.push((name, ids));
+        }
+        Ok(())
+    }
+
+    /// `u32 n; {u32 type, string name}[n]`.
+    fn pmu_mappings(&mut self, mut body: Cursor<'_>) -> Result<Result<(), Short>, Error> {
+        let mut read = || {
+            let mut said = Vec::new();
+            for _ in 0..body.u32()? {
+                let (kind, name) = (body.u32()?, text(&mut body)?);
+                said.push(format!("{name}={kind}"));
+                self.pmus.insert(kind, name);
+            }
+            Ok(said.join(" "))
+        };
+        match read() {
+            Ok(said) => {
+                self.other_fact("perf.pmu_mappings", &said)?;
+                Ok(Ok(()))
+            }
+            Err(short) => Ok(Err(short)),
+        }
+    }
+
+    /// `u32 version, u32 clockid, u64 wall_ns, u64 clock_ns`: one moment on two clocks.
+    fn clock_data(&mut self, mut body: Cursor<'_>) -> Result<Result<(), Short>, Error> {
+        let mut read = || Ok((body.u32()?, body.i32()?, body.u64()?, body.u64()?));
+        match read() {
+            // perf stat writes it without having asked.
+            Ok((_, _, 0, 0)) => Ok(Ok(())),
+            Ok((_, clock, wall, time)) => {
+                self.sink
+                    .event(Event::Fact(Fact::Clock(clock_name(clock))))?;
+                let offset = wall.wrapping_sub(time) as i64;
+                self.sink.event(Event::Fact(Fact::WallOffset(offset)))?;
+                Ok(Ok(()))
+            }
+            Err(short) => Ok(Err(short)),
+        }
+    }
+}
+
+/// `u32 length, bytes`, ended by NUL inside.
+pub(super) fn text(body: &mut Cursor<'_>) -> Result<String, Short> {
+    let length = body.u32()?;
+    let bytes = before_nul(body.bytes(length.into())?);
+    Ok(String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// `u32 n, strings`.
+fn texts(body: &mut Cursor<'_>) -> Result<Vec<String>, Short> {
+    let mut all = Vec::new();
+    for _ in 0..body.u32()? {
+        all.push(text(body)?);
+    }
+    Ok(all)
+}
+
+/// The features that are facts and nothing else.
+fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
+    let body = &mut body;
+    let other = |name, text| Said::Fact(Kind::Other(name), text);
+    Ok(match bit {
+        3 => Said::Fact(Kind::Host, text(body)?),
+        4 => Said::Fact(Kind::OsRelease, text(body)?),
+        5 => Said::Fact(Kind::Recorder, recorder(&text(body)?)),
+        6 => Said::Fact(Kind::Architecture, text(body)?),
+        7 => {
+            // Available first, then online, whatever perf.data-file-format.txt says.
+            body.u32()?;
+            Said::Cpus(body.u32()?)
+        }
+        8 => Said::Fact(Kind::CpuModel, text(body)?),
+        9 => other("perf.cpuid", text(body)?),
+        10 => Said::Memory(body.u64()?.saturating_mul(1024)),
+        11 => Said::Fact(Kind::CommandLine, texts(body)?.join(" ")),
+        13 => {
+            let (cores, threads) = (texts(body)?.join(" "), texts(body)?.join(" "));
+            other(
+                "perf.cpu_topology",
+                format!("cores {cores}; threads {threads}"),
+            )
+        }
+        14 => other("perf.numa_topology", numa(body)?),
+        17 => other("perf.groups", groups(body)?),
+        20 => other("perf.caches", caches(body)?),
+        21 => {
+            let (first, last) = (body.u64()?, body.u64()?);
+            // Zeros where perf did not count: in pipes, in perf stat.
+            let text = match last {
+                0 => String::new(),
+                _ => format!("{first} {last}"),
+            };
+            other("perf.sample_time", text)
+        }
+        22 => {
+            let (_, block, nodes) = (body.u64()?, body.u64()?, body.u64()?);
+            other(
+                "perf.memory_topology",
+                format!("{nodes} nodes, blocks of {block} bytes"),
+            )
+        }
+        23 => other("perf.clock_resolution_ns", count(body.u64()?)),
+        25 => other("perf.bpf_programs", count(body.u32()?.into())),
+        26 => other("perf.bpf_btf", count(body.u32()?.into())),
+        27 => {
+            let (_, kind, level) = (body.u32()?, body.u32()?, body.u32()?);
+            let ratio = body.u32()?;
+            let text = match kind {
+                0 => String::new(),
+                _ => format!("type {kind} level {level} ratio {ratio}"),
+            };
+            other("perf.compressed", text)
+        }
+        28 => {
+            let count = body.u32()?;
+            other("perf.cpu_pmu_caps", pairs(body, count)?)
+        }
+        30 => {
+            let count = body.u32()?;
+            other("perf.hybrid_topology", pairs(body, count)?)
+        }
+        31 => {
+            let mut all = Vec::new();
+            for _ in 0..body.u32()? {
+                let count = body.u32()?;
+                let caps = pairs(body, count)?;
+                all.push(format!("{}: {caps}", text(body)?));
+            }
+            other("perf.pmu_caps", all.join("; "))
+        }
+        33 => other("perf.elf_machine", body.u32()?.to_string()),
+        34 => other("perf.cache_line_bytes", body.u32()?.to_string()),
+        // Flags without a body, places of AUX buffers, and what newer perfs may add.
+        _ => Said::Nothing,
+    })
+}
+
+/// A number that says something.
+fn count(number: u64) -> String {
+    match number {
+        0 => String::new(),
+        _ => number.to_string(),
+    }
+}
+
+fn pairs(body: &mut Cursor<'_>, count: u32) -> Result<String, Short> {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(format!("{}={}", text(body)?, text(body)?));
+    }
+    Ok(all.join(" "))
+}
+
+fn numa(body: &mut Cursor<'_>) -> Result<String, Short> {
+    let mut all = Vec::new();
+    for _ in 0..body.u32()? {
+        let (node, total, free) = (body.u32()?, body.u64()?, body.u64()?);
+        let cpus = text(body)?;
+        all.push(format!(
+            "node {node}: {total} kB, {free} kB free, cpus {cpus}"
+        ));
+    }
+    Ok(all.join("; "))
+}
+
+fn groups(body: &mut Cursor<'_>) -> Result<String, Short> {
+    let mut all = Vec::new();
+    for _ in 0..body.u32()? {
+        let name = text(body)?;
+        let (leader, members) = (body.u32()?, body.u32()?);
+        all.push(format!("{name}: {members} events from number {leader} on"));
+    }
+    Ok(all.join("; "))
+}
+
+fn caches(body: &mut Cursor<'_>) -> Result<String, Short> {
+    body.u32()?;
+    let mut all = Vec::new();
+    for _ in 0..body.u32()? {
+        let level = body.u32()?;
+        let (line, _sets, _ways) = (body.u32()?, body.u32()?, body.u32()?);
+        let (kind, size, cpus) = (text(body)?, text(body)?, text(body)?);
+        all.push(format!(
+            "L{level} {kind} {size}, lines of {line}, cpus {cpus}"
+        ));
+    }
+    Ok(all.join("; "))
+}
+
+/// perf writes its version alone; perfquet-record its name too.
+fn recorder(version: &str) -> String {
+    match version.starts_with("perfquet") {
+        true => version.to_owned(),
+        false => format!("perf {version}"),
+    }
+}

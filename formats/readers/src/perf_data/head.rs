@@ -1,0 +1,393 @@
+//! Finds the parts of a file in file mode, also where its header, its list of events or its index is damaged.
+//!
+//! ```text
+//! header   ids   attrs   records …   index {offset, size}[n]   TRACING_DATA  BUILD_ID  …  EVENT_DESC  …
+//! ```
+//! What the header says is taken where it leads to what it should. Otherwise records are recognized by three plausible
+//! headers in a row, the index by entries that follow each other without a gap, and the events come from
+//! the feature EVENT_DESC, which has all of them a second time. A byte that is lost or doubled moves what comes
+//! after it: so each part is looked for some bytes before and after its place, too.
+
+use perfquet_events::bytes::{Cursor, Endian, Short};
+
+use crate::perf_data::attr::{ATTR_BYTES_MAX, ATTR_BYTES_MIN, Attr};
+use crate::perf_data::features::{BUILD_ID, EVENT_DESC, TRACING_DATA};
+use crate::perf_data::header::{Header, Section};
+use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
+use crate::perf_data::resync::{chain_in, is_plausible_chain, plausible};
+
+/// Bytes that a part may lie before or after its place.
+const SHIFT_MAX: i64 = 8;
+/// Bits of features that a header has.
+const FEATURES_MAX: u64 = 256;
+/// Records of a pipe among which are those that tell of its events.
+const PIPE_RECORDS: usize = 16;
+/// Where the sections of a file begin, at the earliest.
+const HEADER_END: u64 = 72;
+/// Bytes between the header and the records that are searched for events: ids and attrs.
+const ATTRS_SEARCHED: usize = 1 << 20;
+
+/// Where everything is.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    pub(super) header: Header,
+    pub(super) attrs: Vec<(Attr, Vec<u64>)>,
+    pub(super) features: Vec<(u32, Section)>,
+    /// The end of the records was found by going through them.
+    is_end_measured: bool,
+    /// What was not as the header says, with its offset.
+    pub(super) damages: Vec<(u64, String)>,
+}
+
+impl Head {
+    /// Looks at a file whose header is this one; `None`: the header is not to be believed at all.
+    pub(super) fn find(header: Option<Header>, file: &[u8], endian: Endian) -> Head {
+        let mut head = Head {
+            header: header.unwrap_or_default(),
+            ..Head::default()
+        };
+        let is_believed = header.is_some_and(|header| header.size >= HEADER_END);
+        head.find_data(is_believed, file, endian);
+        if !is_believed && tells_of_itself(file, head.header.data, endian) {
+            return head;
+        }
+        head.find_features(file, endian);
+        head.find_attrs(is_believed, file, endian);
+        head
+    }
+
+    fn find_data(&mut self, is_believed: bool, file: &[u8], endian: Endian) {
+        let told = self.header.data;
+        let length = file.len() as u64;
+        let is_there = |offset: u64| {
+            let rest = usize::try_from(offset).ok().and_then(|at| file.get(at..));
+            rest.is_some_and(|rest| !rest.is_empty() && is_plausible_chain(rest, endian))
+        };
+        // Nothing was recorded, or the file ends before its records.
+        if is_believed && (told.size == 0 && told.offset <= length || told.offset == length) {
+            return;
+        }
+        if is_believed && is_there(told.offset) && told.end() <= length + SHIFT_MAX as u64 {
+            return;
+        }
+        let near = shifts()
+            .filter_map(|shift| told.offset.checked_add_signed(shift))
+            .filter(|_| is_believed)
+            .find(|&offset| is_there(offset));
+        let start = near.or_else(|| {
+            // A pipe has records behind 16 bytes.
+            let begin = if is_believed { HEADER_END } else { 8 }.min(length) as usize;
+            let rest = file.get(begin..).unwrap_or_default();
+            Some((begin + chain_in(rest, endian)?) as u64)
+        });
+        let Some(start) = start else {
+            return;
+        };
+        if is_believed && start.abs_diff(told.offset) > SHIFT_MAX as u64 && told.end() <= length {
+            // The first records are damaged, the header is not.
+            return;
+        }
+        if start == told.offset && is_believed {
+            // Cut short, which is said where the records end.
+            return;
+        }
+        self.is_end_measured = near.is_none() || told.end() > length + SHIFT_MAX as u64;
+        let end = match self.is_end_measured {
+            true => end_of_records(file, start, endian),
+            false => told.end(),
+        };
+        self.damages.push((
+            40,
+            format!(
+                "expected records at {:#x}, found them at {start:#x}; the header or the data after it is damaged",
+                told.offset
+            ),
+        ));
+        self.header.data = Section {
+            offset: start,
+            size: end.saturating_sub(start),
+        };
+    }
+
+    /// The index behind the records, and with it where they really end.
+    fn find_features(&mut self, file: &[u8], endian: Endian) {
+        let end = self.header.data.end();
+        if self.header.data.size == 0 {
+            return;
+        }
+        let told = self.header.features(file, endian);
+        let bits: Vec<u32> = self.header.feature_bits().collect();
+        let found = std::iter::once(0).chain(shifts()).find_map(|shift| {
+            let (place, written) = match self.is_end_measured {
+                true => (end, end.checked_add_signed(-shift)?),
+                false => (end.checked_add_signed(shift)?, end),
+            };
+            Some((shift, index_at(file, place, written, endian)?))
+        });
+        let Some((shift, sections)) = found else {
+            // Some tools write the sections in another order.
+            self.features = told;
+            return;
+        };
+        if shift != 0 && !self.is_end_measured {
+            self.damages.push((
+                end,
+                format!("expected the index of features, found it {shift} bytes later"),
+            ));
+            self.header.data.size = self.header.data.size.saturating_add_signed(shift);
+        }
+        let sections = settle(file, sections, &bits, shift, endian);
+        self.features = match bits.len() == sections.len() {
+            true => bits.into_iter().zip(sections).collect(),
+            // In another order, or with a gap.
+            false if shift == 0 && !self.is_end_measured && sections.len() < bits.len() => told,
+            false => {
+                self.damages.push((
+                    HEADER_END,
+                    format!(
+                        "expected {} features, found {}; reading those that can be recognized",
+                        bits.len(),
+                        sections.len()
+                    ),
+                ));
+                recognize(file, sections, endian)
+            }
+        };
+    }
+
+    fn find_attrs(&mut self, is_believed: bool, file: &[u8], endian: Endian) {
+        let (attrs, damage) = self.header.attrs(file, endian);
+        let is_whole = is_believed && damage.is_none() && self.header.are_plausible(file, endian);
+        if is_whole || self.header.data.size == 0 && is_believed && !attrs.is_empty() {
+            self.attrs = attrs;
+        } else {
+            self.damages.push((
+                self.header.attrs.offset,
+                damage.unwrap_or_else(|| "expected events, found other bytes".into()),
+            ));
+            let described = self.described(file, endian);
+            let found = match described.is_empty() {
+                true => self
+                    .shifted(file, endian)
+                    .or_else(|| self.searched(file, endian)),
+                false => Some(described),
+            };
+            self.attrs = found.unwrap_or(attrs);
+        }
+    }
+
+    /// The events that EVENT_DESC describes.
+    fn described(&self, file: &[u8], endian: Endian) -> Vec<(Attr, Vec<u64>)> {
+        let section = self.features.iter().find(|(bit, _)| *bit == EVENT_DESC);
+        let Some((_, section)) = section else {
+            return Vec::new();
+        };
+        descriptions(Cursor::new(section.of(file), section.offset, endian)).unwrap_or_default()
+    }
+
+    /// The events, some bytes beside their place.
+    fn shifted(&self, file: &[u8], endian: Endian) -> Option<Vec<(Attr, Vec<u64>)>> {
+        shifts().find_map(|shift| {
+            let mut header = self.header;
+            header.attrs.offset = header.attrs.offset.checked_add_signed(shift)?;
+            let is_there = header.attrs.size > 0 && header.are_plausible(file, endian);
+            is_there.then(|| header.attrs(file, endian).0)
+        })
+    }
+
+    /// Events between the header and the records, wherever they are.
+    fn searched(&self, file: &[u8], endian: Endian) -> Option<Vec<(Attr, Vec<u64>)>> {
+        let end = self.header.data.offset.min(file.len() as u64) as usize;
+        let begin = end.saturating_sub(ATTRS_SEARCHED).max(HEADER_END as usize);
+        (begin..end).find_map(|offset| {
+            let rest = file.get(offset..end)?;
+            let mut cursor = Cursor::new(rest, offset as u64, endian);
+            let (kind, size) = (cursor.u32().ok()?, cursor.u32().ok()?);
+            // Kinds beyond those of any PMU, and zeros, are met by chance.
+            if kind > 1 << 10 || size == 0 || !Attr::is_plausible(rest, endian) {
+                return None;
+            }
+            let header = Header {
+                size: self.header.size,
+                attr_size: u64::from(size) + 16,
+                attrs: Section {
+                    offset: offset as u64,
+                    size: (end - offset) as u64 / (u64::from(size) + 16) * (u64::from(size) + 16),
+                },
+                ..self.header
+            };
+            let is_there = header.attrs.size > 0 && header.are_plausible(file, endian);
+            is_there.then(|| header.attrs(file, endian).0)
+        })
+    }
+}
+
+/// Whether records are those of a pipe, which has its events and features among them.
+fn tells_of_itself(file: &[u8], data: Section, endian: Endian) -> bool {
+    let mut rest = part(file, data.offset);
+    for _ in 0..PIPE_RECORDS {
+        let Some(header) = plausible(rest, endian) else {
+            return false;
+        };
+        if matches!(header.kind, kind::HEADER_ATTR | kind::HEADER_FEATURE) {
+            return true;
+        }
+        rest = rest.get(header.size..).unwrap_or_default();
+    }
+    false
+}
+
+/// 1, -1, 2, -2, …
+fn shifts() -> impl Iterator<Item = i64> {
+    (1..=SHIFT_MAX).flat_map(|shift| [shift, -shift])
+}
+
+fn part(file: &[u8], offset: u64) -> &[u8] {
+    let rest = usize::try_from(offset).ok().and_then(|at| file.get(at..));
+    rest.unwrap_or_default()
+}
+
+/// Where records that begin at `start` end.
+fn end_of_records(file: &[u8], start: u64, endian: Endian) -> u64 {
+    let mut offset = start;
+    loop {
+        let rest = part(file, offset);
+        let Some(header) = plausible(rest, endian).filter(|header| header.size <= rest.len())
+        else {
+            // Damaged records may be followed by others, but then by three in a row.
+            match chain_in(rest, endian) {
+                Some(skipped) if skipped > 0 => {
+                    offset += skipped as u64;
+                    continue;
+                }
+                _ => return offset,
+            }
+        };
+        offset += header.size as u64;
+        if header.kind == kind::AUXTRACE {
+            let mut body = Cursor::new(rest.get(HEADER_BYTES..).unwrap_or_default(), 0, endian);
+            offset = offset.saturating_add(body.u64().unwrap_or(0));
+        }
+    }
+}
+
+/// The entries of an index at `place`, if there is one. They say where they were when it was written, which is
+/// counted from `end`: each section begins where the one before it ends, the first behind the index.
+fn index_at(file: &[u8], place: u64, end: u64, endian: Endian) -> Option<Vec<Section>> {
+    let mut cursor = Cursor::new(part(file, place), place, endian);
+    let first = Section::read(&mut cursor).ok()?;
+    // perf leaves room for features that it then does not write.
+    let bytes = first.offset.checked_sub(end)?;
+    let most = bytes / 16;
+    if !bytes.is_multiple_of(16) || !(1..=FEATURES_MAX).contains(&most) {
+        return None;
+    }
+    let mut sections = vec![first];
+    while (sections.len() as u64) < most {
+        let section = Section::read(&mut cursor).ok()?;
+        let before = sections.last().copied().unwrap_or_default();
+        if section.offset != before.end() {
+            break;
+        }
+        sections.push(section);
+    }
+    (most == 1 || sections.len() > 1).then_some(sections)
+}
+
+/// Moves the sections to where they are: `shift` bytes from where they were, and from a damage among them on one more
+/// or less.
+fn settle(
+    file: &[u8],
+    sections: Vec<Section>,
+    bits: &[u32],
+    shift: i64,
+    endian: Endian,
+) -> Vec<Section> {
+    let mut shift = shift;
+    let moved = |section: Section, shift: i64| Section {
+        offset: section.offset.saturating_add_signed(shift),
+        size: section.size,
+    };
+    let bits = bits
+        .iter()
+        .copied()
+        .map(Some)
+        .chain(std::iter::repeat(None));
+    let mut settled = Vec::new();
+    for (section, bit) in sections.into_iter().zip(bits) {
+        let is_it = |shift: i64| {
+            bit.is_some_and(|bit| is_feature(bit, moved(section, shift).of(file), endian))
+        };
+        if !is_it(shift)
+            && let Some(other) = [shift - 1, shift + 1]
+                .into_iter()
+                .find(|&other| is_it(other))
+        {
+            shift = other;
+        }
+        settled.push(moved(section, shift));
+    }
+    settled
+}
+
+/// Whether bytes look like the feature that they should be.
+fn is_feature(bit: u32, bytes: &[u8], endian: Endian) -> bool {
+    let mut cursor = Cursor::new(bytes, 0, endian);
+    match bit {
+        TRACING_DATA => bytes.starts_with(crate::tracing_data::TRACING_MAGIC),
+        BUILD_ID => is_build_id(bytes, endian),
+        EVENT_DESC => descriptions(cursor).is_ok(),
+        // A text: its length, padded to 64 bytes.
+        3..=6 | 8 | 9 => cursor
+            .u32()
+            .is_ok_and(|length| u64::from(length) == cursor.left()),
+        _ => true,
+    }
+}
+
+fn is_build_id(bytes: &[u8], endian: Endian) -> bool {
+    RecordHeader::parse(bytes, endian).is_some_and(|header| {
+        matches!(header.kind, 0 | kind::BUILD_ID)
+            && (36..=bytes.len().min(8192)).contains(&header.size)
+            && header.size.is_multiple_of(4)
+    })
+}
+
+/// The features that can be told by their content.
+fn recognize(file: &[u8], sections: Vec<Section>, endian: Endian) -> Vec<(u32, Section)> {
+    let known = [TRACING_DATA, EVENT_DESC, BUILD_ID];
+    let recognized = sections.into_iter().filter_map(|section| {
+        let bytes = section.of(file);
+        let is_it = |bit: &&u32| !bytes.is_empty() && is_feature(**bit, bytes, endian);
+        Some((*known.iter().find(is_it)?, section))
+    });
+    recognized.collect()
+}
+
+/// EVENT_DESC: `u32 n, u32 attr_size; {attr[attr_size], u32 n_ids, string name, u64 ids[n_ids]}[n]`. An error if
+/// it is anything else.
+fn descriptions(mut body: Cursor<'_>) -> Result<Vec<(Attr, Vec<u64>)>, Short> {
+    let other = Short {
+        offset: body.offset(),
+        wanted: 0,
+        left: body.left(),
+    };
+    let (count, attr_size) = (body.u32()?, u64::from(body.u32()?));
+    if count == 0 || !(ATTR_BYTES_MIN..=ATTR_BYTES_MAX).contains(&attr_size) {
+        return Err(other);
+    }
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let attr = body.bytes(attr_size)?;
+        if !Attr::is_plausible(attr, body.endian()) {
+            return Err(other);
+        }
+        let id_count = u64::from(body.u32()?);
+        let name = body.u32()?;
+        body.bytes(name.into())?;
+        let mut ids = body.part(id_count.saturating_mul(8))?;
+        let ids = std::iter::from_fn(|| ids.u64().ok()).collect();
+        all.push((Attr::parse(attr, body.endian()), ids));
+    }
+    Ok(all)
+}

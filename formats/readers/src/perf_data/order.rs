@@ -1,0 +1,574 @@
+//! Brings records into the order of time, in bounded memory.
+//!
+//! perf writes what it finds in each CPU's ring, one ring after the other, and closes such a round by FINISHED_ROUND: no
+//! later record is older than the newest one of the round before. On a busy machine that does not hold, so records wait
+//! longer than for one round (`lag.rs`). Files without rounds (simpleperf, `perf inject`, directories) wait until the end.
+//!
+//! What waits is a time and a place, 16 bytes a record; the records stay in the mapped file. Records of a pipe,
+//! and unpacked ones, are kept in an [`Arena`]. Too many of either go to an unlinked temporary file: places as
+//! sorted runs, which are merged when their time comes.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use perfquet_events::Error;
+use perfquet_events::bytes::Endian;
+use perfquet_events::input::{Map, Spool, TEMPORARY_BYTES_MAX};
+
+use crate::perf_data::lag::Rounds;
+
+/// Entries kept in memory (64 MiB) before they go to a file.
+const ENTRIES_MAX: usize = 4 << 20;
+/// Bytes of records kept in memory before they go to a file.
+const ARENA_BYTES_MAX: usize = 64 << 20;
+
+/// Where a record is: its source in the upper 16 bits, its offset there in the lower 48.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Location(u64);
+
+const OFFSET_BITS: u32 = 48;
+const ARENA: u64 = 0xffff;
+
+impl Location {
+    /// In a mapped file.
+    pub(super) fn mapped(source: u16, offset: u64) -> Location {
+        Location(u64::from(source) << OFFSET_BITS | offset & ((1 << OFFSET_BITS) - 1))
+    }
+
+    fn source(self) -> u64 {
+        self.0 >> OFFSET_BITS
+    }
+
+    /// Offset within the source.
+    pub(super) fn offset(self) -> u64 {
+        self.0 & ((1 << OFFSET_BITS) - 1)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    time: u64,
+    location: Location,
+}
+
+/// What became of a record that was handed out.
+pub(super) enum Step {
+    /// It is done with.
+    Done,
+    /// It has to wait, and all that are newer with it.
+    Hold,
+}
+
+/// Records that wait for their turn.
+#[derive(Default)]
+pub(super) struct Queue<'m> {
+    /// The mapped files.
+    pub(super) sources: Vec<&'m [u8]>,
+    endian: Endian,
+    /// In the order of reading; those left over from the last round first, sorted.
+    entries: Vec<Entry>,
+    arena: Arena,
+    runs: Runs,
+    rounds: Rounds,
+    /// Time of the last record that was handed out.
+    handed_out: u64,
+    /// Records that came after newer ones had been handed out.
+    late: u64,
+    /// Records left by the last flush.
+    left: u64,
+}
+
+impl<'m> Queue<'m> {
+    pub(super) fn new(sources: Vec<&'m [u8]>, endian: Endian) -> Queue<'m> {
+        Queue {
+            sources,
+            endian,
+            arena: Arena::new(TEMPORARY_BYTES_MAX),
+            ..Queue::default()
+        }
+    }
+
+    /// Sets the most bytes of records that wait in a temporary file.
+    pub(super) fn set_temporary_bytes_max(&mut self, bytes: u64) {
+        self.arena.temporary_bytes_max = bytes;
+    }
+
+    /// How many records wait.
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() as u64 + self.runs.left()
+    }
+
+    /// Records that came after newer ones had been handed out: these are not in the order of time.
+    pub(super) fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Records go out as soon as perf's rounds allow: somebody counts them while they are recorded.
+    pub(super) fn hurry(&mut self) {
+        self.rounds.hurry();
+    }
+
+    /// Lets a record of a mapped file wait, which has this many bytes.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        time: u64,
+        location: Location,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        self.rounds.read(time, bytes);
+        self.late += u64::from(time < self.handed_out);
+        self.entries.push(Entry { time, location });
+        if self.entries.len() >= ENTRIES_MAX {
+            self.entries.sort_by_key(|entry| entry.time);
+            self.runs.push(&self.entries)?;
+            self.entries.clear();
+        }
+        Ok(())
+    }
+
+    /// Lets a record wait that is in no mapped file.
+    #[inline]
+    pub(super) fn push_copy(&mut self, time: u64, record: &[u8]) -> Result<(), Error> {
+        let offset = self.arena.push(record)?;
+        let location = Location(ARENA << OFFSET_BITS | offset);
+        self.push(time, location, record.len())
+    }
+
+    /// A round has ended: hands out what nothing can precede any more, once that is worth a sort.
+    pub(super) fn finish_round(
+        &mut self,
+        hand_out: &mut impl FnMut(&[u8], Location) -> Result<Step, Error>,
+    ) -> Result<(), Error> {
+        self.rounds.end();
+        if self.rounds.is_due(self.len() - self.left)
+            && let Some(limit) = self.rounds.limit()
+        {
+            return self.flush(limit, hand_out);
+        }
+        Ok(())
+    }
+
+    /// Hands out everything up to `limit`, in the order of time, and of reading where times are equal.
+    pub(super) fn flush(
+        &mut self,
+        limit: u64,
+        hand_out: &mut impl FnMut(&[u8], Location) -> Result<Step, Error>,
+    ) -> Result<(), Error> {
+        // Rings are nearly in order, one after the other: this sort finds and merges such runs.
+        self.entries.sort_by_key(|entry| entry.time);
+        let arena = self.arena.view()?;
+        let records = Records {
+            sources: &self.sources,
+            arena: &arena,
+            endian: self.endian,
+        };
+        let mut done = 0;
+        if self.runs.left() == 0 {
+            let due = self.entries.partition_point(|entry| entry.time <= limit);
+            for entry in self.entries.get(..due).unwrap_or_default() {
+                if let Some(record) = records.get(entry.location)
+                    && matches!(hand_out(record, entry.location)?, Step::Hold)
+                {
+                    break;
+                }
+                done += 1;
+                self.handed_out = entry.time;
+            }
+        } else {
+            done = self.runs.merge(&self.entries, limit, |entry| {
+                let step = match records.get(entry.location) {
+                    Some(record) => hand_out(record, entry.location)?,
+                    None => Step::Done,
+                };
+                if matches!(step, Step::Done) {
+                    self.handed_out = entry.time;
+                }
+                Ok(step)
+            })?;
+        }
+        drop(arena);
+        self.entries.drain(..done);
+        self.left = self.len();
+        self.compact()
+    }
+
+    /// Moves what is left in the arena to its front. With entries in runs it stays: they soon go out.
+    fn compact(&mut self) -> Result<(), Error> {
+        if self.runs.left() > 0 || self.arena.is_empty() {
+            return Ok(());
+        }
+        let mut arena = Arena::new(self.arena.temporary_bytes_max);
+        if self.entries.is_empty() {
+            std::mem::swap(&mut arena, &mut self.arena);
+            self.arena = arena.emptied();
+            return Ok(());
+        }
+        let view = self.arena.view()?;
+        let records = Records {
+            sources: &self.sources,
+            arena: &view,
+            endian: self.endian,
+        };
+        for entry in &mut self.entries {
+            if entry.location.source() == ARENA
+                && let Some(record) = records.get(entry.location)
+            {
+                entry.location = Location(ARENA << OFFSET_BITS | arena.push(record)?);
+            }
+        }
+        drop(view);
+        self.arena = arena;
+        Ok(())
+    }
+}
+
+/// All places where a waiting record can be.
+struct Records<'a, 'm> {
+    sources: &'a [&'m [u8]],
+    arena: &'a ArenaView<'a>,
+    endian: Endian,
+}
+
+impl Records<'_, '_> {
+    #[inline]
+    fn get(&self, location: Location) -> Option<&[u8]> {
+        let bytes = match location.source() {
+            ARENA => self.arena.from(location.offset())?,
+            source => self
+                .sources
+                .get(source as usize)?
+                .get(location.offset() as usize..)?,
+        };
+        let size = self.endian.u16_at(bytes, 6)?;
+        bytes.get(..usize::from(size))
+    }
+}
+
+/// Copies of records, in memory and, when there are many, in a temporary file.
+#[derive(Default)]
+struct Arena {
+    bytes: Vec<u8>,
+    /// What came before `bytes`.
+    spool: Option<Spool>,
+    temporary_bytes_max: u64,
+}
+
+struct ArenaView<'a> {
+    spooled: Option<Arc<Map>>,
+    bytes: &'a [u8],
+}
+
+impl ArenaView<'_> {
+    #[inline]
+    fn from(&self, offset: u64) -> Option<&[u8]> {
+        match &self.spooled {
+            None => self.bytes.get(offset as usize..),
+            Some(map) if (offset as usize) < map.len() => map.get(offset as usize..),
+            Some(map) => self.bytes.get(offset as usize - map.len()..),
+        }
+    }
+}
+
+impl Arena {
+    fn new(temporary_bytes_max: u64) -> Arena {
+        Arena {
+            temporary_bytes_max,
+            ..Arena::default()
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.spool.is_none()
+    }
+
+    /// Keeps a copy, and says where.
+    #[inline]
+    fn push(&mut self, record: &[u8]) -> Result<u64, Error> {
+        if self.bytes.len() + record.len() > ARENA_BYTES_MAX {
+            self.spill()?;
+        }
+        let offset = self.spool.as_ref().map_or(0, Spool::size_bytes) + self.bytes.len() as u64;
+        self.bytes.extend_from_slice(record);
+        Ok(offset)
+    }
+
+    #[cold]
+    fn spill(&mut self) -> Result<(), Error> {
+        let spool = match &mut self.spool {
+            Some(spool) => spool,
+            none => none.insert(Spool::new(self.temporary_bytes_max)?),
+        };
+        spool.append(&self.bytes)?;
+        self.bytes.clear();
+        Ok(())
+    }
+
+    fn view(&self) -> Result<ArenaView<'_>, Error> {
+        Ok(ArenaView {
+            spooled: match &self.spool {
+                Some(spool) => spool.map()?,
+                None => None,
+            },
+            bytes: &self.bytes,
+        })
+    }
+
+    /// An empty one that keeps the memory.
+    fn emptied(mut self) -> Arena {
+        self.bytes.clear();
+        Arena {
+            bytes: self.bytes,
+            spool: None,
+            ..self
+        }
+    }
+}
+
+const ENTRY_BYTES: usize = 16;
+
+/// Sorted runs of entries in a temporary file.
+#[derive(Default)]
+struct Runs {
+    spool: Option<Spool>,
+    /// First and last (exclusive) entry that is left of each run, counted from the front of the file.
+    runs: Vec<(u64, u64)>,
+}
+
+impl Runs {
+    /// How many entries are left.
+    fn left(&self) -> u64 {
+        self.runs.iter().map(|(next, end)| end - next).sum()
+    }
+
+    fn push(&mut self, entries: &[Entry]) -> Result<(), Error> {
+        let spool = match &mut self.spool {
+            Some(spool) => spool,
+            none => none.insert(Spool::new(u64::MAX)?),
+        };
+        let start = spool.size_bytes() / ENTRY_BYTES as u64;
+        let mut bytes = Vec::with_capacity(entries.len() * ENTRY_BYTES);
+        for entry in entries {
+            bytes.extend_from_slice(&entry.time.to_le_bytes());
+            bytes.extend_from_slice(&entry.location.0.to_le_bytes());
+        }
+        spool.append(&bytes)?;
+        self.runs.push((start, start + entries.len() as u64));
+        Ok(())
+    }
+
+    /// Hands out what is due of the runs and of `entries`, which are newer in the order of reading. Returns
+    /// how many of `entries` went out.
+    fn merge(
+        &mut self,
+        entries: &[Entry],
+        limit: u64,
+        mut hand_out: impl FnMut(Entry) -> Result<Step, Error>,
+    ) -> Result<usize, Error> {
+        let map = match &self.spool {
+            Some(spool) => spool.map()?,
+            None => None,
+        };
+        let map: &[u8] = map.as_deref().map_or(&[], |map| map);
+        let entry_at = |index: u64| -> Option<Entry> {
+            let bytes = map.get(usize::try_from(index).ok()?.checked_mul(ENTRY_BYTES)?..)?;
+            Some(Entry {
+                time: Endian::Little.u64_at(bytes, 0)?,
+                location: Location(Endian::Little.u64_at(bytes, 8)?),
+            })
+        };
+        // The run number decides between equal times: an earlier run was read earlier.
+        let in_memory = self.runs.len();
+        let mut heads = BinaryHeap::new();
+        for (number, (next, end)) in self.runs.iter().enumerate() {
+            if next < end
+                && let Some(entry) = entry_at(*next)
+            {
+                heads.push(Reverse((entry.time, number)));
+            }
+        }
+        let mut done = 0;
+        if let Some(entry) = entries.first() {
+            heads.push(Reverse((entry.time, in_memory)));
+        }
+        while let Some(Reverse((time, number))) = heads.pop() {
+            if time > limit {
+                break;
+            }
+            let entry = match self.runs.get(number) {
+                Some((next, _)) => entry_at(*next),
+                None => entries.get(done).copied(),
+            };
+            let Some(entry) = entry else { continue };
+            if matches!(hand_out(entry)?, Step::Hold) {
+                break;
+            }
+            let following = match self.runs.get_mut(number) {
+                Some((next, end)) => {
+                    *next += 1;
+                    if next < end { entry_at(*next) } else { None }
+                }
+                None => {
+                    done += 1;
+                    entries.get(done).copied()
+                }
+            };
+            if let Some(following) = following {
+                heads.push(Reverse((following.time, number)));
+            }
+        }
+        if self.left() == 0 {
+            self.runs.clear();
+            self.spool = None;
+        }
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u16) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[6] = 16;
+        bytes[8..10].copy_from_slice(&number.to_le_bytes());
+        bytes
+    }
+
+    fn flush(queue: &mut Queue<'_>, limit: u64) -> Vec<u16> {
+        let mut seen = Vec::new();
+        queue
+            .flush(limit, &mut |bytes, _| {
+                seen.push(Endian::Little.u16([bytes[8], bytes[9]]));
+                Ok(Step::Done)
+            })
+            .unwrap();
+        seen
+    }
+
+    #[test]
+    fn orders_and_keeps_what_is_not_due() {
+        let mut queue = Queue::new(Vec::new(), Endian::Little);
+        for (number, time) in [30, 10, 20, 20, 40, 5].into_iter().enumerate() {
+            queue.push_copy(time, &record(number as u16)).unwrap();
+        }
+        assert_eq!(flush(&mut queue, 20), [5, 1, 2, 3]);
+        queue.push_copy(35, &record(9)).unwrap();
+        assert_eq!(flush(&mut queue, u64::MAX), [0, 9, 4]);
+        assert_eq!(queue.len(), 0);
+        assert!(queue.arena.is_empty());
+    }
+
+    #[test]
+    fn rounds_lag_by_one_where_somebody_counts() {
+        let mut queue = Queue::new(Vec::new(), Endian::Little);
+        queue.hurry();
+        let mut seen = Vec::new();
+        for (round, times) in [[3, 1], [2, 4], [6, 5]].into_iter().enumerate() {
+            for time in times {
+                queue.push_copy(time, &record(time as u16)).unwrap();
+            }
+            queue
+                .finish_round(&mut |bytes, _| {
+                    seen.push((round, bytes[8]));
+                    Ok(Step::Done)
+                })
+                .unwrap();
+        }
+        assert_eq!(seen, [(1, 1), (1, 2), (1, 3), (2, 4)]);
+    }
+
+    /// Rounds of 13 records with one in a thousand that was committed `lateness` records too late; times as handed
+    /// out, and how many were in the queue at most.
+    fn busy_machine(records: u64, lateness: u64) -> (Queue<'static>, Vec<u64>, u64) {
+        let mut queue = Queue::new(Vec::new(), Endian::Little);
+        let mut seen = Vec::new();
+        let mut most = 0;
+        let mut hand_out = |bytes: &[u8], _: Location| {
+            seen.push(Endian::Little.u64_at(bytes, 8).unwrap());
+            Ok(Step::Done)
+        };
+        let push = |queue: &mut Queue<'_>, time: u64| {
+            let mut record = [0; 16];
+            record[6] = 16;
+            record[8..].copy_from_slice(&time.to_le_bytes());
+            queue.push_copy(time, &record).unwrap();
+        };
+        for time in 1..=records {
+            if time % 1000 != 0 {
+                push(&mut queue, time);
+            }
+            if time > lateness && (time - lateness).is_multiple_of(1000) {
+                push(&mut queue, time - lateness);
+            }
+            if time % 13 == 0 {
+                most = most.max(queue.len());
+                queue.finish_round(&mut hand_out).unwrap();
+            }
+        }
+        queue.flush(u64::MAX, &mut hand_out).unwrap();
+        (queue, seen, most)
+    }
+
+    #[test]
+    fn records_that_miss_hundreds_of_rounds_come_out_in_order() {
+        for lateness in [20, 300, 4000] {
+            let (queue, seen, most) = busy_machine(100_000, lateness);
+            assert!(seen.is_sorted(), "{lateness}");
+            assert_eq!(queue.late(), 0);
+            assert!(most < 40_000, "{most} records waited");
+        }
+    }
+
+    #[test]
+    fn what_comes_too_late_is_counted_and_the_lag_grows() {
+        let (queue, seen, most) = busy_machine(1_000_000, 20_000);
+        let disorder = seen.windows(2).filter(|pair| pair[0] > pair[1]).count();
+        assert!((1..20).contains(&disorder), "{disorder}");
+        assert!((1..40).contains(&queue.late()), "{}", queue.late());
+        assert!(most < 400_000, "{most} records waited");
+    }
+
+    #[test]
+    fn runs_in_a_file_are_merged() {
+        let mut queue = Queue::new(Vec::new(), Endian::Little);
+        let mut expected = Vec::new();
+        for number in 0..1000u16 {
+            let time = u64::from(number.wrapping_mul(7919) % 211);
+            expected.push((time, number));
+            queue.push_copy(time, &record(number)).unwrap();
+            if number % 300 == 299 {
+                queue.arena.spill().unwrap();
+                queue.entries.sort_by_key(|entry| entry.time);
+                let entries = std::mem::take(&mut queue.entries);
+                queue.runs.push(&entries).unwrap();
+            }
+        }
+        expected.sort_by_key(|(time, _)| *time);
+        let expected: Vec<u16> = expected.into_iter().map(|(_, number)| number).collect();
+        assert_eq!(queue.len(), 1000);
+        let mut seen = flush(&mut queue, 100);
+        assert!(seen.len() > 300 && seen.len() < 700);
+        seen.extend(flush(&mut queue, u64::MAX));
+        assert_eq!(seen, expected);
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn a_record_on_hold_stops_the_flush() {
+        let mut queue = Queue::new(Vec::new(), Endian::Little);
+        for time in [1, 2, 3] {
+            queue.push_copy(time, &record(time as u16)).unwrap();
+        }
+        let mut hold = |bytes: &[u8], _: Location| {
+            Ok(match bytes[8] {
+                2 => Step::Hold,
+                _ => Step::Done,
+            })
+        };
+        queue.flush(u64::MAX, &mut hold).unwrap();
+        assert_eq!(flush(&mut queue, u64::MAX), [2, 3]);
+    }
+}

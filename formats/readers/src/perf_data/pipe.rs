@@ -1,0 +1,170 @@
+//! Records as they come out of a pipe, or out of a journal that still grows.
+//!
+//! Nothing is known of what follows, so nothing is mapped: a window moves over the stream, and records that have to
+//! wait for their turn are copied into the queue's arena. Events go out at each FINISHED_ROUND, while the recorder still
+//! writes the next.
+
+use std::io::BufRead;
+
+use perfquet_events::event::Place;
+use perfquet_events::{Error, Input};
+
+use crate::perf_data::read::{EXTRA_BYTES_MAX, Session};
+use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
+use crate::perf_data::resync::Look;
+
+/// The bytes of a stream that have been read and not yet been used.
+struct Window<'i> {
+    input: &'i mut Input,
+    bytes: Vec<u8>,
+    /// Used up of `bytes`.
+    start: usize,
+    /// Offset in the input of `bytes[start]`.
+    offset: u64,
+    /// Why reading ended before the input did.
+    error: Option<std::io::Error>,
+}
+
+impl Window<'_> {
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+
+    /// Reads until so many bytes are there. `false`: the input ends before.
+    fn fill(&mut self, count: usize) -> bool {
+        while self.rest().len() < count {
+            if self.start > 0 {
+                self.bytes.drain(..self.start);
+                self.start = 0;
+            }
+            match self.input.fill_buf() {
+                Ok([]) => return false,
+                Ok(read) => {
+                    self.bytes.extend_from_slice(read);
+                    let length = read.len();
+                    self.input.consume(length);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.error = Some(error);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn consume(&mut self, count: usize) {
+        let count = count.min(self.rest().len());
+        self.start += count;
+        self.offset += count as u64;
+    }
+
+    /// Passes over bytes, which need not fit into memory, and says how many there were.
+    fn skip(&mut self, count: u64) -> u64 {
+        let mut left = count;
+        while left > 0 && self.fill(1) {
+            let step = left.min(self.rest().len() as u64);
+            self.consume(step as usize);
+            left -= step;
+        }
+        count - left
+    }
+}
+
+impl Session<'_, '_> {
+    /// Goes through a stream of records; the header of the file has been taken off.
+    pub(super) fn walk_stream(&mut self, input: &mut Input, offset: u64) -> Result<(), Error> {
+        let mut window = Window {
+            input,
+            bytes: Vec::new(),
+            start: 0,
+            offset,
+            error: None,
+        };
+        // Bytes that are wanted before it can be said what the first of them are.
+        let mut wanted = HEADER_BYTES;
+        while window.fill(1) {
+            let is_all = !window.fill(wanted);
+            match self.look(window.rest(), window.offset, is_all) {
+                Look::Record(header, extra) => self.stream_record(&mut window, header, extra)?,
+                Look::Skip(damage) => {
+                    self.report_damage(window.offset, damage.message)?;
+                    window.consume(damage.bytes);
+                }
+                Look::More(more) if !is_all => {
+                    wanted = more;
+                    continue;
+                }
+                Look::More(_) => break,
+            }
+            wanted = HEADER_BYTES;
+            self.progress(window.offset)?;
+        }
+        if let Some(error) = window.error.take() {
+            self.problem(Place::Offset(window.offset), "input", || {
+                format!("expected more of the input: {error}")
+            })?;
+        }
+        self.end_of_source(window.offset)
+    }
+
+    fn stream_record(
+        &mut self,
+        window: &mut Window<'_>,
+        header: RecordHeader,
+        wanted: u64,
+    ) -> Result<(), Error> {
+        let offset = window.offset;
+        let record = window.rest().get(..header.size).unwrap_or_default();
+        if wanted == 0 {
+            self.record(header, record, offset, None, &[])?;
+            window.consume(header.size);
+            return Ok(());
+        }
+        let left = if header.kind == kind::TRACING_DATA && wanted <= EXTRA_BYTES_MAX {
+            window.fill(header.size + wanted as usize);
+            let (record, extra) = window
+                .rest()
+                .split_at_checked(header.size)
+                .unwrap_or_default();
+            let extra = extra.get(..wanted as usize).unwrap_or(extra);
+            self.record(header, record, offset, None, extra)?;
+            let length = extra.len();
+            window.consume(header.size + length);
+            length as u64
+        } else {
+            window.consume(header.size);
+            let skipped = window.skip(wanted);
+            self.undecoded.aux_buffers += 1;
+            self.undecoded.aux_bytes += skipped;
+            skipped
+        };
+        if left < wanted {
+            self.problem(
+                Place::Offset(offset),
+                "truncated data after a record",
+                || format!("expected {wanted} bytes after the record, found {left}"),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the header of a pipe off the input; its 16 bytes have been looked at already.
+pub(super) fn skip_header(input: &mut Input, count: u64) -> Result<(), Error> {
+    let mut left = count as usize;
+    while left > 0 {
+        let step = match input.fill_buf() {
+            Ok([]) => break,
+            Ok(bytes) => bytes.len().min(left),
+            Err(source) => {
+                let path = input.name().into();
+                return Err(Error::Io { path, source });
+            }
+        };
+        input.consume(step);
+        left -= step;
+    }
+    Ok(())
+}

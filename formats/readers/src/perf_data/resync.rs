@@ -1,0 +1,444 @@
+//! Tells records from damage, and finds the next record past it.
+//!
+//! ```text
+//! 09 00 00 00 02 00 60 00 …  09 00 00 00 …   a record: where it ends, another one begins
+//! 09 00 00 00 02 00 60 00 …  00 00 09 00 …   a byte of it is lost, or what follows is damaged
+//! ```
+//! A record is taken if its header is one that perf, simpleperf or the kernel write, if another header follows
+//! where it ends, and if its time is near those around it. Otherwise the next three plausible headers in a row are
+//! searched, at every byte: a lost byte moves all that follow. Fewer headers do up to the very end. A single one is met
+//! by chance in stack dumps and counts.
+//!
+//! What begins before the three and reaches into them has lost a byte; what ends a few bytes before them has one too
+//! many. Neither is taken, for its members are not where they should be.
+
+use perfquet_events::Error;
+use perfquet_events::bytes::{Cursor, Endian};
+use perfquet_events::event::Place;
+
+use crate::perf_data::read::Session;
+use crate::perf_data::record::{HEADER_BYTES, RecordHeader, Trailer, kind};
+use crate::perf_data::sample::{Lists, Members, parse};
+
+/// Headers in a row that convince.
+const CHAIN: usize = 3;
+/// Bytes of a stream that are searched at once.
+const SEARCH_BYTES: usize = 1 << 20;
+/// Records looked at to find out which of two times is wrong.
+const WITNESSES: usize = 8;
+/// A gap in a recording that needs no witness: a day.
+const NEAR: u64 = 86_400_000_000_000;
+/// A gap that is believed where nothing follows that could witness: a hundred days.
+const FAR: u64 = 100 * NEAR;
+/// More CPUs than any kernel is built for (CONFIG_NR_CPUS, at most 8192).
+const CPUS_MAX: u32 = 1 << 16;
+/// More threads than any kernel numbers (PID_MAX_LIMIT, 2^22), with room for those of other systems.
+const TIDS_MAX: i32 = 1 << 30;
+
+/// What bytes are.
+pub(super) enum Look {
+    /// A record; so many bytes follow it that its size does not count.
+    Record(RecordHeader, u64),
+    /// Damage.
+    Skip(Damage),
+    /// Not known before so many bytes are there.
+    More(usize),
+}
+
+/// Bytes that are no record.
+pub(super) struct Damage {
+    /// How many, up to the next record or the end of what is there.
+    pub(super) bytes: usize,
+    pub(super) message: String,
+}
+
+/// The last search, so that many damages in front of one record do not search for it many times.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Search {
+    from: u64,
+    /// `None`: nothing up to `until`.
+    found: Option<u64>,
+    until: u64,
+}
+
+impl Session<'_, '_> {
+    /// Says what the front of `bytes` is. `position` counts the bytes of their source; `is_all`: none follow.
+    #[inline]
+    pub(super) fn look(&mut self, bytes: &[u8], position: u64, is_all: bool) -> Look {
+        let Some(header) = plausible(bytes, self.endian) else {
+            return self.look_closer(bytes, position, is_all);
+        };
+        let Some(record) = bytes.get(..header.size) else {
+            return match is_all {
+                true => self.look_closer(bytes, position, is_all),
+                false => Look::More(header.size),
+            };
+        };
+        let extra = self.extra_bytes(header, record);
+        let end = end_of(header, extra);
+        let behind = bytes.get(end..);
+        let is_followed = match behind {
+            Some(behind) if behind.len() >= HEADER_BYTES => {
+                plausible(behind, self.endian).is_some()
+            }
+            // The end of a round is waited for by those who read while it is recorded.
+            _ if header.kind == kind::FINISHED_ROUND => true,
+            _ if is_all => behind.is_some(),
+            _ if end > SEARCH_BYTES => true,
+            _ => return Look::More(end + HEADER_BYTES),
+        };
+        if is_followed && self.is_near(self.time_of(header, record)) {
+            return Look::Record(header, extra);
+        }
+        self.look_closer(bytes, position, is_all)
+    }
+
+    /// Whether a record's time needs no further look; it is the one that others are compared with.
+    #[inline]
+    fn is_near(&mut self, time: Option<u64>) -> bool {
+        match (time, self.near) {
+            (None | Some(0 | u64::MAX), _) => true,
+            (Some(time), Some(near)) if time.abs_diff(near) < NEAR => {
+                self.near = Some(time);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn look_closer(&mut self, bytes: &[u8], position: u64, is_all: bool) -> Look {
+        let whole = possible(bytes, self.endian)
+            .and_then(|header| Some((header, bytes.get(..header.size)?)));
+        let Some((header, record)) = whole else {
+            return self.skip(bytes, position, is_all, 1);
+        };
+        let extra = self.extra_bytes(header, record);
+        let end = end_of(header, extra);
+        let behind = bytes.get(end..);
+        if behind.is_some_and(|behind| {
+            is_chain(behind, self.endian, |bytes| possible(bytes, self.endian))
+        }) {
+            let behind = behind.unwrap_or_default();
+            let time = self.time_of(header, record);
+            if self.is_near(time) || self.is_witnessed(time, behind) {
+                return Look::Record(header, extra);
+            }
+            return Look::Skip(Damage {
+                bytes: end,
+                message: format!(
+                    "expected a record of about the same time, found {}; skipped its {end} bytes",
+                    time.unwrap_or(0)
+                ),
+            });
+        }
+        if !is_all && bytes.len() < SEARCH_BYTES {
+            return Look::More(SEARCH_BYTES);
+        }
+        let next = self.next_chain(bytes, position, HEADER_BYTES);
+        if behind.is_none() && next.is_none() && extra > 0 {
+            // Cut off: as much of it is read as there is.
+            return Look::Record(header, extra);
+        }
+        let is_inside = next.is_some_and(|next| next < end.saturating_add(HEADER_BYTES));
+        if is_inside || behind.is_none() || !self.is_sound(header, record) {
+            return self.skip(bytes, position, is_all, HEADER_BYTES);
+        }
+        Look::Record(header, extra)
+    }
+
+    /// Finds the next record.
+    fn skip(&mut self, bytes: &[u8], position: u64, is_all: bool, from: usize) -> Look {
+        if !is_all && bytes.len() < SEARCH_BYTES {
+            return Look::More(SEARCH_BYTES);
+        }
+        let found = match RecordHeader::parse(bytes, self.endian) {
+            None => "expected a record, found fewer bytes than its header has".to_owned(),
+            Some(header) if header.size > bytes.len() && is_all => format!(
+                "expected {} bytes of a record of type {}, found {} and the end",
+                header.size,
+                header.kind,
+                bytes.len()
+            ),
+            Some(header) => format!(
+                "expected a record, found type {} and size {}",
+                header.kind, header.size
+            ),
+        };
+        let (bytes, rest) = match self.next_chain(bytes, position, from) {
+            Some(next) => (
+                next,
+                "skipped".to_owned() + &format!(" {next} bytes to the next record"),
+            ),
+            None if is_all => (
+                bytes.len(),
+                format!("the last {} bytes not read", bytes.len()),
+            ),
+            // A chain may begin in the last part: it is looked at again.
+            None => (
+                SEARCH_BYTES / 2,
+                format!("skipped {} bytes", SEARCH_BYTES / 2),
+            ),
+        };
+        let message = format!("{found}; {rest}");
+        Look::Skip(Damage { bytes, message })
+    }
+
+    /// Offset in `bytes` of the first three plausible headers in a row, not before `from`.
+    fn next_chain(&mut self, bytes: &[u8], position: u64, from: usize) -> Option<usize> {
+        let start = position + from as u64;
+        let end = position + bytes.len() as u64;
+        let known = self.search;
+        if known.from <= start
+            && known
+                .found
+                .is_some_and(|found| found >= start && found < end)
+        {
+            return known.found.map(|found| (found - position) as usize);
+        }
+        // What was searched without success is not searched again, but for what could begin at its end.
+        let from = match known.found {
+            None if known.from <= start && known.until <= end => {
+                let searched = known.until.saturating_sub(SEARCH_BYTES as u64 / 2);
+                from.max(searched.saturating_sub(position) as usize)
+            }
+            _ => from,
+        };
+        let found = (from..bytes.len()).find(|&offset| {
+            let bytes = bytes.get(offset..).unwrap_or_default();
+            plausible(bytes, self.endian).is_some() && self.is_record_chain(bytes)
+        });
+        self.search = Search {
+            from: start,
+            found: found.map(|found| position + found as u64),
+            until: end,
+        };
+        found
+    }
+
+    /// Whether three records in a row begin here, those with an id belonging to known events.
+    fn is_record_chain(&self, bytes: &[u8]) -> bool {
+        is_chain(bytes, self.endian, |bytes| {
+            let header = plausible(bytes, self.endian)?;
+            if header.kind == kind::SAMPLE
+                && let Some(record) = bytes.get(..header.size)
+                && !self.attrs.is_empty()
+            {
+                self.attr_of(header, record)?;
+            }
+            Some(header)
+        })
+    }
+
+    /// Whether the records that follow have times near this one, or none that say otherwise.
+    fn is_witnessed(&mut self, time: Option<u64>, mut behind: &[u8]) -> bool {
+        let Some(time) = time else { return true };
+        let mut others = Vec::new();
+        for _ in 0..WITNESSES {
+            let Some(header) = plausible(behind, self.endian) else {
+                break;
+            };
+            let Some(record) = behind.get(..header.size) else {
+                break;
+            };
+            if let Some(other) = self.time_of(header, record)
+                && !matches!(other, 0 | u64::MAX)
+            {
+                others.push(other);
+            }
+            let end = end_of(header, self.extra_bytes(header, record));
+            behind = behind.get(end..).unwrap_or_default();
+        }
+        let is_one_near = others.iter().any(|other| other.abs_diff(time) < NEAR);
+        let against = others
+            .iter()
+            .chain(&self.near)
+            .zip(others.iter().skip(1).chain(&self.near))
+            .any(|(one, other)| one.abs_diff(*other) < NEAR);
+        let is_believed = match others.is_empty() {
+            true => self.near.is_none_or(|near| time.abs_diff(near) < FAR),
+            false => is_one_near || !against,
+        };
+        if is_believed {
+            self.near = Some(time);
+        }
+        is_believed
+    }
+
+    /// Whether the members of a record beside damage are all there and say nothing impossible.
+    fn is_sound(&self, header: RecordHeader, record: &[u8]) -> bool {
+        if header.kind > kind::KERNEL_LAST {
+            return true;
+        }
+        let time = self.time_of(header, record);
+        let is_timely = match (time, self.near) {
+            (Some(time), Some(near)) if !matches!(time, 0 | u64::MAX) => time.abs_diff(near) < NEAR,
+            _ => true,
+        };
+        let Some(attr) = self
+            .attr_of(header, record)
+            .and_then(|index| self.attrs.get(index))
+        else {
+            return self.attrs.is_empty() && is_timely;
+        };
+        if header.kind == kind::SAMPLE {
+            let mut body = self.body(record, 0);
+            let parsed = parse(&mut body, header.misc, attr, &mut Lists::default());
+            return is_timely && parsed.is_ok_and(|members| body.is_empty() && is_sane(&members));
+        }
+        let record = self.written(record);
+        let body = record.get(HEADER_BYTES..).unwrap_or_default();
+        let split = Trailer::split(body, 0, self.endian, Some(attr));
+        is_timely && split.is_ok_and(|(_, trailer)| is_sane_trailer(&trailer))
+    }
+
+    /// Reports bytes that are no record.
+    pub(super) fn report_damage(&mut self, offset: u64, message: String) -> Result<(), Error> {
+        // Packed records refer to those before them: what is missing there would be made up.
+        if let Some(unpacker) = &mut self.unpacker {
+            unpacker.is_broken = true;
+        }
+        self.is_unpacking_broken = true;
+        self.problem(Place::Offset(offset), "no record", || message)
+    }
+}
+
+/// Where a record with what follows it ends.
+fn end_of(header: RecordHeader, extra: u64) -> usize {
+    header
+        .size
+        .saturating_add(usize::try_from(extra).unwrap_or(usize::MAX))
+}
+
+/// Whether a CPU and a thread can be meant by what a sample says.
+pub(super) fn is_sane(members: &Members<'_>) -> bool {
+    is_sane_place(members.cpu, members.pid, members.tid)
+}
+
+/// The same of another record.
+pub(super) fn is_sane_trailer(trailer: &Trailer) -> bool {
+    is_sane_place(trailer.cpu, trailer.pid, trailer.tid)
+}
+
+fn is_sane_place(cpu: Option<u32>, pid: Option<i32>, tid: Option<i32>) -> bool {
+    let is_thread = |tid: i32| (-1..TIDS_MAX).contains(&tid);
+    cpu.is_none_or(|cpu| cpu < CPUS_MAX || cpu == u32::MAX)
+        && pid.is_none_or(is_thread)
+        && tid.is_none_or(is_thread)
+}
+
+fn is_chain(
+    mut bytes: &[u8],
+    endian: Endian,
+    header_at: impl Fn(&[u8]) -> Option<RecordHeader>,
+) -> bool {
+    for taken in 0..CHAIN {
+        if bytes.is_empty() {
+            return true;
+        }
+        let Some(header) = header_at(bytes) else {
+            return false;
+        };
+        let mut body = Cursor::new(bytes.get(HEADER_BYTES..).unwrap_or_default(), 0, endian);
+        let extra = match header.kind {
+            kind::AUXTRACE => body.u64().unwrap_or(0),
+            // simpleperf writes the data inside of the record, perf behind it.
+            kind::TRACING_DATA if header.size <= HEADER_BYTES + 8 => {
+                body.u32().map_or(0, u64::from)
+            }
+            _ => 0,
+        };
+        let Some(behind) = bytes.get(end_of(header, extra)..) else {
+            // Cut off by the end of the file.
+            return taken >= CHAIN - 1;
+        };
+        bytes = behind;
+    }
+    true
+}
+
+/// The header at the front, if it looks like one of those that perf and simpleperf write.
+#[inline]
+pub(super) fn plausible(bytes: &[u8], endian: Endian) -> Option<RecordHeader> {
+    let header = RecordHeader::parse(bytes, endian)?;
+    let is_known = match header.kind {
+        1..=kind::KERNEL_LAST => header.size.is_multiple_of(8) && header.misc & 0x0ff8 == 0,
+        // Packed data is as long as it is; old perfs did not pad all of theirs.
+        kind::HEADER_ATTR..=kind::TOOL_LAST => {
+            (header.size.is_multiple_of(4) || header.kind == kind::COMPRESSED)
+                && header.misc & 0x0ff8 == 0
+        }
+        kind::KERNEL_SYMBOL..=kind::DEBUG => header.size < 1 << 24,
+        _ => false,
+    };
+    let is_empty_allowed = matches!(
+        header.kind,
+        kind::FINISHED_ROUND | kind::FINISHED_INIT | kind::SPLIT_END
+    );
+    let least = if is_empty_allowed { HEADER_BYTES } else { 12 };
+    (is_known && header.size >= least).then_some(header)
+}
+
+/// The header at the front, if a later kernel or perf could have written it.
+fn possible(bytes: &[u8], endian: Endian) -> Option<RecordHeader> {
+    plausible(bytes, endian).or_else(|| {
+        let header = RecordHeader::parse(bytes, endian)?;
+        (matches!(header.kind, 1..=255) && header.size >= HEADER_BYTES).then_some(header)
+    })
+}
+
+/// Whether three plausible records in a row begin here.
+pub(super) fn is_plausible_chain(bytes: &[u8], endian: Endian) -> bool {
+    is_chain(bytes, endian, |bytes| plausible(bytes, endian))
+}
+
+/// Offset of the first three plausible records in a row.
+pub(super) fn chain_in(bytes: &[u8], endian: Endian) -> Option<usize> {
+    (0..bytes.len()).find(|&offset| {
+        let bytes = bytes.get(offset..).unwrap_or_default();
+        plausible(bytes, endian).is_some() && is_plausible_chain(bytes, endian)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u8, size: u8) -> Vec<u8> {
+        let mut bytes = vec![0; size.into()];
+        bytes[0] = kind;
+        bytes[6] = size;
+        bytes
+    }
+
+    #[test]
+    fn three_in_a_row_convince() {
+        let mut bytes = vec![0xff; 27];
+        bytes.extend(record(9, 16)); // by chance: what follows is none
+        bytes.extend([0xff; 16]);
+        for _ in 0..3 {
+            bytes.extend(record(9, 40));
+        }
+        bytes.extend([0xff; 8]);
+        assert_eq!(chain_in(&bytes, Endian::Little), Some(59));
+    }
+
+    #[test]
+    fn fewer_do_at_the_end() {
+        let mut bytes = vec![0; 32];
+        bytes.extend(record(68, 8));
+        assert_eq!(chain_in(&bytes, Endian::Little), Some(32));
+        bytes.push(1);
+        assert_eq!(chain_in(&bytes, Endian::Little), None);
+    }
+
+    #[test]
+    fn what_a_later_perf_writes_is_possible() {
+        let header = |kind, size| possible(&record(kind, size), Endian::Little).is_some();
+        assert!(header(9, 40) && header(90, 24) && header(30, 16));
+        assert!(!header(0, 16));
+        let mut short = record(9, 16);
+        short[6] = 4;
+        assert!(possible(&short, Endian::Little).is_none());
+    }
+}

@@ -1,0 +1,53 @@
+//! Recognizes a perf.data by its first eight bytes, and a damaged one by records near its front.
+
+use perfquet_events::Guess;
+use perfquet_events::bytes::Endian;
+
+use crate::perf_data::resync::{chain_in, plausible};
+
+/// Records in a row that a file without its magic must begin with.
+const RECORDS_MIN: usize = 8;
+
+/// `u64` in the recorder's byte order.
+pub(super) const MAGIC_LITTLE: &[u8] = b"PERFILE2";
+pub(super) const MAGIC_BIG: &[u8] = b"2ELIFREP";
+/// Version 1, perf of 2009 and 2010.
+pub(super) const MAGIC_VERSION_1: &[u8] = b"PERFFILE";
+
+pub(super) fn sniff(head: &[u8]) -> Guess {
+    if endian_of(head).is_some() || head.starts_with(MAGIC_VERSION_1) {
+        Guess::Certain
+    } else if endian_of_records(head).is_some() {
+        Guess::Likely
+    } else {
+        Guess::No
+    }
+}
+
+/// Byte order of a file whose first bytes are damaged, by the records in it; `None`: there are none.
+pub(super) fn endian_of_records(head: &[u8]) -> Option<Endian> {
+    let is_it = |endian: &Endian| {
+        let start = chain_in(head, *endian);
+        let mut rest = start
+            .and_then(|start| head.get(start..))
+            .unwrap_or_default();
+        let mut count = 0;
+        while let Some(header) = plausible(rest, *endian) {
+            count += 1;
+            rest = rest.get(header.size..).unwrap_or_default();
+        }
+        count >= RECORDS_MIN
+    };
+    [Endian::Little, Endian::Big].into_iter().find(is_it)
+}
+
+/// Byte order of a file that begins so; `None`: it is no perf.data of version 2.
+pub(super) fn endian_of(head: &[u8]) -> Option<Endian> {
+    if head.starts_with(MAGIC_LITTLE) {
+        Some(Endian::Little)
+    } else if head.starts_with(MAGIC_BIG) {
+        Some(Endian::Big)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,601 @@
+//! Records → events.
+
+use hashbrown::{HashMap, HashSet};
+use perfquet_events::Error;
+use perfquet_events::bytes::{Cursor, Endian, before_nul};
+use perfquet_events::event::{
+    Call, Comm, Common as CallCommon, Enter, Event, EventId, Fields, Function as Named, Leave,
+    Loss, Place, Sample, Space, Stack, Value,
+};
+use perfquet_events::event_format::{Decoded, Op};
+
+use crate::trace_dat::declare::{
+    Entry, Exit, Extras, Function, Kind, Print, Special, StackFields, Types,
+};
+use crate::trace_dat::formats::number;
+use crate::trace_dat::kallsyms::Kallsyms;
+use crate::trace_dat::page::Lost;
+use crate::trace_dat::printk::Printk;
+use crate::trace_dat::read::Teller;
+use crate::trace_dat::stream::{Event as Hit, Span, Stream};
+
+/// Threads whose overruns are kept in mind.
+const THREADS_MAX: usize = 1 << 20;
+/// Where the ring says that it lost events.
+pub(super) const OVERRUN: &str = "buffer overrun";
+
+/// Turns the records of all streams into events.
+pub(super) struct Emitter<'s> {
+    pub(super) types: Types<'s>,
+    pub(super) kallsyms: Kallsyms<'s>,
+    pub(super) printk: Printk<'s>,
+    pub(super) endian: Endian,
+    pub(super) long_size: u8,
+    pub(super) kernel_stacks: StackFields,
+    pub(super) user_stacks: StackFields,
+    /// Threads whose names are known.
+    pub(super) named: HashSet<i32>,
+    /// Functions that did not fit the return stack of a thread, as last told.
+    pub(super) overruns: HashMap<i32, u64>,
+    pub(super) scratch: Option<Box<Scratch>>,
+}
+
+/// Memory that is used again and again.
+#[derive(Default)]
+pub(super) struct Scratch {
+    kernel: Vec<u64>,
+    user: Vec<u64>,
+    text: Vec<u8>,
+    lists: Lists,
+}
+
+/// Who, when, where, on which stacks.
+#[derive(Clone, Copy)]
+struct Where<'a> {
+    /// What stands in the columns beside the event's own.
+    extras: [Option<Value<'a>>; 2],
+    time: Option<i64>,
+    cpu: Option<u32>,
+    hit: &'a Hit,
+    pid: Option<i32>,
+    kernel: Stack<'a>,
+    user: Stack<'a>,
+}
+
+impl<'a> Where<'a> {
+    #[inline]
+    fn of(stream: &Stream<'_>, hit: &'a Hit, time: Option<i64>) -> Where<'a> {
+        Where {
+            extras: [None; 2],
+            time,
+            cpu: stream.cpu,
+            hit,
+            pid: hit.record.common.pid,
+            kernel: Stack::None,
+            user: Stack::None,
+        }
+    }
+
+    fn common(&self) -> CallCommon<'a> {
+        CallCommon {
+            time: self.time,
+            cpu: self.cpu,
+            pid: self.pid,
+            tid: Some(self.hit.record.common.tid),
+            comm: None,
+            kernel_stack: self.kernel,
+            user_stack: self.user,
+        }
+    }
+
+    #[inline]
+    fn sample(&self, event: EventId, fields: Fields<'a>) -> Sample<'a> {
+        Sample {
+            time: self.time,
+            cpu: self.cpu,
+            pid: self.pid,
+            tid: Some(self.hit.record.common.tid),
+            kernel_stack: self.kernel,
+            user_stack: self.user,
+            fields,
+            ..Sample::of(event)
+        }
+    }
+
+    /// Hands over an event that comes as values.
+    fn tell(
+        &self,
+        event: EventId,
+        mut values: Vec<Value<'a>>,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        values.extend(self.extras.iter().flatten());
+        let sample = Sample {
+            fields: match values.as_slice() {
+                [] => Fields::None,
+                values => Fields::Values(values),
+            },
+            ..self.sample(event, Fields::None)
+        };
+        tell.sink.event(Event::Sample(&sample))
+    }
+}
+
+/// Elements of the arrays of one event.
+#[derive(Default)]
+struct Lists {
+    signed: Vec<Vec<i64>>,
+    unsigned: Vec<Vec<u64>>,
+}
+
+impl Lists {
+    /// Decodes the arrays: one list of each kind for each field, mostly empty.
+    fn take(&mut self, ops: &[Op], payload: &[u8]) {
+        self.signed.resize_with(ops.len(), Vec::new);
+        self.unsigned.resize_with(ops.len(), Vec::new);
+        let lists = self.signed.iter_mut().zip(&mut self.unsigned);
+        for (op, (signed, unsigned)) in ops.iter().zip(lists) {
+            signed.clear();
+            unsigned.clear();
+            if let Decoded::List(list) = op.decode(payload) {
+                match op.is_signed() {
+                    true => signed.extend(list.signed()),
+                    false => unsigned.extend(list.unsigned()),
+                }
+            }
+        }
+    }
+
+    /// The values of all fields.
+    fn values<'v>(&'v self, ops: &[Op], payload: &'v [u8]) -> Vec<Value<'v>> {
+        let lists = self.signed.iter().zip(&self.unsigned);
+        let value = |(op, (signed, unsigned)): (&Op, (&'v Vec<i64>, &'v Vec<u64>))| match op
+            .decode(payload)
+        {
+            Decoded::Null => Value::Null,
+            Decoded::Bool(truth) => Value::Bool(truth),
+            Decoded::Int(number) => Value::Int(number),
+            Decoded::UInt(number) => Value::UInt(number),
+            Decoded::Float(number) => Value::Float(number),
+            Decoded::Bytes(bytes) => Value::Bytes(bytes),
+            Decoded::List(_) => match op.is_signed() {
+                true => Value::IntList(signed),
+                false => Value::UIntList(unsigned),
+            },
+        };
+        ops.iter().zip(lists).map(value).collect()
+    }
+}
+
+/// Which buffer an event is of, and what its clock said if that has no unit.
+fn extras<'a>(extras: Extras, stream: &'a Stream<'_>, hit: &Hit) -> [Option<Value<'a>>; 2] {
+    let buffer = match &stream.buffer_name[..] {
+        b"" => Value::Null,
+        name => Value::Bytes(name),
+    };
+    let stamp = match stream.clock.has_time() {
+        true => Value::Null,
+        false => Value::UInt(hit.record.stamp),
+    };
+    [
+        extras.buffer.then_some(buffer),
+        extras.clock_value.then_some(stamp),
+    ]
+}
+
+/// The name of the function at an address.
+fn name_at<'k>(kallsyms: &Kallsyms<'k>, address: Option<u64>) -> Value<'k> {
+    let found = address.and_then(|address| kallsyms.at(address));
+    found.map_or(Value::Null, |found| Value::Bytes(found.name))
+}
+
+impl Emitter<'_> {
+    /// Hands over the event that a stream has at hand.
+    #[inline]
+    pub(super) fn emit(&mut self, stream: &Stream<'_>, tell: &mut Teller<'_>) -> Result<(), Error> {
+        let Some(hit) = &stream.current else {
+            return Ok(());
+        };
+        let time = stream.clock.has_time().then_some(hit.key);
+        if hit.record.lost != Lost::Nothing {
+            self.lost(time, stream.cpu, hit.record.lost, tell)?;
+        }
+        let payload = stream.bytes(hit.record.payload);
+        let kind = self.types.kind(hit.record.common.id, Place::Whole, tell)?;
+        let (kernel, user) = (hit.kernel_stack, hit.user_stack);
+        if let (Kind::Plain(event), None, None) = (kind, kernel, user) {
+            let at = Where::of(stream, hit, time);
+            let sample = at.sample(event, Fields::Raw(payload));
+            return tell.sink.event(Event::Sample(&sample));
+        }
+        let mut scratch = self.scratch.take().unwrap_or_default();
+        let result = self.emit_as(kind, stream, hit, time, payload, &mut scratch, tell);
+        self.scratch = Some(scratch);
+        result
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one event")]
+    #[inline]
+    fn emit_as(
+        &mut self,
+        kind: Kind,
+        stream: &Stream<'_>,
+        hit: &Hit,
+        time: Option<i64>,
+        payload: &[u8],
+        scratch: &mut Scratch,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let mut at = Where::of(stream, hit, time);
+        if self.types.extras.any() {
+            at.extras = extras(self.types.extras, stream, hit);
+        }
+        let special = match kind {
+            Kind::New | Kind::Plain(_) => None,
+            Kind::Special(index) => self.types.special(index),
+        };
+        let (kernel, user) = match special.as_deref() {
+            Some(Special::KernelStack(_)) => (Some(hit.record.payload), hit.user_stack),
+            Some(Special::UserStack(_)) => (hit.kernel_stack, Some(hit.record.payload)),
+            _ => (hit.kernel_stack, hit.user_stack),
+        };
+        if kernel.is_some() || user.is_some() {
+            let pid = self.stacks(stream, kernel, user, scratch);
+            at.pid = at.pid.or(pid);
+            at.kernel = stack(Space::Kernel, kernel, &scratch.kernel);
+            at.user = stack(Space::User, user, &scratch.user);
+        }
+        let special = match (special.as_deref(), kind) {
+            (Some(special), _) => special,
+            (None, Kind::Plain(event)) => {
+                let sample = at.sample(event, Fields::Raw(payload));
+                return tell.sink.event(Event::Sample(&sample));
+            }
+            (None, Kind::New | Kind::Special(_)) => return Ok(()),
+        };
+        match *special {
+            Special::Sched(event, names) => {
+                self.name(names.first, time, payload, tell)?;
+                if let Some(second) = names.second {
+                    self.name(second, time, payload, tell)?;
+                }
+                let sample = at.sample(event, Fields::Raw(payload));
+                tell.sink.event(Event::Sample(&sample))
+            }
+            Special::Decoded(event, plan, names) => {
+                if let Some(names) = names {
+                    self.name(names.first, time, payload, tell)?;
+                    if let Some(second) = names.second {
+                        self.name(second, time, payload, tell)?;
+                    }
+                }
+                let ops = self.types.plan(plan);
+                scratch.lists.take(ops, payload);
+                let values = scratch.lists.values(ops, payload);
+                at.tell(event, values, tell)
+            }
+            Special::KernelStack(event) | Special::UserStack(event) => {
+                at.tell(event, Vec::new(), tell)
+            }
+            Special::Function(ref function) => self.function(function, at, payload, tell),
+            Special::Enter(ref entry) => self.enter(entry, at, payload, tell),
+            Special::Leave(ref exit) => self.leave(exit, at, payload, tell),
+            Special::Print(event, print) => {
+                let text = payload.get(print.start as usize..);
+                let text = text.map_or(Value::Null, |text| Value::Bytes(line(before_nul(text))));
+                let ip = number(&print.ip, payload);
+                at.tell(
+                    event,
+                    vec![value(ip), text, name_at(&self.kallsyms, ip)],
+                    tell,
+                )
+            }
+            Special::BinaryPrint(event, print) => {
+                self.binary_print(event, print, at, payload, &mut scratch.text, tell)
+            }
+            Special::PutString(event, print) => {
+                let address = print.address.and_then(|op| number(&op, payload));
+                let text = address.and_then(|address| self.printk.plain(address));
+                let known = text.is_some();
+                let text = text.map_or(Value::Null, |text| Value::Bytes(line(text)));
+                let ip = number(&print.ip, payload);
+                at.tell(
+                    event,
+                    vec![value(ip), text, name_at(&self.kallsyms, ip)],
+                    tell,
+                )?;
+                unknown_text(known, address, tell)
+            }
+        }
+    }
+
+    /// Takes the name of a thread from an event, if nothing else has told it; so does `trace-cmd report`.
+    #[inline]
+    fn name(
+        &mut self,
+        (tid, comm): (Op, Op),
+        time: Option<i64>,
+        payload: &[u8],
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let Some(tid) = number(&tid, payload).map(|tid| tid as i32) else {
+            return Ok(());
+        };
+        if self.named.len() >= THREADS_MAX || !self.named.insert(tid) {
+            return Ok(());
+        }
+        let Decoded::Bytes(comm) = comm.decode(payload) else {
+            return Ok(());
+        };
+        tell.sink.event(Event::Comm(Comm {
+            time,
+            pid: None,
+            tid,
+            comm,
+            exec: false,
+        }))
+    }
+
+    /// Fills the lists of addresses; says which process the user stack is of.
+    #[cold]
+    fn stacks(
+        &self,
+        stream: &Stream<'_>,
+        kernel: Option<Span>,
+        user: Option<Span>,
+        scratch: &mut Scratch,
+    ) -> Option<i32> {
+        if let Some(span) = kernel {
+            let payload = stream.bytes(span);
+            self.addresses(&self.kernel_stacks, payload, &mut scratch.kernel);
+        }
+        let payload = stream.bytes(user?);
+        self.addresses(&self.user_stacks, payload, &mut scratch.user);
+        // The kernel fills the rest of its eight places with zeros.
+        let used = scratch.user.iter().position(|&address| address == 0);
+        scratch.user.truncate(used.unwrap_or(usize::MAX));
+        let tgid = self.user_stacks.tgid.and_then(|op| number(&op, payload));
+        tgid.map(|tgid| tgid as i32)
+    }
+
+    fn addresses(&self, fields: &StackFields, payload: &[u8], out: &mut Vec<u64>) {
+        out.clear();
+        let start = fields.callers.unwrap_or(u32::MAX) as usize;
+        let callers = payload.get(start..).unwrap_or_default();
+        let mut cursor = Cursor::new(callers, 0, self.endian);
+        let count = fields.count.and_then(|op| number(&op, payload));
+        let count = count.map_or(usize::MAX, |count| {
+            usize::try_from(count).unwrap_or(usize::MAX)
+        });
+        // Kernels before 2.6.34 end a shorter stack with all bits set.
+        let (last, long) = (u64::MAX, self.long_size);
+        while out.len() < count {
+            let address = match long {
+                4 => cursor.u32().map(|address| match address {
+                    u32::MAX => last,
+                    address => address.into(),
+                }),
+                _ => cursor.u64(),
+            };
+            match address {
+                Ok(address) if address != last => out.push(address),
+                _ => break,
+            }
+        }
+    }
+
+    /// The function at an address that an event holds.
+    #[inline]
+    fn at(&self, address: Option<u64>) -> Named<'_> {
+        match address {
+            None | Some(0) => Named::Unknown,
+            Some(address) => match self.kallsyms.at(address) {
+                Some(found) => Named::Named {
+                    name: found.name,
+                    module: found.module,
+                },
+                None => Named::Address {
+                    space: Space::Kernel,
+                    address,
+                },
+            },
+        }
+    }
+
+    fn function(
+        &self,
+        fields: &Function,
+        at: Where<'_>,
+        payload: &[u8],
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let texts = arguments(fields.args, payload, 0);
+        let args: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        let parent = fields.parent.and_then(|op| number(&op, payload));
+        tell.sink.event(Event::Call(&Call {
+            common: at.common(),
+            function: self.at(number(&fields.ip, payload)),
+            caller: self.at(parent),
+            depth: None,
+            context: Some(at.hit.record.common.context()),
+            args: &args,
+            duration: None,
+            retval: None,
+            may_nest: false,
+        }))
+    }
+
+    fn enter(
+        &self,
+        fields: &Entry,
+        at: Where<'_>,
+        payload: &[u8],
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let skipped = usize::from(fields.first_arg_is_retaddr);
+        let texts = arguments(fields.args, payload, skipped);
+        let args: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        let mut caller = fields.retaddr.and_then(|op| number(&op, payload));
+        if fields.first_arg_is_retaddr
+            && let Some(Decoded::List(list)) = fields.args.map(|op| op.decode(payload))
+        {
+            caller = list.unsigned().next();
+        }
+        tell.sink.event(Event::Enter(&Enter {
+            common: at.common(),
+            function: self.at(number(&fields.func, payload)),
+            caller: self.at(caller),
+            depth: fields.depth.and_then(|op| depth(op, payload)),
+            context: Some(at.hit.record.common.context()),
+            args: &args,
+        }))
+    }
+
+    fn leave(
+        &mut self,
+        fields: &Exit,
+        at: Where<'_>,
+        payload: &[u8],
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let get = |op: Option<Op>| op.and_then(|op| number(&op, payload));
+        let duration = match (get(fields.calltime), get(fields.rettime)) {
+            (Some(from), Some(to)) => to.checked_sub(from).and_then(|span| span.try_into().ok()),
+            _ => None,
+        };
+        let overrun = get(fields.overrun).unwrap_or(0);
+        if overrun > 0 {
+            self.overrun(overrun, at, tell)?;
+        }
+        tell.sink.event(Event::Leave(&Leave {
+            common: at.common(),
+            function: self.at(number(&fields.func, payload)),
+            depth: fields.depth.and_then(|op| depth(op, payload)),
+            context: Some(at.hit.record.common.context()),
+            duration,
+            retval: get(fields.retval).map(|value| value as i64),
+        }))
+    }
+
+    /// The thread had more open functions than its return stack has places: the kernel counts those it left out.
+    #[cold]
+    fn overrun(&mut self, count: u64, at: Where<'_>, tell: &mut Teller<'_>) -> Result<(), Error> {
+        if self.overruns.len() > THREADS_MAX {
+            self.overruns.clear();
+        }
+        let known = self.overruns.insert(at.hit.record.common.tid, count);
+        match count.saturating_sub(known.unwrap_or(0)) {
+            0 => Ok(()),
+            fresh => tell.sink.event(Event::Loss(Loss {
+                time: at.time,
+                cpu: at.cpu,
+                event: None,
+                count: Some(fresh),
+                in_all: None,
+                reason: "return stack full",
+            })),
+        }
+    }
+
+    fn binary_print(
+        &mut self,
+        event: EventId,
+        print: Print,
+        at: Where<'_>,
+        payload: &[u8],
+        text: &mut Vec<u8>,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        text.clear();
+        let address = print.address.and_then(|op| number(&op, payload));
+        let arguments = payload.get(print.start as usize..).unwrap_or_default();
+        let kallsyms = &self.kallsyms;
+        let names = |address: u64| {
+            let found = kallsyms.at(address)?;
+            Some((String::from_utf8_lossy(found.name).into_owned(), 0))
+        };
+        let printk = &mut self.printk;
+        let known = address.is_some_and(|address| printk.print(address, arguments, &names, text));
+        let format = address.and_then(|address| printk.plain(address));
+        let ip = number(&print.ip, payload);
+        let values = vec![
+            value(ip),
+            format.map_or(Value::Null, |format| Value::Bytes(line(format))),
+            match known {
+                true => Value::Bytes(line(text)),
+                false => Value::Null,
+            },
+            name_at(kallsyms, ip),
+        ];
+        at.tell(event, values, tell)?;
+        unknown_text(known, address, tell)
+    }
+
+    /// Tells of events that are missing before one.
+    #[cold]
+    pub(super) fn lost(
+        &self,
+        time: Option<i64>,
+        cpu: Option<u32>,
+        lost: Lost,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let count = match lost {
+            Lost::Nothing | Lost::Count(0) => return Ok(()),
+            Lost::Some => None,
+            Lost::Count(count) => Some(count),
+        };
+        tell.sink.event(Event::Loss(Loss {
+            time,
+            cpu,
+            event: None,
+            count,
+            in_all: None,
+            reason: OVERRUN,
+        }))
+    }
+}
+
+fn stack(space: Space, span: Option<Span>, addresses: &[u64]) -> Stack<'_> {
+    match span {
+        None => Stack::None,
+        Some(_) => Stack::Addresses { space, addresses },
+    }
+}
+
+/// A format or text that `printk_formats` does not have.
+#[inline]
+fn unknown_text(known: bool, address: Option<u64>, tell: &mut Teller<'_>) -> Result<(), Error> {
+    if known {
+        return Ok(());
+    }
+    tell.problem(Place::Whole, "printk", || {
+        let address = address.unwrap_or(0);
+        format!("expected the text at {address:#x} among the printk formats, found none")
+    })
+}
+
+fn value(number: Option<u64>) -> Value<'static> {
+    number.map_or(Value::Null, Value::UInt)
+}
+
+/// A text without the newline that ends it.
+fn line(text: &[u8]) -> &[u8] {
+    text.strip_suffix(b"\n").unwrap_or(text)
+}
+
+fn depth(op: Op, payload: &[u8]) -> Option<u32> {
+    number(&op, payload)?.try_into().ok()
+}
+
+/// Registers of arguments. How many of them the function takes is not told.
+#[inline]
+fn arguments(args: Option<Op>, payload: &[u8], skipped: usize) -> Vec<String> {
+    let Some(Decoded::List(list)) = args.map(|op| op.decode(payload)) else {
+        return Vec::new();
+    };
+    let numbered = list.unsigned().skip(skipped).enumerate();
+    numbered
+        .map(|(index, value)| format!("arg{}={value:#x}", index + 1))
+        .collect()
+}

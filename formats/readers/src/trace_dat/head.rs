@@ -1,0 +1,194 @@
+//! What both versions begin with, and what both are taken apart into.
+
+use perfquet_events::bytes::{Cursor, Endian, Short};
+use perfquet_events::scan::find_text;
+
+use crate::trace_dat::options::Options;
+use crate::tracing_data::{FRONT_BYTES, HEADER_EVENT, TRACING_MAGIC, TracingData};
+
+/// The first bytes of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head<'m> {
+    /// "6", "7"
+    pub(super) version: &'m [u8],
+    pub(super) endian: Endian,
+    /// Size of `long` of the recorder; the kernel's is told by header_page.
+    pub(super) long_size: u8,
+    pub(super) page_size: u32,
+    /// Bytes taken.
+    pub(super) length: u64,
+    /// It was not there: version 6 begins with `header_page`, version 7 with its sections.
+    pub(super) is_guessed: bool,
+}
+
+impl<'m> Head<'m> {
+    /// Reads the part that all versions have.
+    pub(super) fn parse(bytes: &'m [u8]) -> Result<Head<'m>, Short> {
+        let mut cursor = Cursor::new(bytes, 0, Endian::Little);
+        // What does not begin so was recognized by other signs.
+        if !(bytes.starts_with(TRACING_MAGIC) && is_begun_well(bytes))
+            && let Some(head) = Head::find(bytes)
+        {
+            return Ok(head);
+        }
+        cursor.bytes(TRACING_MAGIC.len() as u64)?;
+        let version = cursor.text_to_nul();
+        let endian = match cursor.u8()? {
+            0 => Endian::Little,
+            _ => Endian::Big,
+        };
+        let long_size = match cursor.u8()? {
+            4 => 4,
+            _ => 8,
+        };
+        let mut cursor = Cursor::new(cursor.rest(), cursor.offset(), endian);
+        let page_size = cursor.u32()?;
+        Ok(Head {
+            version,
+            endian,
+            long_size,
+            page_size,
+            length: cursor.offset(),
+            is_guessed: false,
+        })
+    }
+
+    /// The head of a file whose first bytes are damaged: a byte lost or doubled before its version, or all of it
+    /// something else.
+    pub(super) fn find(bytes: &'m [u8]) -> Option<Head<'m>> {
+        let front = bytes.get(..FRONT_BYTES.min(bytes.len()))?;
+        let begin = front.get(..32)?;
+        let version = find_text(begin, b"racing6\0").or_else(|| find_text(begin, b"racing7\0"));
+        if let Some(place) = version {
+            let version = place + b"racing".len();
+            return Self::parse_from(bytes, version);
+        }
+        // Unpacked sections hold the same texts as version 6.
+        let endians = [Endian::Little, Endian::Big];
+        if let Some(endian) = endians.iter().find(|endian| has_sections(bytes, **endian)) {
+            return Some(Self::guessed(b"7", *endian, 0));
+        }
+        // `header_page` is where the reading begins; of what is before `header_event`, some lines may be left.
+        let page = find_text(front, HEADER_PAGE).map(|place| (place, place + HEADER_PAGE.len()));
+        let event = || find_text(front, HEADER_EVENT).map(|place| (0, place + HEADER_EVENT.len()));
+        let (length, size) = page.or_else(event)?;
+        let size = bytes.get(size..)?;
+        let endian = endians.iter().find(|endian| is_text(size, **endian))?;
+        Some(Self::guessed(b"6", *endian, length as u64))
+    }
+
+    fn parse_from(bytes: &'m [u8], version: usize) -> Option<Head<'m>> {
+        let rest = bytes.get(version..)?;
+        let mut cursor = Cursor::new(rest, version as u64, Endian::Little);
+        let version = cursor.text_to_nul();
+        let endian = match cursor.u8().ok()? {
+            0 => Endian::Little,
+            _ => Endian::Big,
+        };
+        let long_size = cursor.u8().ok()?;
+        let mut cursor = Cursor::new(cursor.rest(), cursor.offset(), endian);
+        Some(Head {
+            version,
+            endian,
+            long_size: if long_size == 4 { 4 } else { 8 },
+            page_size: cursor.u32().ok()?,
+            length: cursor.offset(),
+            is_guessed: false,
+        })
+    }
+
+    fn guessed(version: &'static [u8], endian: Endian, length: u64) -> Head<'m> {
+        Head {
+            version,
+            endian,
+            long_size: 8,
+            page_size: 4096,
+            length,
+            is_guessed: true,
+        }
+    }
+}
+
+/// Whether what follows the magic is a version, also one that is not known here, a byte order and a size of `long`.
+fn is_begun_well(bytes: &[u8]) -> bool {
+    let rest = bytes.get(TRACING_MAGIC.len()..).unwrap_or_default();
+    let mut cursor = Cursor::new(rest, 0, Endian::Little);
+    let version = cursor.text_to_nul();
+    let is_version = matches!(version, [b'0'..=b'9'] | [b'0', b'.', ..]);
+    is_version && cursor.u8().is_ok_and(|order| order <= 1) && matches!(cursor.u8(), Ok(4 | 8))
+}
+
+const HEADER_PAGE: &[u8] = b"header_page\0";
+
+/// Whether the size of a text is here; of `header_event`, the number of formats follows, of `header_page`, another text.
+fn is_text(bytes: &[u8], endian: Endian) -> bool {
+    let mut cursor = Cursor::new(bytes, 0, endian);
+    let size = cursor.u64().ok().filter(|size| *size < 1 << 16);
+    let is_whole = size.is_some_and(|size| cursor.bytes(size).is_ok());
+    // What follows may be cut off.
+    is_whole
+        && (cursor.rest().starts_with(HEADER_EVENT)
+            || cursor.u32().is_ok_and(|count| count < 1 << 16)
+            || cursor.is_empty())
+}
+
+/// Whether two sections of version 7 follow each other, the first of them near the front: `u16 id, u16 flags, u32 name,
+/// u64 size`.
+fn has_sections(bytes: &[u8], endian: Endian) -> bool {
+    let head = |offset: usize| {
+        let mut cursor = Cursor::new(bytes.get(offset..)?, 0, endian);
+        let (id, flags, name, size) = (
+            cursor.u16().ok()?,
+            cursor.u16().ok()?,
+            cursor.u32().ok()?,
+            cursor.u64().ok()?,
+        );
+        let is_one = (15..=25).contains(&id) && flags <= 1 && name < 1 << 16 && size > 0;
+        is_one.then_some(offset + 16 + usize::try_from(size).ok().filter(|&size| size < 1 << 32)?)
+    };
+    (0..FRONT_BYTES.min(bytes.len())).any(|offset| head(offset).and_then(head).is_some())
+}
+
+/// A file taken apart.
+pub(super) struct Opened<'s> {
+    /// Format files, kallsyms, printk formats, command lines.
+    pub(super) texts: TracingData<'s>,
+    pub(super) options: Options<'s>,
+    /// The ring buffers with their events: the top one, then the instances.
+    pub(super) buffers: Vec<Buffer>,
+    /// Texts of `trace` that lie where the events should be (latency tracers).
+    pub(super) reports: Vec<Report<'s>>,
+    /// What packs it: "zstd", "zlib", "none"; empty in version 6.
+    pub(super) packed_by: &'s [u8],
+}
+
+/// A ring buffer: that of the top, or of an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Buffer {
+    /// Empty for the top one.
+    pub(super) name: Vec<u8>,
+    /// Name of its clock; empty if not told.
+    pub(super) clock: Vec<u8>,
+    /// Bytes of a page of the ring.
+    pub(super) page_size: u64,
+    pub(super) cpus: Vec<CpuData>,
+}
+
+/// The pages of one CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CpuData {
+    /// `None`: found in a damaged file, of which CPU is not told.
+    pub(super) cpu: Option<u32>,
+    /// Which file: 0 is the trace.dat itself, the others lie beside it.
+    pub(super) file: usize,
+    pub(super) offset: u64,
+    pub(super) size: u64,
+    /// In chunks, whose own heads are to be trusted more than `size`.
+    pub(super) packed: bool,
+}
+
+/// The text of a latency tracer.
+pub(super) struct Report<'s> {
+    pub(super) offset: u64,
+    pub(super) text: std::borrow::Cow<'s, [u8]>,
+}

@@ -1,0 +1,554 @@
+//! Options: what the recorder tells about the recording, and in version 7 where the sections are.
+//!
+//! ```text
+//! 04 00  43 00 00 00  "[local] global counter …\n\0"     u16 id, u32 size, data
+//! ```
+//! Both versions number them alike (trace-cmd's include/private/trace-cmd-private.h, enum of TRACECMD_OPTION_*).
+
+use std::rc::Rc;
+
+use perfquet_events::bytes::{Cursor, Endian, Short, before_nul};
+
+/// Ids of options; those of sections are the same numbers.
+pub(super) mod id {
+    pub(in crate::trace_dat) const DONE: u16 = 0;
+    pub(super) const DATE: u16 = 1;
+    pub(super) const CPUSTAT: u16 = 2;
+    pub(in crate::trace_dat) const BUFFER: u16 = 3;
+    pub(super) const TRACECLOCK: u16 = 4;
+    pub(super) const UNAME: u16 = 5;
+    pub(super) const HOOK: u16 = 6;
+    pub(super) const OFFSET: u16 = 7;
+    pub(super) const CPUCOUNT: u16 = 8;
+    pub(super) const VERSION: u16 = 9;
+    pub(super) const PROCMAPS: u16 = 10;
+    pub(super) const TRACEID: u16 = 11;
+    pub(super) const TIME_SHIFT: u16 = 12;
+    pub(super) const GUEST: u16 = 13;
+    pub(super) const TSC2NSEC: u16 = 14;
+    pub(in crate::trace_dat) const STRINGS: u16 = 15;
+    pub(in crate::trace_dat) const HEADER_INFO: u16 = 16;
+    pub(in crate::trace_dat) const FTRACE_EVENTS: u16 = 17;
+    pub(in crate::trace_dat) const EVENT_FORMATS: u16 = 18;
+    pub(in crate::trace_dat) const KALLSYMS: u16 = 19;
+    pub(in crate::trace_dat) const PRINTK: u16 = 20;
+    pub(in crate::trace_dat) const CMDLINES: u16 = 21;
+    pub(in crate::trace_dat) const BUFFER_TEXT: u16 = 22;
+    pub(super) const BTF_FILE: u16 = 23;
+    pub(super) const LAST_BOOT_INFO: u16 = 24;
+    pub(in crate::trace_dat) const MODULES_FILE: u16 = 25;
+}
+
+/// What the options of a file say. Texts are kept as found, without their NUL.
+#[derive(Debug, Default)]
+pub(super) struct Options<'s> {
+    /// Wall time less the trace's clock, in nanoseconds.
+    pub(super) date: Option<i64>,
+    /// Nanoseconds to be added to each time.
+    pub(super) offset: i64,
+    /// The bracketed name of `trace_clock`.
+    pub(super) clock: Option<Vec<u8>>,
+    /// There is a TRACECLOCK: in version 6 the clock is told again behind the table of CPUs.
+    pub(super) has_clock: bool,
+    pub(super) uname: Option<Vec<u8>>,
+    pub(super) version: Option<Vec<u8>>,
+    pub(super) hooks: Vec<Vec<u8>>,
+    pub(super) cpu_count: Option<u32>,
+    /// `per_cpu/cpuN/stats` one after the other, with `Buffer: NAME` before those of an instance.
+    pub(super) cpu_stats: Vec<u8>,
+    pub(super) proc_maps: Vec<Vec<u8>>,
+    pub(super) trace_id: Option<u64>,
+    pub(super) time_shift: Option<Rc<TimeShift>>,
+    pub(super) guests: Vec<Guest>,
+    pub(super) tsc: Option<Tsc>,
+    pub(super) last_boot: Option<Vec<u8>>,
+    /// Buffers: what is in the option, and the option's offset.
+    pub(super) buffers: Vec<(u64, std::borrow::Cow<'s, [u8]>)>,
+    /// Texts in place of buffers.
+    pub(super) texts: Vec<(u64, std::borrow::Cow<'s, [u8]>)>,
+    /// Sections by their id.
+    pub(super) sections: Vec<(u16, u64)>,
+}
+
+/// How cycles become nanoseconds: `cycles * mult >> shift`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tsc {
+    pub(super) mult: u32,
+    pub(super) shift: u32,
+    pub(super) offset: u64,
+}
+
+/// How a guest's clock becomes the host's.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct TimeShift {
+    /// Trace id of the host's file.
+    pub(super) peer: u64,
+    /// Bit 0: between two samples, the offset changes evenly.
+    pub(super) flags: u32,
+    /// Of each CPU, in the order of time.
+    pub(super) cpus: Vec<Vec<Shift>>,
+}
+
+/// A sample of the difference of two clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Shift {
+    /// By the guest's clock.
+    pub(super) time: u64,
+    pub(super) offset: i64,
+    pub(super) scaling: u64,
+    /// Bits of `scaling` behind the point.
+    pub(super) fraction: u64,
+}
+
+/// A guest that was traced together with its host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Guest {
+    pub(super) name: Vec<u8>,
+    pub(super) trace_id: u64,
+    /// Virtual CPU and the host's thread that runs it.
+    pub(super) cpus: Vec<(u32, u32)>,
+}
+
+/// What was taken.
+enum Taken {
+    Option,
+    /// The end, and what it holds.
+    Done(Option<u64>),
+}
+
+impl<'s> Options<'s> {
+    /// Takes options up to DONE. Returns what DONE holds (version 7: offset of the next options).
+    pub(super) fn take_all(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        tell: &mut dyn FnMut(u64, String),
+    ) -> Result<Option<u64>, Short> {
+        loop {
+            if let Taken::Done(next) = self.take_one(cursor, tell)? {
+                return Ok(next);
+            }
+        }
+    }
+
+    fn take_one(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        tell: &mut dyn FnMut(u64, String),
+    ) -> Result<Taken, Short> {
+        let offset = cursor.offset();
+        let option = cursor.u16()?;
+        // Version 6 ends with an id alone; what follows is a tag of letters, never a size of 8.
+        if option == id::DONE && (cursor.left() < 4 || !is_done_with_offset(*cursor)) {
+            return Ok(Taken::Done(None));
+        }
+        let size = cursor.u32()?;
+        let mut data = cursor.part(size.into())?;
+        if option == id::DONE {
+            return Ok(Taken::Done(Some(data.u64()?)));
+        }
+        if let Err(message) = self.take(option, data, offset) {
+            tell(offset, message);
+        }
+        Ok(Taken::Option)
+    }
+
+    /// Takes the options of a section of version 7, which should have `size` bytes, and those after a damaged one too.
+    /// Returns the offset of the next options; an error says where the damage is, if no options follow it.
+    pub(super) fn take_section(
+        &mut self,
+        mut body: Cursor<'_>,
+        size: u64,
+        tell: &mut dyn FnMut(u64, String),
+    ) -> Result<u64, Short> {
+        let end = body.offset().saturating_add(size);
+        let mut last = body;
+        loop {
+            let here = body;
+            let short = match self.take_one(&mut body, tell) {
+                Ok(Taken::Option) => {
+                    last = here;
+                    continue;
+                }
+                Ok(Taken::Done(Some(next))) => return Ok(next),
+                // Without an offset only version 6 ends.
+                Ok(Taken::Done(None)) => Short {
+                    offset: here.offset(),
+                    wanted: DONE_BYTES as u64,
+                    left: here.left(),
+                },
+                Err(short) => short,
+            };
+            // The option before may have lost a byte, and have taken one of the next.
+            let before = here.offset().saturating_sub(SHIFT_MAX as u64);
+            let from = before.max(last.offset() + 1);
+            body = last;
+            body.bytes(from - last.offset())?;
+            let skipped = find_options_before(body, end).ok_or(short)?;
+            body.bytes(skipped)?;
+            last = body;
+            tell(here.offset(), {
+                let further = body.offset() as i64 - here.offset() as i64;
+                format!("expected an option, found the next one {further} bytes further on")
+            });
+        }
+    }
+
+    fn take(&mut self, option: u16, mut data: Cursor<'_>, offset: u64) -> Result<(), String> {
+        let text = before_nul(data.rest());
+        let short = |short: Short| format!("option {option}: {short}");
+        match option {
+            // Microseconds.
+            id::DATE => self.date = Some(number(text)?.wrapping_mul(1000)),
+            id::OFFSET => self.offset = self.offset.wrapping_add(number(text)?),
+            id::CPUSTAT => {
+                self.cpu_stats.extend_from_slice(text);
+                self.cpu_stats.push(b'\n');
+            }
+            id::BUFFER => self.buffers.push((offset, data.rest().to_vec().into())),
+            id::BUFFER_TEXT => self.texts.push((offset, data.rest().to_vec().into())),
+            id::TRACECLOCK => {
+                self.has_clock = true;
+                self.clock = current_clock(text).map(<[u8]>::to_vec);
+            }
+            id::UNAME => self.uname = Some(text.to_vec()),
+            id::VERSION => self.version = Some(text.to_vec()),
+            id::HOOK => self.hooks.push(text.to_vec()),
+            id::CPUCOUNT => self.cpu_count = Some(data.u32().map_err(short)?),
+            id::PROCMAPS => self.proc_maps.push(text.to_vec()),
+            id::TRACEID => self.trace_id = Some(data.u64().map_err(short)?),
+            id::TIME_SHIFT => self.time_shift = Some(Rc::new(time_shift(data).map_err(short)?)),
+            id::GUEST => self.guests.push(guest(data).map_err(short)?),
+            id::TSC2NSEC => {
+                self.tsc = Some(Tsc {
+                    mult: data.u32().map_err(short)?,
+                    shift: data.u32().map_err(short)?,
+                    offset: data.u64().map_err(short)?,
+                });
+            }
+            id::LAST_BOOT_INFO => self.last_boot = Some(text.to_vec()),
+            id::STRINGS => {}
+            id::HEADER_INFO..=id::CMDLINES | id::MODULES_FILE => {
+                let section = data.u64().map_err(short)?;
+                self.sections.push((option, section));
+            }
+            // Types of the kernel's functions: nothing that is asked of a trace.
+            id::BTF_FILE => {}
+            _ => return Err(format!("option {option} is not known here")),
+        }
+        Ok(())
+    }
+}
+
+/// How far from `body` the next options are that lead up to `end`, or to some bytes before or after it, where a byte
+/// is lost or doubled.
+fn find_options_before(body: Cursor<'_>, end: u64) -> Option<u64> {
+    let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+    let mut ends = std::iter::once(0)
+        .chain(shifts)
+        .filter_map(|shift| end.checked_add_signed(shift)?.checked_sub(body.offset()));
+    ends.find_map(|length| {
+        let bytes = body.rest().get(..usize::try_from(length).ok()?)?;
+        find_options(bytes, body.endian()).map(|skipped| skipped as u64)
+    })
+}
+
+/// Bytes that a section may lie before or after its place.
+pub(super) const SHIFT_MAX: i64 = 8;
+/// Bytes that are searched for options: the largest hold the mappings of some processes.
+const SEARCHED_BYTES_MAX: usize = 4 << 20;
+/// `u16 id, u32 size`
+const OPTION_HEAD_BYTES: usize = 6;
+/// DONE with its offset.
+const DONE_BYTES: usize = OPTION_HEAD_BYTES + 8;
+
+/// Offset in `bytes` of the first option from which one follows the other up to DONE, which ends where `bytes` do.
+/// Bytes are met by chance that look like an option, hardly ever some that lead to that very place.
+pub(super) fn find_options(bytes: &[u8], endian: Endian) -> Option<usize> {
+    let begin = bytes.len().saturating_sub(SEARCHED_BYTES_MAX);
+    let bytes = bytes.get(begin..)?;
+    let done = bytes.len().checked_sub(DONE_BYTES)?;
+    let head = |offset: usize| {
+        let option = endian.u16_at(bytes, offset)?;
+        let size = endian.u32_at(bytes, offset + 2)?;
+        Some((option, usize::try_from(size).ok()?))
+    };
+    if head(done) != Some((id::DONE, 8)) {
+        return None;
+    }
+    // From the end on, so that each place is looked at once.
+    let mut leads_to_done = vec![false; done + 1];
+    *leads_to_done.last_mut()? = true;
+    let mut first = done;
+    for offset in (0..done).rev() {
+        let Some((option @ id::DATE..=id::MODULES_FILE, size)) = head(offset) else {
+            continue;
+        };
+        let next = (offset + OPTION_HEAD_BYTES).saturating_add(size);
+        if leads_to_done.get(next) == Some(&true) && is_sized(option, size) {
+            first = offset;
+            if let Some(leads) = leads_to_done.get_mut(offset) {
+                *leads = true;
+            }
+        }
+    }
+    Some(begin + first)
+}
+
+/// Whether an option may have so many bytes of data.
+fn is_sized(option: u16, size: usize) -> bool {
+    match option {
+        id::CPUCOUNT => size == 4,
+        id::TRACEID | id::STRINGS..=id::CMDLINES | id::MODULES_FILE => size == 8,
+        _ => size > 0,
+    }
+}
+
+/// Whether behind DONE come a size of 8 and an offset, as in version 7.
+fn is_done_with_offset(mut cursor: Cursor<'_>) -> bool {
+    cursor.u32().is_ok_and(|size| size == 8)
+}
+
+/// As strtoll reads it: `0x60dd710211802`, `-5`.
+fn number(text: &[u8]) -> Result<i64, String> {
+    let text = String::from_utf8_lossy(text);
+    let text = text.trim();
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.trim_start_matches('+')),
+    };
+    let value = match digits.strip_prefix("0x") {
+        Some(digits) => i64::from_str_radix(digits, 16),
+        None => digits.parse::<i64>(),
+    };
+    match value {
+        Ok(value) if negative => Ok(-value),
+        Ok(value) => Ok(value),
+        Err(_) => Err(format!("expected a number, found {text:?}")),
+    }
+}
+
+/// `local [mono] boot` → `mono`
+pub(super) fn current_clock(text: &[u8]) -> Option<&[u8]> {
+    let start = text.iter().position(|&byte| byte == b'[')? + 1;
+    let rest = text.get(start..)?;
+    let end = rest.iter().position(|&byte| byte == b']')?;
+    rest.get(..end)
+}
+
+/// `u64 peer, u32 flags, u32 cpus; { u32 n, u64 times[n], i64 offsets[n], u64 scalings[n] }; { u64 fractions[n] }`;
+/// the last part only in newer files.
+fn time_shift(mut data: Cursor<'_>) -> Result<TimeShift, Short> {
+    let mut shift = TimeShift {
+        peer: data.u64()?,
+        flags: data.u32()?,
+        cpus: Vec::new(),
+    };
+    for _ in 0..data.u32()? {
+        let count = u64::from(data.u32()?);
+        let mut column = || data.part(count * 8);
+        let (mut times, mut offsets, mut scalings) = (column()?, column()?, column()?);
+        let mut samples = Vec::new();
+        while let (Ok(time), Ok(offset), Ok(scaling)) = (times.u64(), offsets.i64(), scalings.u64())
+        {
+            samples.push(Shift {
+                time,
+                offset,
+                scaling,
+                fraction: 0,
+            });
+        }
+        shift.cpus.push(samples);
+    }
+    for sample in shift.cpus.iter_mut().flatten() {
+        match data.u64() {
+            Ok(fraction) => sample.fraction = fraction,
+            Err(_) => break,
+        }
+    }
+    for samples in &mut shift.cpus {
+        samples.sort_by_key(|sample| sample.time);
+        samples.dedup_by_key(|sample| sample.time);
+    }
+    Ok(shift)
+}
+
+/// `name NUL, u64 trace id, u32 n, { u32 virtual CPU, u32 thread of the host }`
+fn guest(mut data: Cursor<'_>) -> Result<Guest, Short> {
+    let mut guest = Guest {
+        name: data.text_to_nul().to_vec(),
+        trace_id: data.u64()?,
+        cpus: Vec::new(),
+    };
+    for _ in 0..data.u32()? {
+        guest.cpus.push((data.u32()?, data.u32()?));
+    }
+    Ok(guest)
+}
+
+/// The pages of one CPU, as a BUFFER option of version 7 tells them.
+pub(super) struct ToldCpu {
+    pub(super) cpu: u32,
+    pub(super) offset: u64,
+    pub(super) size: u64,
+}
+
+/// A BUFFER option of version 7, or a BUFFER_TEXT, which ends behind the clock.
+pub(super) struct ToldBuffer<'a> {
+    pub(super) section: u64,
+    pub(super) name: &'a [u8],
+    pub(super) clock: &'a [u8],
+    pub(super) page_size: u32,
+    pub(super) cpus: Vec<ToldCpu>,
+}
+
+/// Takes a BUFFER option of version 7 apart.
+pub(super) fn told_buffer<'a>(
+    bytes: &'a [u8],
+    offset: u64,
+    endian: Endian,
+    is_text: bool,
+) -> Result<ToldBuffer<'a>, Short> {
+    let mut data = Cursor::new(bytes, offset, endian);
+    let mut told = ToldBuffer {
+        section: data.u64()?,
+        name: data.text_to_nul(),
+        clock: data.text_to_nul(),
+        page_size: 0,
+        cpus: Vec::new(),
+    };
+    if is_text {
+        return Ok(told);
+    }
+    told.page_size = data.u32()?;
+    for _ in 0..data.u32()? {
+        told.cpus.push(ToldCpu {
+            cpu: data.u32()?,
+            offset: data.u64()?,
+            size: data.u64()?,
+        });
+    }
+    Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option(id: u16, data: &[u8]) -> Vec<u8> {
+        let mut bytes = id.to_le_bytes().to_vec();
+        bytes.extend((data.len() as u32).to_le_bytes());
+        bytes.extend(data);
+        bytes
+    }
+
+    fn take(bytes: &[u8]) -> (Options<'static>, Option<u64>, Vec<String>) {
+        let mut options = Options::default();
+        let mut told = Vec::new();
+        let mut cursor = Cursor::new(bytes, 0, Endian::Little);
+        let next = options
+            .take_all(&mut cursor, &mut |_, message| told.push(message))
+            .unwrap();
+        (options, next, told)
+    }
+
+    #[test]
+    fn numbers_and_clocks() {
+        let mut bytes = option(id::DATE, b"0x60dd710211802\0");
+        bytes.extend(option(id::OFFSET, b"-7\0"));
+        bytes.extend(option(id::TRACECLOCK, b"local global [mono] x86-tsc\n\0"));
+        bytes.extend(option(99, b"??"));
+        bytes.extend(option(id::OFFSET, b"later\0"));
+        bytes.extend(option(id::DONE, &77u64.to_le_bytes()));
+        let (options, next, told) = take(&bytes);
+        assert_eq!(options.date, Some(0x0006_0dd7_1021_1802 * 1000));
+        assert_eq!(options.offset, -7);
+        assert_eq!(options.clock.as_deref(), Some(&b"mono"[..]));
+        assert_eq!(next, Some(77));
+        assert_eq!(told.len(), 2, "{told:?}");
+        // Version 6: an id alone, then a tag.
+        let (options, next, _) =
+            take(&[option(id::UNAME, b"Linux\0"), b"\0\0flyrec".to_vec()].concat());
+        assert_eq!(
+            (options.uname.as_deref(), next),
+            (Some(&b"Linux"[..]), None)
+        );
+    }
+
+    #[test]
+    fn time_shifts_with_and_without_fractions() {
+        let words =
+            |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
+        let mut data = words(&[9]);
+        data.extend(1u32.to_le_bytes());
+        data.extend(1u32.to_le_bytes());
+        data.extend(2u32.to_le_bytes());
+        data.extend(words(&[200, 100, -5i64 as u64, 10, 1, 1]));
+        let mut bytes = option(id::TIME_SHIFT, &data);
+        data.extend(words(&[0, 3]));
+        bytes.extend(option(id::DONE, &[0; 8]));
+        let shift = take(&bytes).0.time_shift.unwrap();
+        let times: Vec<_> = shift.cpus[0]
+            .iter()
+            .map(|s| (s.time, s.offset, s.fraction))
+            .collect();
+        assert_eq!(times, [(100, 10, 0), (200, -5, 0)]);
+        let shift = time_shift(Cursor::new(&data, 0, Endian::Little)).unwrap();
+        assert_eq!(shift.cpus[0][0].fraction, 3);
+        let cut = time_shift(Cursor::new(&data[..40], 0, Endian::Little));
+        assert!(cut.is_err());
+    }
+
+    #[test]
+    fn options_after_damage_are_found() {
+        let options = [
+            option(id::DATE, b"0x60dd710211802\0"),
+            option(id::TRACECLOCK, b"local [mono]\0"),
+            option(id::KALLSYMS, &99u64.to_le_bytes()),
+            option(id::CPUCOUNT, &2u32.to_le_bytes()),
+            option(id::DONE, &77u64.to_le_bytes()),
+        ];
+        let bytes = options.concat();
+        let whole = bytes.len() as u64;
+        let taken = |bytes: &[u8]| {
+            let mut options = Options::default();
+            let body = Cursor::new(bytes, 0, Endian::Little);
+            let next = options.take_section(body, whole, &mut |_, _| {});
+            (options, next)
+        };
+        let sizes: Vec<usize> = options.iter().map(Vec::len).collect();
+        for place in 0..bytes.len() - DONE_BYTES {
+            for damage in 0..3 {
+                let mut damaged = bytes.clone();
+                match damage {
+                    0 => drop(damaged.remove(place)),
+                    1 => damaged.insert(place, bytes[place]),
+                    _ => damaged[place] = !bytes[place],
+                }
+                let (options, next) = taken(&damaged);
+                assert_eq!(next, Ok(77), "{place} {damage}");
+                // Only that option is lost in which the damage is.
+                let before = sizes[0];
+                if place >= before {
+                    assert_eq!(options.date, Some(0x0006_0dd7_1021_1802 * 1000));
+                }
+                if !(before - 1..before + sizes[1]).contains(&place) {
+                    assert_eq!(
+                        options.clock.as_deref(),
+                        Some(&b"mono"[..]),
+                        "{place} {damage}"
+                    );
+                }
+                if place < before + sizes[1] - 1 {
+                    assert_eq!(options.sections, [(id::KALLSYMS, 99)]);
+                    assert_eq!(options.cpu_count, Some(2));
+                }
+            }
+        }
+        // A page of zeros is no end of the options.
+        let zeros = [vec![0; sizes[0]], bytes[sizes[0]..].to_vec()].concat();
+        let (options, next) = taken(&zeros);
+        assert_eq!((options.cpu_count, next), (Some(2), Ok(77)));
+        assert!(taken(&bytes[..bytes.len() - 1]).1.is_err());
+        assert!(taken(&[]).1.is_err());
+    }
+}

@@ -1,0 +1,379 @@
+//! The way through a file: what it holds, then its events.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use perfquet_events::bytes::Cursor;
+use perfquet_events::event::{Event, Place, Progress, Sink};
+use perfquet_events::input::Map;
+use perfquet_events::{Error, Input};
+
+use crate::ftrace_text::FTRACE_TEXT;
+use crate::problems::Problems;
+use crate::trace_dat::clock::Clock;
+use crate::trace_dat::declare::{Extras, Types};
+use crate::trace_dat::emit::Emitter;
+use crate::trace_dat::formats::Formats;
+use crate::trace_dat::head::{Buffer, CpuData, Head, Opened};
+use crate::trace_dat::kallsyms::Kallsyms;
+use crate::trace_dat::merge::merge;
+use crate::trace_dat::page::{Layout, runs};
+use crate::trace_dat::printk::Printk;
+use crate::trace_dat::stream::{Ring, Stream, shift_of_chunks};
+use crate::trace_dat::unpack::{Packing, Unpacker};
+use crate::trace_dat::version7::Sections;
+use crate::trace_dat::{facts, restore, version6};
+use crate::tracing_data::{TRACING_MAGIC, printk_formats};
+
+/// Bytes of pages between two reports of progress.
+const PROGRESS_BYTES: u64 = 1 << 20;
+/// Mapped bytes that may be resident before they are given back.
+const RESIDENT_BYTES_MAX: u64 = 64 << 20;
+/// The kernel's largest sub-buffer has 64 KiB; this leaves room for others.
+const PAGE_BYTES_MAX: u64 = 1 << 26;
+
+/// The sink, with what is told of the way itself.
+pub(super) struct Teller<'k> {
+    pub(super) sink: &'k mut dyn Sink,
+    problems: Problems,
+    maps: Vec<Arc<Map>>,
+    done: u64,
+    next_progress: u64,
+    resident: u64,
+    total: u64,
+}
+
+impl Teller<'_> {
+    pub(super) fn problem(
+        &mut self,
+        place: Place,
+        kind: &'static str,
+        message: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        self.problems.report(self.sink, place, kind, message)
+    }
+
+    /// Counts bytes of pages.
+    #[inline]
+    pub(super) fn progress(&mut self, bytes: u64) -> Result<(), Error> {
+        self.done += bytes;
+        if self.done < self.next_progress {
+            return Ok(());
+        }
+        self.next_progress = self.done + PROGRESS_BYTES;
+        self.resident += PROGRESS_BYTES;
+        if self.resident > RESIDENT_BYTES_MAX {
+            self.resident = 0;
+            self.maps.iter().for_each(|map| map.release());
+        }
+        // Packed pages are more than the bytes that they lie in.
+        let done = self.done.min(self.total);
+        let total = Some(self.total);
+        self.sink.event(Event::Progress(Progress { done, total }))
+    }
+}
+
+/// Reads a file.
+pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+    let name = input.name().to_owned();
+    let damaged = |place, message: String| Error::Damaged {
+        input: name.clone(),
+        place,
+        message,
+    };
+    let Some(map) = input.whole()? else {
+        return Err(damaged(
+            Place::Offset(0),
+            "expected \"tracing\", found nothing".into(),
+        ));
+    };
+    let head = Head::parse(&map).map_err(|short| {
+        damaged(
+            Place::Offset(short.offset),
+            format!("truncated header: {short}"),
+        )
+    })?;
+    let mut tell = Teller {
+        sink,
+        problems: Problems::default(),
+        maps: vec![Arc::clone(&map)],
+        done: 0,
+        next_progress: PROGRESS_BYTES,
+        resident: 0,
+        total: map.len() as u64,
+    };
+    if let Some(reason) = input.damage() {
+        let reason = reason.to_owned();
+        tell.problem(Place::Offset(map.len() as u64), "input", || reason)?;
+    }
+    if head.is_guessed || !map.starts_with(TRACING_MAGIC) {
+        tell.problem(Place::Offset(0), "head", || {
+            "expected \"tracing\" and a version, found something else; what follows is read as far as it can be found".into()
+        })?;
+    }
+    let found = match head.version {
+        b"6" => {
+            let opened = version6::open(&map, &head, &mut tell)?;
+            read_opened(input, &map, &head, opened, &mut tell)?
+        }
+        b"7" => {
+            let mut sections = Sections::load(&map, &head, &mut tell)?;
+            let options = sections.take_options();
+            let mut opened = sections.opened(&mut tell)?;
+            opened.options = options;
+            read_opened(input, &map, &head, opened, &mut tell)?
+        }
+        version => {
+            return Err(Error::Unsupported {
+                input: name,
+                message: format!(
+                    "trace.dat of version {:?}, expected 6 or 7",
+                    String::from_utf8_lossy(version)
+                ),
+            });
+        }
+    };
+    tell.problems.finish(tell.sink)?;
+    for map in tell.maps.iter().skip(1) {
+        input.watch(format!("{name}: an adjacent file"), map);
+    }
+    if !found {
+        let place = Place::Offset(map.len() as u64);
+        let message = "expected the events of a ring buffer, found none".to_owned();
+        return Err(damaged(place, message));
+    }
+    Ok(())
+}
+
+/// Reads what a file holds. `false`: neither events nor a place for them.
+fn read_opened(
+    input: &Input,
+    map: &Arc<Map>,
+    head: &Head<'_>,
+    mut opened: Opened<'_>,
+    tell: &mut Teller<'_>,
+) -> Result<bool, Error> {
+    let texts = &opened.texts;
+    let layout = Layout::parse(texts.header_page, head.endian, head.long_size);
+    let mut maps = vec![Arc::clone(map)];
+    if opened.buffers.iter().all(|buffer| buffer.cpus.is_empty())
+        && let Some(path) = input.path()
+    {
+        let clock = opened.options.clock.clone().unwrap_or_default();
+        let page_size = layout.page_size.max(head.page_size.into());
+        let beside = restore::beside(path, &clock, page_size);
+        tell.total += beside.maps.iter().map(|map| map.len() as u64).sum::<u64>();
+        tell.maps.extend(beside.maps.iter().map(Arc::clone));
+        maps.extend(beside.maps);
+        opened.buffers.extend(beside.buffers);
+        for message in beside.unreadable {
+            tell.problem(Place::Whole, "adjacent file", || message)?;
+        }
+    }
+    facts::tell(head, &opened, tell)?;
+    if opened.buffers.is_empty() && opened.reports.is_empty() {
+        return Ok(false);
+    }
+    for (index, report) in opened.reports.iter().enumerate() {
+        // Its events are numbered from 0, as those of a ring are: there can be one or the other.
+        if index == 0 && opened.buffers.iter().all(|buffer| buffer.cpus.is_empty()) {
+            let mut text = Input::from_bytes(input.name(), &report.text)?;
+            (FTRACE_TEXT.read)(&mut text, tell.sink)?;
+            continue;
+        }
+        let bytes = report.text.len();
+        tell.problem(Place::Offset(report.offset), "text", || {
+            format!("the text of a latency tracer ({bytes} bytes) among other events")
+        })?;
+    }
+    let named = facts::comms(opened.texts.saved_cmdlines, tell)?;
+    facts::mappings(&opened.options, tell)?;
+    let (kallsyms, bad_symbols) = Kallsyms::parse(opened.texts.kallsyms);
+    let (printk, bad_formats) =
+        Printk::parse(opened.texts.printk_formats, head.endian, layout.long_size);
+    facts::symbols(&kallsyms, tell)?;
+    printk_formats::tell(opened.texts.printk_formats, tell.sink)?;
+    let (formats, unnumbered) = Formats::new(&opened.texts, layout.long_size);
+    for (count, what) in [
+        (bad_symbols, "kallsyms: lines without a symbol"),
+        (bad_formats, "printk formats: invalid lines"),
+        (unnumbered, "format files without an ID"),
+    ] {
+        if count > 0 {
+            tell.sink
+                .event(Event::Problem(perfquet_events::event::Problem {
+                    place: Place::Whole,
+                    count,
+                    message: what,
+                }))?;
+        }
+    }
+    let ring = Ring {
+        layout,
+        common: formats.common(),
+        known: formats.ids(),
+        unpacker: RefCell::new(Unpacker::new(Packing::named(opened.packed_by))),
+        unpacked_bytes: Cell::new(0),
+    };
+    let mut streams = streams(&opened, &maps, head, &ring, tell)?;
+    let extras = Extras {
+        buffer: streams.iter().any(|stream| !stream.buffer_name.is_empty()),
+        clock_value: streams.iter().any(|stream| !stream.clock.has_time()),
+    };
+    let types = Types::new(formats, head.endian, extras);
+    let stack_fields = |id: Option<u32>| id.map(|id| types.stack_fields(id)).unwrap_or_default();
+    let mut emitter = Emitter {
+        kernel_stacks: stack_fields(ring.common.kernel_stack_id()),
+        user_stacks: stack_fields(ring.common.user_stack_id()),
+        types,
+        kallsyms,
+        printk,
+        endian: head.endian,
+        long_size: layout.long_size,
+        named,
+        overruns: HashMap::new(),
+        scratch: None,
+    };
+    merge(&mut streams, &ring, tell, |stream, tell| {
+        emitter.emit(stream, tell)
+    })?;
+    let mut counted = facts::counted_losses(&opened.options.cpu_stats);
+    for stream in &streams {
+        emitter.lost(None, stream.cpu, stream.lost_at_end(), tell)?;
+        if let Some(cpu) = stream.cpu
+            && let Some(count) = counted.remove(&(stream.buffer_name.to_vec(), cpu))
+        {
+            facts::tell_rest(cpu, count, stream.lost, tell)?;
+        }
+    }
+    let mut rest: Vec<_> = counted.into_iter().collect();
+    rest.sort();
+    for ((_, cpu), count) in rest {
+        facts::tell_rest(cpu, count, 0, tell)?;
+    }
+    Ok(true)
+}
+
+/// A stream for each CPU of each buffer that has pages.
+fn streams<'m>(
+    opened: &Opened<'_>,
+    maps: &'m [Arc<Map>],
+    head: &Head<'_>,
+    ring: &Ring,
+    tell: &mut Teller<'_>,
+) -> Result<Vec<Stream<'m>>, Error> {
+    let layout = &ring.layout;
+    let packing = Packing::named(opened.packed_by);
+    let mut streams = Vec::new();
+    // Ends by file and start: pages that lie in one another would be read many times.
+    let mut taken: BTreeMap<(usize, u64), u64> = BTreeMap::new();
+    for buffer in &opened.buffers {
+        let Some(page_size) = page_size(buffer, head, layout) else {
+            tell.problem(Place::Whole, "buffer", || {
+                let name = String::from_utf8_lossy(&buffer.name);
+                let size = buffer.page_size;
+                format!("buffer {name:?}: expected pages of at most 64 MiB, found {size} bytes")
+            })?;
+            continue;
+        };
+        let clock = Clock::new(&buffer.clock, &opened.options);
+        let name: Rc<[u8]> = buffer.name.as_slice().into();
+        for data in buffer.cpus.iter().filter(|data| data.size > 0) {
+            let Some(map) = maps.get(data.file) else {
+                continue;
+            };
+            let end = data.offset.saturating_add(data.size);
+            let before = taken.range(..(data.file, end)).next_back();
+            if before.is_some_and(|((file, _), &other)| *file == data.file && other > data.offset) {
+                tell.problem(Place::Offset(data.offset), "overlap", || {
+                    let cpu = data.cpu.unwrap_or(0);
+                    format!("the pages of CPU {cpu} belong to another CPU")
+                })?;
+                continue;
+            }
+            taken.insert((data.file, data.offset), end);
+            let page_size = page_size as usize;
+            let start = data.offset.min(map.len() as u64) as usize;
+            // A byte lost or doubled in front of them.
+            let shift = match data.packed {
+                true => shift_of_chunks(map, start, head.endian, packing),
+                false => layout.shift(map, start, page_size, |payload| ring.is_known(payload)),
+            };
+            if shift != 0 {
+                tell.problem(Place::Offset(data.offset), "cpu", || {
+                    let cpu = data.cpu.unwrap_or(0);
+                    format!("expected the pages of CPU {cpu}, found them {shift} bytes later")
+                })?;
+            }
+            let data = &CpuData {
+                offset: data.offset.saturating_add_signed(shift),
+                ..*data
+            };
+            let bytes = pages(map, data, tell)?;
+            let cpu = data.cpu;
+            if cpu.is_none() && !data.packed {
+                for run in runs(bytes, page_size, layout) {
+                    let at = data.offset + run.start as u64;
+                    let pages = bytes.get(run).unwrap_or_default();
+                    let clock = clock.clone();
+                    streams.push(Stream::new(
+                        Rc::clone(&name),
+                        cpu,
+                        clock,
+                        page_size,
+                        pages,
+                        at,
+                    ));
+                }
+                continue;
+            }
+            let stream = Stream::new(
+                Rc::clone(&name),
+                cpu,
+                clock.clone(),
+                page_size,
+                bytes,
+                data.offset,
+            );
+            streams.push(if data.packed {
+                // The size leaves out the word that counts the chunks in some versions of trace-cmd.
+                let whole = usize::try_from(data.offset).ok();
+                let whole = whole.and_then(|start| map.get(start..)).unwrap_or_default();
+                let cursor = Cursor::new(whole, data.offset, head.endian);
+                stream.packed(cursor, data.size, packing)
+            } else {
+                stream
+            });
+        }
+    }
+    Ok(streams)
+}
+
+/// Bytes of a buffer's pages: as the buffer says, or the kernel, or the machine's page.
+fn page_size(buffer: &Buffer, head: &Head<'_>, layout: &Layout) -> Option<u64> {
+    let known = [buffer.page_size, layout.page_size, head.page_size.into()];
+    let told = known.into_iter().find(|&size| size > layout.data_start())?;
+    // Version 6 tells the machine's page only, though sub-buffers may be larger.
+    let size = match head.version {
+        b"6" => told.max(layout.page_size),
+        _ => told,
+    };
+    (size <= PAGE_BYTES_MAX).then_some(size)
+}
+
+/// The bytes of a CPU's pages, as far as the file has them.
+fn pages<'m>(map: &'m Map, data: &CpuData, tell: &mut Teller<'_>) -> Result<&'m [u8], Error> {
+    let length = map.len() as u64;
+    let end = data.offset.saturating_add(data.size);
+    if end > length && !data.packed {
+        let cpu = data.cpu.map_or("?".into(), |cpu| cpu.to_string());
+        tell.problem(Place::Offset(length), "cut short", || {
+            format!("CPU {cpu}: expected pages up to {end:#x}, found the end of the file")
+        })?;
+    }
+    let range = data.offset.min(length) as usize..end.min(length) as usize;
+    Ok(map.get(range).unwrap_or_default())
+}

@@ -1,0 +1,17 @@
+//! Recognizes a trace.dat by the ten bytes that it shares with perf's bundle of format files, and a damaged one by what
+//! follows them.
+
+use perfquet_events::Guess;
+
+use crate::trace_dat::head::Head;
+use crate::tracing_data::TRACING_MAGIC;
+
+pub(super) fn sniff(head: &[u8]) -> Guess {
+    if head.starts_with(TRACING_MAGIC) {
+        Guess::Certain
+    } else if Head::find(head).is_some() {
+        Guess::Likely
+    } else {
+        Guess::No
+    }
+}

@@ -1,0 +1,234 @@
+//! Version 6 (trace-cmd before 3.0): one thing behind the other.
+//!
+//! ```text
+//! format files, kallsyms, printk formats          as in perf's tracing data
+//! u64 size, text                                  saved_cmdlines
+//! u32 cpus
+//! "options  \0" { u16 id, u32 size, data } u16 0  mostly
+//! "flyrecord\0" { u64 offset, u64 size } per CPU  the top buffer; with a clock behind it, if the options have one
+//! "latency  \0" text                              instead: the text of `trace`
+//! pages, from a multiple of the page size on
+//! ```
+//! The events of an instance have a table of their own, at an offset that a BUFFER option tells.
+
+use hashbrown::HashMap;
+use perfquet_events::Error;
+use perfquet_events::bytes::{Cursor, Short};
+use perfquet_events::event::Place;
+use perfquet_events::scan::find_text;
+
+use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
+use crate::trace_dat::options::{Options, current_clock};
+use crate::trace_dat::read::Teller;
+use crate::tracing_data::TracingData;
+
+const TAG_BYTES: u64 = 10;
+/// Of a table, for each CPU.
+const TABLE_ROW_BYTES: u64 = 16;
+/// Longer than any list of clocks.
+const CLOCK_BYTES_MAX: u64 = 4096;
+
+/// Takes a file apart. What cannot be read is told; what comes before it is there.
+pub(super) fn open<'m>(
+    bytes: &'m [u8],
+    head: &Head<'m>,
+    tell: &mut Teller<'_>,
+) -> Result<Opened<'m>, Error> {
+    let texts = TracingData::parse(bytes, 0).unwrap_or_else(|| {
+        let rest = usize::try_from(head.length).ok();
+        let rest = rest
+            .and_then(|start| bytes.get(start..))
+            .unwrap_or_default();
+        TracingData::headless(rest, head.length, head.endian, head.long_size, head.version)
+    });
+    let mut opened = Opened {
+        options: Options::default(),
+        buffers: Vec::new(),
+        reports: Vec::new(),
+        packed_by: b"",
+        texts,
+    };
+    let start = opened.texts.length;
+    if let Some(damage) = opened.texts.damage.take() {
+        tell.problem(Place::Offset(start), "head", || damage)?;
+    }
+    let rest = usize::try_from(start)
+        .ok()
+        .and_then(|start| bytes.get(start..));
+    let mut cursor = Cursor::new(rest.unwrap_or_default(), start, head.endian);
+    let mut messages = Vec::new();
+    let is_cut = opened.texts.is_cut;
+    let mut result = match is_cut {
+        true => Ok(()),
+        false => read(&mut opened, bytes, head, &mut cursor, &mut messages),
+    };
+    if (is_cut || result.is_err() || opened.buffers.is_empty())
+        && opened.reports.is_empty()
+        && let Some(place) = find_tags(bytes)
+    {
+        messages.push((
+            place as u64,
+            "the page table was found by its name; the data before it is damaged".into(),
+        ));
+        opened.options = Options::default();
+        opened.buffers.clear();
+        let rest = bytes.get(place..).unwrap_or_default();
+        let mut cursor = Cursor::new(rest, place as u64, head.endian);
+        result = read_tags(&mut opened, bytes, head, &mut cursor, &mut messages);
+    }
+    for (offset, message) in messages {
+        tell.problem(Place::Offset(offset), "option", || message)?;
+    }
+    if let Err(short) = result {
+        tell.problem(Place::Offset(short.offset), "head", || short.to_string())?;
+    }
+    Ok(opened)
+}
+
+fn read<'m>(
+    opened: &mut Opened<'m>,
+    bytes: &'m [u8],
+    head: &Head<'m>,
+    cursor: &mut Cursor<'m>,
+    messages: &mut Vec<(u64, String)>,
+) -> Result<(), Short> {
+    let size = cursor.u64()?;
+    opened.texts.saved_cmdlines = cursor.bytes(size)?;
+    read_tags(opened, bytes, head, cursor, messages)
+}
+
+/// Where the number of CPUs is, which is in front of the options, if there are any, and of the table.
+fn find_tags(bytes: &[u8]) -> Option<usize> {
+    let options = find_text(bytes, b"options  \0");
+    let table = find_text(bytes, b"flyrecord\0")?;
+    let first = options.filter(|&options| options < table).unwrap_or(table);
+    first.checked_sub(4)
+}
+
+fn read_tags<'m>(
+    opened: &mut Opened<'m>,
+    bytes: &'m [u8],
+    head: &Head<'m>,
+    cursor: &mut Cursor<'m>,
+    messages: &mut Vec<(u64, String)>,
+) -> Result<(), Short> {
+    let mut cpus = cursor.u32()?;
+    let mut tag = cursor.bytes(TAG_BYTES)?;
+    if tag.starts_with(b"options") {
+        let mut tell = |offset, message| messages.push((offset, message));
+        let start = *cursor;
+        if opened.options.take_all(cursor, &mut tell).is_err()
+            || !cursor.is_empty() && !starts_with_tag(cursor.rest())
+        {
+            // Damaged options say nothing about where the table is.
+            let Some(table) = find_text(start.rest(), b"flyrecord\0") else {
+                return Err(Short {
+                    offset: start.offset(),
+                    wanted: TAG_BYTES,
+                    left: start.left(),
+                });
+            };
+            tell(start.offset(), "the options are damaged".into());
+            *cursor = start;
+            cursor.bytes(table as u64)?;
+        }
+        if cursor.is_empty() {
+            return Ok(()); // a head alone: the events lie beside it
+        }
+        tag = cursor.bytes(TAG_BYTES)?;
+    }
+    cpus = opened.options.cpu_count.unwrap_or(cpus);
+    opened.options.cpu_count = Some(cpus);
+    let page_size = u64::from(head.page_size);
+    if tag.starts_with(b"latency") {
+        opened.reports.push(Report {
+            offset: cursor.offset(),
+            text: cursor.rest().into(),
+        });
+    } else if tag.starts_with(b"flyrecord") {
+        let top = table(cursor, cpus, page_size, &mut opened.options)?;
+        opened.buffers.push(top);
+    } else {
+        let message = format!(
+            "expected \"flyrecord\" or \"latency\", found {:?}",
+            String::from_utf8_lossy(tag)
+        );
+        messages.push((cursor.offset().saturating_sub(TAG_BYTES), message));
+    }
+    // Tables do not share their bytes: many options that tell one place are no reason to read it often.
+    let mut room = bytes.len() as u64 / TABLE_ROW_BYTES;
+    let mut places: HashMap<Vec<u8>, usize> = (opened.buffers.iter().enumerate())
+        .map(|(place, buffer)| (buffer.name.clone(), place))
+        .collect();
+    for (offset, option) in std::mem::take(&mut opened.options.buffers) {
+        room = match room.checked_sub(u64::from(cpus).max(1)) {
+            Some(left) => left,
+            None => {
+                messages.push((offset, "more buffers than the file has room for".into()));
+                break;
+            }
+        };
+        let mut option = Cursor::new(&option, offset, head.endian);
+        let (start, name) = (option.u64()?, option.text_to_nul());
+        let rest = usize::try_from(start)
+            .ok()
+            .and_then(|start| bytes.get(start..));
+        let mut cursor = Cursor::new(rest.unwrap_or_default(), start, head.endian);
+        if !cursor.bytes(TAG_BYTES)?.starts_with(b"flyrecord") {
+            let name = String::from_utf8_lossy(name);
+            messages.push((start, format!("expected the events of buffer {name:?}")));
+            continue;
+        }
+        let mut buffer = table(&mut cursor, cpus, page_size, &mut opened.options)?;
+        buffer.name = name.to_vec();
+        // The one for the top comes again with its name, where it alone was converted.
+        let known = places.get(name);
+        match known.and_then(|&place| opened.buffers.get_mut(place)) {
+            Some(known) if known.cpus.iter().all(|cpu| cpu.size == 0) => *known = buffer,
+            Some(known) if known.cpus == buffer.cpus => {}
+            _ => {
+                places.entry(name.to_vec()).or_insert(opened.buffers.len());
+                opened.buffers.push(buffer);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn starts_with_tag(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"flyrecord") || bytes.starts_with(b"latency")
+}
+
+/// Offset and size for each CPU, and the clock where the options announce it.
+fn table(
+    cursor: &mut Cursor<'_>,
+    cpus: u32,
+    page_size: u64,
+    options: &mut Options<'_>,
+) -> Result<Buffer, Short> {
+    let mut buffer = Buffer {
+        page_size,
+        ..Buffer::default()
+    };
+    for cpu in 0..cpus {
+        buffer.cpus.push(CpuData {
+            cpu: Some(cpu),
+            file: 0,
+            offset: cursor.u64()?,
+            size: cursor.u64()?,
+            packed: false,
+        });
+    }
+    if options.has_clock {
+        // trace-cmd had times in which it wrote something else here.
+        let mut ahead = *cursor;
+        let size = ahead.u64().unwrap_or(0).min(CLOCK_BYTES_MAX);
+        if let Some(clock) = ahead.bytes(size).ok().and_then(current_clock) {
+            buffer.clock = clock.to_vec();
+        }
+    }
+    if buffer.clock.is_empty() {
+        buffer.clock = options.clock.clone().unwrap_or_default();
+    }
+    Ok(buffer)
+}

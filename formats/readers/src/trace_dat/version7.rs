@@ -1,0 +1,729 @@
+//! Version 7 (trace-cmd since 3.0): sections anywhere in the file, found through options, packed or not.
+//!
+//! ```text
+//! head, name and version of the packer, u64 offset of the first options
+//! section  u16 id, u16 flags (1: packed), u32 name (offset in the section of strings), u64 size, body
+//! ```
+//! Options name the sections and the next options; the last of them come behind the events. A file that was cut, or
+//! whose recorder died, lacks these: then the sections are found by walking from one to the next, and the pages of
+//! the CPUs behind the head of their section, each from a multiple of the page size on. Options that nothing leads to
+//! any more are read on the way, also those whose own head is damaged: each leads to the next, up to the section's end.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use perfquet_events::Error;
+use perfquet_events::bytes::{Cursor, Endian, Short};
+use perfquet_events::event::Place;
+use perfquet_events::scan::find_text;
+
+use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
+use crate::trace_dat::options::{Options, SHIFT_MAX, find_options, id, told_buffer};
+use crate::trace_dat::read::Teller;
+use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
+use crate::tracing_data::{FRONT_BYTES, HEADER_EVENT, TracingData};
+
+const SECTION_HEAD_BYTES: u64 = 16;
+const PACKED: u16 = 1;
+/// More than the names of all sections take.
+const NAMES_BYTES_MAX: u32 = 1 << 20;
+/// A latency tracer keeps one ring's worth.
+const TEXT_BYTES_MAX: u64 = 64 << 20;
+/// Sections of options that are followed: one for each buffer, and the first.
+const OPTIONS_MAX: usize = 1 << 16;
+
+/// The sections of a file, unpacked: what [`Opened`] borrows from.
+pub(super) struct Sections<'m> {
+    bytes: &'m [u8],
+    endian: Endian,
+    page_size: u32,
+    packed_by: &'m [u8],
+    bodies: Vec<Body<'m>>,
+    options: Options<'m>,
+    /// Where the options are that were taken.
+    taken: HashSet<u64>,
+    /// Where the options say that sections are.
+    told: Vec<u64>,
+    /// Some of the options are not where they should be.
+    is_cut: bool,
+    /// Format files are damaged.
+    lacks_formats: bool,
+    /// Sections with events that were found without options.
+    found: Vec<Found>,
+}
+
+struct Body<'m> {
+    id: u16,
+    offset: u64,
+    bytes: Cow<'m, [u8]>,
+}
+
+#[derive(Clone, Copy)]
+struct Found {
+    section: u64,
+    end: u64,
+    packed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct SectionHead {
+    id: u16,
+    flags: u16,
+    /// Offset of its name in the section of strings.
+    name: u32,
+    size: u64,
+}
+
+impl<'m> Sections<'m> {
+    /// Finds and unpacks all sections but those of events.
+    pub(super) fn load(
+        bytes: &'m [u8],
+        head: &Head<'m>,
+        tell: &mut Teller<'_>,
+    ) -> Result<Sections<'m>, Error> {
+        let mut sections = Sections {
+            bytes,
+            endian: head.endian,
+            page_size: head.page_size,
+            packed_by: b"",
+            bodies: Vec::new(),
+            options: Options::default(),
+            taken: HashSet::new(),
+            told: Vec::new(),
+            is_cut: false,
+            lacks_formats: false,
+            found: Vec::new(),
+        };
+        let mut cursor = sections.at(head.length);
+        if !head.is_guessed {
+            sections.packed_by = cursor.text_to_nul();
+            cursor.text_to_nul();
+        }
+        if Packing::named(sections.packed_by) == Packing::Other || head.is_guessed {
+            let told = String::from_utf8_lossy(sections.packed_by).into_owned();
+            sections.packed_by = sections.packer().unwrap_or(sections.packed_by);
+            let found = String::from_utf8_lossy(sections.packed_by);
+            if !head.is_guessed && told != found {
+                tell.problem(Place::Offset(head.length), "head", || {
+                    format!("expected none, zlib or zstd, found {told:?}; its sections are packed by {found}")
+                })?;
+            }
+        }
+        let mut unpacker = Unpacker::new(Packing::named(sections.packed_by));
+        sections.is_cut = head.is_guessed;
+        if !head.is_guessed {
+            match cursor.u64() {
+                Ok(options) => sections.follow_options(options, &mut unpacker, tell)?,
+                Err(short) => {
+                    tell.problem(Place::Offset(short.offset), "head", || short.to_string())?;
+                    return Ok(sections);
+                }
+            }
+        }
+        sections.add_told(&mut unpacker, tell)?;
+        if sections.is_cut {
+            let start = match sections.is_section(cursor.offset()) {
+                true => cursor.offset(),
+                false => head.length,
+            };
+            sections.walk(start, &mut unpacker, tell)?;
+            sections.add_told(&mut unpacker, tell)?;
+        }
+        Ok(sections)
+    }
+
+    /// Unpacks the sections that the options name.
+    fn add_told(&mut self, unpacker: &mut Unpacker, tell: &mut Teller<'_>) -> Result<(), Error> {
+        let told: Vec<(u16, u64)> = std::mem::take(&mut self.options.sections);
+        self.told.extend(told.iter().map(|(_, offset)| *offset));
+        for (id, offset) in told {
+            self.add(id, offset, unpacker, tell)?;
+        }
+        Ok(())
+    }
+
+    /// The body of a section whose head is damaged, and whether it is packed: behind the sizes that packed bytes begin
+    /// with, or up to where the options say that another section is.
+    fn headless(&self, offset: u64, packing: Packing) -> Option<(Cursor<'m>, bool)> {
+        let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+        let bodies = std::iter::once(0).chain(shifts).filter_map(|shift| {
+            let body = (offset + SECTION_HEAD_BYTES).checked_add_signed(shift)?;
+            Some(self.at(body))
+        });
+        let mut packed = bodies.filter_map(|mut body| {
+            let mut sizes = body;
+            let (packed_bytes, bytes) = (sizes.u32().ok()?, sizes.u32().ok()?);
+            let is_packed = bytes > 0 && is_packed_by(sizes.rest(), packing);
+            is_packed.then(|| body.part(u64::from(packed_bytes) + 8).ok())?
+        });
+        if let Some(body) = packed.next() {
+            return Some((body, true));
+        }
+        if packing != Packing::None {
+            return None;
+        }
+        let others = self.told.iter().chain(&self.taken);
+        let end = *others.filter(|other| **other > offset).min()?;
+        let mut body = self.at(offset + SECTION_HEAD_BYTES);
+        let size = end.checked_sub(body.offset())?;
+        Some((body.part(size).ok()?, false))
+    }
+
+    /// What packed the sections of a file that does not say so any more; `None`: nothing known.
+    fn packer(&self) -> Option<&'static [u8]> {
+        let mut packed = (0..self.bytes.len() as u64).filter_map(|offset| {
+            let (head, body) = self.section_at(offset)?;
+            let is_packed = head.flags & PACKED != 0
+                && matches!(head.id, id::HEADER_INFO..=id::CMDLINES)
+                && self.is_section(offset);
+            // Their two sizes are in front of the bytes.
+            is_packed.then_some(body + 8)
+        });
+        let Some(data) = packed.next() else {
+            return Some(b"none");
+        };
+        let data = self.at(data).rest();
+        let packers = [(Packing::Zstd, &b"zstd"[..]), (Packing::Zlib, b"zlib")];
+        let known = packers.into_iter();
+        known
+            .filter_map(|(packing, name)| is_packed_by(data, packing).then_some(name))
+            .next()
+    }
+
+    fn at(&self, offset: u64) -> Cursor<'m> {
+        let rest = usize::try_from(offset)
+            .ok()
+            .and_then(|offset| self.bytes.get(offset..));
+        Cursor::new(rest.unwrap_or_default(), offset, self.endian)
+    }
+
+    /// The section that should be at `offset`; some bytes before or after it, where a byte before it is lost or doubled.
+    fn section(&self, offset: u64, id: u16) -> Cursor<'m> {
+        let head = |cursor: &Cursor<'m>| section_head(&mut { *cursor }).ok();
+        let there = self.at(offset);
+        // The id of options is 0, as are many bytes: none without a body.
+        let is_it = |cursor: &Cursor<'m>| {
+            head(cursor).is_some_and(|head| {
+                let left = cursor.left().saturating_sub(SECTION_HEAD_BYTES);
+                head.id == id && head.flags <= PACKED && (1..=left).contains(&head.size)
+            })
+        };
+        let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+        let near = std::iter::once(0)
+            .chain(shifts)
+            .filter_map(|shift| Some(self.at(offset.checked_add_signed(shift)?)))
+            .find(is_it);
+        // It may be cut off, or damaged.
+        near.unwrap_or(there)
+    }
+
+    fn follow_options(
+        &mut self,
+        first: u64,
+        unpacker: &mut Unpacker,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let mut next = first;
+        while next != 0 {
+            let mut cursor = self.section(next, id::DONE);
+            if !self.taken.insert(cursor.offset()) || self.taken.len() > OPTIONS_MAX {
+                tell.problem(Place::Offset(next), "options", || {
+                    "the options lead back to where they were".into()
+                })?;
+                break;
+            }
+            let start = cursor.offset();
+            let head = match section_head(&mut cursor) {
+                Ok(head) if head.id == id::DONE => head,
+                Ok(head) => {
+                    self.is_cut = true;
+                    self.taken.remove(&start);
+                    tell.problem(Place::Offset(next), "options", || {
+                        format!("expected a section of options, found section {}", head.id)
+                    })?;
+                    break;
+                }
+                Err(_) => {
+                    self.is_cut = true;
+                    let length = self.bytes.len();
+                    tell.problem(Place::Offset(length as u64), "options", || {
+                        format!(
+                            "cut short: expected options at {next:#x}, found the end of the file"
+                        )
+                    })?;
+                    break;
+                }
+            };
+            match self.take_options_at(cursor, head, unpacker, tell)? {
+                Some(offset) => next = offset,
+                None => break,
+            }
+        }
+        // A recorder that died has written none yet.
+        self.is_cut |= first == 0;
+        Ok(())
+    }
+
+    /// Takes the options of the section whose body is at `cursor`. Returns where the next are; `None`: that is lost.
+    fn take_options_at(
+        &mut self,
+        cursor: Cursor<'m>,
+        head: SectionHead,
+        unpacker: &mut Unpacker,
+        tell: &mut Teller<'_>,
+    ) -> Result<Option<u64>, Error> {
+        let (body, damage) = unpacker.section(cursor, head.flags & PACKED != 0);
+        let size = match &body {
+            Cow::Borrowed(_) => head.size,
+            Cow::Owned(unpacked) => unpacked.len() as u64,
+        };
+        let options = Cursor::new(&body, cursor.offset(), self.endian);
+        let mut messages = Vec::new();
+        let mut note = |offset, message| messages.push((offset, message));
+        let done = self.options.take_section(options, size, &mut note);
+        for (offset, message) in messages {
+            tell.problem(Place::Offset(offset), "option", || message)?;
+        }
+        match done {
+            Ok(next) => Ok(Some(next)),
+            Err(short) => {
+                self.is_cut = true;
+                let message = damage.unwrap_or_else(|| short.to_string());
+                tell.problem(Place::Offset(short.offset), "options", || message)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Unpacks one section.
+    fn add(
+        &mut self,
+        id: u16,
+        offset: u64,
+        unpacker: &mut Unpacker,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        if self.bodies.iter().any(|body| body.id == id) {
+            return Ok(());
+        }
+        let mut cursor = self.section(offset, id);
+        let mut message = None;
+        let found = match section_head(&mut cursor) {
+            Ok(head) if head.id == id => {
+                let body = cursor.part(head.size.min(cursor.left()));
+                let body = body.unwrap_or(cursor);
+                if body.left() < head.size {
+                    message = Some(format!("expected {} bytes, found the end", head.size));
+                }
+                Some((body, head.flags & PACKED != 0))
+            }
+            Ok(head) => {
+                message = Some(format!("expected it, found section {}", head.id));
+                self.headless(offset, unpacker.packing())
+            }
+            Err(short) => {
+                message = Some(short.to_string());
+                None
+            }
+        };
+        if let Some((body, packed)) = found {
+            let (bytes, damage) = unpacker.section(body, packed);
+            let offset = body.offset();
+            message = damage.or(message);
+            self.bodies.push(Body { id, offset, bytes });
+        }
+        self.lacks_formats |=
+            message.is_some() && matches!(id, id::FTRACE_EVENTS | id::EVENT_FORMATS);
+        let Some(message) = message else {
+            return Ok(());
+        };
+        tell.problem(Place::Offset(offset), "section", || {
+            format!("section {id} ({}): {message}", section_name(id))
+        })
+    }
+
+    /// Offset of the next section: where it should be, a few bytes before, or further on.
+    fn section_from(&self, offset: u64) -> Option<u64> {
+        let is_there = |offset: &u64| self.is_section(*offset);
+        if is_there(&offset) || self.at(offset).left() < SECTION_HEAD_BYTES {
+            return Some(offset);
+        }
+        let length = self.bytes.len() as u64;
+        // Where it should be, less is needed: what follows may be cut off. Its size is wrong if others are inside of it.
+        if let Some((head, body)) = self.section_at(offset) {
+            let end = body.saturating_add(head.size).min(length);
+            return (body..end).find(is_there).or(Some(offset));
+        }
+        let near = (1..=SHIFT_MAX as u64).filter_map(|shift| offset.checked_sub(shift));
+        near.into_iter()
+            .find(is_there)
+            .or_else(|| (offset + 1..length).find(is_there))
+    }
+
+    /// The head of a section of a known kind, and where its body is.
+    fn section_at(&self, offset: u64) -> Option<(SectionHead, u64)> {
+        let mut cursor = self.at(offset);
+        let head = section_head(&mut cursor).ok()?;
+        let is_known = matches!(
+            head.id,
+            id::DONE | id::BUFFER | id::STRINGS..=id::MODULES_FILE
+        );
+        let is_head = is_known && head.flags <= PACKED && head.name < NAMES_BYTES_MAX;
+        is_head.then_some((head, cursor.offset()))
+    }
+
+    /// Whether a section begins here: of a known kind, whole, and another one or the end behind it.
+    fn is_section(&self, offset: u64) -> bool {
+        let Some((head, body)) = self.section_at(offset) else {
+            return false;
+        };
+        let end = body.saturating_add(head.size);
+        let length = self.bytes.len() as u64;
+        // What a dead recorder did not finish has no size, or ends with the file.
+        end == length
+            || head.id == id::BUFFER && (head.size == 0 || end > length)
+            || head.size > 0 && end < length && self.is_begun(end)
+    }
+
+    /// Whether a section seems to begin here; many bytes are zeros.
+    fn is_begun(&self, offset: u64) -> bool {
+        let head = self.section_at(offset);
+        head.is_some_and(|(head, _)| head.size > 0 || head.id == id::BUFFER)
+    }
+
+    /// Goes from section to section, and takes those that no option told.
+    fn walk(
+        &mut self,
+        start: u64,
+        unpacker: &mut Unpacker,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let mut offset = start;
+        loop {
+            let Some(found) = self.section_from(offset) else {
+                return self.take_headless(offset, self.bytes.len() as u64, tell);
+            };
+            if found != offset {
+                tell.problem(Place::Offset(offset), "section", || {
+                    format!(
+                        "expected a section, found the next one {} bytes further on",
+                        found as i64 - offset as i64
+                    )
+                })?;
+                self.take_headless(offset, found, tell)?;
+            }
+            offset = found;
+            let mut cursor = self.at(offset);
+            let Ok(head) = section_head(&mut cursor) else {
+                return Ok(());
+            };
+            let end = cursor.offset().saturating_add(head.size);
+            match head.id {
+                id::HEADER_INFO..=id::CMDLINES => self.add(head.id, offset, unpacker, tell)?,
+                id::BUFFER => {
+                    self.found.push(Found {
+                        section: offset,
+                        // The size is filled in when the section is complete.
+                        end: match head.size {
+                            0 => self.bytes.len() as u64,
+                            _ => end.min(self.bytes.len() as u64),
+                        },
+                        packed: head.flags & PACKED != 0,
+                    });
+                }
+                id::DONE if head.size > 0 && self.taken.insert(offset) => {
+                    self.take_options_at(cursor, head, unpacker, tell)?;
+                }
+                _ => {}
+            }
+            if head.size == 0 {
+                return Ok(());
+            }
+            offset = end;
+        }
+    }
+
+    /// Takes the options between two offsets, of a section whose head is damaged: they lead up to where it ends.
+    fn take_headless(&mut self, from: u64, to: u64, tell: &mut Teller<'_>) -> Result<(), Error> {
+        let gap = self.at(from).bytes(to.saturating_sub(from));
+        let gap = gap.unwrap_or_default();
+        let Some(skipped) = find_options(gap, self.endian) else {
+            return Ok(());
+        };
+        let mut body = self.at(from);
+        if body.bytes(skipped as u64).is_err() {
+            return Ok(());
+        }
+        let offset = body.offset();
+        let mut messages = Vec::new();
+        let mut note = |offset, message| messages.push((offset, message));
+        // They lead up to their end, so there is no error.
+        let _ = self.options.take_section(body, to - offset, &mut note);
+        for (offset, message) in messages {
+            tell.problem(Place::Offset(offset), "option", || message)?;
+        }
+        Ok(())
+    }
+
+    /// Puts together what the sections hold.
+    pub(super) fn opened(&self, tell: &mut Teller<'_>) -> Result<Opened<'_>, Error> {
+        let mut opened = Opened {
+            texts: self.texts(tell)?,
+            options: Options::default(),
+            buffers: Vec::new(),
+            reports: Vec::new(),
+            packed_by: self.packed_by,
+        };
+        for (offset, option) in &self.options.buffers {
+            match told_buffer(option, *offset, self.endian, false) {
+                Ok(told) => {
+                    let packed = section_head(&mut self.section(told.section, id::BUFFER));
+                    let packed = packed.is_ok_and(|head| head.flags & PACKED != 0);
+                    let cpus = told.cpus.iter().map(|cpu| CpuData {
+                        cpu: Some(cpu.cpu),
+                        file: 0,
+                        offset: cpu.offset,
+                        size: cpu.size,
+                        packed,
+                    });
+                    opened.buffers.push(Buffer {
+                        name: told.name.to_vec(),
+                        clock: told.clock.to_vec(),
+                        page_size: told.page_size.into(),
+                        cpus: cpus.collect(),
+                    });
+                }
+                Err(short) => {
+                    tell.problem(Place::Offset(*offset), "option", || {
+                        format!("buffer: {short}")
+                    })?;
+                }
+            }
+        }
+        for found in &self.found {
+            let told = |buffer: &Buffer| {
+                let inside = |cpu: &CpuData| (found.section..found.end).contains(&cpu.offset);
+                buffer.cpus.iter().any(inside)
+            };
+            if !opened.buffers.iter().any(told) {
+                opened.buffers.push(self.search(*found));
+            }
+        }
+        for (offset, option) in &self.options.texts {
+            match told_buffer(option, *offset, self.endian, true) {
+                Ok(told) => self.report(told.section, &mut opened, tell)?,
+                Err(short) => {
+                    tell.problem(Place::Offset(*offset), "option", || {
+                        format!("text: {short}")
+                    })?;
+                }
+            }
+        }
+        Ok(opened)
+    }
+
+    /// The options, which can be taken once.
+    pub(super) fn take_options(&mut self) -> Options<'m> {
+        let kept = |list: &Vec<(u64, Cow<'m, [u8]>)>| list.clone();
+        let (buffers, texts) = (kept(&self.options.buffers), kept(&self.options.texts));
+        let clock = self.options.clock.clone();
+        let taken = std::mem::take(&mut self.options);
+        self.options.buffers = buffers;
+        self.options.texts = texts;
+        self.options.clock = clock;
+        taken
+    }
+
+    fn texts(&self, tell: &mut Teller<'_>) -> Result<TracingData<'_>, Error> {
+        let mut texts = TracingData {
+            endian: self.endian,
+            page_size: self.page_size,
+            long_size: 8,
+            version: b"7",
+            lacks_formats: self.lacks_formats,
+            ..TracingData::default()
+        };
+        for body in &self.bodies {
+            let mut cursor = Cursor::new(&body.bytes, body.offset, self.endian);
+            let cursor = &mut cursor;
+            let mut sized = |long: bool| {
+                let size = match long {
+                    true => cursor.u64()?,
+                    false => cursor.u32()?.into(),
+                };
+                // The part before a damage is as good as any.
+                Ok(match cursor.bytes(size) {
+                    Ok(text) => text,
+                    Err(_) => cursor.rest(),
+                })
+            };
+            let result = match body.id {
+                id::KALLSYMS => sized(false).map(|text| texts.kallsyms = text),
+                id::PRINTK => sized(false).map(|text| texts.printk_formats = text),
+                id::CMDLINES => sized(true).map(|text| texts.saved_cmdlines = text),
+                id::HEADER_INFO => texts.read_header_info(cursor),
+                id::FTRACE_EVENTS => texts.read_ftrace_formats(cursor),
+                id::EVENT_FORMATS => texts.read_event_formats(cursor),
+                _ => Ok(()),
+            };
+            let is_formats = matches!(body.id, id::FTRACE_EVENTS | id::EVENT_FORMATS);
+            if is_formats && (result.is_err() || !texts.are_formats()) {
+                texts.lacks_formats = true;
+                texts.search_section(&body.bytes, body.id == id::FTRACE_EVENTS);
+            }
+            if let Err(short) = result {
+                tell.problem(Place::Offset(body.offset), "section", || {
+                    format!("section {} ({}): {short}", body.id, section_name(body.id))
+                })?;
+            }
+        }
+        // Of an unpacked text whose front is damaged, some lines may be left.
+        let front = self.bytes.get(..FRONT_BYTES).unwrap_or(self.bytes);
+        if texts.header_page.is_empty()
+            && let Some(place) = find_text(front, HEADER_EVENT)
+        {
+            texts.header_page = front.get(..place).unwrap_or_default();
+        }
+        Ok(texts)
+    }
+
+    fn report<'s>(
+        &'s self,
+        section: u64,
+        opened: &mut Opened<'s>,
+        tell: &mut Teller<'_>,
+    ) -> Result<(), Error> {
+        let mut cursor = self.section(section, id::BUFFER_TEXT);
+        let head = match section_head(&mut cursor) {
+            Ok(head) => head,
+            Err(short) => {
+                return tell.problem(Place::Offset(section), "section", || {
+                    format!("section {} (text): {short}", id::BUFFER_TEXT)
+                });
+            }
+        };
+        let offset = cursor.offset();
+        if head.flags & PACKED == 0 {
+            let text = cursor.bytes(head.size.min(cursor.left()));
+            let text = text.unwrap_or_default().into();
+            opened.reports.push(Report { offset, text });
+            return Ok(());
+        }
+        let mut unpacker = Unpacker::new(Packing::named(self.packed_by));
+        let mut text = Vec::new();
+        let damage = chunks(cursor, |data, size| {
+            if text.len() as u64 > TEXT_BYTES_MAX {
+                return Err(format!("text: expected at most {TEXT_BYTES_MAX} bytes"));
+            }
+            let mut chunk = Vec::new();
+            let result = unpacker.unpack(data, size, &mut chunk);
+            text.extend(chunk);
+            result
+        });
+        opened.reports.push(Report {
+            offset,
+            text: text.into(),
+        });
+        match damage {
+            Ok(()) => Ok(()),
+            Err(message) => tell.problem(Place::Offset(section), "section", || message),
+        }
+    }
+
+    /// Finds the pages of CPUs in a section that no option tells of. Those of packed ones follow each other at
+    /// multiples of the page size; unpacked ones cannot be told apart but by their time
+    /// ([`runs`](crate::trace_dat::page::runs)).
+    fn search(&self, found: Found) -> Buffer {
+        let page_size = u64::from(self.page_size).max(16);
+        let mut buffer = Buffer {
+            page_size,
+            clock: self.options.clock.clone().unwrap_or_default(),
+            ..Buffer::default()
+        };
+        let aligned = |offset: u64| offset.next_multiple_of(page_size);
+        let mut offset = aligned(found.section + SECTION_HEAD_BYTES);
+        if found.packed {
+            while offset < found.end {
+                let mut cursor = self.at(offset);
+                let start = offset;
+                let Ok(count @ 1..) = cursor.u32() else {
+                    break;
+                };
+                for _ in 0..count {
+                    let sizes = (|| Ok::<_, Short>((cursor.u32()?, cursor.u32()?)))();
+                    let Ok((packed_bytes, bytes)) = sizes else {
+                        break;
+                    };
+                    if u64::from(bytes) > CHUNK_BYTES_MAX
+                        || cursor.bytes(packed_bytes.into()).is_err()
+                    {
+                        break;
+                    }
+                }
+                let end = cursor.offset();
+                buffer.cpus.push(self.unknown_cpu(start, end - start, true));
+                offset = aligned(end);
+            }
+            return buffer;
+        }
+        if offset < found.end {
+            let size = found.end - offset;
+            buffer.cpus.push(self.unknown_cpu(offset, size, false));
+        }
+        buffer
+    }
+
+    fn unknown_cpu(&self, offset: u64, size: u64, packed: bool) -> CpuData {
+        CpuData {
+            cpu: None,
+            file: 0,
+            offset,
+            size,
+            packed,
+        }
+    }
+}
+
+/// Goes through `u32 count, { u32 packed bytes, u32 bytes, data }`.
+fn chunks(
+    mut cursor: Cursor<'_>,
+    mut take: impl FnMut(&[u8], u64) -> Result<(), String>,
+) -> Result<(), String> {
+    let text = |short: Short| short.to_string();
+    for _ in 0..cursor.u32().map_err(text)? {
+        let (packed_bytes, bytes) = (cursor.u32().map_err(text)?, cursor.u32().map_err(text)?);
+        if u64::from(bytes) > CHUNK_BYTES_MAX {
+            return Err(format!(
+                "expected a chunk of at most {CHUNK_BYTES_MAX} bytes, found {bytes}"
+            ));
+        }
+        take(
+            cursor.bytes(packed_bytes.into()).map_err(text)?,
+            bytes.into(),
+        )?;
+    }
+    Ok(())
+}
+
+fn section_head(cursor: &mut Cursor<'_>) -> Result<SectionHead, Short> {
+    let (id, flags) = (cursor.u16()?, cursor.u16()?);
+    Ok(SectionHead {
+        id,
+        flags,
+        name: cursor.u32()?,
+        size: cursor.u64()?,
+    })
+}
+
+fn section_name(section: u16) -> &'static str {
+    match section {
+        id::HEADER_INFO => "headers",
+        id::FTRACE_EVENTS => "ftrace events",
+        id::EVENT_FORMATS => "event formats",
+        id::KALLSYMS => "kallsyms",
+        id::PRINTK => "printk",
+        id::CMDLINES => "command lines",
+        id::MODULES_FILE => "modules",
+        _ => "unknown",
+    }
+}

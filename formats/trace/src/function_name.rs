@@ -1,0 +1,26 @@
+//! Function names as exports and reports shorten them.
+//!
+//! ```text
+//! JavaCalls::call(JavaValue*, int)   →   JavaCalls::call
+//! ```
+
+/// `a::b(int)` as `a::b`: from the last bracket behind the first `::`, as FlameGraph's `stackcollapse.pl` cuts.
+pub fn without_arguments(function: &str) -> &str {
+    let scope = function.find("::").unwrap_or(function.len());
+    let bracket = function[scope..].rfind(['(', '<']);
+    bracket.map_or(function, |bracket| &function[..scope + bracket])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_cut() {
+        let check = |name: &str, expected: &str| assert_eq!(without_arguments(name), expected);
+        check("JavaCalls::call(JavaValue*, int)", "JavaCalls::call");
+        check("JavaThread::run()", "JavaThread::run");
+        check("thread_entry(JavaThread*)", "thread_entry(JavaThread*)");
+        check("a::b", "a::b");
+    }
+}

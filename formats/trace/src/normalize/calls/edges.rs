@@ -1,0 +1,442 @@
+//! Passes edges of readers and of event pairs to [`Calls`].
+
+use std::hash::BuildHasher;
+
+use perfquet_events::Error;
+use perfquet_events::event::{
+    Call, Common, Enter, Function, Leave, PairedCall, Sample, Space, Switch,
+};
+use perfquet_events::event_format::Decoded;
+
+use super::super::samples::stack_of;
+use super::super::selected::context_of;
+use super::super::texts::TextId;
+use super::super::{Normalizer, stacks::StackId};
+use super::pairs::{self, Edge, NameOf, PROBE, Recorded, SOFTIRQS, TOLD};
+use super::{Calls, Entry, Exit, NUMBERED, Pair, Place, args};
+
+/// What [`Normalizer::sample`] found out about a sample.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hit {
+    pub(crate) pid: Option<i32>,
+    pub(crate) tid: Option<i32>,
+    pub(crate) comm: Option<TextId>,
+    pub(crate) kernel_stack: Option<StackId>,
+    pub(crate) user_stack: Option<StackId>,
+}
+
+impl Normalizer<'_> {
+    /// A function was entered.
+    pub(crate) fn enter(&mut self, enter: &Enter<'_>) -> Result<(), Error> {
+        if !self.window.holds(enter.common.time) || !self.selected.holds(enter.common.time) {
+            return Ok(());
+        }
+        let entry = self.entry(enter)?;
+        self.calls.enter(entry);
+        self.write_calls()
+    }
+
+    /// The beginning of a call, with everything looked up.
+    fn entry(&mut self, enter: &Enter<'_>) -> Result<Entry, Error> {
+        let function = self.name(enter.function)?;
+        let caller = self.name(enter.caller)?;
+        let place = self.place(&enter.common);
+        let texts = &mut self.calls.texts;
+        Ok(Entry {
+            place,
+            function: function.function,
+            module: function.module,
+            caller: caller.function,
+            depth: enter.depth,
+            context: enter.context,
+            args: enter.args.iter().map(|arg| texts.intern(arg)).collect(),
+            ..Entry::default()
+        })
+    }
+
+    /// A function was left.
+    pub(crate) fn leave(&mut self, leave: &Leave<'_>) -> Result<(), Error> {
+        let time = leave.common.time;
+        if time.is_some() && !(self.window.holds(time) && self.selected.holds(time)) {
+            return Ok(());
+        }
+        let function = self.name(leave.function)?;
+        let place = self.place(&leave.common);
+        self.calls.leave(Exit {
+            place,
+            function: function.function,
+            module: function.module,
+            depth: leave.depth,
+            context: leave.context,
+            duration: leave.duration,
+            retval: leave.retval,
+            ..Exit::default()
+        });
+        self.write_calls()
+    }
+
+    /// A whole call.
+    pub(crate) fn call(&mut self, call: &Call<'_>) -> Result<(), Error> {
+        if !self.window.holds(call.common.time) || !self.selected.holds(call.common.time) {
+            return Ok(());
+        }
+        let entry = self.entry(&Enter {
+            common: call.common,
+            function: call.function,
+            caller: call.caller,
+            depth: call.depth,
+            context: call.context,
+            args: call.args,
+        })?;
+        let exit = Exit {
+            duration: call.duration,
+            retval: call.retval,
+            ..Exit::default()
+        };
+        self.calls.call(entry, exit, call.may_nest);
+        self.write_calls()
+    }
+
+    /// A call paired by a BPF program.
+    pub(crate) fn paired_call(&mut self, paired: &PairedCall<'_>) -> Result<(), Error> {
+        let call = &paired.call;
+        let end = call.common.time.zip(call.duration);
+        let end = end.and_then(|(time, duration)| time.checked_add(duration));
+        if !self.window.holds(end) || !self.selected.holds_all(call.common.time, end) {
+            return Ok(());
+        }
+        let mut entry = self.entry(&Enter {
+            common: call.common,
+            function: call.function,
+            caller: call.caller,
+            depth: call.depth,
+            context: call.context,
+            args: &[],
+        })?;
+        entry.fetched = call.args.iter().map(|&arg| arg.into()).collect();
+        let exit = Exit {
+            duration: call.duration,
+            retval: call.retval,
+            ..Exit::default()
+        };
+        self.calls
+            .paired(entry, exit, paired.parent_entry, paired.inside);
+        self.write_calls()
+    }
+
+    /// Another thread runs on a CPU.
+    pub(crate) fn switch(&mut self, switch: &Switch<'_>) {
+        let threads = &mut self.life.threads;
+        let mut name = |tid, comm: &[u8]| {
+            let thread = threads.at(tid, None);
+            match comm {
+                [] => threads.describe(thread).1,
+                comm => Some(threads.seen_as(thread, comm)),
+            }
+        };
+        name(switch.next_tid, switch.next_comm);
+        let comm = name(switch.previous_tid, switch.previous_comm);
+        self.calls
+            .switch(switch.cpu, switch.previous_tid, comm, switch.next_tid);
+    }
+
+    /// A sample of an event that is one edge of a pair.
+    pub(crate) fn pair(&mut self, sample: &Sample<'_>, hit: &Hit) -> Result<(), Error> {
+        let event = sample.event.0 as usize;
+        let role = self
+            .plans
+            .get_mut(event)
+            .and_then(|plan| plan.role.as_mut());
+        let recorded = role.map(|role| self.pairs.is_recorded(role));
+        let Some((plan, role)) = self
+            .plans
+            .get(event)
+            .and_then(|plan| Some((plan, plan.role.as_ref()?)))
+        else {
+            return Ok(());
+        };
+        if recorded == Some(Recorded::No) {
+            return Ok(());
+        }
+        let value = |place: Option<usize>| match place {
+            Some(place) => plan.value(sample, place),
+            None => Decoded::Null,
+        };
+        let key = match (role.key, value(role.key)) {
+            (None, _) => role.number,
+            (Some(_), Decoded::UInt(key)) => key,
+            (Some(_), Decoded::Int(key)) => key as u64,
+            (Some(_), Decoded::Bytes(text)) => key_of_text(text, role.class == PROBE),
+            // Not recorded: nothing says which call it is.
+            (Some(_), _) => return Ok(()),
+        };
+        let pair = Pair {
+            class: role.class,
+            key,
+        };
+        let retval = match value(role.retval) {
+            Decoded::Int(value) => Some(value),
+            Decoded::UInt(value) => Some(value as i64),
+            _ => None,
+        };
+        let fetched = args::told(&role.args, plan, sample);
+        let is_told = role.class == TOLD;
+        let context = match is_told {
+            true => context_of(sample.fields).or(Some(role.context)),
+            false => Some(role.context),
+        };
+        let module = match role.module.as_bytes() {
+            b"" => None,
+            module => Some(self.calls.texts.intern(module)),
+        };
+        let (mut edge, is_probe) = (role.edge, role.class == PROBE);
+        if let NameOf::Marker(place) = role.name {
+            let Decoded::Bytes(text) = plan.value(sample, place) else {
+                return Ok(());
+            };
+            match pairs::edge_of_marker(text) {
+                Some((found, _)) => edge = found,
+                None => return Ok(()),
+            }
+        }
+        let is_provisional = recorded == Some(Recorded::Perhaps);
+        let system_call = role.system_call;
+        let number = match value(role.number_of_call) {
+            Decoded::Int(number) => Some(number as u64),
+            Decoded::UInt(number) => Some(number),
+            _ => None,
+        };
+        let function = self.function_of(sample)?;
+        let place = Place {
+            time: sample.time,
+            cpu: sample.cpu,
+            pid: hit.pid,
+            tid: hit.tid,
+            comm: hit.comm,
+            kernel_stack: hit.kernel_stack,
+            user_stack: hit.user_stack,
+        };
+        match edge {
+            Edge::Enter => self.calls.enter(Entry {
+                place,
+                function,
+                module,
+                context,
+                fetched,
+                pair: Some(pair),
+                event: sample.event.0,
+                is_provisional,
+                system_call,
+                number,
+                ..Entry::default()
+            }),
+            Edge::Leave => {
+                let ended = self.calls.ended;
+                let entered_by = self.calls.leave(Exit {
+                    place,
+                    function,
+                    module,
+                    context,
+                    retval,
+                    fetched,
+                    pair: Some(pair),
+                    ..Exit::default()
+                });
+                if self.calls.ended > ended {
+                    self.selected.call_ended();
+                }
+                // From now on entries of that probe are known to be such.
+                let plan = entered_by.and_then(|event| self.plans.get_mut(event as usize));
+                if let (true, Some(role)) = (is_probe, plan.and_then(|plan| plan.role.as_mut())) {
+                    role.is_proven = true;
+                }
+            }
+        }
+        self.write_calls()
+    }
+
+    /// The name of the call that a sample is an edge of.
+    fn function_of(&mut self, sample: &Sample<'_>) -> Result<Option<TextId>, Error> {
+        let Normalizer { plans, calls, .. } = self;
+        let Some((plan, role)) = plans
+            .get(sample.event.0 as usize)
+            .and_then(|plan| Some((plan, plan.role.as_ref()?)))
+        else {
+            return Ok(None);
+        };
+        let texts = &mut calls.texts;
+        let place = match &role.name {
+            NameOf::Unknown => return Ok(None),
+            NameOf::Marker(place) => {
+                let name = match plan.value(sample, *place) {
+                    Decoded::Bytes(text) => pairs::edge_of_marker(text).map(|found| found.1),
+                    _ => None,
+                };
+                // The end of a section does not name it.
+                let name = name.filter(|name| !name.is_empty());
+                return Ok(name.map(|name| texts.intern(name)));
+            }
+            NameOf::Fixed(name) => {
+                let generation = calls.generation;
+                let known = role.interned.filter(|known| known.0 == generation);
+                let id = known.map_or_else(|| texts.intern(name.as_bytes()), |known| known.1);
+                let plan = plans.get_mut(sample.event.0 as usize);
+                if let Some(role) = plan.and_then(|plan| plan.role.as_mut()) {
+                    role.interned = Some((generation, id));
+                }
+                return Ok(Some(id));
+            }
+            NameOf::Text(prefix, place) => {
+                let number = match plan.value(sample, *place) {
+                    Decoded::Bytes(text) => {
+                        let name = [prefix.as_bytes(), text].concat();
+                        return Ok(Some(texts.intern(&name)));
+                    }
+                    Decoded::Int(number) => number,
+                    Decoded::UInt(number) => number as i64,
+                    _ => return Ok(None),
+                };
+                // Few numbers, again and again: system calls.
+                let key = (sample.event.0, number);
+                let known = calls.numbered.get(&key).copied();
+                return Ok(Some(known.unwrap_or_else(|| {
+                    let name = texts.intern(format!("{prefix}{number}").as_bytes());
+                    if calls.numbered.len() < NUMBERED {
+                        calls.numbered.insert(key, name);
+                    }
+                    name
+                })));
+            }
+            NameOf::Softirq(place) => {
+                let number = match plan.value(sample, *place) {
+                    Decoded::UInt(number) => number,
+                    Decoded::Int(number) => number as u64,
+                    _ => return Ok(None),
+                };
+                let known = usize::try_from(number).ok();
+                let name = match known.and_then(|number| SOFTIRQS.get(number)) {
+                    Some(name) => format!("softirq:{name}"),
+                    None => format!("softirq:{number}"),
+                };
+                return Ok(Some(texts.intern(name.as_bytes())));
+            }
+            NameOf::Function(place) => *place,
+        };
+        let probe = (role.class == PROBE).then(|| pairs::name_of_probe(plan.name()).to_owned());
+        let address = match plan.value(sample, place) {
+            Decoded::Bytes(text) => return Ok(Some(texts.intern(symbol_of(text)))),
+            Decoded::UInt(address) => Some(address),
+            Decoded::Int(address) => Some(address as u64),
+            _ => None,
+        };
+        // Functions of user code are named by the event: where its file is mapped is not looked up here.
+        let space = Space::Kernel;
+        let named = match address.filter(|address| address >> 63 == 1) {
+            Some(address) => self.name(Function::Address { space, address })?.function,
+            None => None,
+        };
+        let texts = &mut self.calls.texts;
+        let is_named = named.is_some_and(|name| !texts.get(name).starts_with(b"0x"));
+        Ok(match probe {
+            Some(probe) if !is_named => Some(texts.intern(probe.as_bytes())),
+            _ => named,
+        })
+    }
+
+    fn place(&mut self, common: &Common<'_>) -> Place {
+        let tid = self.calls.thread_of(common).filter(|&tid| tid >= 0);
+        let mut pid = common.pid.filter(|&pid| pid >= 0);
+        let mut comm = None;
+        if let Some(tid) = tid {
+            let thread = self.life.threads.at(tid, pid);
+            comm = match common.comm {
+                Some(comm) => Some(self.life.threads.seen_as(thread, comm)),
+                None => self.life.threads.describe(thread).1,
+            };
+            pid = pid.or(self.life.threads.describe(thread).0);
+        }
+        let Normalizer {
+            life,
+            frames,
+            stacks,
+            ..
+        } = self;
+        Place {
+            time: common.time,
+            cpu: common.cpu,
+            pid,
+            tid,
+            comm,
+            kernel_stack: stack_of(common.kernel_stack, pid, life, stacks, frames),
+            user_stack: stack_of(common.user_stack, pid, life, stacks, frames),
+        }
+    }
+
+    fn name(&mut self, function: Function<'_>) -> Result<super::names::Named, Error> {
+        self.call_names.of(
+            function,
+            &mut self.calls.texts,
+            &self.told,
+            &self.kernel,
+            &self.symbols,
+        )
+    }
+
+    #[inline]
+    fn write_calls(&mut self) -> Result<(), Error> {
+        if self.calls.is_due() {
+            self.write_calls_if(false)?;
+        }
+        self.make_room()
+    }
+
+    /// Writes finished calls, or all.
+    pub(crate) fn write_calls_if(&mut self, all: bool) -> Result<(), Error> {
+        let (threads, selected) = (&self.life.threads, &mut self.selected);
+        self.calls.write(threads, self.output, selected, all)
+    }
+}
+
+impl Calls {
+    /// Returns the thread of an edge: as recorded, or from the last switch on its CPU.
+    fn thread_of(&self, common: &Common<'_>) -> Option<i32> {
+        match (common.tid, common.cpu) {
+            (Some(tid), _) => Some(tid),
+            (None, Some(cpu)) => self.running.get(&cpu).copied(),
+            (None, None) => None,
+        }
+    }
+}
+
+/// "vfs_read+0x0/0x2b0" → "vfs_read".
+fn symbol_of(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|&byte| byte == b'+');
+    text.get(..end.unwrap_or(text.len())).unwrap_or_default()
+}
+
+/// A number for a text that both edges have. Of a place in a function ("vfs_read+0x4/0x2b0") so that
+/// differences are bytes, as between addresses.
+fn key_of_text(text: &[u8], is_place: bool) -> u64 {
+    let hash = |text: &[u8]| foldhash(text) & !0xffff_ffff;
+    if !is_place {
+        return hash(text);
+    }
+    let symbol = symbol_of(text);
+    let offset = text.get(symbol.len()..).unwrap_or_default();
+    let digits = offset.strip_prefix(b"+0x").unwrap_or_default();
+    let end = digits.iter().position(|byte| !byte.is_ascii_hexdigit());
+    let digits = digits
+        .get(..end.unwrap_or(digits.len()))
+        .unwrap_or_default();
+    let offset = std::str::from_utf8(digits)
+        .ok()
+        .and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    hash(symbol) | u64::from(offset.unwrap_or(0))
+}
+
+fn foldhash(text: &[u8]) -> u64 {
+    // The same within one run of the program is enough.
+    static STATE: std::sync::LazyLock<hashbrown::DefaultHashBuilder> =
+        std::sync::LazyLock::new(hashbrown::DefaultHashBuilder::default);
+    STATE.hash_one(text)
+}

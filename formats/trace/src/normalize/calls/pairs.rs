@@ -1,0 +1,454 @@
+//! Which events are the two edges of one call: system calls, interrupts, work, timers, probes, Android's markers.
+//!
+//! ```text
+//! syscalls:sys_enter_openat … sys_exit_openat         sys_openat, retval = ret
+//! irq:irq_handler_entry irq=28 name=virtio0 … _exit   irq:virtio0, context irq
+//! ftrace:print buf="B|611|draw" … buf="E|611"         draw
+//! probe:vfs_read (__probe_ip) … __return (__probe_func, __probe_ret_ip)     vfs_read, retval = arg1 or ret
+//! ```
+//! Nothing is guessed from names alone: these pairs are the kernel's own. A probe's entry and return belong together by
+//! the address of the function, which both carry. An entry whose exit is not recorded at all is no call.
+
+use perfquet_events::event::{CallEdge, Context, EventType, Field, Purpose};
+
+use super::super::texts::TextId;
+use super::args::{self, Arg};
+use hashbrown::HashMap;
+
+/// Bytes into a function at which a probe still is at its entry: `endbr64`, the patched call of ftrace.
+pub(super) const ENTRY_BYTES: u64 = 16;
+/// The class of all probes; their key is the address of the function.
+pub(super) const PROBE: u32 = 0;
+/// The class of all markers. Like functions, they lie in one another.
+pub(super) const MARKER: u32 = 1;
+/// Class of edges with a function declared by the recorder; their key is the function's ID.
+pub(super) const TOLD: u32 = 2;
+
+/// What a type of events is to calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Role {
+    pub(super) edge: Edge,
+    /// Number of the pair; [`PROBE`] for all probes, [`MARKER`] for all markers.
+    pub(super) class: u32,
+    /// Field that both edges have in common.
+    pub(super) key: Option<usize>,
+    /// The key of those that have it not in a field.
+    pub(super) number: u64,
+    pub(super) name: NameOf,
+    /// File that contains the function; empty if unknown.
+    pub(super) module: String,
+    /// Fields recorded with the call.
+    pub(super) args: Vec<Arg>,
+    pub(super) retval: Option<usize>,
+    pub(super) context: Context,
+    /// For edges of system calls: which events they are.
+    pub(super) system_call: Option<SystemCall>,
+    /// Field with its number.
+    pub(super) number_of_call: Option<usize>,
+    /// For entries of probes: a return of that function was seen.
+    pub(super) is_proven: bool,
+    /// Hits while it was not known whether it is an edge.
+    pub(super) hits: u32,
+    /// The fixed name among the texts of a generation of them.
+    pub(super) interned: Option<(u32, TextId)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Edge {
+    Enter,
+    Leave,
+}
+
+/// Events of system calls. If both kinds are recorded, each call appears twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SystemCall {
+    /// `syscalls:sys_enter_openat`
+    Named,
+    /// `raw_syscalls:sys_enter`
+    Numbered,
+}
+
+/// Where the name of the call is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NameOf {
+    /// It is this.
+    Fixed(String),
+    /// A text in the payload, with this in front.
+    Text(&'static str, usize),
+    /// The number of a softirq in the payload.
+    Softirq(usize),
+    /// A function's address in the payload, or its name.
+    Function(usize),
+    /// In the text of a marker.
+    Marker(usize),
+    /// The other edge has it.
+    Unknown,
+}
+
+/// The pairs met so far.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs {
+    /// Those of the probes, of the markers, of the edges that are told are the first.
+    classes: Vec<Class>,
+    /// Numbers of functions, with their modules, whose edges the recorder tells.
+    told: HashMap<(String, String), u64>,
+}
+
+/// State of an entry's exit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// It is recorded.
+    Yes,
+    /// It may be declared yet, or it is not known to be of this function.
+    Perhaps,
+    /// It is not.
+    No,
+}
+
+/// Readers declare types as they find them: after this many entries without an exit, exits count as not recorded.
+const EARLY_ENTRIES: u32 = 64;
+/// After this many hits that never match a return, a probe counts as inside a function.
+const EARLY_HITS: u32 = 1024;
+
+#[derive(Debug)]
+struct Class {
+    name: String,
+    has_enter: bool,
+    has_leave: bool,
+}
+
+/// `include/linux/interrupt.h`, in the order of their numbers.
+pub(super) const SOFTIRQS: [&str; 10] = [
+    "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
+];
+
+/// A pair with its own names.
+struct Known {
+    system: &'static str,
+    enter: &'static str,
+    leave: &'static str,
+    /// Field that both have.
+    key: &'static str,
+    context: Context,
+    name: fn(&EventType) -> NameOf,
+    retval: &'static str,
+}
+
+const KNOWN: &[Known] = &[
+    Known {
+        system: "irq",
+        enter: "irq_handler_entry",
+        leave: "irq_handler_exit",
+        key: "irq",
+        context: Context::Irq,
+        name: |event| text("irq:", "name", event),
+        retval: "ret",
+    },
+    Known {
+        system: "irq",
+        enter: "softirq_entry",
+        leave: "softirq_exit",
+        key: "vec",
+        context: Context::Softirq,
+        name: |event| place("vec", event).map_or(NameOf::Unknown, NameOf::Softirq),
+        retval: "",
+    },
+    Known {
+        system: "irq",
+        enter: "tasklet_entry",
+        leave: "tasklet_exit",
+        key: "tasklet",
+        context: Context::Softirq,
+        name: |event| function("func", event),
+        retval: "",
+    },
+    Known {
+        system: "workqueue",
+        enter: "workqueue_execute_start",
+        leave: "workqueue_execute_end",
+        key: "work",
+        context: Context::Task,
+        name: |event| function("function", event),
+        retval: "",
+    },
+    Known {
+        system: "timer",
+        enter: "timer_expire_entry",
+        leave: "timer_expire_exit",
+        key: "timer",
+        context: Context::Softirq,
+        name: |event| function("function", event),
+        retval: "",
+    },
+    Known {
+        system: "timer",
+        enter: "hrtimer_expire_entry",
+        leave: "hrtimer_expire_exit",
+        key: "hrtimer",
+        context: Context::Irq,
+        name: |event| function("function", event),
+        retval: "",
+    },
+    Known {
+        system: "raw_syscalls",
+        enter: "sys_enter",
+        leave: "sys_exit",
+        key: "id",
+        context: Context::Task,
+        name: |event| text("syscall:", "id", event),
+        retval: "ret",
+    },
+];
+
+impl Role {
+    fn of(context: Context) -> Role {
+        Role {
+            edge: Edge::Enter,
+            class: PROBE,
+            key: None,
+            number: 0,
+            name: NameOf::Unknown,
+            module: String::new(),
+            args: Vec::new(),
+            retval: None,
+            context,
+            system_call: None,
+            number_of_call: None,
+            is_proven: false,
+            hits: 0,
+            interned: None,
+        }
+    }
+}
+
+impl Pairs {
+    /// What a type of events is to calls.
+    pub(crate) fn role_of(&mut self, event: &EventType) -> Option<Role> {
+        if self.classes.is_empty() {
+            self.class("probes");
+            self.class("markers");
+            self.class("told");
+        }
+        if let Purpose::Edge(edge) = &event.purpose {
+            return Some(self.edge(edge, event));
+        }
+        let role = self
+            .system_call(event)
+            .or_else(|| self.known(event))
+            .or_else(|| self.vector(event))
+            .or_else(|| probe(event))
+            .or_else(|| marker(event))?;
+        if let Some(class) = self.classes.get_mut(role.class as usize) {
+            let is_marker = role.class == MARKER;
+            class.has_enter |= role.edge == Edge::Enter;
+            class.has_leave |= role.edge == Edge::Leave || is_marker;
+        }
+        Some(role)
+    }
+
+    /// Whether exits are recorded for the entries of an event. Called once per edge.
+    pub(super) fn is_recorded(&mut self, role: &mut Role) -> Recorded {
+        let Some(class) = self.classes.get(role.class as usize) else {
+            return Recorded::No;
+        };
+        let both = class.has_enter && class.has_leave;
+        if role.is_proven || role.class == TOLD || (both && role.class != PROBE) {
+            return Recorded::Yes;
+        }
+        role.hits = role.hits.saturating_add(1);
+        let early = if both { EARLY_HITS } else { EARLY_ENTRIES };
+        match role.hits <= early || role.edge == Edge::Leave {
+            true => Recorded::Perhaps,
+            false => Recorded::No,
+        }
+    }
+
+    fn class(&mut self, name: &str) -> u32 {
+        let known = self.classes.iter().position(|class| class.name == name);
+        known.unwrap_or_else(|| {
+            self.classes.push(Class {
+                name: name.to_owned(),
+                has_enter: false,
+                has_leave: false,
+            });
+            self.classes.len() - 1
+        }) as u32
+    }
+
+    /// An edge declared by the recorder.
+    fn edge(&mut self, edge: &CallEdge, event: &EventType) -> Role {
+        let next = self.told.len() as u64;
+        let key = (edge.module.clone(), edge.function.clone());
+        let retval = place("ret", event).filter(|_| !edge.is_entry);
+        let retval = retval.filter(|&place| args::is_number(event, place));
+        Role {
+            edge: if edge.is_entry {
+                Edge::Enter
+            } else {
+                Edge::Leave
+            },
+            class: TOLD,
+            number: *self.told.entry(key).or_insert(next),
+            name: NameOf::Fixed(edge.function.clone()),
+            module: edge.module.clone(),
+            args: args::of(event, retval),
+            retval,
+            ..Role::of(Context::Task)
+        }
+    }
+
+    fn system_call(&mut self, event: &EventType) -> Option<Role> {
+        let (edge, name) = match (
+            event.name.strip_prefix("sys_enter_"),
+            event.name.strip_prefix("sys_exit_"),
+        ) {
+            (Some(name), _) => (Edge::Enter, name),
+            (None, Some(name)) => (Edge::Leave, name),
+            (None, None) => return None,
+        };
+        Some(Role {
+            edge,
+            class: self.class(&event.name.replacen("sys_exit_", "sys_enter_", 1)),
+            name: NameOf::Fixed(format!("sys_{name}")),
+            retval: place("ret", event),
+            system_call: Some(SystemCall::Named),
+            number_of_call: place("__syscall_nr", event).or_else(|| place("nr", event)),
+            ..Role::of(Context::Task)
+        })
+    }
+
+    fn known(&mut self, event: &EventType) -> Option<Role> {
+        let known = KNOWN.iter().find(|known| {
+            event.system == known.system && [known.enter, known.leave].contains(&&*event.name)
+        })?;
+        let edge = match event.name == known.enter {
+            true => Edge::Enter,
+            false => Edge::Leave,
+        };
+        let name = match edge {
+            Edge::Enter => (known.name)(event),
+            // The name of an interrupt's handler is in the entry only.
+            Edge::Leave => match (known.name)(event) {
+                NameOf::Function(_) => NameOf::Unknown,
+                name => name,
+            },
+        };
+        Some(Role {
+            edge,
+            class: self.class(known.enter),
+            // Without the key nothing says which of them ended.
+            key: Some(place(known.key, event)?),
+            name,
+            retval: place(known.retval, event),
+            system_call: (known.system == "raw_syscalls").then_some(SystemCall::Numbered),
+            number_of_call: place(known.key, event).filter(|_| known.system == "raw_syscalls"),
+            ..Role::of(known.context)
+        })
+    }
+
+    /// Interrupts of the CPU itself: `irq_vectors:local_timer_entry`, on x86.
+    fn vector(&mut self, event: &EventType) -> Option<Role> {
+        if event.system != "irq_vectors" {
+            return None;
+        }
+        let (edge, name) = match (
+            event.name.strip_suffix("_entry"),
+            event.name.strip_suffix("_exit"),
+        ) {
+            (Some(name), _) => (Edge::Enter, name),
+            (None, Some(name)) => (Edge::Leave, name),
+            (None, None) => return None,
+        };
+        Some(Role {
+            edge,
+            class: self.class(&format!("vector {name}")),
+            key: place("vector", event),
+            name: NameOf::Fixed(format!("irq:{name}")),
+            ..Role::of(Context::Irq)
+        })
+    }
+}
+
+/// kprobe, uprobe and fprobe events: `__probe_ip` at an entry, `__probe_func` and `__probe_ret_ip` at a return.
+fn probe(event: &EventType) -> Option<Role> {
+    let (edge, key) = match (place("__probe_ip", event), place("__probe_func", event)) {
+        (_, Some(function)) => (Edge::Leave, function),
+        (Some(ip), None) => (Edge::Enter, ip),
+        (None, None) => return None,
+    };
+    let retval = ["ret", "retval", "arg1"]
+        .iter()
+        .find_map(|name| place(name, event));
+    Some(Role {
+        edge,
+        class: PROBE,
+        key: Some(key),
+        name: NameOf::Function(key),
+        retval: retval.filter(|_| edge == Edge::Leave),
+        ..Role::of(Context::Task)
+    })
+}
+
+/// What programs write into the trace: Android's and others' begin and end of a section are among it.
+fn marker(event: &EventType) -> Option<Role> {
+    if event.system != "ftrace" || event.name != "print" {
+        return None;
+    }
+    Some(Role {
+        // Or a leave: the text says which, if it is one.
+        edge: Edge::Enter,
+        class: MARKER,
+        key: None,
+        name: NameOf::Marker(place("buf", event)?),
+        ..Role::of(Context::Task)
+    })
+}
+
+/// Which edge a marker is, with the name of the section that begins: `B|PID|NAME`, `E` or `E|PID`.
+/// (system/core/libcutils/include/cutils/trace.h of Android, and Perfetto's and Chromium's `trace_marker` writers.)
+pub(super) fn edge_of_marker(text: &[u8]) -> Option<(Edge, &[u8])> {
+    let text = text.trim_ascii_end();
+    match text {
+        b"E" => return Some((Edge::Leave, b"")),
+        _ if text.starts_with(b"E|") => return Some((Edge::Leave, b"")),
+        _ => {}
+    }
+    let rest = text.strip_prefix(b"B|")?;
+    let bar = rest.iter().position(|&byte| byte == b'|')?;
+    let (pid, name) = (rest.get(..bar)?, rest.get(bar + 1..)?);
+    let is_section = pid.iter().all(u8::is_ascii_digit) && !name.is_empty();
+    is_section.then_some((Edge::Enter, name))
+}
+
+/// The name of a probed function for an address without symbols: perf and tracefs put it into the event's name.
+pub(super) fn name_of_probe(event: &str) -> &str {
+    let name = event.strip_prefix("p_").or(event.strip_prefix("r_"));
+    let name = name.unwrap_or(event);
+    let ends = ["__return", "__exit", "__entry"];
+    let name = ends
+        .iter()
+        .find_map(|end| name.strip_suffix(end))
+        .unwrap_or(name);
+    // tracefs appends the offset, perf a number to the second of a name.
+    let base = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    base.strip_suffix('_')
+        .filter(|base| !base.is_empty())
+        .unwrap_or(name)
+}
+
+fn place(name: &str, event: &EventType) -> Option<usize> {
+    let is = |field: &Field| field.name == name;
+    event
+        .fields
+        .iter()
+        .position(is)
+        .filter(|_| !name.is_empty())
+}
+
+fn text(prefix: &'static str, name: &str, event: &EventType) -> NameOf {
+    place(name, event).map_or(NameOf::Unknown, |place| NameOf::Text(prefix, place))
+}
+
+fn function(name: &str, event: &EventType) -> NameOf {
+    place(name, event).map_or(NameOf::Unknown, NameOf::Function)
+}

@@ -1,0 +1,274 @@
+//! The table of an event: its name and its columns, made from what the trace declares.
+//!
+//! ```text
+//! sched:sched_wakeup (comm, pid, prio)    events/sched/sched_wakeup:
+//!     time cpu pid tid comm kernel_stack user_stack | arg_comm arg_pid prio
+//! ```
+//! Behind the common columns come the event's fields, behind these what else was recorded with it
+//! (`sample_period`, `sample_addr`, …). A field that bears the name of a common column is called `arg_NAME`: the
+//! columns `pid` and `comm` are in every table those of the thread that the event happened in. A name that another
+//! field has already (capitals do not count, as in SQL) gets a number: `flags`, `flags_2`. What is no letter, digit
+//! or `_` becomes `_`.
+
+use perfquet_events::event::{EventType, Extras, Field, FieldType};
+
+use crate::store::{ColumnSchema, ColumnType, Encoding, TableSchema};
+use crate::tables;
+
+/// Longer names are cut; the kernel's have at most 64 bytes.
+const NAME_BYTES: usize = 128;
+
+/// Where an event's rows go: "events/sched/sched_switch".
+pub(crate) fn table_name(event: &EventType) -> String {
+    format!("events/{}/{}", plain(&event.system), plain(&event.name))
+}
+
+/// A table's name as SQL has it: "sched.sched_switch".
+pub(crate) fn sql_name(table: &str) -> String {
+    table
+        .strip_prefix("events/")
+        .map_or_else(|| table.to_owned(), |name| name.replace('/', "."))
+}
+
+/// The declaration of an event's table.
+pub(crate) fn event_schema(table: &str, event: &EventType, extras: Extras) -> TableSchema {
+    let mut columns = tables::common::columns();
+    for field in &event.fields {
+        let name = field_name(&field.name, &columns);
+        columns.push(field_column(name, field));
+    }
+    for (extra, _) in extra_columns().filter(|(_, recorded)| recorded(extras)) {
+        let name = free_name(extra.name.clone(), &columns);
+        columns.push(ColumnSchema { name, ..extra });
+    }
+    let doc = match event.system.as_str() {
+        "" => format!("Hits of {}.", event.name),
+        system => format!("Hits of {system}:{}.", event.name),
+    };
+    TableSchema {
+        name: table.to_owned(),
+        doc,
+        columns,
+        sort: vec!["time".to_owned()],
+    }
+}
+
+/// Whether an extra was recorded.
+type Recorded = fn(Extras) -> bool;
+
+/// What may be recorded with an event beside its fields, and whether it was.
+fn extra_columns() -> impl Iterator<Item = (ColumnSchema, Recorded)> {
+    let extra = |name: &str, kind, unit: &str, doc: &str| ColumnSchema {
+        name: format!("sample_{name}"),
+        kind,
+        nullable: true,
+        unit: unit.to_owned(),
+        doc: doc.to_owned(),
+        encoding: Encoding::Dictionary,
+    };
+    let columns: [(ColumnSchema, Recorded); 6] = [
+        (
+            extra(
+                "period",
+                ColumnType::Int64,
+                "",
+                "Number of events that the row represents.",
+            ),
+            |extras| extras.period,
+        ),
+        (
+            extra(
+                "addr",
+                ColumnType::UInt64,
+                "address",
+                "Address of the data.",
+            ),
+            |extras| extras.addr,
+        ),
+        (
+            extra("weight", ColumnType::UInt64, "", "Cost of the access."),
+            |extras| extras.weight,
+        ),
+        (
+            extra(
+                "data_src",
+                ColumnType::UInt64,
+                "mask",
+                "Source of the data, as union perf_mem_data_src.",
+            ),
+            |extras| extras.data_src,
+        ),
+        (
+            extra(
+                "phys_addr",
+                ColumnType::UInt64,
+                "address",
+                "Physical address of the data.",
+            ),
+            |extras| extras.phys_addr,
+        ),
+        (
+            extra("cgroup", ColumnType::UInt64, "", "ID of the cgroup."),
+            |extras| extras.cgroup,
+        ),
+    ];
+    columns.into_iter()
+}
+
+fn field_column(name: String, field: &Field) -> ColumnSchema {
+    let declaration = field.declaration.trim();
+    let mut doc = match declaration {
+        "" => format!("Field {} of the event.", field.name),
+        declaration => format!("{declaration}, as declared by the kernel."),
+    };
+    if name != field.name {
+        doc = format!("Field {} of the event: {doc}", field.name);
+    }
+    ColumnSchema {
+        name,
+        kind: column_type(field.kind),
+        nullable: true,
+        unit: if is_address(field) { "address" } else { "" }.to_owned(),
+        doc,
+        encoding: Encoding::Dictionary,
+    }
+}
+
+/// Pointers are worth showing in hexadecimal.
+fn is_address(field: &Field) -> bool {
+    field.kind == FieldType::UInt(8) && field.declaration.contains('*')
+}
+
+fn column_type(kind: FieldType) -> ColumnType {
+    match kind {
+        FieldType::Bool => ColumnType::Bool,
+        FieldType::Int(1) => ColumnType::Int8,
+        FieldType::Int(2) => ColumnType::Int16,
+        FieldType::Int(3 | 4) => ColumnType::Int32,
+        FieldType::Int(_) => ColumnType::Int64,
+        FieldType::UInt(1) => ColumnType::UInt8,
+        FieldType::UInt(2) => ColumnType::UInt16,
+        FieldType::UInt(3 | 4) => ColumnType::UInt32,
+        FieldType::UInt(_) => ColumnType::UInt64,
+        FieldType::Float => ColumnType::Float64,
+        FieldType::Text => ColumnType::Text,
+        FieldType::Binary => ColumnType::Binary,
+        FieldType::IntList(_) => ColumnType::Int64List,
+        FieldType::UIntList(_) => ColumnType::UInt64List,
+        FieldType::TextList => ColumnType::TextList,
+    }
+}
+
+fn field_name(name: &str, taken: &[ColumnSchema]) -> String {
+    let name = plain(name);
+    let is_common = tables::common::columns()
+        .iter()
+        .any(|column| column.name.eq_ignore_ascii_case(&name));
+    let name = if is_common {
+        format!("arg_{name}")
+    } else {
+        name
+    };
+    free_name(name, taken)
+}
+
+/// Returns `name`, or with the first suffix number that makes it unique.
+fn free_name(name: String, taken: &[ColumnSchema]) -> String {
+    let is_free = |name: &str| {
+        !taken
+            .iter()
+            .any(|column| column.name.eq_ignore_ascii_case(name))
+    };
+    if is_free(&name) {
+        return name;
+    }
+    (2..)
+        .map(|number| format!("{name}_{number}"))
+        .find(|name| is_free(name))
+        .unwrap_or(name)
+}
+
+/// Replaces characters other than letters and digits by `_`, for paths and for SQL without quotes.
+fn plain(name: &str) -> String {
+    let plain: String = name
+        .chars()
+        .take(NAME_BYTES)
+        .map(|letter| match letter {
+            'a'..='z' | 'A'..='Z' | '0'..='9' => letter,
+            _ => '_',
+        })
+        .collect();
+    if plain.is_empty() {
+        "unnamed".to_owned()
+    } else {
+        plain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(system: &str, name: &str, fields: &[&str]) -> EventType {
+        EventType {
+            system: system.to_owned(),
+            name: name.to_owned(),
+            fields: fields
+                .iter()
+                .map(|name| Field {
+                    name: (*name).to_owned(),
+                    kind: FieldType::Int(4),
+                    layout: None,
+                    declaration: format!("int {name}"),
+                })
+                .collect(),
+            ..EventType::default()
+        }
+    }
+
+    fn names(fields: &[&str], extras: Extras) -> Vec<String> {
+        let schema = event_schema("events/a/b", &event("a", "b", fields), extras);
+        let mut names: Vec<String> = schema.columns.into_iter().map(|c| c.name).collect();
+        names.drain(..tables::common::columns().len());
+        names
+    }
+
+    #[test]
+    fn fields_never_hide_the_common_columns() {
+        assert_eq!(
+            names(&["comm", "pid", "prio", "Time"], Extras::default()),
+            ["arg_comm", "arg_pid", "prio", "arg_Time"]
+        );
+        assert_eq!(
+            names(&["a", "A", "a", "a_2", "arg_pid", "pid"], Extras::default()),
+            ["a", "A_2", "a_3", "a_2_2", "arg_pid", "arg_pid_2"]
+        );
+    }
+
+    #[test]
+    fn extras_stand_behind_the_fields() {
+        let extras = Extras {
+            addr: true,
+            period: true,
+            ..Extras::default()
+        };
+        assert_eq!(
+            names(&["addr", "sample_addr"], extras),
+            ["addr", "sample_addr", "sample_period", "sample_addr_2"]
+        );
+    }
+
+    #[test]
+    fn names_are_fit_for_paths() {
+        let check = |system: &str, name: &str, expected: &str| {
+            assert_eq!(table_name(&event(system, name, &[])), expected);
+        };
+        check("sched", "sched_switch", "events/sched/sched_switch");
+        check("..", "../../etc/passwd", "events/__/______etc_passwd");
+        check("", "a b\u{1b}[0m", "events/unnamed/a_b__0m");
+        let long = table_name(&event("a", &"x".repeat(1000), &[]));
+        assert!(long.len() < 150);
+        assert_eq!(sql_name("events/sched/sched_switch"), "sched.sched_switch");
+        assert_eq!(sql_name("samples"), "samples");
+    }
+}

@@ -1,0 +1,174 @@
+//! How much is kept of an input before it is written, or forgotten and begun anew.
+//!
+//! ```text
+//! limit reached            stacks: numbers go on, the tree begins anew        frames: named and written, then the same
+//! ```
+//! Nothing is lost at a limit: a stack or frame that comes again gets a second number.
+
+/// Maximum number of entries in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Frames before they are named and written, 16 bytes each and 10 in their table, which is full at 7/8 of a power
+    /// of two. Most traces stay far below, but stacks walked by frame pointers through code without them end in
+    /// random addresses: a compiler sampled at 10 kHz gave a million in half a minute.
+    pub frames: usize,
+    /// Nodes of stacks to find them again, 8 bytes each.
+    pub nodes: usize,
+    /// How many of these may be in the table, 13 bytes each, full at 7/8 of a power of two.
+    pub branches: usize,
+    /// Words of whole chains that are found by one hash, 8 bytes each.
+    pub chain_words: usize,
+    /// Rows of mappings (72 bytes), and of threads that ended (48 bytes), before they are written.
+    pub rows: usize,
+}
+
+impl Limits {
+    /// Where the machine is ours: 39 MiB of frames, 66 of stacks, 40 of mappings.
+    pub const IMPORT: Limits = Limits {
+        frames: 7 << 18,
+        nodes: 4 << 20,
+        branches: 7 << 18,
+        chain_words: 1 << 20,
+        rows: 1 << 19,
+    };
+
+    /// Beside a recording, which is to take little from what is recorded: 11 MiB of frames, 19 of stacks, 8 of mappings
+    /// and threads.
+    pub const RECORDING: Limits = Limits {
+        frames: 7 << 16,
+        nodes: 1 << 20,
+        branches: 7 << 16,
+        chain_words: 1 << 19,
+        rows: 1 << 16,
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits::IMPORT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Rows, Trace, at, clock, comm, mapping, send};
+    use super::*;
+    use perfquet_events::event::{Event, Exit, Fork, Sample, Space, Stack};
+
+    /// A shell whose children end, each with stacks that share what is outermost.
+    fn recorded(limits: Limits) -> Rows {
+        let mut trace = Trace::new();
+        trace.limits = limits;
+        trace.input("a", |sink| {
+            send(sink, Event::Type(&clock()));
+            send(sink, comm(40, b"sh"));
+            send(sink, mapping(40, 0x1000, b"/bin/sh"));
+            let mut seed = 1u64;
+            for number in 0..60 {
+                let (pid, time) = (100 + number, i64::from(number) * 10);
+                let fork = Fork {
+                    time: Some(time),
+                    pid,
+                    tid: pid,
+                    parent_pid: 40,
+                    parent_tid: 40,
+                };
+                send(sink, Event::Fork(fork));
+                send(sink, mapping(pid, 0x5000, b"/lib/a"));
+                let addresses: Vec<u64> = (0..6)
+                    .map(|depth| {
+                        seed = seed.wrapping_mul(6_364_136_223_846_793_005) + 1;
+                        let base = [0x1000, 0x5000, 0x9000][depth as usize % 3];
+                        base + 0x10 + (seed >> 60 & (7 >> depth))
+                    })
+                    .collect();
+                let sample = Sample {
+                    user_stack: Stack::Addresses {
+                        space: Space::User,
+                        addresses: &addresses,
+                    },
+                    ..at(0, time + 1, pid)
+                };
+                send(sink, Event::Sample(&sample));
+                let exit = Exit {
+                    time: Some(time + 2),
+                    pid,
+                    tid: pid,
+                    code: Some(0),
+                };
+                send(sink, Event::Exit(exit));
+            }
+        });
+        trace.finish()
+    }
+
+    /// Time and name of each sample, and the places of its stack.
+    fn samples(rows: &Rows) -> Vec<String> {
+        let samples = rows.of("samples", &["time", "comm", "user_stack"]);
+        let with_stack = |row: &String| {
+            let (who, stack) = row.rsplit_once(' ').unwrap();
+            format!("{who}: {}", rows.stack(stack))
+        };
+        samples.iter().map(with_stack).collect()
+    }
+
+    fn sorted(rows: &Rows, table: &str, columns: &[&str]) -> Vec<String> {
+        let mut rows = rows.of(table, columns);
+        rows.sort();
+        rows
+    }
+
+    #[test]
+    fn what_is_forgotten_and_comes_again_is_right() {
+        let whole = recorded(Limits::IMPORT);
+        let expected = samples(&whole);
+        assert!(expected[0].contains("/lib/a+"), "{}", expected[0]);
+        let small = Limits {
+            frames: 8,
+            nodes: 16,
+            branches: 8,
+            chain_words: 16,
+            rows: 4,
+        };
+        let one_small = [
+            small,
+            Limits {
+                frames: 8,
+                ..Limits::IMPORT
+            },
+            Limits {
+                nodes: 16,
+                ..Limits::IMPORT
+            },
+            Limits {
+                branches: 4,
+                ..Limits::IMPORT
+            },
+            Limits {
+                chain_words: 16,
+                ..Limits::IMPORT
+            },
+            Limits {
+                rows: 4,
+                ..Limits::IMPORT
+            },
+        ];
+        for limits in one_small {
+            let parts = recorded(limits);
+            assert_eq!(samples(&parts), expected, "{limits:?}");
+            for (table, columns) in [
+                ("threads", &["tid", "comm", "start", "end", "exit_code"][..]),
+                ("mappings", &["pid", "start", "path"]),
+            ] {
+                assert_eq!(
+                    sorted(&parts, table, columns),
+                    sorted(&whole, table, columns)
+                );
+            }
+        }
+        // They were reached: what came again has other numbers.
+        let parts = recorded(small);
+        assert!(parts.counts.frames > 2 * whole.counts.frames);
+        assert!(parts.counts.stacks > whole.counts.stacks);
+    }
+}

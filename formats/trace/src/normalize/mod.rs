@@ -1,0 +1,456 @@
+//! What needs memory: turns the events of an input into the rows of a trace directory.
+//!
+//! ```text
+//! Event::Comm, Fork, Exit ─► threads ──┐ who?
+//! Event::Mapping, BuildId ─► mappings ─┤ where?                    ┌─► samples, events/SYSTEM/NAME
+//! Event::Sample ───────────────────────┴─► stacks, frames ─► rows ─┼─► threads, mappings, stacks
+//! Event::Enter, Leave, Call, pairs of samples ─► calls ────────────┤
+//! Event::Loss, Problem, Fact ─► losses, problems, manifest         └─► frames, named at the end
+//! ```
+//! [`Normalizer`] is the [`Sink`] of one input; [`Output`] outlives it. What it keeps is bounded: caches and
+//! trees have limits, and begin anew when these are reached.
+
+mod age;
+mod aggregates;
+mod calls;
+mod columns;
+mod facts;
+mod frames;
+mod generated;
+mod kernel_texts;
+mod life;
+mod limits;
+mod mappings;
+mod modules;
+mod names;
+mod output;
+mod problems;
+mod reads;
+mod rows;
+mod samples;
+mod selected;
+mod stacks;
+#[cfg(test)]
+mod tests;
+pub(crate) mod texts;
+mod threads;
+mod times;
+mod unwinding;
+mod window;
+
+pub use limits::Limits;
+pub use output::{Counts, Output};
+pub use window::TimeRange;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
+
+use perfquet_events::Error;
+use perfquet_events::event::{
+    Event, EventType, Fact, Loss, Mapping, Place, Problem, Progress, Sink, Space, TIME_BEYOND,
+};
+
+use crate::symbols;
+
+use age::Age;
+use calls::{Calls, Pairs};
+use frames::Frames;
+use generated::Generated;
+use kernel_texts::KernelTexts;
+use life::Life;
+use names::Told;
+use reads::Reads;
+use rows::Plan;
+use selected::Selected;
+use stacks::Stacks;
+use unwinding::Unwinding;
+use window::Window;
+
+/// Prefix of the loss reasons for recorded calls outside the selection.
+const FILTERED_CALLS: &str = "filtered: calls ";
+/// Rows of `stacks` that may wait to be written.
+const FRESH_STACKS: usize = 4096;
+
+/// The sink of one input.
+pub struct Normalizer<'o> {
+    output: &'o mut Output,
+    /// Name of the input.
+    source: String,
+    /// Callback for the reader's progress.
+    progress: &'o mut (dyn FnMut(Progress) + Send),
+    symbols: symbols::Options,
+    window: Window,
+    age: Age,
+    selected: Selected,
+    life: Life,
+    /// An earlier input of the same recording has the threads and mappings.
+    is_continued: bool,
+    frames: Frames,
+    stacks: Stacks,
+    plans: Vec<Plan>,
+    reads: Reads,
+    unwinding: Unwinding,
+    calls: Calls,
+    pairs: Pairs,
+    call_names: calls::Names,
+    kernel_texts: KernelTexts,
+    told: Told,
+    told_stacks: aggregates::ToldStacks,
+    kernel: symbols::KernelFacts,
+    generated: Generated,
+    facts: facts::Told,
+    /// Events whose time does not fit into a row.
+    times_beyond: u64,
+}
+
+impl<'o> Normalizer<'o> {
+    /// Returns the sink of the input named `source`.
+    pub fn new(
+        output: &'o mut Output,
+        source: &str,
+        (symbols, limits): (symbols::Options, Limits),
+        time: Option<TimeRange>,
+        kept: Option<Arc<AtomicU64>>,
+        progress: &'o mut (dyn FnMut(Progress) + Send),
+    ) -> Normalizer<'o> {
+        source.clone_into(&mut output.source);
+        let frames = Frames::starting_at(output.next_frame, limits);
+        let stacks = Stacks::starting_at(output.next_stack, limits);
+        let mut calls = Calls::starting_at(output.next_call);
+        let selected = match output.selected.take() {
+            Some(selected) => selected.continued(),
+            None => Selected::telling(kept),
+        };
+        calls.select(selected.selection());
+        let known = output.life.take();
+        if known.is_some() {
+            calls.count_all();
+        }
+        Normalizer {
+            output,
+            source: source.to_owned(),
+            progress,
+            unwinding: Unwinding::new(symbols.clone()),
+            symbols,
+            window: Window::new(time),
+            age: Age::default(),
+            selected,
+            is_continued: known.is_some(),
+            life: known.unwrap_or_else(|| Life::within(limits)),
+            frames,
+            stacks,
+            plans: Vec::new(),
+            reads: Reads::default(),
+            calls,
+            pairs: Pairs::default(),
+            call_names: calls::Names::default(),
+            kernel_texts: KernelTexts::default(),
+            told: Told::default(),
+            told_stacks: aggregates::ToldStacks::default(),
+            kernel: symbols::KernelFacts::default(),
+            generated: Generated::default(),
+            facts: facts::Told::default(),
+            times_beyond: 0,
+        }
+    }
+
+    /// The input's file was last changed then.
+    pub fn set_written(&mut self, written: Option<SystemTime>) {
+        self.age.written = written;
+    }
+
+    /// The input has ended: writes what was kept.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.write_calls_if(true)?;
+        self.tell_filtered()?;
+        self.output.next_call = self.calls.next_id();
+        if !self.output.is_one_recording {
+            self.life.write_all(self.output)?;
+        }
+        self.write_stacks()?;
+        self.write_frames()?;
+        if let Some(counts) = self.unwinding.counts() {
+            self.output.unwound.push(counts);
+            self.facts.tell(Fact::Other {
+                name: "user_stacks.unwound",
+                value: &format!(
+                    "{} to their start, {} to the end of the copy, {} until nothing told how to go on, {} not supported",
+                    counts.complete, counts.memory_ended, counts.lost, counts.unsupported
+                ),
+            });
+        }
+        self.unwinding.log();
+        self.output.next_stack = self.stacks.next_id();
+        let left_out = self.window.left_out();
+        if left_out > 0 {
+            self.loss(&Loss {
+                time: None,
+                cpu: None,
+                event: None,
+                count: Some(left_out),
+                in_all: None,
+                reason: "filtered: outside the time asked for",
+            })?;
+            // Nobody lost them.
+            self.output.counts.left_out += left_out;
+            self.output.counts.losses -= 1;
+            let lost = &mut self.output.counts.lost;
+            *lost = lost.saturating_sub(left_out);
+        }
+        self.tell_times_beyond();
+        let given_up = self.life.mappings.given_up();
+        if given_up > 0 {
+            self.problem(
+                given_up,
+                "more mappings than can be kept: frames of some processes have addresses only",
+            );
+        }
+        let given_up = self.told_stacks.given_up();
+        if given_up > 0 {
+            self.problem(
+                given_up,
+                "more stacks of aggregations than can be kept: some keys have none",
+            );
+        }
+        let given_up = self.calls.given_up();
+        if given_up > 0 {
+            self.problem(
+                given_up,
+                "more open calls than can be kept: these have no exit",
+            );
+        }
+        self.selected.facts(|fact| self.facts.tell(fact));
+        for plan in std::mem::take(&mut self.plans) {
+            plan.finish(self.output)?;
+        }
+        if let Some((name, address)) = &self.kernel.reference {
+            self.facts.tell(Fact::Other {
+                name: crate::reopen::KERNEL_REFERENCE,
+                value: &format!("{name} {address:#x}"),
+            });
+        }
+        let origin = self.age.origin(&self.facts.facts);
+        if let (true, Some(offset)) = (origin.is_estimated, origin.wall_offset) {
+            self.facts.tell(Fact::Other {
+                name: crate::reopen::ESTIMATED_WALL_OFFSET,
+                value: &offset.to_string(),
+            });
+        }
+        self.facts.store(&mut self.output.facts);
+        if self.output.is_one_recording {
+            self.output.life = Some(self.life);
+            self.output.selected = Some(self.selected);
+        }
+        Ok(())
+    }
+
+    /// Events outside the selection: counted, but not lost.
+    fn tell_filtered(&mut self) -> Result<(), Error> {
+        let mut all = self.calls.left_out();
+        let elsewhere = self.selected.elsewhere();
+        if elsewhere > 0 {
+            all.push((
+                elsewhere,
+                "filtered: calls and hits in another context".to_owned(),
+            ));
+        }
+        for (count, reason) in all {
+            self.loss(&Loss {
+                time: None,
+                cpu: None,
+                event: None,
+                count: Some(count),
+                in_all: None,
+                reason: &reason,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn declare(&mut self, event: &EventType) {
+        self.selected.declare(&event.purpose);
+        let role = self.pairs.role_of(event);
+        self.plans.push(Plan::new(event, role, &self.kernel_texts));
+    }
+
+    fn loss(&mut self, loss: &Loss<'_>) -> Result<(), Error> {
+        self.calls.loss();
+        let plan = loss
+            .event
+            .and_then(|event| self.plans.get_mut(event.0 as usize));
+        let name = plan.map(|plan| {
+            plan.lost(loss);
+            plan.event_name()
+        });
+        if loss.count == Some(0) {
+            return Ok(()); // nothing that was not told before
+        }
+        let table = self.output.fixed.losses;
+        let count = loss.count.unwrap_or(0);
+        match loss.reason.starts_with(FILTERED_CALLS) {
+            // Nobody lost them.
+            true => {
+                let filtered = &mut self.output.counts.filtered;
+                *filtered = filtered.saturating_add(count);
+            }
+            false => {
+                self.output.counts.losses += 1;
+                let lost = &mut self.output.counts.lost;
+                *lost = lost.saturating_add(count);
+            }
+        }
+        crate::tables::losses::Row {
+            time: loss.time,
+            cpu: loss.cpu.and_then(|cpu| cpu.try_into().ok()),
+            event: name.as_deref().map(str::as_bytes),
+            count: loss.count.map(|count| count.try_into().unwrap_or(i64::MAX)),
+            reason: loss.reason.as_bytes(),
+        }
+        .push(self.output.writer.rows(table));
+        self.output.writer.end_row(table)
+    }
+
+    fn problem(&mut self, count: u64, message: &str) {
+        let problem = Problem {
+            place: Place::Whole,
+            count,
+            message,
+        };
+        self.output.problems.add(&self.source, &problem);
+    }
+
+    fn write_stacks(&mut self) -> Result<(), Error> {
+        let (first, nodes) = self.stacks.take_fresh();
+        let table = self.output.fixed.stacks;
+        self.output.counts.stacks += nodes.len() as u64;
+        for (stack, node) in (first..).zip(nodes) {
+            crate::tables::stacks::Row {
+                stack_id: stack as i32,
+                parent_id: node.parent as i32,
+                frame_id: node.frame as i32,
+                depth: node.depth as i32,
+            }
+            .push(self.output.writer.rows(table));
+            self.output.writer.end_row(table)?;
+        }
+        Ok(())
+    }
+
+    /// Names and writes the frames kept, which are then forgotten with the stacks over them; of these none may wait.
+    fn write_frames(&mut self) -> Result<(), Error> {
+        // Symbol tables take tens of MB, the kernel's alone 37: first goes what takes as much. The numbers go on.
+        self.stacks = Stacks::starting_after(&self.stacks);
+        self.output.writer.hand_over_all()?;
+        self.told.set_dumps(self.generated.dumps());
+        let next = names::write(
+            &self.frames,
+            &mut self.life.modules,
+            &self.told,
+            (&self.kernel, self.age.origin(&self.facts.facts)),
+            &self.symbols,
+            self.output,
+        )?;
+        self.output.next_frame = next;
+        self.frames.restart(next);
+        Ok(())
+    }
+}
+
+impl Sink for Normalizer<'_> {
+    #[inline]
+    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+        match event {
+            Event::Sample(sample) if sample.time == Some(TIME_BEYOND) => self.sample_beyond(sample),
+            Event::Sample(sample) => self.sample(sample),
+            other => self.side_band_in_time(other),
+        }
+    }
+}
+
+impl Normalizer<'_> {
+    fn map(&mut self, mapping: &Mapping<'_>) -> Result<(), Error> {
+        if let Some(problem) = self.generated.mapped(mapping, &self.symbols) {
+            self.problem(1, &problem);
+        }
+        if self.generated.covers(mapping, &self.life) {
+            return Ok(());
+        }
+        self.life.map(mapping, self.output)
+    }
+
+    fn kernel_build_id(&mut self, build_id: &[u8]) {
+        let modules = &mut self.life.modules;
+        modules.kernel_build_id(build_id);
+        let is_ours = self.symbols.system && self.symbols.user;
+        if is_ours
+            && symbols::running_build_id().is_some_and(|running| running == build_id)
+            && let Some(vdso) = symbols::own_vdso_build_id()
+        {
+            modules.set_vdso(&vdso);
+        }
+    }
+
+    /// Everything that comes seldom.
+    fn side_band(&mut self, event: Event<'_>) -> Result<(), Error> {
+        self.kernel.note(&event);
+        match event {
+            Event::Sample(sample) => return self.sample(sample),
+            Event::Fact(fact) => {
+                self.facts.tell(fact);
+                match fact {
+                    Fact::Clock(clock) => self.generated.clock = clock.to_owned(),
+                    Fact::KernelBuildId(id) => self.kernel_build_id(id),
+                    Fact::Architecture(name) => {
+                        self.unwinding.architecture = Some(name.to_owned());
+                    }
+                    _ => {}
+                }
+            }
+            Event::Selection(selection) => {
+                self.selected.tell(selection);
+                self.calls.select(selection);
+            }
+            Event::Type(event) => self.declare(event),
+            // The first input told of all threads that there are, with their names.
+            Event::Comm(comm)
+                if self.is_continued
+                    && comm.time.is_none()
+                    && !self.life.threads.is_nameless(comm.tid) => {}
+            Event::Comm(comm) => return self.life.comm(&comm, self.output),
+            Event::Enter(enter) => return self.enter(enter),
+            Event::Leave(leave) => return self.leave(leave),
+            Event::Call(call) => return self.call(call),
+            Event::PairedCall(call) => return self.paired_call(call),
+            Event::Stack(told) => return self.told_stack(&told),
+            Event::Aggregate(aggregate) => return self.aggregate(aggregate),
+            Event::Switch(switch) => self.switch(&switch),
+            Event::Fork(fork) => {
+                if fork.time.is_some() {
+                    self.calls.reused(fork.tid);
+                }
+                return self.life.fork(&fork, self.output);
+            }
+            Event::Exit(exit) => return self.life.exit(&exit, self.output),
+            Event::Mapping(mapping) => {
+                self.age.see(mapping.time);
+                return self.map(&mapping);
+            }
+            Event::BuildId(build_id) => {
+                self.life.modules.build_id(&build_id);
+                let kernel = self.kernel.build_id.clone();
+                let is_of_kernel = build_id.space == Space::Kernel;
+                if let (true, Some(kernel)) = (is_of_kernel, kernel) {
+                    self.kernel_build_id(&kernel);
+                }
+            }
+            Event::KernelSymbol(symbol) => self.life.kernel_symbol(&symbol),
+            Event::KernelText(told) => self.kernel_texts.add(told),
+            Event::Symbol(symbol) => self.told.add(&symbol),
+            Event::Loss(loss) => return self.loss(&loss),
+            Event::Problem(problem) => self.output.problems.add(&self.source, &problem),
+            Event::Progress(progress) => (self.progress)(progress),
+        }
+        Ok(())
+    }
+}

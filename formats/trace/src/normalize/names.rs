@@ -1,0 +1,377 @@
+//! Frames become rows, with the names that can be had for them.
+//!
+//! All distinct frames are asked for at the end: by then the build ids are known, and each place is looked up
+//! once however often it was sampled. Code that was inlined at a frame follows behind all frames, as rows that
+//! point to what they are inlined into:
+//!
+//! ```text
+//! frame_id  module    offset  function  inlined_into
+//!        1  /bin/a    0x1234  main
+//!        2  /bin/a    0x1234  parse                1
+//!        3  /bin/a    0x1234  next                 2
+//! ```
+//! Stacks name frame 1 only.
+
+use perfquet_events::Error;
+use perfquet_events::event::{Space, Symbol};
+
+use super::frames::{Frame, FrameId, FrameKey, Frames, Said};
+use super::life::hexadecimal;
+use super::modules::{ModuleId, Modules, Placing};
+use super::output::Output;
+use super::texts::{TextId, Texts};
+use crate::symbols::{
+    FRAMES_AT_ONCE, FileIdentity, FirstMapped, KernelFacts, Name, Options, Origin, Request,
+    Symbolizer,
+};
+use crate::tables;
+
+/// Symbols from the input itself.
+#[derive(Default)]
+pub(crate) struct Told {
+    symbols: Vec<(Option<TextId>, u64, u64, TextId)>,
+    /// The dumps of generated code.
+    dumps: Vec<(i32, String)>,
+    texts: Texts,
+}
+
+impl Told {
+    pub(crate) fn add(&mut self, symbol: &Symbol<'_>) {
+        let module = symbol.module.map(|module| self.texts.intern(module));
+        let name = self.texts.intern(symbol.name);
+        self.symbols
+            .push((module, symbol.start, symbol.length, name));
+    }
+
+    /// Takes note of processes and their jitdumps.
+    pub(crate) fn set_dumps<'d>(&mut self, dumps: impl Iterator<Item = (i32, &'d str)>) {
+        self.dumps = dumps.map(|(pid, path)| (pid, path.to_owned())).collect();
+    }
+
+    /// Passes all symbols to a symbolizer.
+    pub(crate) fn tell(&self, symbolizer: &mut Symbolizer) {
+        for (pid, path) in &self.dumps {
+            symbolizer.add_dump(*pid, path);
+        }
+        for &(module, start, length, name) in &self.symbols {
+            let module = module.map(|module| String::from_utf8_lossy(self.texts.get(module)));
+            symbolizer.add_symbol(module.as_deref(), start, length, self.texts.get(name));
+        }
+    }
+}
+
+/// A module as requests and rows need it.
+struct Module {
+    path: String,
+    build_id: Option<Vec<u8>>,
+    build_id_text: Option<String>,
+    file: Option<FileIdentity>,
+    first_mapped: FirstMapped,
+    placing: Placing,
+}
+
+/// A frame before symbolization.
+#[derive(Default)]
+struct Place<'m> {
+    module: Option<&'m str>,
+    build_id: Option<&'m [u8]>,
+    build_id_text: Option<&'m str>,
+    file: Option<FileIdentity>,
+    first_mapped: FirstMapped,
+    offset: Option<u64>,
+    address: Option<u64>,
+    /// Known without looking.
+    names: Vec<Name>,
+}
+
+/// Names and writes all frames kept; gives the id that comes next.
+pub(crate) fn write(
+    frames: &Frames,
+    modules: &mut Modules,
+    told: &Told,
+    (kernel, origin): (&KernelFacts, Origin),
+    options: &Options,
+    output: &mut Output,
+) -> Result<FrameId, Error> {
+    let (first, keys) = frames.kept();
+    let mut symbolizer = Symbolizer::new(options.clone(), kernel.clone(), origin)?;
+    told.tell(&mut symbolizer);
+    let modules = resolve(modules);
+    let found = look_up(&mut symbolizer, keys, &modules);
+    output.symbols.push(symbolizer.report().clone());
+    // The symbol tables take more than the names.
+    drop(symbolizer);
+    let mut inlined = Vec::new();
+    for (index, (id, key)) in (first..).zip(keys).enumerate() {
+        let said = said_of(frames, key);
+        let place = place(key, &said, &modules);
+        let names = found.names(index, &place);
+        write_frame(id, key, &place, names.first(), None, output)?;
+        if names.len() > 1 {
+            inlined.push((index, id));
+        }
+    }
+    let mut id = first.wrapping_add(keys.len() as FrameId);
+    for (index, mut into) in inlined {
+        let Some(key) = keys.get(index) else { continue };
+        let said = said_of(frames, key);
+        let place = place(key, &said, &modules);
+        for name in found.names(index, &place).iter().skip(1) {
+            write_frame(id, key, &place, Some(name), Some(into), output)?;
+            into = id;
+            id += 1;
+        }
+    }
+    Ok(id)
+}
+
+/// The names of all frames that do not bring their own. They are asked for module by module, so that one symbol table is
+/// in memory at a time; the kernel's, which is large, comes last.
+fn look_up(symbolizer: &mut Symbolizer, keys: &[FrameKey], modules: &[Module]) -> FoundNames {
+    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+    let key_at = |index: &u32| keys.get(*index as usize);
+    order.sort_by_key(|index| key_at(index).map(|key| (key.space == Space::Kernel, key.frame())));
+    let mut found = FoundNames::new(keys.len());
+    for chunk in order.chunks(FRAMES_AT_ONCE) {
+        let mut indices = Vec::new();
+        let mut requests = Vec::new();
+        for index in chunk {
+            let Some(key) = key_at(index) else { continue };
+            let place = place(key, &[], modules);
+            if !place.names.is_empty() || matches!(key.frame(), Frame::Named(_)) {
+                continue;
+            }
+            indices.push(*index);
+            requests.push(Request {
+                module: place.module,
+                build_id: place.build_id,
+                file: place.file,
+                first_mapped: place.first_mapped,
+                offset: place.offset,
+                address: place.address,
+                space: key.space,
+                return_address: key.return_address,
+            });
+        }
+        for (index, names) in indices.into_iter().zip(symbolizer.names(&requests)) {
+            found.add(index, &names);
+        }
+    }
+    found.inner.sort_by_key(|&(index, _)| index);
+    found
+}
+
+/// Names that were found, in few bytes: there are as many as frames.
+struct FoundNames {
+    /// Of each frame its function.
+    outer: Vec<Option<FoundName>>,
+    /// What is inlined there, from the outside in, with the frame's place.
+    inner: Vec<(u32, FoundName)>,
+    texts: Texts,
+}
+
+/// A [`Name`] in 32 bytes.
+#[derive(Clone, Copy)]
+struct FoundName {
+    function_offset: Option<u64>,
+    function: TextId,
+    /// File and line, one more than the index among the texts and than the line; 0: not known.
+    file: u32,
+    line: u32,
+    is_unverified: bool,
+}
+
+impl FoundNames {
+    fn new(frames: usize) -> FoundNames {
+        FoundNames {
+            outer: vec![None; frames],
+            inner: Vec::new(),
+            texts: Texts::default(),
+        }
+    }
+
+    fn add(&mut self, index: u32, names: &[Name]) {
+        let mut names = names.iter();
+        let outer = names.next().map(|name| self.packed(name));
+        if let Some(slot) = self.outer.get_mut(index as usize) {
+            *slot = outer;
+        }
+        for name in names {
+            let inner = self.packed(name);
+            self.inner.push((index, inner));
+        }
+    }
+
+    fn packed(&mut self, name: &Name) -> FoundName {
+        let file = name.file.as_ref();
+        FoundName {
+            function_offset: name.function_offset,
+            function: self.texts.intern(name.function.as_bytes()),
+            file: file.map_or(0, |file| self.texts.intern(file.as_bytes()).0 + 1),
+            line: name.line.map_or(0, |line| line.saturating_add(1)),
+            is_unverified: name.is_unverified,
+        }
+    }
+
+    fn unpacked(&self, name: FoundName) -> Name {
+        let text = |id| String::from_utf8_lossy(self.texts.get(id)).into_owned();
+        Name {
+            function: text(name.function),
+            function_offset: name.function_offset,
+            file: name.file.checked_sub(1).map(|id| text(TextId(id))),
+            line: name.line.checked_sub(1),
+            is_unverified: name.is_unverified,
+        }
+    }
+
+    /// The names of the frame at this index: those that it brought, or those that were found.
+    fn names(&self, index: usize, place: &Place<'_>) -> Vec<Name> {
+        let Some(outer) = self.outer.get(index).copied().flatten() else {
+            return place.names.clone();
+        };
+        let first = self
+            .inner
+            .partition_point(|&(other, _)| (other as usize) < index);
+        let inner = self.inner.get(first..).unwrap_or_default().iter();
+        let inner = inner.take_while(|&&(other, _)| other as usize == index);
+        let all = std::iter::once(outer).chain(inner.map(|&(_, name)| name));
+        all.map(|name| self.unpacked(name)).collect()
+    }
+}
+
+fn resolve(modules: &mut Modules) -> Vec<Module> {
+    modules
+        .all()
+        .map(|module| {
+            let build_id = modules.build_id_of(module).map(<[u8]>::to_vec);
+            Module {
+                path: String::from_utf8_lossy(modules.path(module)).into_owned(),
+                build_id_text: build_id.as_deref().map(hexadecimal),
+                build_id,
+                file: modules.file_of(module),
+                first_mapped: modules.first_mapped(module),
+                placing: modules.placing(module),
+            }
+        })
+        .collect()
+}
+
+fn said_of(frames: &Frames, key: &FrameKey) -> Vec<Said> {
+    match key.frame() {
+        Frame::Named(id) => frames.said(id),
+        Frame::Offset(..) | Frame::Address(..) | Frame::Unmapped(_) => Vec::new(),
+    }
+}
+
+fn place<'m>(key: &FrameKey, said: &'m [Said], modules: &'m [Module]) -> Place<'m> {
+    let of = |module: ModuleId| match modules.get(module.0 as usize) {
+        Some(module) => Place {
+            module: Some(&module.path),
+            build_id: module.build_id.as_deref(),
+            build_id_text: module.build_id_text.as_deref(),
+            file: module.file,
+            first_mapped: module.first_mapped,
+            ..Place::default()
+        },
+        None => Place::default(),
+    };
+    match key.frame() {
+        Frame::Offset(module, offset) => Place {
+            offset: Some(offset),
+            ..of(module)
+        },
+        Frame::Address(module, address) => Place {
+            address: Some(address),
+            names: symbol_name(modules.get(module.0 as usize), address),
+            ..of(module)
+        },
+        Frame::Unmapped(address) => Place {
+            address: Some(address),
+            ..Place::default()
+        },
+        Frame::Named(_) => said_place(said),
+    }
+}
+
+/// The module that is one symbol names its frames itself.
+fn symbol_name(module: Option<&Module>, address: u64) -> Vec<Name> {
+    match module {
+        Some(Module {
+            path,
+            placing: Placing::Symbol { start },
+            ..
+        }) => vec![Name {
+            function: path.clone(),
+            function_offset: Some(address.wrapping_sub(*start)),
+            file: None,
+            line: None,
+            is_unverified: false,
+        }],
+        _ => Vec::new(),
+    }
+}
+
+/// The outermost of a group has the place, the others are inlined there.
+fn said_place(said: &[Said]) -> Place<'_> {
+    let Some(outer) = said.last() else {
+        return Place::default();
+    };
+    let is_named = said.iter().any(|said| !said.function.is_empty());
+    let name = |said: &Said| Name {
+        function: String::from_utf8_lossy(&said.function).into_owned(),
+        function_offset: said.function_offset,
+        file: None,
+        line: None,
+        is_unverified: false,
+    };
+    Place {
+        module: str::from_utf8(&outer.module)
+            .ok()
+            .filter(|module| !module.is_empty()),
+        address: outer.address,
+        names: match is_named {
+            true => said.iter().rev().map(name).collect(),
+            false => Vec::new(),
+        },
+        ..Place::default()
+    }
+}
+
+fn write_frame(
+    id: FrameId,
+    key: &FrameKey,
+    place: &Place<'_>,
+    name: Option<&Name>,
+    inlined_into: Option<FrameId>,
+    output: &mut Output,
+) -> Result<(), Error> {
+    let function = name
+        .map(|name| name.function.as_bytes())
+        .filter(|function| !function.is_empty());
+    let table = output.fixed.frames;
+    output.counts.frames += 1;
+    output.counts.named_frames += u64::from(function.is_some());
+    tables::frames::Row {
+        frame_id: id as i32,
+        module: place.module.map(str::as_bytes),
+        build_id: place.build_id_text.map(str::as_bytes),
+        offset: place.offset,
+        address: place.address,
+        function,
+        function_offset: name
+            .and_then(|name| name.function_offset)
+            .and_then(|offset| offset.try_into().ok()),
+        file: name
+            .and_then(|name| name.file.as_deref())
+            .map(str::as_bytes),
+        line: name
+            .and_then(|name| name.line)
+            .and_then(|line| line.try_into().ok()),
+        inlined_into: inlined_into.map(|into| into as i32),
+        space: key.space.as_str().map(str::as_bytes),
+        return_address: key.return_address,
+        unverified: name.map(|name| name.is_unverified),
+    }
+    .push(output.writer.rows(table));
+    output.writer.end_row(table)
+}

@@ -1,0 +1,445 @@
+//! What outlives one input: the writer, the numbering of stacks and frames, the tables of events.
+//!
+//! Several inputs may go into one trace directory. Each has its own threads, mappings and frames; the rows
+//! and their numbers continue.
+
+use hashbrown::HashMap;
+use perfquet_events::Error;
+use perfquet_events::event::{EventKind, EventType, Extras, Field, Place, Problem};
+
+use super::columns::{event_schema, sql_name, table_name};
+use super::life::Life;
+use super::problems::Problems;
+use super::selected::Selected;
+use crate::Report;
+use crate::store::{ColumnSchema, Facts, Source, TableId, Writer, unite};
+use crate::symbols;
+use crate::tables;
+
+/// Maximum number of forms of one event, each with its own fields.
+const MOST_FORMS: usize = 256;
+
+/// The trace directory that is being filled.
+pub struct Output {
+    pub(crate) writer: Writer,
+    pub(crate) fixed: FixedTables,
+    /// Id of the next frame and of the next stack.
+    pub(crate) next_frame: u32,
+    pub(crate) next_stack: u32,
+    /// Number of the next row of `calls` and of `aggregates`.
+    pub(crate) next_call: i64,
+    pub(crate) next_aggregate: i64,
+    /// Facts for the manifest.
+    pub facts: Facts,
+    pub(crate) problems: Problems,
+    /// What could not be named, input by input.
+    pub(crate) symbols: Vec<symbols::Report>,
+    /// How the walks through copied stacks ended, input by input.
+    pub(crate) unwound: Vec<symbols::UnwindCounts>,
+    events: Vec<EventTable>,
+    /// System and name of an event → its place in `events`.
+    event_places: HashMap<(String, String), usize>,
+    /// Names of tables, each with the number that the next event gets whose name looks the same in a path.
+    names: HashMap<String, u32>,
+    /// The input that is being read.
+    pub(crate) source: String,
+    types: Vec<TypeRow>,
+    /// What makes a row of `event_types` another one → its place in `types`.
+    type_places: HashMap<TypeKey, usize>,
+    /// Rows of samples and event tables, of losses.
+    pub(crate) counts: Counts,
+    /// The inputs are files of one recording: threads and mappings of one apply to the next.
+    pub is_one_recording: bool,
+    /// That, while it waits for the next.
+    pub(crate) life: Option<Life>,
+    /// Likewise: from when to when.
+    pub(crate) selected: Option<Selected>,
+}
+
+/// Counts for the closing line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Rows of `samples` and of the events' tables.
+    pub events: u64,
+    /// Of these, rows about the recording itself: namespaces, programs, switches.
+    pub of_recorder: u64,
+    /// Rows of `calls`.
+    pub calls: u64,
+    /// Rows of `aggregates`.
+    pub aggregates: u64,
+    /// Events known to be missing.
+    pub lost: u64,
+    /// Events outside the requested time; they too have a row of `losses`.
+    pub left_out: u64,
+    /// Calls and hits excluded by the recorder's selection; they have rows of `losses`, one per reason.
+    pub filtered: u64,
+    /// Rows of `losses`.
+    pub losses: u64,
+    /// Places that could not be read.
+    pub problems: u64,
+    /// Rows of `stacks`.
+    pub stacks: u64,
+    /// Rows of `frames`.
+    pub frames: u64,
+    /// Rows of `frames` that have a function.
+    pub named_frames: u64,
+}
+
+/// The tables that every trace has and that are filled here.
+#[derive(Clone, Copy)]
+pub(crate) struct FixedTables {
+    pub(crate) samples: TableId,
+    pub(crate) stacks: TableId,
+    pub(crate) frames: TableId,
+    pub(crate) threads: TableId,
+    pub(crate) mappings: TableId,
+    pub(crate) calls: TableId,
+    pub(crate) aggregates: TableId,
+    pub(crate) buckets: TableId,
+    pub(crate) losses: TableId,
+    pub(crate) problems: TableId,
+    pub(crate) event_types: TableId,
+}
+
+/// The table of an event. Its fields may change while it is recorded, and differ between the kernels of two inputs.
+struct EventTable {
+    /// As the store names it.
+    path: String,
+    /// As SQL names it.
+    name: String,
+    forms: Vec<Form>,
+    /// Those of all forms.
+    columns: Vec<ColumnSchema>,
+}
+
+/// Rows of an event with the same columns.
+struct Form {
+    id: TableId,
+    fields: Vec<Field>,
+    extras: Extras,
+}
+
+/// A row of `event_types`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TypeRow {
+    pub(crate) event: EventType,
+    pub(crate) target: Option<Target>,
+    pub(crate) rows: u64,
+    pub(crate) lost: Option<u64>,
+}
+
+/// Where its rows go, event, kind, period, frequency, filter.
+type TypeKey = (
+    Option<TableId>,
+    String,
+    EventKind,
+    Option<u64>,
+    Option<u64>,
+    Option<String>,
+);
+
+/// Where the rows of an event go.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Target {
+    pub(crate) id: TableId,
+    /// As SQL names it.
+    pub(crate) name: String,
+    /// The extras that the table has columns for.
+    pub(crate) extras: Extras,
+}
+
+impl Output {
+    /// Creates the tables that every trace has.
+    pub fn new(mut writer: Writer) -> Result<Output, Error> {
+        let fixed = FixedTables {
+            samples: writer.add_table(tables::samples::schema())?,
+            stacks: writer.add_table(tables::stacks::schema())?,
+            frames: writer.add_table(tables::frames::schema())?,
+            threads: writer.add_table(tables::threads::schema())?,
+            mappings: writer.add_table(tables::mappings::schema())?,
+            calls: writer.add_table(tables::calls::schema())?,
+            aggregates: writer.add_table(tables::aggregates::schema())?,
+            buckets: writer.add_table(tables::buckets::schema())?,
+            losses: writer.add_table(tables::losses::schema())?,
+            problems: writer.add_table(tables::problems::schema())?,
+            event_types: writer.add_table(tables::event_types::schema())?,
+        };
+        Ok(Output {
+            writer,
+            fixed,
+            next_frame: 1,
+            next_stack: 1,
+            next_call: 1,
+            next_aggregate: 1,
+            facts: Facts::default(),
+            problems: Problems::default(),
+            symbols: Vec::new(),
+            unwound: Vec::new(),
+            events: Vec::new(),
+            event_places: HashMap::new(),
+            names: HashMap::new(),
+            source: String::new(),
+            types: Vec::new(),
+            type_places: HashMap::new(),
+            counts: Counts::default(),
+            is_one_recording: false,
+            life: None,
+            selected: None,
+        })
+    }
+
+    /// Where the rows of an event go: to its table, there to the form with its fields, which is made if there is none
+    /// yet. The same event with the same fields may be declared several times, and come from several inputs. `None`:
+    /// it came in more forms than anybody has.
+    pub(crate) fn target(
+        &mut self,
+        event: &EventType,
+        extras: Extras,
+    ) -> Result<Option<Target>, Error> {
+        if event.kind.is_sampled() {
+            return Ok(Some(Target {
+                id: self.fixed.samples,
+                name: tables::samples::NAME.to_owned(),
+                extras,
+            }));
+        }
+        let place = self.event_place(event);
+        let Some(table) = self.events.get(place) else {
+            return Ok(None);
+        };
+        if let Some(form) = table.forms.iter().find(|form| form.holds(event, extras)) {
+            return Ok(Some(table.target(form)));
+        }
+        if table.forms.len() >= MOST_FORMS {
+            return Ok(None);
+        }
+        self.add_form(place, event, extras)
+    }
+
+    /// The place of an event's table, which is named after it; with a number where the name of another event looks the
+    /// same in a path.
+    fn event_place(&mut self, event: &EventType) -> usize {
+        let key = (event.system.clone(), event.name.clone());
+        if let Some(&place) = self.event_places.get(&key) {
+            return place;
+        }
+        let plain = table_name(event);
+        let mut path = plain.clone();
+        while self.names.contains_key(&path) {
+            let number = self.names.entry(plain.clone()).or_insert(2);
+            path = format!("{plain}_{number}");
+            *number += 1;
+        }
+        self.names.insert(path.clone(), 2);
+        let place = self.events.len();
+        self.event_places.insert(key, place);
+        self.events.push(EventTable {
+            name: sql_name(&path),
+            path,
+            forms: Vec::new(),
+            columns: Vec::new(),
+        });
+        place
+    }
+
+    fn add_form(
+        &mut self,
+        place: usize,
+        event: &EventType,
+        extras: Extras,
+    ) -> Result<Option<Target>, Error> {
+        let Some(table) = self.events.get_mut(place) else {
+            return Ok(None);
+        };
+        let mut schema = event_schema(&table.path, event, extras);
+        for column in &mut schema.columns {
+            // SQL does not tell `Flags` from `flags`: they are one column.
+            let same = |known: &&ColumnSchema| known.name.eq_ignore_ascii_case(&column.name);
+            if let Some(known) = table.columns.iter().find(same) {
+                column.name.clone_from(&known.name);
+            }
+        }
+        let former = std::mem::take(&mut table.columns);
+        let forms = [former.as_slice(), schema.columns.as_slice()];
+        let is_first = table.forms.is_empty();
+        let united = unite(forms.into_iter().skip(usize::from(is_first)));
+        let changed = changes(&former, &schema.columns, &united);
+        table.columns = united;
+        let id = self.writer.add_form(schema)?;
+        let form = Form {
+            id,
+            fields: event.fields.clone(),
+            extras,
+        };
+        let target = table.target(&form);
+        table.forms.push(form);
+        for change in changed {
+            let message = format!("{}:{}: {change}", event.system, event.name);
+            self.problems.add(
+                &self.source,
+                &Problem {
+                    place: Place::Whole,
+                    message: &message,
+                    count: 1,
+                },
+            );
+        }
+        Ok(Some(target))
+    }
+
+    /// Counts what was recorded; one declared alike in several places is one row.
+    pub(crate) fn add_type(&mut self, row: TypeRow) {
+        let key = (
+            row.target.as_ref().map(|target| target.id),
+            format!("{}:{}", row.event.system, row.event.name),
+            row.event.kind,
+            row.event.period,
+            row.event.frequency,
+            row.event.filter.clone(),
+        );
+        let place = *self.type_places.entry(key).or_insert(self.types.len());
+        match self.types.get_mut(place) {
+            Some(known) => {
+                known.rows += row.rows;
+                known.lost = match (known.lost, row.lost) {
+                    (None, lost) | (lost, None) => lost,
+                    (Some(a), Some(b)) => Some(a.saturating_add(b)),
+                };
+            }
+            None => self.types.push(row),
+        }
+    }
+
+    /// Whether no event, call or aggregate was written.
+    pub fn is_empty(&self) -> bool {
+        let counts = &self.counts;
+        counts.events + counts.calls + counts.aggregates == 0
+    }
+
+    /// Writes the remaining rows, and completes the trace. The report lacks what only the inputs know.
+    pub fn finish(mut self) -> Result<Report, Error> {
+        if let Some(mut life) = self.life.take() {
+            life.write_all(&mut self)?;
+        }
+        for row in std::mem::take(&mut self.types) {
+            if !is_carrier(&row) {
+                self.write_type(&row)?;
+            }
+        }
+        self.counts.problems = self.problems.write(&mut self.writer, self.fixed.problems)?;
+        let summary = self.writer.finish(self.facts)?;
+        Ok(Report {
+            rows: summary.rows,
+            counts: self.counts,
+            output_bytes: summary.bytes,
+            symbols: self.symbols,
+            unwound: self.unwound,
+            ..Report::default()
+        })
+    }
+
+    /// Adds an input to the manifest.
+    pub fn add_source(&mut self, source: Source) {
+        self.facts.sources.push(source);
+    }
+
+    fn write_type(&mut self, row: &TypeRow) -> Result<(), Error> {
+        let event = &row.event;
+        let fields: Vec<&[u8]> = event.fields.iter().map(declaration).collect();
+        tables::event_types::Row {
+            system: event.system.as_bytes(),
+            event: event.name.as_bytes(),
+            table: row
+                .target
+                .as_ref()
+                .map_or(&[], |target| target.name.as_bytes()),
+            kind: event.kind.as_str().as_bytes(),
+            period: event.period.and_then(|period| period.try_into().ok()),
+            frequency: event.frequency.and_then(|rate| rate.try_into().ok()),
+            filter: event.filter.as_deref().map(str::as_bytes),
+            print_format: event.print_format.as_deref().map(str::as_bytes),
+            fields: (!fields.is_empty()).then_some(&fields),
+            rows: row.rows.try_into().unwrap_or(i64::MAX),
+            lost: row.lost.map(|lost| lost.try_into().unwrap_or(i64::MAX)),
+        }
+        .push(self.writer.rows(self.fixed.event_types));
+        self.writer.end_row(self.fixed.event_types)
+    }
+}
+
+impl EventTable {
+    fn target(&self, form: &Form) -> Target {
+        Target {
+            id: form.id,
+            name: self.name.clone(),
+            extras: form.extras,
+        }
+    }
+}
+
+impl Form {
+    fn holds(&self, event: &EventType, extras: Extras) -> bool {
+        let missing = Extras {
+            period: extras.period && !self.extras.period,
+            addr: extras.addr && !self.extras.addr,
+            weight: extras.weight && !self.extras.weight,
+            data_src: extras.data_src && !self.extras.data_src,
+            phys_addr: extras.phys_addr && !self.extras.phys_addr,
+            cgroup: extras.cgroup && !self.extras.cgroup,
+        };
+        missing == Extras::default() && same_columns(&self.fields, &event.fields)
+    }
+}
+
+/// The columns whose values are another kind of value in the table of all forms than in one of them, in words.
+fn changes(
+    former: &[ColumnSchema],
+    added: &[ColumnSchema],
+    united: &[ColumnSchema],
+) -> Vec<String> {
+    let kind = |columns: &[ColumnSchema], name: &str| {
+        let column = columns.iter().find(|column| column.name == name);
+        column.map(|column| column.kind)
+    };
+    let mut changed = Vec::new();
+    for column in united {
+        let (before, here) = (kind(former, &column.name), kind(added, &column.name));
+        let (Some(before), Some(here)) = (before, here) else {
+            continue;
+        };
+        if before.changes_in(column.kind) || here.changes_in(column.kind) {
+            changed.push(format!(
+                "field {} is {} here and {} before, its column in the table is {}",
+                column.name,
+                here.as_str(),
+                before.as_str(),
+                column.kind.as_str()
+            ));
+        }
+    }
+    changed
+}
+
+/// The kernel's `dummy` event has no hits of its own: it is there for the mappings and names that come with it. Where it
+/// lost some of these, that is part of the sum.
+fn is_carrier(row: &TypeRow) -> bool {
+    let name = row.event.name.split(':').next();
+    let is_empty = row.rows == 0 && row.lost.unwrap_or(0) == 0;
+    row.event.kind == EventKind::Software && name == Some("dummy") && is_empty
+}
+
+/// Where a payload holds them may differ (another machine's), names and types not.
+fn same_columns(a: &[Field], b: &[Field]) -> bool {
+    a.len() == b.len()
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| a.name == b.name && a.kind == b.kind)
+}
+
+fn declaration(field: &Field) -> &[u8] {
+    if field.declaration.is_empty() {
+        field.name.as_bytes()
+    } else {
+        field.declaration.as_bytes()
+    }
+}

@@ -1,0 +1,363 @@
+//! How the hits of one event type become rows: decided once per type, then only pushed.
+
+use perfquet_events::Error;
+use perfquet_events::event::{
+    EventKind, EventType, FieldType, Fields, Loss, Purpose, Sample, Value,
+};
+use perfquet_events::event_format::{Array, Decoded, Plan as Decoder};
+
+use super::calls::Role;
+use super::kernel_texts::KernelTexts;
+use super::output::{Output, Target, TypeRow};
+use crate::store::{Column, Rows};
+use crate::tables;
+
+/// State of an event type.
+pub(crate) struct Plan {
+    event: EventType,
+    decoder: Decoder,
+    /// For fields that are addresses of texts in the kernel: these are text columns, but decoded as numbers.
+    texts: Option<KernelTexts>,
+    /// Where its rows go; made at the first hit.
+    target: Option<Target>,
+    rows: u64,
+    lost: Option<u64>,
+    /// What it is to calls.
+    pub(crate) role: Option<Role>,
+    /// The stack of a sample that has nothing but its ip: mostly the one before.
+    pub(crate) last_ip: Option<LastIp>,
+    lists: Lists,
+}
+
+/// An ip, under which state of which map it was looked up, and its stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LastIp {
+    pub(crate) ip: u64,
+    pub(crate) generation: u64,
+    /// Which tree the stack is in.
+    pub(crate) epoch: u32,
+    pub(crate) stack: u32,
+}
+
+/// Room for the elements of an array.
+#[derive(Default)]
+struct Lists {
+    signed: Vec<i64>,
+    unsigned: Vec<u64>,
+}
+
+impl Plan {
+    pub(crate) fn new(event: &EventType, role: Option<Role>, texts: &KernelTexts) -> Plan {
+        let kernel_texts = texts.fields(event);
+        let decoder = Decoder::new(&event.fields, event.big_endian);
+        let mut event = event.clone();
+        for &place in &kernel_texts {
+            if let Some(field) = event.fields.get_mut(place) {
+                field.kind = FieldType::Text;
+            }
+        }
+        Plan {
+            role,
+            event,
+            decoder,
+            texts: (!kernel_texts.is_empty()).then(|| texts.clone()),
+            target: None,
+            rows: 0,
+            lost: None,
+            last_ip: None,
+            lists: Lists::default(),
+        }
+    }
+
+    /// Name of the event, without its system.
+    pub(crate) fn name(&self) -> &str {
+        &self.event.name
+    }
+
+    /// What its hits are for.
+    #[inline]
+    pub(crate) fn purpose(&self) -> &Purpose {
+        &self.event.purpose
+    }
+
+    /// Whether the user requested the event; the recorder's own events are always kept.
+    #[inline]
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.event.kind != EventKind::Recorder
+    }
+
+    /// Counts a hit without a row.
+    pub(crate) fn count(&mut self) {
+        self.rows += 1;
+    }
+
+    /// The value of a field of a hit.
+    pub(crate) fn value<'a>(&self, sample: &Sample<'a>, place: usize) -> Decoded<'a> {
+        match sample.fields {
+            Fields::Raw(payload) => match self.decoder.ops().get(place) {
+                Some(op) => op.decode(payload),
+                None => Decoded::Null,
+            },
+            Fields::Values(values) => match values.get(place) {
+                Some(&Value::Bool(value)) => Decoded::Bool(value),
+                Some(&Value::Int(value)) => Decoded::Int(value),
+                Some(&Value::UInt(value)) => Decoded::UInt(value),
+                Some(&Value::Float(value)) => Decoded::Float(value),
+                Some(&Value::Bytes(value)) => Decoded::Bytes(value),
+                _ => Decoded::Null,
+            },
+            Fields::None => Decoded::Null,
+        }
+    }
+
+    /// The event, as `samples.event` and `losses.event` have it.
+    pub(crate) fn event_name(&self) -> String {
+        full_name(&self.event)
+    }
+
+    /// Each thread has its own counters.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.event.is_inherited
+    }
+
+    pub(crate) fn lost(&mut self, loss: &Loss<'_>) {
+        let count = loss.in_all.or(loss.count).unwrap_or(0);
+        self.lost = Some(self.lost.unwrap_or(0).saturating_add(count));
+    }
+
+    /// Whether it goes to `samples`.
+    #[inline]
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.event.kind.is_sampled()
+    }
+
+    /// Pushes a row of `samples`.
+    pub(crate) fn push_sample(
+        &mut self,
+        output: &mut Output,
+        common: &tables::common::Row<'_>,
+        sample: &Sample<'_>,
+        period: Option<i64>,
+    ) -> Result<(), Error> {
+        self.rows += 1;
+        output.counts.events += 1;
+        let table = output.fixed.samples;
+        push_sample(
+            output.writer.rows(table),
+            &self.event.name,
+            common,
+            sample,
+            period,
+        );
+        output.writer.end_row(table)
+    }
+
+    /// Pushes a row of the event's own table. `false`: there is none for it.
+    #[inline]
+    pub(crate) fn push_hit(
+        &mut self,
+        output: &mut Output,
+        common: &tables::common::Row<'_>,
+        sample: &Sample<'_>,
+        period: Option<i64>,
+    ) -> Result<bool, Error> {
+        let target = match &self.target {
+            Some(target) => target,
+            None => match output.target(&self.event, self.event.extras)? {
+                Some(target) => self.target.insert(target),
+                None => return Ok(false),
+            },
+        };
+        self.rows += 1;
+        output.counts.events += 1;
+        output.counts.of_recorder += u64::from(self.event.kind == EventKind::Recorder);
+        let rows = output.writer.rows(target.id);
+        common.push(rows);
+        let columns = rows.columns_mut();
+        let (_, columns) = columns.split_at_mut(COMMON.min(columns.len()));
+        let (fields, extras) = columns.split_at_mut(self.event.fields.len().min(columns.len()));
+        match sample.fields {
+            Fields::Raw(payload) => {
+                let ops = self.decoder.ops().iter().zip(&self.event.fields);
+                for ((op, field), column) in ops.zip(fields) {
+                    match (op.decode(payload), &self.texts) {
+                        (Decoded::UInt(address), Some(texts)) if field.kind == FieldType::Text => {
+                            column.push_bytes(&texts.at(address));
+                        }
+                        (Decoded::List(array), _) => {
+                            let signed = matches!(field.kind, FieldType::IntList(_));
+                            self.lists.push(array, signed, column);
+                        }
+                        (value, _) => push_decoded(value, column),
+                    }
+                }
+            }
+            Fields::Values(values) => {
+                let missing = std::iter::repeat(&Value::Null);
+                let values = values.iter().chain(missing).zip(&self.event.fields);
+                for ((value, field), column) in values.zip(fields) {
+                    match (*value, &self.texts) {
+                        (Value::UInt(address), Some(texts)) if field.kind == FieldType::Text => {
+                            column.push_bytes(&texts.at(address));
+                        }
+                        _ => push_value(value, column),
+                    }
+                }
+            }
+            Fields::None => fields.iter_mut().for_each(Column::push_null),
+        }
+        push_extras(target, extras, sample, period);
+        output.writer.end_row(target.id)?;
+        Ok(true)
+    }
+
+    /// The input has ended: counts what came, and makes the table of an event that never did.
+    pub(crate) fn finish(mut self, output: &mut Output) -> Result<(), Error> {
+        let target = match self.target.take() {
+            Some(target) => Some(target),
+            None if self.event.purpose != Purpose::Rows => None,
+            None => output.target(&self.event, self.event.extras)?,
+        };
+        output.add_type(TypeRow {
+            event: self.event,
+            target,
+            rows: self.rows,
+            lost: self.lost,
+        });
+        Ok(())
+    }
+}
+
+/// Columns that every table of events begins with.
+const COMMON: usize = 7;
+
+/// "sched:sched_switch"; counters go by their name alone.
+fn full_name(event: &EventType) -> String {
+    if event.kind.is_sampled() || event.system.is_empty() {
+        event.name.clone()
+    } else {
+        format!("{}:{}", event.system, event.name)
+    }
+}
+
+#[inline]
+fn push_decoded(value: Decoded<'_>, column: &mut Column) {
+    match value {
+        Decoded::Null => column.push_null(),
+        Decoded::Bool(value) => column.push_bool(value),
+        Decoded::Int(value) => column.push_i64(value),
+        Decoded::UInt(value) => column.push_u64(value),
+        Decoded::Float(value) => column.push_f64(value),
+        Decoded::Bytes(value) => column.push_bytes(value),
+        Decoded::List(_) => column.push_null(),
+    }
+}
+
+impl Lists {
+    fn push(&mut self, array: Array<'_>, signed: bool, column: &mut Column) {
+        if signed {
+            self.signed.clear();
+            self.signed.extend(array.signed());
+            column.push_i64_list(&self.signed);
+        } else {
+            self.unsigned.clear();
+            self.unsigned.extend(array.unsigned());
+            column.push_u64_list(&self.unsigned);
+        }
+    }
+}
+
+fn push_value(value: &Value<'_>, column: &mut Column) {
+    match *value {
+        Value::Null => column.push_null(),
+        Value::Bool(value) => column.push_bool(value),
+        Value::Int(value) => column.push_i64(value),
+        Value::UInt(value) => column.push_u64(value),
+        Value::Float(value) => column.push_f64(value),
+        Value::Bytes(value) => column.push_bytes(value),
+        Value::IntList(values) => column.push_i64_list(values),
+        Value::UIntList(values) => column.push_u64_list(values),
+        Value::TextList(values) => column.push_text_list(values.iter().copied()),
+    }
+}
+
+/// In the order of `columns::event_schema`.
+#[inline]
+fn push_extras(target: &Target, columns: &mut [Column], sample: &Sample<'_>, period: Option<i64>) {
+    if columns.is_empty() {
+        return;
+    }
+    let has = target.extras;
+    let mut columns = columns.iter_mut();
+    if has.period
+        && let Some(column) = columns.next()
+    {
+        match period {
+            Some(period) => column.push_i64(period),
+            None => column.push_null(),
+        }
+    }
+    let others = [
+        (has.addr, sample.addr),
+        (has.weight, sample.weight),
+        (has.data_src, sample.data_src),
+        (has.phys_addr, sample.phys_addr),
+        (has.cgroup, sample.cgroup),
+    ];
+    for (value, column) in others.iter().filter(|(has, _)| *has).zip(columns) {
+        match value.1 {
+            Some(value) => column.push_u64(value),
+            None => column.push_null(),
+        }
+    }
+}
+
+fn push_sample(
+    rows: &mut Rows,
+    event: &str,
+    common: &tables::common::Row<'_>,
+    sample: &Sample<'_>,
+    period: Option<i64>,
+) {
+    let size = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok());
+    let mut from = Vec::new();
+    let mut to = Vec::new();
+    let mut flags = Vec::new();
+    for branch in sample.branches {
+        from.push(branch.from);
+        to.push(branch.to);
+        flags.push(branch.flags);
+    }
+    let has_branches = !sample.branches.is_empty();
+    tables::samples::Row {
+        time: common.time,
+        cpu: common.cpu,
+        pid: common.pid,
+        tid: common.tid,
+        comm: common.comm,
+        kernel_stack: common.kernel_stack,
+        user_stack: common.user_stack,
+        event: event.as_bytes(),
+        period,
+        ip: sample.ip,
+        addr: sample.addr,
+        weight: sample.weight,
+        data_src: sample.data_src,
+        transaction: sample.transaction,
+        phys_addr: sample.phys_addr,
+        cgroup: sample.cgroup,
+        data_page_size: size(sample.data_page_size),
+        code_page_size: size(sample.code_page_size),
+        stream_id: sample.stream_id,
+        branch_from: has_branches.then_some(&from),
+        branch_to: has_branches.then_some(&to),
+        branch_flags: has_branches.then_some(&flags),
+        branch_hw_index: sample.branch_hw_index,
+        branch_counters: (!sample.branch_counters.is_empty()).then_some(sample.branch_counters),
+        user_regs: sample.user_registers.map(|registers| registers.values),
+        user_regs_mask: sample.user_registers.map(|registers| registers.mask),
+        interrupt_regs: sample.interrupt_registers.map(|registers| registers.values),
+        interrupt_regs_mask: sample.interrupt_registers.map(|registers| registers.mask),
+    }
+    .push(rows);
+}

@@ -1,0 +1,283 @@
+//! A sample becomes a row: who, on which stacks, with which values.
+
+use perfquet_events::Error;
+use perfquet_events::event::{Purpose, Sample, Space, Stack};
+
+use super::FRESH_STACKS;
+use super::Normalizer;
+use super::calls::Hit;
+use super::frames::Frames;
+use super::life::Life;
+use super::rows::{LastIp, Plan};
+use super::selected::Selected;
+use super::stacks::{Chain, StackId, Stacks};
+use crate::tables;
+
+/// The kernel's and the user's stack of a sample.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pair {
+    kernel: Option<StackId>,
+    user: Option<StackId>,
+}
+
+impl Normalizer<'_> {
+    /// Takes one hit or sample.
+    #[inline]
+    pub(super) fn sample(&mut self, sample: &Sample<'_>) -> Result<(), Error> {
+        if !self.window.holds(sample.time) {
+            return Ok(());
+        }
+        if !self.generated.is_empty()
+            && let Some(time) = sample.time
+        {
+            self.generated.advance(time, &mut self.life);
+        }
+        let Normalizer {
+            life,
+            frames,
+            stacks,
+            plans,
+            reads,
+            unwinding,
+            output,
+            selected,
+            age,
+            facts,
+            ..
+        } = self;
+        age.see(sample.time);
+        let Some(plan) = plans.get_mut(sample.event.0 as usize) else {
+            self.problem(1, "a sample of an undeclared event");
+            return Ok(());
+        };
+        let has_row = *plan.purpose() == Purpose::Rows;
+        if !has_row && is_trigger(selected, plan, sample, life)
+            || plan.is_asked_for() && !selected.holds(sample.time)
+        {
+            return Ok(());
+        }
+        if !has_row {
+            plan.count();
+        }
+        // The kernel writes -1 for a thread that is already gone.
+        let tid = sample.tid.filter(|&tid| tid >= 0);
+        let mut pid = sample.pid.filter(|&pid| pid >= 0);
+        let mut comm = None;
+        if let Some(tid) = tid {
+            let thread = life.threads.at(tid, pid);
+            comm = match sample.comm {
+                Some(comm) => Some(life.threads.seen_as(thread, comm)),
+                None => {
+                    let (known_pid, comm) = life.threads.describe(thread);
+                    pid = pid.or(known_pid);
+                    comm
+                }
+            };
+        }
+        let mut pair = stacks_of(sample, pid, plan, life, stacks, frames);
+        if let (false, Some(pid), Some(registers)) =
+            (sample.user_memory.is_empty(), pid, &sample.user_registers)
+        {
+            let Life {
+                mappings, modules, ..
+            } = life;
+            let origin = || age.origin(&facts.facts);
+            let unwound = unwinding.unwind(sample, registers, pid, mappings, modules, origin);
+            if let Some(addresses) = unwound {
+                let space = Space::User;
+                let stack = Stack::Addresses { space, addresses };
+                pair.user = stack_of(stack, Some(pid), life, stacks, frames);
+            }
+        }
+        let common = tables::common::Row {
+            time: sample.time,
+            cpu: sample.cpu.map(|cpu| cpu as i32),
+            pid,
+            tid,
+            comm: match comm {
+                Some(comm) => Some(life.threads.comm_bytes(comm)),
+                None => sample.comm,
+            },
+            kernel_stack: pair.kernel.map(|stack| stack as i32),
+            user_stack: pair.user.map(|stack| stack as i32),
+        };
+        let ids = (pid, tid, comm);
+        let is_edge = plan.role.is_some();
+        let mut homeless = 0;
+        if !has_row || plan.is_asked_for() && !selected.holds_hit(sample.fields) {
+            // No row of its own; it may be an edge.
+        } else if sample.read.is_empty() {
+            let period = sample.period.map(|period| period as i64);
+            homeless += u64::from(!push(plan, output, &common, sample, period)?);
+        } else {
+            let thread = tid.filter(|_| plan.is_inherited());
+            for read in sample.read {
+                let Some(period) = reads.growth(read, thread) else {
+                    continue;
+                };
+                let event = read.event.unwrap_or(sample.event);
+                if let Some(plan) = plans.get_mut(event.0 as usize) {
+                    homeless += u64::from(!push(plan, output, &common, sample, Some(period))?);
+                }
+            }
+        }
+        if homeless > 0 {
+            self.problem(homeless, "an event in more forms than tables are possible");
+        }
+        if is_edge {
+            let hit = Hit {
+                pid: ids.0,
+                tid: ids.1,
+                comm: ids.2,
+                kernel_stack: pair.kernel,
+                user_stack: pair.user,
+            };
+            self.pair(sample, &hit)?;
+        }
+        self.make_room()
+    }
+
+    /// Writes stacks and frames where too many of them wait.
+    #[inline]
+    pub(super) fn make_room(&mut self) -> Result<(), Error> {
+        if self.stacks.fresh_count() >= FRESH_STACKS {
+            self.write_stacks()?;
+        }
+        if self.frames.is_full() {
+            self.write_stacks()?;
+            self.write_frames()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a hit is that of a trigger, which then has done its work.
+#[cold]
+fn is_trigger(selected: &mut Selected, plan: &Plan, sample: &Sample<'_>, life: &mut Life) -> bool {
+    let who = match sample.tid.filter(|&tid| tid >= 0) {
+        Some(tid) => {
+            let pid = sample.pid.filter(|&pid| pid >= 0);
+            let thread = life.threads.at(tid, pid);
+            let comm = life.threads.describe(thread).1;
+            let comm = comm.map(|comm| life.threads.comm_bytes(comm));
+            let comm = String::from_utf8_lossy(comm.unwrap_or_default());
+            format!(" by {comm} {tid}")
+        }
+        None => String::new(),
+    };
+    selected.trigger(plan.purpose(), sample.time, &who)
+}
+
+#[inline]
+fn push(
+    plan: &mut Plan,
+    output: &mut super::Output,
+    common: &tables::common::Row<'_>,
+    sample: &Sample<'_>,
+    period: Option<i64>,
+) -> Result<bool, Error> {
+    if plan.is_sampled() {
+        plan.push_sample(output, common, sample, period)?;
+        Ok(true)
+    } else {
+        plan.push_hit(output, common, sample, period)
+    }
+}
+
+#[inline]
+fn stacks_of(
+    sample: &Sample<'_>,
+    pid: Option<i32>,
+    plan: &mut Plan,
+    life: &Life,
+    stacks: &mut Stacks,
+    frames: &mut Frames,
+) -> Pair {
+    match (sample.kernel_stack, sample.user_stack) {
+        (Stack::None, Stack::None) => match sample.ip {
+            Some(ip) => stack_of_ip(ip, sample.space, pid, plan, life, stacks, frames),
+            None => Pair::default(),
+        },
+        (kernel, user) => Pair {
+            kernel: stack_of(kernel, pid, life, stacks, frames),
+            user: stack_of(user, pid, life, stacks, frames),
+        },
+    }
+}
+
+#[inline]
+pub(super) fn stack_of(
+    stack: Stack<'_>,
+    pid: Option<i32>,
+    life: &Life,
+    stacks: &mut Stacks,
+    frames: &mut Frames,
+) -> Option<StackId> {
+    match stack {
+        // Only aggregations name stacks by numbers.
+        Stack::None | Stack::Told(_) => None,
+        Stack::Addresses { space, addresses } => {
+            let chain = Chain {
+                addresses,
+                space,
+                map: life.mappings.of(pid, space),
+                modules: &life.modules,
+            };
+            stacks.of(chain, frames)
+        }
+        Stack::Named(chain) => stacks.of_named(chain, frames),
+    }
+}
+
+/// Without a chain, the place itself is a stack of one frame.
+#[inline]
+fn stack_of_ip(
+    ip: u64,
+    space: Space,
+    pid: Option<i32>,
+    plan: &mut Plan,
+    life: &Life,
+    stacks: &mut Stacks,
+    frames: &mut Frames,
+) -> Pair {
+    let space = match space {
+        // Kernels of 64 bits have the upper half; of an unknown one with 32 nothing can be told.
+        Space::Unknown if ip >> 63 == 1 => Space::Kernel,
+        Space::Unknown => Space::User,
+        known => known,
+    };
+    let map = life.mappings.of(pid, space);
+    let epoch = stacks.epoch();
+    let last = plan
+        .last_ip
+        .filter(|last| last.ip == ip && last.generation == map.generation && last.epoch == epoch);
+    let stack = match last {
+        Some(last) => Some(last.stack),
+        None => {
+            let chain = Chain {
+                addresses: &[ip],
+                space,
+                map,
+                modules: &life.modules,
+            };
+            let stack = stacks.of(chain, frames);
+            plan.last_ip = stack.map(|stack| LastIp {
+                ip,
+                generation: map.generation,
+                epoch: stacks.epoch(),
+                stack,
+            });
+            stack
+        }
+    };
+    match space {
+        Space::Kernel | Space::GuestKernel | Space::Hypervisor => Pair {
+            kernel: stack,
+            user: None,
+        },
+        Space::User | Space::GuestUser | Space::Unknown => Pair {
+            kernel: None,
+            user: stack,
+        },
+    }
+}

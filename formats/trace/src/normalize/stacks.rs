@@ -1,0 +1,458 @@
+//! The prefix tree of all stacks: a node is a frame and, through its parent, its callers.
+//!
+//! ```text
+//! main ← parse ← read        node 1: main         node 2: parse, parent 1      node 3: read, parent 2
+//! main ← parse ← skip        node 4: skip, parent 2
+//! ```
+//! Nodes are numbered from 1 in the order of arrival, so that a parent is always smaller; 0 is the empty stack. They
+//! become rows immediately; only the index is kept.
+//!
+//! Most chains are repeated: those are found whole by one hash. Of the others most share their outer part with the
+//! chain before: that part is found by comparing. What is new comes as a run of nodes, each the child of the one before:
+//! a child that stands right behind its parent is found there, and only the others are in a hash table.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use perfquet_events::event::{NamedFrame, Space};
+
+use super::frames::{FrameId, Frames};
+use super::limits::Limits;
+use super::mappings::AddressMap;
+use super::modules::Modules;
+
+/// Number of a node, as in `stacks.stack_id`.
+pub(crate) type StackId = u32;
+
+/// A row of `stacks`, its number being given by its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) parent: StackId,
+    pub(crate) frame: FrameId,
+    pub(crate) depth: u32,
+}
+
+/// A chain of addresses and what gives them meaning.
+#[derive(Clone, Copy)]
+pub(crate) struct Chain<'a> {
+    /// Leaf first.
+    pub(crate) addresses: &'a [u64],
+    pub(crate) space: Space,
+    pub(crate) map: &'a AddressMap,
+    pub(crate) modules: &'a Modules,
+}
+
+/// The tree.
+#[derive(Default)]
+pub(crate) struct Stacks {
+    /// Beyond, the tree begins anew behind the old one: stacks stay right, but one that comes again gets a second
+    /// number.
+    limits: Limits,
+    /// Parent and frame of the nodes kept, in their order.
+    nodes: Vec<(StackId, FrameId)>,
+    /// Those that do not stand right behind their parent. They are in the table as a whole, so that finding one
+    /// costs one miss of the cache.
+    branches: HashTable<Branch>,
+    /// Number of the last node.
+    last: StackId,
+    /// Number of times the tree was reset.
+    epoch: u32,
+    /// Nodes not written yet: the last ones.
+    fresh: Vec<Node>,
+    cache: Cache,
+    kernel_trail: Trail,
+    user_trail: Trail,
+    hasher: DefaultHashBuilder,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Branch {
+    parent: StackId,
+    frame: FrameId,
+    id: StackId,
+}
+
+/// The callers of the chain before, outermost first.
+#[derive(Default)]
+struct Trail {
+    tag: u64,
+    callers: Vec<(u64, StackId)>,
+}
+
+impl Stacks {
+    /// An empty tree, whose first node gets this number.
+    pub(crate) fn starting_at(first: StackId, limits: Limits) -> Stacks {
+        Stacks {
+            limits,
+            last: first.saturating_sub(1),
+            ..Stacks::default()
+        }
+    }
+
+    /// An empty tree that goes on where another one ends, whose nodes are all written.
+    pub(crate) fn starting_after(former: &Stacks) -> Stacks {
+        Stacks {
+            epoch: former.epoch + 1,
+            ..Stacks::starting_at(former.next_id(), former.limits)
+        }
+    }
+
+    /// The number of the node that comes next.
+    pub(crate) fn next_id(&self) -> StackId {
+        self.last + 1
+    }
+
+    /// Changes when the tree is reset: nodes found before must not be reused.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The node of a chain; `None` when all numbers are used up.
+    #[inline]
+    pub(crate) fn of(&mut self, chain: Chain<'_>, frames: &mut Frames) -> Option<StackId> {
+        if chain.addresses.is_empty() {
+            return Some(0);
+        }
+        let tag = chain.map.generation << 3 | chain.space as u64;
+        let hash = self.hasher.hash_one((tag, chain.addresses));
+        if let Some(stack) = self.cache.find(hash, tag, chain.addresses) {
+            return Some(stack);
+        }
+        self.make_room()?;
+        let stack = self.walk(chain, tag, frames);
+        let most = self.limits.chain_words;
+        self.cache.insert(hash, tag, chain.addresses, stack, most);
+        Some(stack)
+    }
+
+    /// The node of a chain that its format names, leaf first.
+    pub(crate) fn of_named(
+        &mut self,
+        chain: &[NamedFrame<'_>],
+        frames: &mut Frames,
+    ) -> Option<StackId> {
+        self.make_room()?;
+        let mut parent = 0;
+        let mut depth = 0;
+        let mut is_new = false;
+        let mut end = chain.len();
+        while end > 0 {
+            // A group: code that has a place of its own, before it what is inlined into that.
+            let inlined = chain
+                .get(..end - 1)
+                .unwrap_or_default()
+                .iter()
+                .rev()
+                .take_while(|frame| frame.inlined)
+                .count();
+            let start = end - 1 - inlined;
+            let frame = frames.named(chain.get(start..end).unwrap_or_default(), start > 0);
+            depth += 1;
+            (parent, is_new) = self.child(parent, frame, depth, is_new);
+            end = start;
+        }
+        Some(parent)
+    }
+
+    /// Nodes that came since the last call, with the number of the first.
+    pub(crate) fn take_fresh(&mut self) -> (StackId, Vec<Node>) {
+        let fresh = std::mem::take(&mut self.fresh);
+        (self.last + 1 - fresh.len() as u32, fresh)
+    }
+
+    /// How many nodes wait to be written.
+    #[inline]
+    pub(crate) fn fresh_count(&self) -> usize {
+        self.fresh.len()
+    }
+
+    /// Forgets all nodes when the frames are reset; new ones get higher IDs.
+    pub(crate) fn restart(&mut self) {
+        self.epoch += 1;
+        self.nodes.clear();
+        self.branches.clear();
+        self.forget_chains();
+    }
+
+    /// Forgets what was found under a state that has gone.
+    fn forget_chains(&mut self) {
+        self.cache = Cache::default();
+        self.kernel_trail = Trail::default();
+        self.user_trail = Trail::default();
+    }
+
+    /// Room for the longest chain; `None` when the numbers, which are of 31 bits, are used up.
+    fn make_room(&mut self) -> Option<()> {
+        let Limits {
+            nodes, branches, ..
+        } = self.limits;
+        if self.nodes.len() >= nodes || self.branches.len() >= branches {
+            self.restart();
+        }
+        // No chain is longer than a record can hold.
+        (self.last < i32::MAX as u32 - (1 << 24)).then_some(())
+    }
+
+    fn walk(&mut self, chain: Chain<'_>, tag: u64, frames: &mut Frames) -> StackId {
+        let Chain {
+            addresses,
+            space,
+            map,
+            modules,
+        } = chain;
+        let Some((&leaf, callers)) = addresses.split_first() else {
+            return 0;
+        };
+        let mut trail = std::mem::take(self.trail_of(space));
+        if trail.tag != tag {
+            trail.callers.clear();
+            trail.tag = tag;
+        }
+        let shared = callers
+            .iter()
+            .rev()
+            .zip(&trail.callers)
+            .take_while(|(address, (before, _))| *address == before)
+            .count();
+        trail.callers.truncate(shared);
+        let mut parent = trail.callers.last().map_or(0, |&(_, stack)| stack);
+        let mut is_new = false;
+        for (above, &address) in callers.iter().rev().enumerate().skip(shared) {
+            let frame = frames.at(address, true, space, map, modules);
+            (parent, is_new) = self.child(parent, frame, above as u32 + 1, is_new);
+            trail.callers.push((address, parent));
+        }
+        *self.trail_of(space) = trail;
+        let frame = frames.at(leaf, false, space, map, modules);
+        self.child(parent, frame, addresses.len() as u32, is_new).0
+    }
+
+    fn trail_of(&mut self, space: Space) -> &mut Trail {
+        match space {
+            Space::Kernel | Space::GuestKernel | Space::Hypervisor => &mut self.kernel_trail,
+            Space::User | Space::GuestUser | Space::Unknown => &mut self.user_trail,
+        }
+    }
+
+    /// The node of `frame` below `parent`, added if it is new, and whether it is. Below a new node everything is.
+    fn child(
+        &mut self,
+        parent: StackId,
+        frame: FrameId,
+        depth: u32,
+        is_parent_new: bool,
+    ) -> (StackId, bool) {
+        let first = self.last + 1 - self.nodes.len() as u32;
+        let behind = (parent + 1).wrapping_sub(first) as usize;
+        if !is_parent_new && self.nodes.get(behind) == Some(&(parent, frame)) {
+            return (parent + 1, false);
+        }
+        let id = self.last + 1;
+        if id != parent + 1 {
+            let hash = hash_node(&self.hasher, parent, frame);
+            let is_it = |known: &Branch| known.parent == parent && known.frame == frame;
+            if let Some(known) = self.branches.find(hash, is_it) {
+                return (known.id, false);
+            }
+            let hasher = &self.hasher;
+            self.branches
+                .insert_unique(hash, Branch { parent, frame, id }, |known| {
+                    hash_node(hasher, known.parent, known.frame)
+                });
+        }
+        self.last = id;
+        self.nodes.push((parent, frame));
+        self.fresh.push(Node {
+            parent,
+            frame,
+            depth,
+        });
+        (id, true)
+    }
+}
+
+#[inline]
+fn hash_node(hasher: &DefaultHashBuilder, parent: StackId, frame: FrameId) -> u64 {
+    hasher.hash_one(u64::from(parent) << 32 | u64::from(frame))
+}
+
+/// Whole chains seen of late.
+#[derive(Default)]
+struct Cache {
+    /// Tag and addresses of each stack, concatenated.
+    words: Vec<u64>,
+    chains: Vec<CachedChain>,
+    index: HashTable<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct CachedChain {
+    start: u32,
+    length: u32,
+    stack: StackId,
+    /// Its hash, to grow the table without reading the chains again.
+    hash: u64,
+}
+
+impl Cache {
+    #[inline]
+    fn find(&self, hash: u64, tag: u64, addresses: &[u64]) -> Option<StackId> {
+        let found = self.index.find(hash, |&index| {
+            self.chains.get(index as usize).is_some_and(|chain| {
+                chain.hash == hash
+                    && self
+                        .words_of(chain)
+                        .and_then(<[u64]>::split_first)
+                        .is_some_and(|(&known, words)| known == tag && words == addresses)
+            })
+        });
+        found
+            .and_then(|&index| self.chains.get(index as usize))
+            .map(|chain| chain.stack)
+    }
+
+    /// Adds a chain; forgets all others where there would be more than `most` words.
+    fn insert(&mut self, hash: u64, tag: u64, addresses: &[u64], stack: StackId, most: usize) {
+        if self.words.len() + addresses.len() >= most {
+            self.words.clear();
+            self.chains.clear();
+            self.index.clear();
+        }
+        let chain = CachedChain {
+            start: self.words.len() as u32,
+            length: addresses.len() as u32 + 1,
+            stack,
+            hash,
+        };
+        self.words.push(tag);
+        self.words.extend_from_slice(addresses);
+        let (index, chains) = (self.chains.len() as u32, &self.chains);
+        self.index.insert_unique(hash, index, |&index| {
+            chains.get(index as usize).map_or(0, |chain| chain.hash)
+        });
+        self.chains.push(chain);
+    }
+
+    #[inline]
+    fn words_of(&self, chain: &CachedChain) -> Option<&[u64]> {
+        let start = chain.start as usize;
+        self.words.get(start..start + chain.length as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::frames::Frame;
+    use super::*;
+
+    #[derive(Default)]
+    struct Forest {
+        stacks: Stacks,
+        frames: Frames,
+        map: AddressMap,
+        modules: Modules,
+        rows: Vec<Node>,
+    }
+
+    impl Forest {
+        fn add(&mut self, addresses: &[u64], space: Space) -> StackId {
+            let chain = Chain {
+                addresses,
+                space,
+                map: &self.map,
+                modules: &self.modules,
+            };
+            let stack = self.stacks.of(chain, &mut self.frames).unwrap();
+            let (first, fresh) = self.stacks.take_fresh();
+            assert!(fresh.is_empty() || first as usize == self.rows.len() + 1);
+            self.rows.extend(fresh);
+            stack
+        }
+
+        /// Addresses from the leaf to the root, as the rows tell them.
+        fn chain(&self, mut stack: StackId) -> Vec<u64> {
+            let mut addresses = Vec::new();
+            let mut depth = None;
+            while stack != 0 {
+                let node = self.rows[stack as usize - 1];
+                assert!(node.parent < stack);
+                assert!(depth.is_none_or(|below| below == node.depth + 1));
+                depth = Some(node.depth);
+                let (first, keys) = self.frames.kept();
+                let key = keys[(node.frame - first) as usize];
+                let Frame::Unmapped(address) = key.frame() else {
+                    panic!("mapped")
+                };
+                assert_eq!(key.return_address, !addresses.is_empty());
+                addresses.push(address);
+                stack = node.parent;
+            }
+            assert!(depth.is_none_or(|depth| depth == 1));
+            addresses
+        }
+    }
+
+    #[test]
+    fn shares_what_is_common() {
+        let mut forest = Forest::default();
+        assert_eq!(forest.add(&[3, 2, 1], Space::User), 3);
+        assert_eq!(forest.add(&[4, 2, 1], Space::User), 4);
+        assert_eq!(forest.add(&[3, 2, 1], Space::User), 3);
+        assert_eq!(forest.add(&[], Space::User), 0);
+        // The same address as leaf is another place: there nothing was called.
+        assert_eq!(forest.add(&[2, 1], Space::User), 5);
+        // And the kernel's are others.
+        assert_eq!(forest.add(&[2, 1], Space::Kernel), 7);
+        assert_eq!(forest.rows.len(), 7);
+    }
+
+    #[test]
+    fn begins_anew_behind_the_old_tree() {
+        let mut forest = Forest::default();
+        let old = forest.add(&[3, 2, 1], Space::User);
+        forest.stacks.restart();
+        let new = forest.add(&[3, 2, 1], Space::User);
+        assert_eq!((old, new), (3, 6));
+        assert_eq!(forest.chain(old), forest.chain(new));
+    }
+
+    #[test]
+    fn groups_what_is_inlined() {
+        let frame = |function: &'static str, inlined| NamedFrame {
+            function: function.as_bytes(),
+            inlined,
+            ..NamedFrame::default()
+        };
+        let (mut stacks, mut frames) = (Stacks::default(), Frames::default());
+        let chain = [
+            frame("leaf", true),
+            frame("outer", false),
+            frame("main", false),
+        ];
+        assert_eq!(stacks.of_named(&chain, &mut frames), Some(2));
+        assert_eq!(stacks.of_named(&chain[1..], &mut frames), Some(3));
+        let (_, nodes) = stacks.take_fresh();
+        let parents: Vec<u32> = nodes.iter().map(|node| node.parent).collect();
+        assert_eq!(parents, [0, 1, 1]);
+    }
+
+    proptest! {
+        #[test]
+        fn gives_back_every_chain(chains in prop::collection::vec(
+            (prop::collection::vec(0u64..6, 0..12), prop::bool::ANY), 0..200,
+        )) {
+            let mut forest = Forest::default();
+            let mut stacks = Vec::new();
+            for (chain, kernel) in &chains {
+                let space = if *kernel { Space::Kernel } else { Space::User };
+                stacks.push(forest.add(chain, space));
+            }
+            for ((chain, _), stack) in chains.iter().zip(stacks) {
+                prop_assert_eq!(&forest.chain(stack), chain);
+            }
+        }
+    }
+}

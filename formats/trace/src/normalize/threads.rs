@@ -1,0 +1,450 @@
+//! Who runs under which number: names, processes, births and deaths of threads.
+//!
+//! ```text
+//! Comm { tid: 40, comm: "sh" }              40 is sh
+//! Fork { tid: 41, parent_tid: 40 }          41 is sh too: a child inherits its parent's name
+//! Comm { tid: 41, comm: "ls", exec: true }  41 is ls
+//! Exit { tid: 41 }                          it still switches out as ls, after its exit event
+//! Fork { tid: 41, parent_tid: 40 }          another thread: a row of `threads` ends, a new one begins
+//! ```
+//! Thread 0 is the idle task of every CPU and bears the name "swapper", as `perf script` has it. What is not known
+//! stays unknown: a thread without a name is no ":41".
+
+use std::collections::{BTreeSet, VecDeque};
+
+use hashbrown::HashMap;
+use perfquet_events::event::{Comm, Exit, Fork};
+
+use super::texts::{TextId, Texts};
+
+/// Threads that ended are remembered, since their last events come after their exit; but not all of them
+/// for ever.
+const ENDED_REMEMBERED: usize = 1 << 16;
+/// Longer names are cut: the kernel's have 15 bytes, those of text formats might be anything.
+const COMM_BYTES: usize = 256;
+/// Places of the cache in front of the hash table.
+const RECENT: usize = 256;
+
+/// Index of a thread's life, as given out by [`Threads::at`]; valid until the next fork or exit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ThreadIndex(u32);
+
+/// A thread between its creation and its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Thread {
+    pub(crate) tid: i32,
+    pub(crate) pid: Option<i32>,
+    /// Process that created it.
+    pub(crate) parent: Option<i32>,
+    pub(crate) comm: Option<TextId>,
+    pub(crate) start: Option<i64>,
+    pub(crate) end: Option<i64>,
+    pub(crate) exit_code: Option<i32>,
+    /// Whether its exit was recorded.
+    ended: bool,
+}
+
+/// All threads of one input.
+pub(crate) struct Threads {
+    /// Latest life under each tid, as index into `lives`.
+    latest: HashMap<i32, u32>,
+    lives: Vec<Thread>,
+    free: Vec<u32>,
+    /// Ended or forgotten threads, as rows for the table.
+    finished: Vec<Thread>,
+    /// Ended ones in the order of their ends.
+    ended: VecDeque<(i32, u32)>,
+    /// pid and tid of the threads seen in any event that have not ended.
+    living: BTreeSet<(i32, i32)>,
+    /// tid → index, at the place of its low bits: most events are of a few threads.
+    recent: Box<[Option<(i32, u32)>; RECENT]>,
+    comms: Texts,
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        Threads {
+            latest: HashMap::new(),
+            lives: Vec::new(),
+            free: Vec::new(),
+            finished: Vec::new(),
+            ended: VecDeque::new(),
+            living: BTreeSet::new(),
+            recent: Box::new([None; RECENT]),
+            comms: Texts::default(),
+        }
+    }
+}
+
+impl Threads {
+    /// Returns the current thread with `tid`; adds it if it is new.
+    #[inline]
+    pub(crate) fn at(&mut self, tid: i32, pid: Option<i32>) -> ThreadIndex {
+        let place = tid as usize % RECENT;
+        let index = match self.recent.get(place) {
+            Some(&Some((recent, index))) if recent == tid => index,
+            _ => self.look_up(tid),
+        };
+        if let (Some(thread), Some(_)) = (self.lives.get(index as usize), pid)
+            && thread.pid != pid
+        {
+            self.set_pid(index, pid);
+        }
+        ThreadIndex(index)
+    }
+
+    #[cold]
+    fn set_pid(&mut self, index: u32, pid: Option<i32>) {
+        let Some(thread) = self.lives.get_mut(index as usize) else {
+            return;
+        };
+        let former = std::mem::replace(&mut thread.pid, pid);
+        let (tid, ended) = (thread.tid, thread.ended);
+        if let Some(former) = former {
+            self.living.remove(&(former, tid));
+        }
+        if let Some(pid) = pid.filter(|_| !ended) {
+            self.living.insert((pid, tid));
+        }
+    }
+
+    fn look_up(&mut self, tid: i32) -> u32 {
+        let index = match self.latest.get(&tid) {
+            Some(&index) => index,
+            None => self.begin(tid, None, None, None),
+        };
+        if let Some(slot) = self.recent.get_mut(tid as usize % RECENT) {
+            *slot = Some((tid, index));
+        }
+        index
+    }
+
+    /// Whether a thread with this ID exists without a known name.
+    pub(crate) fn is_nameless(&self, tid: i32) -> bool {
+        self.life(tid).is_some_and(|thread| thread.comm.is_none())
+    }
+
+    /// Its process and name.
+    #[inline]
+    pub(crate) fn describe(&self, index: ThreadIndex) -> (Option<i32>, Option<TextId>) {
+        match self.lives.get(index.0 as usize) {
+            Some(thread) => (thread.pid, thread.comm),
+            None => (None, None),
+        }
+    }
+
+    /// The bytes of a name.
+    #[inline]
+    pub(crate) fn comm_bytes(&self, comm: TextId) -> &[u8] {
+        self.comms.get(comm)
+    }
+
+    /// An event came with the name of its thread.
+    #[inline]
+    pub(crate) fn seen_as(&mut self, index: ThreadIndex, comm: &[u8]) -> TextId {
+        let known = self
+            .describe(index)
+            .1
+            .filter(|&known| self.comms.get(known) == comm);
+        known.unwrap_or_else(|| {
+            let id = self.intern_comm(comm);
+            if let Some(thread) = self.lives.get_mut(index.0 as usize) {
+                thread.comm = Some(id);
+            }
+            id
+        })
+    }
+
+    /// Renames a thread.
+    pub(crate) fn comm(&mut self, event: &Comm<'_>) {
+        // A number that was free again, and whose fork nobody saw.
+        let reused = event.time.is_some()
+            && self
+                .life(event.tid)
+                .is_some_and(|thread| thread.ended && thread.end < event.time);
+        if reused {
+            self.begin(event.tid, event.pid, None, None);
+        }
+        let index = self.at(event.tid, event.pid);
+        let comm = self.intern_comm(event.comm);
+        if let Some(thread) = self.lives.get_mut(index.0 as usize) {
+            thread.comm = Some(comm);
+        }
+    }
+
+    /// Adds a new thread with its creator's name.
+    pub(crate) fn fork(&mut self, event: &Fork) {
+        // What was so at the start is told again and again: by the recorder's walk through /proc, and by the
+        // kernel for those that came into being meanwhile.
+        if let (None, Some(thread)) = (event.time, self.life(event.tid))
+            && !thread.ended
+        {
+            let index = self.at(event.tid, Some(event.pid));
+            if let Some(thread) = self.lives.get_mut(index.0 as usize) {
+                thread.parent = parent_of(event);
+            }
+            return;
+        }
+        let comm = self.life(event.parent_tid).and_then(|parent| parent.comm);
+        let index = self.begin(event.tid, Some(event.pid), parent_of(event), event.time);
+        if let Some(thread) = self.lives.get_mut(index as usize)
+            && comm.is_some()
+        {
+            thread.comm = comm;
+        }
+    }
+
+    /// A thread ended. Its number keeps its name until another takes it over.
+    pub(crate) fn exit(&mut self, event: &Exit) {
+        let index = self.at(event.tid, Some(event.pid)).0;
+        let Some(thread) = self.lives.get_mut(index as usize) else {
+            return;
+        };
+        if thread.ended {
+            return;
+        }
+        thread.ended = true;
+        thread.end = event.time;
+        thread.exit_code = event.code;
+        self.living.remove(&(event.pid, event.tid));
+        self.ended.push_back((event.tid, index));
+        if self.ended.len() > ENDED_REMEMBERED {
+            self.forget_oldest();
+        }
+    }
+
+    /// Whether a process is over: its first thread was seen to end, and so was every other one that was seen. Threads that
+    /// ran when the recording began are known by their names, or by their first sample.
+    pub(crate) fn is_over(&self, pid: i32) -> bool {
+        let first_ended = self.life(pid).is_some_and(|first| first.ended);
+        first_ended && self.living_in(pid).next().is_none()
+    }
+
+    /// A process has a new image. All other threads are gone; the one that called exec, which has the number of the first
+    /// one from now on, has no exit under its own.
+    pub(crate) fn exec(&mut self, pid: i32, time: Option<i64>) {
+        let others: Vec<i32> = self.living_in(pid).filter(|&tid| tid != pid).collect();
+        for tid in others {
+            let code = None;
+            self.exit(&Exit {
+                time,
+                pid,
+                tid,
+                code,
+            });
+        }
+    }
+
+    fn living_in(&self, pid: i32) -> impl Iterator<Item = i32> {
+        let all = self.living.range((pid, i32::MIN)..=(pid, i32::MAX));
+        all.map(|&(_, tid)| tid)
+    }
+
+    /// Lives that are over, for the table; all that remain with `all`.
+    pub(crate) fn take_finished(&mut self, all: bool) -> Vec<Thread> {
+        if all {
+            let remaining: Vec<i32> = self.latest.keys().copied().collect();
+            for tid in remaining {
+                self.finish(tid);
+            }
+        }
+        std::mem::take(&mut self.finished)
+    }
+
+    /// Returns the number of ended threads not yet written.
+    pub(crate) fn finished_count(&self) -> usize {
+        self.finished.len()
+    }
+
+    fn life(&self, tid: i32) -> Option<&Thread> {
+        self.latest
+            .get(&tid)
+            .and_then(|&index| self.lives.get(index as usize))
+    }
+
+    /// Ends the current thread with `tid`, if any, and begins another.
+    fn begin(
+        &mut self,
+        tid: i32,
+        pid: Option<i32>,
+        parent: Option<i32>,
+        start: Option<i64>,
+    ) -> u32 {
+        self.finish(tid);
+        let comm = (tid == 0).then(|| self.comms.intern(b"swapper"));
+        let thread = Thread {
+            tid,
+            pid,
+            parent,
+            comm,
+            start,
+            end: None,
+            exit_code: None,
+            ended: false,
+        };
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                self.lives.push(thread);
+                (self.lives.len() - 1) as u32
+            }
+        };
+        if let Some(slot) = self.lives.get_mut(index as usize) {
+            *slot = thread;
+        }
+        self.latest.insert(tid, index);
+        if let Some(pid) = pid {
+            self.living.insert((pid, tid));
+        }
+        index
+    }
+
+    fn finish(&mut self, tid: i32) {
+        if let Some(slot) = self.recent.get_mut(tid as usize % RECENT)
+            && slot.is_some_and(|(recent, _)| recent == tid)
+        {
+            *slot = None;
+        }
+        if let Some(index) = self.latest.remove(&tid)
+            && let Some(&thread) = self.lives.get(index as usize)
+        {
+            self.finished.push(thread);
+            self.free.push(index);
+            if let Some(pid) = thread.pid.filter(|_| !thread.ended) {
+                self.living.remove(&(pid, tid));
+            }
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((tid, index)) = self.ended.pop_front()
+            && self.latest.get(&tid) == Some(&index)
+            && self.life(tid).is_some_and(|thread| thread.ended)
+        {
+            self.finish(tid);
+        }
+    }
+
+    fn intern_comm(&mut self, comm: &[u8]) -> TextId {
+        self.comms.intern(comm.get(..COMM_BYTES).unwrap_or(comm))
+    }
+}
+
+/// The creating process; a process is not its own parent, its threads have it as theirs.
+fn parent_of(event: &Fork) -> Option<i32> {
+    (event.parent_pid >= 0).then_some(event.parent_pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comm(tid: i32, time: Option<i64>, comm: &[u8]) -> Comm<'_> {
+        Comm {
+            time,
+            pid: Some(tid),
+            tid,
+            comm,
+            exec: false,
+        }
+    }
+
+    fn fork(tid: i32, parent: i32, time: i64) -> Fork {
+        Fork {
+            time: Some(time),
+            pid: tid,
+            tid,
+            parent_pid: parent,
+            parent_tid: parent,
+        }
+    }
+
+    fn exit(tid: i32, time: i64) -> Exit {
+        Exit {
+            time: Some(time),
+            pid: tid,
+            tid,
+            code: None,
+        }
+    }
+
+    fn name(threads: &mut Threads, tid: i32) -> Option<String> {
+        let index = threads.at(tid, None);
+        let comm = threads.describe(index).1?;
+        Some(String::from_utf8_lossy(threads.comm_bytes(comm)).into_owned())
+    }
+
+    #[test]
+    fn a_child_bears_its_parents_name_until_it_has_its_own() {
+        let mut threads = Threads::default();
+        threads.comm(&comm(40, None, b"sh"));
+        threads.fork(&fork(41, 40, 100));
+        assert_eq!(name(&mut threads, 41).unwrap(), "sh");
+        threads.comm(&comm(41, Some(110), b"ls"));
+        assert_eq!(name(&mut threads, 41).unwrap(), "ls");
+        assert_eq!(name(&mut threads, 40).unwrap(), "sh");
+        assert_eq!(name(&mut threads, 0).unwrap(), "swapper");
+        assert_eq!(name(&mut threads, 77), None);
+    }
+
+    #[test]
+    fn a_number_is_reused_after_the_exit_but_named_until_then() {
+        let mut threads = Threads::default();
+        threads.comm(&comm(40, None, b"sh"));
+        threads.fork(&fork(41, 40, 100));
+        threads.comm(&comm(41, Some(101), b"ls"));
+        threads.exit(&exit(41, 120));
+        assert_eq!(name(&mut threads, 41).unwrap(), "ls");
+        threads.fork(&fork(41, 40, 200));
+        assert_eq!(name(&mut threads, 41).unwrap(), "sh");
+        let mut rows = threads.take_finished(true);
+        rows.sort_by_key(|row| (row.tid, row.start));
+        let lives: Vec<_> = rows
+            .iter()
+            .map(|row| (row.tid, row.start, row.end))
+            .collect();
+        assert_eq!(
+            lives,
+            [
+                (40, None, None),
+                (41, Some(100), Some(120)),
+                (41, Some(200), None)
+            ]
+        );
+        assert_eq!(rows[1].parent, Some(40));
+    }
+
+    #[test]
+    fn a_name_after_the_exit_is_another_life() {
+        let mut threads = Threads::default();
+        threads.comm(&comm(41, Some(1), b"a"));
+        threads.exit(&exit(41, 2));
+        threads.comm(&comm(41, Some(3), b"b"));
+        assert_eq!(threads.take_finished(true).len(), 2);
+    }
+
+    #[test]
+    fn what_was_so_at_the_start_may_be_told_twice() {
+        let mut threads = Threads::default();
+        threads.comm(&comm(41, None, b"a"));
+        threads.fork(&Fork {
+            time: None,
+            ..fork(41, 40, 0)
+        });
+        assert_eq!(name(&mut threads, 41).unwrap(), "a");
+        let rows = threads.take_finished(true);
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].parent, Some(40));
+    }
+
+    #[test]
+    fn ended_threads_are_forgotten_in_the_end() {
+        let mut threads = Threads::default();
+        for tid in 1..=ENDED_REMEMBERED as i32 + 10 {
+            threads.fork(&fork(tid, 0, i64::from(tid)));
+            threads.exit(&exit(tid, i64::from(tid)));
+        }
+        assert_eq!(threads.latest.len(), ENDED_REMEMBERED);
+        assert_eq!(threads.finished_count(), 10);
+    }
+}

@@ -1,0 +1,107 @@
+//! User stacks behind copied stack memory (`perf record --call-graph dwarf`): who has which code mapped is told to
+//! the unwinder when a stack of that process comes, and again after its map has changed.
+
+use hashbrown::HashMap;
+use perfquet_events::event::{Mapping, Registers, Sample, Space, Stack};
+
+use super::mappings::Mappings;
+use super::modules::Modules;
+use crate::symbols::{Options, Origin, UnwindCounts, Unwinder};
+
+/// Processes that the unwinder knows at a time.
+const PROCESSES: usize = 512;
+/// PROT_EXEC
+const EXECUTABLE: u32 = 4;
+
+/// The unwinder of one input; made when the first copied stack comes.
+pub(crate) struct Unwinding {
+    options: Options,
+    /// As the input tells it; without, it is taken for this machine's.
+    pub(crate) architecture: Option<String>,
+    unwinder: Option<Unwinder>,
+    /// Process → generation of the map that the unwinder has of it.
+    told: HashMap<i32, u64>,
+    addresses: Vec<u64>,
+}
+
+impl Unwinding {
+    pub(crate) fn new(options: Options) -> Unwinding {
+        Unwinding {
+            options,
+            architecture: None,
+            unwinder: None,
+            told: HashMap::new(),
+            addresses: Vec::new(),
+        }
+    }
+
+    /// The unwound stack of a sample, leaf first, if that is longer than the recorded one.
+    pub(crate) fn unwind(
+        &mut self,
+        sample: &Sample<'_>,
+        registers: &Registers<'_>,
+        pid: i32,
+        mappings: &Mappings,
+        modules: &mut Modules,
+        origin: impl FnOnce() -> Origin,
+    ) -> Option<&[u64]> {
+        let unwinder = self.unwinder.get_or_insert_with(|| {
+            let architecture = self.architecture.as_deref();
+            Unwinder::new(
+                &self.options,
+                origin(),
+                architecture.unwrap_or(std::env::consts::ARCH),
+            )
+        });
+        let map = mappings.of(Some(pid), Space::User);
+        if self.told.get(&pid) != Some(&map.generation) {
+            if self.told.len() >= PROCESSES {
+                self.told.drain().for_each(|(pid, _)| unwinder.clear(pid));
+            }
+            unwinder.restart(pid);
+            for range in map.ranges().filter(|range| range.executable) {
+                let build_id = modules.build_id_of(range.module).map(<[u8]>::to_vec);
+                let file = modules.file_of(range.module);
+                unwinder.add_mapping(&Mapping {
+                    time: modules.first_mapped(range.module),
+                    pid,
+                    tid: pid,
+                    space: Space::User,
+                    start: range.start,
+                    length: range.end - range.start,
+                    file_offset: range.file_offset,
+                    path: modules.path(range.module),
+                    build_id: build_id.as_deref(),
+                    device: file.map(|file| file.device),
+                    inode: file.map(|file| file.inode),
+                    protection: Some(EXECUTABLE),
+                    flags: None,
+                });
+            }
+            self.told.insert(pid, map.generation);
+        }
+        unwinder.unwind(pid, registers, sample.user_memory, &mut self.addresses);
+        (self.addresses.len() > recorded(&sample.user_stack)).then_some(&self.addresses)
+    }
+
+    /// How many walks ended how; `None`: there were none.
+    pub(crate) fn counts(&self) -> Option<UnwindCounts> {
+        self.unwinder.as_ref().map(Unwinder::counts)
+    }
+
+    /// Tells what stood in the way.
+    pub(crate) fn log(&self) {
+        let missing = self.unwinder.iter().flat_map(Unwinder::missing);
+        for (module, reason) in missing {
+            log::info!("stacks through {module} may be cut: {reason}");
+        }
+    }
+}
+
+fn recorded(stack: &Stack<'_>) -> usize {
+    match stack {
+        Stack::None | Stack::Told(_) => 0,
+        Stack::Addresses { addresses, .. } => addresses.len(),
+        Stack::Named(frames) => frames.len(),
+    }
+}

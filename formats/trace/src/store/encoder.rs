@@ -1,0 +1,381 @@
+//! The encoder's thread: takes batches, and turns them into parts.
+//!
+//! Each table, and each form of it, has at most one open part. A part is a file `NNNNN.parquet.tmp`; when it is full, or the trace is
+//! finished, it is closed, synced and renamed, and then the manifest names it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use parquet::schema::types::SchemaDescPtr;
+
+use perfquet_events::Error;
+
+use super::column::{Batch, Data};
+use super::encode::Workshop;
+use super::files;
+use super::intern::{Entries, Handed};
+use super::manifest::{self, Facts, Manifest, State, Summary};
+use super::part::{Part, Written, settle};
+use super::shape;
+use super::table::TableSchema;
+use super::writer::{Gauge, Job, WriterOptions};
+
+/// What the encoder's thread owns.
+pub(super) struct Encoder {
+    path: PathBuf,
+    manifest: Manifest,
+    /// The trace was whole before, and some of its tables are being replaced: the manifest changes at the end.
+    replacing: bool,
+    options: WriterOptions,
+    gauge: Arc<Gauge>,
+    tables: Vec<Table>,
+    /// Their forms: each has parts of its own, all in the table's folder.
+    forms: Vec<Form>,
+    /// Name of a table → its index.
+    names: HashMap<String, usize>,
+    /// Parts that have no name yet, and the forms that they are of.
+    written: Vec<(usize, Written)>,
+    /// Memory of all row groups that are being filled.
+    held: usize,
+    shop: Workshop,
+}
+
+/// A table as the encoder knows it.
+struct Table {
+    name: String,
+    entry: manifest::Table,
+    /// Indexes of its forms: one, but for events whose fields changed.
+    forms: Vec<usize>,
+    /// Its parts that are whole, each with its form's place among the table's.
+    parts: Vec<(usize, manifest::Part)>,
+    first_part: u32,
+    next_part: u32,
+}
+
+/// A table's rows with the same columns.
+struct Form {
+    table: usize,
+    schema: Arc<TableSchema>,
+    shape: SchemaDescPtr,
+    /// Distinct texts of each column; none for columns without.
+    texts: Vec<Entries>,
+    part: Option<Part>,
+}
+
+impl Encoder {
+    pub(super) fn new(
+        path: PathBuf,
+        manifest: Manifest,
+        options: WriterOptions,
+        gauge: Arc<Gauge>,
+    ) -> Result<Encoder, Error> {
+        let shop = Workshop::new().map_err(Error::io(&path))?;
+        Ok(Encoder {
+            path,
+            replacing: manifest.state != State::Recording,
+            manifest,
+            options,
+            gauge,
+            tables: Vec::new(),
+            forms: Vec::new(),
+            names: HashMap::new(),
+            written: Vec::new(),
+            held: 0,
+            shop,
+        })
+    }
+
+    /// Works until the trace is whole, or the writer was dropped: then open parts are given up.
+    pub(super) fn run(mut self, jobs: Receiver<Job>) -> Result<Summary, Error> {
+        let result = self.work(&jobs);
+        if !matches!(result, Ok(Some(_))) {
+            self.give_up();
+        }
+        result.map(Option::unwrap_or_default)
+    }
+
+    fn work(&mut self, jobs: &Receiver<Job>) -> Result<Option<Summary>, Error> {
+        while let Ok(job) = jobs.recv() {
+            match job {
+                Job::Table(schema) => self.add_table(schema)?,
+                Job::Batch {
+                    table,
+                    batch,
+                    bytes,
+                } => {
+                    self.append(table, &batch)?;
+                    self.gauge.subtract(bytes);
+                }
+                Job::Finish(facts) => return self.finish(*facts).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds a table, or another form of one that there is already.
+    fn add_table(&mut self, schema: TableSchema) -> Result<(), Error> {
+        let shape = shape::describe(&schema).map_err(|error| Error::Unsupported {
+            input: self.path.display().to_string(),
+            message: format!("table {:?}: {error}", schema.name),
+        })?;
+        let place = self.names.get(&schema.name).copied();
+        let table = place.unwrap_or(self.tables.len());
+        if place.is_none() {
+            let mut entry = manifest::Table::new(&schema);
+            let mut next_part = 0;
+            // A table that is replaced goes on counting: its old parts stay until the manifest names the new ones.
+            if let Some(former) = self.manifest.tables.get(&schema.name) {
+                entry.folder.clone_from(&former.folder);
+                let numbers = former.parts.iter().map(manifest::Part::number);
+                next_part = numbers.max().unwrap_or(0);
+            }
+            self.names.insert(schema.name.clone(), table);
+            self.tables.push(Table {
+                name: schema.name.clone(),
+                entry,
+                forms: Vec::new(),
+                parts: Vec::new(),
+                first_part: next_part,
+                next_part,
+            });
+        }
+        if let Some(table) = self.tables.get_mut(table) {
+            table.forms.push(self.forms.len());
+        }
+        self.forms.push(Form {
+            table,
+            texts: schema.columns.iter().map(|_| Entries::default()).collect(),
+            schema: Arc::new(schema),
+            shape,
+            part: None,
+        });
+        Ok(())
+    }
+
+    fn append(&mut self, index: usize, batch: &Batch) -> Result<(), Error> {
+        let Some(form) = self.forms.get_mut(index) else {
+            return Ok(());
+        };
+        form.learn(batch);
+        let mut rows = 0;
+        if batch.count > 0 {
+            if let Some(table) = self.tables.get_mut(form.table) {
+                form.open(table, &self.path)?;
+            }
+            let Form { part, texts, .. } = form;
+            if let Some(part) = part {
+                let before = part.memory();
+                part.append(batch, texts, &mut self.shop)?;
+                self.held = (self.held + part.memory()).saturating_sub(before);
+                rows = part.group_rows();
+            }
+        }
+        form.forget(batch);
+        if rows >= self.options.rows_per_group {
+            self.close_group(index)?;
+        }
+        if self.held > self.options.memory_bytes / 4 {
+            self.relieve()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the row groups that take most, until half of the room is free again.
+    fn relieve(&mut self) -> Result<(), Error> {
+        let memory = |form: &Form| form.part.as_ref().map_or(0, Part::memory);
+        let mut order: Vec<(usize, usize)> = self.forms.iter().map(memory).zip(0..).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, index) in order {
+            if self.held <= self.options.memory_bytes / 8 {
+                break;
+            }
+            self.close_group(index)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a form's row group, and ends its part if it is large enough.
+    fn close_group(&mut self, index: usize) -> Result<(), Error> {
+        let Some(form) = self.forms.get_mut(index) else {
+            return Ok(());
+        };
+        let Some(part) = &mut form.part else {
+            return Ok(());
+        };
+        self.held = self.held.saturating_sub(part.memory());
+        part.close_group(&mut self.shop)?;
+        let is_full = part.rows() >= self.options.rows_per_part
+            || part.bytes() >= self.options.bytes_per_part
+            || part.is_fragmented();
+        if !is_full {
+            return Ok(());
+        }
+        self.end_part(index)?;
+        if self.replacing {
+            return Ok(());
+        }
+        self.settle()?;
+        self.publish(State::Recording)
+    }
+
+    /// Makes all parts whole, then the manifest.
+    fn finish(&mut self, mut facts: Facts) -> Result<Summary, Error> {
+        self.end_parts()?;
+        let former = self.former_parts();
+        let state = if std::mem::take(&mut facts.recovered) {
+            State::Recovered
+        } else {
+            State::Complete
+        };
+        self.manifest.facts = facts;
+        self.publish(state)?;
+        for part in former {
+            let file = self.path.join(part);
+            std::fs::remove_file(&file).map_err(Error::io(file))?;
+        }
+        Ok(self.manifest.summary())
+    }
+
+    /// Writes all open parts, and gives them their names. When the disk is full in the middle, those that are
+    /// whole get theirs all the same.
+    fn end_parts(&mut self) -> Result<(), Error> {
+        let done = (0..self.forms.len()).try_for_each(|index| self.end_part(index));
+        if done.is_err() && self.replacing {
+            return done;
+        }
+        self.settle()?;
+        done
+    }
+
+    /// Writes what there is of a form's open part. Other programs find the fixed tables by `TABLE/*.parquet`: of
+    /// those there is a part even without a row. Of hundreds of events that never came, the manifest is enough.
+    fn end_part(&mut self, index: usize) -> Result<(), Error> {
+        let Some(form) = self.forms.get_mut(index) else {
+            return Ok(());
+        };
+        if let Some(table) = self.tables.get_mut(form.table)
+            && table.next_part == table.first_part
+            && !table.name.contains('/')
+        {
+            form.open(table, &self.path)?;
+        }
+        if let Some(part) = form.part.take() {
+            let written = part.finish(&self.path, &mut self.shop)?;
+            self.written.push((index, written));
+        }
+        Ok(())
+    }
+
+    /// Gives the parts that are written their names.
+    fn settle(&mut self) -> Result<(), Error> {
+        let settled = settle(&self.written, self.options.sync);
+        for (index, written) in self.written.drain(..) {
+            let form = self.forms.get(index).map(|form| form.table);
+            // When one has failed, the others count all the same.
+            let is_named = written.is_named();
+            if let Some(table) = form.and_then(|table| self.tables.get_mut(table))
+                && is_named
+            {
+                let place = table.forms.iter().position(|&form| form == index);
+                table
+                    .parts
+                    .push((place.unwrap_or(0), written.entry.clone()));
+            }
+        }
+        settled
+    }
+
+    /// Files of the tables that are being replaced.
+    fn former_parts(&self) -> Vec<String> {
+        if !self.replacing {
+            return Vec::new();
+        }
+        self.tables
+            .iter()
+            .filter_map(|table| self.manifest.tables.get(&table.name))
+            .flat_map(|table| table.parts.iter().map(|part| part.file.clone()))
+            .collect()
+    }
+
+    fn publish(&mut self, state: State) -> Result<(), Error> {
+        self.manifest.state = state;
+        for table in &mut self.tables {
+            let forms = table.forms.iter().filter_map(|&form| self.forms.get(form));
+            let schemas: Vec<&TableSchema> = forms.map(|form| form.schema.as_ref()).collect();
+            table.entry.unite(&schemas, &table.parts);
+            self.manifest
+                .tables
+                .insert(table.name.clone(), table.entry.clone());
+        }
+        self.manifest.write(&self.path, self.options.sync)
+    }
+
+    /// What was begun and cannot be finished only takes room; parts that are whole stay, and are named.
+    fn give_up(&mut self) {
+        for form in &mut self.forms {
+            form.part = None;
+        }
+        self.written.clear();
+        if self.replacing {
+            for (_, part) in self.tables.iter().flat_map(|table| &table.parts) {
+                // The manifest names the older ones.
+                let _ = std::fs::remove_file(self.path.join(&part.file));
+            }
+        }
+        if !self.replacing
+            && self.tables.iter().any(|table| !table.parts.is_empty())
+            && let Err(error) = self.publish(State::Recording)
+        {
+            log::debug!("the manifest is older than the parts: {error}");
+        }
+    }
+}
+
+impl Drop for Encoder {
+    /// Whoever waits for room must not wait for ever.
+    fn drop(&mut self) {
+        self.gauge.close();
+    }
+}
+
+impl Form {
+    /// Takes the distinct texts that came with a batch.
+    fn learn(&mut self, batch: &Batch) {
+        for (texts, handed) in self.texts.iter_mut().zip(handed_texts(batch)) {
+            if let Some(handed) = handed {
+                texts.append(&handed.fresh);
+            }
+        }
+    }
+
+    /// Forgets the texts whose numbers mean others in the next batch.
+    fn forget(&mut self, batch: &Batch) {
+        for (texts, handed) in self.texts.iter_mut().zip(handed_texts(batch)) {
+            if handed.is_some_and(|handed| handed.ends) {
+                *texts = Entries::default();
+            }
+        }
+    }
+
+    /// Makes sure that there is an open part.
+    fn open(&mut self, table: &mut Table, path: &Path) -> Result<(), Error> {
+        if self.part.is_none() {
+            let folder = &table.entry.folder;
+            files::create_folders(path, folder).map_err(Error::io(path.join(folder)))?;
+            let file = format!("{folder}/{:05}.parquet", table.next_part);
+            table.next_part += 1;
+            self.part = Some(Part::create(path, file, &self.schema, &self.shape));
+        }
+        Ok(())
+    }
+}
+
+/// The texts that came with each column; `None` for columns without.
+fn handed_texts(batch: &Batch) -> impl Iterator<Item = Option<&Handed>> {
+    batch.columns.iter().map(|values| match &values.data {
+        Data::Text(data) | Data::TextList { items: data, .. } => Some(&data.texts),
+        _ => None,
+    })
+}

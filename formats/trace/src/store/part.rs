@@ -1,0 +1,443 @@
+//! One Parquet file while it is written: row groups one behind the other, the footer at the end.
+//!
+//! ```text
+//! PAR1 | row group: column chunks | … | column index | offset index | footer | length | PAR1
+//! ```
+//! Pages wait in memory until their row group is full. The file is only open while something is written to it:
+//! hundreds of tables would take hundreds of file descriptors. That its rows are ordered is said in the footer
+//! only if they are.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parquet::column::writer::ColumnCloseResult;
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::metadata::{
+    FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData, SortingColumn,
+};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::page_index::offset_index::OffsetIndexMetaData;
+use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
+use parquet::file::writer::{SerializedRowGroupWriter, TrackedWrite};
+use parquet::schema::types::SchemaDescPtr;
+
+use perfquet_events::Error;
+
+use super::column::Batch;
+use super::encode::{Bounds, Chunk, Workshop};
+use super::files;
+use super::intern::Entries;
+use super::manifest;
+use super::order::Order;
+use super::table::TableSchema;
+
+/// Of so many row groups the footer becomes large; they come from a budget of memory that is too small.
+const MOST_GROUPS: usize = 4096;
+
+/// A part that is not whole yet.
+pub(super) struct Part {
+    /// Path below the trace directory.
+    file: String,
+    temporary: Temporary,
+    schema: Arc<TableSchema>,
+    shape: SchemaDescPtr,
+    sink: TrackedWrite<Sink>,
+    properties: WriterPropertiesPtr,
+    groups: Vec<Group>,
+    /// The row group that is being filled.
+    chunks: Vec<Chunk>,
+    group_rows: u64,
+    rows: u64,
+    order: Order,
+    time: Bounds,
+}
+
+/// A part whose bytes are all written; its name is still the temporary one.
+pub(super) struct Written {
+    temporary: Temporary,
+    path: PathBuf,
+    pub(super) entry: manifest::Part,
+}
+
+/// The temporary name of a part. The file goes with it, unless it has got its name: whatever fails on the way, a full
+/// disk above all, nothing is left that only takes room.
+struct Temporary {
+    path: PathBuf,
+    is_renamed: AtomicBool,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if self.is_renamed.load(Ordering::Relaxed) {
+            return;
+        }
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                log::debug!("{}: {error}", self.path.display());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Makes the parts last, and gives them their names.
+///
+/// Several at once: a disk that takes 6 ms to sync one file takes 12 to sync eight (measured on ext4, whose
+/// journal commits them together), and a trace has at least a dozen.
+pub(super) fn settle(written: &[(usize, Written)], sync: bool) -> Result<(), Error> {
+    const AT_ONCE: usize = 8;
+    // Where one fails, the others get their names all the same.
+    let name_all = |share: &[(usize, Written)]| {
+        let one = |(_, part): &(usize, Written)| match sync {
+            true => part.sync_and_rename(),
+            false => part.rename(),
+        };
+        share.iter().map(one).fold(Ok(()), Result::and)
+    };
+    if !sync {
+        return name_all(written);
+    }
+    let share = written.len().div_ceil(AT_ONCE).max(1);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = written
+            .chunks(share)
+            .map(|share| scope.spawn(|| name_all(share)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| match thread.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .fold(Ok(()), Result::and)
+    })
+}
+
+impl Written {
+    /// Whether it has its name.
+    pub(super) fn is_named(&self) -> bool {
+        self.temporary.is_renamed.load(Ordering::Relaxed)
+    }
+
+    fn rename(&self) -> Result<(), Error> {
+        std::fs::rename(&self.temporary.path, &self.path).map_err(Error::io(&self.path))?;
+        self.temporary.is_renamed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn sync_and_rename(&self) -> Result<(), Error> {
+        let temporary = &self.temporary.path;
+        File::open(temporary)
+            .and_then(|file| file.sync_all())
+            .map_err(Error::io(temporary))?;
+        self.rename()?;
+        match self.path.parent() {
+            Some(folder) => files::sync_directory(folder).map_err(Error::io(folder)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A row group that is written.
+struct Group {
+    metadata: RowGroupMetaData,
+    columns: Vec<ColumnIndexMetaData>,
+    offsets: Vec<OffsetIndexMetaData>,
+}
+
+impl Part {
+    /// Begins a part. Its file is made when the first row group is full.
+    pub(super) fn create(
+        root: &Path,
+        file: String,
+        schema: &Arc<TableSchema>,
+        shape: &SchemaDescPtr,
+    ) -> Part {
+        let temporary = files::temporary(&root.join(&file));
+        Part {
+            file,
+            temporary: Temporary {
+                path: temporary.clone(),
+                is_renamed: AtomicBool::new(false),
+            },
+            schema: Arc::clone(schema),
+            shape: Arc::clone(shape),
+            sink: TrackedWrite::new(Sink::new(temporary)),
+            properties: Arc::new(WriterProperties::builder().build()),
+            groups: Vec::new(),
+            chunks: Vec::new(),
+            group_rows: 0,
+            rows: 0,
+            order: Order::new(schema),
+            time: Bounds::None,
+        }
+    }
+
+    /// Rows so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Rows of the row group that is being filled.
+    pub(super) fn group_rows(&self) -> u64 {
+        self.group_rows
+    }
+
+    /// Bytes so far, of full row groups.
+    pub(super) fn bytes(&self) -> u64 {
+        self.sink.bytes_written() as u64
+    }
+
+    /// Memory of the row group that is being filled.
+    pub(super) fn memory(&self) -> usize {
+        self.chunks.iter().map(Chunk::memory).sum()
+    }
+
+    /// Whether a footer with yet more row groups would be too large.
+    pub(super) fn is_fragmented(&self) -> bool {
+        self.groups.len() >= MOST_GROUPS
+    }
+
+    /// Adds the rows of a batch.
+    pub(super) fn append(
+        &mut self,
+        batch: &Batch,
+        texts: &[Entries],
+        shop: &mut Workshop,
+    ) -> Result<(), Error> {
+        if self.chunks.is_empty() {
+            let columns = self.schema.columns.iter();
+            self.chunks = columns
+                .map(|column| Chunk::new(column.kind, column.nullable, column.encoding))
+                .collect();
+        }
+        self.order.check(batch);
+        for ((chunk, values), texts) in self.chunks.iter_mut().zip(&batch.columns).zip(texts) {
+            chunk
+                .append(values, texts, shop)
+                .map_err(|error| failed(&self.sink, error))?;
+        }
+        self.rows += batch.count as u64;
+        self.group_rows += batch.count as u64;
+        Ok(())
+    }
+
+    /// Writes the row group that was filled.
+    pub(super) fn close_group(&mut self, shop: &mut Workshop) -> Result<(), Error> {
+        if self.group_rows == 0 {
+            return Ok(());
+        }
+        self.group_rows = 0;
+        let chunks = std::mem::take(&mut self.chunks);
+        for (chunk, column) in chunks.iter().zip(&self.schema.columns) {
+            if column.name == "time" {
+                self.time.widen(chunk.bounds());
+            }
+        }
+        self.write_group(chunks, shop)
+            .map_err(|error| failed(&self.sink, error))?;
+        self.sink.inner_mut().rest();
+        Ok(())
+    }
+
+    fn write_group(&mut self, chunks: Vec<Chunk>, shop: &mut Workshop) -> ParquetResult<()> {
+        let closed: Vec<(Bytes, ColumnCloseResult)> = chunks
+            .into_iter()
+            .zip(self.shape.columns())
+            .map(|(chunk, column)| chunk.close(column, shop))
+            .collect::<ParquetResult<_>>()?;
+        self.begin_file()?;
+        let ordinal = i16::try_from(self.groups.len())
+            .map_err(|_| ParquetError::General("too many row groups".to_owned()))?;
+        let groups = &mut self.groups;
+        let mut writer = SerializedRowGroupWriter::new(
+            Arc::clone(&self.shape),
+            Arc::clone(&self.properties),
+            &mut self.sink,
+            ordinal,
+            Some(Box::new(move |_, metadata, _, columns, offsets| {
+                groups.push(Group {
+                    metadata,
+                    columns: columns.into_iter().flatten().collect(),
+                    offsets: offsets.into_iter().flatten().collect(),
+                });
+                Ok(())
+            })),
+        );
+        for (bytes, close) in closed {
+            writer.append_column(&bytes, close)?;
+        }
+        writer.close()?;
+        self.sink.flush()?;
+        Ok(())
+    }
+
+    fn begin_file(&mut self) -> ParquetResult<()> {
+        if self.sink.bytes_written() == 0 {
+            self.sink.write_all(b"PAR1")?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left, and the footer.
+    pub(super) fn finish(mut self, root: &Path, shop: &mut Workshop) -> Result<Written, Error> {
+        self.close_group(shop)?;
+        let sorted = self.order.holds();
+        let bytes = self.write_footer(sorted)?;
+        let (time_min, time_max) = match self.time {
+            Bounds::Signed(first, last) => (Some(first), Some(last)),
+            _ => (None, None),
+        };
+        Ok(Written {
+            temporary: self.temporary,
+            path: root.join(&self.file),
+            entry: manifest::Part {
+                file: self.file,
+                rows: self.rows,
+                bytes,
+                sorted,
+                time_min,
+                time_max,
+                columns: Vec::new(),
+            },
+        })
+    }
+
+    /// Gives the size of the file.
+    fn write_footer(&mut self, sorted: bool) -> Result<u64, Error> {
+        let place = self.sink.inner().path.clone();
+        self.begin_file()
+            .map_err(|error| failed(&self.sink, error))?;
+        let sorting = sorted.then(|| self.sorting_columns()).flatten();
+        let facts = FileMetaData::new(
+            self.properties.writer_version().as_num(),
+            self.rows as i64,
+            Some(concat!("perfquet ", env!("CARGO_PKG_VERSION")).to_owned()),
+            None,
+            Arc::clone(&self.shape),
+            None,
+        );
+        let mut metadata = ParquetMetaDataBuilder::new(facts);
+        let (mut columns, mut offsets) = (Vec::new(), Vec::new());
+        for group in std::mem::take(&mut self.groups) {
+            let sorted = group
+                .metadata
+                .into_builder()
+                .set_sorting_columns(sorting.clone())
+                .build()
+                .map_err(|error| failed(&self.sink, error))?;
+            metadata = metadata.add_row_group(sorted);
+            columns.push(group.columns);
+            offsets.push(group.offsets);
+        }
+        let metadata = metadata
+            .set_column_index(Some(columns))
+            .set_offset_index(Some(offsets))
+            .build();
+        let rest = TrackedWrite::new(Sink::new(place.clone()));
+        let sink = std::mem::replace(&mut self.sink, rest);
+        write_metadata(sink, metadata).map_err(|error| Error::io(place)(system_error(error)))
+    }
+
+    /// The columns by which the rows are ordered, as Parquet numbers them.
+    fn sorting_columns(&self) -> Option<Vec<SortingColumn>> {
+        let columns: Option<Vec<SortingColumn>> = self
+            .schema
+            .sort
+            .iter()
+            .map(|name| {
+                let index = self.schema.columns.iter().position(|c| c.name == *name)?;
+                Some(SortingColumn {
+                    column_idx: i32::try_from(index).ok()?,
+                    descending: false,
+                    nulls_first: true,
+                })
+            })
+            .collect();
+        columns.filter(|columns| !columns.is_empty())
+    }
+}
+
+/// Writes indexes and footer behind the row groups. Gives the size of the file, which now is whole.
+fn write_metadata(
+    sink: TrackedWrite<Sink>,
+    metadata: parquet::file::metadata::ParquetMetaData,
+) -> ParquetResult<u64> {
+    let path = sink.inner().path.clone();
+    let error = Arc::clone(&sink.inner().error);
+    ParquetMetaDataWriter::new_with_tracked(sink, &metadata).finish()?;
+    // The writer took the sink and let it go: an error of its last bytes is found here only.
+    if let Some(&kind) = error.get() {
+        return Err(io::Error::from(kind).into());
+    }
+    Ok(std::fs::symlink_metadata(path)?.len())
+}
+
+/// A file that is opened when something is written to it.
+struct Sink {
+    path: PathBuf,
+    file: Option<File>,
+    exists: bool,
+    /// The first error of a write.
+    error: Arc<OnceLock<io::ErrorKind>>,
+}
+
+impl Sink {
+    fn new(path: PathBuf) -> Sink {
+        Sink {
+            path,
+            file: None,
+            exists: false,
+            error: Arc::default(),
+        }
+    }
+
+    /// Closes the file until the next write.
+    fn rest(&mut self) {
+        self.file = None;
+    }
+
+    fn open(&mut self) -> io::Result<&mut File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None if self.exists => files::reopen(&self.path)?,
+            None => files::create(&self.path)?,
+        };
+        self.exists = true;
+        Ok(self.file.insert(file))
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.open().and_then(|file| file.write(bytes));
+        if let Err(error) = &written {
+            // Only the first one matters.
+            let _ = self.error.set(error.kind());
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn failed(sink: &TrackedWrite<Sink>, error: ParquetError) -> Error {
+    Error::io(&sink.inner().path)(system_error(error))
+}
+
+/// The system's own error, if there is one inside.
+fn system_error(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(other) => io::Error::other(other),
+        },
+        other => io::Error::other(other),
+    }
+}

@@ -1,0 +1,433 @@
+//! Writes a trace directory: collects rows, and passes them to the encoder in batches.
+//!
+//! ```text
+//! let mut writer = Writer::create(Path::new("a.pqt"), WriterOptions::default())?;
+//! let losses = writer.add_table(tables::losses::schema())?;
+//! tables::losses::Row { count: Some(2), reason: b"ring full", ..Default::default() }.push(writer.rows(losses));
+//! writer.end_row(losses)?;
+//! writer.finish(Facts::default())?;
+//! ```
+//! The caller's thread only appends to vectors. A batch of 64 Ki rows (one page of each column) goes to the
+//! encoder thread, which writes pages, row groups and parts. All open tables share one memory
+//! budget: when it is exhausted, the largest tables are passed on first; if the encoder does not
+//! keep up, the caller waits.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use perfquet_events::Error;
+
+use crate::tables;
+
+use super::column::{Batch, Rows};
+use super::encoder::Encoder;
+use super::files;
+use super::manifest::{Facts, Manifest, Summary};
+use super::place::Place;
+use super::table::TableSchema;
+
+/// Options for writing a trace directory.
+#[derive(Debug, Clone)]
+pub struct WriterOptions {
+    /// Replace an existing trace when the new one is complete.
+    pub force: bool,
+    /// Adopt a directory with only the recorder's journal, or with the files of a killed writer.
+    pub adopt: bool,
+    /// Memory in bytes for the rows of all tables, encoded or not.
+    pub memory_bytes: usize,
+    /// Rows in a page.
+    pub rows_per_page: usize,
+    /// Rows in a row group, if the memory suffices.
+    pub rows_per_group: u64,
+    /// Maximum number of rows in a part.
+    pub rows_per_part: u64,
+    /// Maximum size of a part in bytes.
+    pub bytes_per_part: u64,
+    /// Sync the parts to disk; otherwise a system crash may lose them.
+    pub sync: bool,
+}
+
+impl Default for WriterOptions {
+    /// The sizes are those measured in research/encoding.md, §1 and §7.
+    fn default() -> Self {
+        WriterOptions {
+            force: false,
+            adopt: false,
+            memory_bytes: 128 << 20,
+            rows_per_page: 1 << 16,
+            rows_per_group: 1 << 20,
+            rows_per_part: 64 << 20,
+            bytes_per_part: 512 << 20,
+            sync: true,
+        }
+    }
+}
+
+/// A table of a [`Writer`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TableId(u32);
+
+/// A trace directory being written. If dropped before [`Writer::finish`], it stays in the state
+/// `recording`, with its complete parts.
+#[derive(Debug)]
+pub struct Writer {
+    tables: Vec<Open>,
+    names: HashSet<String>,
+    options: WriterOptions,
+    /// Memory in bytes of all rows not yet passed to the encoder.
+    buffered: usize,
+    encoder: Option<Running>,
+    /// `None` only while the writer is being finished.
+    place: Option<Place>,
+    /// Create the fixed tables that were not added.
+    complete: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    name: String,
+    rows: Rows,
+    /// Their memory.
+    bytes: usize,
+}
+
+/// The encoder's thread.
+#[derive(Debug)]
+struct Running {
+    jobs: SyncSender<Job>,
+    thread: JoinHandle<Result<Summary, Error>>,
+    gauge: Arc<Gauge>,
+}
+
+/// Messages to the encoder.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Declares the next table.
+    Table(TableSchema),
+    /// Rows of a table, and their memory.
+    Batch {
+        table: usize,
+        batch: Batch,
+        bytes: usize,
+    },
+    /// Completes everything.
+    Finish(Box<Facts>),
+}
+
+/// Memory of the batches that the encoder has not finished.
+#[derive(Debug, Default)]
+pub(super) struct Gauge {
+    held: Mutex<Held>,
+    lower: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    /// The encoder has ended.
+    closed: bool,
+}
+
+impl Gauge {
+    /// Waits until there is room, then adds. One batch always has room.
+    fn add(&self, bytes: usize, limit: usize) {
+        let mut held = self.lock();
+        while held.bytes > 0 && held.bytes + bytes > limit && !held.closed {
+            held = self
+                .lower
+                .wait(held)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        held.bytes += bytes;
+    }
+
+    /// A batch is finished.
+    pub(super) fn subtract(&self, bytes: usize) {
+        let mut held = self.lock();
+        held.bytes = held.bytes.saturating_sub(bytes);
+        self.lower.notify_all();
+    }
+
+    /// Ends all waiting.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.lower.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Writer {
+    /// Creates the directory `path` in the state `recording`.
+    pub fn create(path: &Path, options: WriterOptions) -> Result<Writer, Error> {
+        let place = Place::make(path, options.force, options.adopt)?;
+        Writer::start(place, Manifest::new(), options, true)
+    }
+
+    /// Opens the complete trace at `path` to replace tables: each added table replaces the one with
+    /// the same name in [`Writer::finish_replacing`]; the others stay.
+    pub fn open(path: &Path, options: WriterOptions) -> Result<Writer, Error> {
+        let (place, manifest) = Place::open(path)?;
+        Writer::start(place, manifest, options, false)
+    }
+
+    fn start(
+        place: Place,
+        manifest: Manifest,
+        options: WriterOptions,
+        complete: bool,
+    ) -> Result<Writer, Error> {
+        let gauge = Arc::new(Gauge::default());
+        // Batches wait in the gauge; the channel is long enough for the declarations of many tables.
+        let (jobs, received) = sync_channel(256);
+        let encoder = Encoder::new(
+            place.path.clone(),
+            manifest,
+            options.clone(),
+            Arc::clone(&gauge),
+        )?;
+        // Without a name of its own: a recorder leaves its threads out of the trace by the name they inherit.
+        let thread = std::thread::Builder::new()
+            .spawn(move || encoder.run(received))
+            .map_err(Error::io(&place.path))?;
+        Ok(Writer {
+            tables: Vec::new(),
+            names: HashSet::new(),
+            options,
+            buffered: 0,
+            encoder: Some(Running {
+                jobs,
+                thread,
+                gauge,
+            }),
+            place: Some(place),
+            complete,
+        })
+    }
+
+    /// Declares a table.
+    pub fn add_table(&mut self, schema: TableSchema) -> Result<TableId, Error> {
+        self.check_columns(&schema)?;
+        self.check_name(&schema.name)?;
+        self.declare(schema)
+    }
+
+    /// Declares another form of a table: rows with other columns, in separate parts. The table has
+    /// the columns of all its forms (`unite.rs`).
+    pub fn add_form(&mut self, schema: TableSchema) -> Result<TableId, Error> {
+        if !self.names.contains(&files::folder_of(&schema.name)) {
+            return self.add_table(schema);
+        }
+        self.check_columns(&schema)?;
+        self.declare(schema)
+    }
+
+    fn declare(&mut self, schema: TableSchema) -> Result<TableId, Error> {
+        let id = TableId(self.tables.len() as u32);
+        self.tables.push(Open {
+            name: schema.name.clone(),
+            rows: Rows::new(&schema),
+            bytes: 0,
+        });
+        self.send(Job::Table(schema))?;
+        Ok(id)
+    }
+
+    /// Names come from inputs: rejects two that share a directory, or the name of the journal.
+    fn check_name(&mut self, name: &str) -> Result<(), Error> {
+        let folder = files::folder_of(name);
+        let is_journal = folder.split('/').next() == Some(super::place::JOURNAL);
+        if is_journal || !self.names.insert(folder) {
+            return Err(self.unfit(name, "expected a new name, found one in use"));
+        }
+        Ok(())
+    }
+
+    fn check_columns(&self, schema: &TableSchema) -> Result<(), Error> {
+        let mut columns = HashSet::new();
+        let twice = schema
+            .columns
+            .iter()
+            .find(|column| !columns.insert(&column.name));
+        match twice {
+            Some(column) => {
+                let message = format!("two columns are named {:?}", column.name);
+                Err(self.unfit(&schema.name, &message))
+            }
+            None if schema.columns.is_empty() => {
+                Err(self.unfit(&schema.name, "expected columns, found none"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn unfit(&self, table: &str, message: &str) -> Error {
+        Error::Unsupported {
+            input: self.path_text(),
+            message: format!("table {table:?}: {message}"),
+        }
+    }
+
+    /// Returns the columns of a table, for the values of the next row.
+    #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "only add_table makes a TableId, and no table is ever removed"
+    )]
+    pub fn rows(&mut self, table: TableId) -> &mut Rows {
+        &mut self.tables[table.0 as usize].rows
+    }
+
+    /// Ends a row, after each column has a value or NULL.
+    #[inline]
+    pub fn end_row(&mut self, table: TableId) -> Result<(), Error> {
+        let Some(open) = self.tables.get_mut(table.0 as usize) else {
+            return Ok(());
+        };
+        let bytes = open.rows.end_row();
+        open.bytes += bytes;
+        self.buffered += bytes;
+        if open.rows.count() >= self.options.rows_per_page || open.bytes >= LARGEST_BATCH {
+            return self.hand_over(table.0 as usize, false);
+        }
+        if self.buffered > self.options.memory_bytes / 2 {
+            return self.relieve();
+        }
+        Ok(())
+    }
+
+    /// Completes the trace. Fixed tables that were not added are empty.
+    pub fn finish(mut self, facts: Facts) -> Result<Summary, Error> {
+        if self.complete {
+            for schema in tables::all() {
+                if !self.names.contains(&files::folder_of(&schema.name)) {
+                    self.add_table(schema)?;
+                }
+            }
+        }
+        self.close(facts)
+    }
+
+    /// Completes the trace like [`Writer::finish`], with the facts of the opened trace.
+    pub fn finish_replacing(self) -> Result<Summary, Error> {
+        let place = self.place.as_ref().map(|place| place.path.clone());
+        let manifest = Manifest::read(&place.unwrap_or_default())?;
+        let mut facts = manifest.facts;
+        facts.recovered = manifest.state == super::manifest::State::Recovered;
+        self.finish(facts)
+    }
+
+    fn close(mut self, facts: Facts) -> Result<Summary, Error> {
+        self.hand_over_all()?;
+        self.send(Job::Finish(Box::new(facts)))?;
+        let summary = self.join()?;
+        if let Some(place) = self.place.take() {
+            place.finished()?;
+        }
+        Ok(summary)
+    }
+
+    /// Hands all rows over to the encoder, where they take a fraction of the memory: something else needs it.
+    pub(crate) fn hand_over_all(&mut self) -> Result<(), Error> {
+        (0..self.tables.len()).try_for_each(|table| self.hand_over(table, false))
+    }
+
+    /// Passes the largest tables to the encoder until half of the budget is free.
+    #[cold]
+    fn relieve(&mut self) -> Result<(), Error> {
+        let mut order: Vec<(usize, usize)> = self
+            .tables
+            .iter()
+            .enumerate()
+            .map(|(index, open)| (open.bytes, index))
+            .collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, table) in order {
+            if self.buffered <= self.options.memory_bytes / 4 {
+                break;
+            }
+            self.hand_over(table, true)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn hand_over(&mut self, table: usize, relieving: bool) -> Result<(), Error> {
+        let Some(open) = self.tables.get_mut(table) else {
+            return Ok(());
+        };
+        // Distinct texts that take more than the rows are worth less than the memory.
+        let kept = open.rows.kept_bytes();
+        let forget = relieving && kept > open.bytes / 4;
+        if open.rows.count() == 0 && !forget {
+            return Ok(());
+        }
+        let bytes = open.bytes;
+        let batch = open.rows.take(forget);
+        // The distinct texts stay, and the encoder has a copy of them.
+        open.bytes = open.rows.kept_bytes();
+        self.buffered = (self.buffered + open.bytes).saturating_sub(bytes);
+        let name = open.name.clone();
+        let batch = batch.map_err(|column| Error::Unsupported {
+            input: self.path_text(),
+            message: format!(
+                "table {name:?}: expected one value per column and row, found another number in \
+                 column {column}"
+            ),
+        })?;
+        if let Some(encoder) = &self.encoder {
+            encoder.gauge.add(bytes, self.options.memory_bytes / 4);
+        }
+        self.send(Job::Batch {
+            table,
+            batch,
+            bytes,
+        })
+    }
+
+    fn send(&mut self, job: Job) -> Result<(), Error> {
+        match &self.encoder {
+            Some(encoder) if encoder.jobs.send(job).is_ok() => Ok(()),
+            // It ended before its time: its error is ours.
+            _ => self.join().and(Err(Error::Unsupported {
+                input: self.path_text(),
+                message: "cannot write after a failure".to_owned(),
+            })),
+        }
+    }
+
+    fn join(&mut self) -> Result<Summary, Error> {
+        let Some(Running { jobs, thread, .. }) = self.encoder.take() else {
+            return Ok(Summary::default());
+        };
+        drop(jobs);
+        match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    fn path_text(&self) -> String {
+        let path = self.place.as_ref().map(|place| place.path.as_path());
+        path.unwrap_or(Path::new("")).display().to_string()
+    }
+}
+
+impl Drop for Writer {
+    /// Waits for the encoder: the directory must not be unlocked while it writes.
+    fn drop(&mut self) {
+        if self.encoder.is_some()
+            && let Err(error) = self.join()
+        {
+            log::debug!("cannot clean up an abandoned trace: {error}");
+        }
+    }
+}
+
+/// Maximum size of a batch in bytes, even if it has few rows with long strings and lists.
+const LARGEST_BATCH: usize = 16 << 20;

@@ -1,0 +1,560 @@
+//! As much of an ELF file as names and unwinding need: segments, sections, notes, symbols.
+//!
+//! ```text
+//! 7f 45 4c 46 02 01 …   class (1: 32-bit, 2: 64-bit), byte order (1: little, 2: big)
+//! PT_LOAD  file offset 0x26000 → address 0x26000, 0x1550fc bytes, executable
+//! .note.gnu.build-id: "GNU", type 3, 93ac61ec…
+//! ```
+//! elf(5); System V ABI, chapters 4 and 5. Both classes and byte orders. The file may be anybody's: every
+//! offset is checked against its length, and nothing is allocated that is larger than the file.
+
+mod symbols;
+mod unpacked;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::{Deref, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+use perfquet_events::input::Map;
+
+use perfquet_events::bytes::{Cursor, Endian, Short};
+
+/// Debug info of lines, inlined functions and variables.
+pub(in crate::symbols) const DEBUG_SECTIONS: [&str; 12] = [
+    ".debug_abbrev",
+    ".debug_addr",
+    ".debug_aranges",
+    ".debug_info",
+    ".debug_line",
+    ".debug_line_str",
+    ".debug_loc",
+    ".debug_loclists",
+    ".debug_ranges",
+    ".debug_rnglists",
+    ".debug_str",
+    ".debug_str_offsets",
+];
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const SHT_NOTE: u32 = 7;
+const SHT_NOBITS: u32 = 8;
+const SHF_ALLOC: u64 = 2;
+const SHF_EXECINSTR: u64 = 4;
+const SHF_COMPRESSED: u64 = 0x800;
+const NT_GNU_BUILD_ID: u32 = 3;
+const ET_REL: u16 = 1;
+
+/// `e_machine` values that need care.
+const EM_ARM: u16 = 40;
+pub(in crate::symbols) const EM_X86_64: u16 = 62;
+pub(in crate::symbols) const EM_AARCH64: u16 = 183;
+
+/// A decompressed section larger than this is not read, or one that is more times larger than packed: a few packed bytes
+/// can promise any size. Debug info shrinks to a fifth or a tenth.
+const DECOMPRESSED_MAX: u64 = 1 << 30;
+const DECOMPRESSED_RATIO_MAX: u64 = 64;
+
+pub(super) use symbols::{Function, Functions, Relocation};
+
+/// Bytes of a file, mapped or in memory.
+pub(in crate::symbols) enum Content {
+    Mapped(Map),
+    Owned(Vec<u8>),
+}
+
+impl Deref for Content {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Content::Mapped(map) => map,
+            Content::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// A part of a file that keeps the file alive.
+#[derive(Clone)]
+pub(in crate::symbols) struct Part {
+    content: Arc<Content>,
+    range: Range<usize>,
+}
+
+impl Part {
+    /// All of `bytes`.
+    pub(in crate::symbols) fn owned(bytes: Vec<u8>) -> Part {
+        let range = 0..bytes.len();
+        Part {
+            content: Arc::new(Content::Owned(bytes)),
+            range,
+        }
+    }
+}
+
+impl Default for Part {
+    fn default() -> Part {
+        Part::owned(Vec::new())
+    }
+}
+
+impl Deref for Part {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.content.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+/// Why a file is not read as ELF.
+#[derive(Debug)]
+pub(in crate::symbols) enum Bad {
+    Io(io::Error),
+    Text(String),
+}
+
+impl fmt::Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bad::Io(error) => error.fmt(f),
+            Bad::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<Short> for Bad {
+    fn from(short: Short) -> Bad {
+        Bad::Text(format!("offset {:#x}: {short}", short.offset))
+    }
+}
+
+/// A program header.
+#[derive(Debug, Clone)]
+pub(in crate::symbols) struct Segment {
+    kind: u32,
+    pub(in crate::symbols) executable: bool,
+    pub(in crate::symbols) offset: u64,
+    pub(in crate::symbols) address: u64,
+    pub(in crate::symbols) file_bytes: u64,
+}
+
+/// A section header.
+#[derive(Debug, Clone)]
+pub(in crate::symbols) struct Section {
+    name: u32,
+    kind: u32,
+    flags: u64,
+    pub(in crate::symbols) address: u64,
+    offset: u64,
+    pub(in crate::symbols) bytes: u64,
+    link: u32,
+    info: u32,
+    pub(in crate::symbols) alignment: u64,
+    pub(in crate::symbols) entry_bytes: u64,
+}
+
+impl Section {
+    /// A section of code at an address, for tests.
+    #[cfg(test)]
+    pub(in crate::symbols) fn at(address: u64) -> Section {
+        Section {
+            name: 0,
+            kind: 1,
+            flags: SHF_ALLOC | SHF_EXECINSTR,
+            address,
+            offset: 0,
+            bytes: 0,
+            link: 0,
+            info: 0,
+            alignment: 16,
+            entry_bytes: 0,
+        }
+    }
+
+    /// The addresses that it takes.
+    pub(in crate::symbols) fn addresses(&self) -> Range<u64> {
+        self.address..self.address.saturating_add(self.bytes)
+    }
+}
+
+/// An ELF file.
+pub(in crate::symbols) struct Elf {
+    content: Arc<Content>,
+    endian: Endian,
+    wide: bool,
+    kind: u16,
+    pub(in crate::symbols) machine: u16,
+    segments: Vec<Segment>,
+    sections: Vec<Section>,
+    section_names: u32,
+}
+
+impl Elf {
+    /// Maps and reads the headers of a regular file.
+    pub(in crate::symbols) fn open(path: &Path) -> Result<Elf, Bad> {
+        let map = Map::foreign(path).map_err(Bad::Io)?;
+        Elf::parse(Content::Mapped(map))
+    }
+
+    /// Reads the headers.
+    pub(in crate::symbols) fn parse(content: Content) -> Result<Elf, Bad> {
+        let ident = content
+            .get(..16)
+            .ok_or_else(|| Bad::Text("shorter than an ELF header".into()))?;
+        let (magic, class, order) = match ident {
+            [a, b, c, d, class, order, ..] => ([*a, *b, *c, *d], *class, *order),
+            _ => return Err(Bad::Text("shorter than an ELF header".into())),
+        };
+        if magic != *b"\x7fELF" {
+            return Err(Bad::Text("not an ELF file".into()));
+        }
+        let wide = match class {
+            1 => false,
+            2 => true,
+            other => return Err(Bad::Text(format!("ELF class {other}, expected 1 or 2"))),
+        };
+        let endian = match order {
+            1 => Endian::Little,
+            2 => Endian::Big,
+            other => return Err(Bad::Text(format!("byte order {other}, expected 1 or 2"))),
+        };
+        let mut elf = Elf {
+            content: Arc::new(content),
+            endian,
+            wide,
+            kind: 0,
+            machine: 0,
+            segments: Vec::new(),
+            sections: Vec::new(),
+            section_names: 0,
+        };
+        elf.read_headers()?;
+        Ok(elf)
+    }
+
+    fn read_headers(&mut self) -> Result<(), Bad> {
+        let content = Arc::clone(&self.content);
+        let mut cursor = Cursor::new(&content, 0, self.endian);
+        cursor.bytes(16)?;
+        self.kind = cursor.u16()?;
+        self.machine = cursor.u16()?;
+        cursor.u32()?; // e_version
+        self.word(&mut cursor)?; // e_entry
+        let segments_at = self.word(&mut cursor)?;
+        let sections_at = self.word(&mut cursor)?;
+        cursor.u32()?; // e_flags
+        cursor.u16()?; // e_ehsize
+        let segment_bytes = u64::from(cursor.u16()?);
+        let mut segment_count = u64::from(cursor.u16()?);
+        let section_bytes = u64::from(cursor.u16()?);
+        let mut section_count = u64::from(cursor.u16()?);
+        self.section_names = u32::from(cursor.u16()?);
+        // Counts that do not fit stand in the first section (elf(5), "e_shnum").
+        let escaped = section_count == 0 || self.section_names == 0xffff || segment_count == 0xffff;
+        if sections_at != 0 && escaped {
+            let first = self.section_at(&content, sections_at)?;
+            if section_count == 0 {
+                section_count = first.bytes;
+            }
+            if self.section_names == 0xffff {
+                self.section_names = first.link;
+            }
+            if segment_count == 0xffff {
+                segment_count = u64::from(first.info);
+            }
+        }
+        self.segments = self.table(segments_at, segment_bytes, segment_count, Elf::segment_at)?;
+        self.sections = self.table(sections_at, section_bytes, section_count, Elf::section_at)?;
+        Ok(())
+    }
+
+    fn table<T>(
+        &self,
+        at: u64,
+        entry_bytes: u64,
+        count: u64,
+        read: fn(&Elf, &[u8], u64) -> Result<T, Short>,
+    ) -> Result<Vec<T>, Bad> {
+        if at == 0 || count == 0 {
+            return Ok(Vec::new());
+        }
+        let length = self.content.len() as u64;
+        let fits = entry_bytes
+            .checked_mul(count)
+            .and_then(|bytes| bytes.checked_add(at))
+            .is_some_and(|end| entry_bytes > 0 && end <= length);
+        if !fits {
+            return Err(Bad::Text(format!(
+                "offset {at:#x}: expected a table of {count} headers, found the end of the file"
+            )));
+        }
+        let mut entries = Vec::new();
+        for index in 0..count {
+            entries.push(read(self, &self.content, at + index * entry_bytes)?);
+        }
+        Ok(entries)
+    }
+
+    fn segment_at(&self, content: &[u8], at: u64) -> Result<Segment, Short> {
+        let mut cursor = Cursor::new(content, 0, self.endian);
+        cursor.bytes(at)?;
+        let kind = cursor.u32()?;
+        let flags_first = if self.wide { cursor.u32()? } else { 0 };
+        let offset = self.word(&mut cursor)?;
+        let address = self.word(&mut cursor)?;
+        self.word(&mut cursor)?; // p_paddr
+        let file_bytes = self.word(&mut cursor)?;
+        self.word(&mut cursor)?; // p_memsz
+        let flags = if self.wide {
+            flags_first
+        } else {
+            cursor.u32()?
+        };
+        Ok(Segment {
+            kind,
+            executable: flags & 1 != 0,
+            offset,
+            address,
+            file_bytes,
+        })
+    }
+
+    fn section_at(&self, content: &[u8], at: u64) -> Result<Section, Short> {
+        let mut cursor = Cursor::new(content, 0, self.endian);
+        cursor.bytes(at)?;
+        let name = cursor.u32()?;
+        let kind = cursor.u32()?;
+        let flags = self.word(&mut cursor)?;
+        let address = self.word(&mut cursor)?;
+        let offset = self.word(&mut cursor)?;
+        let bytes = self.word(&mut cursor)?;
+        let link = cursor.u32()?;
+        let info = cursor.u32()?;
+        let alignment = self.word(&mut cursor)?;
+        let entry_bytes = self.word(&mut cursor)?;
+        Ok(Section {
+            name,
+            kind,
+            flags,
+            address,
+            offset,
+            bytes,
+            link,
+            info,
+            alignment,
+            entry_bytes,
+        })
+    }
+
+    fn word(&self, cursor: &mut Cursor<'_>) -> Result<u64, Short> {
+        if self.wide {
+            cursor.u64()
+        } else {
+            cursor.u32().map(u64::from)
+        }
+    }
+
+    /// Its byte order.
+    pub(in crate::symbols) fn endian(&self) -> Endian {
+        self.endian
+    }
+
+    /// Whether it is an object file (a kernel module), whose addresses are still to be relocated.
+    pub(in crate::symbols) fn is_relocatable(&self) -> bool {
+        self.kind == ET_REL
+    }
+
+    /// Whether addresses have 64 bits.
+    pub(in crate::symbols) fn is_wide(&self) -> bool {
+        self.wide
+    }
+
+    /// The segments that are loaded.
+    pub(in crate::symbols) fn loaded(&self) -> impl Iterator<Item = &Segment> {
+        self.segments
+            .iter()
+            .filter(|segment| segment.kind == PT_LOAD)
+    }
+
+    /// Whether code is in the file at all: a file of debugging information alone has empty segments, and
+    /// offsets in it say nothing.
+    pub(in crate::symbols) fn holds_code(&self) -> bool {
+        self.loaded()
+            .any(|segment| segment.executable && segment.file_bytes > 0)
+    }
+
+    /// The address that a file offset is loaded to, relative to the file's own base.
+    pub(in crate::symbols) fn address_of_offset(&self, offset: u64) -> Option<u64> {
+        let holds = |segment: &&Segment| {
+            offset
+                .checked_sub(segment.offset)
+                .is_some_and(|inside| inside < segment.file_bytes)
+        };
+        // Pages at the edge of two segments are mapped twice; code is what is looked for.
+        let segment = self
+            .loaded()
+            .filter(|segment| segment.executable)
+            .find(holds)
+            .or_else(|| self.loaded().find(holds))?;
+        (offset - segment.offset).checked_add(segment.address)
+    }
+
+    /// By how much addresses are higher than offsets in the segment of code that a mapping from `offset` on
+    /// shows. (Mappings start at whole pages, segments anywhere in them.)
+    pub(in crate::symbols) fn address_minus_offset(&self, offset: u64) -> Option<u64> {
+        let of_page = |page: u64| {
+            self.loaded()
+                .filter(|segment| segment.executable)
+                .find(|segment| {
+                    let end = segment.offset.saturating_add(segment.file_bytes);
+                    (segment.offset & !(page - 1)..end).contains(&offset)
+                })
+        };
+        let segment = of_page(0x1000).or_else(|| of_page(0x1_0000))?;
+        Some(segment.address.wrapping_sub(segment.offset))
+    }
+
+    /// The section of that name.
+    pub(in crate::symbols) fn section(&self, name: &[u8]) -> Option<&Section> {
+        self.sections
+            .iter()
+            .find(|section| self.section_name(section) == name)
+    }
+
+    fn section_name(&self, section: &Section) -> &[u8] {
+        self.sections
+            .get(self.section_names as usize)
+            .and_then(|names| self.raw(names))
+            .and_then(|names| names.get(section.name as usize..))
+            .map(perfquet_events::bytes::before_nul)
+            .unwrap_or_default()
+    }
+
+    /// Bytes of a section as they lie in the file; `None` if it has none there.
+    fn raw(&self, section: &Section) -> Option<&[u8]> {
+        self.content.get(self.range(section)?)
+    }
+
+    fn range(&self, section: &Section) -> Option<Range<usize>> {
+        if section.kind == SHT_NOBITS {
+            return None;
+        }
+        let start = usize::try_from(section.offset).ok()?;
+        let end = start.checked_add(usize::try_from(section.bytes).ok()?)?;
+        (end <= self.content.len()).then_some(start..end)
+    }
+
+    /// Contents of the section of that name, unpacked where it is packed.
+    pub(in crate::symbols) fn contents(&self, name: &[u8]) -> Option<Part> {
+        let section = self.section(name)?;
+        if section.flags & SHF_COMPRESSED != 0 {
+            return self.unpacked(section).map(Part::owned);
+        }
+        self.part(section)
+    }
+
+    fn part(&self, section: &Section) -> Option<Part> {
+        Some(Part {
+            content: Arc::clone(&self.content),
+            range: self.range(section)?,
+        })
+    }
+
+    /// `Elf64_Chdr`: kind (1: zlib, 2: zstd), size, alignment; then the packed bytes.
+    fn unpacked(&self, section: &Section) -> Option<Vec<u8>> {
+        let mut cursor = Cursor::new(self.raw(section)?, section.offset, self.endian);
+        let kind = cursor.u32().ok()?;
+        if self.wide {
+            cursor.u32().ok()?;
+        }
+        let size = self.word(&mut cursor).ok()?;
+        self.word(&mut cursor).ok()?;
+        let packed = cursor.rest().len() as u64;
+        if size > DECOMPRESSED_MAX || size / DECOMPRESSED_RATIO_MAX > packed {
+            return None;
+        }
+        let mut unpacked = Vec::new();
+        match kind {
+            1 => flate2::read::ZlibDecoder::new(cursor.rest())
+                .take(size)
+                .read_to_end(&mut unpacked)
+                .ok()?,
+            2 => zstd::stream::read::Decoder::with_buffer(cursor.rest())
+                .ok()?
+                .take(size)
+                .read_to_end(&mut unpacked)
+                .ok()?,
+            _ => return None,
+        };
+        Some(unpacked)
+    }
+
+    /// The build id, from the note sections or, in a stripped file, the note segments.
+    pub(in crate::symbols) fn build_id(&self) -> Option<&[u8]> {
+        let in_sections = self
+            .sections
+            .iter()
+            .filter(|section| section.kind == SHT_NOTE)
+            .filter_map(|section| self.raw(section))
+            .find_map(|notes| build_id_in_notes(notes, self.endian));
+        in_sections.or_else(|| {
+            self.segments
+                .iter()
+                .filter(|segment| segment.kind == PT_NOTE)
+                .filter_map(|segment| {
+                    let start = usize::try_from(segment.offset).ok()?;
+                    let end = start.checked_add(usize::try_from(segment.file_bytes).ok()?)?;
+                    self.content.get(start..end)
+                })
+                .find_map(|notes| build_id_in_notes(notes, self.endian))
+        })
+    }
+
+    /// Name and checksum of the file that holds its debugging information (`.gnu_debuglink`).
+    pub(in crate::symbols) fn debug_link(&self) -> Option<(&[u8], u32)> {
+        let link = self.raw(self.section(b".gnu_debuglink")?)?;
+        let name = perfquet_events::bytes::before_nul(link);
+        let checksum = link.get((name.len() + 1).next_multiple_of(4)..)?;
+        let checksum = Cursor::new(checksum, 0, self.endian).u32().ok()?;
+        (!name.is_empty()).then_some((name, checksum))
+    }
+
+    /// The open file, if it is one.
+    pub(in crate::symbols) fn file(&self) -> Option<&File> {
+        match &*self.content {
+            Content::Mapped(map) => Some(map.file()),
+            Content::Owned(_) => None,
+        }
+    }
+
+    /// All of its bytes.
+    pub(in crate::symbols) fn content(&self) -> &[u8] {
+        &self.content
+    }
+
+    /// Gives the pages of a mapped file back until they are looked at again.
+    pub(in crate::symbols) fn release(&self) {
+        match &*self.content {
+            Content::Mapped(map) => map.release(),
+            Content::Owned(_) => {}
+        }
+    }
+}
+
+/// Finds the build id among notes (`Elf64_Nhdr`: name size, contents' size, type; both padded to 4).
+pub(in crate::symbols) fn build_id_in_notes(notes: &[u8], endian: Endian) -> Option<&[u8]> {
+    let mut cursor = Cursor::new(notes, 0, endian);
+    loop {
+        let name_bytes = u64::from(cursor.u32().ok()?);
+        let bytes = u64::from(cursor.u32().ok()?);
+        let kind = cursor.u32().ok()?;
+        let name = cursor.bytes(name_bytes.next_multiple_of(4)).ok()?;
+        if kind == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
+            return cursor.bytes(bytes).ok().filter(|id| !id.is_empty());
+        }
+        cursor.bytes(bytes.next_multiple_of(4)).ok()?;
+    }
+}

@@ -1,0 +1,265 @@
+//! What can be probed in a program or library: its functions, and the static probes that its makers left in it.
+//!
+//! ```text
+//! malloc          at 0x9d1e0 in the file, 599 bytes
+//! .note.stapsdt   provider libc, name memory_heap_new, at 0x9b3f2, arguments "8@%rbx 8@%r12"
+//! ```
+//! The notes are those of systemtap's sys/sdt.h
+//! (<https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation>).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use perfquet_events::Error;
+use perfquet_events::bytes::{Cursor, Short, before_nul};
+
+use super::Options;
+use super::demangle::{demangle, demangle_with_parameters, without_version};
+use super::elf::{Elf, Part};
+use super::files::Files;
+use super::origin::Origin;
+
+/// Type of the notes of static probes.
+const NT_STAPSDT: u32 = 3;
+
+/// A program or library.
+pub struct Object {
+    path: PathBuf,
+    image: Arc<Elf>,
+    /// Its symbols where they were stripped from it.
+    debug: Option<Arc<Elf>>,
+    /// Places are told by address: it is no file that is mapped.
+    is_kernel: bool,
+}
+
+/// A function in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeSymbol {
+    /// As in the symbol table, mangled or not.
+    pub name: String,
+    /// Where it begins, in the file.
+    pub offset: u64,
+    /// Its length; 0: not told.
+    pub bytes: u64,
+}
+
+/// A static probe (USDT).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StaticProbe {
+    /// Who made it.
+    pub provider: String,
+    /// What it is called.
+    pub name: String,
+    /// Where it is, in the file.
+    pub offset: u64,
+    /// Where its counter of listeners is, in the file; `None`: it has none.
+    pub semaphore_offset: Option<u64>,
+    /// Where its arguments are, in the assembler's words: "8@%rbx -4@12(%rsp)".
+    pub arguments: String,
+}
+
+impl CodeSymbol {
+    /// The name as one writes it in C++ or Rust, without parameters, as frames have it.
+    pub fn readable(&self) -> String {
+        demangle(self.name.as_bytes())
+    }
+
+    /// The same with the parameters of C++.
+    pub fn readable_with_parameters(&self) -> String {
+        demangle_with_parameters(&self.name)
+    }
+}
+
+impl Object {
+    /// Opens a file, and that with its symbols, if it was stripped and they are installed.
+    pub fn open(path: &Path) -> Result<Object, Error> {
+        let unreadable = |message: String| Error::Symbols {
+            path: path.to_owned(),
+            message,
+        };
+        std::fs::metadata(path).map_err(Error::io(path))?;
+        let found = Files::new(&Options::default(), Origin::default())
+            .open(path)
+            .map_err(|missing| unreadable(missing.to_string()))?;
+        Ok(Object {
+            path: path.to_owned(),
+            image: found.image,
+            debug: found.debug,
+            is_kernel: false,
+        })
+    }
+
+    /// Opens a kernel (vmlinux) with its debugging information, or a file with that alone. Its places are addresses of the
+    /// build, not offsets in the file.
+    pub fn open_kernel(path: &Path) -> Result<Object, Error> {
+        let unreadable = |message: String| Error::Symbols {
+            path: path.to_owned(),
+            message,
+        };
+        std::fs::metadata(path).map_err(Error::io(path))?;
+        let elf = Elf::open(path).map_err(|bad| unreadable(bad.to_string()))?;
+        if elf.section(b".debug_info").is_none() {
+            return Err(unreadable("it has no debugging information".to_owned()));
+        }
+        Ok(Object {
+            path: path.to_owned(),
+            image: Arc::new(elf),
+            debug: None,
+            is_kernel: true,
+        })
+    }
+
+    /// What tells it from other builds.
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.image.build_id()
+    }
+
+    /// Whether its addresses have 64 bits.
+    pub fn is_wide(&self) -> bool {
+        self.image.is_wide()
+    }
+
+    /// All functions, by name.
+    pub fn functions(&self) -> Vec<CodeSymbol> {
+        let with_symbols = self.debug.iter().chain([&self.image]);
+        let mut symbols = Vec::new();
+        for elf in with_symbols {
+            let Some(functions) = elf.functions() else {
+                continue;
+            };
+            for function in &functions.list {
+                let name = functions.names.get(function.name as usize..);
+                let name = without_version(before_nul(name.unwrap_or_default()));
+                // The debugging file has the addresses, but not the bytes: the image knows where they are.
+                if let Some(offset) = self.offset_of(function.address) {
+                    symbols.push(CodeSymbol {
+                        name: String::from_utf8_lossy(name).into_owned(),
+                        offset,
+                        bytes: function.bytes,
+                    });
+                }
+            }
+            if !symbols.is_empty() {
+                break;
+            }
+        }
+        symbols.sort_by(|a, b| (&a.name, a.offset).cmp(&(&b.name, b.offset)));
+        symbols.dedup();
+        symbols
+    }
+
+    /// The static probes, in the order of their notes. A note that cannot be read ends them.
+    pub fn static_probes(&self) -> Vec<StaticProbe> {
+        let Some(notes) = self.image.contents(b".note.stapsdt") else {
+            return Vec::new();
+        };
+        let mut probes = Vec::new();
+        let mut cursor = Cursor::new(&notes, 0, self.image.endian());
+        while let Ok(Some(probe)) = self.next_probe(&mut cursor) {
+            probes.extend(probe);
+        }
+        probes
+    }
+
+    /// The bytes of code at an offset in the file, as many of them as there are.
+    pub fn code(&self, offset: u64, bytes: usize) -> &[u8] {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let content = self.image.content();
+        let rest = content.get(start..).unwrap_or_default();
+        rest.get(..bytes).unwrap_or(rest)
+    }
+
+    /// The outer `None` is the end, the inner one another kind of note.
+    fn next_probe(&self, cursor: &mut Cursor<'_>) -> Result<Option<Option<StaticProbe>>, Short> {
+        if cursor.is_empty() {
+            return Ok(None);
+        }
+        let (name_bytes, body_bytes) = (cursor.u32()?, cursor.u32()?);
+        let kind = cursor.u32()?;
+        let owner = cursor.bytes(u64::from(name_bytes).next_multiple_of(4))?;
+        let body = cursor.bytes(u64::from(body_bytes).next_multiple_of(4))?;
+        if kind != NT_STAPSDT || before_nul(owner) != b"stapsdt" {
+            return Ok(Some(None));
+        }
+        let mut body = Cursor::new(body, 0, self.image.endian());
+        let wide = self.image.is_wide();
+        let mut word = || match wide {
+            true => body.u64(),
+            false => body.u32().map(u64::from),
+        };
+        let (place, base, semaphore) = (word()?, word()?, word()?);
+        let mut text = || String::from_utf8_lossy(body.text_to_nul()).into_owned();
+        let (provider, name, arguments) = (text(), text(), text());
+        // A prelinked file was moved as a whole: .stapsdt.base moved with it, the note did not.
+        let moved = self
+            .image
+            .section(b".stapsdt.base")
+            .map_or(0, |section| section.address.wrapping_sub(base));
+        let offset = self.offset_of(place.wrapping_add(moved));
+        let semaphore_offset = match semaphore {
+            0 => None,
+            semaphore => self.offset_of(semaphore.wrapping_add(moved)),
+        };
+        Ok(Some(offset.map(|offset| StaticProbe {
+            provider,
+            name,
+            offset,
+            semaphore_offset,
+            arguments,
+        })))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file that describes lines and variables, if any does.
+    pub(super) fn with_debugging_information(&self) -> &Elf {
+        let described = |elf: &&Arc<Elf>| elf.section(b".debug_info").is_some();
+        let debug = self.debug.as_ref().filter(described);
+        debug.unwrap_or(&self.image)
+    }
+
+    /// Address and contents of the unwind table, which stripped files keep.
+    pub(super) fn unwind_section(&self) -> Option<(u64, Part)> {
+        let section = self.image.section(b".eh_frame")?;
+        Some((section.address, self.image.contents(b".eh_frame")?))
+    }
+
+    /// The address of an offset in the file.
+    pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
+        if self.is_kernel {
+            return Some(offset);
+        }
+        self.image.address_of_offset(offset)
+    }
+
+    /// Where an address lies in the file: what a uprobe is given.
+    pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
+        if self.is_kernel {
+            return Some(address);
+        }
+        self.image.loaded().find_map(|segment| {
+            let inside = address.checked_sub(segment.address)?;
+            (inside < segment.file_bytes).then(|| segment.offset.saturating_add(inside))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_this_program() {
+        let object = Object::open(&std::env::current_exe().unwrap()).unwrap();
+        let functions = object.functions();
+        let main = functions.iter().find(|function| function.name == "main");
+        let main = main.expect("every program has one");
+        assert!(main.bytes > 0);
+        assert_eq!(object.code(main.offset, 4).len(), 4);
+        assert!(object.static_probes().is_empty());
+        assert!(Object::open(Path::new("/nonexistent")).is_err());
+    }
+}

@@ -1,0 +1,223 @@
+//! Names by address: a sorted symbol table, put in order as perf does it.
+//!
+//! ```text
+//! ffffffff813c9d90  kmem_cache_alloc_noprof   up to the next symbol
+//! 0000000000001189  work_inner                35 bytes
+//! ```
+//! Of several names of one address, one is kept, by the rules of `choose_best_symbol` in perf's
+//! `util/symbol.c`, so that the same trace has the same names here and there: a length before none, strong before
+//! weak, global before local, fewer leading underscores, the longer name (both demangled). A linker that folds equal
+//! functions gives one address thousands of names, so the choice is made when an address is asked for.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::demangle::demangle;
+use super::elf::{Function, Functions, Part};
+
+/// A name and the addresses that bear it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Symbol {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Offset of the name in the table's text.
+    pub(super) name: u32,
+    length: u32,
+    weak: bool,
+    global: bool,
+}
+
+impl Symbol {
+    /// A symbol that ends at `end`, or where the next one starts if `end` is `start`.
+    pub(super) fn new(start: u64, end: u64, name: u32, length: u32) -> Symbol {
+        Symbol {
+            start,
+            end,
+            name,
+            length,
+            weak: false,
+            global: false,
+        }
+    }
+
+    /// As told by the type letter of kallsyms: `W` weak, upper case global.
+    pub(super) fn with_type_letter(mut self, letter: u8) -> Symbol {
+        self.weak = letter == b'W';
+        self.global = letter.is_ascii_uppercase() && !self.weak;
+        self
+    }
+}
+
+/// Symbols in the order of their addresses.
+pub(super) struct Table {
+    symbols: Vec<Symbol>,
+    text: Part,
+    /// Of several symbols with one address the best, by the index of the first; those asked for so far.
+    chosen: RefCell<HashMap<usize, usize>>,
+}
+
+/// How far back a symbol that holds an address may lie behind others that start later and end sooner.
+const NESTING_MAX: usize = 32;
+
+impl Table {
+    /// A table without symbols.
+    pub(super) fn empty() -> Table {
+        Table::new(Vec::new(), Part::default(), |_, _, _| true)
+    }
+
+    /// A table of what an ELF file holds.
+    pub(super) fn of_functions(functions: Functions) -> Table {
+        let Functions { names, mut list } = functions;
+        list.sort_by_key(|function| function.address);
+        let nexts = list.iter().map(|function| function.address).skip(1);
+        let nexts: Vec<u64> = nexts.chain([u64::MAX]).collect();
+        let symbol = |(function, next): (&Function, u64)| {
+            let rest = names.get(function.name as usize..).unwrap_or_default();
+            let length = perfquet_events::bytes::before_nul(rest).len();
+            // Written in assembly without a size: up to the next one, but not beyond its section.
+            let end = match function.bytes {
+                0 => next.min(function.section_end).max(function.address),
+                bytes => function.address.saturating_add(bytes),
+            };
+            Symbol {
+                start: function.address,
+                end,
+                name: function.name,
+                length: u32::try_from(length).unwrap_or(0),
+                weak: function.weak,
+                global: function.global,
+            }
+        };
+        let symbols = list.iter().zip(nexts).map(symbol).collect();
+        Table::new(symbols, names, |_, _, _| true)
+    }
+
+    /// Sorts; lets a symbol without length end where the next one starts if `joined` says that nothing lies
+    /// between the two, else a page later.
+    pub(super) fn new(
+        mut symbols: Vec<Symbol>,
+        text: Part,
+        joined: impl Fn(&[u8], &Symbol, &Symbol) -> bool,
+    ) -> Table {
+        symbols.sort_by_key(|symbol| symbol.start);
+        let starts = symbols.iter().map(Some).skip(1).chain([None]);
+        let ends: Vec<u64> = symbols
+            .iter()
+            .zip(starts)
+            .map(|(symbol, next)| match next {
+                _ if symbol.end > symbol.start => symbol.end,
+                Some(next) if joined(&text, symbol, next) => next.start,
+                _ => symbol
+                    .start
+                    .saturating_add(4096)
+                    .next_multiple_of_or_max(4096),
+            })
+            .collect();
+        for (symbol, end) in symbols.iter_mut().zip(ends) {
+            symbol.end = end;
+        }
+        symbols.shrink_to_fit();
+        Table {
+            symbols,
+            text,
+            chosen: RefCell::default(),
+        }
+    }
+
+    /// The symbol that holds an address; of several the one that starts last.
+    pub(super) fn at(&self, address: u64) -> Option<&Symbol> {
+        let mut count = self
+            .symbols
+            .partition_point(|symbol| symbol.start <= address);
+        for _ in 0..NESTING_MAX {
+            let start = self.symbols.get(count.checked_sub(1)?)?.start;
+            let first = self.symbols.partition_point(|symbol| symbol.start < start);
+            let best = self.best(first, count)?;
+            if address < best.end {
+                return Some(best);
+            }
+            count = first;
+        }
+        None
+    }
+
+    /// The best of the symbols from `first` to `end`, which start at one address.
+    fn best(&self, first: usize, end: usize) -> Option<&Symbol> {
+        let symbols = self.symbols.get(first..end)?;
+        if symbols.len() < 2 {
+            return symbols.first();
+        }
+        let mut chosen = self.chosen.borrow_mut();
+        let index = *chosen
+            .entry(first)
+            .or_insert_with(|| best_of(symbols, &self.text));
+        symbols.get(index)
+    }
+
+    /// Its name as found, maybe mangled.
+    pub(super) fn name(&self, symbol: &Symbol) -> &[u8] {
+        name_in(&self.text, symbol)
+    }
+
+    /// The first symbol from an address on.
+    pub(super) fn next_at(&self, address: u64) -> Option<&Symbol> {
+        let count = self
+            .symbols
+            .partition_point(|symbol| symbol.start < address);
+        self.symbols.get(count)
+    }
+
+    /// The address of the first symbol of that name.
+    pub(super) fn address_of(&self, name: &[u8]) -> Option<u64> {
+        self.symbols
+            .iter()
+            .find(|symbol| self.name(symbol) == name)
+            .map(|symbol| symbol.start)
+    }
+
+    /// How many addresses have a name.
+    pub(super) fn len(&self) -> usize {
+        self.symbols.len()
+    }
+
+    /// Whether it is empty.
+    pub(super) fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+}
+
+/// The bytes of a symbol's name.
+pub(super) fn name_in<'t>(text: &'t [u8], symbol: &Symbol) -> &'t [u8] {
+    let start = symbol.name as usize;
+    text.get(start..start.saturating_add(symbol.length as usize))
+        .unwrap_or_default()
+}
+
+/// The index of the best of several symbols with one address; of equals the first.
+fn best_of(symbols: &[Symbol], text: &[u8]) -> usize {
+    let kind = |symbol: &Symbol| (symbol.end > symbol.start, !symbol.weak, symbol.global);
+    let best_kind = symbols.iter().map(kind).max();
+    let candidates = symbols
+        .iter()
+        .enumerate()
+        .filter(|(_, symbol)| Some(kind(symbol)) == best_kind);
+    let rank = |(index, symbol): (usize, &Symbol)| {
+        let name = demangle(name_in(text, symbol));
+        let underscores = name.bytes().take_while(|&byte| byte == b'_').count();
+        (Reverse(underscores), name.len(), Reverse(index))
+    };
+    let best = candidates.map(rank).max();
+    best.map_or(0, |(_, _, Reverse(index))| index)
+}
+
+/// `next_multiple_of`, or the largest address where there is none.
+trait NextMultiple {
+    fn next_multiple_of_or_max(self, step: u64) -> u64;
+}
+
+impl NextMultiple for u64 {
+    fn next_multiple_of_or_max(self, step: u64) -> u64 {
+        self.checked_next_multiple_of(step).unwrap_or(u64::MAX)
+    }
+}
