@@ -10,7 +10,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,7 +25,8 @@ pub fn write_documents(command: impl FnOnce() -> Command) -> Option<ExitCode> {
     Some(match write(command(), &share) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cannot write to {}: {error}", share.display());
+            let place = share.display();
+            let _ = writeln!(io::stderr(), "cannot write to {place}: {error}");
             ExitCode::FAILURE
         }
     })
