@@ -1,7 +1,6 @@
 //! A reader alone: bytes → events, each of which is looked at as the importer would.
 
-use perfquet_events::event::{Event, Fields, Sink};
-use perfquet_events::event_format::Plan;
+use perfquet_events::event::{Event, Sink};
 use perfquet_events::{Error, Format, Input};
 
 use crate::watch::watch;
@@ -9,25 +8,23 @@ use crate::watch::watch;
 /// Looks at everything that an event holds, as the importer would.
 #[derive(Default)]
 struct Touch {
-    plans: Vec<Plan>,
+    /// Number of fields of each declared event.
+    fields: Vec<usize>,
     sum: u64,
 }
 
 impl Sink for Touch {
     fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
         if let Event::Type(declared) = event {
-            self.plans
-                .push(Plan::new(&declared.fields, declared.big_endian));
+            self.fields.push(declared.fields.len());
         }
         if let Event::Sample(sample) = event {
-            let plan = self
-                .plans
+            let count = self
+                .fields
                 .get(sample.event.0 as usize)
                 .expect("declared before");
-            if let Fields::Raw(payload) = sample.fields {
-                for op in plan.ops() {
-                    self.sum += format!("{:?}", op.decode(payload)).len() as u64;
-                }
+            for field in 0..*count {
+                self.sum += format!("{:?}", sample.fields.value(field)).len() as u64;
             }
         }
         self.sum += format!("{event:?}").len() as u64;

@@ -7,8 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use perfquet_events::event::{Event, EventKind, EventType, Fields, Sample, Sink, Value};
-use perfquet_events::event_format::{Decoded, Plan};
+use perfquet_events::event::{Event, EventKind, EventType, Sample, Sink, Value};
 use perfquet_events::{Error, Format, Input};
 use perfquet_import::{ImportOptions, import};
 use perfquet_readers::ftrace_text::FTRACE_TEXT;
@@ -24,7 +23,7 @@ type Row = BTreeMap<String, String>;
 #[derive(Default)]
 struct Found {
     types: Vec<String>,
-    plans: Vec<(EventType, Plan)>,
+    declared: Vec<EventType>,
     /// Values of each event's columns, hit by hit.
     rows: BTreeMap<String, Vec<Row>>,
     counts: BTreeMap<String, u64>,
@@ -44,8 +43,7 @@ impl Sink for Found {
                 };
                 let columns = self.columns.entry(name.clone()).or_default();
                 columns.extend(event.fields.iter().map(|field| field.name.clone()));
-                let plan = Plan::new(&event.fields, event.big_endian);
-                self.plans.push((event.clone(), plan));
+                self.declared.push(event.clone());
                 self.types.push(name);
             }
             Event::Sample(sample) => {
@@ -96,35 +94,17 @@ impl Found {
         put("(tid)", sample.tid.map(|tid| tid.to_string()));
         put("(cpu)", sample.cpu.map(|cpu| cpu.to_string()));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (event, plan) = &self.plans[sample.event.0 as usize];
-        match sample.fields {
-            Fields::None => {}
-            Fields::Raw(payload) => {
-                for (op, field) in plan.ops().iter().zip(&event.fields) {
-                    put(
-                        &field.name,
-                        match op.decode(payload) {
-                            Decoded::Int(value) => Some(value.to_string()),
-                            Decoded::UInt(value) => Some(value.to_string()),
-                            Decoded::Bytes(bytes) => Some(text(bytes)),
-                            _ => None,
-                        },
-                    );
-                }
-            }
-            Fields::Values(values) => {
-                for (value, field) in values.iter().zip(&event.fields) {
-                    put(
-                        &field.name,
-                        match value {
-                            Value::Int(value) => Some(value.to_string()),
-                            Value::UInt(value) => Some(value.to_string()),
-                            Value::Bytes(bytes) => Some(text(bytes)),
-                            _ => None,
-                        },
-                    );
-                }
-            }
+        let event = &self.declared[sample.event.0 as usize];
+        for (place, field) in event.fields.iter().enumerate() {
+            put(
+                &field.name,
+                match sample.fields.value(place) {
+                    Value::Int(value) => Some(value.to_string()),
+                    Value::UInt(value) => Some(value.to_string()),
+                    Value::Bytes(bytes) => Some(text(bytes)),
+                    _ => None,
+                },
+            );
         }
         row
     }

@@ -16,7 +16,6 @@ use perfquet_events::event::{
     Common, Event, EventType, Fact, Fields, Function, Sample, Sink, Stack, Value,
 };
 use perfquet_events::event_format::print::{PrintFormat, Record};
-use perfquet_events::event_format::{Decoded, Plan};
 use perfquet_events::{Error, Input};
 use perfquet_readers::trace_dat::TRACE_DAT;
 use perfquet_tests::{corpora, foreign_corpus, needs, root};
@@ -27,7 +26,6 @@ use crate::trace_cmd_report::{Line, duration, report, retval, seconds, state_let
 #[derive(Default)]
 struct Ours {
     types: Vec<EventType>,
-    plans: Vec<Plan>,
     prints: Vec<PrintFormat>,
     comms: BTreeMap<i32, String>,
     symbols: BTreeMap<u64, String>,
@@ -144,20 +142,14 @@ impl Ours {
                 .fields
                 .iter()
                 .position(|field| field.name == name)?;
-            match sample.fields {
-                Fields::None => None,
-                Fields::Raw(payload) => match self.plans[index].ops()[at].decode(payload) {
-                    Decoded::Int(value) => Some(value.to_string()),
-                    Decoded::UInt(value) => Some(value.to_string()),
-                    Decoded::Bytes(text) => Some(String::from_utf8_lossy(text).into_owned()),
-                    other => panic!("{name}: {other:?}"),
-                },
-                Fields::Values(values) => match values[at] {
-                    Value::Int(value) => Some(value.to_string()),
-                    Value::UInt(value) => Some(value.to_string()),
-                    Value::Bytes(text) => Some(String::from_utf8_lossy(text).into_owned()),
-                    other => panic!("{name}: {other:?}"),
-                },
+            if let Fields::None = sample.fields {
+                return None;
+            }
+            match sample.fields.value(at) {
+                Value::Int(value) => Some(value.to_string()),
+                Value::UInt(value) => Some(value.to_string()),
+                Value::Bytes(text) => Some(String::from_utf8_lossy(text).into_owned()),
+                other => panic!("{name}: {other:?}"),
             }
         };
         match declared.name.as_str() {
@@ -254,8 +246,6 @@ impl Sink for Ours {
                 let source = declared.print_format.clone().unwrap_or_default();
                 self.prints
                     .push(PrintFormat::new(&source, &declared.fields));
-                self.plans
-                    .push(Plan::new(&declared.fields, declared.big_endian));
                 self.types.push(declared.clone());
             }
             Event::Sample(sample) => self.sample(sample),

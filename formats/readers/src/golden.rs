@@ -274,15 +274,11 @@ impl Lines {
         match sample.fields {
             Fields::None => None,
             Fields::Raw(payload) => {
-                let event_type = &self.types[sample.event.0 as usize];
-                let plan = perfquet_events::event_format::Plan::new(
-                    &event_type.fields,
-                    event_type.big_endian,
-                );
-                let fields = plan.ops().iter().zip(&event_type.fields);
+                let fields = self.types[sample.event.0 as usize].fields.iter();
                 let fields: Vec<String> = fields
-                    .map(|(op, field)| {
-                        readable(&format!("{}={:?}", field.name, op.decode(payload)))
+                    .enumerate()
+                    .map(|(place, field)| {
+                        readable(&format!("{}={:?}", field.name, payload.value(place)))
                     })
                     .collect();
                 Some(format!("{{{}}}", fields.join(" ")))
@@ -307,6 +303,7 @@ fn value_text(value: &Value<'_>) -> String {
         Value::IntList(values) => format!("{values:?}"),
         Value::UIntList(values) => format!("{values:?}"),
         Value::TextList(texts) => quoted_list(texts),
+        Value::Array(array) => format!("{:?}", array.unsigned().collect::<Vec<_>>()),
     }
 }
 

@@ -18,11 +18,13 @@
 mod aggregate;
 pub mod bars;
 mod call;
+mod payload;
 mod selection;
 mod told_call;
 
 pub use aggregate::{Action, Aggregate, Bucket};
 pub use call::{Call, Common, Context, Enter, Function, Leave, Switch};
+pub use payload::{Array, Op, Payload, Plan, decode_field};
 pub use selection::{CallEdge, Contexts, Purpose, Selection, span};
 pub use told_call::{CallArgument, CallFunction, PairedCall};
 
@@ -511,9 +513,30 @@ pub enum Fields<'a> {
     #[default]
     None,
     /// The kernel's payload; each [`Field`] has its [`Layout`].
-    Raw(&'a [u8]),
+    Raw(Payload<'a>),
     /// One value per field, in order; missing ones at the end are NULL.
     Values(&'a [Value<'a>]),
+}
+
+impl<'a> Fields<'a> {
+    /// Returns the value of a field; NULL if it was not recorded.
+    #[inline]
+    pub fn value(&self, field: usize) -> Value<'a> {
+        match self {
+            Fields::None => Value::Null,
+            Fields::Raw(payload) => payload.value(field),
+            Fields::Values(values) => values.get(field).copied().unwrap_or(Value::Null),
+        }
+    }
+
+    /// Returns the context in which the event occurred, if the payload has it.
+    #[inline]
+    pub fn context(&self) -> Option<Context> {
+        match self {
+            Fields::Raw(payload) => payload.context(),
+            Fields::None | Fields::Values(_) => None,
+        }
+    }
 }
 
 /// A value of a field.
@@ -535,6 +558,8 @@ pub enum Value<'a> {
     IntList(&'a [i64]),
     /// For `UIntList`.
     UIntList(&'a [u64]),
+    /// For `IntList` and `UIntList`, inside a payload.
+    Array(Array<'a>),
     /// For `TextList`.
     TextList(&'a [&'a [u8]]),
 }

@@ -9,24 +9,10 @@
 //!     field:char prev_comm[16]; offset:8; size:16; signed:0;
 //! print fmt: "prev_comm=%s …", REC->prev_comm, …
 //! ```
-//! [`EventFormat::parse`] turns such a text into fields with their [`Layout`](crate::event::Layout);
-//! [`Plan`] is what a hot loop compiles once per event type and then decodes every payload with, without allocating:
-//!
-//! ```text
-//! let plan = Plan::new(&event_type.fields, event_type.big_endian);
-//! for (op, column) in plan.ops().iter().zip(columns) {
-//!     match op.decode(payload) {
-//!         Decoded::Int(value) => column.push_i64(value),
-//!         Decoded::Bytes(text) => column.push_bytes(text),
-//!         Decoded::Null => column.push_null(),
-//!         …
-//!     }
-//! }
-//! ```
+//! [`EventFormat::parse`] turns such a text into fields with their [`Layout`](crate::event::Layout), by which a
+//! [`Payload`](crate::event::Payload) is decoded; [`print::PrintFormat`] prints an event as the kernel does.
 
-mod decode;
 mod parse;
 pub mod print;
 
-pub use decode::{Array, Decoded, Op, Plan, decode_field};
 pub use parse::{EventFormat, declared};

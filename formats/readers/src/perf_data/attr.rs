@@ -13,7 +13,7 @@
 use std::cell::Cell;
 
 use perfquet_events::bytes::{Cursor, Endian};
-use perfquet_events::event::{EventId, Purpose};
+use perfquet_events::event::{EventId, Plan, Purpose};
 
 /// Bits of `sample_type`.
 pub(super) mod sample_type {
@@ -97,6 +97,8 @@ pub(super) struct Attr {
     pub(super) places: Places,
     /// Number in the stream of events, once it is declared there.
     pub(super) event: Option<EventId>,
+    /// Decoders of its fields, once it is declared.
+    pub(super) plan: Plan,
     /// Its samples are records of perfquet-record's own; found out at the first.
     pub(super) is_own: Option<bool>,
     /// Its samples have no bytes but their members; found out at the first.

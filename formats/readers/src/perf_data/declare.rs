@@ -5,7 +5,7 @@
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    Event, EventId, EventKind, EventType, Extras, Field, FieldPlace, FieldType, Layout,
+    Event, EventId, EventKind, EventType, Extras, Field, FieldPlace, FieldType, Layout, Plan,
 };
 
 use crate::perf_data::attr::{Attr, event_type, sample_type};
@@ -29,6 +29,7 @@ impl Session<'_, '_> {
         let event_type = self.event_type(index);
         if let Some(attr) = self.attrs.get_mut(index) {
             attr.event = Some(event);
+            attr.plan = Plan::new(&event_type.fields, event_type.big_endian);
         }
         self.sink.event(Event::Type(&event_type))?;
         Ok(event)

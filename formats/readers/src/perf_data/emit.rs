@@ -3,8 +3,8 @@
 use perfquet_events::Error;
 use perfquet_events::bytes::Short;
 use perfquet_events::event::{
-    Event, EventId, Exit, Fields, Fork, KernelSymbol, Loss, Place, ReadValue, Sample, Value,
-    time_of,
+    Event, EventId, Exit, Fields, Fork, KernelSymbol, Loss, Payload, Place, ReadValue, Sample,
+    Value, time_of,
 };
 
 use crate::perf_data::order::{Location, Step};
@@ -158,6 +158,8 @@ impl Session<'_, '_> {
             self.name_read_values()?;
         }
         let lists = &self.lists;
+        let plan = self.attrs.get(index).map(|attr| &attr.plan);
+        let payload = |(bytes, plan)| Fields::Raw(Payload { bytes, plan });
         let sample = Sample {
             event,
             time: members.time.map(time_of),
@@ -186,7 +188,7 @@ impl Session<'_, '_> {
             interrupt_registers: lists.interrupt_registers(),
             user_memory: members.user_memory,
             read: &lists.read,
-            fields: members.raw.map_or(Fields::None, Fields::Raw),
+            fields: members.raw.zip(plan).map_or(Fields::None, payload),
         };
         self.sink.event(Event::Sample(&sample))?;
         Ok(Step::Done)

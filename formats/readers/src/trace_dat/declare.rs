@@ -5,9 +5,10 @@ use std::rc::Rc;
 use perfquet_events::Error;
 use perfquet_events::bytes::Endian;
 use perfquet_events::event::{
-    Event, EventId, EventKind, EventType, Field, FieldPlace, FieldType, Layout, Place,
+    Event, EventId, EventKind, EventType, Field, FieldPlace, FieldType, Fields, Layout, Op,
+    Payload, Place, Plan,
 };
-use perfquet_events::event_format::{EventFormat, Op, Plan};
+use perfquet_events::event_format::EventFormat;
 
 use crate::trace_dat::formats::Formats;
 use crate::trace_dat::read::Teller;
@@ -28,8 +29,8 @@ pub(super) enum Kind {
 pub(super) enum Special {
     /// It names threads.
     Sched(EventId, Names),
-    /// It has columns beside its fields, and so comes as values: its place among the plans.
-    Decoded(EventId, u32, Option<Names>),
+    /// It has columns beside its fields, and so comes as values.
+    Decoded(EventId, Option<Names>),
     Function(Function),
     Enter(Entry),
     Leave(Exit),
@@ -134,8 +135,8 @@ pub(super) struct Types<'s> {
     kinds: Vec<Kind>,
     specials: Vec<Rc<Special>>,
     pub(super) extras: Extras,
+    /// Decoders of the declared events, by their IDs.
     plans: Vec<Plan>,
-    declared: u32,
 }
 
 impl<'s> Types<'s> {
@@ -147,7 +148,6 @@ impl<'s> Types<'s> {
             specials: Vec::new(),
             extras,
             plans: Vec::new(),
-            declared: 0,
         }
     }
 
@@ -177,9 +177,9 @@ impl<'s> Types<'s> {
                 tell.problem(place, "format", || reason)?;
                 let fields = vec![raw_field()];
                 let name = format!("event-{id}");
-                let event = self.tell_type(String::new(), name, fields.clone(), None, tell)?;
+                let event = self.tell_type(String::new(), name, fields, None, tell)?;
                 match self.extras.any() {
-                    true => self.decoded(event, &fields, None),
+                    true => self.special_kind(Special::Decoded(event, None)),
                     false => Kind::Plain(event),
                 }
             }
@@ -216,10 +216,6 @@ impl<'s> Types<'s> {
             _ => format.kind(&system),
         };
         let names = self.names(&system, &format);
-        let fields = match self.extras.any() {
-            true => format.fields.clone(),
-            false => Vec::new(),
-        };
         let event = EventType {
             system,
             name: format.name,
@@ -231,7 +227,7 @@ impl<'s> Types<'s> {
         };
         let event = self.tell_declared(&event, tell)?;
         if self.extras.any() {
-            return Ok(self.decoded(event, &fields, names));
+            return Ok(self.special_kind(Special::Decoded(event, names)));
         }
         Ok(match names {
             Some(names) => self.special_kind(Special::Sched(event, names)),
@@ -239,16 +235,18 @@ impl<'s> Types<'s> {
         })
     }
 
-    fn decoded(&mut self, event: EventId, fields: &[Field], names: Option<Names>) -> Kind {
-        self.plans
-            .push(Plan::new(fields, self.endian == Endian::Big));
-        let plan = self.plans.len() as u32 - 1;
-        self.special_kind(Special::Decoded(event, plan, names))
+    /// The values of an event's fields in its payload.
+    #[inline]
+    pub(super) fn fields<'p>(&'p self, event: EventId, bytes: &'p [u8]) -> Fields<'p> {
+        match self.plans.get(event.0 as usize) {
+            Some(plan) => Fields::Raw(Payload { bytes, plan }),
+            None => Fields::None,
+        }
     }
 
-    /// How to read the fields of an event that comes as values.
-    pub(super) fn plan(&self, index: u32) -> &[Op] {
-        self.plans.get(index as usize).map_or(&[], Plan::ops)
+    /// The decoders of an event's fields.
+    pub(super) fn ops(&self, event: EventId) -> &[Op] {
+        self.plans.get(event.0 as usize).map_or(&[], Plan::ops)
     }
 
     fn special_kind(&mut self, special: Special) -> Kind {
@@ -411,8 +409,9 @@ impl<'s> Types<'s> {
         event: &EventType,
         tell: &mut Teller<'_>,
     ) -> Result<EventId, Error> {
-        let id = EventId(self.declared);
-        self.declared += 1;
+        let id = EventId(self.plans.len() as u32);
+        self.plans
+            .push(Plan::new(&event.fields, self.endian == Endian::Big));
         if self.extras.any() {
             let mut event = event.clone();
             event.fields.extend(self.extras.fields());

@@ -5,9 +5,8 @@ use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Endian, before_nul};
 use perfquet_events::event::{
     Call, Comm, Common as CallCommon, Enter, Event, EventId, Fields, Function as Named, Leave,
-    Loss, Place, Sample, Space, Stack, Value,
+    Loss, Op, Place, Sample, Space, Stack, Value,
 };
-use perfquet_events::event_format::{Decoded, Op};
 
 use crate::trace_dat::declare::{
     Entry, Exit, Extras, Function, Kind, Print, Special, StackFields, Types,
@@ -137,7 +136,7 @@ impl Lists {
         for (op, (signed, unsigned)) in ops.iter().zip(lists) {
             signed.clear();
             unsigned.clear();
-            if let Decoded::List(list) = op.decode(payload) {
+            if let Value::Array(list) = op.decode(payload) {
                 match op.is_signed() {
                     true => signed.extend(list.signed()),
                     false => unsigned.extend(list.unsigned()),
@@ -152,16 +151,11 @@ impl Lists {
         let value = |(op, (signed, unsigned)): (&Op, (&'v Vec<i64>, &'v Vec<u64>))| match op
             .decode(payload)
         {
-            Decoded::Null => Value::Null,
-            Decoded::Bool(truth) => Value::Bool(truth),
-            Decoded::Int(number) => Value::Int(number),
-            Decoded::UInt(number) => Value::UInt(number),
-            Decoded::Float(number) => Value::Float(number),
-            Decoded::Bytes(bytes) => Value::Bytes(bytes),
-            Decoded::List(_) => match op.is_signed() {
+            Value::Array(_) => match op.is_signed() {
                 true => Value::IntList(signed),
                 false => Value::UIntList(unsigned),
             },
+            value => value,
         };
         ops.iter().zip(lists).map(value).collect()
     }
@@ -205,7 +199,7 @@ impl Emitter<'_> {
         let (kernel, user) = (hit.kernel_stack, hit.user_stack);
         if let (Kind::Plain(event), None, None) = (kind, kernel, user) {
             let at = Where::of(stream, hit, time);
-            let sample = at.sample(event, Fields::Raw(payload));
+            let sample = at.sample(event, self.types.fields(event, payload));
             return tell.sink.event(Event::Sample(&sample));
         }
         let mut scratch = self.scratch.take().unwrap_or_default();
@@ -248,7 +242,7 @@ impl Emitter<'_> {
         let special = match (special.as_deref(), kind) {
             (Some(special), _) => special,
             (None, Kind::Plain(event)) => {
-                let sample = at.sample(event, Fields::Raw(payload));
+                let sample = at.sample(event, self.types.fields(event, payload));
                 return tell.sink.event(Event::Sample(&sample));
             }
             (None, Kind::New | Kind::Special(_)) => return Ok(()),
@@ -259,17 +253,17 @@ impl Emitter<'_> {
                 if let Some(second) = names.second {
                     self.name(second, time, payload, tell)?;
                 }
-                let sample = at.sample(event, Fields::Raw(payload));
+                let sample = at.sample(event, self.types.fields(event, payload));
                 tell.sink.event(Event::Sample(&sample))
             }
-            Special::Decoded(event, plan, names) => {
+            Special::Decoded(event, names) => {
                 if let Some(names) = names {
                     self.name(names.first, time, payload, tell)?;
                     if let Some(second) = names.second {
                         self.name(second, time, payload, tell)?;
                     }
                 }
-                let ops = self.types.plan(plan);
+                let ops = self.types.ops(event);
                 scratch.lists.take(ops, payload);
                 let values = scratch.lists.values(ops, payload);
                 at.tell(event, values, tell)
@@ -324,7 +318,7 @@ impl Emitter<'_> {
         if self.named.len() >= THREADS_MAX || !self.named.insert(tid) {
             return Ok(());
         }
-        let Decoded::Bytes(comm) = comm.decode(payload) else {
+        let Value::Bytes(comm) = comm.decode(payload) else {
             return Ok(());
         };
         tell.sink.event(Event::Comm(Comm {
@@ -437,7 +431,7 @@ impl Emitter<'_> {
         let args: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
         let mut caller = fields.retaddr.and_then(|op| number(&op, payload));
         if fields.first_arg_is_retaddr
-            && let Some(Decoded::List(list)) = fields.args.map(|op| op.decode(payload))
+            && let Some(Value::Array(list)) = fields.args.map(|op| op.decode(payload))
         {
             caller = list.unsigned().next();
         }
@@ -591,7 +585,7 @@ fn depth(op: Op, payload: &[u8]) -> Option<u32> {
 /// Registers of arguments. How many of them the function takes is not told.
 #[inline]
 fn arguments(args: Option<Op>, payload: &[u8], skipped: usize) -> Vec<String> {
-    let Some(Decoded::List(list)) = args.map(|op| op.decode(payload)) else {
+    let Some(Value::Array(list)) = args.map(|op| op.decode(payload)) else {
         return Vec::new();
     };
     let numbered = list.unsigned().skip(skipped).enumerate();

@@ -5,7 +5,8 @@
 use hashbrown::HashMap;
 use perfquet_events::bytes::Endian;
 use perfquet_events::event::{Context, Field, FieldType, Layout};
-use perfquet_events::event_format::{Decoded, EventFormat, Op};
+use perfquet_events::event::{Op, Value};
+use perfquet_events::event_format::EventFormat;
 
 use crate::tracing_data::TracingData;
 
@@ -104,8 +105,8 @@ impl CommonFields {
 #[inline]
 pub(super) fn number(op: &Op, payload: &[u8]) -> Option<u64> {
     match op.decode(payload) {
-        Decoded::UInt(value) => Some(value),
-        Decoded::Int(value) => Some(value as u64),
+        Value::UInt(value) => Some(value),
+        Value::Int(value) => Some(value as u64),
         _ => None,
     }
 }

@@ -6,28 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use perfquet_events::event::{Context, Fact, Fields, Purpose, Selection, span};
-
-/// Bits of `common_flags` (include/linux/trace_events.h).
-mod flag {
-    pub(super) const HARD_INTERRUPT: u8 = 0x08;
-    pub(super) const SOFT_INTERRUPT: u8 = 0x10;
-    pub(super) const NMI: u8 = 0x40;
-}
-
-/// Returns the context of a payload, from its third byte (`struct trace_entry`).
-pub(super) fn context_of(fields: Fields<'_>) -> Option<Context> {
-    let Fields::Raw(payload) = fields else {
-        return None;
-    };
-    let flags = *payload.get(2)?;
-    Some(match flags {
-        flags if flags & flag::NMI != 0 => Context::Nmi,
-        flags if flags & flag::HARD_INTERRUPT != 0 => Context::Irq,
-        flags if flags & flag::SOFT_INTERRUPT != 0 => Context::Softirq,
-        _ => Context::Task,
-    })
-}
+use perfquet_events::event::{Fact, Fields, Purpose, Selection, span};
 
 /// Where in the trace we are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -158,7 +137,7 @@ impl Selected {
     }
 
     fn has_place(&mut self, fields: Fields<'_>) -> bool {
-        if let (Some(contexts), Some(context)) = (self.selection.contexts, context_of(fields))
+        if let (Some(contexts), Some(context)) = (self.selection.contexts, fields.context())
             && !contexts.has(context)
         {
             self.elsewhere += 1;
@@ -308,14 +287,5 @@ mod tests {
         let hits: Vec<bool> = (0..3).map(|_| selected.holds_hit(Fields::None)).collect();
         assert_eq!(hits, [true, true, false]);
         assert_eq!(kept.load(Ordering::Relaxed), 2);
-    }
-
-    #[test]
-    fn contexts_of_payloads() {
-        let of = |flags: u8| context_of(Fields::Raw(&[1, 0, flags, 0, 0, 0, 0, 0]));
-        let contexts = [0x00, 0x11, 0x18, 0x49].map(of);
-        let expected = [Context::Task, Context::Softirq, Context::Irq, Context::Nmi];
-        assert_eq!(contexts, expected.map(Some));
-        assert_eq!(context_of(Fields::Raw(&[1, 0])), None);
     }
 }

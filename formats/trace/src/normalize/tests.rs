@@ -325,10 +325,11 @@ fn addresses_of_kernel_texts_become_the_texts() {
         let address = 0xffff_ffff_8281_a88f;
         send(sink, Event::KernelText(KernelText { address, text }));
         send(sink, Event::Type(&utilization));
+        let plan = &Plan::new(&utilization.fields, false);
         for (time, value) in [(10, address), (20, 0xab)] {
-            let payload = [value.to_le_bytes(), 7u64.to_le_bytes()].concat();
+            let bytes = &[value.to_le_bytes(), 7u64.to_le_bytes()].concat();
             let sample = Sample {
-                fields: Fields::Raw(&payload),
+                fields: Fields::Raw(Payload { bytes, plan }),
                 ..at(0, time, 3)
             };
             send(sink, Event::Sample(&sample));
@@ -340,7 +341,10 @@ fn addresses_of_kernel_texts_become_the_texts() {
         send(sink, Event::Sample(&sample));
         // Cut off.
         let sample = Sample {
-            fields: Fields::Raw(&[0; 4]),
+            fields: Fields::Raw(Payload {
+                bytes: &[0; 4],
+                plan,
+            }),
             ..at(0, 30, 3)
         };
         send(sink, Event::Sample(&sample));
@@ -371,16 +375,18 @@ fn raw_payloads_become_columns() {
         // Declared twice, as perf does for several processes: one table.
         send(sink, Event::Type(&tracepoint()));
         send(sink, Event::Type(&tracepoint()));
+        let plan = &Plan::new(&tracepoint().fields, false);
+        let raw = |bytes| Fields::Raw(Payload { bytes, plan });
         for (event, time) in [(0, 10), (1, 20)] {
             let sample = Sample {
-                fields: Fields::Raw(&payload),
+                fields: raw(&payload),
                 ..at(event, time, 3)
             };
             send(sink, Event::Sample(&sample));
         }
         // Too short for the last field.
         let cut = Sample {
-            fields: Fields::Raw(&payload[..12]),
+            fields: raw(&payload[..12]),
             ..at(0, 30, 3)
         };
         send(sink, Event::Sample(&cut));

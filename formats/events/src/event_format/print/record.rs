@@ -51,7 +51,7 @@ impl<'a> Record<'a> {
             Fields::None => Number::default(),
             Fields::Raw(payload) => match field
                 .layout
-                .and_then(|layout| place(layout, payload, self.big_endian))
+                .and_then(|layout| place(layout, payload.bytes, self.big_endian))
             {
                 Some(bytes) => self.integer(bytes, signed),
                 None => Number::default(),
@@ -72,7 +72,7 @@ impl<'a> Record<'a> {
         match self.values {
             Fields::None => None,
             Fields::Raw(payload) => {
-                place(field.layout?, payload, self.big_endian).map(Cow::Borrowed)
+                place(field.layout?, payload.bytes, self.big_endian).map(Cow::Borrowed)
             }
             Fields::Values(values) => {
                 let width = usize::from(self.element(index).0.clamp(1, 8));
@@ -91,6 +91,10 @@ impl<'a> Record<'a> {
                         .flat_map(|value| low(*value))
                         .collect::<Vec<u8>>()
                         .into(),
+                    Value::Array(list) => {
+                        let numbers = list.unsigned().flat_map(low);
+                        numbers.collect::<Vec<u8>>().into()
+                    }
                     Value::Null | Value::Bool(_) | Value::Float(_) | Value::TextList(_) => {
                         return None;
                     }

@@ -1,9 +1,11 @@
 //! Formats of real kernels over payloads made by hand; formats of this machine's kernel; random formats.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{FieldPlace, FieldType, Fields, Layout, Value};
+use crate::event::{FieldPlace, FieldType, Fields, Layout, Payload, Plan, Value};
 use crate::event_format::EventFormat;
 
 fn field(name: &str, declaration: &str, kind: FieldType, offset: u32, size: u32) -> Field {
@@ -66,12 +68,18 @@ fn print_values(source: &str, fields: &[Field], values: Fields<'_>) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// A payload; printing takes it apart by the layout of the fields.
+fn raw_fields(bytes: &[u8]) -> Fields<'_> {
+    static PLAN: LazyLock<Plan> = LazyLock::new(Plan::default);
+    Fields::Raw(Payload { bytes, plan: &PLAN })
+}
+
 /// From the payload, and from the same values typed as the tables have them.
 fn check(source: &str, expected: &str) {
     let fields = fields();
     let raw = payload();
     assert_eq!(
-        print_values(source, &fields, Fields::Raw(&raw)),
+        print_values(source, &fields, raw_fields(&raw)),
         expected,
         "{source} (raw)"
     );
@@ -214,7 +222,7 @@ fn short_payloads_print_zeros() {
     let fields = fields();
     let source = r#""%u %d %s %s %p", REC->a, REC->b, REC->s, __get_str(d), REC->p"#;
     assert_eq!(
-        print_values(source, &fields, Fields::Raw(&payload()[..14])),
+        print_values(source, &fields, raw_fields(&payload()[..14])),
         "5 0   (nil)"
     );
     assert_eq!(print_values(source, &fields, Fields::None), "0 0   (nil)");
@@ -235,7 +243,7 @@ fn big_endian_payloads() {
     );
     let record = Record {
         fields: &fields,
-        values: Fields::Raw(&raw),
+        values: raw_fields(&raw),
         big_endian: true,
     };
     let mut out = Vec::new();
@@ -257,7 +265,7 @@ fn hostile_formats_are_bounded() {
         vec!["1"; 5_000].join(",")
     );
     for source in [nested, negated, chain, elvis, wide] {
-        assert!(print_values(&source, &fields, Fields::Raw(&raw)).len() <= MAX_OUTPUT_BYTES);
+        assert!(print_values(&source, &fields, raw_fields(&raw)).len() <= MAX_OUTPUT_BYTES);
     }
 }
 
@@ -285,9 +293,10 @@ fn formats_of_this_kernel() {
                 failures.push(format!("{}: {failure}", format.name));
             }
             for length in [0, 9, 64, 4096] {
+                let payload = vec![0xff; length];
                 let record = Record {
                     fields: &format.fields,
-                    values: Fields::Raw(&vec![0xff; length]),
+                    values: raw_fields(&payload),
                     big_endian: false,
                 };
                 print.print(&record, None, &mut Vec::new());
@@ -373,12 +382,12 @@ fn source() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn random_formats_never_panic(source in source(), payload in prop::collection::vec(any::<u8>(), 0..80)) {
-        print_values(&source, &fields(), Fields::Raw(&payload));
+        print_values(&source, &fields(), raw_fields(&payload));
     }
 
     #[test]
     fn random_text_never_panics(source in "\\PC*", payload in prop::collection::vec(any::<u8>(), 0..80)) {
-        print_values(&source, &fields(), Fields::Raw(&payload));
-        print_values(&format!("\"{source}\""), &fields(), Fields::Raw(&payload));
+        print_values(&source, &fields(), raw_fields(&payload));
+        print_values(&format!("\"{source}\""), &fields(), raw_fields(&payload));
     }
 }

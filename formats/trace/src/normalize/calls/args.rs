@@ -1,9 +1,6 @@
 //! Arguments of a call that probes fetched, as `name=value`.
 
-use perfquet_events::event::{EventType, FieldType, Sample};
-use perfquet_events::event_format::{Array, Decoded};
-
-use super::super::rows::Plan;
+use perfquet_events::event::{Array, EventType, FieldType, Sample, Value};
 
 /// A field recorded with a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,31 +34,33 @@ pub(super) fn is_number(event: &EventType, place: usize) -> bool {
 }
 
 /// The arguments of a hit, as texts.
-pub(super) fn told(args: &[Arg], plan: &Plan, sample: &Sample<'_>) -> Vec<Box<[u8]>> {
+pub(super) fn told(args: &[Arg], sample: &Sample<'_>) -> Vec<Box<[u8]>> {
     args.iter()
         .map(|arg| {
             let mut text = arg.name.clone().into_bytes();
             text.push(b'=');
-            arg.add(&mut text, plan.value(sample, arg.place));
+            arg.add(&mut text, sample.fields.value(arg.place));
             text.into_boxed_slice()
         })
         .collect()
 }
 
 impl Arg {
-    fn add(&self, text: &mut Vec<u8>, value: Decoded<'_>) {
+    fn add(&self, text: &mut Vec<u8>, value: Value<'_>) {
         match value {
-            Decoded::Null => text.push(b'?'),
-            Decoded::Bool(value) => text.extend(value.to_string().bytes()),
-            Decoded::Int(value) => text.extend(value.to_string().bytes()),
-            Decoded::UInt(value) => self.add_unsigned(text, value),
-            Decoded::Float(value) => text.extend(value.to_string().bytes()),
-            Decoded::Bytes(value) => {
+            Value::Null | Value::IntList(_) | Value::UIntList(_) | Value::TextList(_) => {
+                text.push(b'?')
+            }
+            Value::Bool(value) => text.extend(value.to_string().bytes()),
+            Value::Int(value) => text.extend(value.to_string().bytes()),
+            Value::UInt(value) => self.add_unsigned(text, value),
+            Value::Float(value) => text.extend(value.to_string().bytes()),
+            Value::Bytes(value) => {
                 text.push(b'"');
                 text.extend(value);
                 text.push(b'"');
             }
-            Decoded::List(array) => self.add_list(text, array),
+            Value::Array(array) => self.add_list(text, array),
         }
     }
 

@@ -4,12 +4,10 @@ use std::hash::BuildHasher;
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    Call, Common, Enter, Function, Leave, PairedCall, Sample, Space, Switch,
+    Call, Common, Enter, Function, Leave, PairedCall, Sample, Space, Switch, Value,
 };
-use perfquet_events::event_format::Decoded;
 
 use super::super::samples::stack_of;
-use super::super::selected::context_of;
 use super::super::texts::TextId;
 use super::super::{Normalizer, stacks::StackId};
 use super::pairs::{self, Edge, NameOf, PROBE, Recorded, SOFTIRQS, TOLD};
@@ -148,25 +146,22 @@ impl Normalizer<'_> {
             .get_mut(event)
             .and_then(|plan| plan.role.as_mut());
         let recorded = role.map(|role| self.pairs.is_recorded(role));
-        let Some((plan, role)) = self
-            .plans
-            .get(event)
-            .and_then(|plan| Some((plan, plan.role.as_ref()?)))
-        else {
+        let plan = self.plans.get(event);
+        let Some(role) = plan.and_then(|plan| plan.role.as_ref()) else {
             return Ok(());
         };
         if recorded == Some(Recorded::No) {
             return Ok(());
         }
         let value = |place: Option<usize>| match place {
-            Some(place) => plan.value(sample, place),
-            None => Decoded::Null,
+            Some(place) => sample.fields.value(place),
+            None => Value::Null,
         };
         let key = match (role.key, value(role.key)) {
             (None, _) => role.number,
-            (Some(_), Decoded::UInt(key)) => key,
-            (Some(_), Decoded::Int(key)) => key as u64,
-            (Some(_), Decoded::Bytes(text)) => key_of_text(text, role.class == PROBE),
+            (Some(_), Value::UInt(key)) => key,
+            (Some(_), Value::Int(key)) => key as u64,
+            (Some(_), Value::Bytes(text)) => key_of_text(text, role.class == PROBE),
             // Not recorded: nothing says which call it is.
             (Some(_), _) => return Ok(()),
         };
@@ -175,14 +170,14 @@ impl Normalizer<'_> {
             key,
         };
         let retval = match value(role.retval) {
-            Decoded::Int(value) => Some(value),
-            Decoded::UInt(value) => Some(value as i64),
+            Value::Int(value) => Some(value),
+            Value::UInt(value) => Some(value as i64),
             _ => None,
         };
-        let fetched = args::told(&role.args, plan, sample);
+        let fetched = args::told(&role.args, sample);
         let is_told = role.class == TOLD;
         let context = match is_told {
-            true => context_of(sample.fields).or(Some(role.context)),
+            true => sample.fields.context().or(Some(role.context)),
             false => Some(role.context),
         };
         let module = match role.module.as_bytes() {
@@ -191,7 +186,7 @@ impl Normalizer<'_> {
         };
         let (mut edge, is_probe) = (role.edge, role.class == PROBE);
         if let NameOf::Marker(place) = role.name {
-            let Decoded::Bytes(text) = plan.value(sample, place) else {
+            let Value::Bytes(text) = sample.fields.value(place) else {
                 return Ok(());
             };
             match pairs::edge_of_marker(text) {
@@ -202,8 +197,8 @@ impl Normalizer<'_> {
         let is_provisional = recorded == Some(Recorded::Perhaps);
         let system_call = role.system_call;
         let number = match value(role.number_of_call) {
-            Decoded::Int(number) => Some(number as u64),
-            Decoded::UInt(number) => Some(number),
+            Value::Int(number) => Some(number as u64),
+            Value::UInt(number) => Some(number),
             _ => None,
         };
         let function = self.function_of(sample)?;
@@ -268,8 +263,8 @@ impl Normalizer<'_> {
         let place = match &role.name {
             NameOf::Unknown => return Ok(None),
             NameOf::Marker(place) => {
-                let name = match plan.value(sample, *place) {
-                    Decoded::Bytes(text) => pairs::edge_of_marker(text).map(|found| found.1),
+                let name = match sample.fields.value(*place) {
+                    Value::Bytes(text) => pairs::edge_of_marker(text).map(|found| found.1),
                     _ => None,
                 };
                 // The end of a section does not name it.
@@ -287,13 +282,13 @@ impl Normalizer<'_> {
                 return Ok(Some(id));
             }
             NameOf::Text(prefix, place) => {
-                let number = match plan.value(sample, *place) {
-                    Decoded::Bytes(text) => {
+                let number = match sample.fields.value(*place) {
+                    Value::Bytes(text) => {
                         let name = [prefix.as_bytes(), text].concat();
                         return Ok(Some(texts.intern(&name)));
                     }
-                    Decoded::Int(number) => number,
-                    Decoded::UInt(number) => number as i64,
+                    Value::Int(number) => number,
+                    Value::UInt(number) => number as i64,
                     _ => return Ok(None),
                 };
                 // Few numbers, again and again: system calls.
@@ -308,9 +303,9 @@ impl Normalizer<'_> {
                 })));
             }
             NameOf::Softirq(place) => {
-                let number = match plan.value(sample, *place) {
-                    Decoded::UInt(number) => number,
-                    Decoded::Int(number) => number as u64,
+                let number = match sample.fields.value(*place) {
+                    Value::UInt(number) => number,
+                    Value::Int(number) => number as u64,
                     _ => return Ok(None),
                 };
                 let known = usize::try_from(number).ok();
@@ -323,10 +318,10 @@ impl Normalizer<'_> {
             NameOf::Function(place) => *place,
         };
         let probe = (role.class == PROBE).then(|| pairs::name_of_probe(plan.name()).to_owned());
-        let address = match plan.value(sample, place) {
-            Decoded::Bytes(text) => return Ok(Some(texts.intern(symbol_of(text)))),
-            Decoded::UInt(address) => Some(address),
-            Decoded::Int(address) => Some(address as u64),
+        let address = match sample.fields.value(place) {
+            Value::Bytes(text) => return Ok(Some(texts.intern(symbol_of(text)))),
+            Value::UInt(address) => Some(address),
+            Value::Int(address) => Some(address as u64),
             _ => None,
         };
         // Functions of user code are named by the event: where its file is mapped is not looked up here.

@@ -3,8 +3,44 @@
 //! The work that depends on the event type alone (byte order, width, sign, where the bytes are) is done
 //! once, in [`Plan::new`]; a payload then costs one small `match` per field.
 
+use super::{Context, Field, FieldPlace, FieldType, Layout, Value};
 use crate::bytes::{Endian, array_at, before_nul};
-use crate::event::{Field, FieldPlace, FieldType, Layout};
+
+/// A payload as the kernel recorded it, and how to decode its fields. Nothing is decoded before it is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Payload<'a> {
+    /// The bytes, from `common_type` on.
+    pub bytes: &'a [u8],
+    /// The decoders of the event type's fields.
+    pub plan: &'a Plan,
+}
+
+impl<'a> Payload<'a> {
+    /// Returns the value of a field; NULL if there is none.
+    #[inline]
+    pub fn value(&self, field: usize) -> Value<'a> {
+        let op = self.plan.ops.get(field);
+        op.map_or(Value::Null, |op| op.decode(self.bytes))
+    }
+
+    /// Returns the context in which the event occurred, from `common_flags`, the third byte (`struct trace_entry`).
+    pub fn context(&self) -> Option<Context> {
+        let flags = *self.bytes.get(2)?;
+        Some(match flags {
+            flags if flags & flag::NMI != 0 => Context::Nmi,
+            flags if flags & flag::HARD_INTERRUPT != 0 => Context::Irq,
+            flags if flags & flag::SOFT_INTERRUPT != 0 => Context::Softirq,
+            _ => Context::Task,
+        })
+    }
+}
+
+/// Bits of `common_flags` (include/linux/trace_events.h).
+mod flag {
+    pub(super) const HARD_INTERRUPT: u8 = 0x08;
+    pub(super) const SOFT_INTERRUPT: u8 = 0x10;
+    pub(super) const NMI: u8 = 0x40;
+}
 
 /// How to decode all fields of one event type.
 #[derive(Debug, Clone, Default)]
@@ -29,27 +65,8 @@ impl Plan {
 }
 
 /// Decodes one field of a payload. For more than a handful of payloads compile a [`Plan`].
-pub fn decode_field<'a>(field: &Field, payload: &'a [u8], endian: Endian) -> Decoded<'a> {
+pub fn decode_field<'a>(field: &Field, payload: &'a [u8], endian: Endian) -> Value<'a> {
     Op::new(field, endian).decode(payload)
-}
-
-/// A decoded field; borrows from the payload.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Decoded<'a> {
-    /// The payload is too short for it, or the field has no layout.
-    Null,
-    /// Of a `Bool`.
-    Bool(bool),
-    /// Of an `Int`.
-    Int(i64),
-    /// Of a `UInt`.
-    UInt(u64),
-    /// Of a `Float`.
-    Float(f64),
-    /// Of a `Text` (up to its NUL) or a `Binary`.
-    Bytes(&'a [u8]),
-    /// Of an `IntList` or a `UIntList`.
-    List(Array<'a>),
 }
 
 /// An array of integers inside a payload.
@@ -151,12 +168,12 @@ impl Op {
 
     /// The field's value in this payload.
     #[inline]
-    pub fn decode<'a>(&self, payload: &'a [u8]) -> Decoded<'a> {
+    pub fn decode<'a>(&self, payload: &'a [u8]) -> Value<'a> {
         macro_rules! load {
             ($type:ident, $variant:ident) => {
                 match array_at(payload, self.offset as usize) {
-                    Some(bytes) => Decoded::$variant(Endian::Little.$type(bytes).into()),
-                    None => Decoded::Null,
+                    Some(bytes) => Value::$variant(Endian::Little.$type(bytes).into()),
+                    None => Value::Null,
                 }
             };
         }
@@ -170,51 +187,51 @@ impl Op {
             Code::I32 => load!(i32, Int),
             Code::I64 => load!(i64, Int),
             Code::Text => match range(payload, self.offset, self.size) {
-                Some(text) => Decoded::Bytes(text_of(text)),
-                None => Decoded::Null,
+                Some(text) => Value::Bytes(text_of(text)),
+                None => Value::Null,
             },
             Code::DynamicText => match Endian::Little.u32_at(payload, self.offset as usize) {
                 Some(word) => match range(payload, word & 0xffff, word >> 16) {
-                    Some(text) => Decoded::Bytes(text_of(text)),
-                    None => Decoded::Null,
+                    Some(text) => Value::Bytes(text_of(text)),
+                    None => Value::Null,
                 },
-                None => Decoded::Null,
+                None => Value::Null,
             },
             Code::Other => self.decode_any(payload),
-            Code::Null => Decoded::Null,
+            Code::Null => Value::Null,
         }
     }
 
     #[inline]
-    fn decode_any<'a>(&self, payload: &'a [u8]) -> Decoded<'a> {
+    fn decode_any<'a>(&self, payload: &'a [u8]) -> Value<'a> {
         let Some(bytes) = self.bytes(payload) else {
-            return Decoded::Null;
+            return Value::Null;
         };
         match self.kind {
-            FieldType::Bool => Decoded::Bool(bytes.iter().any(|&byte| byte != 0)),
+            FieldType::Bool => Value::Bool(bytes.iter().any(|&byte| byte != 0)),
             FieldType::Int(width) => match bytes.get(..usize::from(width)) {
                 Some(bytes) => {
                     let shift = 64u32.saturating_sub(8 * u32::from(width)).min(63);
-                    Decoded::Int(((self.endian.unsigned(bytes) << shift) as i64) >> shift)
+                    Value::Int(((self.endian.unsigned(bytes) << shift) as i64) >> shift)
                 }
-                None => Decoded::Null,
+                None => Value::Null,
             },
             FieldType::UInt(width) => match bytes.get(..usize::from(width)) {
-                Some(bytes) => Decoded::UInt(self.endian.unsigned(bytes)),
-                None => Decoded::Null,
+                Some(bytes) => Value::UInt(self.endian.unsigned(bytes)),
+                None => Value::Null,
             },
             FieldType::Float => match bytes.len() {
-                4 => Decoded::Float(f32::from_bits(self.endian.unsigned(bytes) as u32).into()),
-                8 => Decoded::Float(f64::from_bits(self.endian.unsigned(bytes))),
-                _ => Decoded::Null,
+                4 => Value::Float(f32::from_bits(self.endian.unsigned(bytes) as u32).into()),
+                8 => Value::Float(f64::from_bits(self.endian.unsigned(bytes))),
+                _ => Value::Null,
             },
-            FieldType::Text => Decoded::Bytes(text_of(bytes)),
-            FieldType::Binary | FieldType::TextList => Decoded::Bytes(bytes),
+            FieldType::Text => Value::Bytes(text_of(bytes)),
+            FieldType::Binary | FieldType::TextList => Value::Bytes(bytes),
             FieldType::IntList(width) | FieldType::UIntList(width) => {
                 if width == 0 || width > 8 {
-                    return Decoded::Null;
+                    return Value::Null;
                 }
-                Decoded::List(Array {
+                Value::Array(Array {
                     bytes,
                     width,
                     endian: self.endian,
@@ -295,7 +312,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(kind: FieldType, offset: u32, size: u32, place: FieldPlace, expected: Decoded<'_>) {
+    fn check(kind: FieldType, offset: u32, size: u32, place: FieldPlace, expected: Value<'_>) {
         // 2: -2i32; 6: "ab\0c"; 10: data_loc (offset 18, length 3); 14: rel_loc (offset 0, length 3); 18: "xy\0"
         let little = b"\x01\x02\xfe\xff\xff\xffab\0c\x12\0\x03\0\0\0\x03\0xy\0";
         let field = field(kind, offset, size, place);
@@ -308,27 +325,37 @@ mod tests {
     #[test]
     fn decodes_in_place() {
         use FieldPlace::*;
-        check(FieldType::UInt(1), 1, 1, Inline, Decoded::UInt(2));
-        check(FieldType::Int(4), 2, 4, Inline, Decoded::Int(-2));
-        check(FieldType::UInt(4), 2, 4, Inline, Decoded::UInt(0xffff_fffe));
-        check(FieldType::Int(2), 2, 4, Inline, Decoded::Int(-2));
-        check(FieldType::Text, 6, 4, Inline, Decoded::Bytes(b"ab"));
-        check(FieldType::Binary, 6, 4, Inline, Decoded::Bytes(b"ab\0c"));
-        check(FieldType::Bool, 0, 1, Inline, Decoded::Bool(true));
-        check(FieldType::UInt(8), 18, 8, Inline, Decoded::Null);
-        check(FieldType::UInt(8), u32::MAX, 8, Inline, Decoded::Null);
-        check(FieldType::Binary, 4, u32::MAX, Inline, Decoded::Null);
+        check(FieldType::UInt(1), 1, 1, Inline, Value::UInt(2));
+        check(FieldType::Int(4), 2, 4, Inline, Value::Int(-2));
+        check(FieldType::UInt(4), 2, 4, Inline, Value::UInt(0xffff_fffe));
+        check(FieldType::Int(2), 2, 4, Inline, Value::Int(-2));
+        check(FieldType::Text, 6, 4, Inline, Value::Bytes(b"ab"));
+        check(FieldType::Binary, 6, 4, Inline, Value::Bytes(b"ab\0c"));
+        check(FieldType::Bool, 0, 1, Inline, Value::Bool(true));
+        check(FieldType::UInt(8), 18, 8, Inline, Value::Null);
+        check(FieldType::UInt(8), u32::MAX, 8, Inline, Value::Null);
+        check(FieldType::Binary, 4, u32::MAX, Inline, Value::Null);
+    }
+
+    #[test]
+    fn contexts_of_payloads() {
+        let plan = Plan::default();
+        let of = |bytes: &[u8]| Payload { bytes, plan: &plan }.context();
+        let contexts = [0x00, 0x11, 0x18, 0x49].map(|flags| of(&[1, 0, flags, 0, 0, 0, 0, 0]));
+        let expected = [Context::Task, Context::Softirq, Context::Irq, Context::Nmi];
+        assert_eq!(contexts, expected.map(Some));
+        assert_eq!(of(&[1, 0]), None);
     }
 
     #[test]
     fn follows_locations() {
         use FieldPlace::*;
-        check(FieldType::Text, 10, 4, DataLoc, Decoded::Bytes(b"xy"));
-        check(FieldType::Binary, 10, 4, DataLoc, Decoded::Bytes(b"xy\0"));
-        check(FieldType::Text, 14, 4, RelLoc, Decoded::Bytes(b"xy"));
-        check(FieldType::Text, 18, 0, Rest, Decoded::Bytes(b"xy"));
-        check(FieldType::Text, u32::MAX, 4, RelLoc, Decoded::Null);
-        check(FieldType::Text, 2, 4, DataLoc, Decoded::Null);
+        check(FieldType::Text, 10, 4, DataLoc, Value::Bytes(b"xy"));
+        check(FieldType::Binary, 10, 4, DataLoc, Value::Bytes(b"xy\0"));
+        check(FieldType::Text, 14, 4, RelLoc, Value::Bytes(b"xy"));
+        check(FieldType::Text, 18, 0, Rest, Value::Bytes(b"xy"));
+        check(FieldType::Text, u32::MAX, 4, RelLoc, Value::Null);
+        check(FieldType::Text, 2, 4, DataLoc, Value::Null);
     }
 
     #[test]
@@ -336,13 +363,13 @@ mod tests {
         let numbers = field(FieldType::IntList(2), 1, 4, FieldPlace::Inline);
         let bytes = b"\0\xff\xfe\x01\x02";
         let list = |endian| match decode_field(&numbers, bytes, endian) {
-            Decoded::List(array) => array.signed().collect::<Vec<_>>(),
+            Value::Array(array) => array.signed().collect::<Vec<_>>(),
             other => panic!("{other:?}"),
         };
         assert_eq!(list(Endian::Little), [-257, 0x201]);
         assert_eq!(list(Endian::Big), [-2, 0x102]);
         let long = field(FieldType::UInt(8), 0, 8, FieldPlace::Inline);
         let value = decode_field(&long, &[0, 0, 0, 0, 0, 0, 1, 2], Endian::Big);
-        assert_eq!(value, Decoded::UInt(0x102));
+        assert_eq!(value, Value::UInt(0x102));
     }
 }
