@@ -1,4 +1,4 @@
-//! The command line: what perf's users have in their fingers.
+//! The command line, modeled on perf's.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,61 +21,73 @@ use crate::sys::{host, privileges};
 use crate::target::{Target, Whom};
 use crate::trigger::TriggerOptions;
 
-/// Not a round number, so that sampling does not march in step with timers.
+/// Not a round number, so that sampling does not run in lockstep with timers.
 pub(crate) const DEFAULT_FREQUENCY_HZ: u64 = 997;
 
-/// Headings of --help.
-const WHAT: &str = "What is recorded";
+/// Headings of `--help`.
+const WHAT: &str = "Events and probes";
 const CALLS: &str = "Calls and triggers";
-const SUMS: &str = "Summed up in the kernel";
-const WHOM: &str = "Whom";
+const FILTERS: &str = "Filters";
+const SUMS: &str = "In-kernel aggregation";
+const WHOM: &str = "Target";
 const SAMPLING: &str = "Samples and stacks";
 const FLIGHT: &str = "Flight recorder";
 const OUTPUT: &str = "Output";
-const LISTS: &str = "What there is";
+const LISTS: &str = "Listing and cleanup";
 
 const EXAMPLES: &str = "\
-Examples:
-  perfquet-record -g -- make -j8                          where a command spends its time
-  perfquet-record -a -g -F 997 --duration 10s             the whole system, ten seconds
-  perfquet-record -a -e 'sched:sched_switch,irq:*'        every switch and interrupt until Ctrl-C
+Sampling:
+  perfquet-record -g -- make -j8                          sample a command with stacks
+  perfquet-record -a -g -F 997 --duration 10s             sample the whole system for 10 seconds
+  perfquet-record -a -g --ring 30s --snapshot-on SIGUSR1  write the last 30 seconds on each SIGUSR1
+Events and probes:
+  perfquet-record -a -e 'sched:sched_switch,irq:*'        record every switch and interrupt until Ctrl-C
   perfquet-record -e syscalls:sys_enter_write --filter 'count > 4096' -p 1234
   perfquet-record -a --uprobe 'libc.so.6:malloc bytes=%di:u64' --duration 5s
-  perfquet-record -a --uprobe 'libc.so.6:malloc bytes=%di:u64' --agg 'quantize(bytes) by comm' --duration 5s
   perfquet-record --kprobe 'tcp_sendmsg size' -- curl -s example.org
-  perfquet-record -a -g --ring 30s --snapshot-on SIGUSR1  the last half minute, whenever it is asked for
+In-kernel aggregation:
+  perfquet-record -a --uprobe 'libc.so.6:malloc bytes=%di:u64' --agg 'quantize(bytes) by comm' --duration 5s
+Calls and triggers:
   perfquet-record --function-graph ksys_write --max-depth 2 -- dd if=/dev/zero of=/dev/null count=1000
   perfquet-record -a --call 'vfs_*' --min-duration 500us --start-on entry:do_sys_openat2 --stop-on time:5s
-  perfquet-record --list 'block:*'                        which events there are
-Then: perfquet-query top trace.pqt
+Listing:
+  perfquet-record --list 'block:*'                        list events by name
+Next: perfquet-query top trace.pqt
 
-Ends with the command's exit status (128 and the signal's number if it was killed; 127, 126: it was not found, cannot be
-run), 0 if the recording was ended before the command; 1 if recording failed, 2 for a command line that makes no sense,
-130 if a second Ctrl-C left the tables to perfquet-convert.";
+Exit status: that of the command (128 + N if signal N killed it; 127 if not found, 126 if not executable); 0 if the
+recording ended before the command; 1 if recording failed; 2 for an invalid command line; 130 if a second Ctrl-C left the
+tables to perfquet-convert.";
 
 /// Records tracepoints and sampled stacks into a trace directory.
 #[derive(Debug, Parser)]
 #[command(name = "perfquet-record", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
-    /// Event to record: a tracepoint with wildcards (sched:*), a counter or clock (cycles:u, cpu-clock), rNNN,
-    /// pmu/term=…/. Repeat it, or separate by commas. Without: cycles
+    /// Event to record; repeatable or comma-separated [default: cycles]
+    ///
+    /// A tracepoint, with wildcards (sched:*), a counter or clock (cycles:u, cpu-clock), a raw event (rNNN), or pmu/term=…/.
     #[arg(short = 'e', long = "event", value_name = "EVENT", help_heading = WHAT)]
     pub(crate) events: Vec<String>,
-    /// Function of the kernel: FUNC[+OFFSET|:LINE] [NAME=]ARG..., an ARG being a parameter (size, skb->len), a register (%di)
-    /// or $comm; wildcards in FUNC
+    /// Probe a kernel function or line; repeatable
+    ///
+    /// PROBE is FUNC[+OFFSET|:LINE] [NAME=]ARG... and FUNC may contain wildcards. ARG is a parameter (size, skb->len), a
+    /// register (%di) or $comm.
     #[arg(long = "kprobe", value_name = "PROBE", help_heading = WHAT)]
     pub(crate) kprobes: Vec<String>,
-    /// Return of a kernel function; $retval is what it returned, parameters (Linux 6.9) are as they were at its entry
+    /// Probe the return of a kernel function; repeatable
+    ///
+    /// $retval is the return value. Parameters (Linux 6.9) have their values at entry.
     #[arg(long = "kretprobe", value_name = "PROBE", help_heading = WHAT)]
     pub(crate) kretprobes: Vec<String>,
-    /// Function or line of a program or library: OBJECT:FUNC[+OFFSET|:LINE] [NAME=]ARG..., OBJECT being a path, a name
-    /// (libc.so.6) or the number of a process, an ARG a variable (with debugging information) or a register
+    /// Probe a function or line of a program or library; repeatable
+    ///
+    /// PROBE is OBJECT:FUNC[+OFFSET|:LINE] [NAME=]ARG... where OBJECT is a path, a name (libc.so.6) or a PID. ARG is a
+    /// variable (requires debug info) or a register.
     #[arg(long = "uprobe", value_name = "PROBE", help_heading = WHAT)]
     pub(crate) uprobes: Vec<String>,
-    /// Return of a function of a program or library
+    /// Probe the return of a function of a program or library; repeatable
     #[arg(long = "uretprobe", value_name = "PROBE", help_heading = WHAT)]
     pub(crate) uretprobes: Vec<String>,
-    /// Static probe of a program or library, with its arguments; wildcards
+    /// Record a static probe and its arguments, with wildcards; repeatable
     #[arg(long = "usdt", value_name = "OBJECT:PROVIDER:NAME", help_heading = WHAT)]
     pub(crate) usdts: Vec<String>,
     #[command(flatten, next_help_heading = CALLS)]
@@ -86,115 +98,131 @@ pub(crate) struct Cli {
     pub(crate) triggers: TriggerOptions,
     #[command(flatten, next_help_heading = WHAT)]
     pub(crate) kernel: KernelOptions,
-    /// Record only hits that fulfil it, in the kernel's language; belongs to the event or probe before it
-    #[arg(long = "filter", value_name = "EXPR", help_heading = WHAT)]
+    /// Record only hits matching this kernel filter
+    ///
+    /// Applies to the preceding event or probe.
+    #[arg(long = "filter", value_name = "EXPR", help_heading = FILTERS)]
     pub(crate) filters: Vec<String>,
     #[command(flatten, next_help_heading = SUMS)]
     pub(crate) bpf: bpf::Options,
-    /// The whole system
+    /// Record the whole system
     #[arg(short = 'a', long = "all-cpus", help_heading = WHOM)]
     pub(crate) all_cpus: bool,
-    /// Only these CPUs (0-3,8); the whole system if nothing else is chosen
+    /// Record only on these CPUs (0-3,8)
+    ///
+    /// Selects the whole system if no other target is given. [default: all online CPUs]
     #[arg(short = 'C', long = "cpu", value_name = "CPUS", help_heading = WHOM)]
     pub(crate) cpus: Option<String>,
-    /// These processes with all their threads, and what they start
+    /// Record these processes, their threads and children; comma-separated
     #[arg(short = 'p', long = "pid", value_name = "PID", value_delimiter = ',', help_heading = WHOM)]
     pub(crate) pids: Vec<i32>,
-    /// These threads, and what they start
+    /// Record these threads and their children; comma-separated
     #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',', help_heading = WHOM)]
     pub(crate) tids: Vec<i32>,
     #[command(flatten, next_help_heading = WHOM)]
     pub(crate) whom: Whom,
-    /// Samples per second of counters and clocks (max: as many as the kernel allows); default 997. Adds cycles if
-    /// only tracepoints are given
+    /// Samples per second of counters and clocks, or max [default: 997]
+    ///
+    /// max is the kernel's limit (kernel.perf_event_max_sample_rate). Adds cycles if only tracepoints are given.
     #[arg(
         short = 'F',
         long = "freq",
         value_name = "HZ",
         conflicts_with = "count", help_heading = SAMPLING)]
     pub(crate) frequency: Option<String>,
-    /// One sample every N events of counters and clocks
+    /// Sample every N events of counters and clocks
     #[arg(short = 'c', long = "count", value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = SAMPLING)]
     pub(crate) count: Option<u64>,
     #[command(flatten, next_help_heading = SAMPLING)]
     pub(crate) stacks: StackOptions,
     #[command(flatten, next_help_heading = FLIGHT)]
     pub(crate) flight: flight::Options,
-    /// Size of each CPU's ring: 512K, 64M; a bare number counts pages. Default: 32M as root, at most a 32nd of the memory together; else what locked memory allows
+    /// Ring buffer size per CPU (512K, 64M); a bare number counts pages
+    ///
+    /// [default: 32M as root, at most 1/32 of memory for all rings; otherwise the locked-memory limit]
     #[arg(short = 'm', long = "ring-size", alias = "mmap-pages", value_name = "SIZE", value_parser = ring_bytes, help_heading = OUTPUT)]
     pub(crate) ring_bytes: Option<usize>,
-    /// Where to write [default: trace.pqt; perf.data with --format perf.data]
+    /// Output path [default: trace.pqt; perf.data with --format perf.data]
     #[arg(short = 'o', long = "output", value_name = "OUT", help_heading = OUTPUT)]
     pub(crate) output: Option<PathBuf>,
-    /// Overwrite an existing trace; it is kept as OUT.perfquet-old until the new one is whole
+    /// Overwrite an existing trace
+    ///
+    /// The old trace is kept as OUT.perfquet-old until the new one is complete.
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) force: bool,
-    /// Stop after so long: 10s, 500ms, 2m
+    /// Stop after TIME (10s, 500ms, 2m)
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = OUTPUT)]
     pub(crate) duration: Option<Duration>,
-    /// Keep the journal, a perf.data that perf opens, in OUT/journal
+    /// Keep the journal, a perf.data file for perf, in OUT/journal
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) keep_raw: bool,
-    /// What to write: a trace directory, or perf's file without tables
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "pqt", help_heading = OUTPUT)]
     pub(crate) format: Format,
-    /// List events whose name matches, and what is said about them; without PATTERN all
+    /// List events matching PATTERN, with descriptions; all without PATTERN
     #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*", help_heading = LISTS)]
     pub(crate) list: Option<String>,
-    /// List functions that can be probed: a pattern for the kernel's, OBJECT:PATTERN for those of a program or library
+    /// List functions that can be probed
+    ///
+    /// PATTERN lists kernel functions, OBJECT:PATTERN those of a program or library.
     #[arg(long, value_name = "PATTERN", help_heading = LISTS)]
     pub(crate) functions: Option<String>,
-    /// List the lines of a function that can be probed: FUNC of the kernel, OBJECT:FUNC of a program or library
+    /// List the lines of a function that can be probed
+    ///
+    /// FUNC is a kernel function, OBJECT:FUNC a function of a program or library.
     #[arg(long, value_name = "FUNC", help_heading = LISTS)]
     pub(crate) lines: Option<String>,
-    /// List the variables that can be recorded: FUNC[:LINE] of the kernel, OBJECT:FUNC[:LINE] of a program or library
+    /// List the variables that can be recorded
+    ///
+    /// FUNC[:LINE] is a kernel function, OBJECT:FUNC[:LINE] a function of a program or library.
     #[arg(long, value_name = "FUNC", help_heading = LISTS)]
     pub(crate) vars: Option<String>,
-    /// Remove what recorders left that were killed: probes, instances, settings of the function tracer
+    /// Clean up after killed recorders
+    ///
+    /// Removes their probes and tracefs instances, and restores function tracer settings.
     #[arg(long, help_heading = LISTS)]
     pub(crate) cleanup: bool,
-    /// Say what is done; twice: in detail
+    /// Verbose output; -vv for more
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Command to run and record with all it starts
+    /// Command to run and record, with its children
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     /// Events and probes in their order, each with its filters.
     #[arg(skip)]
     pub(crate) asked: Vec<AskedFor>,
-    /// A filter with nothing before it.
+    /// A filter that no event or probe precedes.
     #[arg(skip)]
     pub(crate) has_lonely_filter: bool,
-    /// An aggregation that no probe can be told for.
+    /// An aggregation whose probe is ambiguous or missing.
     #[arg(skip)]
     pub(crate) has_lonely_aggregation: bool,
 }
 
-/// What one option asks for.
+/// One event or probe option with its filters and aggregations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AskedFor {
-    /// Which option.
     pub(crate) option: Asked,
-    /// What stands behind it.
+    /// Its value.
     pub(crate) text: String,
-    /// The filters behind that.
+    /// The filters that follow it.
     pub(crate) filters: Vec<String>,
-    /// The aggregations behind that.
+    /// Its aggregations.
     pub(crate) aggregations: Vec<String>,
 }
 
-/// What is written.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A trace directory of Parquet tables
+    /// Trace directory of Parquet tables
     Pqt,
-    /// One file, for perf report and perf script
+    /// Single file without tables, for perf report and perf script
     #[value(name = "perf.data")]
     PerfData,
 }
 
 impl Cli {
-    /// Reads the command line; ends the process after --help, --version and mistakes.
+    /// Reads the command line; exits after `--help`, `--version` and errors.
     pub(crate) fn read() -> Cli {
         let matches = Cli::command().get_matches();
         Cli::from_arg_matches(&matches)
@@ -202,7 +230,7 @@ impl Cli {
             .unwrap_or_else(|error| error.exit())
     }
 
-    /// A filter belongs to the last event or probe in front of it.
+    /// Assigns each filter and aggregation to the event or probe before it.
     fn with_filters(mut self, matches: &ArgMatches) -> Cli {
         let options = [
             (Asked::Event, "events", &self.events),
@@ -238,7 +266,7 @@ impl Cli {
         let places = matches.indices_of(bpf::AGGREGATIONS).into_iter().flatten();
         for (place, text) in places.zip(texts) {
             let before = placed.iter().rposition(|(before, _)| *before < place);
-            // In front of a single probe it can mean that one only.
+            // Before a single probe, an aggregation can only mean that one.
             let only = (placed.len() == 1).then_some(0);
             match before.or(only) {
                 Some(index) => placed[index].1.aggregations.push(text.clone()),
@@ -249,7 +277,7 @@ impl Cli {
         self
     }
 
-    /// Whom to record.
+    /// Returns the target; fails if several exclude each other.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
         let is_system = self.all_cpus;
         let named = self.whom.target()?;
@@ -263,7 +291,7 @@ impl Cli {
             return Err(misuse("choose one of -a, -p, -t, -u and -G"));
         }
         if let Some(named) = named {
-            // Beside whole CPUs a command only says how long, as with -a.
+            // With whole CPUs, the command only sets the duration, as with -a.
             if !self.command.is_empty() && !named.is_of_cpus() {
                 return Err(misuse("a command cannot be combined with -u"));
             }
@@ -288,7 +316,7 @@ impl Cli {
         }
     }
 
-    /// On which CPUs.
+    /// Returns the CPUs to record on.
     pub(crate) fn cpus(&self) -> Result<Vec<u32>, Failure> {
         let online = host::online_cpus();
         let Some(list) = &self.cpus else {
@@ -303,7 +331,7 @@ impl Cli {
         }
     }
 
-    /// Samples per second, if the command line says.
+    /// Returns the samples per second, if given.
     pub(crate) fn frequency_hz(&self) -> Result<Option<u64>, Failure> {
         let Some(text) = &self.frequency else {
             return Ok(None);
@@ -330,8 +358,8 @@ impl Cli {
         }
     }
 
-    /// Whether entries and returns of --call may be paired in the kernel: only where calls are left out by their length,
-    /// and nothing is asked for that a program does not tell.
+    /// Whether the kernel may pair entries and returns of --call: only if calls are filtered by duration and no option
+    /// needs data that the BPF program does not report.
     pub(crate) fn may_pair_in_kernel(&self) -> bool {
         let calls = &self.calls;
         let has_limit = calls.min_duration.is_some() || calls.max_duration.is_some();
@@ -340,7 +368,7 @@ impl Cli {
         has_limit && !is_more && self.format == Format::Pqt && self.flight.limit().is_none()
     }
 
-    /// What the trace is best asked first.
+    /// Returns the query to suggest first.
     pub(crate) fn next(&self) -> Next {
         let is_summed = |asked: &AskedFor| !asked.aggregations.is_empty();
         if let Some(report) = self.bpf.report()
@@ -355,7 +383,7 @@ impl Cli {
         }
     }
 
-    /// What a configuration of KFI asks for, as if its options had been given; those that were given come first.
+    /// Applies the KFI configuration as if given by options; explicit options take precedence.
     pub(crate) fn apply_kfi(&mut self) -> Result<(), Failure> {
         let Some(kfi) = self.functions_traced.read_kfi()? else {
             return Ok(());
@@ -370,7 +398,7 @@ impl Cli {
             .add(kfi.start_on.as_deref(), kfi.stop_on.as_deref())
     }
 
-    /// Where to write.
+    /// Returns the output path.
     pub(crate) fn output(&self) -> PathBuf {
         let usual = match self.format {
             Format::Pqt => "trace.pqt",
@@ -380,7 +408,7 @@ impl Cli {
     }
 }
 
-/// `10s`, `500ms`, `2m`, `1h`. A bare number is refused: nobody knows whether it was meant in seconds or in microseconds.
+/// `10s`, `500ms`, `2m`, `1h`. A bare number is rejected: it could mean seconds or microseconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -410,7 +438,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// The size of a ring: made a power of two, of at least a page.
+/// The size of a ring, rounded up to a power of two and at least a page.
 fn ring_bytes(text: &str) -> Result<usize, String> {
     size_bytes(text).map(|bytes| bytes.max(page_bytes()).next_power_of_two())
 }

@@ -1,6 +1,6 @@
-//! What of the recording is to be kept: `--min-duration`, `--max-duration`, `--context`, `--max-events`.
+//! Filters of the recording: `--min-duration`, `--max-duration`, `--context`, `--max-events`.
 //!
-//! The journal says it in its head, so that the encoder keeps just that, and so does a recovery.
+//! They are stored in the journal's header, so that the encoder and a recovery apply the same filters.
 
 use std::time::Duration;
 
@@ -10,30 +10,32 @@ use perfquet_events::event::{Contexts, Selection};
 use crate::cli::duration;
 use crate::failure::{Failure, misuse};
 
-/// Which calls, and what of them.
+/// Calls to record, and filters.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct CallOptions {
-    /// Calls of a function: FUNC of the kernel or OBJECT:FUNC, with wildcards; behind it what is told with them,
-    /// parameters as for --kprobe and --uprobe, and $retval. They are rows of the table calls
+    /// Record calls of a kernel function or OBJECT:FUNC in table calls; repeatable
+    ///
+    /// FUNC may contain wildcards, followed by the values to record: ARG as for --kprobe and --uprobe, and $retval.
     #[arg(long = "call", value_name = "FUNC [ARG...]")]
     pub(crate) calls: Vec<String>,
-    /// Keep only calls that last at least so long: 500us, 10ms
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Keep only calls lasting at least TIME (500us, 10ms)
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Filters")]
     pub(crate) min_duration: Option<Duration>,
-    /// Keep only calls that last at most so long
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Keep only calls lasting at most TIME
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Filters")]
     pub(crate) max_duration: Option<Duration>,
-    /// Keep only what happens in these contexts: task, softirq, irq, nmi; several separated by commas. What has no
-    /// context (samples of clocks) stays
-    #[arg(long, value_name = "CONTEXTS", value_parser = contexts)]
+    /// Keep only these contexts: task, softirq, irq, nmi; comma-separated
+    ///
+    /// Events without a context, such as samples of clocks, are kept.
+    #[arg(long, value_name = "CONTEXTS", value_parser = contexts, help_heading = "Filters")]
     pub(crate) context: Option<Contexts>,
-    /// End after so many events, or calls of --call
+    /// Stop after N events, or N calls with --call
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_events: Option<u64>,
 }
 
 impl CallOptions {
-    /// As the journal has it.
+    /// Returns the filters as the journal stores them.
     pub(crate) fn selection(&self) -> Result<Selection, Failure> {
         let nanoseconds = |time: Option<Duration>| {
             time.map(|time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))

@@ -19,10 +19,14 @@ const MOST_LOOKED_AT: usize = 10_000;
 /// Whom to record, beside `-a`, `-p` and `-t`.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Whom {
-    /// Processes of this user (name or number), and what they start; the recorder itself is left out
+    /// Record processes of USER (name or UID) and their children
+    ///
+    /// Excludes the recorder itself.
     #[arg(short = 'u', long = "uid", value_name = "USER")]
     user: Option<String>,
-    /// Whatever runs in these cgroups: paths below the mount of cgroups (system.slice/cron.service)
+    /// Record these cgroups; comma-separated
+    ///
+    /// CGROUP is a path below the cgroup mount point, such as system.slice/cron.service.
     #[arg(
         short = 'G',
         long = "cgroup",
@@ -30,7 +34,9 @@ pub(crate) struct Whom {
         value_delimiter = ','
     )]
     cgroups: Vec<String>,
-    /// Leave the recorder's own doings out of everything, samples too (without it: out of the events that it causes)
+    /// Exclude the recorder's own activity, including samples
+    ///
+    /// By default, the recorder is excluded only from the events that it causes.
     #[arg(long = "exclude-self", alias = "exclude-perf")]
     pub(crate) excludes_self: bool,
 }

@@ -29,14 +29,17 @@ use crate::sys::ring::{Head, Ring};
 /// A beginning by time is let through so much earlier; it is cut when it is encoded.
 const EARLIER_NS: u64 = 1_000_000_000;
 
-/// When to begin, and when to end.
+/// Start and stop triggers.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TriggerOptions {
-    /// Begin the trace when a function is called (entry:FUNC, entry:OBJECT:FUNC) or has returned (exit:FUNC), or after so
-    /// long (time:500ms)
+    /// Start the trace at entry:FUNC, exit:FUNC or time:TIME; repeatable
+    ///
+    /// A function is FUNC or OBJECT:FUNC. The first trigger that fires decides.
     #[arg(long, value_name = "TRIGGER", value_parser = trigger)]
     start_on: Vec<Trigger>,
-    /// End the trace in the same way; a time counts from its beginning
+    /// Stop the trace at entry:FUNC, exit:FUNC or time:TIME; repeatable
+    ///
+    /// TIME counts from the start of the trace. The first trigger that fires decides.
     #[arg(long, value_name = "TRIGGER", value_parser = trigger)]
     stop_on: Vec<Trigger>,
 }

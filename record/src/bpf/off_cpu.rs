@@ -27,12 +27,13 @@ const NAME: &str = "off-cpu";
 /// Different stacks.
 const MOST_STACKS: u32 = 65_536;
 
-/// What the command line says about it.
+/// Command-line options.
 #[derive(Debug, Clone, Args)]
 #[group(id = "off-cpu")]
 pub(crate) struct Options {
-    /// Sum up the time that threads are off the CPU, by stacks, reason and waker, in the kernel; =TIME: leave out what is
-    /// shorter, as in --off-cpu=1ms
+    /// Aggregate off-CPU time by stack, reason and waker in the kernel
+    ///
+    /// =TIME ignores shorter periods, as in --off-cpu=1ms [default: 0s].
     #[arg(
         long = "off-cpu",
         value_name = "TIME",

@@ -13,12 +13,13 @@ use super::aggregation::{Key, Plan, Source};
 use crate::failure::Failure;
 use crate::probe::counter;
 
-/// What the command line says about it.
+/// Command-line options.
 #[derive(Debug, Clone, Args)]
 #[group(id = "profile")]
 pub(crate) struct Options {
-    /// Count stacks in the kernel, -F times per second, by thread name and process: as cheap after a day as after a
-    /// second, for leaving on
+    /// Count stacks in the kernel, -F times per second, by thread name and process
+    ///
+    /// The cost does not grow with the length of the recording.
     #[arg(long = "profile")]
     is_wanted: bool,
 }

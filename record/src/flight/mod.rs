@@ -35,15 +35,18 @@ pub(crate) use snapshot::{Last, Snapshots};
 /// Without a size: more is not kept, however long the time.
 const BYTES_MAX: usize = 1 << 30;
 
-/// What the command line says about it.
+/// Command-line options.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
-    /// Flight recorder: keep only the last TIME or SIZE (30s, 64M, or 30s,64M), and make a trace of it at the end, or on
-    /// --snapshot-on. It is kept in OUT/journal: what a killed recorder leaves is completed by perfquet-convert OUT
+    /// Keep only the last TIME or SIZE (30s, 64M, or 30s,64M)
+    ///
+    /// Writes a trace of the kept events at the end, or on --snapshot-on. Events are kept in OUT/journal; after a killed
+    /// recorder, perfquet-convert OUT completes the trace.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     ring: Option<Limit>,
-    /// With --ring: write what is kept and go on, on SIGUSR1, on SIGUSR2, or when a call took longer than
-    /// 'slow:FUNC>TIME' or 'slow:OBJECT:FUNC>TIME'
+    /// With --ring: write a snapshot on EVENT and continue; repeatable
+    ///
+    /// EVENT is SIGUSR1, SIGUSR2, or a call longer than TIME: 'slow:FUNC>TIME' or 'slow:OBJECT:FUNC>TIME'.
     #[arg(long, value_name = "EVENT", value_parser = trigger, requires = "ring")]
     snapshot_on: Vec<Trigger>,
 }

@@ -1,4 +1,4 @@
-//! The options of function tracing.
+//! Options of function tracing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,14 +12,15 @@ use crate::cli::Format;
 use crate::failure::{Failure, misuse};
 use crate::sys::{clock, kallsyms};
 
-/// Stands for every function.
+/// Matches every function.
 const ALL: &str = "*";
 
-/// What the command line says.
+/// Options of function tracing.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct FunctionOptions {
-    /// Calls of these functions of the kernel, and of all that they call, each with its duration; wildcards, * for every
-    /// function
+    /// Trace these kernel functions and their callees, with durations
+    ///
+    /// FUNC may contain wildcards; * traces every function. Repeatable or comma-separated.
     #[arg(
         long = "function-graph",
         value_name = "FUNC",
@@ -27,32 +28,39 @@ pub(crate) struct FunctionOptions {
         conflicts_with = "entered"
     )]
     pub(crate) roots: Vec<String>,
-    /// Follow --function-graph only so deep: 1 is FUNC itself, 2 what it calls as well
+    /// Maximum depth for --function-graph [default: unlimited]
+    ///
+    /// 1 is FUNC itself; 2 adds its direct callees.
     #[arg(long = "max-depth", value_name = "N", requires = "roots",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_depth: Option<u32>,
-    /// Calls of these functions of the kernel, without their duration; wildcards
+    /// Trace calls of these kernel functions, without durations
+    ///
+    /// FUNC may contain wildcards. Repeatable or comma-separated.
     #[arg(long = "function", value_name = "FUNC", value_delimiter = ',')]
     pub(crate) entered: Vec<String>,
-    /// With the registers of their arguments (Linux 6.15), and what they return where the kernel was built for that
+    /// Record argument registers (Linux 6.15) and return values
+    ///
+    /// Return values require a kernel built to record them.
     #[arg(long = "function-args")]
     pub(crate) has_args: bool,
-    /// Do what a configuration of KFI asks for: triggers, filters, functions, number of calls. -v shows which options it
-    /// becomes
+    /// Apply a KFI configuration: triggers, filters, functions, call limit
+    ///
+    /// -v shows the equivalent options.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["roots", "entered"])]
     pub(crate) kfi_config: Option<PathBuf>,
-    /// What that file says.
+    /// The parsed configuration.
     #[arg(skip)]
     pub(crate) kfi: Option<Kfi>,
 }
 
 impl FunctionOptions {
-    /// Whether function tracing is asked for.
+    /// Whether function tracing is requested.
     pub(crate) fn is_asked(&self) -> bool {
         !self.roots.is_empty() || !self.entered.is_empty() || self.kfi_config.is_some()
     }
 
-    /// Reads the configuration of KFI, if there is one.
+    /// Reads the KFI configuration, if given.
     pub(crate) fn read_kfi(&mut self) -> Result<Option<&Kfi>, Failure> {
         if let Some(path) = &self.kfi_config {
             let machine = kfi::Machine {
@@ -64,7 +72,7 @@ impl FunctionOptions {
         Ok(self.kfi.as_ref())
     }
 
-    /// Fails for outputs that have no place for calls.
+    /// Fails for outputs that cannot hold calls.
     pub(crate) fn check(&self, format: Format, is_flight: bool) -> Result<(), Failure> {
         if format == Format::PerfData {
             return Err(
@@ -81,7 +89,7 @@ impl FunctionOptions {
         Ok(())
     }
 
-    /// What is to be traced; `None`: nothing.
+    /// Returns the functions to trace; `None` if there are none.
     pub(super) fn plan(&self, selection: &Selection) -> Result<Option<Plan>, Failure> {
         let plan = match &self.kfi {
             Some(kfi) => Some(Plan {
@@ -101,7 +109,7 @@ impl FunctionOptions {
         }))
     }
 
-    /// What the names say.
+    /// Returns the plan that the function names describe.
     fn named(&self) -> Result<Option<Plan>, Failure> {
         if self.roots.is_empty() && self.entered.is_empty() {
             return Ok(None);
@@ -131,7 +139,7 @@ fn functions(option: &str, names: &[String]) -> Result<Vec<String>, Failure> {
         return Ok(Vec::new());
     }
     for name in names {
-        // tracefs takes words, and commands behind colons; neither may slip in by a name.
+        // tracefs splits at spaces and runs commands after colons; a name must not smuggle in either.
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_.$*?[]-".contains(letter);
         if name.is_empty() || !name.chars().all(is_name) {
             return Err(

@@ -19,8 +19,9 @@ use crate::sys::host;
 /// Where the kernel's debugging information is.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct KernelOptions {
-    /// The kernel with its debugging information, for lines and local variables; without: from the usual places
-    /// (/usr/lib/debug, debuginfod's cache)
+    /// Kernel image with debug info, for lines and local variables
+    ///
+    /// [default: searched in /usr/lib/debug and the debuginfod cache]
     #[arg(long = "vmlinux", value_name = "FILE")]
     vmlinux: Option<PathBuf>,
 }

@@ -35,25 +35,29 @@ const REGISTERS: Option<u64> = None;
 /// The options about stacks.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StackOptions {
-    /// Stacks with every event, by frame pointers
+    /// Record stacks with every event, using frame pointers
     #[arg(short = 'g')]
     has_stacks: bool,
-    /// Stacks with every event: fp (frame pointers), dwarf[,BYTES] (BYTES of the stack's memory, 8192 without, unwound
-    /// afterwards: for programs without frame pointers), lbr (the CPU's record of branches, if it has one);
-    /// fp,defer takes user stacks on the way back to user space (Linux 6.19). For one event: -e EVENT/call-graph=fp/
+    /// Record stacks with every event: fp, dwarf or lbr
+    ///
+    /// fp uses frame pointers; fp,defer takes user stacks on return to user space (Linux 6.19).
+    /// dwarf[,BYTES] copies BYTES of stack memory [default: 8192] and unwinds it later, for programs without frame pointers.
+    /// lbr uses the CPU's last branch record, if available. For a single event: -e EVENT/call-graph=fp/.
     #[arg(long = "call-graph", value_name = "MODE", value_parser = parse_how)]
     call_graph: Option<How>,
-    /// Only the part of stacks in user space
+    /// Record only user-space frames
     #[arg(
         long = "user-stacks",
         alias = "user-callchains",
         conflicts_with = "kernel_only"
     )]
     user_only: bool,
-    /// Only the part of stacks in the kernel
+    /// Record only kernel frames
     #[arg(long = "kernel-stacks", alias = "kernel-callchains")]
     kernel_only: bool,
-    /// Frames of a stack at most; less than kernel.perf_event_max_stack
+    /// Maximum number of frames per stack
+    ///
+    /// At most kernel.perf_event_max_stack.
     #[arg(long = "max-stack", value_name = "N")]
     deepest: Option<u16>,
 }

@@ -38,13 +38,15 @@ const BUILT_IN: &[(&str, &[Key])] = &[
     ("ustack", &[Key::UserStack]),
 ];
 
-/// What the command line says about it.
+/// Command-line options.
 #[derive(Debug, Clone, Args)]
 #[group(id = "agg")]
 pub(crate) struct Options {
-    /// Sum up the hits of the event or probe before it in the kernel, instead of recording them: count(), sum(X), avg(X),
-    /// min(X), max(X), stddev(X), quantize(X), lquantize(X, LOW, HIGH, STEP) or llquantize(X, FACTOR, LOW, HIGH, STEPS), X
-    /// being a field; by comm, pid, tid, cpu, probe, stack, ustack, kstack or fields
+    /// Aggregate hits of the preceding event or probe instead of recording them
+    ///
+    /// ACTION is count(), sum(FIELD), avg(FIELD), min(FIELD), max(FIELD), stddev(FIELD), quantize(FIELD), lquantize(FIELD,
+    /// LOW, HIGH, STEP) or llquantize(FIELD, FACTOR, LOW, HIGH, STEPS). KEY is comm, pid, tid, cpu, probe, stack, ustack,
+    /// kstack or a field.
     #[arg(id = AGGREGATIONS, long = "agg", value_name = "ACTION [by KEY,...]")]
     texts: Vec<String>,
 }
