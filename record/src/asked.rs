@@ -15,26 +15,24 @@ pub(crate) fn probes(
     plans: &mut Plans,
 ) -> Result<Vec<Probe>> {
     if cli.has_lonely_filter {
-        return Err(
-            misuse("--filter belongs to the event or probe before it, and there is none").into(),
-        );
+        return Err(misuse("--filter: no event or probe precedes it").into());
     }
     if cli.has_lonely_aggregation {
-        return Err(misuse("--agg: which probe is meant?")
-            .hint("write it behind the event or probe that it sums up")
+        return Err(misuse("--agg: no event or probe precedes it")
+            .hint("put it after the event or probe to aggregate")
             .into());
     }
     let mut probes = Vec::new();
     for asked in &cli.asked {
         if asked.option == Asked::Call && !asked.aggregations.is_empty() {
             return Err(misuse(format!("--agg: {} is a call, not an event", asked.text))
-                .hint("sum up a probe: --kprobe or --uprobe at its entry, --kretprobe or --uretprobe at its return")
+                .hint("aggregate a probe: --kprobe or --uprobe at entry, --kretprobe or --uretprobe at return")
                 .into());
         }
         if asked.option == Asked::Call && !asked.filters.is_empty() {
             return Err(
                 misuse(format!("--filter: {} is a call, not an event", asked.text))
-                    .hint("calls are chosen by --min-duration, --max-duration and --context")
+                    .hint("filter calls with --min-duration, --max-duration or --context")
                     .into(),
             );
         }
@@ -65,8 +63,8 @@ pub(crate) fn probes(
     let has_sampled = probes.iter().any(Probe::is_sampled);
     if !has_sampled && cli.count.is_some() && !probes.is_empty() {
         return Err(
-            misuse("-c is for counters and clocks; every hit of a tracepoint is recorded")
-                .hint("add one, as in -e cycles -c 1000000")
+            misuse("-c: applies only to counters and clocks, not to tracepoints")
+                .hint("add one, for example -e cycles -c 1000000")
                 .into(),
         );
     }
@@ -82,8 +80,8 @@ pub(crate) fn probes(
 fn set_filter(probes: &mut [Probe], argument: &str, filter: &str) -> Result<(), Failure> {
     for probe in probes {
         if probe.is_sampled() {
-            return Err(misuse(format!("--filter: {argument} is no tracepoint"))
-                .hint("counters and clocks have no fields to filter by"));
+            return Err(misuse(format!("--filter: {argument} is not a tracepoint"))
+                .hint("drop --filter; counters and clocks have no fields"));
         }
         probe.filter = Some(filter.to_owned());
     }

@@ -310,9 +310,11 @@ impl Cli {
             (true, _) => Ok(Target::System),
             (false, false) => Ok(Target::Command),
             (false, true) if self.cpus.is_some() => Ok(Target::System),
-            (false, true) => Err(misuse("nothing to record: no command, no -a, no -p").hint(
-                "perfquet-record -g -- COMMAND, or -a for the whole system, or -p PID; --help has more",
-            )),
+            (false, true) => Err(
+                misuse("nothing to record: expected a command, -a or -p").hint(
+                    "run: perfquet-record -g -- COMMAND, or use -a for the whole system, or -p PID",
+                ),
+            ),
         }
     }
 
@@ -323,10 +325,10 @@ impl Cli {
             return Ok(online);
         };
         let chosen = host::parse_cpus(list)
-            .ok_or_else(|| misuse(format!("-C {list}: expected CPUs as in 0-3,8")))?;
+            .ok_or_else(|| misuse(format!("-C {list}: expected CPUs such as 0-3,8")))?;
         match chosen.iter().find(|cpu| !online.contains(cpu)) {
             Some(cpu) => Err(misuse(format!("-C {list}: CPU {cpu} is not online"))
-                .hint(format!("online are {online:?}"))),
+                .hint(format!("use online CPUs: {online:?}"))),
             None => Ok(chosen),
         }
     }
@@ -416,7 +418,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(end);
     let number: f64 = number
         .parse()
-        .map_err(|_| "expected a time as in 10s".to_owned())?;
+        .map_err(|_| "expected a time such as 10s".to_owned())?;
     let seconds = match unit {
         "" => {
             return Err(format!(
@@ -446,7 +448,7 @@ fn ring_bytes(text: &str) -> Result<usize, String> {
 /// `4M`, `512K`, `1G`, `65536B`; a bare number counts pages.
 pub(crate) fn size_bytes(text: &str) -> Result<usize, String> {
     const MOST: u64 = 1 << 32;
-    let expected = || "expected a size as in 16M".to_owned();
+    let expected = || "expected a size such as 16M".to_owned();
     let end = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -554,7 +556,7 @@ mod tests {
         );
         assert_eq!(
             target("-g"),
-            Err("nothing to record: no command, no -a, no -p".into())
+            Err("nothing to record: expected a command, -a or -p".into())
         );
     }
 

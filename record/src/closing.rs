@@ -32,7 +32,7 @@ pub(crate) fn file(output: &Output, lost: u64) -> Result<()> {
     let events = journal::complete_file(path).map_err(|error| {
         output.give_to_caller();
         failed(format!("{}: cannot write its header: {error}", path.display())).hint(
-            "what was recorded is there, in the format of a pipe: perf script and perfquet-convert read it",
+            "read the file with perf script or perfquet-convert; its records are in perf's pipe format",
         )
     })?;
     output.complete(true)?;
@@ -72,7 +72,7 @@ pub(crate) fn trace(
     }
     if counts.problems > 0 {
         terminal::say(format_args!(
-            "{} could not be read: see the table problems",
+            "{} could not be read; see table problems",
             counted(counts.problems, "place")
         ));
     }

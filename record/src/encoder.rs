@@ -132,8 +132,8 @@ impl Encoder {
 
 /// The tables could not be written from a journal that was written to its end.
 pub(crate) fn no_tables(output: &Path) -> Failure {
-    failed("the tables could not be written").hint(format!(
-        "the journal has all records until the end: perfquet-convert {} completes the trace",
+    failed("cannot write the tables").hint(format!(
+        "complete the trace from the journal: perfquet-convert {}",
         output.display()
     ))
 }

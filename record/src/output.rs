@@ -29,7 +29,7 @@ impl Output {
     pub(crate) fn check(path: &Path, force: bool) -> Result<(), Failure> {
         match path.symlink_metadata() {
             Ok(_) if !force => Err(failed(format!("{} exists", path.display()))
-                .hint("--force overwrites it, -o chooses another name")),
+                .hint("use --force to overwrite it, or -o PATH")),
             _ => Ok(()),
         }
     }

@@ -60,16 +60,14 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     let mut plans = Plans::read(&cli.bpf)?;
     let mut probes = asked::probes(cli, &mut definitions, &mut plans)?;
     if is_flight && selection.max_events.is_some() {
-        return Err(
-            misuse("--ring keeps the last events: --max-events would keep the first")
-                .hint("leave one of them away")
-                .into(),
-        );
+        return Err(misuse("--ring cannot be combined with --max-events")
+            .hint("drop one")
+            .into());
     }
     if is_flight && plans.has_sums() {
         return Err(
-            misuse("--ring keeps events: sums are made of all there are")
-                .hint("leave --agg, --profile and --off-cpu away, or --ring")
+            misuse("--ring cannot be combined with in-kernel aggregation")
+                .hint("drop --ring, or --agg, --profile and --off-cpu")
                 .into(),
         );
     }
@@ -226,7 +224,7 @@ fn record(
                     log::warn!("{error:#}");
                     return Err(ended_early(early)
                         .hint(format!(
-                            "the journal has what was written until then: with more room, perfquet-convert {} makes the tables",
+                            "free disk space, then run: perfquet-convert {}",
                             output.path().display()
                         ))
                         .into());
@@ -236,7 +234,7 @@ fn record(
     };
     if let Some(early) = early {
         return Err(ended_early(&early)
-            .hint("the trace has what was written until then")
+            .hint("query the trace; it holds the events written before the error")
             .into());
     }
     traced?;

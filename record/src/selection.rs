@@ -50,10 +50,8 @@ impl CallOptions {
         if let (Some(least), Some(most)) = (selection.min_duration, selection.max_duration)
             && least > most
         {
-            return Err(
-                misuse("no call lasts at least --min-duration and at most --max-duration")
-                    .hint("the first must not be longer than the second"),
-            );
+            return Err(misuse("--min-duration exceeds --max-duration")
+                .hint("use a --min-duration of at most --max-duration"));
         }
         Ok(selection)
     }

@@ -246,19 +246,22 @@ impl Cgroup {
         match File::open(&path) {
             Ok(folder) if path.is_dir() => Ok(Cgroup { path, folder }),
             Ok(_) => Err(misuse(format!(
-                "-G {name}: {} is no cgroup",
+                "-G {name}: {} is not a cgroup",
                 path.display()
             ))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let all = cgroups_in(root);
                 let near = nearest(name, all.iter().cloned());
                 let hint = match (near.is_empty(), all.is_empty()) {
-                    (false, _) => format!("did you mean {}?", near.join(", ")),
-                    (true, true) => format!("there is none below {}", root.display()),
+                    (false, _) => format!("use {}", near.join(", ")),
+                    (true, true) => format!(
+                        "check the cgroup mount {}; it has no cgroups",
+                        root.display()
+                    ),
                     (true, false) => {
                         let more = if all.len() > MOST_NAMED { ", …" } else { "" };
                         let all = &all[..all.len().min(MOST_NAMED)];
-                        format!("the cgroups are: {}{more}", all.join(", "))
+                        format!("choose from the cgroups: {}{more}", all.join(", "))
                     }
                 };
                 let root = root.display();
@@ -363,13 +366,10 @@ mod tests {
         };
         let text = said("system.slice/crom.service");
         assert!(text.contains("no such cgroup below"), "{text}");
-        assert!(
-            text.ends_with("did you mean system.slice/cron.service?"),
-            "{text}"
-        );
+        assert!(text.ends_with("use system.slice/cron.service"), "{text}");
         let text = said("zzzzz");
         assert!(
-            text.ends_with("the cgroups are: system.slice, system.slice/cron.service"),
+            text.ends_with("choose from the cgroups: system.slice, system.slice/cron.service"),
             "{text}"
         );
         assert!(Cgroup::open(root.path(), "/system.slice").is_ok());

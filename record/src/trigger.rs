@@ -62,7 +62,7 @@ enum Trigger {
 
 /// `entry:FUNC`, `exit:OBJECT:FUNC`, `time:5s`.
 fn trigger(text: &str) -> Result<Trigger, String> {
-    let expected = || "expected entry:FUNCTION, exit:FUNCTION or time:TIME".to_owned();
+    let expected = || "expected entry:FUNC, exit:FUNC or time:TIME".to_owned();
     let (word, rest) = text.split_once(':').ok_or_else(expected)?;
     match word {
         "entry" | "exit" if !rest.trim().is_empty() => Ok(Trigger::Call {
@@ -107,8 +107,10 @@ impl TriggerOptions {
     /// Adds what is known before the recording begins; says what makes no sense.
     pub(crate) fn add_to(&self, selection: &mut Selection, is_flight: bool) -> Result<(), Failure> {
         if self.is_asked() && is_flight {
-            return Err(misuse("--ring does not go with --start-on and --stop-on")
-                .hint("a flight recorder is asked for its last by --snapshot-on"));
+            return Err(
+                misuse("--ring cannot be combined with --start-on or --stop-on")
+                    .hint("use --snapshot-on with --ring"),
+            );
         }
         if let Some(both) = self
             .start_on
@@ -116,8 +118,10 @@ impl TriggerOptions {
             .find(|start| matches!(start, Trigger::Call { .. }) && self.stop_on.contains(start))
             && let Trigger::Call { text, .. } = both
         {
-            return Err(misuse(format!("{text}: begins and ends the trace at once"))
-                .hint("entry:FUNC begins it and exit:FUNC ends it with the same call"));
+            return Err(misuse(format!(
+                "{text}: starts and stops the trace at the same time"
+            ))
+            .hint("use entry:FUNC to start and exit:FUNC to stop with the same call"));
         }
         let has_calls = self
             .start_on
@@ -125,7 +129,9 @@ impl TriggerOptions {
             .any(|start| matches!(start, Trigger::Call { .. }));
         let start_after = time_of(&self.start_on);
         if has_calls && start_after.is_some() {
-            return Err(misuse("--start-on: a function or a time, not both"));
+            return Err(misuse(
+                "--start-on: expected a function or a time, found both",
+            ));
         }
         selection.waits = has_calls;
         selection.stop_after = time_of(&self.stop_on);

@@ -498,7 +498,7 @@ fn mistakes_are_explained() {
         ),
         (
             &["--uprobe", "./summed:work x=%di:s64", "--agg", "sum(y)"],
-            "its fields are: x",
+            "the fields: x",
         ),
         (
             &[
@@ -507,7 +507,7 @@ fn mistakes_are_explained() {
                 "--agg",
                 "sum(x)",
             ],
-            "x is a text",
+            "x is a string",
         ),
         (
             &[
@@ -518,7 +518,7 @@ fn mistakes_are_explained() {
             ],
             "has no field a b",
         ),
-        (&["--agg", "count()"], "which probe is meant?"),
+        (&["--agg", "count()"], "no event or probe precedes it"),
         (
             &["-e", "cpu-clock", "--agg", "sum(x)"],
             "cpu-clock has no fields",

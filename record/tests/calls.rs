@@ -494,7 +494,10 @@ fn a_trigger_that_does_not_fire_is_told() {
     let output = room.run(&wrong);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("begins and ends the trace at once"), "{said}");
+    assert!(
+        said.contains("starts and stops the trace at the same time"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -502,10 +505,10 @@ fn mistakes_are_explained() {
     let Some(room) = room("-O0") else { return };
     let nap = "./called:nap";
     for (arguments, expected) in [
-        (vec!["--call", "./called:nab"], "did you mean nap?"),
+        (vec!["--call", "./called:nab"], "use nap,"),
         (
             vec!["--call", "./called:nap+4"],
-            "a call is that of a whole function",
+            "--call takes a whole function, without offset or line",
         ),
         (vec!["--call", "./called:nap missing"], "there are: ms"),
         (
@@ -529,7 +532,7 @@ fn mistakes_are_explained() {
                 "--max-duration",
                 "1s",
             ],
-            "must not be longer than the second",
+            "--min-duration exceeds --max-duration",
         ),
     ] {
         let output = room.run(&[&arguments[..], &["--", "./called"]].concat());

@@ -201,7 +201,7 @@ fn mistakes_are_said() {
     assert!(text.contains("--ring"), "{text}");
     let (status, text) = run(&["--ring", "often", "--", "true"]);
     assert_eq!(status, Some(2));
-    assert!(text.contains("as in 30s or 64M"), "{text}");
+    assert!(text.contains("such as 30s or 64M"), "{text}");
     let (status, text) = run(&["--ring", "1s", "--snapshot-on", "SIGKILL", "--", "true"]);
     assert_eq!(status, Some(2));
     assert!(text.contains("slow:FUNCTION>TIME"), "{text}");

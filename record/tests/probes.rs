@@ -90,7 +90,7 @@ fn static_probes_with_their_arguments() {
     let wrong = room.run(&["--usdt", "./probed:probed:stop", "--", "true"]);
     let said = String::from_utf8_lossy(&wrong.stderr);
     assert_eq!(wrong.status.code(), Some(2), "{said}");
-    assert!(said.contains("did you mean probed:step"), "{said}");
+    assert!(said.contains("use probed:step"), "{said}");
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn what_is_there_is_shown_and_mistakes_are_explained() {
     let vars = shown(&["--vars", "./probed:work"]);
     assert!(vars.contains("item   *{id, weight, name, at}"), "{vars}");
     for (probe, expected) in [
-        ("./probed:wrok", "did you mean work?"),
+        ("./probed:wrok", "use work,"),
         ("./probed:work missing", "there are: n, item, total"),
         ("./probed:work item->missing", "it has id, weight, name, at"),
-        ("./probed:work item->at", "name one of its members: x, y"),
-        ("./probed:work:99", "there is code at its lines"),
+        ("./probed:work item->at", "use one of its members: x, y"),
+        ("./probed:work:99", "use one of the lines"),
         ("./probed:work x=%nothing", "Invalid register name"),
         ("./nothing:work", "No such file"),
         ("work", "expected OBJECT:FUNC"),

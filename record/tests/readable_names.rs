@@ -125,7 +125,7 @@ fn mistakes_name_what_there_is() {
         "{text}"
     );
     let text = said("./overloaded:ns::ovr(int)");
-    assert!(text.contains("did you mean ns::over(int)"), "{text}");
+    assert!(text.contains("use ns::over(int)"), "{text}");
     let text = said("./overloaded:ns::over(int):x");
     assert!(
         text.contains("expected a line number, found \"x\""),

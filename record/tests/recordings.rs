@@ -596,7 +596,7 @@ fn what_is_wrong_is_said_with_a_next_step() {
     check(
         &["-e", "cycels", "--", "true"],
         2,
-        &["no event cycels", "hint: did you mean cycles"],
+        &["no event cycels", "hint: use cycles"],
     );
     check(
         &["-F", "999999999", "--", "true"],
@@ -607,7 +607,7 @@ fn what_is_wrong_is_said_with_a_next_step() {
     check(
         &["--filter", "x", "--", "true"],
         2,
-        &["--filter belongs to the event or probe before it"],
+        &["--filter: no event or probe precedes it"],
     );
     if !may_record() {
         return;
@@ -615,7 +615,7 @@ fn what_is_wrong_is_said_with_a_next_step() {
     check(
         &["-e", "sched:sched_swich", "-a"],
         2,
-        &["hint: did you mean sched:sched_switch"],
+        &["hint: use sched:sched_switch"],
     );
     let filter = [
         "-e",

@@ -259,7 +259,7 @@ fn what_is_asked_wrongly_is_explained() {
         (
             &["--call-graph", "dwarf", "--kernel-stacks"],
             2,
-            "dwarf and lbr are ways of finding user stacks",
+            "dwarf and lbr apply only to user stacks",
         ),
         (&["--max-stack", "60000"], 2, "kernel.perf_event_max_stack"),
         (
@@ -270,7 +270,7 @@ fn what_is_asked_wrongly_is_explained() {
         (
             &["-e", "cpu-clock", "--call-graph", "lbr"],
             1,
-            "without a record of branches",
+            "provides no branch records",
         ),
     ] {
         let (found, said) = room.run(&[options, &["--", "true"]].concat());

@@ -340,7 +340,7 @@ fn a_plain_user_records_what_is_theirs() {
     let (status, said) = room::ended(limited.output().expect("it runs"));
     assert_eq!(status, Some(1), "{said}");
     assert!(
-        said.contains("file descriptors, the limit is 100"),
+        said.contains("file descriptors; the limit is 100"),
         "{said}"
     );
 }

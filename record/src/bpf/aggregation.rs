@@ -350,7 +350,7 @@ fn layout(plan: &Plan) -> Result<(Vec<KeyPart>, bool), Failure> {
     let words = words_of(&plan.keys);
     if plan.keys.len() > MOST_KEYS || words > WIDE_WORDS {
         return Err(misuse(format!(
-            "{}: a key of so many parts: {MOST_KEYS} are possible, two of them texts",
+            "{}: too many parts in the key, expected at most {MOST_KEYS}, two of them strings",
             plan.name
         )));
     }

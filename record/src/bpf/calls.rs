@@ -90,7 +90,7 @@ impl Plan {
     ) -> Result<Calls> {
         let wanted = || self.functions.iter().flat_map(|functions| &functions.all);
         if wanted().any(|both| function(0, both).is_none()) {
-            return Err(failed("their arguments are no plain registers").into());
+            return Err(failed("their arguments are not plain registers").into());
         }
         let in_kernel: BTreeSet<&str> = wanted()
             .filter(|both| both.module.is_empty())

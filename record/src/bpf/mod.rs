@@ -284,7 +284,7 @@ pub(crate) fn told() -> Probe {
 /// Lets what programs write to the map `map` go into the rings, as samples of `perfquet:NAME`.
 fn send(object: &mut Object, map: &str, recording: &Recording, name: &str) -> Result<(), Failure> {
     let Some(track) = recording.output(name) else {
-        return Err(failed(format!("nothing carries the records of {map}")));
+        return Err(failed(format!("no event carries the records of {map}")));
     };
     for opened in &track.events {
         object

@@ -13,9 +13,9 @@ pub(super) fn filter(whom: &Whom<'_>) -> Result<Filter, Failure> {
     // Programs see the machine's numbers of processes.
     if !procfs::has_the_machines_numbers() && *whom.target != Target::System {
         return Err(failed(
-            "in here processes have other numbers than programs in the kernel see",
+            "PIDs in this container differ from those BPF programs see",
         )
-        .hint("choose the whole system (-a), or let the container see the machine's processes (--pid=host)"));
+        .hint("record the whole system (-a), or share the host's PIDs with the container (--pid=host)"));
     }
     let number = |id: &i32| u32::try_from(*id).ok();
     let running = |ids: &[i32]| -> Vec<(u32, WhomState)> {
@@ -37,10 +37,8 @@ pub(super) fn filter(whom: &Whom<'_>) -> Result<Filter, Failure> {
             running(&whom.target.processes(whom.command)),
         ),
         Target::Cgroups(_) => {
-            return Err(
-                misuse("-G: what is summed up in the kernel cannot be chosen by cgroup")
-                    .hint("choose by -p, -t, -u, or a command"),
-            );
+            return Err(misuse("-G: in-kernel aggregation cannot filter by cgroup")
+                .hint("use -p, -t, -u, or a command"));
         }
     };
     Ok(Filter {

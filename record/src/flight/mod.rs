@@ -118,14 +118,14 @@ fn limit(text: &str) -> Result<Limit, String> {
             "K" | "M" | "G" if unit != "m" => limit.bytes = cli::size_bytes(part)?,
             _ => {
                 limit.age = Some(cli::duration(part).map_err(|_| {
-                    format!("{part:?}: expected a time or a size, as in 30s or 64M")
+                    format!("{part:?}: expected a time or a size such as 30s or 64M")
                 })?);
             }
         }
     }
     match limit {
-        Limit { age: Some(age), .. } if age.is_zero() => Err("no time at all".to_owned()),
-        Limit { bytes: 0, .. } => Err("no bytes at all".to_owned()),
+        Limit { age: Some(age), .. } if age.is_zero() => Err("expected a time above 0".to_owned()),
+        Limit { bytes: 0, .. } => Err("expected a size above 0".to_owned()),
         limit => Ok(limit),
     }
 }
@@ -137,7 +137,7 @@ fn trigger(text: &str) -> Result<Trigger, String> {
         "USR2" => return Ok(Trigger::Signal(User::Two)),
         _ => {}
     }
-    let expected = || "expected SIGUSR1, SIGUSR2 or slow:FUNCTION>TIME".to_owned();
+    let expected = || "expected SIGUSR1, SIGUSR2 or slow:FUNC>TIME".to_owned();
     let slow = text.strip_prefix("slow:").ok_or_else(expected)?;
     let (function, time) = slow.rsplit_once('>').ok_or_else(expected)?;
     let function = function.trim();

@@ -32,11 +32,11 @@ pub(super) fn take(tracefs: &Tracefs, reason: &str) -> Result<Buffer, Failure> {
     let found = first_use(&root, VALUES, LISTS);
     if let Some(found) = found.or_else(|| limit(&root)) {
         return Err(failed(format!(
-            "the kernel's one function graph tracer is in use{}: {found}",
+            "the kernel's only function graph tracer is in use{}: {found}",
             by_whom(&root)
         ))
         .hint(format!(
-            "it is needed for {reason}; if nobody uses it any more: trace-cmd reset, or write to the files in {}",
+            "{reason} requires it; if it is no longer used, run: trace-cmd reset, or write to the files in {}",
             root.display()
         )));
     }
@@ -53,7 +53,7 @@ pub(super) fn check_limits(tracefs: &Tracefs) -> Result<(), Failure> {
             by_whom(&root)
         ))
         .hint(format!(
-            "if nobody needs that any more: trace-cmd reset, or write to the files in {}",
+            "if the limit is no longer needed, run: trace-cmd reset, or write to the files in {}",
             root.display()
         ))),
     }

@@ -74,8 +74,8 @@ pub(super) fn read(path: &Path, machine: &Machine<'_>) -> Result<Kfi, Failure> {
     let config = config::check(&String::from_utf8_lossy(&text));
     let file = path.display();
     let kfi = options(&config, machine).ok_or_else(|| {
-        misuse(format!("{file} is no configuration of KFI"))
-            .hint("one begins with \"begin\" and ends with \"end\"")
+        misuse(format!("{file}: not a KFI configuration"))
+            .hint("start the file with \"begin\" and end it with \"end\"")
     })?;
     for problem in &config.problems {
         // Names are what we want, wherever the file was meant for.

@@ -76,15 +76,12 @@ impl FunctionOptions {
     pub(crate) fn check(&self, format: Format, is_flight: bool) -> Result<(), Failure> {
         if format == Format::PerfData {
             return Err(
-                misuse("--format perf.data has no place for calls of function tracing")
-                    .hint("without --format it is a trace directory"),
+                misuse("--format perf.data cannot hold calls of function tracing")
+                    .hint("drop --format to write a trace directory"),
             );
         }
         if is_flight {
-            return Err(
-                misuse("--ring keeps events of perf, not calls of function tracing")
-                    .hint("record them without --ring, for as long as the disk has room"),
-            );
+            return Err(misuse("--ring cannot keep calls of function tracing").hint("drop --ring"));
         }
         Ok(())
     }
@@ -99,8 +96,9 @@ impl FunctionOptions {
             None => self.named()?,
         };
         if plan.is_none() && self.has_args {
-            return Err(misuse("--function-args: of which functions?")
-                .hint("it goes with --function-graph, --function and --kfi-config"));
+            return Err(misuse(
+                "--function-args: requires --function, --function-graph or --kfi-config",
+            ));
         }
         let plan = plan.map(|plan| plan.select(selection));
         Ok(plan.map(|plan| Plan {
@@ -143,8 +141,8 @@ fn functions(option: &str, names: &[String]) -> Result<Vec<String>, Failure> {
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_.$*?[]-".contains(letter);
         if name.is_empty() || !name.chars().all(is_name) {
             return Err(
-                misuse(format!("{option} {name}: expected the name of a function")).hint(
-                    "wildcards are * ? [abc]; perfquet-record --functions 'vfs_*' lists functions",
+                misuse(format!("{option} {name}: expected a function name")).hint(
+                    "use the wildcards * ? [abc], or list functions: perfquet-record --functions 'vfs_*'",
                 ),
             );
         }

@@ -86,7 +86,7 @@ impl Plan {
                 max_depth: Some(_), ..
             } => Some("a depth (max_graph_depth)"),
             Plan { roots, .. } if !roots.is_empty() => {
-                Some("following a function into what it calls (set_graph_function)")
+                Some("following a function into its callees (set_graph_function)")
             }
             _ => None,
         }

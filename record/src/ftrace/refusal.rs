@@ -35,7 +35,7 @@ pub(super) fn check(tracefs: &Tracefs, tracer: Tracer) -> Result<(), Failure> {
         ));
         return Err(match tracer {
             Tracer::Graph if has(&tracefs.path("available_tracers"), Tracer::Function) => {
-                failure.hint("--function records calls without their duration")
+                failure.hint("use --function to record calls without durations")
             }
             Tracer::Function | Tracer::Graph => failure,
         });
@@ -52,8 +52,10 @@ pub(super) fn has(list: &Path, tracer: Tracer) -> bool {
 
 /// Function tracing without arguments is all there is.
 pub(super) fn no_arguments() -> Failure {
-    failed("this kernel does not record arguments of functions (Linux 6.15, CONFIG_FUNCTION_TRACE_ARGS)")
-        .hint("--call 'FUNC PARAMETER $retval' records them of single functions")
+    failed(
+        "this kernel does not record function arguments (Linux 6.15, CONFIG_FUNCTION_TRACE_ARGS)",
+    )
+    .hint("use --call 'FUNC PARAMETER $retval' for single functions")
 }
 
 /// A function that the kernel does not let itself be traced at.
@@ -89,9 +91,9 @@ fn not_there(path: &Path, error: &io::Error) -> Failure {
         Some(libc::EPERM) => failed(
             "kernel lockdown forbids function tracing; tracepoints and uprobes still work",
         )
-        .hint("cat /sys/kernel/security/lockdown shows the level; it is set at boot (lockdown=, Secure Boot)"),
+        .hint("check the level: cat /sys/kernel/security/lockdown; change it at boot (lockdown=, Secure Boot)"),
         Some(libc::EACCES) => {
-            failed("not permitted to trace functions").hint("only root may: run as root")
+            failed("not permitted to trace functions").hint("run as root")
         }
         Some(libc::ENOENT) => {
             failed("this kernel was built without function tracing (CONFIG_DYNAMIC_FTRACE)")

@@ -43,8 +43,10 @@ impl<'a> Whom<'a> {
                 }
                 Tasks::Thread(tid) => tids.push(tid),
                 Tasks::Cgroup(_) => {
-                    return Err(misuse("-G: function tracing knows threads, not cgroups")
-                        .hint("choose them by -p, -t or -u, or trace all of them with -a"));
+                    return Err(
+                        misuse("-G: function tracing filters by thread, not by cgroup")
+                            .hint("use -p, -t or -u, or -a for the whole system"),
+                    );
                 }
             }
         }
@@ -83,10 +85,10 @@ pub(super) fn set_up(
     let tracer = plan.tracer.name();
     buffer
         .note_held(tracer)
-        .map_err(|error| failed(format!("cannot note what is to be put back: {error}")))?;
+        .map_err(|error| failed(format!("cannot save the settings to restore: {error}")))?;
     must(&mut buffer, "current_tracer", tracer).map_err(|failure| {
         failure.hint(
-            "a tracer cannot be set while somebody reads trace_pipe or trace_pipe_raw, or the function profiler is on \
+            "stop readers of trace_pipe and trace_pipe_raw, and turn off the function profiler \
              (function_profile_enabled)",
         )
     })?;
@@ -100,7 +102,7 @@ fn choose(tracefs: &Tracefs, plan: &Plan) -> Result<Buffer, Failure> {
     }
     let own = Buffer::own(tracefs).map_err(|error| {
         failed(format!(
-            "cannot make an instance in {}: {error}",
+            "cannot create an instance in {}: {error}",
             tracefs.path("instances").display()
         ))
     })?;
@@ -142,7 +144,7 @@ fn set_size(buffer: &mut Buffer, cpus: usize, asked: Option<usize>) -> Result<()
             Err(_) if asked.is_none() && ring_bytes > LEAST_RING_BYTES => ring_bytes /= 2,
             Err(error) => {
                 return Err(buffer::refused(buffer, "buffer_size_kb", &kib, &error)
-                    .hint("give -m a smaller size"));
+                    .hint("use a smaller -m SIZE"));
             }
         }
     }

@@ -55,7 +55,7 @@ impl Saved {
         let path = Path::new(FOLDER).join(FILE);
         let unwritable = |error: io::Error| {
             failed(format!("cannot write {}: {error}", path.display()))
-                .hint("what is to be put back after a crash is kept there")
+                .hint("make it writable; it holds the settings to restore after a crash")
         };
         match fs::DirBuilder::new().mode(0o700).create(FOLDER) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -125,17 +125,17 @@ fn taken(path: &Path) -> Failure {
     let who = pid_of(&owner).map_or(String::new(), |pid| format!(", process {pid},"));
     if is_stale(&owner) {
         return failed(format!(
-            "another perfquet-record{who} is gone, and what it changed in the function tracer could not be put back"
+            "another perfquet-record{who} was killed, and its function tracer settings could not be restored"
         ))
         .hint(format!(
-            "trace-cmd reset does; then remove {}",
+            "run: trace-cmd reset; then remove {}",
             path.display()
         ));
     }
     failed(format!(
-        "another perfquet-record{who} uses the kernel's one function graph tracer"
+        "another perfquet-record{who} uses the kernel's only function graph tracer"
     ))
-    .hint("wait for its end")
+    .hint("wait until it ends")
 }
 
 /// The last change first. Goes on after an error, which is told.

@@ -84,7 +84,7 @@ pub(crate) fn parse(text: &str, has_object: bool) -> Result<Asked, Failure> {
         }
         _ if has_object => {
             return Err(misuse(format!("{text}: expected OBJECT:FUNC")).hint(
-                "as in libc.so.6:malloc, ./prog:work or 1234:work for the program of a process",
+                "for example libc.so.6:malloc, ./prog:work, or 1234:work for the program of PID 1234",
             ));
         }
         _ => (None, place),
@@ -151,9 +151,9 @@ fn argument(text: &str, word: &str) -> Result<Argument, Failure> {
 
 fn variable(text: &str, value: &str) -> Result<Variable, Failure> {
     let bad = || {
-        misuse(format!("{text}: {value:?} is no argument")).hint(
-            "an argument is a variable (skb->len, *buf, list[0].x), a register (%di), $retval, $comm, or memory (+8(%di)); \
-             NAME= may stand before it, :TYPE behind it",
+        misuse(format!("{text}: expected an argument, found {value:?}")).hint(
+            "write [NAME=]ARG[:TYPE], where ARG is a variable (skb->len, *buf, list[0].x), a register (%di), $retval, $comm, or \
+             memory (+8(%di))",
         )
     };
     let dereferences = value.bytes().take_while(|&byte| byte == b'*').count();

@@ -91,14 +91,14 @@ pub(crate) fn functions(text: &str) -> Result<Functions, Failure> {
     let has_object = is_of_program(text);
     let asked = argument::parse(text, has_object)?;
     if asked.offset != 0 || asked.line.is_some() {
-        return Err(
-            misuse(format!("{text}: a call is that of a whole function"))
-                .hint("--kprobe and --uprobe probe places in a function"),
-        );
+        return Err(misuse(format!(
+            "{text}: --call takes a whole function, without offset or line"
+        ))
+        .hint("use --kprobe or --uprobe to probe a place in a function"));
     }
     if asked.event.is_some() {
         return Err(misuse(format!(
-            "{text}: a call has the name of its function"
+            "{text}: a call is named after its function"
         )));
     }
     Ok(Functions {

@@ -256,12 +256,12 @@ impl Definitions {
         let asked = &definition.asked;
         match error.raw_os_error() {
             Some(libc::EPERM) if host::is_root() && definition.place == Place::Kernel => {
-                return failed(format!("{asked}: the kernel lets nobody define probes in it"))
-                    .hint("it is locked down (/sys/kernel/security/lockdown): tracepoints and uprobes still work");
+                return failed(format!("{asked}: the kernel does not allow probe definitions"))
+                    .hint("use tracepoints or uprobes; the kernel is locked down (/sys/kernel/security/lockdown)");
             }
             Some(libc::EACCES | libc::EPERM) => {
                 return failed(format!("{asked}: not permitted to define probes"))
-                    .hint("only root may: run as root");
+                    .hint("run as root");
             }
             Some(libc::ENOENT) if error.kind() == io::ErrorKind::NotFound => {
                 let what = match definition.place {
@@ -275,8 +275,10 @@ impl Definitions {
             _ => {}
         }
         if let Some(function) = self.excluded(definition) {
-            return misuse(format!("{asked}: the kernel lets nobody probe {function}"))
-                .hint("it is marked so (notrace, noinstr), or of the code that handles probes: probe what calls it");
+            return misuse(format!(
+                "{asked}: the kernel does not allow probing {function}"
+            ))
+            .hint("probe a caller; the function is marked notrace or noinstr, or handles probes");
         }
         let log = self.tracefs.file("error_log");
         let log = String::from_utf8_lossy(&log);
@@ -286,8 +288,8 @@ impl Definitions {
             .find_map(|line| line.split_once("error: "))
             .map(|(_, reason)| reason.trim().to_owned());
         let reason = reason.unwrap_or_else(|| error.to_string());
-        misuse(format!("{asked}: the kernel refused it: {reason}"))
-            .hint(format!("what it was asked for: {line}"))
+        misuse(format!("{asked}: the kernel rejected the probe: {reason}"))
+            .hint(format!("check the definition: {line}"))
     }
 
     /// The function of a refused probe in the kernel, if it is none of those that can be traced.

@@ -90,7 +90,9 @@ pub(crate) fn walk(
                     number = target;
                 }
                 if !matches!(types.shape(number), Shape::Structure(_)) {
-                    return Err(format!("{so_far} is no structure, it has no {name}"));
+                    return Err(format!(
+                        "{so_far} is not a structure and has no member {name}"
+                    ));
                 }
                 let found = member(types, number, name, 0).ok_or_else(|| {
                     let names = names(types, number);
@@ -134,7 +136,7 @@ pub(crate) fn walk(
         Shape::Structure(_) => {
             let names = names(types, number);
             Err(format!(
-                "{so_far} is a structure; name one of its members: {}",
+                "{so_far} is a structure; use one of its members: {}",
                 names.join(", ")
             ))
         }

@@ -1,7 +1,7 @@
 //! Why the kernel refused a filter: it says only that something is wrong.
 //!
 //! ```text
-//! prev_pidd == 0 && next_comm ~ "kw*"      no field prev_pidd; did you mean prev_pid?
+//! prev_pidd == 0 && next_comm ~ "kw*"      no field prev_pidd; hint: use prev_pid
 //! ```
 //! (kernel/trace/trace_events_filter.c, Documentation/trace/events.rst)
 
@@ -35,17 +35,19 @@ pub(crate) fn refused(event: &str, filter: &str, format: &[u8], error: &io::Erro
         let near = nearest(&name, fields.clone());
         let meant = match near.is_empty() {
             true => String::new(),
-            false => format!("did you mean {}? ", near.join(", ")),
+            false => format!("use {}, or ", near.join(", ")),
         };
-        return misuse(format!("{event}: no field {name} in the filter '{filter}'"))
-            .hint(format!("{meant}the fields are: {}", fields.join(", ")));
+        return misuse(format!("{event}: no field {name} in the filter '{filter}'")).hint(format!(
+            "{meant}choose from the fields: {}",
+            fields.join(", ")
+        ));
     }
     fields.retain(|field| !field.starts_with("common_"));
     failed(format!(
-        "{event}: the kernel refused the filter '{filter}': {error}"
+        "{event}: the kernel rejected the filter '{filter}': {error}"
     ))
     .hint(format!(
-        "a filter looks like 'prev_pid == 0 && next_comm ~ \"kw*\"'; the fields are: {}",
+        "write a filter like 'prev_pid == 0 && next_comm ~ \"kw*\"'; fields: {}",
         fields.join(", ")
     ))
 }
@@ -113,28 +115,24 @@ mod tests {
 
     #[test]
     fn a_misspelled_field_is_named_with_the_nearest() {
-        let fields = "the fields are: prev_comm, prev_pid";
-        check(
-            "prev_pidd == 0",
-            "no field prev_pidd",
-            "did you mean prev_pid",
-        );
+        let fields = "fields: prev_comm, prev_pid";
+        check("prev_pidd == 0", "no field prev_pidd", "use prev_pid");
         check(
             "prev_comm == \"a == b\" && (prev_pdi > 3)",
             "no field prev_pdi in the filter",
-            "did you mean prev_pid",
+            "use prev_pid",
         );
         check("zzz & 1", "no field zzz", fields);
         // Nothing is wrong with the names.
         check(
             "prev_pid == 0 && common_pid == prev_pid &&",
-            "refused the filter",
+            "rejected the filter",
             fields,
         );
-        check("prev_pid ==", "refused the filter", fields);
+        check("prev_pid ==", "rejected the filter", fields);
         check(
             "comm ~ \"x*\" && CPU == 1 && \"q\" == 3",
-            "refused the filter",
+            "rejected the filter",
             fields,
         );
     }

@@ -52,7 +52,7 @@ pub(super) fn find_one(text: &str, object: &Object, wanted: &str) -> Result<Code
             "{text}: expected one function, found {}",
             found.len()
         ))
-        .hint(format!("they are: {}", list(&found)))),
+        .hint(format!("use one of: {}", list(&found)))),
     }
 }
 
@@ -180,7 +180,7 @@ fn one_meaning(text: &str, found: Vec<CodeSymbol>) -> Result<Vec<CodeSymbol>, Fa
     names.truncate(MOST_NAMED);
     Err(
         misuse(format!("{text}: {count} functions have this name")).hint(format!(
-            "give one of them whole, or a pattern with * for all: {}{more}",
+            "use a full name, or a pattern with * for all: {}{more}",
             names.join(", ")
         )),
     )

@@ -61,7 +61,7 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
     let asked = argument::parse(text, false)?;
     if at_return && (asked.offset != 0 || asked.line.is_some()) {
         return Err(misuse(format!(
-            "{text}: a return has no offset and no line"
+            "{text}: a return probe cannot have an offset or a line"
         )));
     }
     // Within a function only its debugging information knows where things are.
@@ -167,7 +167,7 @@ pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
     let found = found.collect::<Result<Vec<_>, _>>()?;
     match found.is_empty() {
         true => Err(misuse(format!(
-            "{text}: only a part that the compiler has split off, which is called by nobody"
+            "{text}: only a part split off by the compiler, which is never called"
         ))),
         false => Ok(found),
     }
@@ -273,7 +273,7 @@ fn no_parameters(text: &str, argument: &Argument, at_return: bool) -> Failure {
         Value::Raw(raw) => raw,
     };
     let hint = match at_return {
-        true => "record them at the entry, by --kprobe; $retval is what it returned",
+        true => "record them at the entry, by --kprobe; use $retval for the return value",
         false => "give a register (%di) if you know where the value is",
     };
     let when = match at_return {
@@ -315,13 +315,15 @@ fn parameter(
             "{text}: {}: this kernel does not describe its parameters (no /sys/kernel/btf/vmlinux)",
             variable.name
         ))
-        .hint("give the register that holds it, as the calling convention says: %di, %si, %dx, %cx, %r8, %r9 on x86-64"));
+        .hint(
+            "use the register of the calling convention: %di, %si, %dx, %cx, %r8, %r9 on x86-64",
+        ));
     };
     let Some(parameters) = btf.parameters(function) else {
         return Err(failed(format!(
             "{text}: the kernel's BTF does not describe {function}"
         ))
-        .hint("for a function of a module give that, too, as MODULE:FUNC; those that the compiler changed are not described: give registers"));
+        .hint("write MODULE:FUNC for a function of a module; use registers for functions that the compiler changed"));
     };
     let names: Vec<String> = parameters.iter().map(|(name, _)| name.clone()).collect();
     let Some(place) = names.iter().position(|name| *name == variable.name) else {
@@ -329,7 +331,7 @@ fn parameter(
             "{text}: {function} has no parameter {}",
             variable.name
         ))
-        .hint(format!("its parameters are: {}", names.join(", "))));
+        .hint(format!("use one of: {}", names.join(", "))));
     };
     let start = fetch::Expression::value(format!("$arg{}", place + 1));
     let kind = parameters.get(place).map_or(0, |(_, kind)| *kind);
@@ -348,9 +350,9 @@ fn functions(text: &str, asked: &Asked) -> Result<Vec<String>, Failure> {
     let pattern = &asked.function;
     let module = asked.object.as_deref();
     if let Some(module) = module.filter(|module| !place::is_module(module)) {
-        return Err(misuse(format!("{text}: the kernel has loaded no module {module}")).hint(
-            "MODULE:FUNC is a function of a module (lsmod lists them), FUNC:LINE a line by its number; functions of programs are probed \
-             by --uprobe OBJECT:FUNC",
+        return Err(misuse(format!("{text}: module {module} is not loaded")).hint(
+            "use MODULE:FUNC for a function of a loaded module (lsmod), FUNC:LINE for a line, or --uprobe OBJECT:FUNC for a function \
+             of a program",
         ));
     }
     let symbols = kallsyms::functions_of(module);
@@ -375,7 +377,7 @@ fn functions(text: &str, asked: &Asked) -> Result<Vec<String>, Failure> {
             .hint(nearest::meant(pattern, symbols, &list))),
         1..=MOST => Ok(matching),
         many => Err(misuse(format!(
-            "{pattern}: {many} functions, more than the {MOST} that are probed at once"
+            "{pattern}: {many} functions, more than the maximum of {MOST}"
         ))),
     }
 }
@@ -444,7 +446,11 @@ mod tests {
         assert_eq!(forms, [Form::new("p", "snd_pcm:snd_pcm_open+0x4 $arg1")]);
         let asked = argument::parse("no_such_module:f", false).unwrap();
         let failure = functions("no_such_module:f", &asked).unwrap_err();
-        assert!(failure.to_string().contains("no module no_such_module"));
+        assert!(
+            failure
+                .to_string()
+                .contains("module no_such_module is not loaded")
+        );
     }
 
     #[test]

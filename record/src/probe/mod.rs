@@ -175,7 +175,7 @@ pub(crate) fn parse(argument: &str) -> Result<Vec<Probe>, Failure> {
     if argument.contains(['{', '}']) {
         return Err(
             misuse(format!("{argument}: event groups are not supported"))
-                .hint("name the events one by one: -e A -e B"),
+                .hint("name the events separately: -e A -e B"),
         );
     }
     let mut probes = Vec::new();
@@ -198,7 +198,8 @@ fn split(argument: &str) -> Vec<&str> {
 
 fn parse_event(event: &str) -> Result<Vec<Probe>, Failure> {
     if event.is_empty() {
-        return Err(misuse("an empty event name").hint("perfquet-record --list shows the events"));
+        return Err(misuse("expected an event, found an empty name")
+            .hint("list events: perfquet-record --list"));
     }
     let (event, stack) = stacks::split_terms(event)?;
     let mut probes = parse_plain(&event)?;

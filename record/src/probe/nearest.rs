@@ -5,21 +5,21 @@ use strsim::osa_distance;
 /// Distance beyond which a name is no help.
 const FARTHEST: usize = 6;
 
-/// The next step after an unknown event: what it may have meant.
+/// Hint for an unknown event: the nearest names.
 pub(crate) fn sentence(wanted: &str, names: impl IntoIterator<Item = String>) -> String {
     let found = nearest(wanted, names);
     if found.is_empty() {
-        return "perfquet-record --list shows the events of this machine".to_owned();
+        return "list the events of this system: perfquet-record --list".to_owned();
     }
-    format!("did you mean {}? --list shows all", found.join(", "))
+    format!("use {}, or list all with --list", found.join(", "))
 }
 
-/// The next step after an unknown function or static probe.
+/// Hint for an unknown function or static probe.
 pub(crate) fn meant(wanted: &str, names: impl IntoIterator<Item = String>, list: &str) -> String {
     let found = nearest(wanted, names);
     match found.is_empty() {
-        true => format!("{list} shows what there is"),
-        false => format!("did you mean {}? {list} shows all", found.join(", ")),
+        true => format!("list all with {list}"),
+        false => format!("use {}, or list all with {list}", found.join(", ")),
     }
 }
 

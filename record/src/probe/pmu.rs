@@ -21,15 +21,15 @@ pub(crate) fn parse(event: &str) -> Result<Probe, Failure> {
     let (pmu, rest) = event.split_once('/').unwrap_or((event, ""));
     let Some((terms, modifiers)) = rest.rsplit_once('/') else {
         return Err(misuse(format!(
-            "{event}: expected a second '/' behind the terms"
+            "{event}: expected a second '/' after the terms"
         )));
     };
     let modifiers = modifiers.strip_prefix(':').unwrap_or(modifiers);
     let device = Path::new(DEVICES).join(pmu);
     let Some(kind) = read_number(&device.join("type")) else {
         return Err(
-            misuse(format!("{event}: no PMU {pmu} on this machine")).hint(format!(
-                "there are {}",
+            misuse(format!("{event}: no PMU {pmu} on this system")).hint(format!(
+                "use one of: {}",
                 folder(Path::new(DEVICES)).join(", ")
             )),
         );

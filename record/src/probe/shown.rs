@@ -215,6 +215,6 @@ fn open(object: &str) -> Result<Object, Failure> {
 }
 
 fn without_information(text: &str) -> Failure {
-    failed(format!("{text}: there is no debugging information"))
+    failed(format!("{text}: no debug info"))
         .hint("compile it with -g, or install its debug package")
 }

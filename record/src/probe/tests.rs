@@ -68,7 +68,7 @@ fn lists() {
         fails("{cycles,instructions}"),
         "{cycles,instructions}: event groups are not supported"
     );
-    assert_eq!(fails("cycles,"), "an empty event name");
+    assert_eq!(fails("cycles,"), "expected an event, found an empty name");
     assert_eq!(fails("cycels"), "no event cycels");
     assert!(fails("nopmu/event=1/").contains("no PMU nopmu"));
     assert!(fails("nopmu/event=1").contains("second '/'"));

@@ -97,7 +97,7 @@ fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<
         failed(format!(
             "cannot read the tracepoint {system}:{name}: {error}"
         ))
-        .hint("only root may: run as root")
+        .hint("run as root")
     };
     let mut attr = Attr {
         type_: abi::PERF_TYPE_TRACEPOINT,

@@ -41,7 +41,7 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
     let object = Object::open(&path).map_err(|error| failed(format!("{text}: {error}")))?;
     if at_return && (asked.offset != 0 || asked.line.is_some()) {
         return Err(misuse(format!(
-            "{text}: a return has no offset and no line"
+            "{text}: a return probe cannot have an offset or a line"
         )));
     }
     let mut definitions = Vec::new();
@@ -257,7 +257,7 @@ pub(crate) fn place_of_line(
         .map_err(|error| failed(format!("{text}: {error}")))?;
     let Some(first) = lines.first_line else {
         return Err(failed(format!(
-            "{text}: without debugging information the lines of {} are not known",
+            "{text}: {} has no debug info, so its lines are unknown",
             symbol.readable()
         ))
         .hint("compile it with -g, or install its debug package"));
@@ -278,7 +278,7 @@ pub(crate) fn place_of_line(
             symbol.readable(),
             lines.file
         ))
-        .hint(format!("there is code at its lines {}", others.join(", ")))
+        .hint(format!("use one of the lines {}", others.join(", ")))
     })
 }
 
@@ -296,10 +296,10 @@ pub(super) fn scope_at(
         return Ok(scope);
     }
     Err(failed(format!(
-        "{text}: {} has no debugging information, so its variables are not known",
+        "{text}: {} has no debug info, so its variables are unknown",
         object.path().display()
     ))
-    .hint("compile it with -g, install its debug package, or give the register (%di, %si, %dx, %cx, %r8, %r9 at an entry on x86-64)"))
+    .hint("compile it with -g, install its debug package, or use a register (%di, %si, %dx, %cx, %r8, %r9 at an entry on x86-64)"))
 }
 
 /// A variable in the kernel's words; at a return there is no scope.
@@ -313,24 +313,24 @@ pub(super) fn variable(
     };
     let Some(scope) = scope else {
         return Err(misuse(format!(
-            "{text}: {}: variables are known inside of the function only",
+            "{text}: {}: variables are known only inside the function",
             variable.name
         ))
-        .hint("$retval is what it returned"));
+        .hint("use $retval for the return value"));
     };
     let Some(found) = scope.variable(&variable.name) else {
         let names = scope.names();
         return Err(misuse(format!(
-            "{text}: there is no variable {} at that place",
+            "{text}: no variable {} at this place",
             variable.name
         ))
-        .hint(format!("there are: {}", names.join(", "))));
+        .hint(format!("use one of: {}", names.join(", "))));
     };
     let start = match &found.location {
         Ok(location) => fetch::Expression::at(location),
         Err(reason) => {
             return Err(failed(format!("{text}: {}: {reason}", variable.name))
-                .hint("another line of the function may still have it"));
+                .hint("try another line of the function"));
         }
     };
     let walked = fetch::walk(scope, start, found.kind, variable, argument.kind.as_deref())
@@ -415,7 +415,7 @@ fn functions(text: &str, asked: &Asked, object: &Object) -> Result<Vec<Found>, F
     match found.len() {
         ..=MOST => Ok(found),
         many => Err(misuse(format!(
-            "{text}: {many} functions, more than the {MOST} that are probed at once"
+            "{text}: {many} functions, more than the maximum of {MOST}"
         ))),
     }
 }

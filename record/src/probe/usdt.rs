@@ -18,17 +18,14 @@ pub(crate) fn definitions(text: &str) -> Result<Vec<Definition>, Failure> {
     let parts: Vec<&str> = text.trim().split(':').collect();
     let [object, provider, name] = parts[..] else {
         return Err(misuse(format!("{text}: expected OBJECT:PROVIDER:NAME"))
-            .hint("as in --usdt 'libc.so.6:libc:*'"));
+            .hint("for example --usdt 'libc.so.6:libc:*'"));
     };
     let path = uprobe::find(object)?;
     let object = Object::open(&path).map_err(|error| failed(format!("{text}: {error}")))?;
     let all = object.static_probes();
     if all.is_empty() {
-        return Err(
-            failed(format!("{} has no static probes", path.display())).hint(
-                "it must be built with sys/sdt.h (systemtap-sdt-dev): readelf -n shows its notes",
-            ),
-        );
+        return Err(failed(format!("{} has no static probes", path.display()))
+            .hint("build it with sys/sdt.h (systemtap-sdt-dev); list its notes with readelf -n"));
     }
     let matching: Vec<&StaticProbe> = all
         .iter()

@@ -43,10 +43,10 @@ pub(crate) fn open_for(text: &str, module: Option<&str>) -> Result<Object, Failu
     match module {
         None => open(text),
         Some(module) => Err(failed(format!(
-            "{text}: lines and local variables of modules are not read, and {module} is one"
+            "{text}: lines and local variables of modules such as {module} are not supported"
         ))
         .hint(format!(
-            "parameters are known at the entry of its functions: --vars {text} without a line"
+            "use parameters at function entry: --vars {text} without a line"
         ))),
     }
 }
@@ -71,11 +71,11 @@ pub(crate) fn open(text: &str) -> Result<Object, Failure> {
     }
     let reason = reason.unwrap_or_else(|| format!("none is installed for {release}"));
     Err(failed(format!(
-        "{text}: lines and local variables of the kernel need its debugging information: {reason}"
+        "{text}: kernel lines and local variables require debug info: {reason}"
     ))
     .hint(format!(
-        "install the kernel's debug package (Debian: linux-image-{release}-dbg), or give its vmlinux by --vmlinux FILE; \
-         parameters at the entry of functions are known without it"
+        "install the kernel's debug package (Debian: linux-image-{release}-dbg), or use --vmlinux FILE; \
+         parameters at function entry do not require it"
     )))
 }
 
@@ -83,8 +83,8 @@ fn open_one(path: &Path, running: Option<&[u8]>) -> Result<Object, String> {
     let object = Object::open_kernel(path).map_err(|error| error.to_string())?;
     match (object.build_id(), running) {
         (Some(found), Some(running)) if found == running => Ok(object),
-        (Some(_), Some(_)) => Err("it is of another kernel (its build id differs)".to_owned()),
-        _ => Err("nothing tells that it is of the running kernel (no build id)".to_owned()),
+        (Some(_), Some(_)) => Err("it belongs to another kernel (its build ID differs)".to_owned()),
+        _ => Err("cannot verify that it belongs to the running kernel (no build ID)".to_owned()),
     }
 }
 
@@ -93,8 +93,8 @@ pub(crate) fn symbol(text: &str, object: &Object, function: &str) -> Result<Code
     let mut all = object.functions().into_iter();
     all.find(|symbol| symbol.name == function).ok_or_else(|| {
         failed(format!(
-            "{text}: the kernel's debugging information does not describe {function}"
+            "{text}: the kernel's debug info does not describe {function}"
         ))
-        .hint("functions of modules have files of their own, which are not read")
+        .hint("use functions of the kernel itself; debug info of modules is not read")
     })
 }

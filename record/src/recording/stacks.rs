@@ -98,8 +98,8 @@ impl StackOptions {
         let how = self.call_graph.or(plain);
         if self.kernel_only && matches!(how, Some(How::Copies { .. } | How::Branches)) {
             return Err(
-                misuse("--kernel-stacks: dwarf and lbr are ways of finding user stacks")
-                    .hint("the kernel's are always found: --kernel-stacks alone is enough"),
+                misuse("--kernel-stacks: dwarf and lbr apply only to user stacks")
+                    .hint("use --kernel-stacks alone"),
             );
         }
         let most = privileges::perf_sysctl("max_stack").and_then(|most| u16::try_from(most).ok());
@@ -290,9 +290,11 @@ pub(super) fn without_branches(attr: &mut Attr) {
 /// There is no such record for an event.
 pub(super) fn no_branches(event: &str, error: &io::Error) -> Failure {
     failed(format!(
-        "--call-graph lbr: {event} comes without a record of branches on this machine: {error}"
+        "--call-graph lbr: {event} provides no branch records on this system: {error}"
     ))
-    .hint("it needs an Intel CPU, not a virtual one, and a hardware counter such as cycles; fp and dwarf work everywhere")
+    .hint(
+        "use fp or dwarf; lbr requires a physical Intel CPU and a hardware counter such as cycles",
+    )
 }
 
 fn parse_how(text: &str) -> Result<How, String> {
@@ -303,7 +305,7 @@ fn parse_how(text: &str) -> Result<How, String> {
         ("fp", "defer") => Ok(How::FramePointers { defers: true }),
         ("lbr", "") => Ok(How::Branches),
         ("dwarf", _) if REGISTERS.is_none() => {
-            Err("copied stacks are unwound for x86-64 and ARM64 only".to_owned())
+            Err("dwarf is supported only on x86-64 and ARM64".to_owned())
         }
         ("dwarf", "") => Ok(How::Copies {
             stack_bytes: DEFAULT_STACK_BYTES,
@@ -328,7 +330,7 @@ fn parse_stack_bytes(text: &str) -> Result<u32, String> {
         Some(65_536) => Ok(MOST_STACK_BYTES),
         Some(bytes @ 1..=MOST_STACK_BYTES) => Ok(bytes.next_multiple_of(8)),
         _ => Err(format!(
-            "expected how many bytes of the stack are copied, {MOST_STACK_BYTES} at most, found \"{text}\""
+            "expected a stack size of at most {MOST_STACK_BYTES} bytes, found \"{text}\""
         )),
     }
 }

@@ -76,10 +76,10 @@ fn not_permitted(name: &str, scope: Scope) -> Failure {
         ),
         Scope::User(user) => {
             failed(format!("not permitted to record {name} of user {user}{reason}"))
-                .hint("one's own processes may be recorded, those of others by root or with CAP_PERFMON")
+                .hint("record your own processes, run as root, or grant CAP_PERFMON")
         }
         Scope::Command => failed(format!("not permitted to record {name}{reason}")).hint(
-            "run as root, or give perfquet-record CAP_PERFMON, or: sysctl kernel.perf_event_paranoid=1",
+            "run as root, grant CAP_PERFMON, or run: sysctl kernel.perf_event_paranoid=1",
         ),
     }
 }
@@ -91,7 +91,7 @@ pub(crate) fn cannot_map(ring_bytes: usize, locked_limit_bytes: u64, error: &io:
             "cannot map a ring of {}: {error}",
             kib(ring_bytes as u64)
         ))
-        .hint("give -m a smaller size");
+        .hint("use a smaller -m SIZE");
     }
     let per_cpu = perf_sysctl("mlock_kb").map_or("unknown".to_owned(), |limit| limit.to_string());
     failed(format!(
@@ -99,7 +99,7 @@ pub(crate) fn cannot_map(ring_bytes: usize, locked_limit_bytes: u64, error: &io:
         kib(ring_bytes as u64),
         kib(locked_limit_bytes)
     ))
-    .hint("give -m a smaller size, or grant CAP_IPC_LOCK, or raise ulimit -l")
+    .hint("use a smaller -m SIZE, or grant CAP_IPC_LOCK, or raise ulimit -l")
 }
 
 fn kib(bytes: u64) -> String {
@@ -113,10 +113,10 @@ fn kib(bytes: u64) -> String {
 /// More descriptors are needed than the limit allows.
 pub(crate) fn too_many_files(events: usize, needed: u64, limit: u64) -> Failure {
     failed(format!(
-        "{events} events need {needed} file descriptors, the limit is {limit}"
+        "{events} events need {needed} file descriptors; the limit is {limit}"
     ))
     .hint(
-        "raise it (ulimit -n), or record fewer events: all system calls are raw_syscalls:sys_enter and \
-         raw_syscalls:sys_exit, two events instead of hundreds",
+        "raise it (ulimit -n), or record fewer events: raw_syscalls:sys_enter and raw_syscalls:sys_exit \
+         cover all system calls",
     )
 }

@@ -36,13 +36,13 @@ impl Tracefs {
         };
         match fs::read_dir(root.join("events")) {
             Ok(_) => Ok(Tracefs { root }),
-            Err(error) => Err(failed(format!("cannot read {}: {error}", root.display())).hint(
-                format!(
-                    "only root may: run as root, or mount it with -o gid=GROUP,mode=750 for a group of yours \
+            Err(error) => Err(
+                failed(format!("cannot read {}: {error}", root.display())).hint(format!(
+                    "run as root, or mount it with -o gid=GROUP,mode=750 for one of your groups \
                      (mount -o remount,gid=GROUP,mode=750 {})",
                     root.display()
-                ),
-            )),
+                )),
+            ),
         }
     }
 

@@ -34,7 +34,7 @@ pub(super) enum Fetched {
 pub(super) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Failure> {
     let probe::Kind::Tracepoint(tracepoint) = &probe.kind else {
         return Err(misuse(format!("{option}: {} has no fields", probe.name))
-            .hint("count() by comm, pid, tid, cpu, stack, kstack or ustack works with counters and clocks"));
+            .hint("use count() by comm, pid, tid, cpu, stack, kstack or ustack with counters and clocks"));
     };
     let all = fields::of(&tracepoint.format);
     let Some(place) = all.iter().position(|field| field.name == name) else {
@@ -46,13 +46,13 @@ pub(super) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Fai
         let near = probe::nearest(name, names.iter().map(|name| (*name).to_owned()));
         let meant = match near.is_empty() {
             true => String::new(),
-            false => format!("did you mean {}? ", near.join(", ")),
+            false => format!("use {}, or ", near.join(", ")),
         };
         return Err(misuse(format!("{option}: {} has no field {name}", probe.name)).hint(
             match names.is_empty() {
-                true => "give the probe an argument, as in --uprobe 'libc.so.6:malloc bytes=%di:u64'".to_owned(),
+                true => "add an argument to the probe, for example --uprobe 'libc.so.6:malloc bytes=%di:u64'".to_owned(),
                 false => format!(
-                    "{meant}its fields are: {}; keys can also be comm, pid, tid, cpu, probe, stack, kstack, ustack",
+                    "{meant}choose from the fields: {}; keys can also be comm, pid, tid, cpu, probe, stack, kstack, ustack",
                     names.join(", ")
                 ),
             },
@@ -79,10 +79,10 @@ pub(super) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Fai
     };
     found.ok_or_else(|| {
         misuse(format!(
-            "{option}: {name} of {} cannot be read by programs in the kernel",
+            "{option}: {name} of {} cannot be read by BPF programs",
             probe.name
         ))
-        .hint("numbers and texts can be, in registers or behind at most six pointers; no lists, and at a return no parameters")
+        .hint("use a number or string in a register or reached through at most six pointers; not a list, and not a parameter at a return")
     })
 }
 

@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
             "--filter {}: expected {what}, found {there}",
             self.filter
         ))
-        .hint("as in --filter 'count > 4096 && COMM == \"dd\"'")
+        .hint("write a filter like --filter 'count > 4096 && COMM == \"dd\"'")
     }
 
     /// Takes a sign, if it is next.
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         if known.is_none() {
             if number == MOST_CONDITIONS {
                 return Err(misuse(format!(
-                    "--filter {}: more than {MOST_CONDITIONS} comparisons, which is all that sums take",
+                    "--filter {}: more than {MOST_CONDITIONS} comparisons, the maximum with --agg",
                     self.filter
                 )));
             }
@@ -302,11 +302,11 @@ fn text(text: &str, is_pattern: bool) -> Result<(Words, Words), String> {
         None => (text, false),
     };
     if is_pattern && text.contains(['*', '?', '[', '\\']) {
-        return Err("sums compare whole texts and beginnings (\"abc*\")".to_owned());
+        return Err("--agg compares whole strings and prefixes (\"abc*\")".to_owned());
     }
     let longest = CONDITION_WORDS * 8 - 1;
     if text.len() > longest {
-        return Err(format!("sums compare at most {longest} bytes"));
+        return Err(format!("--agg compares at most {longest} bytes"));
     }
     let (mut bytes, mut mask) = ([0; CONDITION_WORDS * 8], [0; CONDITION_WORDS * 8]);
     bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -374,7 +374,7 @@ mod tests {
             ("cpu == 09", "\"09\" is no number"),
             ("cpu == 0x100000000", "0x100000000 is beyond its range"),
             ("COMM & 1", "a text is compared by ==, != or ~"),
-            ("COMM ~ \"*x\"", "whole texts and beginnings"),
+            ("COMM ~ \"*x\"", "whole strings and prefixes"),
             (&seven.join(" || "), "more than 6 comparisons"),
             (&deep, "expected fewer brackets"),
         ] {

@@ -101,9 +101,9 @@ pub(super) fn plan(
             // One field can be a number here and a text there.
             Some(keys) if *keys != source_keys => {
                 return Err(misuse(format!(
-                    "{argument}: its probes have fields of different types for {text}"
+                    "{argument}: the fields in {text} have different types in its probes"
                 ))
-                .hint("name them one by one, each with an --agg of its own"));
+                .hint("name the probes separately, each with its own --agg"));
             }
             _ => keys = Some(source_keys),
         }
@@ -127,8 +127,8 @@ fn source(text: &str, asked: &Asked, probe: &Probe) -> Result<(Vec<Key>, Source)
         Some(name) => match fetch::of(&option, probe, name)? {
             Fetched::Number(fetch) => fetch,
             Fetched::Text(_) | Fetched::Comm => {
-                return Err(misuse(format!("{option}: {name} is a text"))
-                    .hint("texts can be keys: count() by that"));
+                return Err(misuse(format!("{option}: {name} is a string"))
+                    .hint("use a string as a key: count() by FIELD"));
             }
         },
     };
@@ -165,7 +165,7 @@ fn source(text: &str, asked: &Asked, probe: &Probe) -> Result<(Vec<Key>, Source)
 fn parse(text: &str) -> Result<Asked, Failure> {
     let expected = || {
         misuse(format!("--agg {text}: expected ACTION(FIELD) by KEY")).hint(
-            "as in --agg 'quantize(bytes) by comm'; actions are count, sum, avg, min, max, stddev, quantize, lquantize, \
+            "write --agg like 'quantize(bytes) by comm'; actions are count, sum, avg, min, max, stddev, quantize, lquantize, \
              llquantize",
         )
     };
