@@ -1,4 +1,4 @@
-//! What the command line asks for: which probes, with which filters, recorded one by one or summed up.
+//! The requested probes, with their filters, recorded individually or aggregated.
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use crate::failure::{Failure, misuse};
 use crate::probe::definition::Definitions;
 use crate::probe::{self, Asked, Probe, call, counter};
 
-/// What `-e`, the probes, `--filter`, `-F` and `-c` say together.
+/// Returns the probes of `-e`, the probe options, `--filter`, `-F` and `-c`.
 pub(crate) fn probes(
     cli: &Cli,
     definitions: &mut Option<Definitions>,
@@ -68,7 +68,7 @@ pub(crate) fn probes(
                 .into(),
         );
     }
-    // A frequency asks for samples: beside tracepoints as well.
+    // A frequency requests samples, next to tracepoints too.
     let is_frequency_asked = !has_sampled && cli.frequency.is_some();
     let has_none = probes.is_empty() && !cli.functions_traced.is_asked();
     if plans.is_empty() && (has_none || is_frequency_asked) {

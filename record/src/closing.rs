@@ -1,4 +1,4 @@
-//! The last steps of an output: it is whole, and the closing line says what is in it.
+//! Completes the output and prints the closing line.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) enum Next {
     Sums(&'static str),
 }
 
-/// The journal is all that was asked for; it becomes a perf.data as perf writes them.
+/// Completes `--format perf.data`: the journal becomes a perf.data in perf's file format.
 pub(crate) fn file(output: &Output, lost: u64) -> Result<()> {
     let path = output.path();
     let events = journal::complete_file(path).map_err(|error| {
@@ -82,7 +82,7 @@ pub(crate) fn trace(
 /// What was recorded, and the command that has an answer for it.
 fn best_question(next: Next, report: &Report) -> (Count, &'static str) {
     let counts = &report.counts;
-    // What the side-band tells is not what was asked for.
+    // Side-band events do not count as recorded events.
     let events = counts.events.saturating_sub(counts.of_recorder);
     if events + counts.calls + counts.aggregates == 0 {
         return (Count::Events(0), "perfquet-query info");
@@ -109,7 +109,7 @@ fn say(path: &Path, count: Count, counts: &Counts, next: &str) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of a file, or of all files in a folder.
+/// Bytes of a file, or of all files in a directory.
 pub(crate) fn size_of(path: &Path) -> std::io::Result<u64> {
     let metadata = path.symlink_metadata()?;
     if !metadata.is_dir() {

@@ -46,7 +46,7 @@ pub(crate) struct Drain {
 #[derive(Default)]
 struct Shared {
     is_stopping: AtomicBool,
-    /// It ended before it was told to: the disk is full.
+    /// Ended before it was stopped: the disk is full.
     has_failed: AtomicBool,
     ending: Mutex<Ending>,
     /// Records of what existed at the start, once they are known, and when the trace begins.
@@ -86,7 +86,7 @@ impl Drain {
             waiter,
             shared: Arc::clone(&shared),
         };
-        // Without a name of its own: the filter that leaves us out goes by the name that it inherits.
+        // Keeps the inherited thread name: the filter that excludes the recorder matches by name.
         let thread = std::thread::spawn(move || {
             thread::make_urgent();
             worker.run()
@@ -128,7 +128,7 @@ impl Drain {
         self.shared.has_failed.load(Ordering::Acquire)
     }
 
-    /// Takes what is left in the rings and ends the thread. The events must be stopped. A journal is whole
+    /// Drains the rings and ends the thread. The events must be stopped. A journal is whole
     /// even if the drain could not go on.
     pub(crate) fn finish(self) -> (Sink, io::Result<()>) {
         self.shared.is_stopping.store(true, Ordering::Release);
@@ -226,7 +226,7 @@ impl Sink {
         }
     }
 
-    /// Each piece is shown before it is taken.
+    /// Each piece is shown before it is consumed.
     fn take_side_band(&mut self, ring: &mut Ring, mut show: impl FnMut(&[u8])) -> io::Result<u64> {
         let until = ring.head();
         self.take(ring, until, Kept::side_band, |piece, write| {

@@ -1,4 +1,4 @@
-//! The encoding thread: reads the journal behind the drain and writes the tables, when nothing else wants the CPU.
+//! The encoding thread: reads the journal after the drain and writes the tables while the CPU is idle.
 //!
 //! When it falls behind, the journal grows, never the loss; far behind, it runs like everybody else until it has caught
 //! up. What it has read of the journal is packed. What it does is an ordinary import, so a recording that died is completed by
@@ -21,11 +21,11 @@ use crate::failure::{Failure, failed};
 use crate::journal::Packer;
 use crate::sys::thread;
 
-/// What is read.
+/// The source of the records.
 pub(crate) enum Source {
-    /// A journal that still grows, and may be packed behind the encoder.
+    /// A growing journal; parts already encoded may be packed.
     Following { journal: PathBuf, packs: bool },
-    /// All that lies in the journal of this trace: a flight recorder's memory, which grows no more.
+    /// The complete journal of this trace: a flight recorder's memory, which no longer grows.
     Whole(PathBuf),
 }
 
@@ -59,10 +59,10 @@ impl Encoder {
         let done_bytes = Arc::new(AtomicU64::new(0));
         let kept: Arc<AtomicU64> = Arc::default();
         let told = Arc::clone(&kept);
-        // Whoever waits for so many events waits for us.
+        // A recording with --max-events waits for the encoder.
         let is_awaited = selection.max_events.is_some();
         let (whole, done) = (Arc::clone(&journal_is_whole), Arc::clone(&done_bytes));
-        // Without a name of its own: the filter that leaves us out goes by the name that it inherits.
+        // Keeps the inherited thread name: the filter that excludes the recorder matches by name.
         let thread = std::thread::spawn(move || {
             if !is_awaited {
                 thread::make_idle();
@@ -78,7 +78,7 @@ impl Encoder {
         }
     }
 
-    /// Rows so far, where only so many are wanted.
+    /// Rows so far, if --max-events limits them.
     pub(crate) fn kept(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
     }
@@ -161,7 +161,7 @@ fn encode(
         Source::Following { .. } | Source::Whole(_) => None,
     };
     let trace = output.to_owned();
-    // Read behind the rings' bytes: what is put beside them when the recording ends.
+    // Read after the rings' bytes: files added when the recording ends.
     let beside = move || {
         if !is_growing {
             return Ok(Vec::new());

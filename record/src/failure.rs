@@ -66,7 +66,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Prints an error with its causes, and its hint on a line of its own.
+/// Prints an error with its causes, and its hint on a separate line.
 pub(crate) fn print(error: &anyhow::Error) {
     terminal::say(format_args!("perfquet-record: {error:#}"));
     if let Some(hint) = hint_of(error) {

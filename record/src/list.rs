@@ -1,4 +1,4 @@
-//! What is asked instead of a recording: `--list` and its sisters, `--cleanup`.
+//! Queries instead of a recording: `--list`, `--functions`, `--lines`, `--vars`, and `--cleanup`.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::probe::{counter, definition, glob_matches, meant, pmu_names, shown, t
 use crate::sys::tracefs::Tracefs;
 use crate::terminal;
 
-/// Answers what is asked, if anything is.
+/// Answers such a query, if there is one.
 pub(crate) fn answer(cli: &Cli) -> Result<bool> {
     let text = if let Some(pattern) = &cli.list {
         events(pattern)?

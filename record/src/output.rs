@@ -54,7 +54,7 @@ impl Output {
         Ok((output, journal))
     }
 
-    /// Where the journal lies.
+    /// Path of the journal.
     pub(crate) fn journal_path(&self) -> PathBuf {
         match self.format {
             Format::Pqt => self.path.join(store::JOURNAL).join("perf.data"),
@@ -111,7 +111,7 @@ impl Output {
     }
 }
 
-/// With `force` sets aside what stands at `path`; without it that is an error.
+/// Sets aside an existing `path` with `force`; fails without it.
 fn set_aside(path: &Path, format: Format, force: bool) -> Result<()> {
     store::complete_overwriting(path)?;
     if path.symlink_metadata().is_err() {

@@ -46,7 +46,7 @@ const DEEDS: &[&str] = &[
     "xfs",
 ];
 
-/// What of our own activity is recorded.
+/// How much of the recorder's own activity is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Own {
     /// All, if we are among those who are recorded.
@@ -73,7 +73,7 @@ pub(crate) fn filter(system: &str, users: Option<&str>, scope: Own) -> Option<St
     }
 }
 
-/// Calls and triggers too: what we call ourselves is our own deed, even if an interrupt calls it meanwhile.
+/// Applies to calls and triggers too: calls by the recorder count as its own, even those from an interrupt.
 fn is_deed(system: &str) -> bool {
     let group = system.split('_').next().unwrap_or_default();
     ["call", "trigger"].contains(&group) || DEEDS.contains(&system)

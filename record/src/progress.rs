@@ -57,7 +57,7 @@ impl Progress {
         self.bar.tick();
     }
 
-    /// Shows how far the tables are behind the journal.
+    /// Shows how far the tables lag behind the journal.
     pub(crate) fn encoding(&self, done_bytes: u64, all_bytes: u64) {
         let percent = (done_bytes.min(all_bytes) * 100)
             .checked_div(all_bytes)
@@ -68,7 +68,7 @@ impl Progress {
         ));
     }
 
-    /// Shows what is being done after the recording.
+    /// Shows the current step after the recording.
     pub(crate) fn step(&self, step: &str) {
         self.bar.set_message(step.to_owned());
         self.bar.tick();

@@ -143,7 +143,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     }
 }
 
-/// Everything from the start to the end, into a journal that is encoded behind the drain.
+/// Records everything from start to end into a journal, which is encoded while it grows.
 fn record(
     cli: &Cli,
     selection: &Selection,
@@ -270,7 +270,7 @@ fn complete_journal(
     summed_up.map(|_| lost).map_err(io::Error::other)
 }
 
-/// The last of everything; it becomes a trace when it is asked for, and at the end.
+/// Keeps the last events; writes a trace on request and at the end.
 fn fly(
     cli: &Cli,
     (limit, head, watch): (Limit, Vec<u8>, Option<Watch>),
@@ -352,7 +352,7 @@ fn complete_trace(
     Ok(true)
 }
 
-/// Whether the events that were asked for have come.
+/// Whether the requested number of events has arrived.
 fn has_enough(selection: &Selection, encoder: Option<&Encoder>) -> bool {
     let (Some(most), Some(encoder)) = (selection.max_events, encoder) else {
         return false;

@@ -1,4 +1,4 @@
-//! A recording while it runs: what starts first, what ends it, what is left to close.
+//! A running recording: the order of starting, ending and closing.
 
 use std::io;
 use std::path::Path;
@@ -30,10 +30,10 @@ use crate::trigger::{self, Gate, Seen, TriggerOptions};
 pub(crate) const TICK: Duration = Duration::from_millis(250);
 /// Each costs 20 to 40 ms.
 const MOST_CLOSED_HERE: usize = 16;
-/// Counting by asking every descriptor is too dear beyond so many.
+/// Beyond this number of descriptors, counting by reading each is too slow.
 const MOST_COUNTED: usize = 256;
 
-/// What is open and ready.
+/// An open, ready recording.
 pub(crate) struct Start {
     pub(crate) target: Target,
     pub(crate) recording: Recording,
@@ -130,7 +130,7 @@ impl Running {
     }
 
     /// Waits for the command's end, a signal, the time that was given, or until there is enough.
-    /// Snapshots are made meanwhile.
+    /// Snapshots are written during the recording.
     pub(crate) fn until_end(
         &mut self,
         signals: &Signals,
@@ -229,7 +229,7 @@ impl Running {
         }
     }
 
-    /// Stops the events and takes what is left in the rings.
+    /// Stops the events and drains the rings.
     pub(crate) fn stop(mut self) -> (Sink, io::Result<()>, Stopped) {
         self.programs.stop();
         let traced = self.tracing.as_mut().map_or(Ok(()), Tracing::finish);
@@ -290,7 +290,7 @@ fn cannot_run(command: &str, error: &io::Error) -> Failure {
     }
 }
 
-/// Tells how the command ended, and ends it if it still runs.
+/// Returns how the command ended; ends it if it still runs.
 fn say_goodbye(command: Option<i32>, ended: Option<Ended>) {
     match (command, ended) {
         (Some(pid), None) => {

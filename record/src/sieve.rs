@@ -23,7 +23,7 @@ use crate::sys::perf_event::abi;
 /// A record that was reserved in a ring before others can have been stamped before them, but not by that much.
 const MARGIN_NS: u64 = 1_000_000_000;
 
-/// What is known of the events and the hits until now.
+/// State of the events and the hits so far.
 pub(crate) struct Sieve {
     events: HashMap<u64, EventOfThread>,
     /// When the recording began.
@@ -45,7 +45,7 @@ pub(crate) struct Sieve {
 #[derive(Debug, Clone, Copy)]
 struct EventOfThread {
     track: usize,
-    /// An address stands before the thread in its samples.
+    /// Its samples have an address before the thread.
     has_ip: bool,
 }
 
@@ -74,7 +74,7 @@ impl Hits {
 }
 
 impl Sieve {
-    /// For a recording that began at a time, with so many rings of events.
+    /// For a recording with a start time and this many event rings.
     pub(crate) fn of(recording: &Recording, rings: usize, began: u64) -> Sieve {
         let tracks = recording.of_threads().enumerate();
         let events = tracks.flat_map(|(track, of)| {
@@ -127,7 +127,7 @@ impl Sieve {
         });
     }
 
-    /// Hands on what is left of a piece of the events' ring `index`.
+    /// Passes on the rest of a piece of the events' ring `index`.
     pub(crate) fn sift(
         &mut self,
         index: usize,

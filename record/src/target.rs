@@ -1,4 +1,4 @@
-//! Whom to record: the whole system, a command, processes, threads, users, cgroups, on which CPUs.
+//! The target of a recording: the whole system, a command, processes, threads, users, cgroups, on which CPUs.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,11 +12,11 @@ use crate::probe::nearest;
 use crate::sys::privileges::Scope;
 use crate::sys::{host, procfs};
 
-/// Cgroups that are named in a hint, and that are looked at for it.
+/// Maximum number of cgroups named in a hint, and searched for it.
 const MOST_NAMED: usize = 12;
 const MOST_LOOKED_AT: usize = 10_000;
 
-/// Whom to record, beside `-a`, `-p` and `-t`.
+/// Target options other than `-a`, `-p` and `-t`.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Whom {
     /// Record processes of USER (name or UID) and their children
@@ -41,20 +41,20 @@ pub(crate) struct Whom {
     pub(crate) excludes_self: bool,
 }
 
-/// Whom to record.
+/// The target of a recording.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Everything on the chosen CPUs.
+    /// Everything on the selected CPUs.
     System,
-    /// The command behind `--` and what it starts.
+    /// The command after `--` and its children.
     Command,
-    /// These processes and what they start.
+    /// These processes and their children.
     Processes(Vec<i32>),
-    /// These threads and what they start.
+    /// These threads and their children.
     Threads(Vec<i32>),
-    /// The processes of the user with this number, and what they start.
+    /// Processes of the user with this UID, and their children.
     User(u32),
-    /// What runs in these cgroups, on the chosen CPUs.
+    /// Tasks of these cgroups, on the selected CPUs.
     Cgroups(Vec<Cgroup>),
 }
 
@@ -81,7 +81,7 @@ pub(crate) enum Tasks {
     All,
     /// One thread.
     Thread(i32),
-    /// Those of a cgroup, by the descriptor of its folder.
+    /// Those of a cgroup, by its directory's descriptor.
     Cgroup(i32),
 }
 

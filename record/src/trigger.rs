@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! --start-on entry:do_sys_openat2      p:pq_…/do_sys_openat2 do_sys_openat2       its first hit begins the trace
-//! --stop-on exit:./prog:work           r:pq_…/work__return /…/prog:0x1189         its first one behind that ends it
+//! --stop-on exit:./prog:work           r:pq_…/work__return /…/prog:0x1189         its first one after that ends it
 //! --stop-on time:5s                    five seconds after the beginning
 //! ```
 //! Of several triggers the first that fires decides. The trace is cut at the time stamps of the hits when it is encoded,
@@ -104,7 +104,7 @@ impl TriggerOptions {
         Ok(())
     }
 
-    /// Adds what is known before the recording begins; says what makes no sense.
+    /// Adds the selection known before the recording starts; fails for contradictions.
     pub(crate) fn add_to(&self, selection: &mut Selection, is_flight: bool) -> Result<(), Failure> {
         if self.is_asked() && is_flight {
             return Err(
@@ -158,7 +158,7 @@ impl TriggerOptions {
         }
     }
 
-    /// The probes behind them.
+    /// Their probes.
     pub(crate) fn probes(
         &self,
         definitions: &mut Option<Definitions>,
@@ -244,7 +244,7 @@ impl Seen {
         }
     }
 
-    /// Whether a trigger that ends the trace has fired behind its beginning.
+    /// Whether a stop trigger has fired after the start of the trace.
     pub(crate) fn has_stopped(&self, selection: &Selection) -> bool {
         if selection.waits && !self.has_started() {
             return false;

@@ -238,7 +238,7 @@ impl Aggregation {
         left_out.tell(name, taken, NOT_RECORDED)
     }
 
-    /// What holds the tracepoints, and probes of our own only `with_own`.
+    /// What holds the tracepoints, and the recorder's own probes only `with_own`.
     pub(crate) fn slow_to_close(&self, with_own: bool) -> impl Iterator<Item = RawFd> {
         let is_slow = move |probe: &Probe| match &probe.kind {
             Kind::Tracepoint(tracepoint) => with_own || !tracepoint.is_own,

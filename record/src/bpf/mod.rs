@@ -1,4 +1,4 @@
-//! Programs in the kernel, from the command line to what they leave in the journal.
+//! BPF programs, from the command line to their records in the journal.
 //!
 //! ```text
 //! Plans::read ─► outputs ─► load (whom) ─► connect (rings, probes) ─► start … stop ─► records
@@ -39,7 +39,7 @@ pub(crate) use agg::AGGREGATIONS;
 /// The event that carries stacks, aggregates and losses.
 const TOLD: &str = "told";
 
-/// What the command line says about them.
+/// Command-line options.
 #[derive(Debug, Clone, Args)]
 #[group(id = "bpf")]
 pub(crate) struct Options {
@@ -51,20 +51,20 @@ pub(crate) struct Options {
     profile: profile::Options,
 }
 
-/// What is asked for, before anything is loaded.
+/// The requested programs, before loading.
 #[derive(Default)]
 pub(crate) struct Plans {
-    /// Functions whose calls are to be paired in the kernel.
+    /// Functions whose calls are paired in the kernel.
     pub(crate) calls: Vec<Functions>,
     aggregations: Vec<aggregation::Plan>,
     off_cpu: Option<off_cpu::Plan>,
 }
 
-/// Whom programs are to record.
+/// The tasks that programs record.
 pub(crate) struct Whom<'a> {
     /// As the command line says.
     pub(crate) target: &'a Target,
-    /// The command that waits.
+    /// The command, waiting to start.
     pub(crate) command: Option<i32>,
     /// Where it is recorded.
     pub(crate) cpus: &'a [u32],
@@ -82,7 +82,7 @@ pub(crate) struct Programs {
 }
 
 impl Options {
-    /// The report that shows the sums, if any are asked for.
+    /// The report that shows the aggregates, if any are requested.
     pub(crate) fn report(&self) -> Option<&'static str> {
         if self.off_cpu.is_asked() || self.profile.is_asked() {
             return Some("perfquet-query flamegraph -o FILE.svg");
@@ -116,7 +116,7 @@ impl Plans {
         Ok(plans)
     }
 
-    /// Adds the aggregations `texts` of the probes that `argument` stands for, of those hits that `filter` lets through.
+    /// Adds the aggregations `texts` of the probes that match `argument`, over the hits that pass `filter`.
     pub(crate) fn aggregate(
         &mut self,
         argument: &str,
@@ -243,7 +243,7 @@ impl Programs {
         results
     }
 
-    /// What holds the tracepoints that they are at, whose closing waits for the kernel; probes of our own only `with_own`.
+    /// What holds the tracepoints that they are at, whose closing waits for the kernel; the recorder's own probes only `with_own`.
     pub(crate) fn slow_to_close(&self, with_own: bool) -> Vec<RawFd> {
         let calls = self.calls.iter().filter(|_| with_own);
         let aggregations = self.aggregations.iter();

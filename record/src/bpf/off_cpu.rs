@@ -1,4 +1,4 @@
-//! `--off-cpu`: time that threads spend off the CPU, summed up in the kernel by stacks, reason and waker.
+//! `--off-cpu`: off-CPU time of threads, aggregated in the kernel by stack, reason and waker.
 //!
 //! ```text
 //! perfquet-record -a --off-cpu --duration 10s -o o.pqt
@@ -56,7 +56,7 @@ pub(crate) struct Plan {
     least: Duration,
 }
 
-/// It, loaded.
+/// The off-CPU program, loaded into the kernel.
 pub(crate) struct OffCpu {
     object: Object,
     /// When it was stopped.
@@ -64,7 +64,7 @@ pub(crate) struct OffCpu {
     least: u64,
 }
 
-/// If it is asked for.
+/// Returns the plan, if requested.
 pub(super) fn plan(options: &Options) -> Option<Plan> {
     options.off_cpu.map(|least| Plan { least })
 }

@@ -1,4 +1,4 @@
-//! `--profile`: counts of stacks, made in the kernel. For leaving on: what leaves the kernel grows with the number of
+//! `--profile`: counts of stacks, made in the kernel. Meant to be left on: its output grows with the number of
 //! different stacks, not with the time.
 //!
 //! ```text

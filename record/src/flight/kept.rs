@@ -82,7 +82,7 @@ impl Kept {
         self.pass.extend_from_slice(piece);
     }
 
-    /// A pass over all rings is over: what is too old, or too much, goes.
+    /// Ends a pass over all rings: discards events that are too old or too many.
     pub(crate) fn end_pass(&mut self) -> io::Result<()> {
         let now = clock::monotonic();
         let mut slow = Vec::new();

@@ -5,7 +5,7 @@
 //! a.pqt/journal/ring.0000000017    the events of some passes over the rings; the oldest file goes
 //! ```
 //! Written by `write`, and so in the system's cache at once: a recorder that is killed leaves its last, which
-//! `perfquet-convert a.pqt` makes a trace of. Where the output lies in memory (`-o /dev/shm/a.pqt`), no disk is written.
+//! `perfquet-convert a.pqt` makes a trace of. If the output is in memory (`-o /dev/shm/a.pqt`), no disk is written.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -51,7 +51,7 @@ pub(crate) struct Memory {
 pub(super) struct Pieces(Vec<(Arc<File>, u64)>);
 
 impl Memory {
-    /// An empty one in the folder of a new journal.
+    /// An empty one in the directory of a new journal.
     pub(crate) fn new(
         folder: &Path,
         mut journal: Journal,
@@ -95,7 +95,7 @@ impl Memory {
         added
     }
 
-    /// Puts what is left of it in the place of all.
+    /// Replaces the whole with the rest.
     pub(super) fn replace_side_band(&mut self, records: &[u8]) -> io::Result<()> {
         let fresh = self.folder.join(".perf.data");
         let _ = fs::remove_file(&fresh);
@@ -252,7 +252,7 @@ impl Pieces {
 
 #[cfg(test)]
 impl Memory {
-    /// One in a folder of its own.
+    /// One in its own directory.
     pub(super) fn for_test(folder: &Path, limit: Limit) -> Memory {
         let journal = Journal::create(&folder.join("perf.data")).unwrap();
         Memory::new(folder, journal, limit, b"head".to_vec()).unwrap()

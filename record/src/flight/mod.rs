@@ -1,4 +1,4 @@
-//! A flight recorder: the last of everything is kept, and becomes a trace when something happened.
+//! A flight recorder: keeps the last events and writes a trace when something happens.
 //!
 //! ```text
 //! --ring 30s                            what the last 30 seconds held; 64M: the last 64 MiB; 30s,64M: whichever is less
@@ -54,7 +54,7 @@ pub(crate) struct Options {
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit {
-    /// What is older goes.
+    /// Older events are discarded.
     pub(crate) age: Option<Duration>,
     /// The oldest goes when there is more.
     pub(crate) bytes: usize,
@@ -150,7 +150,7 @@ fn trigger(text: &str) -> Result<Trigger, String> {
     })
 }
 
-/// The probes behind `--snapshot-on slow:…`, and what is watched at them.
+/// The probes of `--snapshot-on slow:…`, and their thresholds.
 pub(crate) fn watched(
     options: &Options,
     definitions: &mut Option<Definitions>,
@@ -173,7 +173,7 @@ pub(crate) fn watched(
     Ok((probes, watched))
 }
 
-/// Where what is kept lies until the end: in the trace itself, or in a folder beside a file.
+/// Where the kept events are stored until the end: in the trace itself, or in a directory next to a file.
 pub(crate) fn folder_of(output: &Path, format: Format) -> PathBuf {
     match format {
         Format::Pqt => output.to_owned(),

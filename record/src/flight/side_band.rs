@@ -52,7 +52,7 @@ fn without_dead(bytes: &[u8], horizon: u64, is_alive: impl Fn(i32) -> bool) -> V
     }
     // A leader may end before its other threads.
     ends.retain(|&pid, _| !is_alive(pid));
-    // A number may have been given again: a record behind the end is of another process.
+    // A PID may have been reused: a record after the end belongs to another process.
     let is_dead = |ends: &HashMap<i32, u64>, record: &Head<'_>| {
         ends.get(&record.pid).is_some_and(|end| record.time <= *end)
     };

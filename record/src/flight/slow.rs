@@ -34,7 +34,7 @@ pub(crate) struct Found {
     pub(crate) tid: i32,
 }
 
-/// What the identifier of an event tells.
+/// The meaning of an event's identifier.
 #[derive(Clone, Copy)]
 struct Edge {
     /// Which of the functions.
@@ -170,7 +170,7 @@ mod tests {
         let mut watch = watch();
         let fast = hits(&[(ENTRY, 5, 10), (RETURN, 5, 110)]);
         assert_eq!(watch.look(&fast), []);
-        // The rings of two CPUs: the return stands before its entry. Another thread and another event between.
+        // The rings of two CPUs: the return precedes its entry. Another thread and another event between.
         let slow = hits(&[
             (RETURN, 5, 301),
             (ENTRY, 6, 290),

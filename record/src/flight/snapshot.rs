@@ -1,7 +1,7 @@
 //! Making traces of what a flight recorder holds, while it goes on.
 //!
-//! The drain hands over what it holds; a thread of its own writes it as a journal and encodes that, as an ordinary
-//! recording does. One at a time: what is asked for meanwhile waits, slow calls found meanwhile are counted.
+//! The drain hands over its events; a separate thread writes them as a journal and encodes that, as an ordinary
+//! recording does. One at a time: requests during a snapshot wait, and slow calls during it are counted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::sys::thread;
 
 /// Why there is a snapshot.
 pub(crate) enum Why {
-    /// The user asked for it.
+    /// The user requested it.
     Asked,
     /// A call took too long.
     Slow(slow::Found),
@@ -52,7 +52,7 @@ struct Shared {
     is_asked: AtomicBool,
     /// From the moment that it is handed over until it is written.
     is_busy: AtomicBool,
-    /// Slow calls meanwhile.
+    /// Slow calls during the snapshot.
     passed_over: AtomicU64,
 }
 
@@ -72,7 +72,7 @@ impl Asker {
         }
     }
 
-    /// Why what is held now is wanted, if it is.
+    /// Why a snapshot is due, if it is.
     pub(super) fn wanted(&self, slow: Vec<slow::Found>) -> Option<Why> {
         if self.shared.is_busy.load(Ordering::Acquire) {
             let count = slow.len() as u64;
@@ -99,7 +99,7 @@ impl Asker {
 /// How the trace at the end is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Last {
-    /// In place of what is there.
+    /// Replaces an existing output.
     pub(crate) force: bool,
     /// The journal stays.
     pub(crate) keeps_journal: bool,
@@ -154,7 +154,7 @@ impl Snapshots {
         is_ours
     }
 
-    /// Begins to write what was handed over; tells what went wrong with the one before.
+    /// Starts writing the events handed over; returns the error of the previous snapshot.
     pub(crate) fn look(&mut self) {
         if self
             .writing
@@ -170,7 +170,7 @@ impl Snapshots {
             log::warn!("snapshot {}: {why}", path.display());
             let format = self.format;
             let (output, roots) = (path.clone(), self.roots.clone());
-            // Without a name of its own: the filter that leaves us out goes by the name that it inherits.
+            // Keeps the inherited thread name: the filter that excludes the recorder matches by name.
             let thread = std::thread::spawn(move || {
                 thread::make_idle();
                 write(&output, format, &held, roots, None)

@@ -1,8 +1,8 @@
-//! A ring of ftrace with its settings: that of an instance of our own, or that of the top.
+//! An ftrace ring with its settings: that of a separate instance, or the top-level one.
 //!
 //! ```text
 //! /sys/kernel/tracing/instances/pq_4711_88123/…    ours: made, and removed at the end
-//! /sys/kernel/tracing/…                            everybody's: each setting is put back as it was
+//! /sys/kernel/tracing/…                            shared: each setting is restored
 //! ```
 
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ use super::state::{self, Saved};
 use crate::failure::{Failure, failed};
 use crate::sys::tracefs::{Tracefs, read_at_once};
 
-/// A file of a ring is opened for so long while it is being written to.
+/// How long to retry opening a ring's file while it is being written to.
 const BUSY_TRIES: usize = 20;
 
 /// A ring.
@@ -27,7 +27,7 @@ pub(super) struct Buffer {
 enum Kind {
     /// An instance of ours.
     Own,
-    /// The top, with what is to be put back.
+    /// The top-level ring, with the settings to restore.
     Top(Saved),
     /// Nothing is ours any more.
     Released,
@@ -57,7 +57,7 @@ impl Buffer {
         matches!(self.kind, Kind::Top(_))
     }
 
-    /// Where a file of it lies.
+    /// Path of one of its files.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.root.join(file)
     }
@@ -72,7 +72,7 @@ impl Buffer {
         read(&self.path(file))
     }
 
-    /// Gives a setting that is one word its value; at the top it is put back at the end.
+    /// Sets a one-word setting; at the top level it is restored at the end.
     pub(super) fn set(&mut self, file: &str, value: &str) -> io::Result<()> {
         let path = self.root.join(file);
         let Kind::Top(saved) = &mut self.kind else {

@@ -26,7 +26,7 @@ const LISTS: &[&str] = &[
 const LIMITING_VALUES: &[(&str, &str)] = &[("max_graph_depth", "0"), ("tracing_thresh", "0")];
 const LIMITING_LISTS: &[&str] = &["set_graph_function", "set_graph_notrace"];
 
-/// Takes the top. `reason` says what an instance of our own lacks.
+/// Claims the top-level tracer. `reason` names what an instance cannot do.
 pub(super) fn take(tracefs: &Tracefs, reason: &str) -> Result<Buffer, Failure> {
     let root = tracefs.path("");
     let found = first_use(&root, VALUES, LISTS);

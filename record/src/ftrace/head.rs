@@ -85,7 +85,7 @@ impl Head {
         out.extend((formats.len() as u32).to_ne_bytes());
         formats.iter().for_each(|text| add_long(&mut out, text));
         out.extend(0u32.to_ne_bytes());
-        // The function tracer tells callers too, which may be any.
+        // The function tracer also reports callers, which may be any function.
         let named = match plan.tracer {
             Tracer::Graph => plan.watched(),
             Tracer::Function => &[],

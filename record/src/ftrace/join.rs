@@ -18,7 +18,7 @@ use crate::sys::ring::page_bytes;
 /// As the file `trace_clock` shows it.
 const CLOCK: &[u8] = b"local [mono]\n\0";
 
-/// Joins what lies in the folder of a journal, if there is any. After an error everything is as before.
+/// Joins the pages in a journal's directory, if there are any. Changes nothing after an error.
 pub(crate) fn join(journal: &Path) -> io::Result<()> {
     let path = journal.join(HEAD);
     if !path.exists() {

@@ -10,7 +10,7 @@
 //!   logentries 500                      --max-events 500
 //! end
 //! ```
-//! What has no counterpart is told, line by line, and so is with `-v` what the others became.
+//! Lines without a counterpart are reported; with `-v`, so are the options that the others became.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) struct Kfi {
     pub(crate) context: Option<&'static str>,
     /// Only these functions; empty: all.
     pub(crate) functions: Vec<String>,
-    /// So many calls.
+    /// Maximum number of calls.
     pub(crate) max_events: Option<u64>,
     /// What became of each line.
     told: Vec<Told>,

@@ -59,7 +59,7 @@ pub(crate) struct Tracing {
 }
 
 impl Tracing {
-    /// Takes a tracer and sets it up; nothing is recorded yet. `None`: not asked for.
+    /// Claims a tracer and sets it up; nothing is recorded yet. `None`: not requested.
     pub(crate) fn prepare(
         options: &FunctionOptions,
         selection: &Selection,
@@ -88,7 +88,7 @@ impl Tracing {
         }))
     }
 
-    /// Starts draining into the folder of the journal, then the tracer.
+    /// Starts draining into the journal's directory, then the tracer.
     pub(crate) fn start(&mut self, journal: &Path) -> Result<()> {
         let head = Head::new(journal, &self.tracefs, &self.buffer, &self.plan)
             .context("cannot collect the formats and symbols of function tracing")?;
@@ -113,7 +113,7 @@ impl Tracing {
         self.pages.as_ref().is_some_and(Pages::has_failed)
     }
 
-    /// Whether there are as many calls as were asked for. Where some of those in the rings do not count (before a
+    /// Whether the requested number of calls has arrived. Where some of those in the rings do not count (before a
     /// trigger, too short, in another context), how many do is not known here.
     pub(crate) fn has_enough(&self, selection: &Selection) -> bool {
         let do_all_count = !selection.waits
@@ -132,7 +132,7 @@ impl Tracing {
         events / self.plan.events_of_a_call() >= most
     }
 
-    /// Stops it, drains what is left and completes the head. Whatever went wrong, what was drained counts.
+    /// Stops tracing, drains the rest and completes the header. Drained data is kept even after an error.
     pub(crate) fn finish(&mut self) -> Result<()> {
         let stopped = self.buffer.write("tracing_on", "0");
         let drained = self.pages.take().map_or(Ok(()), Pages::finish);
@@ -175,7 +175,7 @@ impl Drop for Tracing {
     }
 }
 
-/// `--cleanup`: puts back and removes what dead recorders left, and tells what it was.
+/// `--cleanup`: restores settings and removes leftovers of dead recorders, and reports them.
 pub(crate) fn clean_up() -> Result<Vec<String>, Failure> {
     Ok(state::clean_up(&Tracefs::open()?))
 }

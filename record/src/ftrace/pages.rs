@@ -75,7 +75,7 @@ impl Pages {
             .into_iter()
             .map(|worker| {
                 let bell = worker.waiter.bell();
-                // Without a name of its own: the filters that leave us out go by the name that it inherits.
+                // Keeps the inherited thread name: the filters that exclude the recorder match by name.
                 (bell, std::thread::spawn(move || worker.run()))
             })
             .collect();
@@ -92,7 +92,7 @@ impl Pages {
         self.shared.has_failed.load(Ordering::Acquire)
     }
 
-    /// Takes what is left, which grows no more if tracing is off, and ends the threads.
+    /// Drains the rest, which no longer grows once tracing is off, and ends the threads.
     pub(super) fn finish(self) -> io::Result<()> {
         self.shared.is_stopping.store(true, Ordering::Release);
         let mut result = Ok(());
@@ -221,7 +221,7 @@ pub(super) fn name(cpu: u32) -> String {
     format!(".{HEAD}.cpu{cpu}")
 }
 
-/// Head and data of a page, as `header_page` tells; they may be larger than the machine's pages (Linux 6.8).
+/// Head and data of a page, as `header_page` describes; they may be larger than the machine's pages (Linux 6.8).
 fn bytes_of_a_page(tracefs: &Tracefs, buffer: &Buffer) -> usize {
     const LARGEST: usize = 1 << 20;
     let text = buffer.page_file(tracefs, "events/header_page");

@@ -1,4 +1,4 @@
-//! What is to be traced, and where that is possible: in a ring of our own, or only at the top of tracefs.
+//! The functions to trace, and where that is possible: in a separate instance, or only at the top of tracefs.
 
 use perfquet_events::event::{Context, Selection};
 
@@ -29,7 +29,7 @@ impl Tracer {
     }
 }
 
-/// What is to be traced.
+/// The functions to trace, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) tracer: Tracer,
@@ -92,7 +92,7 @@ impl Plan {
         }
     }
 
-    /// Leaves out in the kernel what the selection would leave out behind it, where that costs nothing else.
+    /// Moves filters of the selection into the kernel where that has no other cost.
     pub(super) fn select(mut self, selection: &Selection) -> Plan {
         let least_us = selection
             .min_duration

@@ -95,7 +95,7 @@ pub(super) fn set_up(
     Ok(buffer)
 }
 
-/// An instance of our own where it serves, else the top.
+/// A separate instance if it suffices, otherwise the top level.
 fn choose(tracefs: &Tracefs, plan: &Plan) -> Result<Buffer, Failure> {
     if let Some(reason) = plan.needs_top() {
         return claim::take(tracefs, reason);
@@ -120,9 +120,9 @@ fn choose(tracefs: &Tracefs, plan: &Plan) -> Result<Buffer, Failure> {
     )
 }
 
-/// As large as asked for; without that, as is good and allowed.
+/// Sets the requested size, or else the best size allowed.
 fn set_size(buffer: &mut Buffer, cpus: usize, asked: Option<usize>) -> Result<(), Failure> {
-    // "X": it differs from CPU to CPU, which could not be put back.
+    // "X": it differs between CPUs, so it could not be restored.
     if buffer.is_top() && buffer.read("buffer_size_kb").starts_with('X') {
         log::warn!(
             "the rings of function tracing stay as they are: each CPU has a size of its own"
@@ -150,7 +150,7 @@ fn set_size(buffer: &mut Buffer, cpus: usize, asked: Option<usize>) -> Result<()
     }
 }
 
-/// The threads that are asked for and what they start; of the whole system all but us.
+/// The requested threads and their children; for the whole system, all but the recorder's.
 fn choose_threads(buffer: &mut Buffer, whom: &Whom<'_>) -> Result<(), Failure> {
     must(buffer, "options/function-fork", "1")?;
     let (file, tids) = match &whom.tids {

@@ -1,4 +1,4 @@
-//! What is to be put back at the top of tracefs, kept where it outlives us; and what dead recorders left.
+//! Settings to restore at the top of tracefs, kept where they outlive the recorder; and leftovers of dead recorders.
 //!
 //! ```text
 //! /run/perfquet/ftrace
@@ -8,7 +8,7 @@
 //!   held   function_graph  9f3a…              the tracer that comes next, and a sum over the lists
 //! ```
 //! The file is also the claim: who could create it holds the top. It goes with the machine, as the settings do. A
-//! line is written before what it undoes is done, so that a kill at any moment leaves nothing that is not told.
+//! line is written before what it undoes is done, so that a kill at any moment leaves no unrecorded change.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ const FILE: &str = "ftrace";
 /// Without a tracer.
 const NOP: &str = "nop";
 
-/// What is to be put back, in the order in which it was changed.
+/// The settings to restore, in the order in which they were changed.
 pub(super) struct Saved {
     path: PathBuf,
     file: File,
@@ -138,14 +138,14 @@ fn taken(path: &Path) -> Failure {
     .hint("wait until it ends")
 }
 
-/// The last change first. Goes on after an error, which is told.
+/// Restores the last change first. Reports errors and continues.
 fn put_back(root: &Path, undo: &[Undo]) -> io::Result<()> {
     let mut result = Ok(());
     for step in undo.iter().rev() {
         let done = match step {
             Undo::Value { file, before, ours } => {
                 let path = root.join(file);
-                // What somebody else has changed meanwhile is not ours to put back.
+                // Settings that somebody else has changed since are not ours to restore.
                 match current(&read(&path)) == *ours {
                     true => write(&path, before),
                     false => Ok(()),
@@ -160,7 +160,7 @@ fn put_back(root: &Path, undo: &[Undo]) -> io::Result<()> {
     result
 }
 
-/// Removes instances of recorders that are gone, and puts back what they changed at the top. Tells what it was.
+/// Removes instances of dead recorders, restores their changes at the top level, and returns a description of both.
 pub(super) fn clean_up(tracefs: &Tracefs) -> Vec<String> {
     let mut removed = Vec::new();
     let instances = tracefs.path("instances");
@@ -200,7 +200,7 @@ fn clean_up_top(root: &Path, path: &Path) -> io::Result<bool> {
     Ok(is_ours)
 }
 
-/// The lines of a state file: what is to be undone, and what was held.
+/// The lines of a state file: settings to restore, and uses held.
 fn parse(text: &str) -> (Vec<Undo>, Option<(String, String)>) {
     let (mut undo, mut known) = (Vec::new(), None);
     for line in text.lines().skip(1) {
@@ -224,7 +224,7 @@ fn is_inside(file: &str) -> bool {
     !file.starts_with('/') && !file.split('/').any(|part| part == "..")
 }
 
-/// The tracer, and a sum (FNV-1a) over the lists that tell one use from another.
+/// The tracer, and a sum (FNV-1a) over the lists that distinguish one use from another.
 fn held(root: &Path) -> (String, String) {
     let lists = ["set_graph_function", "set_ftrace_filter"].map(|file| read(&root.join(file)));
     let mut sum = 0xcbf2_9ce4_8422_2325u64;
@@ -243,7 +243,7 @@ fn first_line(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// A folder that looks like tracefs as a killed recorder left it.
+    /// A directory that looks like tracefs after a killed recorder.
     fn root(tracer: &str, thresh: &str, graph: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (file, text) in [

@@ -26,13 +26,13 @@ const PT_NOTE: u32 = 4;
 
 /// Files that no path leads to any more are held open until the recording ends, each by a descriptor.
 const MOST_HELD: usize = 256;
-/// What the kernel writes behind the path of a file that was removed.
+/// The kernel's suffix for the path of a deleted file.
 const DELETED: &[u8] = b" (deleted)";
 
 /// Mapped files and their build IDs, each read once.
 pub(super) struct MappedFiles<'r> {
     known: BTreeMap<FileIdentity, Option<Vec<u8>>>,
-    /// Told of files that no path leads to, so that they are still found when names are looked up.
+    /// Recorded for files that no path leads to, so that symbolization still finds them.
     roots: &'r Roots,
     held: usize,
 }
@@ -192,7 +192,7 @@ mod tests {
         let mut files = MappedFiles::new(&roots);
         let found = files.build_id(pid, &map).map(<[u8]>::to_vec);
         assert_eq!(found, build_id_of(&file));
-        // Linkers are told to write one on some systems only; where there is one, it has a known length.
+        // Linkers write a build ID only on some systems; its length is known.
         assert!(found.is_none_or(|id| (8..=20).contains(&id.len())));
         let mut identity = FileIdentity {
             device: map.device,

@@ -12,7 +12,7 @@ use crate::sys::host;
 use crate::sys::perf_event::attr_bytes;
 use crate::sys::tracefs::Tracefs;
 
-/// `PERFILE2` in the order of this machine: the magic tells the byte order.
+/// `PERFILE2` in the order of this machine: the magic gives the byte order.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
 /// The header's own size; 16 says: a pipe, records follow.
 const PIPE_HEADER_BYTES: u64 = 16;
@@ -28,7 +28,7 @@ pub(super) mod update {
     pub(super) const PURPOSE: u64 = 0x7071_0002;
     /// Ours, of the recording as a whole: what to keep of it.
     pub(super) const SELECTION: u64 = 0x7071_0003;
-    /// Ours: a function whose calls a program tells.
+    /// Ours: a function whose calls a BPF program reports.
     pub(super) const FUNCTION: u64 = 0x7071_0004;
     /// Ours, of the recording as a whole: what it is of.
     pub(super) const SCOPE: u64 = 0x7071_0005;
@@ -88,7 +88,7 @@ fn add_event(records: &mut Records, track: &Track) {
     }
 }
 
-/// What the attr does not say. Any of an event's ids stands for it.
+/// What the attr does not say. Any of an event's IDs identifies it.
 fn add_updates(records: &mut Records, track: &Track) {
     let Some(first) = track.events.first() else {
         return;
@@ -116,7 +116,7 @@ fn add_updates(records: &mut Records, track: &Track) {
     }
 }
 
-/// What to keep, said again when more is known of it.
+/// The selection, written again when more of it is known.
 pub(crate) fn selection(recording: &Recording, selection: &Selection) -> Vec<u8> {
     let mut records = Records::new();
     add_selection(&mut records, recording, selection);
@@ -227,7 +227,7 @@ fn add_clock(records: &mut Records) {
     });
 }
 
-/// TRACING_DATA: the record tells the size of what follows behind it.
+/// TRACING_DATA: the record has the size of the data that follows it.
 fn add_formats(head: &mut Vec<u8>, recording: &Recording) {
     let tracepoints = || {
         recording

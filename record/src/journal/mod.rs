@@ -8,7 +8,7 @@
 //! EVENT_UPDATE                  per event: its name, its filter, what its hits are for
 //! BUILD_ID, MMAP                the kernel and its modules
 //! FORK, COMM, MMAP2             what existed at the start; then FINISHED_INIT
-//! the rings' bytes              FINISHED_ROUND behind each pass over all rings
+//! the rings' bytes              FINISHED_ROUND after each pass over all rings
 //! LOST_SAMPLES                  at the end
 //! ```
 //! Nothing is ever rewritten, so it is a whole perf.data at every moment: a recorder that was killed leaves
@@ -150,7 +150,7 @@ impl Journal {
             let Some(lost) = lost else { continue };
             records.add(kind::LOST_SAMPLES, 0, |body| {
                 body.u64(lost);
-                // -1: told by us, not by the kernel at that moment of that thread.
+                // -1: reported by the recorder, not by the kernel at that time for that thread.
                 body.trailer(-1, -1, time, opened.place.cpu, opened.id);
             });
         }

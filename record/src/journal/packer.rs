@@ -44,7 +44,7 @@ impl Packer {
         }
     }
 
-    /// Packs what is worth it of the bytes that were read.
+    /// Packs those of the bytes read that are worth it.
     pub(crate) fn follow(&mut self, read: u64) {
         while let Some(file) = &self.file
             && self.packed + PIECE_BYTES + MARGIN_BYTES <= read

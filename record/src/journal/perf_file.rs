@@ -1,4 +1,4 @@
-//! The journal becomes a perf.data in the format of a file, where it lies.
+//! Converts the journal in place into a perf.data in file format.
 //!
 //! ```text
 //! 0      "PERFILE2", size 104, sections of attrs and data, features      over the pipe's header and the first attr
@@ -68,7 +68,7 @@ struct Contents {
     build_ids: Records,
     identified: HashSet<Vec<u8>>,
     rounds: Vec<Round>,
-    /// Records with old bytes behind what the kernel wrote of them, and how much that is.
+    /// Records with stale bytes after the part the kernel wrote, and how many bytes.
     overlong: Vec<(Record, u16)>,
     samples: u64,
     first_sample: Option<u64>,
@@ -113,7 +113,7 @@ impl Contents {
             ..Contents::default()
         };
         let mut walk = Walk::new(file, PIPE_HEADER_BYTES)?;
-        // Whether a sample's address stands in front of its time.
+        // Whether a sample's address precedes its time.
         let mut with_address = HashSet::new();
         let mut round = Round::default();
         while let Some(record) = walk.next()? {
@@ -157,7 +157,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// What is told of an event in several pieces is put together again.
+    /// Joins the pieces in which an event was recorded.
     fn add_attr(&mut self, body: &[u8]) {
         let size = body.get(4..8).and_then(|size| size.first_chunk());
         let size = size.map_or(0, |size| u32::from_ne_bytes(*size)) as usize;
@@ -251,7 +251,7 @@ impl Contents {
         }
     }
 
-    /// Where rounds end that the records behind them do not keep to.
+    /// Ends of rounds that later records violate.
     fn void_rounds(&self) -> Vec<u64> {
         let mut oldest_behind = vec![u64::MAX; self.rounds.len()];
         let mut oldest = u64::MAX;

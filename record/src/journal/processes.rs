@@ -65,7 +65,7 @@ fn add_process(records: &mut Records, pid: i32) {
     }
 }
 
-/// With a build id that stands in the place of device and inode, as the kernel writes it.
+/// With a build ID in place of device and inode, as the kernel writes it.
 fn add_mapping(records: &mut Records, pid: i32, map: &Map<'_>, build_id: Option<&[u8]>) {
     let path: &[u8] = if map.path.is_empty() {
         b"//anon"
@@ -98,7 +98,7 @@ fn add_mapping(records: &mut Records, pid: i32, map: &Map<'_>, build_id: Option<
                 body.u32(map.device.0);
                 body.u32(map.device.1);
                 body.u64(map.inode);
-                body.u64(0); // generation of the inode: not told
+                body.u64(0); // generation of the inode: unknown
             }
         }
         body.u32(map.protection);

@@ -28,11 +28,11 @@ pub(crate) mod misc {
     pub(crate) const COMM_EXEC: u16 = 1 << 13;
     /// MMAP2: of data, not of code.
     pub(crate) const MMAP_DATA: u16 = 1 << 13;
-    /// MMAP2: a build id stands in the place of device and inode.
+    /// MMAP2: a build ID replaces device and inode.
     pub(crate) const MMAP_BUILD_ID: u16 = 1 << 14;
     /// FORK: of a thread that existed; mappings are not to be copied from its parent.
     pub(crate) const FORK_EXEC: u16 = 1 << 13;
-    /// BUILD_ID: its length stands behind it.
+    /// BUILD_ID: its length follows it.
     pub(crate) const BUILD_ID_SIZE: u16 = 1 << 15;
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// Whether it tells of a process, and goes with it.
+    /// Whether it describes a process, and ends with it.
     pub(crate) fn is_of_process(&self) -> bool {
         matches!(
             self.kind,
@@ -64,12 +64,12 @@ impl Head<'_> {
         )
     }
 
-    /// Identifier of a sample: with our sample_type it stands in front.
+    /// Identifier of a sample: first with our sample_type.
     pub(crate) fn sample_id(&self) -> Option<u64> {
         u64_at(self.bytes, 8)
     }
 
-    /// Tid and time of a sample: behind the identifier, and behind the address where there is one.
+    /// Tid and time of a sample: after the identifier, and after the address if there is one.
     pub(crate) fn sample_tid_and_time(&self, has_ip: bool) -> Option<(i32, u64)> {
         let at = if has_ip { 24 } else { 16 };
         Some((i32_at(self.bytes, at + 4)?, u64_at(self.bytes, at + 8)?))
@@ -121,10 +121,10 @@ fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_ne_bytes(*number))
 }
 
-/// perf's strings in headers are padded to so many bytes.
+/// perf pads strings in headers to this many bytes.
 const NAME_ALIGN: usize = 64;
 
-/// Records one behind the other.
+/// Consecutive records.
 #[derive(Default)]
 pub(crate) struct Records {
     bytes: Vec<u8>,

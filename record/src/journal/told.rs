@@ -124,7 +124,7 @@ impl Told {
         let (id, time) = (self.id, self.time);
         self.records.add(kind::SAMPLE, 0, |body| {
             body.u64(id);
-            // Told by us, of no thread and no CPU.
+            // Reported by the recorder, for no thread and no CPU.
             body.i32(-1);
             body.i32(-1);
             body.u64(time);

@@ -38,7 +38,7 @@ pub(crate) fn samples_by_id(path: &Path) -> io::Result<HashMap<u64, u64>> {
             break;
         }
         if kind == kind::SAMPLE {
-            // With our sample_type the identifier stands in front.
+            // With our sample_type the identifier comes first.
             let id = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
             *samples.entry(id).or_default() += 1;
         }

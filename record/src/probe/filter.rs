@@ -27,7 +27,7 @@ const WORDS: &[&str] = &[
     "kernel",
 ];
 
-/// The kernel refused the filter of an event.
+/// The error for an event filter that the kernel rejected.
 pub(crate) fn refused(event: &str, filter: &str, format: &[u8], error: &io::Error) -> Failure {
     let mut fields = fields_of(format);
     if let Some(name) = names_in(filter).find(|name| !is_known(name, &fields)) {

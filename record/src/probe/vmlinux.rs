@@ -1,4 +1,4 @@
-//! The running kernel with its debugging information: lines and local variables of its functions.
+//! Debug info of the running kernel: lines and local variables of its functions.
 //!
 //! ```text
 //! --kprobe 'vfs_read:12 count'      p:pq_…/vfs_read_L12 vfs_read+0x48 count=%dx:u64
@@ -16,7 +16,7 @@ use perfquet_trace::symbols::{CodeSymbol, Object, kernel_debug_files};
 use crate::failure::{Failure, failed};
 use crate::sys::host;
 
-/// Where the kernel's debugging information is.
+/// Path of the kernel's debug info.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct KernelOptions {
     /// Kernel image with debug info, for lines and local variables
@@ -51,7 +51,7 @@ pub(crate) fn open_for(text: &str, module: Option<&str>) -> Result<Object, Failu
     }
 }
 
-/// The kernel's debugging information, for what `text` asks.
+/// Opens the kernel's debug info for the probe `text`.
 pub(crate) fn open(text: &str) -> Result<Object, Failure> {
     let release = host::names().release;
     let build_id = host::kernel_build_id();

@@ -225,7 +225,7 @@ fn in_order(mut forks: Vec<Fork>) -> HashMap<i32, Start> {
             time,
             before,
         };
-        // Reported twice, where a thread has events of the side-band of its own and of its creator's.
+        // Reported twice if a thread has both its own and its creator's side-band events.
         if found
             .get(&tid)
             .is_none_or(|known: &Start| known.creator != creator)

@@ -6,7 +6,7 @@ use super::{Settings, stacks};
 use crate::probe::{Kind, Probe};
 use crate::sys::perf_event::{Attr, abi};
 
-/// Every record carries these, so that any record can be told from its neighbours in the ring.
+/// Every record carries these, so that any record can be distinguished from its neighbors in the ring.
 const COMMON: u32 = abi::PERF_SAMPLE_IDENTIFIER
     | abi::PERF_SAMPLE_TID
     | abi::PERF_SAMPLE_TIME

@@ -31,7 +31,7 @@ use crate::target::{Place, Target};
 use open::Owner;
 use stacks::Stacks;
 
-/// Of tracepoints that a pattern stands for.
+/// Of tracepoints that match a pattern.
 pub(crate) const NOT_RECORDED: &str = "cannot be recorded";
 
 /// What the command line says about all events.
@@ -39,7 +39,7 @@ pub(crate) const NOT_RECORDED: &str = "cannot be recorded";
 pub(crate) struct Settings {
     /// Samples per second.
     pub(crate) frequency_hz: Option<u64>,
-    /// One sample every so many events.
+    /// Sampling period: one sample per this many events.
     pub(crate) period: Option<u64>,
     /// Stacks with each event.
     pub(crate) stacks: Stacks,
@@ -55,7 +55,7 @@ pub(crate) struct Settings {
 
 /// One event on all its places.
 pub(crate) struct Track {
-    /// What it is; the name tells a stand-in.
+    /// Its kind; the name shows a stand-in.
     pub(crate) probe: Probe,
     /// As the kernel took it.
     pub(crate) attr: Attr,
@@ -64,7 +64,7 @@ pub(crate) struct Track {
 }
 
 impl Track {
-    /// About how many records a counter's value stands for. Clocks count nanoseconds; of other counters with a
+    /// About how many records a counter's value represents. Clocks count nanoseconds; of other counters with a
     /// frequency only their time is known.
     pub(crate) fn samples_in(&self, value: u64, elapsed: Duration) -> u64 {
         let rate = self.attr.sample_freq;
@@ -90,7 +90,7 @@ pub(crate) struct Opened {
 
 /// All that is open.
 pub(crate) struct Recording {
-    /// What the user asked for.
+    /// Requested by the user.
     pub(crate) tracks: Vec<Track>,
     /// What programs in the kernel write.
     pub(crate) outputs: Vec<Track>,
@@ -280,7 +280,7 @@ impl Recording {
     }
 
     /// Descriptors whose closing waits for the kernel: 20 ms and more for the last one of each tracepoint. Those on
-    /// probes of our own only `with_own`.
+    /// the recorder's own probes only `with_own`.
     pub(crate) fn slow_to_close(&self, with_own: bool) -> Vec<RawFd> {
         let tracepoints = self.tracks.iter().filter(|track| match &track.probe.kind {
             Kind::Tracepoint(tracepoint) => with_own || !tracepoint.is_own,
@@ -355,7 +355,7 @@ pub(crate) fn everywhere(probe: &Probe, cpus: &[u32]) -> Result<Event> {
     events.pop().context("no CPU to open it on")
 }
 
-/// Raises the limit of open files to what is needed, or says how much that is.
+/// Raises the open-file limit to the number needed; fails with that number.
 fn check_files(events: usize, places: usize) -> Result<()> {
     /// The journal, the encoder's parts, pipes.
     const OTHERS: u64 = 200;

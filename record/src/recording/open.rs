@@ -162,7 +162,7 @@ impl<'a> Opening<'a> {
         for place in places {
             match open_at(&attr, *place) {
                 Ok(event) => events.push(opened(*place, event, &self.owners)?),
-                // A thread that ended meanwhile, a CPU that went off: the others go on.
+                // A thread has ended or a CPU went offline since: the others continue.
                 Err(error) if self.is_gone(&error) => {}
                 Err(error) => {
                     return Err(privileges::cannot_open(&probe.name, self.scope, &error).into());

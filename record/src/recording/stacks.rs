@@ -6,7 +6,7 @@
 //! --call-graph lbr                  branches that the CPU recorded
 //! -e EVENT/call-graph=dwarf,stack-size=16384,max-stack=20/     for this event alone; call-graph=no for none
 //! ```
-//! The words are perf's (perf-record(1)). A stack of an event's own lies in the attr of its probe until it is opened.
+//! The words are perf's (perf-record(1)). An event's own stack settings are kept in the attr of its probe until it is opened.
 
 use std::io;
 

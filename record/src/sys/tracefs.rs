@@ -73,7 +73,7 @@ impl Tracefs {
         fs::read(self.event_file(system, name, "format"))
     }
 
-    /// Where a file of it lies.
+    /// Path of one of its files.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }

@@ -1,4 +1,4 @@
-//! `--agg`: a probe's hits are summed up in the kernel, as DTrace does.
+//! `--agg`: aggregates a probe's hits in the kernel, as DTrace does.
 //!
 //! ```text
 //! quantize(bytes) by comm              a distribution for each thread name
@@ -6,7 +6,7 @@
 //! slow = lquantize(us, 0, 1000, 100)   its own name; equal steps
 //! llquantize(ns, 10, 3, 9, 10)         steps in powers of ten
 //! ```
-//! The option belongs to the probe before it. What is in brackets, and behind `by`, is a field of that probe or one of
+//! The option applies to the preceding probe. Names in brackets, and after `by`, are fields of that probe or one of
 //! [`BUILT_IN`].
 
 mod fetch;
@@ -58,19 +58,19 @@ impl Options {
     }
 }
 
-/// What a text says.
+/// A parsed `--agg` option.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
     name: String,
     action: Action,
-    /// What is summed up.
+    /// The aggregated field.
     value: Option<String>,
-    /// Numbers behind it.
+    /// The numbers after it.
     numbers: Vec<i64>,
     keys: Vec<String>,
 }
 
-/// The aggregation `text` of the probes that `argument` stands for, of those hits that `filter` lets through.
+/// The aggregation `text` of the probes that match `argument`, over the hits that pass `filter`.
 pub(super) fn plan(
     argument: &str,
     text: &str,
