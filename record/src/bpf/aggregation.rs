@@ -66,7 +66,7 @@ impl Key {
             Key::UserStack => Part::UserStack,
             Key::Number { .. } => Part::Number,
             Key::Text => Part::Text,
-            // Where numbers are not told, each probe has an object of its own.
+            // Without probe numbers, each probe has its own object.
             Key::Probe if !are_numbers_told() => Part::Nothing,
             Key::Probe => Part::Probe,
         }
@@ -114,7 +114,7 @@ impl Source {
     }
 }
 
-/// An aggregation that is asked for.
+/// A requested aggregation.
 pub(crate) struct Plan {
     /// What it is called in `aggregates`.
     pub(crate) name: String,
@@ -345,7 +345,7 @@ fn words_of(keys: &[Key]) -> usize {
     1 + keys.iter().map(Key::words).sum::<usize>()
 }
 
-/// Where each part of the key stands, and whether it takes the wide one.
+/// The slot of each key part, and whether it uses the wide one.
 fn layout(plan: &Plan) -> Result<(Vec<KeyPart>, bool), Failure> {
     let words = words_of(&plan.keys);
     if plan.keys.len() > MOST_KEYS || words > WIDE_WORDS {

@@ -7,7 +7,7 @@
 //! an event `perfquet:NAME` ([`Probe::output`]), or summed up, read from its maps when it has stopped ([`aggregation`]).
 //!
 //! A new program: `ebpf/src/NAME.bpf.c` (with frame.h), `cargo xtask bpf`, a line in `ebpf/src/objects.rs`, its structs in
-//! layout.rs; a file here with its options, and a field in [`Options`], [`Plans`] and [`Programs`]; for records of its own a
+//! layout.rs; a file here with its options, and a field in [`Options`], [`Plans`] and [`Programs`]; for its own records a
 //! kind in `formats/readers/src/perf_data/own.rs`.
 
 mod agg;
@@ -135,12 +135,12 @@ impl Plans {
         Ok(())
     }
 
-    /// Nothing is asked for.
+    /// Whether nothing is requested.
     pub(crate) fn is_empty(&self) -> bool {
         self.aggregations.is_empty() && self.off_cpu.is_none() && self.calls.is_empty()
     }
 
-    /// Sums are asked for, which are made of all there is.
+    /// Whether aggregates over all events are requested.
     pub(crate) fn has_sums(&self) -> bool {
         !self.aggregations.is_empty() || self.off_cpu.is_some()
     }

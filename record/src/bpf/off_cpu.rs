@@ -51,7 +51,7 @@ impl Options {
     }
 }
 
-/// What is asked for.
+/// The requested plan.
 pub(crate) struct Plan {
     least: Duration,
 }

@@ -52,7 +52,7 @@ impl<'a> Rows<'a> {
         };
         let mut rest = rest.to_vec();
         let mut probe = String::new();
-        // Each object numbers its probes anew.
+        // Each object numbers its probes separately.
         if let Some(number) = place_of_probe(&self.plan.keys).and_then(|place| rest.get_mut(place))
         {
             let of_number = probes.get(*number as usize);

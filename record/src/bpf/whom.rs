@@ -1,4 +1,4 @@
-//! Whom programs record. They see every hit of the machine, so they are told whom to let through.
+//! The tasks that BPF programs record. Programs see every hit on the host, so they filter by task.
 
 use perfquet_ebpf::Target as Filter;
 use perfquet_ebpf::layout::{Whom as Kind, WhomState};

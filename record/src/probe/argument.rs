@@ -26,7 +26,7 @@ pub(crate) struct Asked {
     pub(crate) offset: u64,
     /// Line, counted from the function's first.
     pub(crate) line: Option<u32>,
-    /// Behind the place.
+    /// The part after the place.
     pub(crate) arguments: Vec<Argument>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Argument {
     pub(crate) name: Option<String>,
     /// What is fetched.
     pub(crate) value: Value,
-    /// Type that the user asked for: "u64", "string", "x8[4]".
+    /// Type that the user requested: "u64", "string", "x8[4]".
     pub(crate) kind: Option<String>,
 }
 
@@ -137,7 +137,7 @@ fn argument(text: &str, word: &str) -> Result<Argument, Failure> {
         None => (None, word),
     };
     let is_raw = value.starts_with(['%', '$', '@', '+', '-', '\\']);
-    // Types stand behind the last colon; `$retval:string`, `+0(%si):u32`.
+    // Types follow the last colon; `$retval:string`, `+0(%si):u32`.
     let (value, kind) = match value.rsplit_once(':') {
         Some((value, kind)) if !kind.is_empty() => (value, Some(kind.to_owned())),
         _ => (value, None),

@@ -176,7 +176,7 @@ impl Btf {
         (found.0.kind == kind::FUNC_PROTO).then_some(found)
     }
 
-    /// A type's head, and what is behind it.
+    /// A type's header, and the data after it.
     fn at(&self, number: u64) -> Option<(Head, Cursor<'_>)> {
         let (file, place) = *self.types.get(usize::try_from(number).ok()?)?;
         let bytes = &self.files.get(file)?.bytes;
@@ -381,7 +381,7 @@ mod tests {
         assert!(fetched("size->x").is_err());
     }
 
-    /// A module's file goes on where the kernel's ends: type 7, and names behind those of the kernel.
+    /// A module's file goes on where the kernel's ends: type 7, and names after those of the kernel.
     #[test]
     fn a_module_goes_on_where_the_kernel_ends() {
         let names = b"open\0mode\0";

@@ -24,14 +24,14 @@ use crate::failure::{Failure, misuse};
 pub(super) enum Edge {
     /// An entry, or a place inside.
     Entry,
-    /// A return as an event of its own: what was returned belongs to it.
+    /// A return as a separate event, with the return value.
     Return,
-    /// A return as the end of a call: what was asked for and nothing else.
+    /// A return as the end of a call, with only the requested values.
     Exit,
 }
 
 impl Edge {
-    /// Of a probe that is an event of its own.
+    /// Of a probe that is a separate event.
     pub(super) fn of_probe(at_return: bool) -> Edge {
         match at_return {
             true => Edge::Return,

@@ -5,7 +5,7 @@
 //! f:pq_4711_88123/vfs_read vfs_read count=$arg3:u64
 //! -:pq_4711_88123/malloc
 //! ```
-//! The group bears our pid and the time of our start, so that a later recorder knows whose it is, and removes what a
+//! The group has our PID and start time in its name, so that a later recorder knows whose it is, and removes what a
 //! killed one left. Definitions are appended: opening the file to write from its start would remove everybody's
 //! (Documentation/trace/kprobetrace.rst, fprobetrace.rst, uprobetracer.rst).
 
@@ -223,7 +223,7 @@ impl Definitions {
         })
     }
 
-    /// `name`, or with a number where it is taken, as perf does.
+    /// `name`, or with a number appended if that name exists, as perf does.
     fn unique(&self, name: &str) -> String {
         let plain: String = name
             .chars()
@@ -378,7 +378,7 @@ fn missed(events: &str, profile: &str, group: &str) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// `--cleanup`: removes what dead recorders left, and tells what it was.
+/// `--cleanup`: removes the probes of dead recorders, and reports them.
 pub(crate) fn clean_up() -> Result<Vec<String>, Failure> {
     let tracefs = Tracefs::open()?;
     let mut removed = Vec::new();

@@ -1,7 +1,7 @@
 //! From a variable and what hangs on it to the kernel's fetch arguments (Documentation/trace/kprobetrace.rst).
 //!
 //! ```text
-//! sk->data[2]   sk is $arg1, a pointer; data lies 8 bytes in, a pointer to int   →  +8(+8($arg1)):s32
+//! sk->data[2]   sk is $arg1, a pointer; data is at offset 8, a pointer to int   →  +8(+8($arg1)):s32
 //! ```
 
 use perfquet_trace::symbols::{Location, Member, Scope, Shape};
@@ -31,7 +31,7 @@ impl Types for Scope {
 pub(crate) struct Expression {
     /// "%di", "$arg1"
     base: String,
-    /// Each follows the address before it, so many bytes on.
+    /// Offsets, each added to the pointer read before it.
     offsets: Vec<i64>,
 }
 

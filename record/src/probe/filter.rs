@@ -62,7 +62,7 @@ fn is_known(name: &str, fields: &[String]) -> bool {
     fields.iter().any(|field| field == name) || WORDS.contains(&name)
 }
 
-/// What stands where the kernel expects a field: in front of an operator, outside of quotes.
+/// Names where the kernel expects a field: before an operator, outside quotes.
 fn names_in(filter: &str) -> impl Iterator<Item = String> {
     let mut names = Vec::new();
     let mut rest = filter;

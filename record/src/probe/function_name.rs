@@ -164,7 +164,7 @@ fn by_declared_name(
         .collect()
 }
 
-/// Overloads and namesakes are different functions, and nobody said which.
+/// Overloads and namesakes are different functions, and the name is ambiguous.
 fn one_meaning(text: &str, found: Vec<CodeSymbol>) -> Result<Vec<CodeSymbol>, Failure> {
     let mut names: Vec<String> = found
         .iter()
@@ -267,7 +267,7 @@ fn has_parameters(wanted: &str) -> bool {
     without.contains('(')
 }
 
-/// Without the types behind the last name: `list<int>::push<char>` → `list<int>::push`.
+/// Removes the types after the last name: `list<int>::push<char>` → `list<int>::push`.
 fn without_types(name: &str) -> &str {
     let last = start_of_last(name);
     let tail = name.get(last..).unwrap_or_default();
@@ -278,7 +278,7 @@ fn without_types(name: &str) -> &str {
     end.and_then(|end| name.get(..last + end)).unwrap_or(name)
 }
 
-/// Where the last name begins, behind the last `::` that is outside of brackets.
+/// Start of the last name, after the last `::` that is outside of brackets.
 fn start_of_last(name: &str) -> usize {
     let bytes = name.as_bytes();
     let mut depth = 0usize;

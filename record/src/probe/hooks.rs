@@ -11,7 +11,7 @@ use crate::sys::tracefs::Tracefs;
 pub(crate) const FEWEST: usize = 16;
 
 /// Those of the functions that can be hooked, with their addresses; none of a name that several functions have, and none at
-/// all where the kernel tells no addresses.
+/// all where the kernel reports no addresses.
 pub(crate) fn addresses(functions: &BTreeSet<&str>) -> BTreeMap<String, u64> {
     let list = Tracefs::open().map(|tracefs| tracefs.path("available_filter_functions"));
     let list = list.ok().and_then(|path| fs::read(path).ok());

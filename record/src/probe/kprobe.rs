@@ -29,7 +29,7 @@ const MOST_ACTIVE: usize = 4096;
 /// The same, of all functions of a pattern together.
 const MOST_ACTIVE_TOGETHER: usize = 65536;
 
-/// What the kernel can do beyond plain kprobes; its README tells.
+/// What the kernel can do beyond plain kprobes; as its tracefs README lists.
 #[derive(Debug, Clone, Copy, Default)]
 struct Abilities {
     /// Hooks of function tracing as events (Linux 6.5).
@@ -250,7 +250,7 @@ fn forms(
     forms
 }
 
-/// How many calls of each of so many functions may wait for their return.
+/// Number of calls per function that may wait for their return, for this many functions.
 fn most_active(functions: usize) -> usize {
     (MOST_ACTIVE_TOGETHER / functions.max(1)).min(MOST_ACTIVE)
 }

@@ -1,11 +1,11 @@
-//! What a pattern stands for and the kernel does not take: left out and told, unless nothing is left.
+//! Matches of a pattern that the kernel rejects: skipped and reported, unless nothing remains.
 
 use std::fmt::Display;
 
 /// Of those left out.
 const MOST_NAMED: usize = 8;
 
-/// The names, and why the first was not taken.
+/// The names, and why the first was rejected.
 pub(crate) struct LeftOut<E> {
     names: Vec<String>,
     first: Option<E>,
@@ -32,7 +32,7 @@ impl<E: Display> LeftOut<E> {
     ///
     /// # Errors
     ///
-    /// None was taken: why the first was not.
+    /// Why the first was rejected, if all were.
     pub(crate) fn tell(self, pattern: &str, taken: usize, cannot: &str) -> Result<(), E> {
         let Some(first) = self.first else {
             return Ok(());

@@ -70,9 +70,9 @@ pub(crate) struct Probe {
     pub(crate) kind: Kind,
     /// In the kernel's language.
     pub(crate) filter: Option<String>,
-    /// Take as much precision as the hardware has (`:P`, and `cycles` when nobody asked for an event).
+    /// Use the highest precision of the hardware (`:P`, and `cycles` if no event was requested).
     pub(crate) wants_precision: bool,
-    /// The pattern that stands for it and others: where the kernel does not take it, it is left out.
+    /// The pattern that matched it: if the kernel rejects the probe, it is skipped.
     pub(crate) pattern: Option<String>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum Kind {
     Sampled,
     /// Every hit, with its payload.
     Tracepoint(Tracepoint),
-    /// What our programs in the kernel write; with stacks where asked for.
+    /// The output of our BPF programs; with stacks if requested.
     Output {
         /// Its records get them, if the user wants stacks.
         may_have_stacks: bool,
@@ -123,7 +123,7 @@ impl Probe {
     }
 }
 
-/// The probes that an option asks for. Those of our own are defined on the way.
+/// The probes of an option. The recorder's own probes are defined on the way.
 pub(crate) fn of(
     asked: Asked,
     text: &str,

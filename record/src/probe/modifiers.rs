@@ -1,4 +1,4 @@
-//! What stands behind an event's last colon: `cycles:u`, `instructions:kp`.
+//! Modifiers after an event's last colon: `cycles:u`, `instructions:kp`.
 //!
 //! As perf reads them (tools/perf/util/parse-events.c, get_event_modifier): the first of u, k, h excludes the
 //! other two; the first of G, H likewise.
@@ -6,7 +6,7 @@
 use crate::failure::{Failure, misuse};
 use crate::sys::perf_event::Attr;
 
-/// Puts modifiers into `attr`; returns whether as much precision as there is was asked for (`P`).
+/// Puts modifiers into `attr`; returns whether the highest precision was requested (`P`).
 pub(crate) fn apply(event: &str, modifiers: &str, attr: &mut Attr) -> Result<bool, Failure> {
     let mut wants_precision = false;
     let mut precise = 0;

@@ -57,7 +57,7 @@ fn distance(left: &str, right: &str) -> usize {
 pub(crate) fn glob_matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut place) = (0, 0);
-    // Where the last `*` stands and how much it has swallowed: one step back is enough, so that no pattern is slow.
+    // Position of the last `*` and how much it has swallowed: one step back is enough, so that no pattern is slow.
     let mut star: Option<(usize, usize)> = None;
     while place < name.len() {
         match one_matches(&pattern[at.min(pattern.len())..], name[place]) {

@@ -26,13 +26,13 @@ pub(crate) fn object(place: &str) -> Option<(&str, &str)> {
     (!object.is_empty() && !rest.is_empty()).then_some((object, rest))
 }
 
-/// Function and what is said to be a line of it.
+/// Function and a string for its line.
 pub(crate) fn line(place: &str) -> Option<(&str, &str)> {
     let at = single_colon(outside(place))?;
     Some((place.get(..at)?, place.get(at + 1..)?))
 }
 
-/// Function and what is said to be an offset in it.
+/// Function and a string for an offset in it.
 pub(crate) fn offset(place: &str) -> Option<(&str, &str)> {
     let at = outside(place).filter(|(_, byte)| *byte == b'+').last()?.0;
     Some((place.get(..at)?, place.get(at + 1..)?))
@@ -120,7 +120,7 @@ fn is_after_operator(bytes: &[u8], at: usize) -> bool {
         .is_none_or(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
 }
 
-/// Behind `()`, `[]`, signs, ` new`, ` delete`, ` bool`.
+/// After `()`, `[]`, signs, ` new`, ` delete`, ` bool`.
 fn end_of_operator(bytes: &[u8], at: usize) -> usize {
     let rest = bytes.get(at..).unwrap_or_default();
     if rest.starts_with(b"()") || rest.starts_with(b"[]") {

@@ -24,7 +24,7 @@ const X86: [(&str, [&str; 4]); 8] = [
 const OF_ARGUMENTS: &[&str] = &["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
 #[cfg(not(target_arch = "aarch64"))]
 const OF_ARGUMENTS: &[&str] = &["di", "si", "dx", "cx", "r8", "r9"];
-/// Where the first that is passed on the stack lies at the entry: on x86-64 above the address of return.
+/// Location of the first stack argument at the entry: on x86-64 above the address of return.
 const ON_STACK: usize = if cfg!(target_arch = "aarch64") { 0 } else { 8 };
 
 /// The assembler's name of a register, with its `%`, → the kernel's.

@@ -8,7 +8,7 @@
 //! Emulated are nop, push and the jumps (arch/x86/kernel/uprobes.c, `branch_setup_xol_ops`, `push_setup_xol_ops`); so it
 //! was measured on Linux 6.18. Of other machines than x86-64 we know nothing.
 
-/// How far a cheap neighbour may be: what stands at the beginning of functions is short.
+/// Maximum distance of a cheap neighbor: instructions at the start of functions are short.
 const NEAR: usize = 32;
 
 /// Whether the instruction is single-stepped.

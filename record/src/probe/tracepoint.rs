@@ -1,4 +1,4 @@
-//! Tracepoints of the kernel: `SYSTEM:NAME`, both with wildcards, and modifiers behind another colon.
+//! Tracepoints of the kernel: `SYSTEM:NAME`, both with wildcards, and modifiers after another colon.
 //!
 //! ```text
 //! sched:sched_switch    syscalls:*read*    ext4:*    raw_syscalls:sys_enter:u
@@ -28,7 +28,7 @@ pub(crate) struct Tracepoint {
     pub(crate) definition: Option<(definition::Place, definition::Form)>,
 }
 
-/// The tracepoints that a name with wildcards stands for.
+/// The tracepoints that match a name with wildcards.
 pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
     let tracefs =
         Tracefs::open().map_err(|failure| failure.during(&format!("cannot record {event}")))?;

@@ -21,7 +21,7 @@ use crate::failure::{Failure, failed, misuse};
 
 /// Functions that one pattern may stand for.
 const MOST: usize = 1000;
-/// Where libraries lie, beside what the dynamic linker is told.
+/// Library directories, next to those configured for the dynamic linker.
 const LIBRARIES: &[&str] = &[
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -113,7 +113,7 @@ fn definition(
     let symbol = &found.symbol;
     let place = place_of(text, asked, object, symbol, edge)?;
     let mut body = format!("{}:{place:#x}", path.display());
-    // Debugging information is read once, however many variables are asked for.
+    // Debug info is read once, however many variables are requested.
     let scope = match asked.has_variables() && !at_return {
         true => Some(scope_at(text, object, symbol, place)?),
         false => None,

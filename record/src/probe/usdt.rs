@@ -93,7 +93,7 @@ fn arguments(text: &str) -> impl Iterator<Item = &str> {
 /// "-4@12(%rsp)" → ("+12(%sp)", "s32").
 fn fetch_of(argument: &str) -> Option<(String, String)> {
     let (size, place) = argument.split_once('@')?;
-    // Floating-point arguments carry an f behind their size, and are in registers that probes do not see.
+    // Floating-point arguments have an f after their size, and are in registers that probes do not see.
     let size: i32 = size.parse().ok()?;
     let sign = if size < 0 { 's' } else { 'u' };
     let kind = match size.unsigned_abs() {
@@ -162,7 +162,7 @@ mod tests {
                 Some(("%x3", "u32")),
             ],
         );
-        // Indexed memory, floating point, symbols: not fetched, and said so.
+        // Indexed memory, floating point, symbols: not fetched, but reported.
         check(
             "8@(%rax,%rbx,8) 8f@%xmm0 8@global(%rip)",
             &[None, None, None],

@@ -1,4 +1,4 @@
-//! The command behind `--`: forked first, started only when everything listens; and the closer.
+//! The command after `--`: forked first, started only when everything is ready; and the closer.
 //!
 //! Closing the last event of a tracepoint waits for the kernel's grace period, 20 to 40 ms each: with all
 //! syscalls half a minute. A forked child holds the descriptors and does the waiting ([`close_elsewhere`]).
@@ -32,7 +32,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// As a shell tells it in `$?`.
+    /// As a shell reports it in `$?`.
     pub(crate) fn status(self) -> u8 {
         let status = match self {
             Ended::Exited(status) => status,
@@ -69,7 +69,7 @@ pub(crate) fn fork(command: &[OsString]) -> io::Result<Waiting> {
     }
 }
 
-/// The child's way: wait, exec, or tell why not. Allocates nothing.
+/// The child's path: wait, exec, or report the error. Allocates nothing.
 fn child(
     arguments: &[*const libc::c_char],
     start: &OwnedFd,
@@ -155,7 +155,7 @@ pub(crate) fn close_elsewhere(slow: &[RawFd], then: &[(PathBuf, String)]) -> Opt
         if child != 0 {
             return (child > 0).then_some(closing);
         }
-        // In a session of its own Ctrl-C does not reach it. All else is closed: whoever reads our output sees its end
+        // In its own session, Ctrl-C does not reach it. All else is closed: whoever reads our output sees its end
         // with us, and the lock of the trace directory is not held on.
         libc::setsid();
         for &(first, last) in &others {

@@ -37,7 +37,7 @@ pub(crate) fn names() -> Names {
     }
 }
 
-/// Whether the kernel is this version or a newer one; of one that does not tell: no.
+/// Whether the kernel is this version or newer; `false` if its version is unknown.
 pub(crate) fn is_linux(major: u32, minor: u32) -> bool {
     is_since(&names().release, (major, minor))
 }
@@ -62,7 +62,7 @@ pub(crate) fn user_number(name: &str) -> Option<u32> {
     let mut entry = MaybeUninit::<libc::passwd>::zeroed();
     let mut texts = vec![0; 16 << 10];
     let mut found = std::ptr::null_mut();
-    // SAFETY: the name ends with NUL, `texts` has as many bytes as told, and both outlive the call.
+    // SAFETY: the name ends with NUL, `texts` has as many bytes as given, and both outlive the call.
     let result = unsafe {
         libc::getpwnam_r(
             name.as_ptr(),

@@ -31,7 +31,7 @@ pub(crate) fn raise(resource: Resource, wanted: u64) -> u64 {
     get(resource).map_or(u64::MAX, |limit| limit.rlim_cur)
 }
 
-/// Raises the limit by so many, as far as it may be; returns what it is then.
+/// Raises the limit by this number if allowed; returns the new limit.
 pub(crate) fn raise_by(resource: Resource, more: u64) -> u64 {
     let now = get(resource).map_or(0, |limit| limit.rlim_cur);
     raise(resource, now.saturating_add(more))

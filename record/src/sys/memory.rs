@@ -4,7 +4,7 @@
 
 /// Gives large blocks back as soon as they are free, and has all threads share what is left of small ones.
 ///
-/// By itself glibc gives each thread an arena of its own, and keeps blocks of up to 32 MiB there once it has seen such:
+/// By itself glibc gives each thread its own arena, and keeps blocks of up to 32 MiB there once it has seen such:
 /// of symbol tables and buffers that come and go, 92 MB at most at one time, 250 MB stayed resident after half an hour.
 pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]

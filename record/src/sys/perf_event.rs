@@ -16,7 +16,7 @@ pub(crate) type Attr = abi::perf_event_attr;
 /// behind them for ids.
 const JOURNAL_ATTR_BYTES: usize = 128;
 
-/// The numbers behind an event.
+/// The numbers that identify an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Occurrences, the lost ones included; for clocks nanoseconds.
@@ -38,7 +38,7 @@ impl Event {
         Event::open_for(attr, pid, (cpu, -1), 0)
     }
 
-    /// Opens it for the tasks of a cgroup, whose folder is open, on `cpu`.
+    /// Opens it for the tasks of a cgroup, whose directory is open, on `cpu`.
     pub(crate) fn open_in_cgroup(attr: &Attr, folder: RawFd, cpu: i32) -> io::Result<Event> {
         Event::open_for(attr, folder, (cpu, -1), abi::PERF_FLAG_PID_CGROUP)
     }

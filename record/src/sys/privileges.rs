@@ -84,7 +84,7 @@ fn not_permitted(name: &str, scope: Scope) -> Failure {
     }
 }
 
-/// No ring, however small, could be mapped; or not the one that was asked for.
+/// No ring, however small, could be mapped; or not the requested one.
 pub(crate) fn cannot_map(ring_bytes: usize, locked_limit_bytes: u64, error: &io::Error) -> Failure {
     if error.raw_os_error() != Some(libc::EPERM) {
         return failed(format!(

@@ -21,7 +21,7 @@ pub(crate) struct Task {
 pub(crate) struct Map<'a> {
     /// First address.
     pub(crate) start: u64,
-    /// Behind the last.
+    /// Past the end.
     pub(crate) end: u64,
     /// PROT_*
     pub(crate) protection: u32,
@@ -58,7 +58,7 @@ pub(crate) fn user_of(pid: i32) -> Option<u32> {
     status(pid, "Uid:")?.get(1)?.parse().ok()
 }
 
-/// The words behind a name in `/proc/PID/status`.
+/// The words after a name in `/proc/PID/status`.
 fn status(pid: i32, name: &str) -> Option<Vec<String>> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let words = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -114,7 +114,7 @@ pub(crate) fn add_descendants(pids: &mut Vec<i32>) {
 /// When a process started, in ticks since the boot: with its pid it is named for ever.
 pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything, even brackets: fields are counted from behind it. Field 22 of proc_pid_stat(5).
+    // The name may hold anything, even brackets: fields are counted from after it. Field 22 of proc_pid_stat(5).
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let fields = String::from_utf8_lossy(&stat[end + 1..]).into_owned();
     fields.split_whitespace().nth(19)?.parse().ok()
@@ -141,7 +141,7 @@ pub(crate) fn task(pid: i32, tid: i32) -> Option<Task> {
 pub(crate) fn read_maps(pid: i32, buffer: &mut Vec<u8>) {
     buffer.clear();
     if let Ok(mut file) = fs::File::open(format!("/proc/{pid}/maps")) {
-        // A process that ends meanwhile leaves what was read until then.
+        // If the process ends during the read, the part read so far is kept.
         let _ = file.read_to_end(buffer);
     }
 }

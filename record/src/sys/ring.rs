@@ -59,7 +59,7 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         let page = NonNull::new(address.cast()).ok_or(io::ErrorKind::Other)?;
-        // SAFETY: the data lies behind the control page, inside the mapping.
+        // SAFETY: the data follows the control page, inside the mapping.
         let data = unsafe { address.cast::<u8>().add(page_bytes) };
         Ok(Ring {
             page,
@@ -169,7 +169,7 @@ impl Ring {
 
     /// Up to where the kernel has written.
     pub(crate) fn head(&self) -> u64 {
-        // SAFETY: `data_head` lies inside the mapping, which lives as long as `self`; only the kernel writes it.
+        // SAFETY: `data_head` is inside the mapping, which lives as long as `self`; only the kernel writes it.
         let head = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_head) };
         head.load(Ordering::Acquire)
     }

@@ -14,7 +14,7 @@ pub(crate) enum Signal {
     Finish,
     /// A child ended.
     Child,
-    /// One that stands for what the user says.
+    /// A signal with a meaning for the user.
     User(User),
 }
 
@@ -45,11 +45,11 @@ impl Signals {
         ];
         // Blocked, an ignored signal would come all the same: nohup wants none.
         numbers.retain(|&number| number != libc::SIGHUP || !is_ignored(number));
-        // Whoever ignores the end of children is not told of it, and it is inherited.
+        // A process that ignores SIGCHLD is not notified, and the disposition is inherited.
         // SAFETY: no handler of ours is replaced.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         let set = set_of(&numbers);
-        // SAFETY: reads `set`; the old mask is not asked for.
+        // SAFETY: reads `set`; the old mask is not requested.
         let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
         if blocked != 0 {
             return Err(io::Error::from_raw_os_error(blocked));
@@ -63,7 +63,7 @@ impl Signals {
         Ok(Signals(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// The next signal, waiting at most so long.
+    /// Returns the next signal; waits at most this long.
     pub(crate) fn wait(&self, timeout: Duration) -> io::Result<Option<Signal>> {
         let mut poll = libc::pollfd {
             fd: self.0.as_raw_fd(),
@@ -71,7 +71,7 @@ impl Signals {
             revents: 0,
         };
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: one pollfd, as told.
+        // SAFETY: one pollfd, as given.
         if unsafe { libc::poll(&mut poll, 1, timeout_ms) } <= 0 {
             return Ok(None);
         }

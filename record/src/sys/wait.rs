@@ -52,7 +52,7 @@ impl Waiter {
     pub(crate) fn wait(&self, timeout: Duration) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: room for as many events as told. Being interrupted is as good as being woken.
+        // SAFETY: room for as many events as given. Being interrupted is as good as being woken.
         unsafe {
             libc::epoll_wait(
                 self.epoll.as_raw_fd(),

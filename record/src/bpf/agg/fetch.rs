@@ -1,12 +1,12 @@
 //! How a program gets at a field of a probe.
 //!
-//! A field of a tracepoint is in its record. Programs on probes of our own get the registers instead, so the argument's
+//! A field of a tracepoint is in its record. Programs on the recorder's own probes get the registers instead, so the argument's
 //! own words, which the kernel compiles for its records, are compiled here once more:
 //!
 //! ```text
 //! bytes=%di:u64             register di
-//! len=+112(%si):u32         register si, then read 4 bytes 112 behind it
-//! name=+0(+16(%di)):string  register di, read the pointer 16 behind it, there is the text
+//! len=+112(%si):u32         register si, then read 4 bytes at offset 112
+//! name=+0(+16(%di)):string  register di, read the pointer at offset 16, the string is there
 //! flag=+8(%di):b4@3/32      4 bits of the 32 bits there, the lowest of them bit 3
 //! ```
 //! (Documentation/trace/kprobetrace.rst, uprobetracer.rst)

@@ -31,7 +31,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// The fields behind those that all tracepoints have.
+/// The fields after the common ones of all tracepoints.
 pub(super) fn of(format: &[u8]) -> Vec<Field> {
     let text = String::from_utf8_lossy(format);
     let fields = text.lines().filter_map(|line| field(line.trim()));

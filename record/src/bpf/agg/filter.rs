@@ -77,7 +77,7 @@ impl Expression {
     }
 }
 
-/// A value as it stands in a filter.
+/// A value as written in a filter.
 struct Value<'a> {
     text: &'a str,
     is_quoted: bool,
