@@ -29,7 +29,7 @@ pub(super) fn hex(id: &[u8]) -> String {
     text
 }
 
-/// Its folder and file below `.build-id`.
+/// Its directory and file below `.build-id`.
 pub(super) fn directory_and_file(id: &[u8]) -> Option<(String, String)> {
     // MD5, padded by perf. (One id of SHA-1 in 2^32 ends so by itself.)
     let id = match id {

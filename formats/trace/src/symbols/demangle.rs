@@ -28,7 +28,7 @@ pub fn demangle(name: &[u8]) -> String {
     }
 }
 
-/// Demangles a name with the parameters of C++, which tell overloads apart.
+/// Demangles a name with C++ parameters, which distinguish overloads.
 pub(super) fn demangle_with_parameters(name: &str) -> String {
     if !name.starts_with("_R") && name.len() <= MANGLED_MAX && may_be_mangled(name.as_bytes()) {
         let mut out = Bounded(String::new());
@@ -44,7 +44,7 @@ pub(super) fn demangle_with_parameters(name: &str) -> String {
     demangle(name.as_bytes())
 }
 
-/// Without what binutils puts behind a name that a library has in several versions: `pthread_create@@GLIBC_2.34`.
+/// Without the suffix binutils adds to a name that a library has in several versions: `pthread_create@@GLIBC_2.34`.
 pub(super) fn without_version(name: &[u8]) -> &[u8] {
     let Some(at) = name.iter().position(|&byte| byte == b'@') else {
         return name;
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn refuses_to_explode() {
-        // Each S_ repeats all that stands before it: doubles 60 times.
+        // Each S_ repeats everything before it: doubles 60 times.
         let mut name = String::from("_Z1fI1aIi");
         for _ in 0..60 {
             name.push_str("S_IS_S_E");

@@ -28,7 +28,7 @@ use super::roots::Roots;
 
 /// What the kernel calls the code that it maps into every process.
 const VDSO: &str = "[vdso]";
-/// Behind the path of a file that was removed while it was mapped.
+/// Suffix of the path of a file deleted while mapped.
 const DELETED: &str = " (deleted)";
 
 /// Somebody may give `/` as directory of symbols.
@@ -244,7 +244,7 @@ impl Files {
         let held = self.roots.held(build_id, key.file);
         let mut candidates: Vec<_> = held.map(|path| (path, Place::Held)).into_iter().collect();
         candidates.extend(self.images(Path::new(&key.path), build_id));
-        // Only a build ID tells whether it came back.
+        // Only a build ID shows whether it came back.
         if let (Some(former), Some(_)) = (key.path.strip_suffix(DELETED), build_id) {
             candidates.extend(self.images(Path::new(former), build_id));
         }
@@ -376,7 +376,7 @@ impl Files {
         found.cloned().unwrap_or_default()
     }
 
-    /// The recorded one: kept in a folder of symbols or in perf's cache, or this machine's own.
+    /// The recorded one: kept in a symbol directory or in perf's cache, or this host's own.
     fn vdso(&self, build_id: Option<&[u8]>) -> Result<Found, Missing> {
         let wanted = build_id.ok_or(Missing::NotFound)?;
         let cache = self.home.as_ref().filter(|_| self.system);
@@ -465,7 +465,7 @@ fn open(path: &Path) -> Result<Elf, Missing> {
     }
 }
 
-/// In the folder where debuginfod's client keeps what it has fetched (debuginfod_find_debuginfo(3)).
+/// In the directory where debuginfod's client keeps what it has fetched (debuginfod_find_debuginfo(3)).
 pub(super) fn debuginfod(build_id: &[u8], kind: &str) -> Option<PathBuf> {
     let folder = |name| std::env::var_os(name).filter(|path| !path.is_empty());
     let place = match (folder("DEBUGINFOD_CACHE_PATH"), folder("XDG_CACHE_HOME")) {

@@ -84,7 +84,7 @@ impl Known {
     }
 }
 
-/// Reads the list that was given; a list that cannot be read is an error, for somebody asked for it.
+/// Reads the list that was given; a list that cannot be read is an error, since the user requested it.
 pub(super) fn given(options: &Options, facts: &KernelFacts) -> Result<Kernel, Error> {
     let (path, known) = match &options.kernel {
         KernelSource::Auto => return Ok(Kernel::Unasked),
@@ -124,7 +124,7 @@ pub(super) fn find(options: &Options, facts: &KernelFacts) -> Kernel {
     }
     for path in usual_places(facts) {
         match from_any(&path, facts) {
-            // Kernels of one release are built anew for every update: a list of another build looks right.
+            // Kernels of one release are rebuilt for every update: a list of another build looks right.
             Some(Ok(known)) if known.is_verified || facts.build_id.is_none() => {
                 return Kernel::Known(known);
             }
@@ -209,7 +209,7 @@ fn from_any(path: &Path, facts: &KernelFacts) -> Option<Result<Known, String>> {
     }
     Some(match Elf::open(path) {
         Ok(_) => from_vmlinux(path, facts, false),
-        // The folder that it lies in is named by the build ID.
+        // Its directory is named after the build ID.
         Err(_) => from_list(path, facts, is_below_build_id(path)),
     })
 }

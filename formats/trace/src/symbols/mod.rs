@@ -132,7 +132,7 @@ pub enum KernelSource {
     None,
 }
 
-/// What a trace tells about the kernel it was recorded on.
+/// Facts in a trace about the kernel it was recorded on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelFacts {
     /// `uname -r`
@@ -144,7 +144,7 @@ pub struct KernelFacts {
 }
 
 impl KernelFacts {
-    /// Takes from an event what it tells about the kernel.
+    /// Takes facts about the kernel from an event.
     pub fn note(&mut self, event: &Event<'_>) {
         match event {
             Event::Fact(Fact::OsRelease(release)) => self.os_release = Some((*release).to_owned()),
@@ -189,7 +189,7 @@ pub struct Request<'a> {
     pub address: Option<u64>,
     /// Where the code runs.
     pub space: Space,
-    /// The address is one behind a call, not that of an instruction that ran.
+    /// The address follows a call and is not that of an executed instruction.
     pub return_address: bool,
 }
 
@@ -235,7 +235,7 @@ pub struct Symbolizer {
 }
 
 impl Symbolizer {
-    /// Reads the kernel symbols that were given; all else when it is asked for.
+    /// Reads the given kernel symbols; everything else on request.
     pub fn new(options: Options, facts: KernelFacts, origin: Origin) -> Result<Symbolizer, Error> {
         Ok(Symbolizer {
             kernel: kernel::given(&options, &facts)?,
@@ -250,13 +250,13 @@ impl Symbolizer {
         })
     }
 
-    /// Adds a symbol that the trace itself tells; it goes before all others. Without a module, `start` is an absolute
+    /// Adds a symbol from the trace itself; it goes before all others. Without a module, `start` is an absolute
     /// address of the kernel; with one, an offset in its file. A length of 0 reaches up to the next symbol.
     pub fn add_symbol(&mut self, module: Option<&str>, start: u64, length: u64, name: &[u8]) {
         self.told.add(module, start, length, name);
     }
 
-    /// Tells where a process put its generated code down.
+    /// Records where a process wrote its generated code.
     pub fn add_dump(&mut self, pid: i32, path: &str) {
         self.generated.add_dump(pid, path);
     }

@@ -109,7 +109,7 @@ impl Object {
         })
     }
 
-    /// What tells it from other builds.
+    /// Identifies its build.
     pub fn build_id(&self) -> Option<&[u8]> {
         self.image.build_id()
     }
@@ -235,7 +235,7 @@ impl Object {
         self.image.address_of_offset(offset)
     }
 
-    /// Where an address lies in the file: what a uprobe is given.
+    /// The file offset of an address, as a uprobe needs it.
     pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
         if self.is_kernel {
             return Some(address);

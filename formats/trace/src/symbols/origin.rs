@@ -97,7 +97,7 @@ impl Origin {
         self.wall_offset?.checked_add(time.or(self.began)?)
     }
 
-    /// Judges a file that lies where the recorded one did.
+    /// Judges a file at the path of the recorded one.
     pub(super) fn judge(
         &self,
         found: &Metadata,

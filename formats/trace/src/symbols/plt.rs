@@ -4,7 +4,7 @@
 //! 1030: ff 25 e2 2f 00 00   jmp *0x2fe2(%rip)   # slot 0x4018, relocated to malloc  →  malloc@plt
 //! ```
 //! No symbol table names them. Each entry is decoded as far as the slot of the global offset table that it jumps
-//! through; the relocation of this slot tells the function. So any order and any flavour of entries (`.plt`,
+//! through; the relocation of this slot names the function. So any order and any flavour of entries (`.plt`,
 //! `.plt.sec`, `.plt.got`) is right. x86-64 and aarch64.
 
 use std::collections::HashMap;

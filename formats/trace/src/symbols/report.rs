@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Frames without a name, by module and reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Where the kernel's names come from, or why there are none; `None` if no kernel frame was asked for.
+    /// Where the kernel's names come from, or why there are none; `None` if no kernel frame was requested.
     pub kernel: Option<String>,
-    /// Frames asked for.
+    /// Frames requested.
     pub frames: u64,
     /// Frames that got a name.
     pub named: u64,

@@ -7,7 +7,7 @@
 //! Of several names of one address, one is kept, by the rules of `choose_best_symbol` in perf's
 //! `util/symbol.c`, so that the same trace has the same names here and there: a length before none, strong before
 //! weak, global before local, fewer leading underscores, the longer name (both demangled). A linker that folds equal
-//! functions gives one address thousands of names, so the choice is made when an address is asked for.
+//! functions gives one address thousands of names, so the choice is made when an address is looked up.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! Symbols that a trace tells itself: BPF programs that came while recording, simpleperf's symbol tables.
+//! Symbols contained in a trace: BPF programs that came while recording, simpleperf's symbol tables.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,14 @@ pub(super) struct Told {
 struct List {
     symbols: Vec<Symbol>,
     text: Vec<u8>,
-    /// Of all symbols so far; made when it is asked for.
+    /// Of all symbols so far; built on request.
     table: Option<Table>,
 }
 
 impl Told {
     pub(super) fn add(&mut self, module: Option<&str>, start: u64, length: u64, name: &[u8]) {
         let list = self.modules.entry(module.map(str::to_owned)).or_default();
-        // 4 GiB of names: what comes behind has none.
+        // 4 GiB of names: later symbols have none.
         let (Ok(at), Ok(bytes)) = (u32::try_from(list.text.len()), u32::try_from(name.len()))
         else {
             return;

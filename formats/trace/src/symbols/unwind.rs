@@ -1,11 +1,11 @@
-//! Stacks behind copied stack memory (`perf record --call-graph dwarf`), unwound by framehop.
+//! Stacks from copied stack memory (`perf record --call-graph dwarf`), unwound by framehop.
 //!
 //! ```text
 //! ip 0x5647b6e511b7, sp 0x7ffd5dc6f1c8, 2048 bytes from sp upwards
 //!   workload-nofp .eh_frame: caller's frame is at rsp+8     →  0x5647b6e51222, 0x5647b6e512e7
 //!   libc.so.6     .eh_frame: …                              →  0x7f332063124a, 0x7f3320631305, …
 //! ```
-//! Per process the mappings that hold code; per file the sections that tell how to unwind, mapped once. x86-64 and aarch64
+//! Per process the mappings that hold code; per file the unwind sections, mapped once. x86-64 and aarch64
 //! (`arch/*/include/uapi/asm/perf_regs.h` numbers the registers). Memory and files may be anybody's: the walk ends after
 //! 1024 frames, or where an address is outside all code.
 
@@ -30,7 +30,7 @@ use super::origin::{FileIdentity, FirstMapped, Origin};
 const DEPTH_MAX: usize = 1024;
 
 /// framehop tells its cache by a counter of 16 bits that every process and every added module advances: before it
-/// comes round, the cache is made anew.
+/// wraps around, the cache is rebuilt.
 const GENERATIONS_MAX: u32 = 60_000;
 
 const X86_BP: u32 = 6;
@@ -51,7 +51,7 @@ pub enum Unwound {
     Complete,
     /// Where the copied memory ends: the outer frames are missing.
     MemoryEnded,
-    /// Where the next address would be outside all code, or nothing tells how to go on.
+    /// Where the next address would be outside all code, or no unwind rule exists.
     Lost,
     /// Without registers, of 32 bits, or of an architecture that is not unwound here.
     Unsupported,
@@ -97,7 +97,7 @@ enum Machine {
 struct Process {
     regions: BTreeMap<u64, Region>,
     modules: Option<Modules>,
-    /// What was made of the regions before they were told anew.
+    /// Result for the regions before they were reported again.
     former: Option<(BTreeMap<u64, Region>, Modules)>,
 }
 
@@ -117,7 +117,7 @@ enum Modules {
 }
 
 impl Unwinder {
-    /// For traces of an architecture as `uname -m` tells it.
+    /// For traces of an architecture as reported by `uname -m`.
     pub fn new(options: &Options, origin: Origin, architecture: &str) -> Unwinder {
         Unwinder {
             files: Files::new(options, origin),
@@ -332,7 +332,7 @@ impl Unwinder {
 }
 
 impl Machine {
-    /// Makes the cache of unwind rules anew.
+    /// Rebuilds the cache of unwind rules.
     fn forget(&mut self) {
         match self {
             Machine::X86_64 { cache, .. } => **cache = CacheX86_64::default(),

@@ -27,13 +27,13 @@ pub(super) enum NoName {
     OutsideSegments,
 }
 
-/// One place that is asked for.
+/// One requested place.
 pub(super) struct Place {
     /// Index of the request.
     pub(super) request: usize,
     /// Offset in the module's file.
     pub(super) offset: u64,
-    /// It is behind a call.
+    /// The address follows a call.
     pub(super) return_address: bool,
 }
 
@@ -43,7 +43,7 @@ impl Place {
         self.offset - self.behind()
     }
 
-    /// How far the place lies behind its code.
+    /// Distance of the place past its code.
     fn behind(&self) -> u64 {
         u64::from(self.return_address && self.offset > 0)
     }

@@ -103,7 +103,7 @@ struct Open {
     system_call: Option<SystemCall>,
     /// and its number.
     number: Option<u64>,
-    /// For one that the other events tell, too.
+    /// For one that other events report too.
     twin: Twin,
 }
 
@@ -125,7 +125,7 @@ enum End {
     ByLeave,
     /// At this time; it is whole, and waits for those inside of it.
     At(i64),
-    /// Its line did not tell.
+    /// Missing in its line.
     Untold,
 }
 
@@ -137,7 +137,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Whether an exit belongs to this entry. A probe at an entry may sit a few bytes behind it.
+    /// Whether an exit belongs to this entry. A probe at an entry may be a few bytes past it.
     fn is_of(self, exit: Pair) -> bool {
         let distance = self.key.wrapping_sub(exit.key);
         let slack = if self.class == PROBE { ENTRY_BYTES } else { 0 };
@@ -577,7 +577,7 @@ fn is_told_twice(opens: &[Open], entry: &Entry, losses: u64) -> bool {
         return false;
     };
     let numbers = innermost.number.zip(entry.number);
-    // One whose exits may not be recorded stands for no other.
+    // One whose exits may not be recorded matches no other.
     let is_numbered_known = match (innermost.system_call, entry.system_call) {
         (Some(SystemCall::Numbered), Some(SystemCall::Named)) => !innermost.is_provisional,
         (Some(SystemCall::Named), Some(SystemCall::Numbered)) => !entry.is_provisional,
@@ -640,7 +640,7 @@ fn end_before(rows: &mut Rows, opens: &mut Vec<Open>, entry: &Entry) {
     while let Some(open) = opens.last() {
         let is_over = match open.end {
             End::At(end) => end < time || (end == time && !is_caller(open)),
-            // Without its end only the caller's name can tell.
+            // Without its end, only the caller's name can show it.
             End::Untold => !is_caller(open) && opens.iter().any(is_caller),
             End::ByLeave => false,
         };

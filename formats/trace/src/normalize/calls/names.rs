@@ -1,4 +1,4 @@
-//! Functions that an input tells by address get their names at once, from the symbols that the user gave or
+//! Functions that an input gives by address get their names at once, from the symbols that the user gave or
 //! that the trace brought.
 
 use std::borrow::Cow;

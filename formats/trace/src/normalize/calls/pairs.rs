@@ -90,7 +90,7 @@ pub(super) enum NameOf {
 pub(crate) struct Pairs {
     /// Those of the probes, of the markers, of the edges that are told are the first.
     classes: Vec<Class>,
-    /// Numbers of functions, with their modules, whose edges the recorder tells.
+    /// Numbers of functions, with their modules, whose edges the recorder reports.
     told: HashMap<(String, String), u64>,
 }
 

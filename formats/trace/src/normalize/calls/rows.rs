@@ -185,7 +185,7 @@ impl Rows {
         }
     }
 
-    /// The rows behind a call that is open, as far as they are looked through.
+    /// The rows after an open call, as far as searched.
     pub(super) fn since(&mut self, id: CallId) -> impl Iterator<Item = &mut Pending> {
         let from = usize::try_from(id.0 - self.first).unwrap_or(0);
         self.waiting.iter_mut().skip(from).take(LOOKED_THROUGH)

@@ -34,7 +34,7 @@ const PAGE_BYTES: usize = 4 << 20;
 /// What all columns use, one after the other.
 pub(in crate::store) struct Workshop {
     compressor: zstd::bulk::Compressor<'static>,
-    /// The page before compression, and behind.
+    /// The page before and after compression.
     body: Vec<u8>,
     packed: Vec<u8>,
     keys: Vec<u32>,
@@ -111,7 +111,7 @@ struct Page {
     unpacked_bytes: usize,
     encoding: PageEncoding,
     rows: usize,
-    /// Values, and what stands for NULL and for an empty list.
+    /// Values, and entries that represent NULL and an empty list.
     levels: usize,
     nulls: usize,
     /// Smallest and largest value, as the column index has them.

@@ -126,7 +126,7 @@ impl Integers {
         self.values.capacity() * size_of::<u64>() + self.slots.len() * size_of::<u32>()
     }
 
-    /// Forgets the values behind the first `count`; nothing can be looked up any more.
+    /// Forgets the values after the first `count`; lookups are no longer possible.
     pub(super) fn end(&mut self, count: usize) {
         self.values.truncate(count);
         self.slots = Vec::new();
@@ -220,7 +220,7 @@ impl Texts {
         self.entries.bytes() + (self.keys.len() + self.pages.len()) * size_of::<u32>()
     }
 
-    /// Forgets the texts behind the first `count`; nothing can be looked up any more.
+    /// Forgets the strings after the first `count`; lookups are no longer possible.
     pub(super) fn end(&mut self, count: usize) {
         self.entries.truncate(count);
         self.keys = Vec::new();

@@ -31,7 +31,7 @@ struct Copied {
 }
 
 impl Elf {
-    /// Whether its debug info lies in it unpacked, and it leads to no other file.
+    /// Whether it contains its debug info uncompressed, and it leads to no other file.
     pub(in crate::symbols) fn is_plain(&self) -> bool {
         let is_packed = |name: &str| {
             let section = self.section(name.as_bytes());

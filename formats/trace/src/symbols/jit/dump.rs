@@ -50,11 +50,11 @@ pub(crate) struct Change {
     pub(crate) address: u64,
     /// How much.
     pub(crate) bytes: u64,
-    /// Where it lies in the file.
+    /// Its offset in the file.
     pub(crate) offset: u64,
 }
 
-/// The records of a file, one behind the other.
+/// The records of a file, in order.
 struct Records {
     file: File,
     endian: Endian,
@@ -168,7 +168,7 @@ pub(crate) struct Follower {
     records: Records,
     /// The next one, once it is there: samples come far more often.
     next: Option<Record>,
-    /// Where the code of each index lies in the file.
+    /// The file offset of each index's code.
     offsets: HashMap<u64, u64>,
     calls: u32,
 }
@@ -259,7 +259,7 @@ pub(super) struct Dump {
     last: Option<BTreeMap<u64, (u64, u64)>>,
 }
 
-/// A function's code; name and lines are read when they are asked for.
+/// A function's code; name and lines are read on request.
 struct Function {
     bytes: u64,
     address: u64,
@@ -351,7 +351,7 @@ impl Dump {
                 break;
             };
             let name = cursor.text_to_nul();
-            // NUL behind it.
+            // NUL after it.
             if name != b"\xff" {
                 file = name;
             }

@@ -78,7 +78,7 @@ impl Generated {
         }
     }
 
-    /// Tells where a process put its code down.
+    /// Records where a process wrote its code.
     pub(super) fn add_dump(&mut self, pid: i32, path: &str) {
         self.dump_of.insert(pid, path.to_owned());
     }
@@ -209,7 +209,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A list of names: by start its end and where the name lies in the text.
+/// A list of names: by start, with the end and the name's place in the text.
 struct List {
     functions: BTreeMap<u64, (u64, (usize, usize))>,
     text: Vec<u8>,

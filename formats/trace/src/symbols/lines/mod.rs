@@ -138,7 +138,7 @@ impl Location {
 type Located = Result<Location, NoLines>;
 
 impl Lines {
-    /// Opens files when they are asked for.
+    /// Opens files on request.
     pub(super) fn new(reader: LineReader) -> Lines {
         Lines {
             reader,

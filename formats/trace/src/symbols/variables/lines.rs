@@ -78,7 +78,7 @@ pub(super) fn lines_of(
         if !is_inside || !is_own || !row.is_stmt() || row.end_sequence() {
             continue;
         }
-        // The second row begins behind the prologue, as gdb and perf have it; some compilers say so.
+        // The second row begins after the prologue, as gdb and perf have it; some compilers say so.
         let is_first = row.address() == address;
         if !is_first && (row.prologue_end() || after_prologue.is_none_or(|at| row.address() < at)) {
             after_prologue = Some(row.address());

@@ -1,7 +1,7 @@
 //! Lines and variables of a function, from DWARF: where they are while it runs, and what types they have.
 //!
 //! ```text
-//! work (prog.c:10)   line 12 at 0x11a3   total: -20 from the frame → 12 bytes behind the stack pointer, int
+//! work (prog.c:10)   line 12 at 0x11a3   total: -20 from the frame → 12 bytes above the stack pointer, int
 //! ```
 //! DWARF 2 to 5 (<https://dwarfstd.org>), read by gimli. Only places that a probe can follow are told: a register, or
 //! memory at a fixed distance from one. A variable that is computed, split or optimized out there says so.

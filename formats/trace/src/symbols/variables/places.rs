@@ -16,7 +16,7 @@ use crate::symbols::elf::Part;
 pub enum Location {
     /// In a register, by the kernel's name of it ("di").
     Register(&'static str),
-    /// So many bytes behind what a register holds.
+    /// Offset in bytes from a register's value.
     Memory {
         /// The kernel's name of the register.
         register: &'static str,
@@ -209,7 +209,7 @@ pub(super) fn scope_at(
     Ok(scope)
 }
 
-/// Whether a variable lies in the frame and nowhere else, as DW_OP_fbreg alone tells.
+/// Whether a variable is only in the frame, as a lone DW_OP_fbreg shows.
 fn is_in_frame<'a>(
     unit: &Unit<'a>,
     expression: gimli::Expression<Slice<'a>>,

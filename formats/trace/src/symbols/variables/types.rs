@@ -12,7 +12,7 @@ const TYPES: usize = 20_000;
 /// What a type is, as far as fetching a value needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
-    /// A number of so many bytes.
+    /// A number of this many bytes.
     Integer {
         /// 1, 2, 4 or 8
         bytes: u8,
@@ -21,9 +21,9 @@ pub enum Shape {
     },
     /// An address, and what is there (0: nothing known).
     Pointer(u64),
-    /// A structure or union of so many bytes.
+    /// A structure or union of this many bytes.
     Structure(u64),
-    /// Elements of a type, so many.
+    /// This many elements of a type.
     Array(u64, u64),
     /// Floating point, void, functions.
     Other,
