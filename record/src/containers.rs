@@ -93,7 +93,7 @@ impl Containers {
                         None => return,
                     },
                 };
-                log::info!("process {pid} sees files of its own: names are looked for there");
+                log::info!("process {pid} has its own root: symbolizing with the files there");
                 let root = self.roots.add(path);
                 self.known.insert(view, root);
                 root

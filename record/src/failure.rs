@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! perfquet-record: cannot record the whole system: permission denied (kernel.perf_event_paranoid is 2)
-//! hint: run as root, or give perfquet-record CAP_PERFMON
+//! hint: run as root, grant CAP_PERFMON
 //! ```
 
 use std::fmt;

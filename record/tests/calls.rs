@@ -261,7 +261,7 @@ fn in_the_kernel_as_behind_it() {
         "1us",
     ];
     let said = room.record(&memory);
-    assert!(said.contains("paired behind the kernel"), "{said}");
+    assert!(said.contains("paired in user space"), "{said}");
     assert_eq!(room.rows("calls", &["args"]).len(), 7);
 }
 
@@ -410,7 +410,7 @@ fn from_one_time_to_another() {
 fn calls_that_never_return_are_told() {
     let Some(room) = room("-O1") else { return };
     let call = ["--call", "libc.so.6:exit", "--min-duration", "1ns"];
-    // What a program cannot fetch is paired behind the kernel.
+    // Calls with arguments that a program cannot fetch are paired in user space.
     for more in [&[][..], &["--call", "./called:nap text=+0($stack):u64"]] {
         room.record(&[&call[..], more].concat());
         let returned = room.rows("calls", &["function"]);

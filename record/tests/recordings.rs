@@ -679,7 +679,7 @@ fn a_plain_user_is_told_what_is_missing() {
             "{said}"
         );
         assert!(
-            said.contains("hint: run as root, or give perfquet-record CAP_PERFMON"),
+            said.contains("hint: run as root, grant CAP_PERFMON"),
             "{said}"
         );
     }

@@ -198,7 +198,7 @@ impl Programs {
                 Ok(vec![output])
             }
             Err(error) => {
-                log::info!("calls are paired behind the kernel: {error:#}");
+                log::info!("calls are paired in user space: {error:#}");
                 plan.define(definitions)
             }
         }

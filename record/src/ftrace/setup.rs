@@ -124,9 +124,7 @@ fn choose(tracefs: &Tracefs, plan: &Plan) -> Result<Buffer, Failure> {
 fn set_size(buffer: &mut Buffer, cpus: usize, asked: Option<usize>) -> Result<(), Failure> {
     // "X": it differs between CPUs, so it could not be restored.
     if buffer.is_top() && buffer.read("buffer_size_kb").starts_with('X') {
-        log::warn!(
-            "the rings of function tracing stay as they are: each CPU has a size of its own"
-        );
+        log::warn!("keeping the ring sizes of function tracing: they differ between CPUs");
         return Ok(());
     }
     let most = host::memory_kib().map_or(u64::MAX, |kib| kib * 1024 / 8);
@@ -161,7 +159,7 @@ fn choose_threads(buffer: &mut Buffer, whom: &Whom<'_>) -> Result<(), Failure> {
     match buffer.fill(file, &words) {
         // Linux before 5.7: then we are in the recording.
         Err(error) if whom.tids.is_none() => {
-            log::info!("own activity stays in: {file}: {error}");
+            log::info!("cannot exclude own activity: {file}: {error}");
             Ok(())
         }
         Err(error) => Err(buffer::refused(buffer, file, &words.join(" "), &error)),

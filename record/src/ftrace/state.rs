@@ -179,9 +179,9 @@ pub(super) fn clean_up(tracefs: &Tracefs) -> Vec<String> {
         match clean_up_top(&tracefs.path(""), &path) {
             Ok(true) => removed.push(format!("{owner}'s settings of the function tracer")),
             Ok(false) => {
-                log::info!("{owner} is gone, and somebody else uses the function tracer now");
+                log::info!("{owner} has ended, and another user has claimed the function tracer");
             }
-            Err(error) => log::warn!("cannot put back what {owner} changed: {error}"),
+            Err(error) => log::warn!("cannot restore settings changed by {owner}: {error}"),
         }
     }
     removed

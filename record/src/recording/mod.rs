@@ -309,7 +309,7 @@ impl Recording {
                             return Err(filter::refused(name, users, format, &error).into());
                         }
                         // Some tracepoints take no filter at all (CONFIG_EVENT_TRACING without filters).
-                        log::info!("{name}: own activity stays in: {error}");
+                        log::info!("{name}: cannot exclude own activity: {error}");
                     }
                 }
             }
@@ -328,7 +328,7 @@ impl Recording {
         let done = SampleFilter::load()
             .and_then(|filter| sampled.try_for_each(|opened| filter.attach(&opened.event)));
         if let Err(error) = done {
-            log::warn!("our own samples stay in, since that takes BPF: {error}");
+            log::warn!("cannot exclude own samples without BPF: {error}");
         }
     }
 }

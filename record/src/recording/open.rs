@@ -240,7 +240,7 @@ impl<'a> Opening<'a> {
                 Err(error) => error,
             };
             if attr.defer_callchain() == 1 && error.raw_os_error() == Some(libc::EINVAL) {
-                log::warn!("this kernel cannot defer user stacks: they are taken at once");
+                log::warn!("this kernel cannot defer user stacks; taking them immediately");
                 defers = false;
                 continue;
             }

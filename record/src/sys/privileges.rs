@@ -67,12 +67,12 @@ fn not_permitted(name: &str, scope: Scope) -> Failure {
     });
     match scope {
         Scope::System | Scope::Cgroup => failed(format!("not permitted to record system-wide{reason}")).hint(
-            "run as root, or give perfquet-record CAP_PERFMON (setcap cap_perfmon,cap_ipc_lock+ep FILE), or: \
-             sysctl kernel.perf_event_paranoid=-1; a command of yours needs none of it: perfquet-record -- COMMAND",
+            "run as root, grant CAP_PERFMON (setcap cap_perfmon,cap_ipc_lock+ep FILE), or run: \
+             sysctl kernel.perf_event_paranoid=-1; without privileges, record a command: perfquet-record -- COMMAND",
         ),
         Scope::Task(pid) => failed(format!("not permitted to record {name} of process {pid}{reason}")).hint(
-            "its owner may, where kernel.perf_event_paranoid is 2 or less; otherwise run as root, or give \
-             perfquet-record CAP_PERFMON",
+            "run as its owner with kernel.perf_event_paranoid at 2 or less, run as root, or grant \
+             CAP_PERFMON",
         ),
         Scope::User(user) => {
             failed(format!("not permitted to record {name} of user {user}{reason}"))
