@@ -24,7 +24,7 @@ pub(crate) fn without_prefix(line: &[u8]) -> &[u8] {
     }
 }
 
-/// What stands behind `Jan  1 00:00:12 host kernel: `.
+/// The part after `Jan  1 00:00:12 host kernel: `.
 fn behind_daemon(line: &[u8]) -> Option<&[u8]> {
     const MARK: &[u8] = b" kernel: ";
     let head = line.get(..line.len().min(80))?;

@@ -4,7 +4,7 @@
 //! golden/diff.folded        a small input
 //! golden/diff.folded.snap   its events, one a line: what `as_text` makes of them, kept by insta
 //! ```
-//! A folder `golden/` lies beside each reader; its README.md tells of every file how it was made.
+//! A directory `golden/` lies beside each reader; its README.md tells of every file how it was made.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use std::io::BufRead;
 use perfquet_events::Error;
 use perfquet_events::event::{Event, Fact, Place, Problem, Progress, Sink};
 
-/// So many problems are told one by one, the rest as a number.
+/// Problems reported individually; the rest are counted.
 const TOLD_MAX: u64 = 100;
 /// Bytes of a line that are quoted.
 const QUOTED_BYTES: usize = 60;
@@ -24,7 +24,7 @@ pub(crate) struct Line<'a> {
     pub(crate) text: &'a [u8],
 }
 
-/// The lines of a text; one that ends in a line end has no empty line behind it. A copy reads on from the same place.
+/// The lines of a text; one that ends in a line end has no empty line after it. A copy reads on from the same place.
 #[derive(Debug, Clone)]
 pub(crate) struct Lines<'a> {
     rest: &'a [u8],
@@ -161,7 +161,7 @@ impl Problems {
         self.tell(Place::Line(line.number), &message, sink)
     }
 
-    /// Tells those that were not told one by one.
+    /// Reports the number of those not reported individually.
     pub(crate) fn finish(&self, sink: &mut dyn Sink) -> Result<(), Error> {
         match self.count.saturating_sub(TOLD_MAX) {
             0 => Ok(()),
@@ -180,7 +180,7 @@ pub(crate) fn quoted(text: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(shown))
 }
 
-/// The words of a line: what stands between blanks and tabs.
+/// The words of a line: what is between blanks and tabs.
 pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())

@@ -43,7 +43,7 @@ impl Problems {
         }))
     }
 
-    /// Tells how many were not told.
+    /// Reports the number of those not reported individually.
     pub(crate) fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
         for (kind, count) in self.kinds.drain(..) {
             if count > TOLD_MAX {

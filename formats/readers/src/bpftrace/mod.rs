@@ -22,7 +22,7 @@
 //! | `ERROR: …`, what cannot be read | `problems` |
 //! | all other text, values that are no numbers | a row of `bpftrace.message`, with its line |
 //!
-//! Whether a value is a count, a sum, a minimum is not told. The parts of a key are joined by `, ` (JSON: `,`), which may
+//! Whether a value is a count, a sum, a minimum is not given. The parts of a key are joined by `, ` (JSON: `,`), which may
 //! also stand inside of them: a key is cut only where all keys of its map give as many parts. Whether a stack is the
 //! kernel's follows from its addresses, or from its place: of two, the first is the kernel's.
 

@@ -12,7 +12,7 @@ use perfquet_events::event::{
 use super::key::Key;
 use crate::lines::Problems;
 
-/// Maps that are told apart, and keys remembered of each.
+/// Maps that are distinguished, and keys remembered of each.
 const REMEMBERED_MAX: usize = 1 << 20;
 
 /// What a key holds.

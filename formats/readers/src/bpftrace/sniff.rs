@@ -29,7 +29,7 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
     }
 }
 
-/// Whether what stands behind the name of a map is a key, a number or the beginning of a distribution; texts are also
+/// Whether the part after the name of a map is a key, a number or the beginning of a distribution; texts are also
 /// those of a `@author: name` in source code.
 fn is_sure(behind: &[u8]) -> bool {
     let value = behind.strip_prefix(b": ").unwrap_or_default();

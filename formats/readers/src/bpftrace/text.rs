@@ -49,21 +49,21 @@ struct Entry<'a> {
     value: &'a [u8],
 }
 
-/// The name of the map whose entry begins here, and what stands behind it.
+/// The name of the map whose entry begins here, and the rest after it.
 pub(super) fn begins_entry(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.strip_prefix(b"@")?;
     let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
     let end = 1 + rest.iter().take_while(is_name).count();
     let (name, behind) = line.split_at_checked(end)?;
     let is_entry = match behind.strip_prefix(b"[") {
-        // A key of one line ends on it; one with a stack goes on behind this line.
+        // A key of one line ends on it; one with a stack continues after this line.
         Some(key) => key_end(key).is_some() || key.is_empty() || key.ends_with(b", "),
         None => behind.starts_with(b": ") || behind == b":",
     };
     is_entry.then_some((name, behind))
 }
 
-/// Where the key ends in a line: at the last `]: ` with a value behind it, or at its end.
+/// Where the key ends in a line: at the last `]: ` with a value after it, or at its end.
 fn key_end(line: &[u8]) -> Option<usize> {
     if let Some(end) = line.strip_suffix(b"]:") {
         return Some(end.len());
@@ -130,7 +130,7 @@ impl<'a> Text<'a, '_> {
         self.value(line, entry, key)
     }
 
-    /// The entry that begins in a line; `ahead` goes on behind it.
+    /// The entry that begins in a line; `ahead` continues after it.
     fn entry(&self, line: Line<'a>, ahead: &mut Lines<'a>) -> Option<Entry<'a>> {
         let text = line.text.strip_prefix(b"^C").unwrap_or(line.text);
         let (name, behind) = begins_entry(text)?;

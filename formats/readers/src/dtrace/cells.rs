@@ -118,7 +118,7 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// The parts of a line that stand two or more blanks apart: how cells of unknown widths are told apart.
+/// The parts of a line that stand two or more blanks apart: how cells of unknown widths are distinguished.
 pub(super) fn parts(line: &[u8]) -> Vec<&[u8]> {
     let mut parts = Vec::new();
     let mut rest = line.trim_ascii();

@@ -7,7 +7,7 @@
 //!              100 |@@@@@@@@@@@@@@@@@@@@                     1
 //!           >= 200 |                                         0
 //! ```
-//! A label says where a bar begins, not where it ends: that follows from the function, which is not told but by the
+//! A label says where a bar begins, not where it ends: that follows from the function, which is not given but by the
 //! script. `quantize` has powers of two, of which the negative ones name the end nearer to 0; `lquantize` has equal
 //! steps; `llquantize` has the next label, and mirrors the negative ones. The bars themselves are rounded and not read.
 
@@ -15,7 +15,7 @@ use perfquet_events::event::{Action, Bucket};
 
 use crate::lines::{signed, words};
 
-/// What stands before a bar.
+/// The part before a bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Label {
     Value(i64),
@@ -127,7 +127,7 @@ pub(super) fn bar(line: &[u8]) -> Option<Bar> {
     Some(Bar { label, count })
 }
 
-/// What stands before a bar.
+/// The part before a bar.
 pub(super) fn label(text: &[u8]) -> Option<Label> {
     let mut words = words(text);
     let first = words.next()?;

@@ -19,7 +19,7 @@
 //! | --- | --- |
 //! | a row of an aggregation, a distribution, a stack with a number | a row of `aggregates`, its bars in `buckets` |
 //! | a hit (CPU, ID, FUNCTION:NAME and what was traced) | a row of `dtrace.probe` |
-//! | `->`, `<-`, `=>`, `<=` | `calls`, without times, for none are told |
+//! | `->`, `<-`, `=>`, `<=` | `calls`, without times, for none are given |
 //! | a table that a script prints: titles above a ruler of dashes | a table of its own, named by the framed title above it |
 //! | a table that a script prints: titles in capitals, rows below | a table of its own; the same titles again go on with it |
 //! | drops | `losses` |

@@ -24,7 +24,7 @@ pub(super) enum Notice<'a> {
     Failed(&'a str),
 }
 
-/// What stands behind `dtrace: `.
+/// The part after `dtrace: `.
 pub(super) fn notice(text: &str) -> Notice<'_> {
     let text = text.trim();
     let behind_tag = match text

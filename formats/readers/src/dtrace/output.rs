@@ -27,7 +27,7 @@ pub(super) struct Key<'a> {
 pub(super) struct Hit<'a> {
     pub(super) cpu: Option<u32>,
     pub(super) id: Option<u64>,
-    /// Empty where it is not told, as in all text.
+    /// Empty where it is not given, as in all text.
     pub(super) provider: &'a [u8],
     pub(super) module: &'a [u8],
     pub(super) function: &'a [u8],

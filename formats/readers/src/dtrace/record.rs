@@ -86,7 +86,7 @@ impl Hit<'_> {
     }
 }
 
-/// A number right-aligned in `width`, or longer, and what stands behind it.
+/// A number right-aligned in `width`, or longer, and the rest after it.
 fn number(line: &[u8], width: usize) -> Option<(u64, &[u8])> {
     let blanks = line.iter().take_while(|&&byte| byte == b' ').count();
     let behind = line.get(blanks..)?;
@@ -99,7 +99,7 @@ fn number(line: &[u8], width: usize) -> Option<(u64, &[u8])> {
     fits.then_some((number, behind.get(digits..)?))
 }
 
-/// `func:name` in its cell, or longer than that, and what stands behind it.
+/// `func:name` in its cell, or longer than that, and the rest after it.
 fn name(text: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
     let is_end = |end: usize| {
         text.get(end - 1).is_some_and(|&byte| byte != b' ')
@@ -107,7 +107,7 @@ fn name(text: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
     };
     let end = match is_end(width) {
         true => width,
-        // Up to the first blank behind its colon.
+        // Up to the first blank after its colon.
         false => {
             let start = text.iter().position(|&byte| byte != b' ')?;
             let colon = start + text.get(start..)?.iter().position(|&byte| byte == b':')?;

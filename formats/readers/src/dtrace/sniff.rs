@@ -104,7 +104,7 @@ pub(super) fn structure(head: &[u8]) -> Option<Structure> {
         let is_dtrace = json.trim_ascii_start().starts_with(b"\"dtrace\"");
         return is_dtrace.then_some(Structure::Json);
     }
-    // The root stands behind a declaration and perhaps a comment.
+    // The root follows a declaration and perhaps a comment.
     let start = text.get(..text.len().min(1024))?;
     let is_xml = text.starts_with(b"<?xml") || text.starts_with(b"<dtrace");
     let has_root = start

@@ -41,7 +41,7 @@ fn offset_in_module(text: &[u8]) -> Option<&[u8]> {
     (!module.contains(&b' ') && !module.is_empty()).then_some(module)
 }
 
-/// Adds the frames of a line, leaf first: what is inlined stands before what it is inlined into.
+/// Adds the frames of a line, leaf first: inlined functions before the function they are inlined into.
 pub(super) fn add<'a>(line: &'a [u8], space: Space, frames: &mut Vec<NamedFrame<'a>>) {
     let text = line.trim_ascii();
     let inlined_from = frames.len();

@@ -5,7 +5,7 @@
 //!   "function": "", "name": "END", "output": [
 //!     {"aggregation-data": [{"keys": ["csh", 12], "count": 3}], "aggregation-name": "c"}]}]}}
 //! ```
-//! Here everything is told: provider and module, names and functions of aggregations. The time is that of the output,
+//! Here everything is given: provider and module, names and functions of aggregations. The time is that of the output,
 //! not of the hit, and is kept as `output_time`. A drop is a probe of the name `DROP`. XML is taken as the same objects:
 //! elements that can repeat are lists.
 

@@ -181,7 +181,7 @@ impl Columns {
                 cells.push(row.get(start..).unwrap_or_default().trim_ascii());
                 break;
             };
-            // A cell that reaches into the gap from either side is one word with what it reaches from. Behind its end a
+            // A cell that reaches into the gap from either side is one word with what it reaches from. After its end a
             // row is blank, however wide the ruler is.
             let mut gap = run.end..next.start.min(row.len());
             if !gap.all(|at| row.get(at) == Some(&b' ')) {
@@ -299,7 +299,7 @@ fn between<'a>(titles: &[Range<usize>], rows: impl Iterator<Item = &'a [u8]>) ->
     let mut free: Vec<Vec<bool>> = gaps.iter().map(|gap| vec![true; gap.len()]).collect();
     for row in rows {
         for (gap, free) in gaps.iter().zip(&mut free) {
-            // Behind its end a row is blank.
+            // After its end a row is blank.
             for (at, is_free) in (gap.start..gap.end.min(row.len())).zip(free) {
                 *is_free &= row.get(at) == Some(&b' ');
             }

@@ -83,7 +83,7 @@ struct Text<'a, 's> {
     /// A stack without a value has come.
     has_loose_stacks: bool,
     script: Option<(&'a Script, Follow)>,
-    /// A blank line stands before the line at hand.
+    /// A blank line is before the line at hand.
     is_behind_blank: bool,
 }
 
@@ -202,7 +202,7 @@ impl<'a> Text<'a, '_> {
         self.out.message(Line { text, ..line }, &mut [])
     }
 
-    /// Whether a ruler stands below the next line that is not blank.
+    /// Whether a ruler is below the next line that is not blank.
     fn is_table_ahead(&self) -> bool {
         let mut ahead = self
             .lines
@@ -432,7 +432,7 @@ impl<'a> Text<'a, '_> {
         }
     }
 
-    /// A stack, perhaps a second one, and what stands behind them.
+    /// A stack, perhaps a second one, and the rest after them.
     fn stack(&mut self, first: Line<'a>) -> Result<(), Error> {
         let mut frames = Vec::new();
         let mut stacks = Vec::new();
@@ -506,7 +506,7 @@ impl<'a> Text<'a, '_> {
         if frames.len() < FRAMES_MAX {
             stack::add(text, Space::Unknown, frames);
         } else if frames.len() == FRAMES_MAX {
-            // One more, so that it is told once.
+            // One more, so that it is reported once.
             frames.push(NamedFrame::default());
         }
         Ok(())
@@ -706,7 +706,7 @@ fn is_row(text: &[u8]) -> bool {
         && distribution::head(text).is_none()
 }
 
-/// The rows below all lines of the same titles, within so many lines.
+/// The rows below all lines of the same titles, within this many lines.
 #[derive(Clone)]
 struct AllRows<'a> {
     lines: Lines<'a>,

@@ -4,7 +4,7 @@
 //! noploop;main 274.10 415   →   "noploop;main", 2741 × 10⁻¹, 415
 //! ```
 
-/// A count: `digits` × 10^-`decimals`, without needless zeros behind the point.
+/// A count: `digits` × 10^-`decimals`, without needless zeros after the point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Count {
     digits: u64,

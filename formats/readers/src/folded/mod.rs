@@ -8,10 +8,10 @@
 //! ```
 //! There is no specification; this follows `stackcollapse-perf.pl` and `difffolded.pl` of FlameGraph, and what
 //! inferno accepts:
-//! - The number stands behind the last blank; blanks inside a frame belong to it, `;` never does. `#` begins no
+//! - The number follows the last blank; blanks inside a frame belong to it, `;` never does. `#` begins no
 //!   comment, but for austin's `# name: value` lines.
 //! - `_[k]` ends the name of a kernel frame, `_[i]` that of one inlined into the frame before it, `_[j]` that of
-//!   compiled code (its module becomes `[jit]`). Whether a frame without them is user code is not told.
+//!   compiled code (its module becomes `[jit]`). Whether a frame without them is user code is not given.
 //! - `[unknown]` is a frame without a name.
 //! - Two numbers a line are a comparison (`difffolded.pl`): samples of the events `before` and `after`. So it is
 //!   read where nine of ten lines have two; elsewhere the first belongs to the frame.

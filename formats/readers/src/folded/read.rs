@@ -12,7 +12,7 @@ use super::line::{Count, split_count};
 const MAX_FRAMES: usize = 1 << 16;
 /// Finer counts are not worth the digits that they take from the largest one.
 const MAX_DECIMALS: u32 = 9;
-/// So many bad lines are told one by one, the rest as a number.
+/// Bad lines reported individually; the rest are counted.
 const MAX_TOLD: u64 = 100;
 /// Bytes of a bad line that are quoted.
 const QUOTED_BYTES: usize = 60;
@@ -64,7 +64,7 @@ struct Numbers {
     lines_with_count: u64,
     /// Two a line: a comparison.
     two: bool,
-    /// Digits behind the point that every count can be told with.
+    /// Digits after the point that every count can be told with.
     decimals: u32,
     /// Lines that begin with `#` are austin's facts.
     austin: bool,
@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
     }
 
     fn emit(&self, event: u32, period: u64, sink: &mut dyn Sink) -> Result<(), Error> {
-        // The kernel's frames are the leaves; one that has user frames behind it stays in its place.
+        // The kernel's frames are the leaves; one that has user frames after it stays in its place.
         let is_kernel = |frame: &&NamedFrame<'_>| frame.space == Space::Kernel;
         let kernel_count = self.frames.iter().take_while(is_kernel).count();
         let (kernel, user) = self
@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Tells the bad lines that were not told one by one.
+    /// Reports the number of bad lines that were not reported individually.
     fn finish(&self, sink: &mut dyn Sink) -> Result<(), Error> {
         match self.problems.saturating_sub(MAX_TOLD) {
             0 => Ok(()),

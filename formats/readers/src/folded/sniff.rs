@@ -15,7 +15,7 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
         return Guess::No;
     }
     let mut lines: Vec<&[u8]> = head.split(|&byte| byte == b'\n').collect();
-    // The last line may go on behind the head; a first one that fills it all is judged by its frames.
+    // The last line may go on after the head; a first one that fills it all is judged by its frames.
     if head.len() >= perfquet_events::input::HEAD_BYTES {
         match lines.as_slice() {
             [long] if long.iter().filter(|&&byte| byte == b';').count() > 8 => {

@@ -1,4 +1,4 @@
-//! A dump of the buffer in the kernel's log: after an oops or a panic (`ftrace_dump_on_oops`), or asked for by
+//! A dump of the buffer in the kernel's log: after an oops or a panic (`ftrace_dump_on_oops`), or requested by
 //! SysRq-z. Which lines of the log are the trace, and where in them it begins.
 //!
 //! ```text
@@ -16,7 +16,7 @@ use crate::lines::Lines;
 
 const BEGIN: &[u8] = b"Dumping ftrace buffer:";
 const EMPTY: &[u8] = b"(ftrace buffer empty)";
-/// Lines of a log by which it is recognized, where the dump is farther behind.
+/// Lines of a log by which it is recognized, where the dump is further on.
 const LOG_LINES: usize = 5;
 
 /// Where in a log the reading is.
@@ -77,7 +77,7 @@ pub(super) fn announced(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether it looks like a log of the kernel: there may be a dump farther behind.
+/// Whether it looks like a log of the kernel: there may be a dump further on.
 pub(super) fn is_log(head: &[u8]) -> bool {
     let mut lines = Lines::of(head).filter(|line| !line.text.is_empty());
     let stamped = |text: &[u8]| {

@@ -104,7 +104,7 @@ pub(super) fn line(line: &[u8], is_sure: bool) -> Option<GraphLine<'_>> {
     })
 }
 
-/// `+ 80.258 us   |  }`, as trace-cmd prints it behind an event's name: duration, depth and the rest.
+/// `+ 80.258 us   |  }`, as trace-cmd prints it after an event's name: duration, depth and the rest.
 pub(super) fn trace_cmd(text: &[u8]) -> Option<(Option<i64>, u32, &[u8])> {
     let (segment, rest) = column(text)?;
     let segment = trim(segment);
@@ -131,7 +131,7 @@ fn is_content(text: &[u8]) -> bool {
     }
 }
 
-/// Up to the next bar, and behind it.
+/// Up to the next bar, and after it.
 #[inline]
 fn column(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let bar = find(text, b'|')?;
@@ -247,7 +247,7 @@ pub(super) enum Content<'a> {
     Comment(&'a [u8]),
 }
 
-/// The comment behind a function.
+/// The comment after a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tail<'a> {
     pub(super) function: Option<Symbol<'a>>,

@@ -1,4 +1,4 @@
-//! What stands before an event: who, where, when.
+//! The part before an event: who, where, when.
 //!
 //! ```text
 //!           <idle>-0       [001] d..2.     2.055256: …          `trace`, `trace_pipe`
@@ -22,7 +22,7 @@ use perfquet_events::scan::{
 const MAX_FLAGS: usize = 9;
 /// `%16s`
 const COMM_WIDTH: usize = 16;
-/// How far behind the beginning of a line a bracket or a dash is looked for.
+/// How far after the beginning of a line a bracket or a dash is looked for.
 const MAX_HEAD: usize = 512;
 
 /// Who, where, when.
@@ -62,7 +62,7 @@ impl Head<'_> {
     }
 }
 
-/// A head and what is behind it.
+/// A head and the rest after it.
 pub(super) type Parts<'a> = (Head<'a>, &'a [u8]);
 
 /// `comm-tid [(pid)] [cpu] [flags] time: payload`
@@ -255,7 +255,7 @@ pub(super) fn verbose(line: &[u8]) -> Option<Parts<'_>> {
     Some((head, line.get(end + b"ms): ".len()..)?))
 }
 
-/// A record of the trace options `raw` and `hex`: `type: 820`, of which the name is not told, or of a text written
+/// A record of the trace options `raw` and `hex`: `type: 820`, of which the name is not given, or of a text written
 /// by hand `# ffffffff8149ab1a text`.
 pub(super) fn raw(line: &[u8]) -> Option<Parts<'_>> {
     let (tid, rest) = word(line)?;
@@ -277,7 +277,7 @@ pub(super) fn raw(line: &[u8]) -> Option<Parts<'_>> {
 }
 
 /// A line of the blk tracer in classic form: `254,0    0    91.420701829   439  Q  WS 0 + 8 [dd]`, with a number
-/// behind the CPU as blkparse prints it. Returns the device, and what is behind the thread.
+/// after the CPU as blkparse prints it. Returns the device, and the rest after the thread.
 pub(super) fn blk_classic(line: &[u8]) -> Option<(Head<'_>, &[u8], &[u8])> {
     let (device, rest) = word(line)?;
     let comma = find(device, b',')?;

@@ -1,4 +1,4 @@
-//! Lines that describe the recording: those behind `#`, and what trace-cmd prints before the events.
+//! Lines that describe the recording: those after `#`, and what trace-cmd prints before the events.
 //!
 //! ```text
 //! # tracer: wakeup
@@ -135,7 +135,7 @@ pub(super) fn of_tool(line: &[u8]) -> Option<HeaderLine<'_>> {
         b"Tracing ",
         b"Ending tracing",
         b"buffer=",
-        // trace-cmd report -w, behind the events.
+        // trace-cmd report -w, after the events.
         b"Average wakeup latency: ",
         b"Maximum Latency: ",
         b"Minimum Latency: ",

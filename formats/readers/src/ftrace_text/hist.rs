@@ -62,7 +62,7 @@ pub(super) enum HistLine {
     Data,
     /// One of the sums at the end.
     Header,
-    /// So many hits found no room.
+    /// Number of hits that found no room.
     Dropped(u64),
     /// Fewer or more rows than the end says.
     Wrong { told: u64, read: u64 },

@@ -53,7 +53,7 @@ pub(super) enum MmioLine<'a> {
     Access(Access<'a>),
     /// A text written by hand.
     Mark(&'a [u8]),
-    /// So many events had no room.
+    /// Number of events that had no room.
     Lost(u64),
 }
 
@@ -61,7 +61,7 @@ pub(super) enum MmioLine<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Access<'a> {
     columns: Columns,
-    /// One per column; empty: not told.
+    /// One per column; empty: not given.
     values: [&'a [u8]; RW.1.len()],
 }
 
@@ -179,14 +179,14 @@ fn mark(text: &[u8]) -> Option<Timed<'_>> {
     ))
 }
 
-/// A decimal word, and what is behind it.
+/// A decimal word, and the rest after it.
 fn number(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (number, rest) = word(text)?;
     signed(number)?;
     Some((number, rest))
 }
 
-/// A word as `0x1f`, and what is behind it.
+/// A word as `0x1f`, and the rest after it.
 fn address(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (address, rest) = word(text)?;
     bare_hex(address.strip_prefix(b"0x")?)?;

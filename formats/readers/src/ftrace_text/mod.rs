@@ -1,6 +1,6 @@
 //! The text of Linux's function and event tracer, from the kernel itself and from its tools: `trace`, `trace_pipe`,
 //! snapshots and `hist` of tracefs, dumps of the buffer in the kernel's log; `trace-cmd report` and `show`; systrace and atrace of Android; perf-tools; and
-//! what is left of them behind a `grep`.
+//! what is left of them after a `grep`.
 //!
 //! ```text
 //! # tracer: nop
@@ -21,8 +21,8 @@
 //! - A function becomes a call without a duration, one of function_graph a call, or its entry or exit. What an event
 //!   was, as a comment inside of a graph, it still is.
 //! - The kernel prints microseconds, rounded half up; trace-cmd has nanoseconds with `-t`. Of a clock that counts
-//!   something else (`counter`, `x86-tsc`, `uptime`) the unit is not told: `time` is NULL, and events have the column
-//!   `clock_value`. The clock's name is never told. With latency-format times count from the first event.
+//!   something else (`counter`, `x86-tsc`, `uptime`) the unit is not given: `time` is NULL, and events have the column
+//!   `clock_value`. The clock's name is never given. With latency-format times count from the first event.
 //! - A stack belongs to the event before it of the same CPU and thread. One that has none becomes an event itself,
 //!   `ftrace.kernel_stack`.
 //! - What the recording has lost is told: overwritten entries, `[LOST n EVENTS]`, `[n EVENTS DROPPED]`.

@@ -31,7 +31,7 @@ const MAX_WAITING: usize = 128;
 const MAX_CPUS: usize = 8192;
 /// The kernel's lines have at most some kilobytes.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// Pages of the input are given back after so many bytes.
+/// Pages of the input are given back after this many bytes.
 const RELEASE_BYTES: u64 = 64 << 20;
 
 /// Reads all lines.
@@ -68,7 +68,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     session.finish(input.damage())
 }
 
-/// Where a dump is announced; in a log that may be far behind its beginning.
+/// Where a dump is announced; in a log that may be far after its beginning.
 fn announced_dump(text: &[u8]) -> Option<usize> {
     let beginning = text.get(..LEARN_BYTES).unwrap_or(text);
     let head = text
@@ -133,7 +133,7 @@ pub(super) struct Item<'a> {
     pub(super) line: Line<'a>,
 }
 
-/// What a line has behind its head.
+/// What a line has after its head.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Body<'a> {
     Payload(&'a [u8]),
@@ -145,7 +145,7 @@ pub(super) enum Body<'a> {
     },
     /// Number of a type of records.
     Raw(&'a [u8]),
-    /// Device, and what is behind the thread.
+    /// Device, and the rest after the thread.
     Blk(&'a [u8], &'a [u8]),
     /// The whole line.
     Mmio,

@@ -1,4 +1,4 @@
-//! What kind of payload stands behind a head: an event, a system call, a function, a text written by hand.
+//! What kind of payload follows a head: an event, a system call, a function, a text written by hand.
 //!
 //! ```text
 //! sched_switch: prev_comm=…       sys_write(fd: 1, …)      sys_write -> 0x2        vfs_read <-ksys_read

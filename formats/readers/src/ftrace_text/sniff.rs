@@ -65,7 +65,7 @@ fn is_other(text: &[u8]) -> bool {
         || hist::is_row(text)
 }
 
-/// A line of a graph that nothing else looks like: a duration or nothing, a bar, and a function behind it.
+/// A line of a graph that nothing else looks like: a duration or nothing, a bar, and a function after it.
 fn is_graph(text: &[u8]) -> bool {
     match graph::line(text, false) {
         Some(graph::GraphLine::Function { text, .. }) => graph::content(text).is_some(),

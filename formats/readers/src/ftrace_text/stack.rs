@@ -89,7 +89,7 @@ impl<'a> Session<'a, '_> {
     }
 }
 
-/// Whether a stack follows: that of user space?, and what stands behind.
+/// Whether a stack follows: that of user space?, and the part after.
 pub(super) fn start(payload: &[u8]) -> Option<(bool, &[u8])> {
     const STARTS: [(&[u8], bool); 6] = [
         (b"<stack trace>", false),

@@ -87,7 +87,7 @@ impl<'a> Symbol<'a> {
     }
 }
 
-/// A frame of a stack: what stands behind `=>`. `None`: it only fills the place (address 0).
+/// A frame of a stack: the part after `=>`. `None`: it only fills the place (address 0).
 pub(super) fn frame(text: &[u8], is_user: bool) -> Option<NamedFrame<'_>> {
     let text = trim(text);
     if is_user {

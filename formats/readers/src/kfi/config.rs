@@ -11,7 +11,7 @@
 //! end
 //! ```
 //! What is written to `/proc/kft` begins with `new` and holds one block; `kfistatic.conf` holds one or several, with
-//! comments behind `#` and lists of functions parted by commas instead of ended by `fend`. `kft_parse_config` of
+//! comments after `#` and lists of functions parted by commas instead of ended by `fend`. `kft_parse_config` of
 //! `kernel/kft.c` compares the beginnings of words only, skips words that it does not know, and checks no value; so
 //! this check says more than the kernel would.
 
@@ -22,7 +22,7 @@ use crate::lines::{hexadecimal, unsigned};
 
 /// `COMMAND_BUFFER_LEN` of `kernel/kft.c`.
 const COMMAND_BYTES_MAX: usize = 2048;
-/// A configuration is short: what is longer is none, or goes on behind the first bytes.
+/// A configuration is short: what is longer is none, or continues after the first bytes.
 const LOOKED_AT_BYTES: usize = 4096;
 /// Words that begin an item, and the one that ends a block.
 const ITEMS: [&str; 7] = [

@@ -1,4 +1,4 @@
-//! What stands before the rows: triggers, filters, counters.
+//! The part before the rows: triggers, filters, counters.
 //!
 //! ```text
 //! Kernel Instrumentation Run ID 0

@@ -24,9 +24,9 @@
 //! | Entry | `time`: (start + entry) × 1000, where start is the N of `Logging started at N usec` (fact `kfi.start`); without it the entry alone, and the clock is `kfi-relative` |
 //! | Delta | `duration` = delta × 1000. NULL for -1: the exit was not seen. Other deltas that are no duration are NULL too and stay in `args` as they were written: `delta=-2` (kept by a stack watch), `delta=no exit` (an older printer; kd takes it for 0), `delta=4294967295` (-1 without its sign) |
 //! | PID | `tid`; NULL and `context` irq for -1, which KFI writes for hardware interrupts and softirqs alike |
-//! | `.N` behind it | `cpu`, that of the exit; NULL where the delta is -1, since `.0` and `.9` then mean nothing. The fact `kfi.smp` says that the log has these suffixes |
+//! | `.N` after it | `cpu`, that of the exit; NULL where the delta is -1, since `.0` and `.9` then mean nothing. The fact `kfi.smp` says that the log has these suffixes |
 //! | Function | `function`; an address is resolved by `--symbols`. A function whose name has an offset (`_end+0x123`) is not that function, and keeps it |
-//! | Caller | `caller`, without its offset: what stands before the first `+`, which is all that kd looks at |
+//! | Caller | `caller`, without its offset: the part before the first `+`, which is all that kd looks at |
 //! | Frame ptr, Arg 1–3 | `args`: `frame=0x…`, `arg1=0x…`, … |
 //!
 //! So `Entry` is (`time` − `kfi.start` × 1000) / 1000, and what kd prints can be made from the tables.

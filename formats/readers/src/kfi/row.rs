@@ -27,7 +27,7 @@ pub(super) struct Row<'a> {
     pub(super) caller: &'a [u8],
     /// Frame pointer and arguments, as written.
     pub(super) args: [&'a [u8]; 4],
-    /// Words behind the last that is known.
+    /// Words after the last that is known.
     pub(super) has_more: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Who {
     pub(super) tid: Option<i32>,
     /// `None`: no suffix, or one that means nothing.
     pub(super) cpu: Option<u32>,
-    /// Whether a CPU was written behind the pid.
+    /// Whether a CPU was written after the pid.
     pub(super) has_cpu: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::lines::Lines;
 
 /// Neighbours on several CPUs are not that far apart, in microseconds.
 const JUMP_MIN: u64 = 1000;
-/// So many rows are looked at for the caller of a row that went back.
+/// Maximum number of rows searched for the caller of a row that went back.
 const RECENT_MAX: usize = 256;
 
 /// The segments of a run.

@@ -325,7 +325,7 @@ fn is_kernel_address(bits: u64) -> bool {
     (0xffff_0000_0000_0000..0xffff_ffff_ff60_0000).contains(&bits)
 }
 
-/// A decimal number; with ` [ns]` behind it; a byte; or the decimal part of `0x1b91 (7057)`.
+/// A decimal number; with ` [ns]` after it; a byte; or the decimal part of `0x1b91 (7057)`.
 fn integer(text: &[u8]) -> Option<i64> {
     if let Some(value) = signed(text) {
         return Some(value);

@@ -14,7 +14,7 @@ const MAX_COLUMNS: usize = 128;
 /// So often an event may be declared anew; then its payload becomes one text.
 const MAX_FORMS: u32 = 8;
 
-/// Where the text goes that no key stands before.
+/// Where text without a preceding key goes.
 const MESSAGE: &[u8] = b"message";
 
 /// A column.
@@ -191,7 +191,7 @@ impl<'a> State<'a> {
     }
 
     /// `(vfs_read+0x4/0x370) `, `(ksys_write+0x6b/0xe0 <- vfs_write) `, `(401186 <- 401211) ` of probes: returns what
-    /// is behind it. The kernel prints where a return goes to first, perf and trace-cmd the function, without `0x`.
+    /// is after it. The kernel prints where a return goes to first, perf and trace-cmd the function, without `0x`.
     fn split_probe(&mut self, payload: &'a [u8], scratch: &mut Scratch<'a>) -> &'a [u8] {
         let inside = payload.strip_prefix(b"(").and_then(|rest| {
             let close = find(rest, b')')?;

@@ -5,7 +5,7 @@
 //! function=f expires=4294 [timeout=25] flags=  →   function "f", expires "4294", timeout "25", flags ""
 //! bdi (unknown): ino=90004                     →   text before the first key "bdi (unknown):", ino "90004"
 //! ```
-//! A key begins the text or stands behind a blank or `[`; its value runs to the blank before the next key, or, if it
+//! A key begins the text or follows a blank or `[`; its value runs to the blank before the next key, or, if it
 //! begins with a quote, to the quote that a blank or the end follows.
 
 use perfquet_events::scan::{find, trim};
@@ -16,7 +16,7 @@ const MAX_KEYS: usize = 1024;
 /// A key, and its value.
 pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// Finds all keys of `text`; returns what stands before the first.
+/// Finds all keys of `text`; returns what is before the first.
 pub(super) fn scan<'a>(text: &'a [u8], pairs: &mut Vec<Pair<'a>>) -> &'a [u8] {
     pairs.clear();
     let Some((start, mut equals)) = next_key(text, 0) else {

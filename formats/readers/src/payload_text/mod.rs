@@ -1,4 +1,4 @@
-//! What the kernel and its tools print behind an event's name, as values of columns: shared by the readers of
+//! What the kernel and its tools print after an event's name, as values of columns: shared by the readers of
 //! ftrace's and of perf's text.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! notifier_run: hw_breakpoint_exceptions_notify              →  cb "hw_breakpoint_exceptions_notify"
 //! ```
 //! An event's columns are those of the form that it is known to be printed in ([`known`]), else its keys, else one:
-//! `message`. Text that stands before the first key is `message` too.
+//! `message`. Text before the first key is `message` too.
 //!
 //! A text does not say what types its values have. The rule: a column has the narrowest type ([`class::Class`]) that
 //! takes every value seen while the beginning of the input was read once beforehand ([`Payloads::learn`]). When later
@@ -74,7 +74,7 @@ struct Key<'a> {
     slot: usize,
 }
 
-/// Values that the reader adds behind those of the payload.
+/// Values that the reader adds after those of the payload.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Added<'a> {
     /// Column and text; empty: none.

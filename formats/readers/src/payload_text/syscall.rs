@@ -1,6 +1,6 @@
 //! Arguments of system calls: `fd: 1, buf: 0x55afc4d7e000 (61:0a) "a.", count: 2`.
 //!
-//! The names may have their types before them (trace option `verbose`). What a pointer points to stands behind it in
+//! The names may have their types before them (trace option `verbose`). What a pointer points to follows it in
 //! kernels from 7.0 on: text in quotes, or bytes in hexadecimal and as text; it becomes `__NAME_val`, as in the
 //! kernel's format files.
 
@@ -47,7 +47,7 @@ fn is_declaration(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b' ' | b'*')
 }
 
-/// Where the value ends: at the comma behind which another name follows, or at the end. What stands in quotes
+/// Where the value ends: at the comma after which another name follows, or at the end. What stands in quotes
 /// may hold anything.
 fn value_end(text: &[u8]) -> usize {
     let from = quotes_begin(text).unwrap_or(0);
@@ -58,7 +58,7 @@ fn value_end(text: &[u8]) -> usize {
         .unwrap_or(text.len())
 }
 
-/// Behind the first quote of `0x55 (61:0a) "a."`, `12 "x"`.
+/// After the first quote of `0x55 (61:0a) "a."`, `12 "x"`.
 fn quotes_begin(text: &[u8]) -> Option<usize> {
     let mut place = find(text, b' ')? + 1;
     if text.get(place) == Some(&b'(') {

@@ -22,7 +22,7 @@ use super::class::{Class, Notation};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Template {
     pieces: Vec<Piece>,
-    /// Behind the last place.
+    /// After the last place.
     tail: &'static [u8],
 }
 
@@ -33,7 +33,7 @@ struct Piece {
     kind: u8,
     /// Empty: not kept.
     name: &'static [u8],
-    /// Of `t`: what stands behind the colon.
+    /// Of `t`: the part after the colon.
     second: &'static [u8],
 }
 
@@ -131,7 +131,7 @@ impl Template {
 }
 
 impl Piece {
-    /// Bytes of the place, of which `next` stands behind.
+    /// Bytes of the place, of which `next` follows.
     #[inline]
     fn length(&self, rest: &[u8], next: &[u8]) -> Option<usize> {
         let run = |is_part: fn(u8) -> bool| {
@@ -171,7 +171,7 @@ fn number(text: &[u8]) -> Option<usize> {
     (digits > 0).then_some(sign + digits)
 }
 
-/// What is behind `literal`, of which each blank stands for any number of them.
+/// What is after `literal`, of which each blank stands for any number of them.
 #[inline]
 fn skip<'a>(text: &'a [u8], literal: &[u8]) -> Option<&'a [u8]> {
     if let Some(rest) = text.strip_prefix(literal) {

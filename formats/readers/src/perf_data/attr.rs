@@ -110,7 +110,7 @@ pub(super) struct Attr {
 pub(super) struct Places {
     /// Bytes of a sample's first members, those that are one word each.
     pub(super) head_bytes: u64,
-    /// Bytes behind the header of a sample where its time is.
+    /// Bytes after the header of a sample where its time is.
     pub(super) time: Option<usize>,
     /// The same for its id.
     pub(super) id: Option<usize>,
@@ -227,7 +227,7 @@ impl Attr {
         clock_name(self.clock_id)
     }
 
-    /// Bytes behind the header where a sample holds this one of its first members.
+    /// Bytes after the header where a sample holds this one of its first members.
     fn offset_of(&self, bit: u64) -> Option<usize> {
         let before = match bit {
             sample_type::ID => {

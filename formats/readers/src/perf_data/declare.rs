@@ -185,7 +185,7 @@ fn kind_by_name(system: &str, name: &str) -> EventKind {
     }
 }
 
-/// Tracepoints whose hit counts for more than one, whatever period was asked for: nanoseconds of running or waiting
+/// Tracepoints whose hit counts for more than one, whatever period was requested: nanoseconds of running or waiting
 /// (`__perf_count` in include/trace/events/sched.h).
 fn counts_itself(system: &str, name: &str) -> bool {
     system == "sched" && name.starts_with("sched_stat_")

@@ -1,6 +1,6 @@
 //! Features: what perf knows about the machine and the recording, one numbered section each.
 //!
-//! In file mode they lie behind the data, in a pipe they are HEADER_FEATURE records; the bodies are the same
+//! In file mode they lie after the data, in a pipe they are HEADER_FEATURE records; the bodies are the same
 //! (tools/perf/util/header.c, `feat_ops`). Every one is optional, and a damaged one costs only itself.
 
 use perfquet_events::Error;

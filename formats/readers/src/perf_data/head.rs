@@ -109,7 +109,7 @@ impl Head {
         };
     }
 
-    /// The index behind the records, and with it where they really end.
+    /// The index after the records, and with it where they really end.
     fn find_features(&mut self, file: &[u8], endian: Endian) {
         let end = self.header.data.end();
         if self.header.data.size == 0 {
@@ -272,7 +272,7 @@ fn end_of_records(file: &[u8], start: u64, endian: Endian) -> u64 {
 }
 
 /// The entries of an index at `place`, if there is one. They say where they were when it was written, which is
-/// counted from `end`: each section begins where the one before it ends, the first behind the index.
+/// counted from `end`: each section begins where the one before it ends, the first after the index.
 fn index_at(file: &[u8], place: u64, end: u64, endian: Endian) -> Option<Vec<Section>> {
     let mut cursor = Cursor::new(part(file, place), place, endian);
     let first = Section::read(&mut cursor).ok()?;

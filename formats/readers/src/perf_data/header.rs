@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0 magic   8 u64 size   16 u64 attr_size   24 attrs {u64 offset, u64 size}   40 data   56 event_types
-//! 72 u64[4] features: behind the data lies one {u64 offset, u64 size} for each set bit, in ascending order
+//! 72 u64[4] features: after the data lies one {u64 offset, u64 size} for each set bit, in ascending order
 //! ```
 //! `size` 16 means pipe mode: records follow at once. Offsets are followed wherever they lead, `perf inject` and
 //! simpleperf order the sections otherwise than perf. tools/perf/util/header.h, `struct perf_file_header`.
@@ -31,7 +31,7 @@ impl Section {
         })
     }
 
-    /// First offset behind it.
+    /// First offset after it.
     pub(super) fn end(self) -> u64 {
         self.offset.saturating_add(self.size)
     }
@@ -108,7 +108,7 @@ impl Header {
         })
     }
 
-    /// The index behind the data: where each feature is. What the file is too short for is left out.
+    /// The index after the data: where each feature is. What the file is too short for is left out.
     pub(super) fn features(&self, file: &[u8], endian: Endian) -> Vec<(u32, Section)> {
         let start = Section {
             offset: self.data.end(),

@@ -1,7 +1,7 @@
 //! perf.data: what `perf record`, `perf stat record`, simpleperf and our own recorder write.
 //!
 //! ```text
-//! 50 45 52 46 49 4c 45 32  68 00 …     "PERFILE2", header of 104 bytes: a file; features lie behind the data
+//! 50 45 52 46 49 4c 45 32  68 00 …     "PERFILE2", header of 104 bytes: a file; features lie after the data
 //! 50 45 52 46 49 4c 45 32  10 00 …     header of 16 bytes: a pipe; everything is a record
 //! 09 00 00 00  02 40  a8 00 …          a record: u32 type 9 (sample), u16 misc, u16 size
 //! ```

@@ -65,7 +65,7 @@ mod flag {
 enum Wrong {
     Short(Short),
     Kind(u32),
-    /// A call of a function whose name was not told; it was handed over.
+    /// A call of a function whose name was not given; it was handed over.
     Function(u32),
 }
 

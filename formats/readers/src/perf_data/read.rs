@@ -82,7 +82,7 @@ pub(super) struct Session<'m, 's> {
     pub(super) search: Search,
     /// Its first bytes are others: events may be missing, too.
     pub(super) is_head_damaged: bool,
-    /// Records are missing that packed ones behind them refer to.
+    /// Records are missing that packed ones after them refer to.
     pub(super) is_unpacking_broken: bool,
     /// Unpacked bytes used so far, counted apart from those of files.
     unpacked_position: u64,
@@ -208,7 +208,7 @@ impl<'m, 's> Session<'m, 's> {
         match header.kind {
             kind::AUXTRACE => body.u64().unwrap_or(0),
             _ => {
-                // simpleperf writes the data inside of the record, perf behind it.
+                // simpleperf writes the data inside of the record, perf after it.
                 let size = body.u32().map_or(0, u64::from);
                 if body.left() >= size { 0 } else { size }
             }

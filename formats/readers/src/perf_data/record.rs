@@ -1,4 +1,4 @@
-//! The records of a perf.data other than samples: their numbers, their bodies, the trailer behind them.
+//! The records of a perf.data other than samples: their numbers, their bodies, the trailer after them.
 //!
 //! ```text
 //! u32 type, u16 misc, u16 size (with these 8 bytes)   body   trailer: pid/tid, time, id, stream_id, cpu, identifier
@@ -125,7 +125,7 @@ impl RecordHeader {
 /// How many bytes of a kernel's record the kernel has written, with a trailer of `trailer_bytes`.
 ///
 /// For three types it adds the size of the trailer once more for each further event that receives the record, but
-/// writes one trailer, right behind the body (`perf_event_ksymbol_output` and the two like it do not restore
+/// writes one trailer, right after the body (`perf_event_ksymbol_output` and the two like it do not restore
 /// `header.size`). What follows is what the ring held before.
 pub fn written_bytes(record: &[u8], trailer_bytes: usize, endian: Endian) -> usize {
     let header = RecordHeader::parse(record, endian);
@@ -174,7 +174,7 @@ pub(super) struct Trailer {
 }
 
 impl Trailer {
-    /// Takes the body apart from the trailer behind it.
+    /// Takes the body apart from the trailer after it.
     pub(super) fn split<'a>(
         body: &'a [u8],
         offset: u64,
@@ -248,7 +248,7 @@ pub(super) fn mapping<'a>(
         } else {
             let (major, minor) = (union.u32()?, union.u32()?);
             let inode = union.u64()?;
-            // perf writes zeros for what has no file behind it.
+            // perf writes zeros for what has no file after it.
             if inode != 0 {
                 mapping.device = Some((major, minor));
                 mapping.inode = Some(inode);

@@ -342,7 +342,7 @@ fn is_chain(
         let mut body = Cursor::new(bytes.get(HEADER_BYTES..).unwrap_or_default(), 0, endian);
         let extra = match header.kind {
             kind::AUXTRACE => body.u64().unwrap_or(0),
-            // simpleperf writes the data inside of the record, perf behind it.
+            // simpleperf writes the data inside of the record, perf after it.
             kind::TRACING_DATA if header.size <= HEADER_BYTES + 8 => {
                 body.u32().map_or(0, u64::from)
             }

@@ -259,7 +259,7 @@ pub(super) fn parse<'a>(
     Ok(members)
 }
 
-/// The members behind the raw payload, which tracepoints do not have.
+/// The members after the raw payload, which tracepoints do not have.
 fn parse_rest<'a>(
     cursor: &mut Cursor<'a>,
     attr: &Attr,
@@ -378,7 +378,7 @@ pub(super) struct Times {
     pub(super) running: Option<u64>,
 }
 
-/// Splits a call chain at its context markers. What stands before the first one is where the CPU was.
+/// Splits a call chain at its context markers. The part before the first one is where the CPU was.
 fn read_chain(
     cursor: &mut Cursor<'_>,
     space: Space,
@@ -392,7 +392,7 @@ fn read_chain(
         Space::User | Space::GuestUser | Space::Unknown => &mut lists.user,
         _ => &mut lists.kernel,
     };
-    // Also an empty chain says that one was asked for: its stack is the empty one, not an unknown one.
+    // Also an empty chain says that one was requested: its stack is the empty one, not an unknown one.
     current.space = Some(space);
     let (words, _) = bytes.as_chunks::<8>();
     let mut words = words.iter();

@@ -229,7 +229,7 @@ impl Session<'_, '_> {
             Ok(all) => all,
             Err(short) => return Ok(Err(short)),
         };
-        // The offset that turns addresses into offsets stands behind the symbols.
+        // The offset that turns addresses into offsets follows the symbols.
         let mut probe = body;
         for _ in 0..count {
             if let Err(short) = symbol(&mut probe) {

@@ -40,7 +40,7 @@ pub(super) fn frame(line: &[u8]) -> Option<Printed<'_>> {
     let (address, rest) = word(line)?;
     let address = bare_hex(address)?;
     if rest.is_empty() {
-        // Only the address was asked for.
+        // Only the address was requested.
         let is_indented = matches!(line.first(), Some(b' ' | b'\t'));
         let frame = NamedFrame {
             address: Some(address),
@@ -122,7 +122,7 @@ fn space(address: u64, module: &[u8]) -> Space {
     }
 }
 
-/// The place that `perf script -F ip,sym,trace` prints behind a payload without a call chain: sixteen columns of
+/// The place that `perf script -F ip,sym,trace` prints after a payload without a call chain: sixteen columns of
 /// address and a symbol. Returns the payload and the frame.
 pub(super) fn behind_payload(payload: &[u8]) -> Option<(&[u8], NamedFrame<'_>)> {
     /// `%16lx` and the blank before.

@@ -24,9 +24,9 @@ pub(super) struct Head<'a> {
     pub(super) period: Option<u64>,
     /// As printed.
     pub(super) period_text: &'a [u8],
-    /// Without the colon behind it; empty: not printed.
+    /// Without the colon after it; empty: not printed.
     pub(super) event: &'a [u8],
-    /// Behind the event.
+    /// After the event.
     pub(super) rest: &'a [u8],
 }
 
@@ -58,7 +58,7 @@ pub(super) fn with_time(line: &[u8]) -> Option<Head<'_>> {
     }
 }
 
-/// The colon behind a time: a blank follows it, or nothing.
+/// The colon after a time: a blank follows it, or nothing.
 #[inline]
 fn find_time_end(text: &[u8]) -> Option<usize> {
     let mut from = 0;
@@ -77,7 +77,7 @@ fn who(text: &[u8]) -> Option<Head<'_>> {
     let mut head = Head::default();
     let mut text = trim_end(text);
     text = cpu(text, &mut head);
-    // `-F misc`: U, K, Hh, … behind the CPU.
+    // `-F misc`: U, K, Hh, … after the CPU.
     let is_misc =
         |word: &[u8]| word.len() <= 3 && word.iter().all(|byte| b"UKHhGg?MEPDSLFp".contains(byte));
     if head.cpu.is_none()
@@ -169,7 +169,7 @@ pub(super) fn without_time(line: &[u8]) -> Option<Head<'_>> {
         head.event = event.get(..end)?;
         head.rest = trim(event.get(end + 1..)?);
         before = trim(threads);
-        // A period stands before the event.
+        // A period is before the event.
         if let Some((other, number)) = rsplit_once(before, b" ")
             && let Some(period) = decimal(number)
             && other

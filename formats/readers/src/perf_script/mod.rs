@@ -1,4 +1,4 @@
-//! What `perf script` prints: samples with their stacks, tracepoints with their payloads, and, asked for, perf's own
+//! What `perf script` prints: samples with their stacks, tracepoints with their payloads, and, on request, perf's own
 //! records.
 //!
 //! ```text
@@ -15,7 +15,7 @@
 //! - A sample ends with an empty line or the next head. Frames come leaf first; those of the kernel are the kernel's
 //!   stack, the rest that of user space. Without a call chain the place on the head's line is the only frame.
 //! - Payloads are taken apart as those of ftrace ([`crate::payload_text`]).
-//! - Lines of source code behind a frame (`-F +srcline`) are not kept.
+//! - Lines of source code after a frame (`-F +srcline`) are not kept.
 //! - Every line is data, header, blank, a loss or a problem; the fact `perf_script.lines` has the counts.
 
 mod frame;

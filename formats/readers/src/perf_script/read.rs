@@ -22,7 +22,7 @@ const MAX_FRAMES: usize = 1 << 16;
 const MAX_COUNTERS: usize = 4096;
 /// Longer than any line of perf, of which those with branches are the longest.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// Pages of the input are given back after so many bytes.
+/// Pages of the input are given back after this many bytes.
 const RELEASE_BYTES: u64 = 64 << 20;
 
 /// Reads all lines.
@@ -217,7 +217,7 @@ impl<'a, 's> Session<'a, 's> {
         self.frames.clear();
     }
 
-    /// Ends a sample that has frames; one without may get them behind the line.
+    /// Ends a sample that has frames; one without may get them after the line.
     fn blank(&mut self) -> Result<(), Error> {
         if self.frames.is_empty() && self.open.is_some() && !self.is_parted {
             self.is_parted = true;
@@ -362,7 +362,7 @@ impl<'a, 's> Session<'a, 's> {
         }))
     }
 
-    /// What stands behind a counter's name: `[addr] ip symbol (module)`, or branches. Returns the data address.
+    /// The part after a counter's name: `[addr] ip symbol (module)`, or branches. Returns the data address.
     fn place(&mut self, rest: &'a [u8], line: Line<'a>) -> Result<Option<u64>, Error> {
         let mut addr = None;
         let mut text = rest;
@@ -468,7 +468,7 @@ const HARDWARE: &[&str] = &[
     "stalled-cycles-backend",
 ];
 
-/// System and name of a tracepoint or probe; `None`: a counter, of which letters behind a colon are modifiers.
+/// System and name of a tracepoint or probe; `None`: a counter, of which letters after a colon are modifiers.
 #[inline]
 fn tracepoint(event: &[u8]) -> Option<(&[u8], &[u8])> {
     let (system, name) = split_once(event, b":")?;
@@ -511,7 +511,7 @@ fn sample_of<'a>(head: &Head<'a>) -> Sample<'a> {
     }
 }
 
-/// The kernel's frames are the leaves; one that has user frames behind it stays in its place.
+/// The kernel's frames are the leaves; one that has user frames after it stays in its place.
 #[inline]
 fn with_stacks<'v>(
     sample: Sample<'v>,

@@ -93,7 +93,7 @@ fn shifted(stamp: u64, shift: &TimeShift, cpu: u32) -> u64 {
         [only] => return stamp.wrapping_add_signed(only.offset),
         [first, second] => (first, second),
         samples => {
-            // Before the first and behind the last, the nearest two tell.
+            // Before the first and after the last, the nearest two tell.
             let behind = samples.partition_point(|sample| sample.time <= stamp);
             let at = behind.clamp(1, samples.len() - 1);
             match (samples.get(at - 1), samples.get(at)) {
@@ -185,7 +185,7 @@ mod tests {
             ],
         };
         let at = |stamp, shift: &TimeShift| shifted(stamp, shift, 1);
-        // As trace-cmd: before the first sample its offset, behind the last that of the one before it.
+        // As trace-cmd: before the first sample its offset, after the last that of the one before it.
         assert_eq!(
             [50, 100, 150, 200, 900].map(|stamp| at(stamp, &shift)),
             [60, 110, 160, 220, 920]

@@ -582,7 +582,7 @@ fn depth(op: Op, payload: &[u8]) -> Option<u32> {
     number(&op, payload)?.try_into().ok()
 }
 
-/// Registers of arguments. How many of them the function takes is not told.
+/// Registers of arguments. How many of them the function takes is not given.
 #[inline]
 fn arguments(args: Option<Op>, payload: &[u8], skipped: usize) -> Vec<String> {
     let Some(Value::Array(list)) = args.map(|op| op.decode(payload)) else {

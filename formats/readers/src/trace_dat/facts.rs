@@ -145,7 +145,7 @@ pub(super) fn comms(saved: &[u8], tell: &mut Teller<'_>) -> Result<HashSet<i32>,
 }
 
 /// Tells the mappings of the traced processes: `160 13 /usr/bin/dd`, numbers hexadecimal; then one a line,
-/// `55a287134000 55a287136000 /usr/bin/dd`. Offsets in the files are not told: that of a mapping is taken for its
+/// `55a287134000 55a287136000 /usr/bin/dd`. Offsets in the files are not given: that of a mapping is taken for its
 /// distance from the file's first one, which holds for code as GNU ld lays it out.
 pub(super) fn mappings(options: &Options<'_>, tell: &mut Teller<'_>) -> Result<(), Error> {
     for maps in &options.proc_maps {

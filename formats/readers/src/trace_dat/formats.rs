@@ -244,7 +244,7 @@ impl<'s> Formats<'s> {
     }
 }
 
-/// The number behind `ID:`.
+/// The number after `ID:`.
 fn id_in(text: &[u8]) -> Option<u32> {
     let line = text
         .split(|&byte| byte == b'\n')

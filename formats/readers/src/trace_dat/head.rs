@@ -167,7 +167,7 @@ pub(super) struct Opened<'s> {
 pub(super) struct Buffer {
     /// Empty for the top one.
     pub(super) name: Vec<u8>,
-    /// Name of its clock; empty if not told.
+    /// Name of its clock; empty if not given.
     pub(super) clock: Vec<u8>,
     /// Bytes of a page of the ring.
     pub(super) page_size: u64,
@@ -177,7 +177,7 @@ pub(super) struct Buffer {
 /// The pages of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CpuData {
-    /// `None`: found in a damaged file, of which CPU is not told.
+    /// `None`: found in a damaged file, of which CPU is not given.
     pub(super) cpu: Option<u32>,
     /// Which file: 0 is the trace.dat itself, the others lie beside it.
     pub(super) file: usize,

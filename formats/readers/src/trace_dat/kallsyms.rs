@@ -22,7 +22,7 @@ struct Symbol {
     /// Where in the text its name begins.
     at: u32,
     length: u16,
-    /// Of the module's name, which follows in brackets behind a tab; 0: none.
+    /// Of the module's name, which follows in brackets after a tab; 0: none.
     module_length: u16,
 }
 
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(name(0x1fff).as_deref(), Some("first "));
             assert_eq!(name(0x2001).as_deref(), Some("second "));
             assert_eq!(name(0x3000).as_deref(), Some("probe ext4"));
-            // The damaged line may be a function behind it.
+            // The damaged line may be a function after it.
             assert_eq!(name(0x3001), None);
             assert_eq!(name(0x4000), None);
         }

@@ -48,7 +48,7 @@ pub(super) struct Options<'s> {
     pub(super) offset: i64,
     /// The bracketed name of `trace_clock`.
     pub(super) clock: Option<Vec<u8>>,
-    /// There is a TRACECLOCK: in version 6 the clock is told again behind the table of CPUs.
+    /// There is a TRACECLOCK: in version 6 the clock is told again after the table of CPUs.
     pub(super) has_clock: bool,
     pub(super) uname: Option<Vec<u8>>,
     pub(super) version: Option<Vec<u8>>,
@@ -96,7 +96,7 @@ pub(super) struct Shift {
     pub(super) time: u64,
     pub(super) offset: i64,
     pub(super) scaling: u64,
-    /// Bits of `scaling` behind the point.
+    /// Bits of `scaling` after the point.
     pub(super) fraction: u64,
 }
 
@@ -392,7 +392,7 @@ pub(super) struct ToldCpu {
     pub(super) size: u64,
 }
 
-/// A BUFFER option of version 7, or a BUFFER_TEXT, which ends behind the clock.
+/// A BUFFER option of version 7, or a BUFFER_TEXT, which ends after the clock.
 pub(super) struct ToldBuffer<'a> {
     pub(super) section: u64,
     pub(super) name: &'a [u8],

@@ -3,7 +3,7 @@
 //! ```text
 //! u64 time   long commit   data…                    by the offsets in header_page
 //! commit     bits 0–26: bytes of data used; bit 31: events were lost before this page; bit 30: how many stands, as a
-//!            long, behind the data
+//!            long, after the data
 //! event      u32 head: 5 bits length or kind, 27 bits time since the event before
 //!   0        u32 length (these four bytes included), payload
 //!   1 … 28   payload of four times as many bytes
@@ -32,7 +32,7 @@ pub(super) struct Layout {
     /// Size of the kernel's `long`.
     pub(super) long_size: u8,
     data: u64,
-    /// Bytes of a page as the kernel says, data and head; 0: not told.
+    /// Bytes of a page as the kernel says, data and head; 0: not given.
     pub(super) page_size: u64,
 }
 
@@ -149,9 +149,9 @@ pub(super) struct Head {
 pub(super) enum Lost {
     #[default]
     Nothing,
-    /// Some; how many is not told.
+    /// Some; how many is not given.
     Some,
-    /// So many.
+    /// This number.
     Count(u64),
 }
 
@@ -166,7 +166,7 @@ pub(super) enum Step<'a> {
     End,
 }
 
-/// Takes the next thing out of a page, behind an event with the stamp `time`.
+/// Takes the next thing out of a page, after an event with the stamp `time`.
 #[inline(always)]
 pub(super) fn step<'a>(data: &mut Cursor<'a>, time: u64) -> Result<Step<'a>, String> {
     let head = data.u32().map_err(cut)?;
@@ -214,7 +214,7 @@ const SHIFT_MAX: i64 = 8;
 /// A gap between two pages that is believed: a hundred days.
 const GAP_MAX: u64 = 8_640_000_000_000_000;
 
-/// Bytes of a page's events that can be read: all of them, or those before the damage. Behind it no event has a
+/// Bytes of a page's events that can be read: all of them, or those before the damage. After it no event has a
 /// known time, since each counts from the one before. The last before it goes, too: it may have lost a byte.
 ///
 /// `is_known` says whether a payload is one that the file describes. Others are believed where the events fill

@@ -37,7 +37,7 @@ struct Prepared {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Argument {
-    /// Number of so many bytes, and whether it is signed.
+    /// Number of this many bytes, and whether it is signed.
     Number(u8, bool),
     Text,
 }
@@ -261,7 +261,7 @@ mod tests {
     fn arguments_lie_as_the_kernel_puts_them() {
         check("plain", b"", "plain");
         check("%d of %s\\n", b"\xfb\xff\xff\xffdd\0", "-5 of dd\n");
-        // Behind a text, a number begins at a multiple of 4.
+        // After a text, a number begins at a multiple of 4.
         check("%s %u 100%%", b"dd\0\0\x07\0\0\0", "dd 7 100%");
         check("%llx %c", b"\x10\0\0\0\x01\0\0\0A", "100000010 A");
         check("%*d|", b"\x04\0\0\0\x07\0\0\0", "   7|");

@@ -7,7 +7,7 @@
 //! .trace.dat.cpu0                           of our own recorder, whose head is trace.dat
 //! ```
 //! They are taken if the trace.dat itself holds no events: those with its own name, or, for a file named differently,
-//! those of the one recording that lies in the same folder. An empty one is of a CPU on which nothing happened.
+//! those of the one recording that lies in the same directory. An empty one is of a CPU on which nothing happened.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@
 //!
 //! sched_switch  kernel_stack  sched_waking  …  →  sched_switch with its stack, sched_waking, …
 //! ```
-//! The kernel writes an event and then, as events of their own, the stacks that it was asked for. So one record is
+//! The kernel writes an event and then, as events of their own, the stacks requested of it. So one record is
 //! read ahead: if it is a stack of the same thread in the same context, it belongs to the event at hand.
 
 use std::cell::{Cell, RefCell};
@@ -27,7 +27,7 @@ const CHUNKS_BYTES_MAX: usize = 256 << 20;
 
 /// What a chunk begins with: its sizes.
 const CHUNK_HEAD_BYTES: u64 = 8;
-/// So many chunks as there are.
+/// As many chunks as there are.
 const UNCOUNTED: u32 = u32::MAX;
 /// Bytes that the chunks of a CPU may take beyond the size that is told: the word that counts them, and a shift.
 const END_BYTES: u64 = SHIFT_MAX + 4;
@@ -164,7 +164,7 @@ impl<'m> Stream<'m> {
         }
     }
 
-    /// The same, with the pages packed in chunks. `rest` begins with their number and may end behind the last.
+    /// The same, with the pages packed in chunks. `rest` begins with their number and may end after the last.
     /// `size` is what the file says of them, which is not the whole of it in all versions.
     pub(super) fn packed(
         mut self,
@@ -405,7 +405,7 @@ impl<'m> Stream<'m> {
         };
     }
 
-    /// What is missing behind the last event.
+    /// What is missing after the last event.
     pub(super) fn lost_at_end(&self) -> Lost {
         self.pending_loss
     }
@@ -514,7 +514,7 @@ struct Chunk<'m> {
     bytes: u32,
 }
 
-/// Whether a chunk begins here: sizes that can be, and the packer's magic behind them.
+/// Whether a chunk begins here: sizes that can be, and the packer's magic after them.
 fn is_chunk(mut cursor: Cursor<'_>, packing: Packing) -> bool {
     let (Ok(packed_bytes), Ok(bytes)) = (cursor.u32(), cursor.u32()) else {
         return false;
@@ -563,9 +563,9 @@ fn skip_to_chunk(rest: &mut Cursor<'_>, end: u64, packing: Packing) -> Option<i6
     Some(skipped as i64)
 }
 
-/// Takes a chunk behind which so many `more` should follow; what is there of the last one comes with the message.
+/// Takes a chunk after which so many `more` should follow; what is there of the last one comes with the message.
 ///
-/// Where the next one begins inside of this one, or some bytes behind it, a byte is lost or doubled: the search finds it.
+/// Where the next one begins inside of this one, or some bytes after it, a byte is lost or doubled: the search finds it.
 fn take_chunk<'m>(
     rest: &mut Cursor<'m>,
     more: u32,

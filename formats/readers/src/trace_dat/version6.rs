@@ -1,11 +1,11 @@
-//! Version 6 (trace-cmd before 3.0): one thing behind the other.
+//! Version 6 (trace-cmd before 3.0): one thing after the other.
 //!
 //! ```text
 //! format files, kallsyms, printk formats          as in perf's tracing data
 //! u64 size, text                                  saved_cmdlines
 //! u32 cpus
 //! "options  \0" { u16 id, u32 size, data } u16 0  mostly
-//! "flyrecord\0" { u64 offset, u64 size } per CPU  the top buffer; with a clock behind it, if the options have one
+//! "flyrecord\0" { u64 offset, u64 size } per CPU  the top buffer; with a clock after it, if the options have one
 //! "latency  \0" text                              instead: the text of `trace`
 //! pages, from a multiple of the page size on
 //! ```

@@ -4,9 +4,9 @@
 //! head, name and version of the packer, u64 offset of the first options
 //! section  u16 id, u16 flags (1: packed), u32 name (offset in the section of strings), u64 size, body
 //! ```
-//! Options name the sections and the next options; the last of them come behind the events. A file that was cut, or
+//! Options name the sections and the next options; the last of them come after the events. A file that was cut, or
 //! whose recorder died, lacks these: then the sections are found by walking from one to the next, and the pages of
-//! the CPUs behind the head of their section, each from a multiple of the page size on. Options that nothing leads to
+//! the CPUs after the head of their section, each from a multiple of the page size on. Options that nothing leads to
 //! any more are read on the way, also those whose own head is damaged: each leads to the next, up to the section's end.
 
 use std::borrow::Cow;
@@ -142,7 +142,7 @@ impl<'m> Sections<'m> {
         Ok(())
     }
 
-    /// The body of a section whose head is damaged, and whether it is packed: behind the sizes that packed bytes begin
+    /// The body of a section whose head is damaged, and whether it is packed: after the sizes that packed bytes begin
     /// with, or up to where the options say that another section is.
     fn headless(&self, offset: u64, packing: Packing) -> Option<(Cursor<'m>, bool)> {
         let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
@@ -372,7 +372,7 @@ impl<'m> Sections<'m> {
         is_head.then_some((head, cursor.offset()))
     }
 
-    /// Whether a section begins here: of a known kind, whole, and another one or the end behind it.
+    /// Whether a section begins here: of a known kind, whole, and another one or the end after it.
     fn is_section(&self, offset: u64) -> bool {
         let Some((head, body)) = self.section_at(offset) else {
             return false;

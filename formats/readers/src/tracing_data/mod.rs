@@ -55,7 +55,7 @@ pub(crate) struct TracingData<'a> {
     pub(crate) printk_formats: &'a [u8],
     /// Lines "tid comm".
     pub(crate) saved_cmdlines: &'a [u8],
-    /// Bytes taken; behind them a trace.dat of version 6 goes on.
+    /// Bytes taken; after them a trace.dat of version 6 goes on.
     pub(crate) length: u64,
     /// What is damaged, if anything is; what can be found is there all the same.
     pub(crate) damage: Option<String>,

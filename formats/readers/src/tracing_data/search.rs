@@ -4,7 +4,7 @@
 //! "sched\0"  u32 n  u64 size  "name: sched_switch\nID: 316\nformat:\n … print fmt: …\n"  u64 size  "name: …
 //! ```
 //! Each text begins with `name:` and ends with the line `print fmt:`, so the texts around a lost byte are whole. The
-//! system's name is in front of its first text; a text behind another belongs to the same system.
+//! system's name is in front of its first text; a text after another belongs to the same system.
 
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::scan::find_text;

@@ -9,7 +9,7 @@
 //!
 //!   dd                            a distribution: @c
 //! ```
-//! They are printed in the order of the script. Another one begins behind a blank line, or when a key comes again, or when
+//! They are printed in the order of the script. Another one begins after a blank line, or when a key comes again, or when
 //! a key has another shape.
 
 use std::collections::HashSet;
@@ -73,7 +73,7 @@ impl Follow {
         }
     }
 
-    /// The aggregation that a key is of, and which printing of it. `is_new_block`: a blank line stands before it, and
+    /// The aggregation that a key is of, and which printing of it. `is_new_block`: a blank line is before it, and
     /// its kind has none inside.
     pub(in super::super) fn find<'s>(
         &mut self,
@@ -152,7 +152,7 @@ impl Follow {
         script.aggregations.get(*self.order.get(at)?)
     }
 
-    /// The next one behind the place at hand that fits, around the end.
+    /// The next one after the place at hand that fits, around the end.
     fn next(&self, script: &Script, key: &Key<'_>, is_distribution: bool) -> Option<usize> {
         let count = self.order.len();
         let start = self.at.map_or(0, |at| at + 1);

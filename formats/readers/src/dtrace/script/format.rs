@@ -136,7 +136,7 @@ fn behind_text<'a>(line: &'a [u8], text: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Where a cell ends: at its width, or behind it where what follows the cell begins.
+/// Where a cell ends: at its width, or after it where what follows the cell begins.
 fn cell_end(line: &[u8], width: usize, next: Option<&Piece>) -> Option<usize> {
     let start = width.min(line.len());
     match next {

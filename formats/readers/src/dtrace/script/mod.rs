@@ -95,7 +95,7 @@ impl Script {
         script
     }
 
-    /// What stands behind an `@`.
+    /// The part after an `@`.
     fn aggregation(&mut self, text: &str) {
         let (name, behind) = split_name(text);
         let behind = behind.trim_start();
@@ -242,7 +242,7 @@ fn without_comments(text: &str) -> String {
     plain
 }
 
-/// What stands behind the string whose inside begins here.
+/// The part after the string whose inside begins here.
 fn behind_string(text: &str) -> &str {
     let mut is_escaped = false;
     for (place, character) in text.char_indices() {
@@ -338,7 +338,7 @@ fn probes(text: &str) -> Vec<Probe> {
             rest = block.get(1..).unwrap_or_default();
             continue;
         };
-        // A predicate stands between slashes.
+        // A predicate is between slashes.
         let head = head.split('/').next().unwrap_or_default();
         for description in head.split(',') {
             probes.extend(probe(description.trim()));
