@@ -47,7 +47,7 @@ impl Containers {
         self.roots.clone()
     }
 
-    /// Looks at what is recorded, every time it is called; where that is everything, at every so many calls.
+    /// Checks the recorded processes: on every call for a command, processes or threads, otherwise only on every nth call.
     pub(crate) fn look(&mut self, target: &Target, command: Option<i32>) {
         let is_due = self.ticks.is_multiple_of(TICKS_BETWEEN);
         self.ticks = self.ticks.wrapping_add(1);

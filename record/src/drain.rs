@@ -22,7 +22,7 @@ use crate::sys::thread;
 use crate::sys::wait::{Bell, Waiter};
 use crate::trigger::Gate;
 
-/// What lies in a ring without filling a quarter of it is in the file after so long.
+/// Data that fills less than a quarter of a ring is written to the file after this time.
 const LONGEST: Duration = Duration::from_millis(250);
 
 /// Takes bytes that are to be kept.
@@ -58,7 +58,7 @@ struct Shared {
 enum Ending {
     #[default]
     Running,
-    /// Somebody waits for the moment, which lies between two passes.
+    /// A caller waits for the moment between two passes.
     Requested(Sender<()>),
     /// The thread has ended.
     Over,
@@ -106,7 +106,7 @@ impl Drain {
     }
 
     /// Ends the recording at one moment for all events: what they record later, while they are stopped one by one, does not
-    /// count. Waits for the moment, which lies between two passes: else one ring would be read up to a later one than the next.
+    /// count. Waits for the moment between two passes: else one ring would be read up to a later one than the next.
     pub(crate) fn end(&self) {
         let (set, is_set) = channel();
         match &mut *lock(&self.shared.ending) {
@@ -173,7 +173,7 @@ impl Worker {
         }
     }
 
-    /// Waits for what existed at the start, so that it stands in front of the events. A storm does not wait: an
+    /// Waits for what existed at the start, so that it precedes the events. A storm does not wait: an
     /// overfull ring is drained without closing the round, so that readers hold it back all the same.
     fn begin(&mut self) -> io::Result<()> {
         loop {

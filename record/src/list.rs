@@ -46,7 +46,7 @@ pub(crate) fn answer(cli: &Cli) -> Result<bool> {
     }
 }
 
-/// The events of this machine, one a line, whose name, or its part behind the colon, matches. A pattern without wildcards
+/// The events of this machine, one a line, whose name, or its part after the colon, matches. A pattern without wildcards
 /// matches inside.
 fn events(pattern: &str) -> Result<String, Failure> {
     let all: Vec<String> = counter::names()

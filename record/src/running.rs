@@ -262,7 +262,7 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    /// Closes the events, or has that done behind us where it is slow; lets the command go.
+    /// Closes the events, in the background if that is slow; releases the command.
     pub(crate) fn close(self, definitions: Option<&mut Definitions>) {
         // Few probes of our own are closed here, so that they are gone when we are.
         let removal = definitions.filter(|definitions| definitions.len() > MOST_CLOSED_HERE);

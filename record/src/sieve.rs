@@ -4,7 +4,7 @@
 //! id 7, thread 41: hit        id 9, thread 41: the same hit        id 7, thread 41: the next hit
 //! ```
 //! Events of threads that run already record while the others are still being opened (`recording/open.rs`). And a thread that
-//! started meanwhile may have an event twice, inherited from its creator and its own (`recording/attach.rs`).
+//! started in between may have an event twice, inherited from its creator and its own (`recording/attach.rs`).
 //! Both write into the ring of the CPU, the one straight after the other. So of each event, thread and CPU those records
 //! are kept that raise the largest count of any id: each hit once. Where the ring had no room for one of the two, a later hit may
 //! go in its place; it is among those that the kernel counted as lost.
@@ -294,7 +294,7 @@ mod tests {
         Sieve::new(HashMap::from(events), 1, (began, true))
     }
 
-    /// Id, thread and hit of what is left, read in pieces of so many bytes.
+    /// Id, thread and hit of what is left, read in pieces of this many bytes.
     fn sifted(sieve: &mut Sieve, records: &[Vec<u8>], piece_bytes: usize) -> Vec<(u64, u32, u64)> {
         let mut left = Vec::new();
         for piece in records.concat().chunks(piece_bytes) {

@@ -138,7 +138,7 @@ impl TriggerOptions {
         Ok(())
     }
 
-    /// Tells what did not fire.
+    /// Reports triggers that did not fire.
     pub(crate) fn complain(&self, selection: &Selection, seen: &Seen) {
         let texts = |triggers: &[Trigger]| {
             let texts = triggers.iter().filter_map(|trigger| match trigger {

@@ -279,7 +279,7 @@ impl Calls {
     }
 }
 
-/// What is told with the calls of a function; `None`: more than programs fetch.
+/// The values recorded with the calls of a function; `None`: more than programs fetch.
 fn function(number: u32, both: &Both) -> Option<CallFunction> {
     let words = |definition: &Definition| {
         // All forms fetch the same.

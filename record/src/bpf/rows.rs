@@ -12,7 +12,7 @@ use crate::probe::Probe;
 /// Rows under construction.
 pub(super) struct Rows<'a> {
     plan: &'a Plan,
-    /// By the probe, where it is a part of the key, and the words of the key behind the bar; then by bar.
+    /// By the probe, where it is a part of the key, and the words of the key after the bar; then by bar.
     cells: BTreeMap<(String, Vec<u64>), BTreeMap<i64, Cell>>,
 }
 

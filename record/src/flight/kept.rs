@@ -25,7 +25,7 @@ pub(crate) struct Held {
 impl Held {
     /// Writes it as a journal.
     pub(super) fn write_to(&self, journal: &mut Journal) -> io::Result<()> {
-        // No round is ever closed: who is who stands in front, though it is younger than the events.
+        // No round is ever closed: process records come first, though it is younger than the events.
         journal.append(&self.head)?;
         journal.append(&self.side_band)?;
         self.events.write_to(journal)

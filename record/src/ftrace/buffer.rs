@@ -105,7 +105,7 @@ impl Buffer {
         write(&self.path(file), value)
     }
 
-    /// What it will hold with this tracer, so that a later recorder can tell it from somebody else's.
+    /// What it will hold with this tracer, so that a later recorder can distinguish it from somebody else's.
     pub(super) fn note_held(&mut self, tracer: &str) -> io::Result<()> {
         match &mut self.kind {
             Kind::Top(saved) => saved.note_held(&self.root, tracer),

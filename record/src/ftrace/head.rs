@@ -98,7 +98,7 @@ impl Head {
         })
     }
 
-    /// Where it lies.
+    /// The path of its file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

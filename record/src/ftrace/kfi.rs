@@ -248,7 +248,7 @@ impl Mapper<'_> {
         functions
     }
 
-    /// A name, also where an address stands.
+    /// A name, even if an address is given.
     fn function(&mut self, item: &str, name: &str) -> Option<String> {
         let Some(address) = address(name, self.is_command) else {
             return Some(name.to_owned());

@@ -11,7 +11,7 @@
 //! each CPU beside it. So a recorder that was killed leaves a recording that is completed like any other.
 //!
 //! Only the top of tracefs can follow a function into what it calls, limit the depth, or leave out short calls. There is one
-//! of it, so it is taken only where nobody else holds it, and put back as it was found. All else is done in an instance.
+//! of it, so it is claimed only if nobody else holds it, and restored afterward. All else is done in an instance.
 
 mod buffer;
 mod claim;

@@ -19,7 +19,7 @@ use crate::sys::ring::page_bytes;
 use crate::sys::tracefs::Tracefs;
 use crate::sys::wait::{Bell, Waiter};
 
-/// What lies in a ring without filling a quarter of it is in the file after so long.
+/// Data that fills less than a quarter of a ring is written to the file after this time.
 const QUIET: Duration = Duration::from_millis(250);
 /// The next look after one that found much.
 const STORM: Duration = Duration::from_millis(10);
@@ -149,7 +149,7 @@ impl Ring {
         while count + page_bytes <= bytes.len() {
             match self.pages.read(&mut bytes[count..count + page_bytes]) {
                 Ok(0) => return Ok((count, true)),
-                // What is not a whole page has zeros behind it, so that the next begins where the reader looks for it.
+                // A partial page is padded with zeros, so that the next begins where the reader looks for it.
                 Ok(read) => {
                     bytes[count + read..count + page_bytes].fill(0);
                     count += page_bytes;

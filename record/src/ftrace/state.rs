@@ -187,7 +187,7 @@ pub(super) fn clean_up(tracefs: &Tracefs) -> Vec<String> {
     removed
 }
 
-/// `false`: somebody else has taken the top since.
+/// `false`: somebody else has claimed the top level since.
 fn clean_up_top(root: &Path, path: &Path) -> io::Result<bool> {
     let text = fs::read_to_string(path)?;
     let (undo, known) = parse(&text);

@@ -65,7 +65,7 @@ pub(crate) fn head(recording: &Recording, selection: &Selection) -> Vec<u8> {
     add_features(&mut records);
     head.extend(records.bytes());
     add_formats(&mut head, recording);
-    // Behind what a perf.data in the format of a file has in sections of its own: these are data there.
+    // After the data that a perf.data in file format keeps in separate sections: these are data there.
     let mut updates = Records::new();
     for track in recording.all() {
         add_updates(&mut updates, track);

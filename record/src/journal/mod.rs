@@ -145,7 +145,7 @@ impl Journal {
         let mut records = Records::new();
         let time = clock::monotonic();
         for (opened, lost) in counted {
-            // Those that lost nothing too: "none" is told, and the kernel lays a loss in a ring to whichever event
+            // Those that lost nothing too: "none" is recorded, and the kernel writes a loss in a ring to whichever event
             // comes next.
             let Some(lost) = lost else { continue };
             records.add(kind::LOST_SAMPLES, 0, |body| {

@@ -364,7 +364,7 @@ impl Contents {
     }
 }
 
-/// The time in the trailer of a record: behind it are CPU and id.
+/// The time in the trailer of a record: CPU and ID follow it.
 fn trailer_time(body: &[u8]) -> Option<u64> {
     number_at(body, body.len().checked_sub(24)?)
 }

@@ -1,7 +1,7 @@
 //! What existed at the start: every thread with its name, every executable mapping, as if just made.
 //!
-//! Read after the events are enabled, so that nothing falls between: what starts meanwhile is told twice, what
-//! is told here has no time.
+//! Read after the events are enabled, so that nothing falls between: what starts during the read is recorded twice, what
+//! is recorded here has no time.
 
 use perfquet_trace::symbols::Roots;
 
@@ -45,7 +45,7 @@ fn add_process(records: &mut Records, pid: i32) {
     tids.sort_unstable_by_key(|&tid| (tid != pid, tid));
     for tid in tids {
         let Some(task) = procfs::task(pid, tid) else {
-            continue; // ended meanwhile
+            continue; // the process has ended
         };
         let parent = if tid == pid { task.parent } else { pid };
         records.add(kind::FORK, misc::FORK_EXEC, |body| {

@@ -56,7 +56,7 @@ pub(crate) struct Functions {
     /// It stands for what is there, so that some may be left out.
     is_pattern: bool,
     pub(crate) all: Vec<Both>,
-    /// How many more it stands for, which need no probes.
+    /// Number of further matches, which need no probes.
     others: usize,
 }
 

@@ -86,7 +86,7 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// The place is to blame, so that another may be taken: excluded, or of a name that several functions have.
+    /// The place is to blame, so that another may be used: excluded, or of a name that several functions have.
     fn is_of_the_place(&self) -> bool {
         let codes = [
             libc::EINVAL,

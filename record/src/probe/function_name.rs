@@ -24,7 +24,7 @@ pub(super) struct Found {
     pub(super) name: String,
 }
 
-/// What a name means in a program; several places of one function, and all that a pattern stands for.
+/// What a name means in a program; several places of one function, and all matches of a pattern.
 pub(super) fn find(text: &str, object: &Object, wanted: &str) -> Result<Vec<Found>, Failure> {
     let all = object.functions();
     let exact = all.iter().filter(|symbol| symbol.name == wanted);

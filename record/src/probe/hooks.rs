@@ -6,7 +6,7 @@ use std::fs;
 use crate::sys::kallsyms;
 use crate::sys::tracefs::Tracefs;
 
-/// From so many on they are hooked together. Fewer get an event each, with more room for calls that wait for their return:
+/// From this number on they are hooked together. Fewer get an event each, with more room for calls that wait for their return:
 /// before Linux 6.14 a hook has two for each function and CPU.
 pub(crate) const FEWEST: usize = 16;
 

@@ -23,7 +23,7 @@ pub(crate) fn meant(wanted: &str, names: impl IntoIterator<Item = String>, list:
     }
 }
 
-/// At most five names that resemble `wanted`, the nearest first. For "sched:switch" the part behind the
+/// At most five names that resemble `wanted`, the nearest first. For "sched:switch" the part after the
 /// colon counts as well: many know the name and not the system.
 pub(crate) fn nearest(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
     let short = |name: &str| name.rsplit(':').next().unwrap_or(name).to_owned();

@@ -4,7 +4,7 @@
 //! --kprobe 'vfs_read:12 count'      p:pq_…/vfs_read_L12 vfs_read+0x48 count=%dx:u64
 //! ```
 //! Found where debug packages and debuginfod's client put it, or given by `--vmlinux`. Only that of the running kernel
-//! serves: another has other code. The file's addresses are not those of the running kernel, so places are told as
+//! serves: another has other code. The file's addresses are not those of the running kernel, so places are given as
 //! a function and an offset.
 
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ pub(crate) use perf_event_open_sys::bindings as abi;
 pub(crate) type Attr = abi::perf_event_attr;
 
 /// Bytes of an attr that every reader since Linux 5.13 knows (`PERF_ATTR_SIZE_VER7`). perf 6.1 takes what is
-/// behind them for ids.
+/// after them for IDs.
 const JOURNAL_ATTR_BYTES: usize = 128;
 
 /// The numbers that identify an event.

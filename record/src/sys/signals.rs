@@ -31,7 +31,7 @@ pub(crate) enum User {
 pub(crate) struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks the signals in this thread and all that it starts later. Those of the user that mean nothing here are taken,
+    /// Blocks the signals in this thread and all that it starts later. Those of the user that mean nothing here are blocked,
     /// too: one that was sent by mistake would end the recording otherwise, and leave its probes behind.
     pub(crate) fn block() -> io::Result<Signals> {
         let mut numbers = vec![
