@@ -510,7 +510,7 @@ fn mistakes_are_explained() {
             vec!["--call", "./called:nap+4"],
             "--call takes a whole function, without offset or line",
         ),
-        (vec!["--call", "./called:nap missing"], "there are: ms"),
+        (vec!["--call", "./called:nap missing"], "use one of: ms"),
         (
             vec!["--call", nap, "--filter", "ms > 1"],
             "is a call, not an event",

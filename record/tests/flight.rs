@@ -204,7 +204,7 @@ fn mistakes_are_said() {
     assert!(text.contains("such as 30s or 64M"), "{text}");
     let (status, text) = run(&["--ring", "1s", "--snapshot-on", "SIGKILL", "--", "true"]);
     assert_eq!(status, Some(2));
-    assert!(text.contains("slow:FUNCTION>TIME"), "{text}");
+    assert!(text.contains("slow:FUNC>TIME"), "{text}");
     if may_record() {
         fs::create_dir(folder.path().join("trace.pqt")).unwrap();
         let (status, text) = run(&["--ring", "1s", "--", "true"]);

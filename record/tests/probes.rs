@@ -110,7 +110,7 @@ fn what_is_there_is_shown_and_mistakes_are_explained() {
     assert!(vars.contains("item   *{id, weight, name, at}"), "{vars}");
     for (probe, expected) in [
         ("./probed:wrok", "use work,"),
-        ("./probed:work missing", "there are: n, item, total"),
+        ("./probed:work missing", "use one of: n, item, total"),
         ("./probed:work item->missing", "it has id, weight, name, at"),
         ("./probed:work item->at", "use one of its members: x, y"),
         ("./probed:work:99", "use one of the lines"),

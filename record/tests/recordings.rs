@@ -591,7 +591,10 @@ fn what_is_wrong_is_said_with_a_next_step() {
     check(
         &[],
         2,
-        &["nothing to record", "hint: perfquet-record -g -- COMMAND"],
+        &[
+            "nothing to record",
+            "hint: run: perfquet-record -g -- COMMAND",
+        ],
     );
     check(
         &["-e", "cycels", "--", "true"],
@@ -644,7 +647,7 @@ fn what_is_wrong_is_said_with_a_next_step() {
     check(
         &["-e", "cpu-clock", "--", "true"],
         1,
-        &["trace.pqt exists", "hint: --force"],
+        &["trace.pqt exists", "hint: use --force"],
     );
 }
 
@@ -713,7 +716,7 @@ fn a_plain_user_is_told_what_is_missing() {
     let (code, said) = run(&["-m", "1G", "-e", "cpu-clock:u", "--", "true"]);
     if code != Some(0) {
         assert!(
-            said.contains("exceed locked memory") && said.contains("hint: give -m"),
+            said.contains("exceed locked memory") && said.contains("hint: use a smaller -m"),
             "{said}"
         );
     }

@@ -255,7 +255,11 @@ fn stacks_of_one_side_and_of_one_event() {
 fn what_is_asked_wrongly_is_explained() {
     let room = Room::new();
     for (options, status, expected) in [
-        (&["--call-graph", "dwarf,70000"][..], 2, "65528 at most"),
+        (
+            &["--call-graph", "dwarf,70000"][..],
+            2,
+            "at most 65528 bytes",
+        ),
         (
             &["--call-graph", "dwarf", "--kernel-stacks"],
             2,
