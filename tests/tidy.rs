@@ -14,6 +14,8 @@ mod golden;
 mod holds;
 #[path = "tidy/programs.rs"]
 mod programs;
+#[path = "tidy/rooms.rs"]
+mod rooms;
 #[path = "tidy/sources.rs"]
 mod sources;
 

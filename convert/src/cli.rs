@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
+use perfquet_cli::quantity;
 use perfquet_events::Format;
 use perfquet_readers::FORMATS;
 use perfquet_trace::normalize::TimeRange;
 
 use crate::export::{EXPORTERS, Exporter};
-use crate::{size, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     /// Keep only this time range after the first event, such as 1.2s..1.5s
     ///
     /// Either end may be missing: ..500ms, 2m...
-    #[arg(long, value_name = "RANGE", value_parser = time::range)]
+    #[arg(long, value_name = "RANGE", value_parser = time_range)]
     pub(crate) time: Option<TimeRange>,
 
     /// System.map, kallsyms, vmlinux or directory with symbols; repeatable
@@ -97,7 +97,7 @@ pub(crate) struct Arguments {
     /// Maximum size of temporary files for compressed and piped inputs [default: 16G]
     ///
     /// Formats that need random access (perf.data files, trace.dat, text) are decompressed to an unlinked file in TMPDIR.
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_temporary: Option<u64>,
 
     /// List input and output formats
@@ -125,6 +125,14 @@ fn exporter(name: &str) -> Result<&'static Exporter, String> {
         .find(|exporter| exporter.name == name)
         .copied()
         .ok_or_else(|| format!("expected one of: {}", names.join(", ")))
+}
+
+fn time_range(text: &str) -> Result<TimeRange, String> {
+    quantity::time_range(text).map(|(start, end)| TimeRange { start, end })
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    quantity::size_bytes(text, 1)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::Arguments;
-use crate::run::misuse;
+use crate::misuse::misuse;
 
 /// An output of an export.
 pub(crate) enum Destination {

@@ -7,11 +7,10 @@ mod cli;
 mod closing;
 mod destination;
 mod export;
+mod misuse;
 mod progress;
 mod run;
-mod size;
 mod terminal;
-mod time;
 
 use std::io;
 use std::process::ExitCode;
@@ -20,7 +19,8 @@ use clap::{CommandFactory, Parser};
 use perfquet_trace::symbols;
 
 use cli::Arguments;
-use run::{Misuse, Outcome};
+use misuse::Misuse;
+use run::Outcome;
 
 fn main() -> ExitCode {
     // The program runs itself to read lines, since that may end the process.

@@ -25,6 +25,7 @@ use crate::cli::Arguments;
 use crate::closing;
 use crate::destination::{self, Destination};
 use crate::export::{self, EXPORTERS, Exporter};
+use crate::misuse::{Misuse, misuse};
 use crate::progress::Line;
 
 /// The program that runs, also where its path leads to a newer one meanwhile.
@@ -37,25 +38,6 @@ pub(crate) enum Outcome {
     Done,
     /// There were read errors, and `--strict` was given.
     Problems,
-}
-
-/// An invalid combination of arguments.
-#[derive(Debug)]
-pub(crate) struct Misuse {
-    what: String,
-    hint: &'static str,
-}
-
-impl std::fmt::Display for Misuse {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for Misuse {}
-
-pub(crate) fn misuse(what: String, hint: &'static str) -> anyhow::Error {
-    Misuse { what, hint }.into()
 }
 
 /// Runs the work selected by the arguments.

@@ -11,25 +11,7 @@ use aya::maps::Map;
 use aya::{Btf, Ebpf};
 
 use crate::error::Error;
-use crate::sys;
-
-/// At which end of functions a program runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// As they are called.
-    Entry,
-    /// As they return.
-    Return,
-}
-
-/// A function of the kernel, and the number that the program gets by `bpf_get_attach_cookie` when it runs there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hook {
-    /// Where it begins.
-    pub address: u64,
-    /// Its number.
-    pub cookie: u64,
-}
+use crate::sys::{self, End, Hook};
 
 /// Loads the program `name` of the object `bytes`, whose maps are in `loaded`, for functions of the kernel.
 pub(crate) fn load(bytes: &[u8], name: &str, loaded: &Ebpf, btf: &Btf) -> Result<OwnedFd, Error> {

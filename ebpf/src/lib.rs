@@ -16,5 +16,5 @@ mod sys;
 
 pub use aya::{EbpfLoader, Pod};
 pub use error::Error;
-pub use hooks::{End, Hook};
 pub use object::{Object, PerCpu, Target};
+pub use sys::{End, Hook};

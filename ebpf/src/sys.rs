@@ -9,8 +9,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use aya_obj::generated::bpf_insn;
 
-use crate::hooks::{End, Hook};
-
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
@@ -25,6 +23,24 @@ const TRACE_KPROBE_MULTI: u32 = 42;
 const AT_RETURN: u32 = 1;
 /// `PERF_EVENT_IOC_SET_BPF`
 const SET_BPF: libc::Ioctl = 0x4004_2408;
+
+/// At which end of functions a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// As they are called.
+    Entry,
+    /// As they return.
+    Return,
+}
+
+/// A function of the kernel, and the number that the program gets by `bpf_get_attach_cookie` when it runs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hook {
+    /// Where it begins.
+    pub address: u64,
+    /// Its number.
+    pub cookie: u64,
+}
 
 /// `union bpf_attr` for BPF_MAP_UPDATE_ELEM.
 #[repr(C)]

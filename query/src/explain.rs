@@ -10,18 +10,29 @@
 use anyhow::anyhow;
 use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
+use perfquet_cli::{nearest, suggestion};
 
 use crate::functions::FUNCTIONS;
-use crate::nearest::{nearest, suggestion};
 use crate::sentences::{plain, sentence};
-use crate::session::Session;
 
-/// Formats an error of a query. With the session, similar names are suggested.
-pub(crate) fn error(error: DataFusionError, sql: &str, session: Option<&Session>) -> anyhow::Error {
+/// The names that a query may use.
+pub(crate) trait Known {
+    /// Returns all tables and views, event tables also with their system.
+    fn table_names(&self) -> Vec<String>;
+
+    /// Returns the names of all functions: scalar, aggregate, window and table.
+    fn function_names(&self) -> Vec<String>;
+
+    /// Returns the fragments of a report's query that the user wrote; `None` if the user wrote all of the query.
+    fn pieces(&self) -> Option<Vec<String>>;
+}
+
+/// Formats an error of a query. With the known names, similar ones are suggested.
+pub(crate) fn error(error: DataFusionError, sql: &str, known: Option<&dyn Known>) -> anyhow::Error {
     if let Some(kind) = io_kind(&error) {
         return std::io::Error::new(kind, error.strip_backtrace()).into();
     }
-    let place = match session.and_then(Session::pieces) {
+    let place = match known.and_then(Known::pieces) {
         Some(pieces) => place_in_piece(&error, sql, &pieces),
         None => place_of(&error, sql),
     };
@@ -39,7 +50,7 @@ pub(crate) fn error(error: DataFusionError, sql: &str, session: Option<&Session>
                 "the query exceeds the memory limit: {text}\nhint: raise --memory, lower --threads, or select fewer rows"
             )
         }
-        DataFusionError::Plan(text) => plan_error(text, session),
+        DataFusionError::Plan(text) => plan_error(text, known),
         other if wrong_argument(&other.strip_backtrace()).is_some() => {
             wrong_argument(&other.strip_backtrace()).unwrap_or_default()
         }
@@ -155,7 +166,7 @@ fn no_column(field: &Column, valid: &[Column]) -> String {
     format!("no column {}{place}\nhint: {hint}", field.flat_name())
 }
 
-fn plan_error(text: &str, session: Option<&Session>) -> String {
+fn plan_error(text: &str, known: Option<&dyn Known>) -> String {
     let first = text.lines().next().unwrap_or_default();
     if let Some(name) =
         between(first, "table '", "' not found").or_else(|| between(first, "Table not found: ", ""))
@@ -163,7 +174,7 @@ fn plan_error(text: &str, session: Option<&Session>) -> String {
         let name = name
             .trim_start_matches("perfquet.")
             .trim_start_matches("main.");
-        let names = session.map(Session::table_names).unwrap_or_default();
+        let names = known.map(Known::table_names).unwrap_or_default();
         let near = nearest(name, names.iter().map(String::as_str));
         let hint = if near.is_empty() {
             "list the tables with: perfquet-query tables TRACE".to_owned()
@@ -175,7 +186,7 @@ fn plan_error(text: &str, session: Option<&Session>) -> String {
     if let Some(name) = between(first, "table function '", "' not found")
         .or_else(|| between(first, "Invalid function '", "'"))
     {
-        let mut names = session.map(Session::function_names).unwrap_or_default();
+        let mut names = known.map(Known::function_names).unwrap_or_default();
         names.extend(FUNCTIONS.iter().map(|function| {
             function
                 .usage

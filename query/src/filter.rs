@@ -7,12 +7,13 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use perfquet_cli::nearest;
+use perfquet_cli::quantity::{nanoseconds, time_range};
 
 use crate::failure::Misuse;
 use crate::functions::in_fitting_unit;
-use crate::nearest::nearest;
-use crate::render::text::strings;
 use crate::session::{Session, literal};
+use crate::text::strings;
 
 /// Filters for rows.
 #[derive(Debug, Clone, Default, Args)]
@@ -124,7 +125,7 @@ impl Filters {
 
 /// Returns the condition for the range in each trace: each has its own start.
 fn time_condition(session: &Session, text: &str) -> Result<String> {
-    let (from, to) = time_range(text)?;
+    let (from, to) = time_range(text).map_err(|error| Misuse(format!("--time {text}: {error}")))?;
     let lengths = session.traces.iter().filter_map(|trace| trace.time_range());
     let longest = lengths.map(|(start, end)| end.saturating_sub(start)).max();
     if let (Some(from), Some(longest)) = (from, longest)
@@ -157,49 +158,6 @@ fn time_condition(session: &Session, text: &str) -> Result<String> {
         0 => "FALSE".to_owned(),
         _ => format!("({})", each.join(" OR ")),
     })
-}
-
-/// Parses `1.2s..1.5s` into nanoseconds; either end may be missing.
-fn time_range(text: &str) -> Result<(Option<i64>, Option<i64>)> {
-    let wrong = || {
-        Misuse(format!(
-            "--time {text}: expected a range such as 1.2s..1.5s, ..500ms or 2m.."
-        ))
-    };
-    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-    let end = |text: &str| match text.trim() {
-        "" => Ok(None),
-        text => nanoseconds(text).map(Some).ok_or_else(wrong),
-    };
-    let (from, to) = (end(from)?, end(to)?);
-    if from.is_none() && to.is_none() || from.zip(to).is_some_and(|(from, to)| from >= to) {
-        bail!(wrong());
-    }
-    Ok((from, to))
-}
-
-/// The units of durations, in nanoseconds. The micro sign and the Greek letter look the same.
-const UNITS: &[(&str, i64)] = &[
-    ("ns", 1),
-    ("us", 1_000),
-    ("\u{b5}s", 1_000),
-    ("\u{3bc}s", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-];
-
-/// `1.5ms` in nanoseconds.
-fn nanoseconds(text: &str) -> Option<i64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, unit) = text.split_at(digits);
-    let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit.trim_start())?;
-    if let Ok(whole) = number.parse::<i64>() {
-        return whole.checked_mul(*factor);
-    }
-    let nanoseconds = number.parse::<f64>().ok()? * *factor as f64;
-    // Beyond 2^63 ns (292 years) the cast would saturate silently.
-    (nanoseconds < 9.2e18).then(|| nanoseconds.round() as i64)
 }
 
 /// Replaces every duration in `condition` by its nanoseconds. Quoted strings, names and comments stay.
@@ -291,26 +249,5 @@ mod tests {
         check("d > 5\u{3bc}s /* 5sec */ or x", "d > 5000 /* 5sec */ or x");
         check("'open 5s", "'open 5s");
         assert!(with_nanoseconds("x > 5sec").is_err());
-    }
-
-    #[test]
-    fn ranges() {
-        assert_eq!(
-            time_range("1.2s..1.5s").unwrap(),
-            (Some(1_200_000_000), Some(1_500_000_000))
-        );
-        assert_eq!(time_range("..500ms").unwrap(), (None, Some(500_000_000)));
-        assert_eq!(time_range("2m..").unwrap(), (Some(120_000_000_000), None));
-        for wrong in [
-            "..",
-            "5",
-            "5..6",
-            "2s..1s",
-            "1s-2s",
-            "99999999999m..",
-            "1x..2s",
-        ] {
-            assert!(time_range(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -6,6 +6,7 @@
 
 #[macro_use]
 mod terminal;
+mod text;
 
 mod bins;
 mod catalog;
@@ -16,7 +17,7 @@ mod failure;
 mod filter;
 mod functions;
 mod interrupt;
-mod nearest;
+mod limits;
 mod places;
 mod planning;
 mod render;

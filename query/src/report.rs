@@ -8,17 +8,12 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use arrow::array::RecordBatch;
 use clap::{ArgMatches, Args, FromArgMatches};
 
 use crate::commands::{Subcommand, arguments};
-use crate::render::distribution::Distributions;
-use crate::render::flame::Flame;
-use crate::render::heat::Heat;
-use crate::render::violins::Durations;
-use crate::render::{self, Calls, Form};
-use crate::session::{Answer, Session};
-use crate::settings::Limits;
+use crate::limits::Limits;
+use crate::render::{self, Answered, Form};
+use crate::session::Session;
 
 /// A report is a subcommand that answers instead of printing.
 pub(crate) trait Report: Args + FromArgMatches {
@@ -46,53 +41,4 @@ fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
     let output = render::Output::open(report.form()?)?;
     let session = Session::open(&report.traces(), report.limits())?;
     output.write(report.answer(&session)?)
-}
-
-/// What a report answers.
-pub(crate) struct Answered<'s> {
-    /// Totals in one line, printed to stderr: `cpu-clock: 1,417 samples`.
-    pub(crate) summary: Option<String>,
-    /// What the result lacks, printed after the summary: `3 below 0 omitted`.
-    pub(crate) omitted: Option<String>,
-    pub(crate) section: Section<'s>,
-}
-
-impl<'s> Answered<'s> {
-    /// An answer without a summary.
-    pub(crate) fn new(section: Section<'s>) -> Answered<'s> {
-        Answered {
-            summary: None,
-            omitted: None,
-            section,
-        }
-    }
-
-    /// Adds the summary.
-    pub(crate) fn with_summary(self, summary: String) -> Answered<'s> {
-        Answered {
-            summary: Some(summary),
-            ..self
-        }
-    }
-
-    /// Adds what the result lacks.
-    pub(crate) fn with_omitted(self, omitted: Option<String>) -> Answered<'s> {
-        Answered { omitted, ..self }
-    }
-}
-
-/// A kind of result. Every kind has rows; some have a drawing as well.
-pub(crate) enum Section<'s> {
-    /// Rows while they are computed.
-    Stream(Answer<'s>),
-    /// Rows. `render::TERMINAL` documents the metadata of fields.
-    Table(RecordBatch),
-    Calls(Calls<'s>),
-    Distributions(Distributions),
-    Flame(Flame),
-    Heat(Heat),
-    /// Rows and a shape per function.
-    Durations(Durations),
-    /// Text in another tool's layout, which has no rows.
-    Text(Vec<u8>),
 }

@@ -25,10 +25,10 @@ use crate::explain;
 use crate::failure::Interrupted;
 use crate::functions;
 use crate::interrupt;
+use crate::limits::Limits;
 use crate::planning;
-use crate::render::text::harmless_lines;
-use crate::settings::Limits;
 use crate::stacks::Forest;
+use crate::text::harmless_lines;
 use crate::trace::{self, Trace};
 use crate::views::VIEWS;
 
@@ -137,51 +137,11 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the fragments of a report's query.
-    pub(crate) fn pieces(&self) -> Option<Vec<String>> {
-        let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        pieces.clone()
-    }
-
-    /// Returns all tables and views, event tables also with their system.
-    pub(crate) fn table_names(&self) -> Vec<String> {
-        let Some(catalog) = self.context.catalog(CATALOG) else {
-            return Vec::new();
-        };
-        let mut names = Vec::new();
-        for schema in catalog.schema_names() {
-            let Some(tables) = catalog.schema(&schema) else {
-                continue;
-            };
-            for table in tables.table_names() {
-                match schema.as_str() {
-                    MAIN => names.push(quoted(&table)),
-                    catalog::PARTS => {}
-                    _ => names.push(format!("{}.{}", quoted(&schema), quoted(&table))),
-                }
-            }
-        }
-        names.sort();
-        names
-    }
-
     /// Returns a table or view by its SQL name.
     pub(crate) fn table(&self, name: &str) -> Result<Arc<dyn TableProvider>> {
         self.handle()
             .block_on(self.context.table_provider(name))
             .map_err(|error| explain::error(error, "", Some(self)))
-    }
-
-    /// Returns the names of all functions: scalar, aggregate, window and table.
-    pub(crate) fn function_names(&self) -> Vec<String> {
-        let state = self.context.state();
-        let mut names: Vec<String> = state.scalar_functions().keys().cloned().collect();
-        names.extend(state.aggregate_functions().keys().cloned());
-        names.extend(state.window_functions().keys().cloned());
-        names.extend(state.table_functions().keys().cloned());
-        names.sort();
-        names.dedup();
-        names
     }
 
     /// Where tasks run.
@@ -217,6 +177,45 @@ impl Session {
                 "the query engine failed; the cause is printed above"
             )),
         }
+    }
+}
+
+impl explain::Known for Session {
+    fn pieces(&self) -> Option<Vec<String>> {
+        let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.clone()
+    }
+
+    fn table_names(&self) -> Vec<String> {
+        let Some(catalog) = self.context.catalog(CATALOG) else {
+            return Vec::new();
+        };
+        let mut names = Vec::new();
+        for schema in catalog.schema_names() {
+            let Some(tables) = catalog.schema(&schema) else {
+                continue;
+            };
+            for table in tables.table_names() {
+                match schema.as_str() {
+                    MAIN => names.push(quoted(&table)),
+                    catalog::PARTS => {}
+                    _ => names.push(format!("{}.{}", quoted(&schema), quoted(&table))),
+                }
+            }
+        }
+        names.sort();
+        names
+    }
+
+    fn function_names(&self) -> Vec<String> {
+        let state = self.context.state();
+        let mut names: Vec<String> = state.scalar_functions().keys().cloned().collect();
+        names.extend(state.aggregate_functions().keys().cloned());
+        names.extend(state.window_functions().keys().cloned());
+        names.extend(state.table_functions().keys().cloned());
+        names.sort();
+        names.dedup();
+        names
     }
 }
 

@@ -32,7 +32,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::{Part, part_path};
 
-use crate::render::text::harmless;
+use crate::text::harmless;
 
 /// One Parquet file.
 #[derive(Debug, Clone)]

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
+use perfquet_cli::quantity::{self, duration};
 use perfquet_events::event::Contexts;
 
 use crate::bpf;
@@ -12,17 +13,16 @@ use crate::closing::Next;
 use crate::failure::{Failure, misuse};
 use crate::flight;
 use crate::ftrace;
+use crate::output::Format;
 use crate::probe::Asked;
+use crate::probe::stacks::StackOptions;
 use crate::probe::vmlinux::KernelOptions;
-use crate::recording::stacks::StackOptions;
+use crate::recording::DEFAULT_FREQUENCY_HZ;
 use crate::selection::CallOptions;
 use crate::sys::ring::page_bytes;
 use crate::sys::{host, privileges};
 use crate::target::{Target, Whom};
 use crate::trigger::TriggerOptions;
-
-/// Not a round number, so that sampling does not run in lockstep with timers.
-pub(crate) const DEFAULT_FREQUENCY_HZ: u64 = 997;
 
 /// Headings of `--help`.
 const WHAT: &str = "Events and probes";
@@ -209,16 +209,6 @@ pub(crate) struct AskedFor {
     pub(crate) filters: Vec<String>,
     /// Its aggregations.
     pub(crate) aggregations: Vec<String>,
-}
-
-/// The output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Trace directory of Parquet tables
-    Pqt,
-    /// Single file without tables, for perf report and perf script
-    #[value(name = "perf.data")]
-    PerfData,
 }
 
 impl Cli {
@@ -410,60 +400,11 @@ impl Cli {
     }
 }
 
-/// `10s`, `500ms`, `2m`, `1h`. A bare number is rejected: it could mean seconds or microseconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "expected a time such as 10s".to_owned())?;
-    let seconds = match unit {
-        "" => {
-            return Err(format!(
-                "expected a unit (ns, us, ms, s, m or h), as in {text}ms or {text}s"
-            ));
-        }
-        "s" => number,
-        "ms" => number / 1e3,
-        "us" => number / 1e6,
-        "ns" => number / 1e9,
-        "m" => number * 60.0,
-        "h" => number * 3600.0,
-        _ => {
-            return Err(format!(
-                "unknown unit {unit:?}, expected ns, us, ms, s, m or h"
-            ));
-        }
-    };
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-}
-
-/// The size of a ring, rounded up to a power of two and at least a page.
+/// Parses the size of a ring: `4M`, `512K`, `65536B`; a bare number counts pages.
 fn ring_bytes(text: &str) -> Result<usize, String> {
-    size_bytes(text).map(|bytes| bytes.max(page_bytes()).next_power_of_two())
-}
-
-/// `4M`, `512K`, `1G`, `65536B`; a bare number counts pages.
-pub(crate) fn size_bytes(text: &str) -> Result<usize, String> {
     const MOST: u64 = 1 << 32;
-    let expected = || "expected a size such as 16M".to_owned();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let number: u64 = number.parse().map_err(|_| expected())?;
-    let unit_bytes = match unit.to_ascii_uppercase().as_str() {
-        "" => page_bytes() as u64,
-        "B" => 1,
-        "K" | "KB" | "KIB" => 1 << 10,
-        "M" | "MB" | "MIB" => 1 << 20,
-        "G" | "GB" | "GIB" => 1 << 30,
-        _ => return Err(expected()),
-    };
-    match number.checked_mul(unit_bytes) {
-        Some(bytes @ 1..=MOST) => Ok(bytes as usize),
+    match quantity::size_bytes(text, page_bytes() as u64)? {
+        bytes @ 1..=MOST => Ok((bytes as usize).max(page_bytes()).next_power_of_two()),
         _ => Err("expected a size between a page and 4G".to_owned()),
     }
 }
@@ -568,19 +509,12 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_times() {
+    fn ring_sizes() {
         assert_eq!(ring_bytes("4M"), Ok(4 << 20));
         assert_eq!(ring_bytes("5000K"), Ok(8 << 20));
         assert_eq!(ring_bytes("16"), Ok(16 * page_bytes()));
         for wrong in ["", "M", "4X", "0", "5G", "99999999999999999999"] {
             assert!(ring_bytes(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        let bare = duration("5").unwrap_err();
-        assert!(bare.contains("ns, us, ms, s, m or h"), "{bare}");
-        for wrong in ["", "s", "0", "2", "1x", "-1s", "1.2.3s"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
         }
     }
 }

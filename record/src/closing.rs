@@ -11,8 +11,8 @@ use perfquet_trace::symbols;
 
 use crate::failure::failed;
 use crate::output::Output;
+use crate::probe::stacks;
 use crate::progress::{self, Count};
-use crate::recording::stacks;
 use crate::{ftrace, journal, terminal};
 
 /// What the trace is best asked first.

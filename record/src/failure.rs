@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use perfquet_cli::nearest;
+
 use crate::terminal;
 
 /// A failure that knows its next step. Made by [`failed`] or [`misuse`], carried by `anyhow::Error`.
@@ -55,6 +57,15 @@ impl Failure {
     pub(crate) fn during(mut self, step: &str) -> Failure {
         self.message = format!("{step}: {}", self.message);
         self
+    }
+}
+
+/// Returns the hint for an unknown name: similar `names`, and the option that lists all.
+pub(crate) fn similar(wanted: &str, names: impl IntoIterator<Item = String>, list: &str) -> String {
+    let similar = nearest(wanted, names);
+    match similar.is_empty() {
+        true => format!("list all with {list}"),
+        false => format!("use {}, or list all with {list}", similar.join(", ")),
     }
 }
 

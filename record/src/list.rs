@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use perfquet_cli::glob_matches;
 
 use crate::cli::Cli;
 use crate::failure::{Failure, misuse};
 use crate::ftrace;
-use crate::probe::{counter, definition, glob_matches, meant, pmu_names, shown, tracepoint};
+use crate::probe::{counter, definition, pmu_names, shown, tracepoint};
 use crate::sys::tracefs::Tracefs;
 use crate::terminal;
 
@@ -66,7 +67,7 @@ fn events(pattern: &str) -> Result<String, Failure> {
         Some(failure) => failure.during(&format!(
             "no event matches {pattern}, and tracepoints are not listed"
         )),
-        None => misuse(format!("no event matches {pattern}")).hint(meant(pattern, all, "--list")),
+        None => misuse(format!("no event matches {pattern}")).hint(similar(pattern, all, "--list")),
     })
 }
 

@@ -11,12 +11,22 @@ use std::os::unix::fs::{DirBuilderExt, lchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use perfquet_trace::store;
 
-use crate::cli::Format;
 use crate::failure::{Failure, failed};
 use crate::journal::Journal;
 use crate::sys::host;
+
+/// The output format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Trace directory of Parquet tables
+    Pqt,
+    /// Single file without tables, for perf report and perf script
+    #[value(name = "perf.data")]
+    PerfData,
+}
 
 /// An output that is being written.
 pub(crate) struct Output {

@@ -11,7 +11,7 @@ use perfquet_events::event::Selection;
 
 use crate::asked;
 use crate::bpf::{Plans, Whom};
-use crate::cli::{Cli, Format};
+use crate::cli::Cli;
 use crate::closing;
 use crate::drain::Sink;
 use crate::encoder::{Encoder, Source, no_tables};
@@ -20,7 +20,7 @@ use crate::flight::{self, Kept, Last, Limit, Memory, Snapshots, Watch};
 use crate::ftrace::Tracing;
 use crate::journal::{Journal, header, samples_by_id};
 use crate::list;
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::probe::definition::Definitions;
 use crate::progress::Progress;
 use crate::recording::{Recording, Settings};

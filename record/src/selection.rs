@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use clap::Args;
+use perfquet_cli::quantity::duration;
 use perfquet_events::event::{Contexts, Selection};
 
-use crate::cli::duration;
 use crate::failure::{Failure, misuse};
 
 /// Calls to record, and filters.

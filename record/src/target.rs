@@ -6,9 +6,9 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use perfquet_cli::nearest;
 
 use crate::failure::{Failure, failed, misuse};
-use crate::probe::nearest;
 use crate::sys::privileges::Scope;
 use crate::sys::{host, procfs};
 

@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use perfquet_cli::quantity::duration;
 use perfquet_events::event::{Purpose, Selection};
 
-use crate::cli;
 use crate::failure::{Failure, misuse};
 use crate::journal::record::kind;
 use crate::probe::definition::{Definition, Definitions};
@@ -70,7 +70,7 @@ fn trigger(text: &str) -> Result<Trigger, String> {
             function: rest.trim().to_owned(),
             at_return: word == "exit",
         }),
-        "time" => Ok(Trigger::Time(cli::duration(rest)?)),
+        "time" => Ok(Trigger::Time(duration(rest)?)),
         _ => Err(expected()),
     }
 }

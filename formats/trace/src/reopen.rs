@@ -9,6 +9,7 @@ use perfquet_events::Error;
 use perfquet_events::event::Space;
 
 use crate::normalize::Counts;
+use crate::normalize::facts::{ESTIMATED_WALL_OFFSET, KERNEL_REFERENCE};
 use crate::normalize::texts::{TextId, Texts};
 use crate::store::{Directory, Facts, TableId, Writer, WriterOptions};
 use crate::symbols::{FRAMES_AT_ONCE, KernelFacts, Name, Options, Origin, Request, Symbolizer};
@@ -66,12 +67,6 @@ pub fn kernel_facts(facts: &Facts) -> KernelFacts {
         reference,
     }
 }
-
-/// Name of the fact with a kernel symbol and its address: "_text 0xffffffff81000000".
-pub(crate) const KERNEL_REFERENCE: &str = "kernel.reference";
-
-/// Name of the fact with the time of day if the input lacks it: nanoseconds since 1970 at time 0, at most.
-pub(crate) const ESTIMATED_WALL_OFFSET: &str = "wall_offset.estimated";
 
 /// The frames of a trace.
 #[derive(Default)]

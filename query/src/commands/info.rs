@@ -11,10 +11,11 @@ use perfquet_trace::count::{counted, grouped};
 
 use super::{Subcommand, arguments};
 use crate::functions::in_fitting_unit;
-use crate::render::text::{bytes, harmless};
+use crate::limits::Limits;
 use crate::render::{self, Format};
 use crate::session::Session;
-use crate::settings::{Limits, Output, Traces};
+use crate::settings::{Output, Traces};
+use crate::text::{bytes, harmless};
 use crate::trace::Trace;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Info>("info", run);

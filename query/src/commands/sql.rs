@@ -8,9 +8,10 @@ use clap::{ArgMatches, Args};
 
 use super::{Subcommand, arguments};
 use crate::failure::Misuse;
+use crate::limits::Limits;
 use crate::render;
 use crate::session::Session;
-use crate::settings::{Limits, Output};
+use crate::settings::Output;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Sql>("sql", run);
 

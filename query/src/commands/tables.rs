@@ -9,12 +9,14 @@ use clap::{ArgMatches, Args};
 use perfquet_trace::store::{ColumnSchema, TableSchema};
 
 use super::{Subcommand, arguments};
+use perfquet_cli::{nearest, suggestion};
+
 use crate::catalog;
 use crate::failure::Misuse;
-use crate::nearest::{nearest, suggestion};
+use crate::limits::Limits;
 use crate::render;
 use crate::session::{Session, quoted};
-use crate::settings::{Limits, Output};
+use crate::settings::Output;
 use crate::trace::{Trace, TraceTable};
 use crate::views::VIEWS;
 

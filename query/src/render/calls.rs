@@ -6,9 +6,9 @@ use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
 
-use super::text::{cut, harmless, strings};
 use crate::places::Places;
 use crate::session::{Answer, Session};
+use crate::text::{cut, harmless, strings};
 
 /// Columns of the calls to print, in this order; of several traces, `trace` follows.
 pub(crate) const CALL_COLUMNS: &str = "time, cpu, pid, tid, comm, duration, self_time, function, module, caller, depth, call_id, parent_id, retval, args, context, entry_seen, exit_seen";

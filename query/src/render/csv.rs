@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 
 use super::Rows;
-use super::text::{Texts, harmless, harmless_cell};
+use crate::text::{Texts, harmless, harmless_cell};
 
 pub(super) struct Csv<'w> {
     out: &'w mut (dyn Write + Send),

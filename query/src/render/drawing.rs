@@ -1,7 +1,7 @@
 //! Shared parts of SVG images: styles for light and dark mode, escaping, axes of durations.
 
 use crate::functions::in_fitting_unit;
-use crate::render::text::harmless;
+use crate::text::harmless;
 
 /// Colours and fonts of all pictures. Viewers that know no `@media` show the light ones.
 pub(super) const STYLE: &str = "\

@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use inferno::flamegraph::color::{MultiPalette, Palette};
 use inferno::flamegraph::{self, Options};
 
-use super::text::harmless;
+use crate::text::harmless;
 use crate::totals;
 
 /// Width in pixels that a picture begins with.

@@ -9,8 +9,8 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
 use perfquet_trace::count::grouped;
 
 use super::drawing::{LogAxis, STYLE, axis_label, escaped};
-use super::text::cut;
 use crate::functions::in_fitting_unit;
+use crate::text::cut;
 
 /// Data of a heat map.
 #[derive(Debug, Clone, PartialEq)]

@@ -13,8 +13,8 @@ mod json;
 mod output;
 mod parquet_file;
 mod people;
+mod section;
 mod table;
-pub(crate) mod text;
 pub(crate) mod violins;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -26,10 +26,12 @@ use clap::ValueEnum;
 
 use crate::failure::Misuse;
 use crate::session::Answer;
+use crate::text;
 
 pub(crate) use calls::{CALL_COLUMNS, Calls};
 pub(crate) use output::{Form, Output, Shape};
 pub(crate) use people::{INDENT, TERMINAL};
+pub(crate) use section::{Answered, Section};
 pub(crate) use table::UNIT;
 
 /// Output formats.

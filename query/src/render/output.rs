@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use arrow::array::RecordBatch;
 
 use super::destination::Destination;
+use super::section::{Answered, Section};
 use super::{Format, begin, fail_on_terminal, is_terminal, people, stream};
 use crate::failure::Misuse;
-use crate::report::{Answered, Section};
 
 /// What a report is written as, and where to.
 #[derive(Debug, Clone)]

@@ -8,9 +8,9 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Int64Type, Schema};
 
 use super::bars::{bars, is_unicode};
-use super::text::strings;
 use crate::bins::Bins;
 use crate::functions::in_fitting_unit;
+use crate::text::strings;
 
 /// Key in a field's metadata: how a table shows the column. `optional`: only if a value is neither NULL nor 0; `hidden`:
 /// never; `bars`: a list of `low`, `high` and `count` in powers of two, as one letter per power.

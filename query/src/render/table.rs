@@ -7,8 +7,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use super::Rows;
-use super::text::{Texts, columns, cut, harmless, is_number};
 use crate::functions::in_fitting_unit;
+use crate::text::{Texts, columns, cut, harmless, is_number};
 
 /// Rows that are looked at before the first is written.
 const LOOKED_AT: usize = 2000;

@@ -8,8 +8,8 @@ use arrow::array::RecordBatch;
 use perfquet_trace::count::{counted, grouped};
 
 use super::drawing::{LogAxis, STYLE, axis_label, escaped};
-use super::text::cut;
 use crate::functions::in_fitting_unit;
+use crate::text::cut;
 
 /// Durations per function.
 pub(crate) struct Durations {

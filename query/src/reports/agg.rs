@@ -20,12 +20,13 @@ use super::rows::{Rows, divided, expressions, has_rows, named};
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::filter::Filters;
-use crate::render::text::strings;
-use crate::render::{Form, TERMINAL};
-use crate::report::{self, Answered, Report, Section};
+use crate::limits::Limits;
+use crate::render::{Answered, Form, Section, TERMINAL};
+use crate::report::{self, Report};
 use crate::session::Session;
-use crate::settings::{Limits, Output};
+use crate::settings::Output;
 use crate::stacks::ids;
+use crate::text::strings;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Agg>();
 

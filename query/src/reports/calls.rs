@@ -20,10 +20,11 @@ use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
-use crate::render::{self, Form};
-use crate::report::{self, Answered, Report, Section};
+use crate::limits::Limits;
+use crate::render::{self, Answered, Form, Section};
+use crate::report::{self, Report};
 use crate::session::Session;
-use crate::settings::{Limits, Output, Traces};
+use crate::settings::{Output, Traces};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Calls>();
 

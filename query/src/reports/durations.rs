@@ -28,11 +28,12 @@ use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
+use crate::limits::Limits;
 use crate::render::violins::{self, Violin};
-use crate::render::{Form, Shape, TERMINAL, UNIT};
-use crate::report::{self, Answered, Report, Section};
+use crate::render::{Answered, Form, Section, Shape, TERMINAL, UNIT};
+use crate::report::{self, Report};
 use crate::session::Session;
-use crate::settings::{Limits, Output, Overwriting, Traces};
+use crate::settings::{Output, Overwriting, Traces};
 use crate::totals;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Durations>();

@@ -18,13 +18,14 @@ use super::rows::has_rows;
 use super::subject::Choice;
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
+use crate::limits::Limits;
 use crate::render::flame::{Flame, KERNEL, Merged, Node};
-use crate::render::text::harmless;
-use crate::render::{Form, Shape};
-use crate::report::{self, Answered, Report, Section};
+use crate::render::{Answered, Form, Section, Shape};
+use crate::report::{self, Report};
 use crate::session::Session;
-use crate::settings::{Image, Limits, Traces};
+use crate::settings::{Image, Traces};
 use crate::stacks::{Forest, Frames, Tree};
+use crate::text::harmless;
 use crate::trace::Trace;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Flamegraph>();

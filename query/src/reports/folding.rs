@@ -5,9 +5,9 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 
 use super::subject::Subject;
-use crate::render::text::strings;
 use crate::session::Session;
 use crate::stacks::ids;
+use crate::text::strings;
 use crate::totals;
 
 /// How much weighs what ran under a pair of stacks.

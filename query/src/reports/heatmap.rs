@@ -12,11 +12,12 @@ use super::measured::bars_of;
 use super::rows::{Asked, Rows, divided};
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
-use crate::render::Form;
+use crate::limits::Limits;
 use crate::render::heat::{Cell, Heat};
-use crate::report::{self, Answered, Report, Section};
+use crate::render::{Answered, Form, Section};
+use crate::report::{self, Report};
 use crate::session::Session;
-use crate::settings::{Image, Limits};
+use crate::settings::Image;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Heatmap>();
 

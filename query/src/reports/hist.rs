@@ -24,12 +24,13 @@ use super::rows::{Rows, divided, expressions, has_rows, named};
 use crate::bins::Bins;
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
-use crate::render::Form;
+use crate::limits::Limits;
 use crate::render::distribution::{Distributions, Drawing, Line};
-use crate::render::text::{Texts, harmless, is_number};
-use crate::report::{self, Answered, Report, Section};
+use crate::render::{Answered, Form, Section};
+use crate::report::{self, Report};
 use crate::session::Session;
-use crate::settings::{Limits, Output};
+use crate::settings::Output;
+use crate::text::{Texts, harmless, is_number};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Hist>();
 

@@ -14,9 +14,9 @@ use super::subject::Choice;
 use crate::bins::Bins;
 use crate::filter::Filters;
 use crate::render::distribution::{Distributions, Drawing, Line};
-use crate::render::text::{harmless, strings};
 use crate::session::Session;
 use crate::stacks::ids;
+use crate::text::{harmless, strings};
 
 /// One bar: low, high (not in it), count.
 type Bucket = (Option<i64>, Option<i64>, i64);

@@ -19,8 +19,8 @@ use clap::Args;
 use super::kd_tree;
 use crate::failure::Misuse;
 use crate::filter::Filters;
-use crate::render::text::{harmless, strings};
 use crate::session::Session;
+use crate::text::{harmless, strings};
 
 /// Options of kd that the report does not have itself.
 #[derive(Debug, Clone, Args)]

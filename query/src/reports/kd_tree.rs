@@ -14,7 +14,7 @@ use std::io::Write;
 use anyhow::Result;
 
 use super::kd::{Log, TreeStyle};
-use crate::render::text::harmless;
+use crate::text::harmless;
 
 /// How long kd took a call for active whose exit was not seen, in microseconds.
 const FOREVER: i64 = 9_999_999;

@@ -8,8 +8,8 @@ use arrow::datatypes::{Float64Type, Int64Type};
 
 use crate::filter::Filters;
 use crate::places::Places;
-use crate::render::text::{Texts, strings};
 use crate::session::{Session, literal};
+use crate::text::{Texts, strings};
 use crate::totals;
 
 /// One bar of the fine distribution.

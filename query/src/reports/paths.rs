@@ -7,8 +7,8 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 
 use crate::places::Places;
-use crate::render::text::strings;
 use crate::session::Session;
+use crate::text::strings;
 
 /// All calls. Node 0 is around all of them.
 #[derive(Debug, Default)]

@@ -2,11 +2,11 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use perfquet_cli::{nearest, suggestion};
 
 use crate::filter::Filters;
-use crate::nearest::{nearest, suggestion};
-use crate::render::text::strings;
 use crate::session::{Session, literal, quoted};
+use crate::text::strings;
 use crate::totals;
 
 /// Row selection of every report.

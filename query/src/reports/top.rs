@@ -22,12 +22,13 @@ use super::folding::Folded;
 use super::imported;
 use super::subject::{Choice, Subject};
 use crate::commands::Subcommand;
-use crate::render::Form;
-use crate::render::text::{harmless, strings};
-use crate::report::{self, Answered, Report, Section};
+use crate::limits::Limits;
+use crate::render::{Answered, Form, Section};
+use crate::report::{self, Report};
 use crate::session::Session;
-use crate::settings::{Limits, Output, Traces};
+use crate::settings::{Output, Traces};
 use crate::stacks::{Forest, Tree};
+use crate::text::{harmless, strings};
 use crate::totals;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Top>();

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use perfquet_cli::quantity::duration;
 use perfquet_ebpf::layout::{Action, OffCell, OffKey, OffSettings, OffStart};
 use perfquet_ebpf::{EbpfLoader, Object, objects};
 
 use super::{TOLD, Whom, refused, send, tell_losses, whom};
-use crate::cli;
 use crate::failure::Failure;
 use crate::journal::told::{Row, Told};
 use crate::recording::Recording;
@@ -40,7 +40,7 @@ pub(crate) struct Options {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "0s",
-        value_parser = cli::duration
+        value_parser = duration
     )]
     off_cpu: Option<Duration>,
 }

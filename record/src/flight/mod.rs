@@ -19,9 +19,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use perfquet_cli::quantity::{duration, size_bytes};
 
-use crate::cli::{self, Format};
 use crate::failure::Failure;
+use crate::output::Format;
 use crate::probe::definition::Definitions;
 use crate::probe::{self, Asked, Probe};
 use crate::sys::signals::User;
@@ -115,9 +116,11 @@ fn limit(text: &str) -> Result<Limit, String> {
             .trim_end_matches('B')
         {
             // A lower-case m counts minutes, as in --duration.
-            "K" | "M" | "G" if unit != "m" => limit.bytes = cli::size_bytes(part)?,
+            "K" | "M" | "G" if unit != "m" => {
+                limit.bytes = usize::try_from(size_bytes(part, 1)?).unwrap_or(usize::MAX)
+            }
             _ => {
-                limit.age = Some(cli::duration(part).map_err(|_| {
+                limit.age = Some(duration(part).map_err(|_| {
                     format!("{part:?}: expected a time or a size such as 30s or 64M")
                 })?);
             }
@@ -146,7 +149,7 @@ fn trigger(text: &str) -> Result<Trigger, String> {
     }
     Ok(Trigger::Slow {
         function: function.to_owned(),
-        longer_than: cli::duration(time.trim())?,
+        longer_than: duration(time.trim())?,
     })
 }
 

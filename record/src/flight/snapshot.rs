@@ -17,11 +17,10 @@ use perfquet_trace::symbols::Roots;
 
 use super::kept::Held;
 use super::{numbered, slow};
-use crate::cli::Format;
 use crate::closing;
 use crate::encoder::{Encoder, Source, no_tables};
 use crate::journal::Journal;
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::sys::signals::User;
 use crate::sys::thread;
 

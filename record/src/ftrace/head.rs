@@ -14,6 +14,7 @@
 //! Written at the start, so that a killed recorder leaves it, and again at the end, with what the rings lost
 //! (trace-cmd.dat.v6(5)).
 
+use perfquet_cli::glob_matches;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -22,7 +23,6 @@ use std::path::{Path, PathBuf};
 use super::HEAD;
 use super::buffer::Buffer;
 use super::plan::{Plan, Tracer};
-use crate::probe::glob_matches;
 use crate::sys::host;
 use crate::sys::ring::page_bytes;
 use crate::sys::tracefs::Tracefs;

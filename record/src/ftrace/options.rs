@@ -8,8 +8,8 @@ use perfquet_events::event::Selection;
 
 use super::kfi::{self, Kfi};
 use super::plan::{Plan, Tracer};
-use crate::cli::Format;
 use crate::failure::{Failure, misuse};
+use crate::output::Format;
 use crate::sys::{clock, kallsyms};
 
 /// Matches every function.

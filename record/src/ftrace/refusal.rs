@@ -6,8 +6,7 @@ use std::path::Path;
 
 use super::buffer::read;
 use super::plan::Tracer;
-use crate::failure::{Failure, failed, misuse};
-use crate::probe::meant;
+use crate::failure::{Failure, failed, misuse, similar};
 use crate::sys::tracefs::Tracefs;
 
 const ENABLED: &str = "/proc/sys/kernel/ftrace_enabled";
@@ -77,7 +76,11 @@ pub(super) fn unknown_function(tracefs: &Tracefs, name: &str, error: &io::Error)
         true => "exists, but cannot be traced (it is inlined, or code that tracing itself needs)",
         false => "is no function of this kernel that can be traced",
     };
-    misuse(format!("{name} {why}")).hint(meant(name, names, "perfquet-record --functions PATTERN"))
+    misuse(format!("{name} {why}")).hint(similar(
+        name,
+        names,
+        "perfquet-record --functions PATTERN",
+    ))
 }
 
 fn open_and_look(path: &Path) -> io::Result<()> {

@@ -7,9 +7,9 @@
 
 use std::io;
 
+use perfquet_cli::nearest;
 use perfquet_events::event_format::EventFormat;
 
-use super::nearest;
 use crate::failure::{Failure, failed, misuse};
 
 /// Words of the language itself, and what every event has beside its fields.

@@ -8,10 +8,10 @@
 //! r::gen<u32>          one instance, prog::r::gen::<u32>
 //! ```
 
+use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::{CodeSymbol, Object};
 
-use super::{glob_matches, nearest};
-use crate::failure::{Failure, misuse};
+use crate::failure::{Failure, misuse, similar};
 
 /// Overloads that are named.
 const MOST_NAMED: usize = 10;
@@ -193,7 +193,7 @@ fn nothing(text: &str, object: &Object, all: &[CodeSymbol], wanted: &str) -> Fai
             .hint("install its debug package");
     }
     let names = all_names(object);
-    misuse(format!("{path} has no function {wanted}")).hint(nearest::meant(
+    misuse(format!("{path} has no function {wanted}")).hint(similar(
         wanted,
         names,
         &format!("--functions '{path}:*'"),

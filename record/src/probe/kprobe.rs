@@ -10,14 +10,15 @@
 //! function, for registers, and for functions that cannot be traced there are kprobes.
 //! Names and types of parameters are those of BTF, the kernel's own description (/sys/kernel/btf/vmlinux).
 
+use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::Object;
 
 use super::argument::{self, Argument, Asked, Value};
 use super::btf::Btf;
 use super::call::{self, Both, Edge};
 use super::definition::{Definition, Form, Place};
-use super::{fetch, glob_matches, nearest, place, uprobe, vmlinux};
-use crate::failure::{Failure, failed, misuse};
+use super::{fetch, place, uprobe, vmlinux};
+use crate::failure::{Failure, failed, misuse, similar};
 use crate::sys::kallsyms;
 use crate::sys::tracefs::Tracefs;
 
@@ -374,7 +375,7 @@ fn functions(text: &str, asked: &Asked) -> Result<Vec<String>, Failure> {
     };
     match matching.len() {
         0 => Err(misuse(format!("{whose} has no function {pattern}"))
-            .hint(nearest::meant(pattern, symbols, &list))),
+            .hint(similar(pattern, symbols, &list))),
         1..=MOST => Ok(matching),
         many => Err(misuse(format!(
             "{pattern}: {many} functions, more than the maximum of {MOST}"

@@ -17,11 +17,11 @@ pub(crate) mod hooks;
 pub(crate) mod kprobe;
 pub(crate) mod left_out;
 mod modifiers;
-mod nearest;
 mod place;
 mod pmu;
 mod register;
 pub(crate) mod shown;
+pub(crate) mod stacks;
 mod stepped;
 pub(crate) mod tracepoint;
 pub(crate) mod uprobe;
@@ -30,13 +30,11 @@ pub(crate) mod vmlinux;
 
 use perfquet_events::event::CallFunction;
 
-use crate::failure::{Failure, misuse};
-use crate::recording::stacks;
+use crate::failure::{Failure, misuse, similar};
 use crate::sys::perf_event::{Attr, abi};
 use definition::{Definitions, Form};
 use tracepoint::Tracepoint;
 
-pub(crate) use nearest::{glob_matches, meant, nearest};
 pub(crate) use place::is_of_program;
 pub(crate) use pmu::{names as pmu_names, types as pmu_types};
 
@@ -232,7 +230,7 @@ fn parse_plain(event: &str) -> Result<Vec<Probe>, Failure> {
 fn unknown(event: &str) -> Failure {
     let mut names: Vec<String> = counter::names().collect();
     names.extend(tracepoint::all_names());
-    misuse(format!("no event {event}")).hint(nearest::sentence(event, names))
+    misuse(format!("no event {event}")).hint(similar(event, names, "--list"))
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@
 //! ```
 //! Type numbers differ between machines and are read each time.
 
+use perfquet_cli::nearest;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Kind, Probe, modifiers, nearest};
+use super::{Kind, Probe, modifiers};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::perf_event::Attr;
 

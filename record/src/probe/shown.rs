@@ -9,13 +9,14 @@
 use std::fmt::Write;
 use std::fs;
 
+use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::{CodeSymbol, Location, Object, Shape};
 
 use super::argument::Asked;
 use super::btf::Btf;
 use super::fetch::Types;
-use super::{argument, function_name, glob_matches, nearest, place, uprobe, vmlinux};
-use crate::failure::{Failure, failed, misuse};
+use super::{argument, function_name, place, uprobe, vmlinux};
+use crate::failure::{Failure, failed, misuse, similar};
 use crate::sys::kallsyms;
 
 /// Names of functions, one a line.
@@ -46,9 +47,7 @@ pub(crate) fn functions(pattern: &str) -> Result<String, Failure> {
         last = Some(name);
     }
     if text.is_empty() {
-        return Err(
-            misuse(format!("no function {pattern}")).hint(nearest::meant(pattern, names, &list))
-        );
+        return Err(misuse(format!("no function {pattern}")).hint(similar(pattern, names, &list)));
     }
     Ok(text)
 }
@@ -136,7 +135,7 @@ fn parameters(module: Option<&str>, function: &str) -> Result<String, Failure> {
     };
     let Some(parameters) = btf.parameters(function) else {
         return Err(
-            misuse(format!("the kernel's BTF does not describe {function}")).hint(nearest::meant(
+            misuse(format!("the kernel's BTF does not describe {function}")).hint(similar(
                 function,
                 kallsyms::functions_of(module),
                 "--functions '*'",

@@ -4,10 +4,11 @@
 //! sched:sched_switch    syscalls:*read*    ext4:*    raw_syscalls:sys_enter:u
 //! ```
 
+use perfquet_cli::glob_matches;
 use perfquet_events::event::Purpose;
 
-use super::{Kind, Probe, definition, glob_matches, modifiers, nearest};
-use crate::failure::{Failure, failed, misuse};
+use super::{Kind, Probe, definition, modifiers};
+use crate::failure::{Failure, failed, misuse, similar};
 use crate::sys::perf_event::{Attr, abi};
 use crate::sys::tracefs::Tracefs;
 
@@ -48,7 +49,7 @@ pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
     }
     if probes.is_empty() {
         let hint = option_of_probes(system, name)
-            .unwrap_or_else(|| nearest::sentence(&format!("{system}:{name}"), names(&tracefs)));
+            .unwrap_or_else(|| similar(&format!("{system}:{name}"), names(&tracefs), "--list"));
         return Err(misuse(format!("no tracepoint {event}")).hint(hint));
     }
     Ok(probes)

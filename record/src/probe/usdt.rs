@@ -6,12 +6,13 @@
 //! ```
 //! The number in brackets is the counter of listeners, which the kernel raises while the probe is there.
 
+use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::{Object, StaticProbe};
 
 use super::definition::{Definition, Form, Place};
 use super::register::kernels as register;
-use super::{glob_matches, nearest, uprobe};
-use crate::failure::{Failure, failed, misuse};
+use super::uprobe;
+use crate::failure::{Failure, failed, misuse, similar};
 
 /// What `PATH:PROVIDER:NAME` asks for; several with wildcards, and where one name is at several places.
 pub(crate) fn definitions(text: &str) -> Result<Vec<Definition>, Failure> {
@@ -39,11 +40,7 @@ pub(crate) fn definitions(text: &str) -> Result<Vec<Definition>, Failure> {
             "{} has no static probe {provider}:{name}",
             path.display()
         ))
-        .hint(nearest::meant(
-            &format!("{provider}:{name}"),
-            names,
-            "readelf -n",
-        )));
+        .hint(similar(&format!("{provider}:{name}"), names, "readelf -n")));
     }
     Ok(matching
         .into_iter()

@@ -2,9 +2,12 @@
 
 use perfquet_events::event::Purpose;
 
-use super::{Settings, stacks};
-use crate::probe::{Kind, Probe};
+use super::Settings;
+use crate::probe::{Kind, Probe, stacks};
 use crate::sys::perf_event::{Attr, abi};
+
+/// Not a round number, so that sampling does not run in lockstep with timers.
+pub(crate) const DEFAULT_FREQUENCY_HZ: u64 = 997;
 
 /// Every record carries these, so that any record can be distinguished from its neighbors in the ring.
 const COMMON: u32 = abi::PERF_SAMPLE_IDENTIFIER
@@ -133,7 +136,7 @@ fn set_rate(attr: &mut Attr, probe: &Probe, settings: &Settings) {
         (Some(period), _) => attr.sample_period = period,
         (None, frequency) => {
             attr.set_freq(1);
-            attr.sample_freq = frequency.unwrap_or(crate::cli::DEFAULT_FREQUENCY_HZ);
+            attr.sample_freq = frequency.unwrap_or(DEFAULT_FREQUENCY_HZ);
         }
     }
 }

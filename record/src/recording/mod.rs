@@ -8,7 +8,6 @@
 mod attach;
 mod attr;
 mod open;
-pub(crate) mod stacks;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
@@ -20,6 +19,7 @@ use perfquet_events::event::Purpose;
 
 use crate::own::{self, Own};
 use crate::probe::left_out::LeftOut;
+use crate::probe::stacks::Stacks;
 use crate::probe::{Kind, Probe, counter, filter};
 use crate::sys::clock;
 use crate::sys::limits::{self, Resource};
@@ -29,7 +29,8 @@ use crate::sys::ring::Ring;
 use crate::sys::sample_filter::SampleFilter;
 use crate::target::{Place, Target};
 use open::Owner;
-use stacks::Stacks;
+
+pub(crate) use attr::DEFAULT_FREQUENCY_HZ;
 
 /// Of tracepoints that match a pattern.
 pub(crate) const NOT_RECORDED: &str = "cannot be recorded";

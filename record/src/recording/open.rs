@@ -5,9 +5,9 @@ use std::io;
 use anyhow::Result;
 
 use super::attr::Kernel;
-use super::{Opened, Rings, Settings, Track, stacks};
+use super::{Opened, Rings, Settings, Track};
 use crate::failure::{Failure, failed};
-use crate::probe::{Kind, Probe, counter};
+use crate::probe::{Kind, Probe, counter, stacks};
 use crate::sys::host;
 use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::{Attr, Event, abi};

@@ -10,6 +10,12 @@ use perfquet_events::event::Fact;
 use super::life::hexadecimal;
 use crate::store::Facts;
 
+/// Name of the fact with a kernel symbol and its address: "_text 0xffffffff81000000".
+pub(crate) const KERNEL_REFERENCE: &str = "kernel.reference";
+
+/// Name of the fact with the time of day if the input lacks it: nanoseconds since 1970 at time 0, at most.
+pub(crate) const ESTIMATED_WALL_OFFSET: &str = "wall_offset.estimated";
+
 /// Limits for hostile inputs with endless facts.
 const OTHERS: usize = 4096;
 

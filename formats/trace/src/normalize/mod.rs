@@ -14,7 +14,7 @@ mod age;
 mod aggregates;
 mod calls;
 mod columns;
-mod facts;
+pub(crate) mod facts;
 mod frames;
 mod generated;
 mod kernel_texts;
@@ -226,14 +226,14 @@ impl<'o> Normalizer<'o> {
         }
         if let Some((name, address)) = &self.kernel.reference {
             self.facts.tell(Fact::Other {
-                name: crate::reopen::KERNEL_REFERENCE,
+                name: facts::KERNEL_REFERENCE,
                 value: &format!("{name} {address:#x}"),
             });
         }
         let origin = self.age.origin(&self.facts.facts);
         if let (true, Some(offset)) = (origin.is_estimated, origin.wall_offset) {
             self.facts.tell(Fact::Other {
-                name: crate::reopen::ESTIMATED_WALL_OFFSET,
+                name: facts::ESTIMATED_WALL_OFFSET,
                 value: &offset.to_string(),
             });
         }

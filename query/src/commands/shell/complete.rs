@@ -11,6 +11,7 @@ use rustyline::{Context, Helper, Hinter};
 
 use super::meta;
 use crate::commands::sql;
+use crate::explain::Known;
 use crate::functions::FUNCTIONS;
 use crate::render;
 use crate::session::{Session, quoted};

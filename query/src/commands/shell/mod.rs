@@ -17,10 +17,11 @@ use rustyline::{CompletionType, Config, Editor};
 use super::{Subcommand, arguments, sql};
 use crate::failure::Interrupted;
 use crate::functions::in_fitting_unit;
-use crate::render::text::harmless_lines;
+use crate::limits::Limits;
 use crate::render::{self, Format};
 use crate::session::Session;
-use crate::settings::{Limits, Output, Traces};
+use crate::settings::{Output, Traces};
+use crate::text::harmless_lines;
 use complete::Completer;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Shell>("shell", run);

@@ -13,8 +13,8 @@ use std::io;
 use clap::Args;
 use perfquet_trace::symbols::UnwindCounts;
 
+use super::Probe;
 use crate::failure::{Failure, failed, misuse};
-use crate::probe::Probe;
 use crate::sys::perf_event::{Attr, abi};
 use crate::sys::privileges;
 
