@@ -50,6 +50,9 @@ pub fn run(arguments: &[&str]) -> Result<()> {
             record_own(&trace, &directory, seconds)?;
         }
     }
+    if !builder.is_done() {
+        results::show_first(&trace)?;
+    }
     builder.finish()?;
     results::show(&trace, &directory)
 }

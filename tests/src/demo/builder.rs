@@ -98,6 +98,11 @@ impl Builder {
         }
     }
 
+    /// Whether the query tool is there already.
+    pub(super) fn is_done(&mut self) -> bool {
+        self.scratch.is_some() || !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Ends the build of a small crate; waits for that of the query tool, showing how far it is.
     pub(super) fn finish(mut self) -> Result<()> {
         if let Some(scratch) = self.scratch.take() {
@@ -105,9 +110,7 @@ impl Builder {
             let _ = std::fs::remove_dir_all(scratch);
             return Ok(());
         }
-        say::step(
-            "the trace is whole; now the rest of the query tool (DataFusion: ten to twenty minutes, once)",
-        );
+        say::step("waiting for the query tool (DataFusion: ten to twenty minutes, once)");
         let mut shown = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {

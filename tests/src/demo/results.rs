@@ -1,5 +1,6 @@
-//! What the demo shows of its trace: the facts, the hottest functions, an answer in SQL, a flame graph.
+//! What the demo shows of its trace: the hottest functions, an answer in SQL, a flame graph.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -7,6 +8,57 @@ use anyhow::{Context, Result, bail};
 
 use super::shorten;
 use crate::{place, say};
+
+/// Rows of the first table.
+const FIRST_ROWS: usize = 8;
+
+/// Prints the functions with the most samples, from folded stacks of the converter: the query tool is not built yet.
+pub(super) fn show_first(trace: &Path) -> Result<()> {
+    say::step("first results, while the query tool is still being built");
+    say::command_line(&format!(
+        "perfquet-convert {} --to folded | …",
+        shorten(trace).display()
+    ));
+    let program = place::target_directory().join("release/perfquet-convert");
+    let output = Command::new(&program)
+        .arg(trace)
+        .args(["--to", "folded"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run {}", program.display()))?;
+    if !output.status.success() {
+        bail!("perfquet-convert failed ({}), see above", output.status);
+    }
+    let folded = String::from_utf8_lossy(&output.stdout);
+    for line in hottest(&folded) {
+        say::note(&line);
+    }
+    Ok(())
+}
+
+/// Returns a heading and the functions with the most samples: share, samples, name.
+fn hottest(folded: &str) -> Vec<String> {
+    let mut samples: HashMap<&str, u64> = HashMap::new();
+    let mut total = 0;
+    for line in folded.lines() {
+        let Some((stack, count)) = line.rsplit_once(' ') else {
+            continue;
+        };
+        let count: u64 = count.parse().unwrap_or(0);
+        total += count;
+        let function = stack.rsplit(';').next().unwrap_or(stack);
+        *samples.entry(function).or_default() += count;
+    }
+    let mut samples: Vec<(&str, u64)> = samples.into_iter().collect();
+    samples.sort_by(|left, right| right.1.cmp(&left.1).then(left.0.cmp(right.0)));
+    let heading = format!("{:>12}  {:>10}  function", "self_percent", "samples");
+    let rows = samples.iter().take(FIRST_ROWS).map(|(function, count)| {
+        let percent = 100.0 * *count as f64 / total as f64;
+        format!("{percent:>12.2}  {count:>10}  {function}")
+    });
+    std::iter::once(heading).chain(rows).collect()
+}
 
 /// Runs the query tool on the trace, each command shown as one would type it.
 pub(super) fn show(trace: &Path, directory: &Path) -> Result<()> {
@@ -72,4 +124,21 @@ fn query(arguments: &[&str], trace: &str) -> Result<()> {
         bail!("perfquet-query failed ({status}); what it said is above, the trace is {trace}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hottest;
+
+    #[test]
+    fn the_hottest_functions_come_first() {
+        let folded = "sh;main;read 3\nsh;main 1\nls;a b;read 5\nls;spin 1\n";
+        let expected = [
+            "self_percent     samples  function",
+            "       80.00           8  read",
+            "       10.00           1  main",
+            "       10.00           1  spin",
+        ];
+        assert_eq!(hottest(folded), expected);
+    }
 }
