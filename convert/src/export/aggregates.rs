@@ -15,7 +15,7 @@ use perfquet_trace::function_name::without_arguments;
 use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
 
-use super::rows::BatchRow;
+use super::merged::BatchRow;
 use super::stacks::{Place, Stacks};
 use super::{Options, printable};
 

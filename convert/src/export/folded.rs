@@ -9,14 +9,15 @@
 //! `before` and `after` of a comparison become two counts a line. Where there are no samples, the stacks of aggregations
 //! are exported (`aggregates.rs`).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use anyhow::Result;
 use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
 
-use super::rows::{BatchRow, Rows};
+use super::counted::Counted;
+use super::merged::MergedRows;
 use super::stacks::{Place, Stacks};
 use super::{Exporter, Options, aggregates, printable};
 
@@ -30,16 +31,6 @@ pub(super) const EXPORTER: Exporter = Exporter {
 /// Thread name (by its number), user stack, kernel stack.
 type Key = (Option<u32>, Option<i32>, Option<i32>);
 
-/// What each line counts.
-struct Counted {
-    /// Events by name, one for each number of a line.
-    events: Vec<String>,
-    /// Counts are in units of 10^-`decimals`.
-    decimals: u32,
-    /// They are samples, no hits of a tracepoint.
-    is_sampled: bool,
-}
-
 fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()> {
     let Some(counted) = Counted::choose(trace)? else {
         aggregates::write(trace, options, out)?;
@@ -51,7 +42,7 @@ fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()
     }
     let mut comms = Comms::default();
     let mut counts: HashMap<Key, [i128; 2]> = HashMap::new();
-    let mut rows = Rows::open(trace, options.time)?;
+    let mut rows = MergedRows::open(trace, options.time)?;
     let tables: Vec<&str> = rows.tables().collect();
     while let Some(row) = rows.next()? {
         let Some(column) = counted.column(tables[row.table], &row.columns) else {
@@ -85,85 +76,6 @@ fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()
         writeln!(out)?;
     }
     Ok(())
-}
-
-impl Counted {
-    /// The comparison's two events, else the first with samples, else the first with hits.
-    fn choose(trace: &Directory) -> Result<Option<Counted>> {
-        let mut sampled = Vec::new();
-        let mut hits = Vec::new();
-        for batch in trace.read(tables::event_types::NAME)? {
-            let batch = batch?;
-            for row in BatchRow::all(&batch) {
-                let (Some(event), Some(table)) = (row.text("event"), row.text("table")) else {
-                    continue;
-                };
-                if row.i64("rows") == Some(0) {
-                    continue;
-                }
-                if table == tables::samples::NAME {
-                    sampled.push(event.to_owned());
-                } else {
-                    hits.push(format!("events/{}", table.replacen('.', "/", 1)));
-                }
-            }
-        }
-        // An event with several periods, or several forms of its fields, is declared as often.
-        for names in [&mut sampled, &mut hits] {
-            let mut known = HashSet::new();
-            names.retain(|name: &String| known.insert(name.clone()));
-        }
-        let is_pair = |before: &str, after: &str| {
-            before.starts_with("before")
-                && after.strip_prefix("after") == before.strip_prefix("before")
-        };
-        let is_sampled = !sampled.is_empty();
-        let events = match sampled.as_slice() {
-            [before, after] if is_pair(before, after) => sampled.clone(),
-            [first, others @ ..] => {
-                if !others.is_empty() || !hits.is_empty() {
-                    log::warn!(
-                        "exporting only the event {first}: counts of different events do not add up"
-                    );
-                }
-                vec![first.clone()]
-            }
-            [] => {
-                if hits.len() > 1 {
-                    log::warn!("exporting only the event {}", hits[0]);
-                }
-                hits.into_iter().take(1).collect()
-            }
-        };
-        if events.is_empty() {
-            return Ok(None);
-        }
-        let decimals = decimals(&events[0]);
-        Ok(Some(Counted {
-            events,
-            decimals,
-            is_sampled,
-        }))
-    }
-
-    /// Which number of a line a row counts for.
-    fn column(&self, table: &str, row: &BatchRow<'_>) -> Option<usize> {
-        let event = match table {
-            tables::samples::NAME => row.text("event")?,
-            table => table,
-        };
-        self.events.iter().position(|counted| counted == event)
-    }
-}
-
-/// Decimals of the counts of "count/1000", as the reader of folded stacks names them.
-fn decimals(event: &str) -> u32 {
-    let unit = ["count/", "before/", "after/"]
-        .iter()
-        .find_map(|name| event.strip_prefix(name)?.parse::<u64>().ok());
-    unit.and_then(u64::checked_ilog10)
-        .filter(|decimals| unit == 10u64.checked_pow(*decimals))
-        .unwrap_or(0)
 }
 
 /// `count` × 10^-`decimals` without needless zeros.

@@ -10,7 +10,7 @@ use anyhow::Result;
 use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
 
-use super::rows::BatchRow;
+use super::merged::BatchRow;
 
 /// Generations of processes that are asked for what they handed down by fork.
 const MAX_ANCESTORS: usize = 16;

@@ -8,10 +8,11 @@
 //! Rows stream; what is kept are stacks, frames and mappings.
 
 mod aggregates;
+mod counted;
 mod folded;
 mod mappings;
+mod merged;
 mod perf_script;
-mod rows;
 mod stacks;
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ use perfquet_trace::symbols::{Origin, Request, Symbolizer};
 use perfquet_trace::tables;
 
 use super::mappings::Mappings;
-use super::rows::{BatchRow, Row, Rows};
+use super::merged::{BatchRow, MergedRow, MergedRows};
 use super::stacks::{Place, Stacks};
 use super::{Exporter, Options, printable};
 
@@ -45,7 +45,7 @@ struct Event {
 }
 
 fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()> {
-    let mut rows = Rows::open(trace, options.time)?;
+    let mut rows = MergedRows::open(trace, options.time)?;
     let tables: Vec<&str> = rows.tables().collect();
     let (events, name_width) = events(trace, &tables, &rows.columns())?;
     let stacks = Stacks::read(trace)?;
@@ -273,7 +273,7 @@ struct Printer<'t> {
 
 impl Printer<'_> {
     /// Fills `text` with one event.
-    fn line(&mut self, row: &Row<'_>, event: &Event, values: Fields<'_>) {
+    fn line(&mut self, row: &MergedRow<'_>, event: &Event, values: Fields<'_>) {
         self.text.clear();
         self.head(&row.columns, event);
         let start = self.text.len();

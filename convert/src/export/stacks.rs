@@ -13,7 +13,7 @@ use arrow::datatypes::{Int32Type, UInt64Type};
 use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
 
-use super::rows;
+use super::merged;
 
 /// Compilers inline no deeper.
 const MAX_INLINED: usize = 256;
@@ -201,6 +201,6 @@ fn texts<'b>(batch: &'b RecordBatch, name: &str) -> impl Fn(usize) -> Option<&'b
     let column = batch.column_by_name(name);
     move |row| {
         let column = column.filter(|column| column.is_valid(row))?;
-        rows::text_at(column.as_ref(), row)
+        merged::text_at(column.as_ref(), row)
     }
 }

@@ -5,11 +5,14 @@ use std::path::Path;
 
 use perfquet_events::{Format, Input};
 use perfquet_import::{ImportOptions, import};
+use perfquet_readers::bpftrace::BPFTRACE;
 use perfquet_readers::folded::FOLDED;
 use perfquet_readers::ftrace_text::FTRACE_TEXT;
+use perfquet_readers::perf_data::PERF_DATA;
+use perfquet_readers::trace_dat::TRACE_DAT;
 use perfquet_trace::store::Directory;
 
-use super::{Exporter, Options, folded, perf_script};
+use super::{EXPORTERS, Exporter, Options, folded, perf_script};
 
 /// Imports folded stacks and exports them again.
 fn exported(exporter: &Exporter, text: &[u8]) -> String {
@@ -110,4 +113,34 @@ fn perf_script_prints_chains() {
          \t               0 read\n\
          \t               0 main\n\n"
     );
+}
+
+/// Every exporter writes its golden files; `PERFQUET_UPDATE=1` rewrites them.
+#[test]
+fn exporters_write_their_golden_files() {
+    let readers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../formats/readers/src");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/export/golden");
+    for exporter in EXPORTERS {
+        for input in [
+            "perf_data/golden/user-regs.data",
+            "trace_dat/golden/events-7.3.dat",
+            "bpftrace/golden/stacks.txt",
+        ] {
+            let path = readers.join(input);
+            let format = match input.split('/').next() {
+                Some("perf_data") => &PERF_DATA,
+                Some("trace_dat") => &TRACE_DAT,
+                _ => &BPFTRACE,
+            };
+            let found = exported_from(format, exporter, &std::fs::read(&path).unwrap());
+            let stem = path.file_name().unwrap().to_string_lossy();
+            let expected = golden.join(format!("{stem}.{}", exporter.name));
+            if std::env::var_os("PERFQUET_UPDATE").is_some() {
+                std::fs::create_dir_all(&golden).unwrap();
+                std::fs::write(&expected, &found).unwrap();
+            }
+            let text = std::fs::read_to_string(&expected).unwrap_or_default();
+            assert_eq!(found, text, "{}", expected.display());
+        }
+    }
 }

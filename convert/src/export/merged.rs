@@ -24,7 +24,7 @@ use perfquet_trace::normalize::TimeRange;
 use perfquet_trace::store::{ColumnSchema, Directory};
 use perfquet_trace::tables;
 
-/// Where the table of an event stands among [`Rows::tables`].
+/// Index of the table of an event in [`MergedRows::tables`].
 pub(super) type TableIndex = usize;
 
 /// How many columns every table of events begins with.
@@ -33,7 +33,7 @@ static COMMON: LazyLock<usize> = LazyLock::new(|| tables::common::columns().len(
 type Batches<'t> = Box<dyn Iterator<Item = Result<RecordBatch, Error>> + 't>;
 
 /// All rows of events of a trace.
-pub(super) struct Rows<'t> {
+pub(super) struct MergedRows<'t> {
     tables: Vec<Table<'t>>,
     /// Time and table of the next row of each table.
     next: BinaryHeap<Reverse<(Option<i64>, TableIndex)>>,
@@ -51,13 +51,13 @@ struct Table<'t> {
     row: usize,
 }
 
-impl<'t> Rows<'t> {
+impl<'t> MergedRows<'t> {
     /// Opens the tables. A `time` counts from the first event of the trace.
-    pub(super) fn open(trace: &'t Directory, time: Option<TimeRange>) -> Result<Rows<'t>> {
+    pub(super) fn open(trace: &'t Directory, time: Option<TimeRange>) -> Result<MergedRows<'t>> {
         let is_of_events =
             |name: &&str| *name == tables::samples::NAME || name.starts_with("events/");
         let names = trace.tables().map(|(name, _)| name).filter(is_of_events);
-        let mut rows = Rows {
+        let mut rows = MergedRows {
             tables: Vec::new(),
             next: BinaryHeap::new(),
             current: None,
@@ -90,7 +90,7 @@ impl<'t> Rows<'t> {
     }
 
     /// The next row; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Row<'_>>> {
+    pub(super) fn next(&mut self) -> Result<Option<MergedRow<'_>>> {
         loop {
             if let Some(table) = self.current.take() {
                 self.tables[table].row += 1;
@@ -110,7 +110,7 @@ impl<'t> Rows<'t> {
         let table = self.current.context("a row has a table")?;
         let Table { batch, row, .. } = &self.tables[table];
         let batch = batch.as_ref().context("a row has a batch")?;
-        Ok(Some(Row {
+        Ok(Some(MergedRow {
             table,
             columns: BatchRow { batch, row: *row },
         }))
@@ -159,7 +159,7 @@ fn window(trace: &Directory, time: TimeRange) -> (i64, i64) {
 
 /// One row of a table of events.
 #[derive(Clone, Copy)]
-pub(super) struct Row<'a> {
+pub(super) struct MergedRow<'a> {
     pub(super) table: TableIndex,
     pub(super) columns: BatchRow<'a>,
 }

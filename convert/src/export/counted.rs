@@ -1,0 +1,100 @@
+//! What exporters of weighted stacks count: the samples of one event, its hits, or the two sides of a comparison.
+//!
+//! Counts of different events do not add up, so one event is chosen, and the choice is logged.
+
+use std::collections::HashSet;
+
+use anyhow::Result;
+use perfquet_trace::store::Directory;
+use perfquet_trace::tables;
+
+use super::merged::BatchRow;
+
+/// The events that an exporter of weighted stacks counts.
+pub(super) struct Counted {
+    /// Events by name, one for each count of a stack.
+    pub(super) events: Vec<String>,
+    /// Counts are in units of 10^-`decimals`.
+    pub(super) decimals: u32,
+    /// Whether they are samples, not hits of a tracepoint.
+    pub(super) is_sampled: bool,
+}
+
+impl Counted {
+    /// Returns the two events of a comparison, else the first with samples, else the first with hits; `None` without either.
+    pub(super) fn choose(trace: &Directory) -> Result<Option<Counted>> {
+        let mut sampled = Vec::new();
+        let mut hits = Vec::new();
+        for batch in trace.read(tables::event_types::NAME)? {
+            let batch = batch?;
+            for row in BatchRow::all(&batch) {
+                let (Some(event), Some(table)) = (row.text("event"), row.text("table")) else {
+                    continue;
+                };
+                if row.i64("rows") == Some(0) {
+                    continue;
+                }
+                if table == tables::samples::NAME {
+                    sampled.push(event.to_owned());
+                } else {
+                    hits.push(format!("events/{}", table.replacen('.', "/", 1)));
+                }
+            }
+        }
+        // An event with several periods, or several forms of its fields, is declared as often.
+        for names in [&mut sampled, &mut hits] {
+            let mut known = HashSet::new();
+            names.retain(|name: &String| known.insert(name.clone()));
+        }
+        let is_pair = |before: &str, after: &str| {
+            before.starts_with("before")
+                && after.strip_prefix("after") == before.strip_prefix("before")
+        };
+        let is_sampled = !sampled.is_empty();
+        let events = match sampled.as_slice() {
+            [before, after] if is_pair(before, after) => sampled.clone(),
+            [first, others @ ..] => {
+                if !others.is_empty() || !hits.is_empty() {
+                    log::warn!(
+                        "exporting only the event {first}: counts of different events do not add up"
+                    );
+                }
+                vec![first.clone()]
+            }
+            [] => {
+                if hits.len() > 1 {
+                    log::warn!("exporting only the event {}", hits[0]);
+                }
+                hits.into_iter().take(1).collect()
+            }
+        };
+        if events.is_empty() {
+            return Ok(None);
+        }
+        let decimals = decimals(&events[0]);
+        Ok(Some(Counted {
+            events,
+            decimals,
+            is_sampled,
+        }))
+    }
+
+    /// Returns the index of the event that a row counts for; `None` if the row is not counted.
+    pub(super) fn column(&self, table: &str, row: &BatchRow<'_>) -> Option<usize> {
+        let event = match table {
+            tables::samples::NAME => row.text("event")?,
+            table => table,
+        };
+        self.events.iter().position(|counted| counted == event)
+    }
+}
+
+/// Decimals of the counts of "count/1000", as the reader of folded stacks names them.
+fn decimals(event: &str) -> u32 {
+    let unit = ["count/", "before/", "after/"]
+        .iter()
+        .find_map(|name| event.strip_prefix(name)?.parse::<u64>().ok());
+    unit.and_then(u64::checked_ilog10)
+        .filter(|decimals| unit == 10u64.checked_pow(*decimals))
+        .unwrap_or(0)
+}
