@@ -153,6 +153,7 @@ fn perf_sched_reads_it_and_the_features_are_there() {
             > 10,
         "{rows}\n{complaints}"
     );
+    assert!(!complaints.contains("callchains"), "{complaints}");
     let latency = perf(&room, &["sched", "latency", "-i", "p.data"]).expect("perf is there");
     assert!(
         latency.status.success() && text(&latency.stdout).contains("TOTAL:"),

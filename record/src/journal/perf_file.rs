@@ -25,7 +25,11 @@ use perfquet_readers::perf_data::written_bytes;
 use super::header::{add_build_id, feature, update};
 use super::record::{Records, TRAILER_BYTES, head, kind, misc};
 use super::walk::{Record, Walk};
+use crate::sys::perf_event::abi;
 
+/// Offset of `sample_type` in an attr.
+const SAMPLE_TYPE: usize = 24;
+const CALLCHAIN: u64 = abi::PERF_SAMPLE_CALLCHAIN as u64;
 const HEADER_BYTES: u64 = 104;
 /// Magic and size, as in front of a pipe.
 const PIPE_HEADER_BYTES: u64 = 16;
@@ -121,7 +125,7 @@ impl Contents {
                 kind::HEADER_ATTR => {
                     contents.add_attr(&walk.body()?);
                     if let Some(event) = contents.events.last() {
-                        let sample_type = number_at(&event.attr, 24).unwrap_or(0);
+                        let sample_type = number_at(&event.attr, SAMPLE_TYPE).unwrap_or(0);
                         if sample_type & 1 != 0 {
                             with_address.extend(event.ids.iter().copied());
                         }
@@ -337,9 +341,20 @@ impl Contents {
         sizes.max().unwrap_or(0)
     }
 
+    /// Returns the attr as the file has it.
+    ///
+    /// perf's reports show call chains only if every event has them, also those that never sample; perf writes them so.
     fn attr_of(&self, event: &Event) -> Vec<u8> {
         let mut attr = event.attr.clone();
         attr.resize(self.attr_bytes(), 0);
+        let sample_type = |event: &Event| number_at(&event.attr, SAMPLE_TYPE).unwrap_or(0);
+        let has_chains = |event: &Event| sample_type(event) & CALLCHAIN != 0;
+        if is_dummy(event)
+            && self.events.iter().any(has_chains)
+            && let Some(place) = attr.get_mut(SAMPLE_TYPE..SAMPLE_TYPE + 8)
+        {
+            place.copy_from_slice(&(sample_type(event) | CALLCHAIN).to_ne_bytes());
+        }
         let size = attr.len() as u32;
         if let Some(place) = attr.get_mut(4..8) {
             place.copy_from_slice(&size.to_ne_bytes());
@@ -362,6 +377,16 @@ impl Contents {
         });
         records.into_bytes()
     }
+}
+
+/// Whether an event counts nothing: type and config of `PERF_COUNT_SW_DUMMY`.
+fn is_dummy(event: &Event) -> bool {
+    let type_ = event
+        .attr
+        .first_chunk()
+        .map(|bytes| u32::from_ne_bytes(*bytes));
+    type_ == Some(abi::PERF_TYPE_SOFTWARE)
+        && number_at(&event.attr, 8) == Some(abi::PERF_COUNT_SW_DUMMY.into())
 }
 
 /// The time in the trailer of a record: CPU and ID follow it.
