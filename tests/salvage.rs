@@ -15,12 +15,12 @@
 mod damage;
 #[path = "salvage/grown.rs"]
 mod grown;
-#[path = "../formats/readers/src/trace_dat/made.rs"]
-mod made;
 #[path = "salvage/recordings.rs"]
 mod recordings;
 #[path = "salvage/rows.rs"]
 mod rows;
+#[path = "../formats/readers/src/trace_dat/test_file.rs"]
+mod test_file;
 
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@
 //! interrupt ends the process as the signal does, which a shell shows as 130.
 
 mod cli;
-mod closing;
+mod closing_line;
 mod destination;
 mod export;
 mod misuse;

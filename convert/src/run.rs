@@ -22,7 +22,7 @@ use perfquet_trace::store::{Directory, WriterOptions};
 use perfquet_trace::symbols::{self, KernelSource, LineReader};
 
 use crate::cli::Arguments;
-use crate::closing;
+use crate::closing_line;
 use crate::destination::{self, Destination};
 use crate::export::{self, EXPORTERS, Exporter};
 use crate::misuse::{Misuse, misuse};
@@ -114,9 +114,9 @@ fn import_files(arguments: &Arguments) -> Result<Outcome> {
         None => default_output(&arguments.inputs[0]),
     };
     let report = import_into(arguments, &output, arguments.time)?;
-    closing::imported(&output, &report);
-    closing::unwound(&report);
-    closing::unnamed(&report, arguments);
+    closing_line::imported(&output, &report);
+    closing_line::unwound(&report);
+    closing_line::unnamed(&report, arguments);
     Ok(outcome(arguments, &report))
 }
 
@@ -162,8 +162,8 @@ fn import_and_export(arguments: &Arguments, exporter: &Exporter) -> Result<Outco
     let trace = passing.path().join("passing.pqt");
     let report = import_into(arguments, &trace, None)?;
     export(arguments, exporter, &trace, destination)?;
-    closing::exported(&arguments.inputs, &report);
-    closing::unwound(&report);
+    closing_line::exported(&arguments.inputs, &report);
+    closing_line::unwound(&report);
     Ok(outcome(arguments, &report))
 }
 
@@ -202,9 +202,9 @@ fn recover(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
     if !arguments.keep_raw {
         perfquet_import::remove_journal(trace)?;
     }
-    closing::imported(trace, &report);
-    closing::unwound(&report);
-    closing::unnamed(&report, arguments);
+    closing_line::imported(trace, &report);
+    closing_line::unwound(&report);
+    closing_line::unnamed(&report, arguments);
     Ok(outcome(arguments, &report))
 }
 
@@ -217,8 +217,8 @@ fn name_again(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
         ));
     }
     let report = reopen::name_again(trace, symbol_options(arguments)?)?;
-    closing::named(trace, &report);
-    closing::unnamed(&report, arguments);
+    closing_line::named(trace, &report);
+    closing_line::unnamed(&report, arguments);
     Ok(Outcome::Done)
 }
 

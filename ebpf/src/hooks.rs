@@ -11,7 +11,7 @@ use aya::maps::Map;
 use aya::{Btf, Ebpf};
 
 use crate::error::Error;
-use crate::sys::{self, End, Hook};
+use crate::sys;
 
 /// Loads the program `name` of the object `bytes`, whose maps are in `loaded`, for functions of the kernel.
 pub(crate) fn load(bytes: &[u8], name: &str, loaded: &Ebpf, btf: &Btf) -> Result<OwnedFd, Error> {

@@ -7,11 +7,11 @@
 //! makes the objects anew, and a test tells when they do not fit their sources. `frame.h` is what all programs share,
 //! [`layout`] what both sides share. A program runs on every hit of the machine: `frame.h` says whom it lets through.
 
+pub mod compiled;
 mod error;
 mod hooks;
 pub mod layout;
 mod object;
-pub mod objects;
 mod sys;
 
 pub use aya::{EbpfLoader, Pod};

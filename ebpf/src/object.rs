@@ -15,9 +15,10 @@ use aya::programs::{BtfTracePoint, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 
 use crate::error::{Error, chain};
-use crate::hooks::{self, End, Hook};
+use crate::hooks;
 use crate::layout::{Control, FrameSettings, MOST_REASONS, Whom, WhomState};
 use crate::sys;
+use crate::sys::{End, Hook};
 
 /// Where the kernel describes itself; the loader reads it for each object.
 const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";

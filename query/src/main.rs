@@ -9,6 +9,7 @@ mod terminal;
 mod text;
 
 mod bins;
+mod call_values;
 mod catalog;
 mod commands;
 mod distinct;
@@ -18,7 +19,6 @@ mod filter;
 mod functions;
 mod interrupt;
 mod limits;
-mod places;
 mod planning;
 mod render;
 mod report;
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
             };
             say!(
                 "perfquet-query: {}",
-                render::text::harmless_lines(&format!("{error:#}"))
+                text::harmless_lines(&format!("{error:#}"))
             );
             ExitCode::from(code)
         }

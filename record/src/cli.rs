@@ -9,12 +9,12 @@ use perfquet_cli::quantity::{self, duration};
 use perfquet_events::event::Contexts;
 
 use crate::bpf;
-use crate::closing::Next;
+use crate::closing_line::Next;
 use crate::failure::{Failure, misuse};
 use crate::flight;
 use crate::ftrace;
 use crate::output::Format;
-use crate::probe::Asked;
+use crate::probe::ProbeOption;
 use crate::probe::stacks::StackOptions;
 use crate::probe::vmlinux::KernelOptions;
 use crate::recording::DEFAULT_FREQUENCY_HZ;
@@ -190,7 +190,7 @@ pub(crate) struct Cli {
     pub(crate) command: Vec<OsString>,
     /// Events and probes in their order, each with its filters.
     #[arg(skip)]
-    pub(crate) asked: Vec<AskedFor>,
+    pub(crate) requests: Vec<ProbeRequest>,
     /// A filter that no event or probe precedes.
     #[arg(skip)]
     pub(crate) has_lonely_filter: bool,
@@ -201,8 +201,8 @@ pub(crate) struct Cli {
 
 /// One event or probe option with its filters and aggregations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AskedFor {
-    pub(crate) option: Asked,
+pub(crate) struct ProbeRequest {
+    pub(crate) option: ProbeOption,
     /// Its value.
     pub(crate) text: String,
     /// The filters that follow it.
@@ -223,32 +223,32 @@ impl Cli {
     /// Assigns each filter and aggregation to the event or probe before it.
     fn with_filters(mut self, matches: &ArgMatches) -> Cli {
         let options = [
-            (Asked::Event, "events", &self.events),
-            (Asked::Kprobe, "kprobes", &self.kprobes),
-            (Asked::Kretprobe, "kretprobes", &self.kretprobes),
-            (Asked::Uprobe, "uprobes", &self.uprobes),
-            (Asked::Uretprobe, "uretprobes", &self.uretprobes),
-            (Asked::Usdt, "usdts", &self.usdts),
-            (Asked::Call, "calls", &self.calls.calls),
+            (ProbeOption::Event, "events", &self.events),
+            (ProbeOption::Kprobe, "kprobes", &self.kprobes),
+            (ProbeOption::Kretprobe, "kretprobes", &self.kretprobes),
+            (ProbeOption::Uprobe, "uprobes", &self.uprobes),
+            (ProbeOption::Uretprobe, "uretprobes", &self.uretprobes),
+            (ProbeOption::Usdt, "usdts", &self.usdts),
+            (ProbeOption::Call, "calls", &self.calls.calls),
         ];
         let mut placed = Vec::new();
         for (option, id, texts) in options {
             let places = matches.indices_of(id).into_iter().flatten();
             placed.extend(places.zip(texts).map(|(place, text)| {
-                let asked = AskedFor {
+                let request = ProbeRequest {
                     option,
                     text: text.clone(),
                     filters: Vec::new(),
                     aggregations: Vec::new(),
                 };
-                (place, asked)
+                (place, request)
             }));
         }
         placed.sort_by_key(|(place, _)| *place);
         let places = matches.indices_of("filters").into_iter().flatten();
         for (place, filter) in places.zip(&self.filters) {
             match placed.iter_mut().rfind(|(before, _)| *before < place) {
-                Some((_, asked)) => asked.filters.push(filter.clone()),
+                Some((_, request)) => request.filters.push(filter.clone()),
                 None => self.has_lonely_filter = true,
             }
         }
@@ -263,7 +263,7 @@ impl Cli {
                 None => self.has_lonely_aggregation = true,
             }
         }
-        self.asked = placed.into_iter().map(|(_, asked)| asked).collect();
+        self.requests = placed.into_iter().map(|(_, request)| request).collect();
         self
     }
 
@@ -362,9 +362,9 @@ impl Cli {
 
     /// Returns the query to suggest first.
     pub(crate) fn next(&self) -> Next {
-        let is_summed = |asked: &AskedFor| !asked.aggregations.is_empty();
+        let is_summed = |request: &ProbeRequest| !request.aggregations.is_empty();
         if let Some(report) = self.bpf.report()
-            && self.asked.iter().all(is_summed)
+            && self.requests.iter().all(is_summed)
         {
             return Next::Sums(report);
         }
@@ -427,23 +427,26 @@ mod tests {
     #[test]
     fn filters_belong_to_the_event_before() {
         let cli = read("-e a:b --kprobe f --filter x --filter z -e e:f,g:h --filter y -a").unwrap();
-        let asked: Vec<(Asked, &str, usize)> = cli
-            .asked
+        let requests: Vec<(ProbeOption, &str, usize)> = cli
+            .requests
             .iter()
-            .map(|asked| (asked.option, asked.text.as_str(), asked.filters.len()))
+            .map(|request| (request.option, request.text.as_str(), request.filters.len()))
             .collect();
         assert_eq!(
-            asked,
+            requests,
             [
-                (Asked::Event, "a:b", 0),
-                (Asked::Kprobe, "f", 2),
-                (Asked::Event, "e:f,g:h", 1)
+                (ProbeOption::Event, "a:b", 0),
+                (ProbeOption::Kprobe, "f", 2),
+                (ProbeOption::Event, "e:f,g:h", 1)
             ]
         );
         assert!(!cli.has_lonely_filter);
         let of = |line: &str| -> Vec<usize> {
             let cli = read(line).unwrap();
-            let counts = cli.asked.iter().map(|asked| asked.aggregations.len());
+            let counts = cli
+                .requests
+                .iter()
+                .map(|request| request.aggregations.len());
             counts
                 .chain(cli.has_lonely_aggregation.then_some(99))
                 .collect()

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::flight::Kept;
+use crate::flight::Buffer;
 use crate::journal::Journal;
 use crate::recording::{Recording, Rings};
 use crate::sieve::Sieve;
@@ -33,7 +33,7 @@ pub(crate) enum Sink {
     /// To a file, as they come.
     Journal(Journal),
     /// To a memory of which the oldest goes.
-    Flight(Box<Kept>),
+    Flight(Box<Buffer>),
 }
 
 /// A running drain.
@@ -229,7 +229,7 @@ impl Sink {
     /// Each piece is shown before it is consumed.
     fn take_side_band(&mut self, ring: &mut Ring, mut show: impl FnMut(&[u8])) -> io::Result<u64> {
         let until = ring.head();
-        self.take(ring, until, Kept::side_band, |piece, write| {
+        self.take(ring, until, Buffer::side_band, |piece, write| {
             show(piece);
             write(piece)
         })
@@ -242,14 +242,14 @@ impl Sink {
         until: u64,
         sift: impl FnMut(&[u8], Write<'_>) -> io::Result<()>,
     ) -> io::Result<u64> {
-        self.take(ring, until, Kept::events, sift)
+        self.take(ring, until, Buffer::events, sift)
     }
 
     fn take(
         &mut self,
         ring: &mut Ring,
         until: u64,
-        keep: fn(&mut Kept, &[u8]),
+        keep: fn(&mut Buffer, &[u8]),
         mut sift: impl FnMut(&[u8], Write<'_>) -> io::Result<()>,
     ) -> io::Result<u64> {
         match self {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use perfquet_cli::glob_matches;
 
 use crate::cli::Cli;
-use crate::failure::{Failure, misuse};
+use crate::failure::{Failure, misuse, similar};
 use crate::ftrace;
 use crate::probe::{counter, definition, pmu_names, shown, tracepoint};
 use crate::sys::tracefs::Tracefs;

@@ -5,10 +5,9 @@
 //! ```
 //! [`run`] has the steps in their order; [`drain`] is the half that must never wait, [`encoder`] the half that may.
 
-mod asked;
 mod bpf;
 mod cli;
-mod closing;
+mod closing_line;
 mod containers;
 mod drain;
 mod encoder;
@@ -16,14 +15,15 @@ mod failure;
 mod flight;
 mod ftrace;
 mod journal;
+mod lifecycle;
 mod list;
 mod output;
-mod own;
+mod own_activity;
 mod probe;
+mod probe_requests;
 mod progress;
 mod recording;
 mod run;
-mod running;
 mod selection;
 mod sieve;
 mod sys;

@@ -9,22 +9,22 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use perfquet_events::event::Selection;
 
-use crate::asked;
 use crate::bpf::{Plans, Whom};
 use crate::cli::Cli;
-use crate::closing;
+use crate::closing_line;
 use crate::drain::Sink;
 use crate::encoder::{Encoder, Source, no_tables};
 use crate::failure::{Failure, failed, misuse};
-use crate::flight::{self, Kept, Last, Limit, Memory, Snapshots, Watch};
+use crate::flight::{self, Buffer, Last, Limit, Memory, Snapshots, Watch};
 use crate::ftrace::Tracing;
 use crate::journal::{Journal, header, samples_by_id};
+use crate::lifecycle::{Running, Start, Stopped, TICK};
 use crate::list;
 use crate::output::{Format, Output};
 use crate::probe::definition::Definitions;
+use crate::probe_requests;
 use crate::progress::Progress;
 use crate::recording::{Recording, Settings};
-use crate::running::{Running, Start, Stopped, TICK};
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::signals::{Signal, Signals};
 use crate::sys::thread;
@@ -58,7 +58,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     // Ours go when this function ends, after the events on them are closed.
     let mut definitions = None;
     let mut plans = Plans::read(&cli.bpf)?;
-    let mut probes = asked::probes(cli, &mut definitions, &mut plans)?;
+    let mut probes = probe_requests::probes(cli, &mut definitions, &mut plans)?;
     if is_flight && selection.max_events.is_some() {
         return Err(misuse("--ring cannot be combined with --max-events")
             .hint("drop one")
@@ -207,7 +207,7 @@ fn record(
     let lost = ended.as_ref().copied().unwrap_or(0);
     let early = drained.and(ended.map(drop)).err();
     let is_whole = match encoder {
-        None => closing::file(&output, lost).map(|()| true)?,
+        None => closing_line::file(&output, lost).map(|()| true)?,
         Some(encoder) => {
             let next = cli.next();
             let completed = complete_trace(
@@ -289,7 +289,7 @@ fn fly(
     let started = Memory::new(&folder, journal, limit, head)
         .context("cannot write the journal")
         .and_then(|memory| {
-            let kept = Kept::new(limit, memory, watch, asker);
+            let kept = Buffer::new(limit, memory, watch, asker);
             let held_bytes = kept.held_bytes();
             let nowhere = Path::new(""); // functions are not traced into memory
             Running::start(start, Sink::Flight(Box::new(kept)), held_bytes, nowhere)
@@ -323,11 +323,11 @@ fn complete_trace(
     encoder: Encoder,
     signals: &Signals,
     (keeps_journal, has_all): (bool, bool),
-    next: closing::Next,
+    next: closing_line::Next,
 ) -> Result<bool> {
     encoder.hurry();
     let progress = Progress::start(false);
-    let journal_bytes = closing::size_of(&output.journal_path()).unwrap_or(0);
+    let journal_bytes = closing_line::size_of(&output.journal_path()).unwrap_or(0);
     let path = output.path();
     while !encoder.has_ended() {
         let signal = signals.wait(TICK / 10).context("cannot wait for signals")?;
@@ -348,7 +348,7 @@ fn complete_trace(
     }
     progress.clear();
     let report = encoder.finish().with_context(|| no_tables(path));
-    closing::trace(output, report, keeps_journal, next)?;
+    closing_line::trace(output, report, keeps_journal, next)?;
     Ok(true)
 }
 

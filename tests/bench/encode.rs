@@ -302,7 +302,7 @@ fn batches(table: &Table) -> Result<Vec<RecordBatch>> {
         .collect()
 }
 
-/// Writes the batches as well as ArrowWriter can (research/encoding.md, §2, "tuned"); gives their bytes.
+/// Writes the batches with the best settings of ArrowWriter; returns the bytes written.
 fn arrow(table: &Table, batches: &[RecordBatch], folder: &Path) -> Result<u64> {
     let path = folder.join("arrow.parquet");
     let mut properties = WriterProperties::builder()

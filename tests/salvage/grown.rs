@@ -6,7 +6,7 @@
 
 use perfquet_events::bytes::Endian;
 
-use crate::made::{ENTRY, EXIT, Made, PRINT, WAKEUP};
+use crate::test_file::{ENTRY, EXIT, PRINT, TestFile, WAKEUP};
 
 const IDENTIFIER: u64 = 1 << 16;
 
@@ -178,8 +178,8 @@ fn record_of_round() -> Vec<u8> {
 }
 
 /// A trace.dat of two CPUs with so many pages each: wake-ups, calls, texts.
-pub(crate) fn trace_dat(endian: Endian, pages: usize) -> Made {
-    let mut made = Made::new(endian, 8);
+pub(crate) fn trace_dat(endian: Endian, pages: usize) -> TestFile {
+    let mut made = TestFile::new(endian, 8);
     let mut cpus = Vec::new();
     for cpu in 0..2u32 {
         let mut filled = Vec::new();

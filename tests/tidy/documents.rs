@@ -77,6 +77,36 @@ fn files_named_in_documents_exist() {
     assert_none(&wrong);
 }
 
+/// Pages that comments cite are in the tree: `docs/recording.md`, with or without backticks.
+#[test]
+fn pages_cited_in_comments_exist() {
+    let mut wrong = Vec::new();
+    let sources = tracked().into_iter().filter(|path| {
+        path.extension()
+            .is_some_and(|ending| ending == "rs" || ending == "h" || ending == "c")
+    });
+    for path in sources {
+        for (number, line) in read(&root().join(&path)).lines().enumerate() {
+            let Some((_, comment)) = line.split_once("//") else {
+                continue;
+            };
+            let is_path = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
+            for cited in comment.split(|letter: char| !is_path(letter)) {
+                let is_page = cited.ends_with(".md") && cited.contains('/');
+                // NAME stands for any name.
+                if is_page && !cited.contains("NAME") && !root().join(cited).exists() {
+                    wrong.push(format!(
+                        "{}:{}: {cited} does not exist",
+                        path.display(),
+                        number + 1
+                    ));
+                }
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
 /// Pages that a page links to exist: `[text](docs/recording.md)`.
 #[test]
 fn pages_that_are_linked_exist() {

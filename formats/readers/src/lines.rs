@@ -127,11 +127,11 @@ impl Counts {
 
 /// Tells a sink what could not be read: the first hundred places one by one, the rest as a number.
 #[derive(Debug, Default)]
-pub(crate) struct Problems {
+pub(crate) struct LineProblems {
     count: u64,
 }
 
-impl Problems {
+impl LineProblems {
     /// `message` says what was expected and what was found.
     pub(crate) fn tell(
         &mut self,

@@ -71,13 +71,13 @@ pub fn kernel_facts(facts: &Facts) -> KernelFacts {
 /// The frames of a trace.
 #[derive(Default)]
 struct Frames {
-    rows: Vec<Row>,
+    rows: Vec<FrameRow>,
     texts: Texts,
 }
 
 /// A row of `frames`.
 #[derive(Clone, Copy)]
-struct Row {
+struct FrameRow {
     id: i32,
     module: Option<TextId>,
     build_id: Option<TextId>,
@@ -108,7 +108,7 @@ impl Frames {
                 continue;
             };
             let mut text = |name| text(batch, name, row).map(|text| self.texts.intern(text));
-            let row = Row {
+            let row = FrameRow {
                 id,
                 module: text("module"),
                 build_id: text("build_id"),
@@ -128,7 +128,7 @@ impl Frames {
     }
 
     /// Frames referenced by stacks: all but the inlined ones.
-    fn outer(&self) -> impl Iterator<Item = &Row> {
+    fn outer(&self) -> impl Iterator<Item = &FrameRow> {
         self.rows.iter().filter(|row| row.inlined_into.is_none())
     }
 
@@ -138,7 +138,7 @@ impl Frames {
 
     /// Names of the outer frames, in order; empty if none were found.
     fn look_up(&self, symbolizer: &mut Symbolizer) -> Vec<Vec<Name>> {
-        let mut outer: Vec<(usize, &Row)> = self.outer().enumerate().collect();
+        let mut outer: Vec<(usize, &FrameRow)> = self.outer().enumerate().collect();
         // Module by module, so that one symbol table is in memory at a time; the kernel's, which is large, comes last.
         outer.sort_by_key(|(_, row)| (row.space == Space::Kernel, row.module, row.build_id));
         let mut all = vec![Vec::new(); outer.len()];
@@ -228,7 +228,7 @@ impl Frames {
     }
 
     /// Inlined frames by their outer frame. IDs grow along such a chain, so following it ends.
-    fn inlined(&self) -> HashMap<i32, &Row> {
+    fn inlined(&self) -> HashMap<i32, &FrameRow> {
         self.rows
             .iter()
             .filter_map(|row| Some((row.inlined_into?, row)))
@@ -236,7 +236,7 @@ impl Frames {
             .collect()
     }
 
-    fn as_written(&self, row: &Row) -> tables::frames::Row<'_> {
+    fn as_written(&self, row: &FrameRow) -> tables::frames::Row<'_> {
         tables::frames::Row {
             frame_id: row.id,
             module: self.text(row.module),

@@ -125,7 +125,7 @@ fn wall_time(nanoseconds: i64) -> String {
     let array =
         arrow::array::TimestampNanosecondArray::from(vec![nanoseconds]).with_timezone("UTC");
     let mut text = String::new();
-    match render::text::Texts::new(&array).and_then(|texts| texts.write(0, &mut text)) {
+    match crate::text::Texts::new(&array).and_then(|texts| texts.write(0, &mut text)) {
         Ok(true) => text.split('.').next().unwrap_or_default().to_owned() + " UTC",
         _ => nanoseconds.to_string(),
     }
@@ -201,6 +201,6 @@ fn losses_and_problems(session: &Session, trace: &Trace) -> Result<String> {
 
 fn cell(batch: &RecordBatch, column: usize, row: usize) -> Result<String> {
     let mut text = String::new();
-    render::text::Texts::new(batch.column(column))?.write(row, &mut text)?;
+    crate::text::Texts::new(batch.column(column))?.write(row, &mut text)?;
     Ok(text)
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
 
-use crate::places::Places;
+use crate::call_values::CallValues;
 use crate::session::{Answer, Session};
 use crate::text::{cut, harmless, strings};
 
@@ -28,7 +28,7 @@ impl Calls<'_> {
             "#     TIME        CPU  TASK                    DURATION             SELF        FUNCTION CALLS"
         )?;
         let mut count = 0;
-        let mut indents = Places::for_calls(self.session);
+        let mut indents = CallValues::for_calls(self.session);
         while let Some(batch) = self.answer.next()? {
             count += batch.num_rows();
             write_lines(self.session, &batch, &mut indents, out)?;
@@ -46,7 +46,7 @@ const DEEPEST_SHOWN: u32 = 100;
 fn write_lines(
     session: &Session,
     batch: &RecordBatch,
-    indents: &mut [Places],
+    indents: &mut [CallValues],
     out: &mut dyn Write,
 ) -> Result<()> {
     let text = |column: usize| strings(batch.column(column));

@@ -15,8 +15,8 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringAr
 use arrow::datatypes::{DataType, Field, Float64Type, Schema};
 use clap::{Args, ValueEnum};
 
-use super::imported;
-use super::rows::{Rows, divided, expressions, has_rows, named};
+use super::row_source::{Rows, divided, expressions, has_rows, named};
+use super::stored_aggregates;
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::filter::Filters;
@@ -167,10 +167,10 @@ fn sql(report: &Agg, keys: &[String], expression: Option<&str>) -> String {
 /// Returns stored aggregates.
 fn imported_values(session: &Session, filters: &Filters) -> Result<RecordBatch> {
     let condition = format!("value IS NOT NULL AND {}", filters.condition(session)?);
-    let Some(rows) = imported::query(session, &condition)? else {
+    let Some(rows) = stored_aggregates::query(session, &condition)? else {
         bail!("the trace has only distributions\nhint: perfquet-query hist TRACE");
     };
-    let traces = imported::traces(session, &rows)?;
+    let traces = stored_aggregates::traces(session, &rows)?;
     let lists = rows.column(3).as_list::<i32>();
     let mut keys = Vec::with_capacity(rows.num_rows());
     for (row, &trace) in traces.iter().enumerate() {

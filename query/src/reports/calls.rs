@@ -15,7 +15,7 @@ use perfquet_trace::count::{counted, grouped};
 
 use super::call_tree::{self, Pruning};
 use super::paths::Paths;
-use super::rows::has_rows;
+use super::row_source::has_rows;
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::filter::Filters;

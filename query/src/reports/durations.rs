@@ -21,8 +21,8 @@ use arrow::datatypes::{DataType, Field, Schema};
 use clap::{Args, ValueEnum};
 use perfquet_trace::count::{counted, grouped};
 
+use super::function_stats::{self, Line};
 use super::kd::{self, KdOptions};
-use super::measured::{self, Line};
 use crate::bins::Bins;
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
@@ -159,7 +159,7 @@ impl Report for Durations {
         }
         let sort = self.sort()?;
         let keys = self.keys(session)?;
-        let mut lines = measured::measure(session, &self.filters, &keys)?;
+        let mut lines = function_stats::measure(session, &self.filters, &keys)?;
         if lines.is_empty()
             && let Some(text) = self.filters.why_nothing_fits(session, "calls", "TRUE")?
         {
@@ -175,7 +175,7 @@ impl Report for Durations {
         }
         // The image does not show them.
         if !is_image && !keys.contains(&"caller") {
-            measured::find_slowest_children(session, &self.filters, &keys, &mut lines)?;
+            function_stats::find_slowest_children(session, &self.filters, &keys, &mut lines)?;
         }
         let violins: Vec<Violin> = lines.iter().filter_map(violin).collect();
         let summary = match is_image {

@@ -11,11 +11,11 @@ use clap::{Args, ValueEnum};
 use perfquet_trace::count::counted;
 use perfquet_trace::function_name::without_arguments;
 
+use super::event_weight::EventChoice;
 use super::folding::{Folded, Weighted};
-use super::imported;
 use super::paths::Paths;
-use super::rows::has_rows;
-use super::subject::Choice;
+use super::row_source::has_rows;
+use super::stored_aggregates;
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::limits::Limits;
@@ -62,7 +62,7 @@ struct Flamegraph {
     #[arg(long, help_heading = "Output", conflicts_with = "format")]
     folded: bool,
     #[command(flatten)]
-    choice: Choice,
+    choice: EventChoice,
     #[command(flatten)]
     image: Image,
     #[command(flatten)]
@@ -157,7 +157,7 @@ fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
     if graph.choice.event.is_some() || has_rows(session, "samples") {
         return Ok(Source::Events);
     }
-    if imported::are_what_there_is(session, &graph.choice) {
+    if stored_aggregates::are_what_there_is(session, &graph.choice) {
         return Ok(Source::Aggregates);
     }
     let has_stacks = has_rows(session, "stacks");
@@ -224,7 +224,7 @@ fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
         ));
     }
     let condition = graph.choice.filters.condition(session)?;
-    let summed = imported::stacks(session, &condition)?;
+    let summed = stored_aggregates::stacks(session, &condition)?;
     if summed.folded.weight == 0 {
         bail!("no matching aggregates with stacks");
     }
@@ -237,7 +237,7 @@ fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Drawing> {
     };
     let says = Says {
         name,
-        unit: imported::unit_of(&summed),
+        unit: stored_aggregates::unit_of(&summed),
         counted: "stack",
         hint: "aggregate by stack",
         naming,
@@ -353,7 +353,7 @@ fn merged(forest: &Forest, folded: &Folded, by_trace: bool, naming: Naming) -> R
             false => 0,
         };
         let names = merge.names_of_frames(&tree, naming);
-        let mut places = Places {
+        let mut places = CallValues {
             tree: &tree,
             names: &names,
             known: hashbrown::HashMap::new(),
@@ -361,7 +361,9 @@ fn merged(forest: &Forest, folded: &Folded, by_trace: bool, naming: Naming) -> R
         for row in folded.rows.iter().filter(|row| row.trace == trace) {
             let base = match folded.keys.get(row.key as usize) {
                 Some(key) => {
-                    let parts = key.split(imported::PARTS).filter(|part| !part.is_empty());
+                    let parts = key
+                        .split(stored_aggregates::PARTS)
+                        .filter(|part| !part.is_empty());
                     parts.fold(root, |base, part| {
                         let name = merge.name(&clean(part));
                         merge.child(base, name)
@@ -485,14 +487,14 @@ fn clean(name: &str) -> String {
 }
 
 /// Where the stacks of one tree lie among the merged ones.
-struct Places<'a> {
+struct CallValues<'a> {
     tree: &'a Tree,
     names: &'a [u32],
     /// By the merged node below, and the node of the tree.
     known: hashbrown::HashMap<(u32, u32), u32>,
 }
 
-impl Places<'_> {
+impl CallValues<'_> {
     /// The merged node of `stack` on top of `base`.
     fn of(&mut self, merge: &mut Merge, base: u32, stack: u32) -> u32 {
         // Down to a node that is known, then up again.

@@ -4,7 +4,7 @@ use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 
-use super::subject::Subject;
+use super::event_weight::WeightedEvent;
 use crate::session::Session;
 use crate::stacks::ids;
 use crate::text::strings;
@@ -36,7 +36,7 @@ impl Folded {
     /// Queries the weights per pair of stacks, and per value of `key` (a column) if given.
     pub(super) fn query(
         session: &Session,
-        subject: &Subject,
+        subject: &WeightedEvent,
         condition: &str,
         key: Option<&str>,
     ) -> Result<Folded> {

@@ -8,8 +8,8 @@ use arrow::datatypes::Int64Type;
 use clap::Args;
 use perfquet_trace::count::{counted, grouped};
 
-use super::measured::bars_of;
-use super::rows::{Asked, Rows, divided};
+use super::function_stats::bars_of;
+use super::row_source::{RowSource, Rows, divided};
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::limits::Limits;
@@ -157,7 +157,7 @@ fn cells(batches: &[RecordBatch]) -> (Vec<Cell>, u64) {
 }
 
 /// Returns the first and last time of the selected rows.
-fn range(session: &Session, rows: &Asked, expression: &str) -> Result<Option<(i64, i64)>> {
+fn range(session: &Session, rows: &RowSource, expression: &str) -> Result<Option<(i64, i64)>> {
     let sql = format!(
         "SELECT min(time), max(time) FROM {} WHERE {} AND ({expression}) IS NOT NULL",
         rows.table, rows.condition

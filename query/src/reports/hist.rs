@@ -19,8 +19,8 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use clap::Args;
 
-use super::imported;
-use super::rows::{Rows, divided, expressions, has_rows, named};
+use super::row_source::{Rows, divided, expressions, has_rows, named};
+use super::stored_aggregates;
 use crate::bins::Bins;
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
@@ -104,7 +104,7 @@ impl Report for Hist {
         let distributions = match divided(&self.words).1 {
             Some(expression) => of_expression(self, session, &expression)?,
             None if has_rows(session, "buckets") => {
-                imported::distributions(session, &self.rows.choice.filters)?
+                stored_aggregates::distributions(session, &self.rows.choice.filters)?
             }
             None => bail!(Misuse(
                 "expected an expression: the trace has no stored distributions\nhint: perfquet-query hist TRACE duration --by function".to_owned()

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 
-use crate::places::Places;
+use crate::call_values::CallValues;
 use crate::session::Session;
 use crate::text::strings;
 
@@ -58,7 +58,7 @@ impl Paths {
         let sql = include_str!("paths.sql")
             .replace("{keys}", &keys)
             .replace("{where}", condition);
-        let mut places = Places::for_calls(session);
+        let mut places = CallValues::for_calls(session);
         let mut paths = Paths {
             nodes: vec![Node::default()],
             ..Paths::default()
@@ -148,7 +148,7 @@ impl Paths {
     }
 
     /// Puts a call below the one around it. That one may come later where times are equal or rows came late.
-    fn place(&mut self, call: Waiting, places: &mut [Places], waiting: &mut Vec<Waiting>) {
+    fn place(&mut self, call: Waiting, places: &mut [CallValues], waiting: &mut Vec<Waiting>) {
         let around = match call.parent {
             0 => Some(call.base),
             parent => places[call.trace].get(parent),
@@ -165,7 +165,7 @@ impl Paths {
 
     /// Calls whose parents were not met before them: from the outermost inwards. What has no parent at all among
     /// the rows (a condition left it out, or the file is damaged) is a root.
-    fn place_waiting(&mut self, waiting: Vec<Waiting>, places: &mut [Places]) {
+    fn place_waiting(&mut self, waiting: Vec<Waiting>, places: &mut [CallValues]) {
         let mut inside: HashMap<(usize, i64), Vec<usize>> = HashMap::new();
         let mut known: HashMap<(usize, i64), usize> = HashMap::new();
         for (index, call) in waiting.iter().enumerate() {
@@ -240,7 +240,7 @@ mod tests {
             nodes: vec![Node::default()],
             ..Paths::default()
         };
-        let (mut places, mut waiting) = ([Places::below(16)], Vec::new());
+        let (mut places, mut waiting) = ([CallValues::below(16)], Vec::new());
         for call in calls {
             paths.place(call, &mut places, &mut waiting);
         }

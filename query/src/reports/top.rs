@@ -18,9 +18,9 @@ use arrow::datatypes::Int64Type;
 use clap::{Args, ValueEnum};
 use perfquet_trace::count::{counted, grouped};
 
+use super::event_weight::{EventChoice, WeightedEvent};
 use super::folding::Folded;
-use super::imported;
-use super::subject::{Choice, Subject};
+use super::stored_aggregates;
 use crate::commands::Subcommand;
 use crate::limits::Limits;
 use crate::render::{Answered, Form, Section};
@@ -61,7 +61,7 @@ struct Top {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 25)]
     limit: usize,
     #[command(flatten)]
-    choice: Choice,
+    choice: EventChoice,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -117,8 +117,8 @@ impl Report for Top {
     }
 }
 
-fn every_event() -> Subject {
-    Subject {
+fn every_event() -> WeightedEvent {
+    WeightedEvent {
         name: "events".to_owned(),
         table: "events".to_owned(),
         condition: "TRUE".to_owned(),
@@ -131,7 +131,7 @@ fn every_event() -> Subject {
 fn by_column(
     top: &Top,
     session: &Session,
-    subject: &Subject,
+    subject: &WeightedEvent,
     column: &str,
     condition: &str,
 ) -> Result<(String, RecordBatch)> {
@@ -175,7 +175,7 @@ fn by_column(
 }
 
 /// Returns the total, of which the table has percentages.
-fn total(subject: &Subject, weight: u128, samples: u64) -> String {
+fn total(subject: &WeightedEvent, weight: u128, samples: u64) -> String {
     let (name, amount) = (&subject.name, amount(weight, subject.unit));
     match weight == u128::from(samples) {
         true => format!("{name}: {amount}"),
@@ -201,7 +201,7 @@ fn percent(part: u128, all: u128) -> f64 {
 }
 
 fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, RecordBatch)> {
-    let (summary, folded) = match imported::are_what_there_is(session, &top.choice) {
+    let (summary, folded) = match stored_aggregates::are_what_there_is(session, &top.choice) {
         true => aggregated(session, condition)?,
         false => {
             let subject = top.choice.subject(session)?;
@@ -244,8 +244,8 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, Re
 
 /// Returns stacks that are already aggregated.
 fn aggregated(session: &Session, condition: &str) -> Result<(String, Folded)> {
-    let summed = imported::stacks(session, condition)?;
-    let unit = imported::unit_of(&summed);
+    let summed = stored_aggregates::stacks(session, condition)?;
+    let unit = stored_aggregates::unit_of(&summed);
     let name = summed
         .name
         .as_deref()

@@ -9,7 +9,7 @@ use perfquet_ebpf::layout::{
 };
 use perfquet_ebpf::{EbpfLoader, Object};
 
-use super::{TOLD, Whom, refused, rows, send, tell_losses, whom};
+use super::{TOLD, Whom, aggregate_rows, refused, send, tell_losses, whom};
 use crate::failure::{Failure, misuse};
 use crate::journal::told::Told;
 use crate::probe::left_out::LeftOut;
@@ -20,7 +20,7 @@ use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::Event;
 use crate::sys::privileges;
 
-const OBJECT: &[u8] = perfquet_ebpf::objects::AGG;
+const OBJECT: &[u8] = perfquet_ebpf::compiled::AGG;
 /// Keys of one aggregation, the bars of distributions counted one by one.
 const MOST_CELLS: u32 = 16_384;
 /// Different stacks in the keys of one aggregation.
@@ -274,7 +274,7 @@ impl Aggregation {
     /// Adds all that was summed up and lost, and says how many were lost.
     pub(crate) fn tell(&mut self, told: &mut Told) -> Result<u64> {
         let mut lost = 0;
-        let mut rows = rows::Rows::new(&self.plan);
+        let mut rows = aggregate_rows::AggregateRows::new(&self.plan);
         for loaded in &self.loaded {
             let is_wide = words_of(&self.plan.keys) > NARROW_WORDS;
             rows.add(&loaded.object, &loaded.probes, is_wide)

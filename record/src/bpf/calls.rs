@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
 use perfquet_ebpf::layout::{CallSettings, MOST_ARGUMENTS};
-use perfquet_ebpf::{EbpfLoader, End, Error, Hook, Object, objects};
+use perfquet_ebpf::{EbpfLoader, End, Error, Hook, Object, compiled};
 use perfquet_events::event::{CallArgument, CallFunction, Selection, span};
 
 use super::agg::registers;
@@ -146,7 +146,7 @@ impl Plan {
             *place = registers::argument(number).unwrap_or(settings.returned);
         }
         let target = whom::filter(whom)?;
-        let object = Object::load(objects::CALLS, &target, |loader: &mut EbpfLoader<'_>| {
+        let object = Object::load(compiled::CALLS, &target, |loader: &mut EbpfLoader<'_>| {
             loader.override_global("call_settings", &settings, true);
         });
         Ok(object.map_err(|error| refused(OPTION, &error))?)

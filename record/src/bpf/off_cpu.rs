@@ -15,7 +15,7 @@ use anyhow::Result;
 use clap::Args;
 use perfquet_cli::quantity::duration;
 use perfquet_ebpf::layout::{Action, OffCell, OffKey, OffSettings, OffStart};
-use perfquet_ebpf::{EbpfLoader, Object, objects};
+use perfquet_ebpf::{EbpfLoader, Object, compiled};
 
 use super::{TOLD, Whom, refused, send, tell_losses, whom};
 use crate::failure::Failure;
@@ -75,7 +75,7 @@ impl OffCpu {
         let least = u64::try_from(plan.least.as_nanos()).unwrap_or(u64::MAX);
         let settings = OffSettings { least };
         let target = whom::filter(whom)?;
-        let object = Object::load(objects::OFF_CPU, &target, |loader: &mut EbpfLoader<'_>| {
+        let object = Object::load(compiled::OFF_CPU, &target, |loader: &mut EbpfLoader<'_>| {
             loader.override_global("off_settings", &settings, true);
             loader.map_max_entries("told_stacks", MOST_STACKS);
         });

@@ -9,7 +9,7 @@
 //! files, which outlive a recorder that is killed, [`side_band`] has what must outlive them (who is who, what is mapped
 //! where), [`slow`] looks for calls that took too long, and [`snapshot`] makes a trace of it all.
 
-mod kept;
+mod buffer;
 mod memory;
 mod side_band;
 mod slow;
@@ -24,11 +24,11 @@ use perfquet_cli::quantity::{duration, size_bytes};
 use crate::failure::Failure;
 use crate::output::Format;
 use crate::probe::definition::Definitions;
-use crate::probe::{self, Asked, Probe};
+use crate::probe::{self, Probe, ProbeOption};
 use crate::sys::signals::User;
 use slow::Watched;
 
-pub(crate) use kept::Kept;
+pub(crate) use buffer::Buffer;
 pub(crate) use memory::Memory;
 pub(crate) use slow::Watch;
 pub(crate) use snapshot::{Last, Snapshots};
@@ -161,8 +161,8 @@ pub(crate) fn watched(
     let (mut probes, mut watched) = (Vec::new(), Vec::new());
     for (function, longer_than) in options.slow() {
         let (entry, exit) = match probe::is_of_program(function) {
-            true => (Asked::Uprobe, Asked::Uretprobe),
-            false => (Asked::Kprobe, Asked::Kretprobe),
+            true => (ProbeOption::Uprobe, ProbeOption::Uretprobe),
+            false => (ProbeOption::Kprobe, ProbeOption::Kretprobe),
         };
         let entries = probe::of(entry, function, definitions)?;
         let returns = probe::of(exit, function, definitions)?;

@@ -15,9 +15,9 @@ use perfquet_events::event::Selection;
 use perfquet_import::RING_PREFIX;
 use perfquet_trace::symbols::Roots;
 
-use super::kept::Held;
+use super::buffer::Held;
 use super::{numbered, slow};
-use crate::closing;
+use crate::closing_line;
 use crate::encoder::{Encoder, Source, no_tables};
 use crate::journal::Journal;
 use crate::output::{Format, Output};
@@ -27,7 +27,7 @@ use crate::sys::thread;
 /// Why there is a snapshot.
 pub(crate) enum Why {
     /// The user requested it.
-    Asked,
+    ProbeOption,
     /// A call took too long.
     Slow(slow::Found),
 }
@@ -35,7 +35,7 @@ pub(crate) enum Why {
 impl std::fmt::Display for Why {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Why::Asked => f.write_str("asked for by a signal"),
+            Why::ProbeOption => f.write_str("asked for by a signal"),
             Why::Slow(slow::Found {
                 function,
                 duration,
@@ -82,7 +82,7 @@ impl Asker {
             return Some(Why::Slow(found));
         }
         let is_asked = self.shared.is_asked.swap(false, Ordering::AcqRel);
-        is_asked.then_some(Why::Asked)
+        is_asked.then_some(Why::ProbeOption)
     }
 
     /// Hands it over.
@@ -201,7 +201,7 @@ impl Snapshots {
         if report.is_ok() && last.keeps_journal {
             unite(held, memory)?;
         }
-        closing::trace(memory, report, last.keeps_journal, closing::Next::Top)
+        closing_line::trace(memory, report, last.keeps_journal, closing_line::Next::Top)
     }
 
     fn finish_writing(&mut self) {
@@ -258,7 +258,7 @@ fn write(path: &Path, format: Format, held: &Held, roots: Roots, last: Option<La
         return Err(error).with_context(|| format!("cannot write {}", path.display()));
     }
     if format == Format::PerfData {
-        return closing::file(&output, 0);
+        return closing_line::file(&output, 0);
     }
     let all = Selection::default();
     let source = Source::Following {
@@ -272,5 +272,5 @@ fn write(path: &Path, format: Format, held: &Held, roots: Roots, last: Option<La
     }
     let report = encoder.finish().with_context(|| no_tables(path));
     let keeps_journal = last.is_some_and(|last| last.keeps_journal);
-    closing::trace(&output, report, keeps_journal, closing::Next::Top)
+    closing_line::trace(&output, report, keeps_journal, closing_line::Next::Top)
 }

@@ -40,12 +40,12 @@ pub(crate) struct Kfi {
     /// Maximum number of calls.
     pub(crate) max_events: Option<u64>,
     /// What became of each line.
-    told: Vec<Told>,
+    told: Vec<LineOutcome>,
 }
 
 /// What became of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Told {
+struct LineOutcome {
     line: u64,
     text: String,
     /// It is not done, or not as KFI does it.
@@ -125,7 +125,7 @@ fn options(config: &Config, machine: &Machine<'_>) -> Option<Kfi> {
     }
     for other in others {
         let line = other.lines.get("begin").copied().unwrap_or(1);
-        mapper.told.push(Told {
+        mapper.told.push(LineOutcome {
             line,
             text: "a further block: only the first is recorded".to_owned(),
             is_lacking: true,
@@ -140,7 +140,7 @@ struct Mapper<'a> {
     run: &'a Run,
     is_command: bool,
     machine: &'a Machine<'a>,
-    told: Vec<Told>,
+    told: Vec<LineOutcome>,
 }
 
 impl Mapper<'_> {
@@ -154,7 +154,7 @@ impl Mapper<'_> {
 
     fn tell(&mut self, item: &str, text: String, is_lacking: bool) {
         let line = self.run.lines.get(item).copied().unwrap_or(1);
-        self.told.push(Told {
+        self.told.push(LineOutcome {
             line,
             text,
             is_lacking,

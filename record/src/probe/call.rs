@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use perfquet_events::event::{CallEdge, Purpose};
 
-use super::argument::{self, Argument, Asked, Value};
+use super::argument::{self, Argument, ProbeOption, Value};
 use super::definition::{Definition, Definitions, Form};
 use super::kprobe::{self, is_retval};
 use super::left_out::LeftOut;
@@ -61,7 +61,7 @@ pub(crate) struct Functions {
 }
 
 /// What is to be fetched at the entry, and at the return: what was returned.
-pub(super) fn sides(asked: &Asked) -> (Asked, Asked) {
+pub(super) fn sides(asked: &ProbeOption) -> (ProbeOption, ProbeOption) {
     let (mut entry, mut exit) = (asked.clone(), asked.clone());
     entry.arguments.retain(|argument| !is_of_return(argument));
     exit.arguments.retain(is_of_return);

@@ -13,7 +13,7 @@
 use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::Object;
 
-use super::argument::{self, Argument, Asked, Value};
+use super::argument::{self, Argument, ProbeOption, Value};
 use super::btf::Btf;
 use super::call::{self, Both, Edge};
 use super::definition::{Definition, Form, Place};
@@ -91,7 +91,7 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
 }
 
 /// A line of a function, or an offset in it with its variables.
-fn within(text: &str, asked: &Asked, object: &Object) -> Result<Definition, Failure> {
+fn within(text: &str, asked: &ProbeOption, object: &Object) -> Result<Definition, Failure> {
     let symbol = vmlinux::symbol(text, object, &asked.function)?;
     let place = match asked.line {
         Some(line) => uprobe::place_of_line(text, object, &symbol, line)?,
@@ -130,7 +130,7 @@ fn within(text: &str, asked: &Asked, object: &Object) -> Result<Definition, Fail
 
 /// Entry and return of each function that the text asks for. A parameter that one of many functions does not have is
 /// left out there.
-pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
+pub(super) fn calls(text: &str, asked: &ProbeOption) -> Result<Vec<Both>, Failure> {
     let functions = functions(text, asked)?;
     let (at_entry, at_return) = call::sides(asked);
     let is_pattern = functions.len() > 1;
@@ -176,7 +176,7 @@ pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
 
 fn definition(
     text: &str,
-    asked: &Asked,
+    asked: &ProbeOption,
     function: &str,
     edge: Edge,
     btf: Option<&Btf>,
@@ -347,7 +347,7 @@ fn parameter(
     ))
 }
 
-fn functions(text: &str, asked: &Asked) -> Result<Vec<String>, Failure> {
+fn functions(text: &str, asked: &ProbeOption) -> Result<Vec<String>, Failure> {
     let pattern = &asked.function;
     let module = asked.object.as_deref();
     if let Some(module) = module.filter(|module| !place::is_module(module)) {

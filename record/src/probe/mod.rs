@@ -21,8 +21,8 @@ mod place;
 mod pmu;
 mod register;
 pub(crate) mod shown;
+mod single_step;
 pub(crate) mod stacks;
-mod stepped;
 pub(crate) mod tracepoint;
 pub(crate) mod uprobe;
 pub(crate) mod usdt;
@@ -40,7 +40,7 @@ pub(crate) use pmu::{names as pmu_names, types as pmu_types};
 
 /// What one option of the command line asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ProbeOption {
     /// `-e`
     Event,
     /// `--kprobe`
@@ -123,7 +123,7 @@ impl Probe {
 
 /// The probes of an option. The recorder's own probes are defined on the way.
 pub(crate) fn of(
-    asked: Asked,
+    asked: ProbeOption,
     text: &str,
     definitions: &mut Option<Definitions>,
 ) -> Result<Vec<Probe>, Failure> {
@@ -132,7 +132,7 @@ pub(crate) fn of(
 
 /// The same for programs to run at: the kernel does not let them at its hooks of function tracing.
 pub(crate) fn for_programs(
-    asked: Asked,
+    asked: ProbeOption,
     text: &str,
     definitions: &mut Option<Definitions>,
 ) -> Result<Vec<Probe>, Failure> {
@@ -145,22 +145,22 @@ pub(crate) fn may_have_programs(form: &Form) -> bool {
 }
 
 fn of_forms(
-    asked: Asked,
+    asked: ProbeOption,
     text: &str,
     definitions: &mut Option<Definitions>,
     is_possible: fn(&Form) -> bool,
 ) -> Result<Vec<Probe>, Failure> {
     let mut wanted = match asked {
-        Asked::Event => return parse(text),
-        Asked::Call => {
+        ProbeOption::Event => return parse(text),
+        ProbeOption::Call => {
             let pairs = call::functions(text)?.define(definitions, is_possible)?;
             return Ok(pairs.into_iter().flat_map(|(_, pair)| pair).collect());
         }
-        Asked::Kprobe => kprobe::definitions(text, false)?,
-        Asked::Kretprobe => kprobe::definitions(text, true)?,
-        Asked::Uprobe => uprobe::definitions(text, false)?,
-        Asked::Uretprobe => uprobe::definitions(text, true)?,
-        Asked::Usdt => usdt::definitions(text)?,
+        ProbeOption::Kprobe => kprobe::definitions(text, false)?,
+        ProbeOption::Kretprobe => kprobe::definitions(text, true)?,
+        ProbeOption::Uprobe => uprobe::definitions(text, false)?,
+        ProbeOption::Uretprobe => uprobe::definitions(text, true)?,
+        ProbeOption::Usdt => usdt::definitions(text)?,
     };
     for definition in &mut wanted {
         definition.forms.retain(is_possible);

@@ -128,7 +128,7 @@ impl Stacks {
     }
 
     /// Puts into `attr` what the event's own terms or these say.
-    pub(super) fn add_to(self, attr: &mut Attr, own: &Attr) {
+    pub(crate) fn add_to(self, attr: &mut Attr, own: &Attr) {
         match self.how {
             _ if is_none(own) => {
                 attr.set_exclude_callchain_user(0);
@@ -154,14 +154,14 @@ impl Stacks {
 
 /// Takes the terms about stacks out of an event's text, and puts them into the attr of its probe.
 /// `cpu-clock/call-graph=dwarf/u` becomes `cpu-clock:u`, `cpu/event=1,call-graph=no/` becomes `cpu/event=1/`.
-pub(crate) fn split_terms(event: &str) -> Result<(String, Option<Own>), Failure> {
+pub(crate) fn split_terms(event: &str) -> Result<(String, Option<EventStack>), Failure> {
     let Some((head, rest)) = event.split_once('/') else {
         return Ok((event.to_owned(), None));
     };
     let Some((terms, modifiers)) = rest.rsplit_once('/') else {
         return Ok((event.to_owned(), None));
     };
-    let mut own = Own::default();
+    let mut own = EventStack::default();
     let mut others = Vec::new();
     for term in terms.split(',') {
         let (name, value) = term.split_once('=').unwrap_or((term, ""));
@@ -177,7 +177,7 @@ pub(crate) fn split_terms(event: &str) -> Result<(String, Option<Own>), Failure>
             _ => others.push(term),
         }
     }
-    if own == Own::default() {
+    if own == EventStack::default() {
         return Ok((event.to_owned(), None));
     }
     let modifiers = modifiers.strip_prefix(':').unwrap_or(modifiers);
@@ -191,13 +191,13 @@ pub(crate) fn split_terms(event: &str) -> Result<(String, Option<Own>), Failure>
 
 /// The stack of one event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Own {
+pub(crate) struct EventStack {
     how: Option<How>,
     stack_bytes: Option<u32>,
     deepest: Option<u16>,
 }
 
-impl Own {
+impl EventStack {
     /// Puts it into the attr of a probe.
     pub(crate) fn put(self, attr: &mut Attr) {
         let how = match (self.how, self.stack_bytes) {
@@ -276,19 +276,19 @@ pub(crate) fn cut_sentence(counts: &UnwindCounts) -> Option<String> {
 }
 
 /// Whether the stacks are to come from the CPU's record of branches.
-pub(super) fn are_branches(attr: &Attr) -> bool {
+pub(crate) fn are_branches(attr: &Attr) -> bool {
     attr.branch_sample_type & u64::from(abi::PERF_SAMPLE_BRANCH_CALL_STACK) != 0
 }
 
 /// The same event with stacks by frame pointers: its hits know no branches.
-pub(super) fn without_branches(attr: &mut Attr) {
+pub(crate) fn without_branches(attr: &mut Attr) {
     attr.sample_type &= !u64::from(abi::PERF_SAMPLE_BRANCH_STACK);
     attr.branch_sample_type = 0;
     attr.set_exclude_callchain_user(0);
 }
 
 /// There is no such record for an event.
-pub(super) fn no_branches(event: &str, error: &io::Error) -> Failure {
+pub(crate) fn no_branches(event: &str, error: &io::Error) -> Failure {
     failed(format!(
         "--call-graph lbr: {event} provides no branch records on this system: {error}"
     ))

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use perfquet_trace::symbols::{CodeSymbol, Object, Scope};
 
-use super::argument::{self, Argument, Asked, Value};
+use super::argument::{self, Argument, ProbeOption, Value};
 use super::call::{self, Both, Edge};
 use super::definition::{Definition, Form, Place};
 use super::function_name::{self, Found};
 use super::kprobe::is_retval;
-use super::{fetch, register, stepped};
+use super::{fetch, register, single_step};
 use crate::failure::{Failure, failed, misuse};
 
 /// Functions that one pattern may stand for.
@@ -55,8 +55,8 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
         if !at_return {
             let place = place_of(text, &asked, &object, symbol, edge)?;
             let code = object.code(place, 64);
-            if stepped::is_stepped(code) {
-                dear.push((symbol, place, stepped::neighbour(code)));
+            if single_step::is_single_stepped(code) {
+                dear.push((symbol, place, single_step::neighbour(code)));
             }
         }
     }
@@ -66,7 +66,7 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
 
 /// Entry and return of each function that the text asks for. A variable that one of many functions does not have is
 /// left out there.
-pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
+pub(super) fn calls(text: &str, asked: &ProbeOption) -> Result<Vec<Both>, Failure> {
     let path = find(asked.object.as_deref().unwrap_or_default())?;
     let object = Object::open(&path).map_err(|error| failed(format!("{text}: {error}")))?;
     let symbols = functions(text, asked, &object)?;
@@ -77,8 +77,9 @@ pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
         }
     }
     let is_pattern = symbols.len() > 1;
-    let define =
-        |asked: &Asked, found: &Found, edge| definition(text, asked, &path, &object, found, edge);
+    let define = |asked: &ProbeOption, found: &Found, edge| {
+        definition(text, asked, &path, &object, found, edge)
+    };
     let mut all = Vec::new();
     for symbol in &symbols {
         let mut entry = define(&at_entry, symbol, Edge::Entry);
@@ -103,7 +104,7 @@ pub(super) fn calls(text: &str, asked: &Asked) -> Result<Vec<Both>, Failure> {
 
 fn definition(
     text: &str,
-    asked: &Asked,
+    asked: &ProbeOption,
     path: &Path,
     object: &Object,
     found: &Found,
@@ -187,7 +188,7 @@ fn numbered_arguments(
 
 fn place_of(
     text: &str,
-    asked: &Asked,
+    asked: &ProbeOption,
     object: &Object,
     symbol: &CodeSymbol,
     edge: Edge,
@@ -410,7 +411,7 @@ fn is_elf(path: &Path) -> bool {
     read.is_ok() && magic == *b"\x7fELF"
 }
 
-fn functions(text: &str, asked: &Asked, object: &Object) -> Result<Vec<Found>, Failure> {
+fn functions(text: &str, asked: &ProbeOption, object: &Object) -> Result<Vec<Found>, Failure> {
     let found = function_name::find(text, object, &asked.function)?;
     match found.len() {
         ..=MOST => Ok(found),

@@ -69,7 +69,7 @@ impl Kernel {
     /// The owner of a ring: counts nothing, writes nothing.
     pub(super) fn owner(self, ring_bytes: usize) -> Attr {
         let mut attr = self.base(dummy(), false);
-        // A quarter: three quarters are left for the time until we run (research/kernel-recording.md, 1.1).
+        // A quarter: three quarters are left for the time until the drain runs.
         attr.wakeup_watermark = u32::try_from(ring_bytes / 4).unwrap_or(u32::MAX);
         attr
     }

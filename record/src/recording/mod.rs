@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result};
 use perfquet_events::event::Purpose;
 
-use crate::own::{self, Own};
+use crate::own_activity::{self, OwnActivity};
 use crate::probe::left_out::LeftOut;
 use crate::probe::stacks::Stacks;
 use crate::probe::{Kind, Probe, counter, filter};
@@ -186,9 +186,9 @@ impl Recording {
             before: HashMap::new(),
         };
         recording.set_filters(match target.is_of_cpus() {
-            _ if settings.excludes_self => Own::LeftOut,
-            true => Own::WithoutDeeds,
-            false => Own::Stays,
+            _ if settings.excludes_self => OwnActivity::Excluded,
+            true => OwnActivity::WithoutOwnActions,
+            false => OwnActivity::Recorded,
         })?;
         if settings.excludes_self {
             recording.leave_own_samples_out();
@@ -291,13 +291,13 @@ impl Recording {
         opened.map(|opened| opened.event.as_raw_fd()).collect()
     }
 
-    fn set_filters(&self, own: Own) -> Result<()> {
+    fn set_filters(&self, own: OwnActivity) -> Result<()> {
         for track in &self.tracks {
             let Kind::Tracepoint(tracepoint) = &track.probe.kind else {
                 continue;
             };
             let users = track.probe.filter.as_deref();
-            let Some(filter) = own::filter(&tracepoint.system, users, own) else {
+            let Some(filter) = own_activity::filter(&tracepoint.system, users, own) else {
                 continue;
             };
             let text = CString::new(filter.as_str()).context("a filter with a NUL")?;

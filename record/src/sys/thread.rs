@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "prctl and sched_setscheduler")]
 
-/// The name of all our threads. The kernel's filters compare with it ([`crate::own`]), so it is set
+/// The name of all our threads. The kernel's filters compare with it ([`crate::own_activity`]), so it is set
 /// whatever the program file is called.
 pub(crate) const COMM: &str = "perfquet-record";
 

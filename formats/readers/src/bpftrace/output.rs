@@ -10,7 +10,7 @@ use perfquet_events::event::{
 };
 
 use super::key::Key;
-use crate::lines::Problems;
+use crate::lines::LineProblems;
 
 /// Maps that are distinguished, and keys remembered of each.
 const REMEMBERED_MAX: usize = 1 << 20;
@@ -35,7 +35,7 @@ struct Printed {
 /// Takes what was read.
 pub(super) struct Output<'s> {
     sink: &'s mut dyn Sink,
-    pub(super) problems: Problems,
+    pub(super) problems: LineProblems,
     message: Option<EventId>,
     maps: HashMap<Vec<u8>, Printed>,
     /// The map printed last, while nothing else was printed.
@@ -49,7 +49,7 @@ impl<'s> Output<'s> {
         sink.event(Event::Fact(Fact::Recorder("bpftrace")))?;
         Ok(Output {
             sink,
-            problems: Problems::default(),
+            problems: LineProblems::default(),
             message: None,
             maps: HashMap::new(),
             current: None,

@@ -36,9 +36,9 @@
 
 mod cells;
 mod distribution;
+mod emit;
 mod flow;
 mod notice;
-mod output;
 mod record;
 mod script;
 mod sniff;

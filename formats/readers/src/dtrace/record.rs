@@ -10,7 +10,7 @@
 
 use crate::lines::{signed, unsigned, words};
 
-use super::output::Hit;
+use super::emit::Hit;
 
 /// Where the name ends, with CPU and ID before it.
 const NAME_END: usize = 43;

@@ -14,7 +14,7 @@ use perfquet_events::event::{Action, Event, Fact, NamedFrame, Place, Progress, S
 use serde_json::Value as Json;
 
 use super::distribution::{self, Bar};
-use super::output::{Hit, Key, Output};
+use super::emit::{Hit, Key, Output};
 use super::stack;
 use crate::lines::{Meter, hexadecimal};
 

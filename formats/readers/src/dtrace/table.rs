@@ -24,7 +24,7 @@ use perfquet_events::event::{EventType, FieldType, Value};
 use super::cells::parts;
 use crate::lines::{signed, words};
 
-use super::output::event_type;
+use super::emit::event_type;
 
 /// More columns are no table.
 const COLUMNS_MAX: usize = 256;

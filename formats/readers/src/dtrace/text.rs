@@ -7,9 +7,9 @@ use perfquet_events::event::{
 };
 
 use super::distribution::{self, Bar};
+use super::emit::{Hit, Key, Output};
 use super::flow::{self, Edge};
 use super::notice::{Notice, notice};
-use super::output::{Hit, Key, Output};
 use super::record::Head;
 use super::script::{Aggregation, Follow, Script, Side};
 use super::{cells, stack, table};

@@ -10,7 +10,7 @@ use quick_xml::Reader;
 use quick_xml::events::Event as Xml;
 use serde_json::{Map, Value as Json};
 
-use super::output::Output;
+use super::emit::Output;
 use super::structured;
 
 /// Elements that are lists, however often they occur.

@@ -20,7 +20,7 @@ use super::hist::{HistLine, Histogram};
 use super::mmio::{self, MmioLine};
 use super::page::{self, Page, PageLine};
 use super::stack::{self, OpenStack};
-use crate::lines::{Counts, Line, Lines, Meter, Problems, quoted};
+use crate::lines::{Counts, Line, LineProblems, Lines, Meter, quoted};
 use crate::payload_text::Payloads;
 
 /// What is read twice.
@@ -156,7 +156,7 @@ pub(super) struct Session<'a, 's> {
     text: &'a [u8],
     pub(super) sink: &'s mut dyn Sink,
     pub(super) payloads: Payloads<'a>,
-    pub(super) problems: Problems,
+    pub(super) problems: LineProblems,
     pub(super) counts: Counts,
     page: Page,
     dump: Dump,
@@ -195,7 +195,7 @@ impl<'a, 's> Session<'a, 's> {
             text,
             sink,
             payloads,
-            problems: Problems::default(),
+            problems: LineProblems::default(),
             counts: Counts::default(),
             page: if page::is_page(head) {
                 Page::Outside

@@ -7,7 +7,7 @@ use super::config;
 use super::header::{self, Line as Head};
 use super::row::{self, Delta, Row, without_console};
 use super::segments::{self, Segments};
-use crate::lines::{Line, Lines, Meter, Problems, quoted};
+use crate::lines::{Line, LineProblems, Lines, Meter, quoted};
 
 const NANOSECONDS: u64 = 1000;
 /// Lines of a header that are kept although nothing is known of them.
@@ -53,7 +53,7 @@ struct Reader<'a> {
     run: Run<'a>,
     /// Lines before the first run that are none of a log.
     before: u64,
-    problems: Problems,
+    problems: LineProblems,
 }
 
 /// What is known of the run at hand.

@@ -11,7 +11,7 @@ use perfquet_events::{Error, Input};
 use super::frame;
 use super::head::{self, Head};
 use super::record;
-use crate::lines::{Counts, Line, Lines, Meter, Problems, quoted};
+use crate::lines::{Counts, Line, LineProblems, Lines, Meter, quoted};
 use crate::payload_text::{Added, Payloads, Style};
 
 /// What is read twice, to learn the types of columns.
@@ -68,7 +68,7 @@ impl Sink for Silent {
 struct Session<'a, 's> {
     sink: &'s mut dyn Sink,
     payloads: Payloads<'a>,
-    problems: Problems,
+    problems: LineProblems,
     counts: Counts,
     /// The sample whose frames are being read.
     open: Option<(Head<'a>, Line<'a>)>,
@@ -86,7 +86,7 @@ impl<'a, 's> Session<'a, 's> {
         Session {
             sink,
             payloads,
-            problems: Problems::default(),
+            problems: LineProblems::default(),
             counts: Counts::default(),
             open: None,
             frames: Vec::new(),

@@ -37,8 +37,6 @@ mod facts;
 mod formats;
 mod head;
 mod kallsyms;
-#[cfg(test)]
-mod made;
 mod merge;
 mod options;
 mod page;
@@ -47,6 +45,8 @@ mod read;
 mod restore;
 mod sniff;
 mod stream;
+#[cfg(test)]
+mod test_file;
 #[cfg(test)]
 mod tests;
 mod unpack;

@@ -5,7 +5,7 @@ use perfquet_events::{Guess, Input};
 use proptest::prelude::*;
 
 use super::TRACE_DAT;
-use super::made::*;
+use super::test_file::*;
 use crate::golden::*;
 
 /// The events as text, without the names of functions, of which every file tells some hundreds.
@@ -66,8 +66,8 @@ fn comm(name: &str) -> Vec<u8> {
 }
 
 /// A file with one of everything, and what it gives.
-fn one_of_everything(endian: Endian, long_size: usize) -> (Made, Vec<&'static str>) {
-    let mut made = Made::new(endian, long_size);
+fn one_of_everything(endian: Endian, long_size: usize) -> (TestFile, Vec<&'static str>) {
+    let mut made = TestFile::new(endian, long_size);
     let long = |value: u64| made.long(value);
     let wakeup = |tid: i32| {
         let pid = made.u32(tid as u32 + 1);
@@ -228,8 +228,8 @@ fn golden_files_that_are_made_are_fresh() {
 }
 
 /// Two instances beside the top buffer; the times of all are mixed.
-fn instances() -> Made {
-    let mut made = Made::new(Endian::Little, 8);
+fn instances() -> TestFile {
+    let mut made = TestFile::new(Endian::Little, 8);
     made.page_size = 512;
     let page = |time| {
         let event = |delta, tid: i32| {
@@ -287,7 +287,7 @@ fn buffers_are_merged_by_time() {
 
 #[test]
 fn a_stack_of_an_interrupt_does_not_go_to_the_event_that_it_interrupted() {
-    let mut made = Made::new(Endian::Little, 8);
+    let mut made = TestFile::new(Endian::Little, 8);
     let wakeup = |flags| {
         let pid = made.u32(1);
         made.event(1, &made.payload(WAKEUP, flags, 7, &[&comm("x"), &pid]))
@@ -572,7 +572,7 @@ fn the_text_of_a_latency_tracer_is_read_as_such() {
         .position(|window| window == b"flyrecord\0");
     let version6 = [&bytes[..tag.unwrap()], b"latency  \0", text].concat();
     // The options of version 7 name the section.
-    let mut made = Made::new(Endian::Little, 8);
+    let mut made = TestFile::new(Endian::Little, 8);
     for packer in ["none", "zstd"] {
         let whole = made.version7(packer);
         let body = made.packed_pages(packer, &[text.to_vec()]);
@@ -686,7 +686,7 @@ fn small_files() -> Vec<Vec<u8>> {
         one_of_everything(Endian::Big, 4).0,
         instances(),
     ];
-    let packed = |made: &Made| {
+    let packed = |made: &TestFile| {
         vec![
             made.version6(),
             made.version7("none"),
@@ -753,7 +753,7 @@ proptest! {
     /// Whatever the times are, they come out in order, each CPU's events in theirs.
     #[test]
     fn merged_in_order(deltas in prop::collection::vec(prop::collection::vec(0u32..1000, 0..40), 1..5)) {
-        let mut made = Made::new(Endian::Little, 8);
+        let mut made = TestFile::new(Endian::Little, 8);
         let mut expected = Vec::new();
         let cpus = deltas.iter().enumerate().map(|(cpu, deltas)| {
             let mut time = 0;

@@ -21,12 +21,12 @@ const OTHERS: usize = 4096;
 
 /// Facts of one input.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct CollectedFacts {
     pub(crate) facts: Facts,
     pub(crate) kernel_build_id: Option<Vec<u8>>,
 }
 
-impl Told {
+impl CollectedFacts {
     /// Stores a fact; a repeated one replaces the earlier.
     pub(crate) fn tell(&mut self, fact: Fact<'_>) {
         let facts = &mut self.facts;
@@ -113,13 +113,13 @@ mod tests {
     #[test]
     fn a_second_input_keeps_what_differs() {
         let mut all = Facts::default();
-        let mut first = Told::default();
+        let mut first = CollectedFacts::default();
         first.tell(Fact::Host("a"));
         first.tell(Fact::Host("b"));
         first.tell(Fact::WallOffset(5));
         first.store(&mut all);
         all.sources.push(Source::default());
-        let mut second = Told::default();
+        let mut second = CollectedFacts::default();
         second.tell(Fact::Host("c"));
         second.tell(Fact::WallOffset(6));
         second.tell(Fact::Clock("monotonic"));

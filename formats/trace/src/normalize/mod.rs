@@ -59,7 +59,7 @@ use frames::Frames;
 use generated::Generated;
 use kernel_texts::KernelTexts;
 use life::Life;
-use names::Told;
+use names::RecordedSymbols;
 use reads::Reads;
 use rows::Plan;
 use selected::Selected;
@@ -95,11 +95,11 @@ pub struct Normalizer<'o> {
     pairs: Pairs,
     call_names: calls::Names,
     kernel_texts: KernelTexts,
-    told: Told,
+    told: RecordedSymbols,
     told_stacks: aggregates::ToldStacks,
     kernel: symbols::KernelFacts,
     generated: Generated,
-    facts: facts::Told,
+    facts: facts::CollectedFacts,
     /// Events whose time does not fit into a row.
     times_beyond: u64,
 }
@@ -146,11 +146,11 @@ impl<'o> Normalizer<'o> {
             pairs: Pairs::default(),
             call_names: calls::Names::default(),
             kernel_texts: KernelTexts::default(),
-            told: Told::default(),
+            told: RecordedSymbols::default(),
             told_stacks: aggregates::ToldStacks::default(),
             kernel: symbols::KernelFacts::default(),
             generated: Generated::default(),
-            facts: facts::Told::default(),
+            facts: facts::CollectedFacts::default(),
             times_beyond: 0,
         }
     }

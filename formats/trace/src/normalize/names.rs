@@ -28,14 +28,14 @@ use crate::tables;
 
 /// Symbols from the input itself.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct RecordedSymbols {
     symbols: Vec<(Option<TextId>, u64, u64, TextId)>,
     /// The dumps of generated code.
     dumps: Vec<(i32, String)>,
     texts: Texts,
 }
 
-impl Told {
+impl RecordedSymbols {
     pub(crate) fn add(&mut self, symbol: &Symbol<'_>) {
         let module = symbol.module.map(|module| self.texts.intern(module));
         let name = self.texts.intern(symbol.name);
@@ -88,7 +88,7 @@ struct Place<'m> {
 pub(crate) fn write(
     frames: &Frames,
     modules: &mut Modules,
-    told: &Told,
+    told: &RecordedSymbols,
     (kernel, origin): (&KernelFacts, Origin),
     options: &Options,
     output: &mut Output,

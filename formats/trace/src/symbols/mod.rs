@@ -13,18 +13,18 @@
 mod build_id;
 mod demangle;
 mod elf;
+mod embedded;
 mod files;
 mod jit;
 mod kallsyms;
 mod kernel;
 mod lines;
-mod object;
 mod origin;
 mod plt;
+mod probe_points;
 mod report;
 mod roots;
 mod table;
-mod told;
 mod unwind;
 mod user;
 mod variables;
@@ -39,11 +39,11 @@ use std::path::{Path, PathBuf};
 use perfquet_events::Error;
 use perfquet_events::event::{Event, Fact, Space};
 
+use embedded::EmbeddedSymbols;
 use files::{Files, Missing, ModuleKey};
 use jit::Generated;
 use kernel::Kernel;
 use lines::Lines;
-use told::Told;
 use user::{Module, NoName, Place};
 
 pub use demangle::{demangle, may_be_mangled};
@@ -52,8 +52,8 @@ pub(crate) use jit::{Change, Follower, is_dump, module_of as generated_module};
 pub use kernel::kernel_debug_files;
 pub(crate) use kernel::running_build_id;
 pub use lines::{LineReader, serve_lines};
-pub use object::{CodeSymbol, Object, StaticProbe};
 pub use origin::{FileIdentity, FirstMapped, Origin};
+pub use probe_points::{CodeSymbol, Object, StaticProbe};
 pub use report::{Report, Unnamed, unverified_sentence, without_line_sentence};
 pub use roots::Roots;
 pub use unwind::{UnwindCounts, Unwinder, Unwound};
@@ -228,7 +228,7 @@ pub struct Symbolizer {
     kernel: Kernel,
     files: Files,
     modules: HashMap<ModuleKey, Result<Module, Missing>>,
-    told: Told,
+    told: EmbeddedSymbols,
     generated: Generated,
     lines: Option<Lines>,
     report: Report,
@@ -242,7 +242,7 @@ impl Symbolizer {
             generated: Generated::new(&options, origin.clone()),
             files: Files::new(&options, origin),
             modules: HashMap::new(),
-            told: Told::default(),
+            told: EmbeddedSymbols::default(),
             lines: options.lines.clone().map(Lines::new),
             report: Report::default(),
             options,

@@ -11,6 +11,7 @@
 //! ```
 //! (Documentation/trace/kprobetrace.rst, uprobetracer.rst)
 
+use perfquet_cli::nearest;
 use perfquet_ebpf::layout::{Base, Fetch, MOST_STEPS, Step};
 
 use super::fields::{self, Field, Kind};
@@ -43,7 +44,7 @@ pub(super) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Fai
             .map(|field| field.name.as_str())
             .filter(|name| !name.starts_with("__probe_"))
             .collect();
-        let near = probe::nearest(name, names.iter().map(|name| (*name).to_owned()));
+        let near = nearest(name, names.iter().map(|name| (*name).to_owned()));
         let meant = match near.is_empty() {
             true => String::new(),
             false => format!("use {}, or ", near.join(", ")),

@@ -60,7 +60,7 @@ impl Options {
 
 /// A parsed `--agg` option.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct ProbeOption {
     name: String,
     action: Action,
     /// The aggregated field.
@@ -120,7 +120,7 @@ pub(super) fn plan(
 }
 
 /// How value and key are fetched at a probe.
-fn source(text: &str, asked: &Asked, probe: &Probe) -> Result<(Vec<Key>, Source), Failure> {
+fn source(text: &str, asked: &ProbeOption, probe: &Probe) -> Result<(Vec<Key>, Source), Failure> {
     let option = format!("--agg {text}");
     let value = match &asked.value {
         None => Fetch::default(),
@@ -162,7 +162,7 @@ fn source(text: &str, asked: &Asked, probe: &Probe) -> Result<(Vec<Key>, Source)
 }
 
 /// `[NAME =] ACTION([EXPR[, NUMBER]...]) [by KEY[, KEY]...]`
-fn parse(text: &str) -> Result<Asked, Failure> {
+fn parse(text: &str) -> Result<ProbeOption, Failure> {
     let expected = || {
         misuse(format!("--agg {text}: expected ACTION(FIELD) by KEY")).hint(
             "write --agg like 'quantize(bytes) by comm'; actions are count, sum, avg, min, max, stddev, quantize, lquantize, \
@@ -215,7 +215,7 @@ fn parse(text: &str) -> Result<Asked, Failure> {
     if keys.iter().any(String::is_empty) || name.is_some_and(str::is_empty) {
         return Err(expected());
     }
-    Ok(Asked {
+    Ok(ProbeOption {
         name: name.map_or_else(
             || format!("{action_name}({})", inside.trim()),
             str::to_owned,

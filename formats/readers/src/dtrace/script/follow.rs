@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use perfquet_events::event::Action;
 
-use super::super::output::Key;
+use super::super::emit::Key;
 use super::{Aggregation, Script};
 
 /// Keys remembered of one printing.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use perfquet_events::event::{Selection, span};
 
-use super::rows::{CallId, Pending};
+use super::pending::{CallId, Pending};
 
 /// The selection, and counts of excluded calls.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@
 //! - A call outside the selection (too short, in another context) is not a row, but counts for enclosing calls.
 //! - Complete calls ([`Call`]) nest by their times; a recorded caller that is open decides.
 //!
-//! Rows are written in the order of the entries, as `calls.time` is; those that stay open for very long are
+//! PendingRows are written in the order of the entries, as `calls.time` is; those that stay open for very long are
 //! written when they end.
 
 mod args;
@@ -28,7 +28,7 @@ mod edges;
 mod keep;
 mod names;
 mod pairs;
-mod rows;
+mod pending;
 #[cfg(test)]
 mod tests;
 
@@ -45,7 +45,7 @@ pub(crate) use edges::Hit;
 pub(crate) use names::Names;
 use pairs::{ENTRY_BYTES, MARKER, PROBE, SystemCall, TOLD};
 pub(crate) use pairs::{Pairs, Role};
-use rows::{CallId, Pending, Place, Rows};
+use pending::{CallId, Pending, PendingRows, Place};
 
 /// Calls that one lane may have open: deeper than any kernel stack; user code may recurse deeper.
 const DEEPEST: usize = 8192;
@@ -195,7 +195,7 @@ pub(crate) struct Calls {
     /// Number of resets of the strings.
     generation: u32,
     losses: u64,
-    rows: Rows,
+    rows: PendingRows,
     /// Calls whose exit could not be waited for: too deep, too many threads.
     given_up: u64,
     /// Calls that enclose calls recorded before them, by entry time.
@@ -214,7 +214,7 @@ impl Calls {
             numbered: HashMap::new(),
             generation: 0,
             losses: 0,
-            rows: Rows::starting_at(first),
+            rows: PendingRows::starting_at(first),
             given_up: 0,
             expected: HashMap::new(),
             ended: 0,
@@ -601,7 +601,7 @@ fn calls_in(opens: &[Open]) -> usize {
 }
 
 /// Ends the open calls from `place` inwards: their exit was not seen, or they are whole.
-fn abandon(rows: &mut Rows, opens: &mut Vec<Open>, place: usize) {
+fn abandon(rows: &mut PendingRows, opens: &mut Vec<Open>, place: usize) {
     for open in opens.drain(place.min(opens.len())..).rev() {
         if open.end == End::ByLeave
             && !open.is_provisional
@@ -615,7 +615,7 @@ fn abandon(rows: &mut Rows, opens: &mut Vec<Open>, place: usize) {
 }
 
 /// Ends what cannot be around a call that begins now.
-fn end_before(rows: &mut Rows, opens: &mut Vec<Open>, entry: &Entry) {
+fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &Entry) {
     let place = match (entry.depth, entry.pair) {
         (Some(depth), _) => opens
             .iter()

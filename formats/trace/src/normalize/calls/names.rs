@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::event::{Function, Space};
 
-use super::super::names::Told;
+use super::super::names::RecordedSymbols;
 use super::super::texts::{TextId, Texts};
 use crate::symbols::{self, KernelFacts, Options, Origin, Request, Symbolizer};
 
@@ -38,7 +38,7 @@ impl Names {
         &mut self,
         function: Function<'_>,
         texts: &mut Texts,
-        told: &Told,
+        told: &RecordedSymbols,
         kernel: &KernelFacts,
         options: &Options,
     ) -> Result<Named, Error> {
@@ -89,7 +89,7 @@ impl Names {
         &mut self,
         space: Space,
         address: u64,
-        told: &Told,
+        told: &RecordedSymbols,
         kernel: &KernelFacts,
         options: &Options,
     ) -> Result<Box<[u8]>, Error> {

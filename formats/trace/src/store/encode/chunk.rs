@@ -45,7 +45,7 @@ pub(in crate::store) struct Workshop {
 impl Workshop {
     pub(in crate::store) fn new() -> std::io::Result<Workshop> {
         Ok(Workshop {
-            // Level 1: level 3 takes 9 to 27 % more time for 3 to 4 % less size (research/encoding.md, §1).
+            // Level 1: level 3 takes 9 to 27 % more time for 3 to 4 % less size.
             compressor: zstd::bulk::Compressor::new(1)?,
             body: Vec::new(),
             packed: Vec::new(),

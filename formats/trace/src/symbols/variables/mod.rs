@@ -7,7 +7,7 @@
 //! memory at a fixed distance from one. A variable that is computed, split or optimized out there says so.
 
 mod lines;
-mod places;
+mod locations;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -19,10 +19,10 @@ use perfquet_events::Error;
 use perfquet_events::bytes::Endian;
 
 use super::elf::{DEBUG_SECTIONS, EM_AARCH64, EM_X86_64, Elf, Part};
-use super::object::{CodeSymbol, Object};
+use super::probe_points::{CodeSymbol, Object};
 
 pub use lines::{LinePlace, SourceLines};
-pub use places::{Location, Scope, Variable};
+pub use locations::{Location, Scope, Variable};
 pub use types::{Member, Shape};
 
 pub(in crate::symbols) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
@@ -69,14 +69,14 @@ impl Object {
             return Ok(Scope::default());
         };
         let registers = match elf.machine {
-            EM_X86_64 => &places::X86_64[..],
-            EM_AARCH64 => &places::AARCH64[..],
+            EM_X86_64 => &locations::X86_64[..],
+            EM_AARCH64 => &locations::AARCH64[..],
             _ => &[][..],
         };
         let unwind = self.unwind_section();
-        let frame = places::frame_at(&sections, unwind.as_ref(), place);
+        let frame = locations::frame_at(&sections, unwind.as_ref(), place);
         let dwarf = sections.dwarf();
-        places::scope_at(&dwarf, function, place, frame, registers)
+        locations::scope_at(&dwarf, function, place, frame, registers)
             .map_err(|error| self.damaged(&error))
     }
 

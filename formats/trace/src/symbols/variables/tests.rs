@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::Shape;
-use crate::symbols::object::Object;
+use crate::symbols::probe_points::Object;
 
 /// A function of which the compiler moves a part that seldom runs elsewhere.
 const IN_PIECES: &str = "#include <stdlib.h>

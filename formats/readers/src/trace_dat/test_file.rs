@@ -4,7 +4,7 @@ use perfquet_events::bytes::Endian;
 
 /// What to write.
 #[derive(Clone)]
-pub(super) struct Made {
+pub(super) struct TestFile {
     pub(super) endian: Endian,
     /// Size of the kernel's `long`.
     pub(super) long_size: usize,
@@ -32,9 +32,9 @@ pub(super) const ENTRY: u16 = 11;
 pub(super) const USER_STACK: u16 = 12;
 pub(super) const WAKEUP: u16 = 300;
 
-impl Made {
+impl TestFile {
     /// A file without events.
-    pub(super) fn new(endian: Endian, long_size: usize) -> Made {
+    pub(super) fn new(endian: Endian, long_size: usize) -> TestFile {
         let long = |name: &str, offset| (format!("unsigned long {name}"), offset, long_size, 0);
         let int = |name: &str, offset| (format!("int {name}"), offset, 4, 1);
         let u64_ = |name: &str, offset| (format!("unsigned long long {name}"), offset, 8, 0);
@@ -137,7 +137,7 @@ impl Made {
                 ),
             ),
         ];
-        Made {
+        TestFile {
             endian,
             long_size,
             page_size: 4096,

@@ -7,10 +7,10 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Float64Type, Int64Type};
 
+use super::event_weight::EventChoice;
 use super::folding::{Folded, Weighted};
 use super::hist::titles;
-use super::rows::has_rows;
-use super::subject::Choice;
+use super::row_source::has_rows;
 use crate::bins::Bins;
 use crate::filter::Filters;
 use crate::render::distribution::{Distributions, Drawing, Line};
@@ -24,7 +24,7 @@ type Bucket = (Option<i64>, Option<i64>, i64);
 /// The newest printing of each key, in the order of the output.
 pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordBatch>> {
     let several = session.traces.len() > 1;
-    let sql = include_str!("imported.sql")
+    let sql = include_str!("stored_aggregates.sql")
         .replace("{trace}", if several { ", trace" } else { "" })
         .replace("{trace_key}", if several { "trace, " } else { "" })
         .replace("{where}", condition);
@@ -39,7 +39,7 @@ pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordB
 pub(super) const PARTS: char = '\u{1f}';
 
 /// Whether to show stored aggregates: the trace has no samples, and no event was selected.
-pub(super) fn are_what_there_is(session: &Session, choice: &Choice) -> bool {
+pub(super) fn are_what_there_is(session: &Session, choice: &EventChoice) -> bool {
     let has = |table| has_rows(session, table);
     choice.event.is_none() && !has("samples") && has("stacks") && has("aggregates")
 }
@@ -165,7 +165,7 @@ fn distribution_rows(session: &Session, condition: &str) -> Result<RecordBatch> 
         0 | 1 => ("", "", "", ""),
         _ => (", trace", "trace, ", "a.trace, ", " AND a.trace = b.trace"),
     };
-    let aggregates = include_str!("imported.sql")
+    let aggregates = include_str!("stored_aggregates.sql")
         .replace("{trace}", column)
         .replace("{trace_key}", key)
         .replace("{where}", condition);

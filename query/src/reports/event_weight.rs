@@ -11,7 +11,7 @@ use crate::totals;
 
 /// Row selection of every report.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Choice {
+pub(super) struct EventChoice {
     /// Event to analyze [default: the sampled event with the most rows]
     ///
     /// A counter, a clock or any other event, such as sched:sched_switch.
@@ -23,7 +23,7 @@ pub(super) struct Choice {
 
 /// One event, as SQL reaches it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Subject {
+pub(super) struct WeightedEvent {
     /// As it is called on the command line.
     pub(super) name: String,
     /// Table in SQL.
@@ -37,7 +37,7 @@ pub(super) struct Subject {
     pub(super) rows: u128,
 }
 
-impl Subject {
+impl WeightedEvent {
     /// Whether `name` on the command line means this event.
     fn is_called(&self, name: &str) -> bool {
         let short = self.name.rsplit(':').next().unwrap_or_default();
@@ -55,7 +55,7 @@ impl Subject {
     }
 }
 
-impl Choice {
+impl EventChoice {
     /// An error if no row fits for a name or number that no row has.
     pub(super) fn fail_if_nothing_fits(&self, session: &Session) -> Result<()> {
         let mut subjects = with_rows(every(session)?).into_iter();
@@ -63,7 +63,7 @@ impl Choice {
             Some(wanted) => subjects.find(|subject| subject.is_called(wanted)),
             None => subjects.next(),
         };
-        let Some(Subject {
+        let Some(WeightedEvent {
             table, condition, ..
         }) = subject
         else {
@@ -76,7 +76,7 @@ impl Choice {
     }
 
     /// Returns the selected event; else the sampled one with the most rows, else the one with the most rows.
-    pub(super) fn subject(&self, session: &Session) -> Result<Subject> {
+    pub(super) fn subject(&self, session: &Session) -> Result<WeightedEvent> {
         let every = every(session)?;
         let subjects = with_rows(every.clone());
         let has_none = match &self.event {
@@ -127,9 +127,9 @@ impl Choice {
 }
 
 /// Returns all recorded events: sampled ones first, then by rows.
-fn every(session: &Session) -> Result<Vec<Subject>> {
+fn every(session: &Session) -> Result<Vec<WeightedEvent>> {
     let mut subjects = Vec::new();
-    for batch in session.collect(include_str!("subject.sql"))? {
+    for batch in session.collect(include_str!("event_weight.sql"))? {
         let texts = [
             strings(batch.column(0))?,
             strings(batch.column(1))?,
@@ -146,10 +146,10 @@ fn every(session: &Session) -> Result<Vec<Subject>> {
 }
 
 /// Returns those of them that have rows.
-fn with_rows(mut subjects: Vec<Subject>) -> Vec<Subject> {
+fn with_rows(mut subjects: Vec<WeightedEvent>) -> Vec<WeightedEvent> {
     subjects.retain(|subject| subject.rows > 0);
     // The only sampled event needs no condition: comparing its name in every row takes time and changes nothing.
-    let sampled = |subject: &&mut Subject| subject.table == "samples";
+    let sampled = |subject: &&mut WeightedEvent| subject.table == "samples";
     if subjects.iter_mut().filter(sampled).count() == 1 {
         subjects
             .iter_mut()
@@ -159,9 +159,9 @@ fn with_rows(mut subjects: Vec<Subject>) -> Vec<Subject> {
     subjects
 }
 
-fn subject(system: &str, event: &str, table: &str, rows: u128) -> Subject {
+fn subject(system: &str, event: &str, table: &str, rows: u128) -> WeightedEvent {
     if table == "samples" {
-        return Subject {
+        return WeightedEvent {
             name: event.to_owned(),
             table: table.to_owned(),
             condition: format!("event = {}", literal(event)),
@@ -174,7 +174,7 @@ fn subject(system: &str, event: &str, table: &str, rows: u128) -> Subject {
             rows,
         };
     }
-    Subject {
+    WeightedEvent {
         name: if system.is_empty() {
             event.to_owned()
         } else {

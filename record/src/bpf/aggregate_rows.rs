@@ -9,16 +9,16 @@ use super::aggregation::{Key, Plan};
 use crate::journal::told::{Bar, Row};
 use crate::probe::Probe;
 
-/// Rows under construction.
-pub(super) struct Rows<'a> {
+/// AggregateRows under construction.
+pub(super) struct AggregateRows<'a> {
     plan: &'a Plan,
     /// By the probe, where it is a part of the key, and the words of the key after the bar; then by bar.
     cells: BTreeMap<(String, Vec<u64>), BTreeMap<i64, Cell>>,
 }
 
-impl<'a> Rows<'a> {
-    pub(super) fn new(plan: &'a Plan) -> Rows<'a> {
-        Rows {
+impl<'a> AggregateRows<'a> {
+    pub(super) fn new(plan: &'a Plan) -> AggregateRows<'a> {
+        AggregateRows {
             plan,
             cells: BTreeMap::new(),
         }
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn keys_of_all_kinds_and_bars_in_order() {
         let plan = plan(Action::Quantize, AggSettings::default(), &[]);
-        let mut rows = Rows::new(&plan);
+        let mut rows = AggregateRows::new(&plan);
         let comm = u64::from_ne_bytes(*b"malloc\0\0");
         for (bar, values) in [(3i64, &[4, 5][..]), (1, &[1])] {
             rows.add_cells(
@@ -314,7 +314,7 @@ mod tests {
             keys: vec![Key::Comm, Key::Probe, Key::Cpu],
             ..plan(Action::Count, AggSettings::default(), &[])
         };
-        let mut rows = Rows::new(&plan);
+        let mut rows = AggregateRows::new(&plan);
         let comm = u64::from_ne_bytes(*b"dd\0\0\0\0\0\0");
         let probes = ["a", "b", "c"].map(|name| Probe::output(name, false));
         let (first, second) = probes.split_at(2);

@@ -7,7 +7,7 @@ use crate::trace::{Trace, TraceTable};
 
 /// Values of the calls of one trace.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct CallValues {
     /// Numbers of calls begin at 1 and have few gaps.
     dense: Vec<u32>,
     /// Those beyond what an honest file would hold.
@@ -20,22 +20,22 @@ pub(crate) struct Places {
 /// No call has this value.
 const NOWHERE: u32 = u32::MAX;
 
-impl Places {
+impl CallValues {
     /// One for each trace.
-    pub(crate) fn for_calls(session: &Session) -> Vec<Places> {
+    pub(crate) fn for_calls(session: &Session) -> Vec<CallValues> {
         let rows = |trace: &Trace| trace.table("calls").map_or(0, TraceTable::rows) as usize;
-        let each = session.traces.iter().map(|trace| Places {
+        let each = session.traces.iter().map(|trace| CallValues {
             base: trace.id_offset,
-            ..Places::below(rows(trace).saturating_mul(2).saturating_add(1024))
+            ..CallValues::below(rows(trace).saturating_mul(2).saturating_add(1024))
         });
         each.collect()
     }
 
     /// For numbers of calls that are mostly below `most`.
-    pub(crate) fn below(most: usize) -> Places {
-        Places {
+    pub(crate) fn below(most: usize) -> CallValues {
+        CallValues {
             most,
-            ..Places::default()
+            ..CallValues::default()
         }
     }
 
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn every_number_has_its_place() {
-        let mut places = Places::below(100);
+        let mut places = CallValues::below(100);
         for id in [1, 99, 100, 50, i64::MAX, -1] {
             assert_eq!(places.get(id), None);
             places.set(id, id as u32 & 0xff);
@@ -85,9 +85,9 @@ mod tests {
 
     #[test]
     fn numbers_of_a_later_trace_are_as_dense() {
-        let mut places = Places {
+        let mut places = CallValues {
             base: 1_000_000_000_000,
-            ..Places::below(100)
+            ..CallValues::below(100)
         };
         places.set(1_000_000_000_007, 3);
         assert_eq!(places.get(1_000_000_000_007), Some(3));

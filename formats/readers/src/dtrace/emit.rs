@@ -6,7 +6,7 @@ use perfquet_events::event::{
     Fields, Loss, NamedFrame, Place, Sample, Sink, Space, Stack, Value,
 };
 
-use crate::lines::{Line, Problems};
+use crate::lines::{Line, LineProblems};
 
 /// Notices that are kept.
 const NOTES_MAX: u32 = 50;
@@ -42,7 +42,7 @@ pub(super) struct Hit<'a> {
 /// Takes what was read.
 pub(super) struct Output<'s> {
     sink: &'s mut dyn Sink,
-    pub(super) problems: Problems,
+    pub(super) problems: LineProblems,
     types: u32,
     probe: Option<EventId>,
     message: Option<EventId>,
@@ -60,7 +60,7 @@ impl<'s> Output<'s> {
     pub(super) fn new(sink: &'s mut dyn Sink, space: Space) -> Output<'s> {
         Output {
             sink,
-            problems: Problems::default(),
+            problems: LineProblems::default(),
             types: 0,
             probe: None,
             message: None,

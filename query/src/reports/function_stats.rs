@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use arrow::array::{Array, AsArray, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{Float64Type, Int64Type};
 
+use crate::call_values::CallValues;
 use crate::filter::Filters;
-use crate::places::Places;
 use crate::session::{Session, literal};
 use crate::text::{Texts, strings};
 use crate::totals;
@@ -229,7 +229,7 @@ impl Children {
         let several = session.traces.len() > 1;
         let trace = if several { "trace, " } else { "" };
         let mut functions = Numbers::default();
-        let mut places = Places::for_calls(session);
+        let mut places = CallValues::for_calls(session);
         let sql = format!(
             "SELECT {trace}coalesce(function, '[unknown]'), call_id FROM calls WHERE {condition}"
         );

@@ -12,7 +12,7 @@
 const NEAR: usize = 32;
 
 /// Whether the instruction is single-stepped.
-pub(super) fn is_stepped(code: &[u8]) -> bool {
+pub(super) fn is_single_stepped(code: &[u8]) -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;
     }
@@ -29,7 +29,7 @@ pub(super) fn neighbour(code: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < NEAR {
         let rest = code.get(at..).filter(|rest| !rest.is_empty())?;
-        if !is_stepped(rest) {
+        if !is_single_stepped(rest) {
             return Some(at);
         }
         at += length(rest)?;
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn as_measured() {
-        let stepped = |code: &[u8]| is_stepped(code);
+        let stepped = |code: &[u8]| is_single_stepped(code);
         for cheap in [
             &[0x90][..],
             &[0x0f, 0x1f, 0x44, 0, 0],

@@ -7,9 +7,9 @@ use super::demangle::demangle;
 use super::elf::Part;
 use super::table::{Symbol, Table};
 
-/// Told symbols, by module; the kernel's without one.
+/// EmbeddedSymbols symbols, by module; the kernel's without one.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct EmbeddedSymbols {
     modules: HashMap<Option<String>, List>,
 }
 
@@ -21,7 +21,7 @@ struct List {
     table: Option<Table>,
 }
 
-impl Told {
+impl EmbeddedSymbols {
     pub(super) fn add(&mut self, module: Option<&str>, start: u64, length: u64, name: &[u8]) {
         let list = self.modules.entry(module.map(str::to_owned)).or_default();
         // 4 GiB of names: later symbols have none.

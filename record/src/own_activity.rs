@@ -48,22 +48,22 @@ const DEEDS: &[&str] = &[
 
 /// How much of the recorder's own activity is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Own {
+pub(crate) enum OwnActivity {
     /// All, if we are among those who are recorded.
-    Stays,
+    Recorded,
     /// All but the events that are our own deeds.
-    WithoutDeeds,
+    WithoutOwnActions,
     /// Nothing.
-    LeftOut,
+    Excluded,
 }
 
 /// The kernel's filter for a tracepoint: the user's, and that it is not us. `COMM` is the name of the
 /// running thread; our other threads' numbers are not known yet when the filter is set, and it can be set once.
-pub(crate) fn filter(system: &str, users: Option<&str>, scope: Own) -> Option<String> {
+pub(crate) fn filter(system: &str, users: Option<&str>, scope: OwnActivity) -> Option<String> {
     let is_left_out = match scope {
-        Own::Stays => false,
-        Own::WithoutDeeds => is_deed(system),
-        Own::LeftOut => true,
+        OwnActivity::Recorded => false,
+        OwnActivity::WithoutOwnActions => is_deed(system),
+        OwnActivity::Excluded => true,
     };
     let own = is_left_out.then(|| format!("COMM != \"{COMM}\""));
     match (users, own) {
@@ -81,24 +81,31 @@ fn is_deed(system: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Own, filter};
+    use super::{OwnActivity, filter};
 
     #[test]
     fn filters() {
         let own = "COMM != \"perfquet-record\"";
         assert_eq!(
-            filter("syscalls", None, Own::WithoutDeeds).as_deref(),
+            filter("syscalls", None, OwnActivity::WithoutOwnActions).as_deref(),
             Some(own)
         );
         assert_eq!(
-            filter("syscalls", Some("fd == 1 || fd == 2"), Own::WithoutDeeds),
+            filter(
+                "syscalls",
+                Some("fd == 1 || fd == 2"),
+                OwnActivity::WithoutOwnActions
+            ),
             Some(format!("(fd == 1 || fd == 2) && {own}"))
         );
         assert_eq!(
-            filter("syscalls", Some("fd == 1"), Own::Stays).as_deref(),
+            filter("syscalls", Some("fd == 1"), OwnActivity::Recorded).as_deref(),
             Some("fd == 1")
         );
-        assert_eq!(filter("sched", None, Own::WithoutDeeds), None);
-        assert_eq!(filter("sched", None, Own::LeftOut).as_deref(), Some(own));
+        assert_eq!(filter("sched", None, OwnActivity::WithoutOwnActions), None);
+        assert_eq!(
+            filter("sched", None, OwnActivity::Excluded).as_deref(),
+            Some(own)
+        );
     }
 }

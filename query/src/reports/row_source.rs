@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::subject::Choice;
+use super::event_weight::EventChoice;
 use crate::failure::Misuse;
 use crate::session::Session;
 
@@ -16,12 +16,12 @@ pub(super) struct Rows {
     #[arg(long = "from", value_name = "TABLE", conflicts_with = "event")]
     table: Option<String>,
     #[command(flatten)]
-    pub(super) choice: Choice,
+    pub(super) choice: EventChoice,
 }
 
 /// A table with a condition.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct RowSource {
     /// Name on the command line.
     pub(super) name: String,
     pub(super) table: String,
@@ -30,9 +30,9 @@ pub(super) struct Asked {
 
 impl Rows {
     /// Returns the selected table; else the calls if there are any, else the event with the most rows.
-    pub(super) fn asked(&self, session: &Session) -> Result<Asked> {
+    pub(super) fn asked(&self, session: &Session) -> Result<RowSource> {
         let filters = self.choice.filters.condition(session)?;
-        let plain = |table: &str| Asked {
+        let plain = |table: &str| RowSource {
             name: table.to_owned(),
             table: table.to_owned(),
             condition: filters.clone(),
@@ -46,7 +46,7 @@ impl Rows {
             return Ok(plain("calls"));
         }
         let subject = self.choice.subject(session)?;
-        Ok(Asked {
+        Ok(RowSource {
             condition: format!("{} AND {filters}", subject.condition),
             name: subject.name,
             table: subject.table,

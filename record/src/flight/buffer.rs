@@ -33,7 +33,7 @@ impl Held {
 }
 
 /// What a flight recorder holds.
-pub(crate) struct Kept {
+pub(crate) struct Buffer {
     limit: Limit,
     memory: Memory,
     side_band: SideBand,
@@ -49,11 +49,11 @@ pub(crate) struct Kept {
     has_told_size: bool,
 }
 
-impl Kept {
+impl Buffer {
     /// Holds nothing yet but what is in `memory`. What is held when somebody asks, or when `watch` finds a slow call,
     /// goes through `asker`.
-    pub(crate) fn new(limit: Limit, memory: Memory, watch: Option<Watch>, asker: Asker) -> Kept {
-        Kept {
+    pub(crate) fn new(limit: Limit, memory: Memory, watch: Option<Watch>, asker: Asker) -> Buffer {
+        Buffer {
             limit,
             memory,
             side_band: SideBand::default(),
@@ -140,13 +140,13 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn kept(folder: &tempfile::TempDir, bytes: usize, age: Option<Duration>) -> Kept {
+    fn kept(folder: &tempfile::TempDir, bytes: usize, age: Option<Duration>) -> Buffer {
         let limit = Limit { age, bytes };
         let memory = Memory::for_test(folder.path(), limit);
-        Kept::new(limit, memory, None, Asker::deaf())
+        Buffer::new(limit, memory, None, Asker::deaf())
     }
 
-    fn pass(kept: &mut Kept, byte: u8) {
+    fn pass(kept: &mut Buffer, byte: u8) {
         kept.events(&[byte; 40]);
         kept.events(&[byte; 60]);
         kept.end_pass().unwrap();

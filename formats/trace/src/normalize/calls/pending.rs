@@ -1,4 +1,4 @@
-//! Rows of `calls` that wait: for their end, and for those entered before them.
+//! PendingRows of `calls` that wait: for their end, and for those entered before them.
 
 use std::collections::VecDeque;
 
@@ -16,12 +16,12 @@ use super::pairs::TOLD;
 use super::{Entry, Exit};
 use crate::tables;
 
-/// Rows that may wait for one that is open: some 25 MiB. Then that one is set aside, and comes late.
+/// PendingRows that may wait for one that is open: some 25 MiB. Then that one is set aside, and comes late.
 const WAITING: usize = 1 << 17;
-/// Rows set aside; then the first of them is written without its end.
+/// PendingRows set aside; then the first of them is written without its end.
 const ASIDE: usize = 1 << 17;
 
-/// Rows that are looked through at each switch of threads: more hardly lie between two, and hostile files have many.
+/// PendingRows that are looked through at each switch of threads: more hardly lie between two, and hostile files have many.
 const LOOKED_THROUGH: usize = 1 << 14;
 
 /// Bytes of arguments that probes fetched, in rows that wait.
@@ -136,7 +136,7 @@ fn bytes_of(fetched: &[Box<[u8]>]) -> usize {
 }
 
 /// The rows, in the order of their entries.
-pub(super) struct Rows {
+pub(super) struct PendingRows {
     /// Number of the first in `waiting`.
     first: i64,
     waiting: VecDeque<Pending>,
@@ -146,16 +146,16 @@ pub(super) struct Rows {
     aside_order: VecDeque<CallId>,
     /// Set aside, and now closed.
     late: Vec<(CallId, Pending)>,
-    /// Rows whose exit could not be waited for.
+    /// PendingRows whose exit could not be waited for.
     pub(super) given_up: u64,
     /// Of arguments that probes fetched, in all rows that wait.
     fetched_bytes: usize,
     pub(super) keep: Keep,
 }
 
-impl Rows {
-    pub(super) fn starting_at(first: i64) -> Rows {
-        Rows {
+impl PendingRows {
+    pub(super) fn starting_at(first: i64) -> PendingRows {
+        PendingRows {
             first,
             waiting: VecDeque::new(),
             aside: HashMap::new(),
@@ -414,12 +414,12 @@ mod tests {
 
     #[test]
     fn nothing_lies_in_a_call_that_may_become_no_row() {
-        let mut rows = Rows::starting_at(1);
+        let mut rows = PendingRows::starting_at(1);
         let around = CallId(rows.first);
         rows.set_aside(around, Pending::of(Entry::default(), None, 0));
         rows.first += 1;
         let inside = Pending::of(Entry::default(), Some(around), 1);
-        let parent = |rows: &Rows| rows.parent_of(CallId(2), &inside, &Selected::default());
+        let parent = |rows: &PendingRows| rows.parent_of(CallId(2), &inside, &Selected::default());
         assert_eq!(parent(&rows), Some(around));
         rows.keep.tell(&Selection {
             max_duration: Some(5),
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn arguments_that_wait_are_counted() {
-        let mut rows = Rows::starting_at(0);
+        let mut rows = PendingRows::starting_at(0);
         let fetched = || vec![Box::from(&b"count=1"[..])];
         let id = rows.add(Pending::of(Entry::default(), None, 0));
         assert_eq!(rows.fetched_bytes, 0);
@@ -449,9 +449,9 @@ mod tests {
 
     #[test]
     fn only_too_many_open_ones_are_given_up() {
-        let mut rows = Rows::starting_at(0);
+        let mut rows = PendingRows::starting_at(0);
         let row = Pending::of(Entry::default(), None, 0);
-        let set_aside = |rows: &mut Rows| {
+        let set_aside = |rows: &mut PendingRows| {
             let id = CallId(rows.first);
             rows.first += 1;
             rows.set_aside(id, row.clone());

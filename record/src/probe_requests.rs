@@ -6,7 +6,7 @@ use crate::bpf::Plans;
 use crate::cli::Cli;
 use crate::failure::{Failure, misuse};
 use crate::probe::definition::Definitions;
-use crate::probe::{self, Asked, Probe, call, counter};
+use crate::probe::{self, Probe, ProbeOption, call, counter};
 
 /// Returns the probes of `-e`, the probe options, `--filter`, `-F` and `-c`.
 pub(crate) fn probes(
@@ -23,40 +23,41 @@ pub(crate) fn probes(
             .into());
     }
     let mut probes = Vec::new();
-    for asked in &cli.asked {
-        if asked.option == Asked::Call && !asked.aggregations.is_empty() {
-            return Err(misuse(format!("--agg: {} is a call, not an event", asked.text))
+    for request in &cli.requests {
+        if request.option == ProbeOption::Call && !request.aggregations.is_empty() {
+            return Err(misuse(format!("--agg: {} is a call, not an event", request.text))
                 .hint("aggregate a probe: --kprobe or --uprobe at entry, --kretprobe or --uretprobe at return")
                 .into());
         }
-        if asked.option == Asked::Call && !asked.filters.is_empty() {
-            return Err(
-                misuse(format!("--filter: {} is a call, not an event", asked.text))
-                    .hint("filter calls with --min-duration, --max-duration or --context")
-                    .into(),
-            );
+        if request.option == ProbeOption::Call && !request.filters.is_empty() {
+            return Err(misuse(format!(
+                "--filter: {} is a call, not an event",
+                request.text
+            ))
+            .hint("filter calls with --min-duration, --max-duration or --context")
+            .into());
         }
-        if asked.option == Asked::Call && cli.may_pair_in_kernel() {
-            plans.calls.push(call::functions(&asked.text)?);
+        if request.option == ProbeOption::Call && cli.may_pair_in_kernel() {
+            plans.calls.push(call::functions(&request.text)?);
             continue;
         }
-        let mut found = match asked.aggregations.is_empty() {
-            true => probe::of(asked.option, &asked.text, definitions)?,
-            false => probe::for_programs(asked.option, &asked.text, definitions)?,
+        let mut found = match request.aggregations.is_empty() {
+            true => probe::of(request.option, &request.text, definitions)?,
+            false => probe::for_programs(request.option, &request.text, definitions)?,
         };
         // Several filters of one event must all hold, as with perf.
-        let filter = match &asked.filters[..] {
+        let filter = match &request.filters[..] {
             [] => None,
             [filter] => Some(filter.clone()),
             filters => Some(format!("({})", filters.join(") && ("))),
         };
-        if !asked.aggregations.is_empty() {
+        if !request.aggregations.is_empty() {
             let filter = filter.as_deref();
-            plans.aggregate(&asked.text, &asked.aggregations, filter, &found)?;
+            plans.aggregate(&request.text, &request.aggregations, filter, &found)?;
             continue;
         }
         if let Some(filter) = &filter {
-            set_filter(&mut found, &asked.text, filter)?;
+            set_filter(&mut found, &request.text, filter)?;
         }
         probes.extend(found);
     }
