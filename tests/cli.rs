@@ -1,4 +1,5 @@
-//! Shell sessions in Markdown, run and compared: `cli/*.md`, the README, the cookbook and the page on recording, so that what they show stays true.
+//! Shell sessions in Markdown, run and compared: `cli/*.md`, the README, the cookbook and the recording page, so that
+//! their output stays correct.
 //!
 //! ````text
 //! <!-- with: formats/readers/src/folded/golden/small.folded as stacks.folded -->
@@ -11,11 +12,11 @@
 //! perfquet-query: missing.pqt: [..]
 //! ```
 //! ````
-//! Every file is one session in an empty directory; `with` puts a file of the repository there. `needs`, several of
-//! them too, hold for the next block, which is skipped aloud where the machine lacks one. `[..]` stands for anything in a
-//! line, a line `...` for any lines, `? N` for the exit status. `PERFQUET_UPDATE=1` writes what was found
-//! into the file, for you to read. A block below `<!-- varies: REASON -->` shows the output of one machine at
-//! one time: its commands must end as shown, and print tables with the headings shown, or nothing as shown.
+//! Every file is one session in an empty directory; `with` copies a file of the repository there. `needs`, also several
+//! of them, apply to the next block, which is reported as skipped if the host lacks one. `[..]` matches any text in a
+//! line, a line `...` any lines, `? N` the exit status. `PERFQUET_UPDATE=1` writes the actual output into the file for
+//! review. A block below `<!-- varies: REASON -->` shows the output of one host at one time: its commands must end as
+//! shown, and print tables with the headings shown, or no table if none is shown.
 
 #[path = "cli/session.rs"]
 mod session;
@@ -25,7 +26,7 @@ use std::path::{Path, PathBuf};
 use perfquet_tests::root;
 
 #[test]
-fn sessions_say_what_the_pages_show() {
+fn sessions_print_what_the_pages_show() {
     let mut pages: Vec<PathBuf> = std::fs::read_dir(root().join("tests/cli"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -37,7 +38,7 @@ fn sessions_say_what_the_pages_show() {
 }
 
 #[test]
-fn the_readme_says_what_the_programs_print() {
+fn the_readme_shows_what_the_programs_print() {
     let wrong = run_page(&root().join("README.md"));
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
@@ -54,7 +55,7 @@ fn recording_works_as_its_page_says() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
-/// Runs the session of a page; what differs, as text.
+/// Runs the session of a page; returns the differences as text.
 fn run_page(page: &Path) -> Vec<String> {
     let text =
         std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));

@@ -39,7 +39,7 @@ fn package(directory: &Path, ending: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("no package {ending} in {}", directory.display()))
 }
 
-/// Copies the libraries that `ldd` names, as a container with a C library has them.
+/// Copies the libraries listed by `ldd`, as a container with a C library has them.
 fn add_libraries(root: &Path, program: &Path) {
     let output = run(Command::new("ldd").arg(program));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

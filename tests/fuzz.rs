@@ -1,5 +1,5 @@
-//! Damaged inputs for every reader, damaged traces for every report: golden files with bytes changed, removed, doubled,
-//! moved between files.
+//! Damaged inputs for every reader, damaged traces for every report: golden files with bytes changed, removed,
+//! duplicated, moved between files.
 //!
 //! ```text
 //! bytes ─► reader                                               every case
@@ -7,11 +7,11 @@
 //!                                          └─► reports          some of them
 //! manifest, parts with bytes changed ─► open ─► every row, reports
 //! ```
-//! They may refuse what they are given, and may find nothing in it; they may not panic, hang, or take more memory
-//! than the input and their own bounds account for. `PERFQUET_FUZZ_SECONDS` says for how long (`cargo xtask fuzz` sets it);
-//! without it, a fixed number of cases is tried, the same in every run. What fails is written to a file, and the seed is
-//! printed. Where the library counts its edges, cases that go new ways are changed further
-//! and, if `PERFQUET_FUZZ_KEEP` names a directory, kept there.
+//! They may reject an input, and may find nothing in it; they may not panic, hang, or take more memory than the input
+//! and their own limits account for. `PERFQUET_FUZZ_SECONDS` is the duration (set by `cargo xtask fuzz`); without it, a
+//! fixed number of cases is tried, the same in every run. A failing case is written to a file, and the seed is printed.
+//! If the library counts its edges, cases with new coverage are mutated further and, if `PERFQUET_FUZZ_KEEP` names a
+//! directory, kept there.
 
 #[path = "fuzz/coverage.rs"]
 mod coverage;
@@ -34,18 +34,18 @@ use mutate::{Random, mutate, seeds};
 use perfquet_events::Format;
 use perfquet_readers::FORMATS;
 
-/// Rounds over all formats, unless it is said for how long.
+/// Rounds over all formats, without a duration.
 const READER_ROUNDS: u64 = 250;
 const WHOLE_ROUNDS: u64 = 24;
 const TRACE_ROUNDS: u64 = 60;
-/// One of so many cases is shown to the reports.
+/// One of this many cases is passed to the reports.
 const ASKED: usize = 100;
-/// Longer inputs are not changed further: they take the time of many short ones.
+/// Longer inputs are not mutated further: they take the time of many short ones.
 const KEPT_BYTES_MAX: usize = 96 << 10;
-/// Cases that went new ways, kept of each format.
+/// Maximum number of cases with new coverage kept per format.
 const KEPT_MAX: usize = 4000;
 
-/// How long to go on: for a time, or for some rounds.
+/// The end of the run: after a time, or after a number of rounds.
 struct Until {
     end: Option<Instant>,
     rounds: u64,
@@ -76,7 +76,7 @@ fn random() -> Random {
     }))
 }
 
-/// Formats with what their inputs are made of.
+/// Formats with their seed inputs.
 fn pools() -> Vec<(&'static Format, Vec<Vec<u8>>)> {
     let pools: Vec<_> = FORMATS
         .iter()
@@ -91,7 +91,7 @@ fn scratch_file(case: u64, name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("perfquet-fuzz-{case}{name}"))
 }
 
-/// Writes what failed to files, and says where.
+/// Writes failing cases to files, and prints their paths.
 fn fail(case: u64, reason: &str, inputs: &[(&'static Format, Vec<u8>)]) -> ! {
     let mut places = Vec::new();
     for (index, (format, bytes)) in inputs.iter().enumerate() {
@@ -133,7 +133,7 @@ fn no_import_of_damaged_inputs_fails() {
     let mut coverage = Coverage::new();
     let keep = std::env::var_os("PERFQUET_FUZZ_KEEP").map(PathBuf::from);
     let program = perfquet_tests::bin("perfquet-query");
-    let (mut count, mut asked, mut kept) = (0u64, 0u64, 0u64);
+    let (mut count, mut reported, mut kept) = (0u64, 0u64, 0u64);
     while until.goes_on() {
         for index in 0..pools.len() {
             let case = random.0;
@@ -156,7 +156,7 @@ fn no_import_of_damaged_inputs_fails() {
             if let Some(trace) = trace
                 && random.below(ASKED) == 0
             {
-                asked += 1;
+                reported += 1;
                 let path = trace.path().join("t.pqt");
                 if let Err(reason) = query::try_queries(&program, &path) {
                     fail(case, &reason, &inputs);
@@ -164,7 +164,7 @@ fn no_import_of_damaged_inputs_fails() {
             }
         }
     }
-    println!("{count} imports of damaged inputs, {asked} of them asked for reports");
+    println!("{count} imports of damaged inputs, {reported} of them passed to reports");
     if coverage.is_there() {
         println!("{} edges, {kept} cases that went new ways", coverage.edges);
     }
@@ -206,7 +206,7 @@ fn keep_case(
     }
 }
 
-/// Traces of whole golden files, whose manifests and parts are damaged.
+/// Traces of undamaged golden files, whose manifests and parts are damaged.
 #[test]
 fn no_damaged_trace_is_a_failure() {
     let pools = pools();
@@ -221,7 +221,7 @@ fn no_damaged_trace_is_a_failure() {
         })
         .collect();
     assert!(!traces.is_empty());
-    let (mut count, mut asked) = (0u64, 0u64);
+    let (mut count, mut reported) = (0u64, 0u64);
     while until.goes_on() {
         let case = random.0;
         let original = &traces[random.below(traces.len())];
@@ -229,7 +229,7 @@ fn no_damaged_trace_is_a_failure() {
         let path = folder.path().join("t.pqt");
         copy(&original.path().join("t.pqt"), &path);
         let files = files_of(&path);
-        // Half of all in the manifest, which says where everything is.
+        // Half of the damage is in the manifest, which has all offsets.
         let file = match random.below(2) {
             0 => path.join("manifest.json"),
             _ => files[random.below(files.len())].clone(),
@@ -243,7 +243,7 @@ fn no_damaged_trace_is_a_failure() {
         count += 1;
         let mut result = whole::try_trace(&path);
         if result.is_ok() && random.below(ASKED / 5) == 0 {
-            asked += 1;
+            reported += 1;
             result = query::try_queries(&program, &path);
         }
         if let Err(reason) = result {
@@ -255,7 +255,7 @@ fn no_damaged_trace_is_a_failure() {
             );
         }
     }
-    println!("{count} damaged traces, {asked} of them asked for reports");
+    println!("{count} damaged traces, {reported} of them passed to reports");
 }
 
 fn copy(from: &Path, to: &Path) {

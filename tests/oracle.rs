@@ -1,6 +1,6 @@
-//! Our rows against those of other tools: one module per tool or reader, in `oracle/`.
+//! Rows compared with the output of other tools: one module per tool or reader, in `oracle/`.
 //!
-//! A tool that is not installed is skipped aloud (`perfquet_tests::skip`), never in silence.
+//! A missing tool is reported as skipped (`perfquet_tests::skip`), never silently.
 
 #[path = "oracle/dtrace_text.rs"]
 mod dtrace_text;

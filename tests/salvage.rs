@@ -1,14 +1,15 @@
-//! How much of a damaged recording is kept, and that nothing is lost silently or invented.
+//! The share of a damaged recording that is kept, and checks that no data is lost silently or invented.
 //!
-//! Each recording is imported whole and with each damage at each of 24 places; the rows of both imports are compared.
-//! `cargo xtask salvage` runs all of it and prints the table of docs/salvage.md (`PERFQUET_SALVAGE=all`); the test in the
-//! normal suite takes fewer places. `PERFQUET_SALVAGE_ONLY` names one recording, `PERFQUET_SALVAGE_SHOW` prints every damage.
+//! Each recording is imported undamaged and with each damage at each of 24 places; the rows of both imports are
+//! compared. `cargo xtask salvage` runs all of it and prints the table of docs/salvage.md (`PERFQUET_SALVAGE=all`); the
+//! test in the normal suite takes fewer places. `PERFQUET_SALVAGE_ONLY` selects one recording, `PERFQUET_SALVAGE_SHOW`
+//! prints every damage.
 //!
 //! | word | meaning |
 //! | --- | --- |
-//! | kept | rows of the undamaged import that are there, as a share |
-//! | altered | rows that differ from all undamaged ones, one for each that is missing at most |
-//! | invented | rows more than the undamaged import has, except raw ones of events whose description is lost |
+//! | kept | share of the undamaged import's rows that are present |
+//! | altered | rows that differ from all undamaged ones, at most one per missing row |
+//! | invented | rows beyond those of the undamaged import, except raw ones of events whose description is lost |
 //! | silent | damages that lost rows without a row in `problems` or `losses` |
 
 #[path = "salvage/damage.rs"]
@@ -59,7 +60,7 @@ impl Figures {
             .sum();
         let extra = damaged.total() - kept;
         let missing = total - kept;
-        // An event whose description is damaged keeps its bytes, in a table that the whole trace does not have.
+        // An event with a damaged description keeps its bytes, in a table that the undamaged trace lacks.
         let table = |row: &str| row.split(' ').next().unwrap_or_default().to_owned();
         let known: BTreeSet<String> = whole.rows.keys().map(|row| table(row)).collect();
         let undescribed: u64 = (damaged.rows.iter())
@@ -117,7 +118,7 @@ fn measure(recording: &Recording, places: usize, show: bool) -> Vec<Figures> {
             let mut last = None;
             for place in 0..places {
                 let offset = damage.offset(recording.bytes.len(), place, places);
-                // In a file of some pages a page is no damage but most of it.
+                // In a file of a few pages, a damaged page is most of the file.
                 if *damage == Damage::Zeros && recording.bytes.len() < damage::LARGE_BYTES {
                     break;
                 }
@@ -161,7 +162,7 @@ fn measure(recording: &Recording, places: usize, show: bool) -> Vec<Figures> {
         .collect()
 }
 
-/// How many events a row was made of. A changed thread makes one call of two halves: that is altered, not lost.
+/// Number of events in a row. A changed thread splits one call into two halves: that is altered, not lost.
 fn events_of(row: &str) -> u64 {
     match row.starts_with("calls ") {
         true => row.matches("_seen=true").count().max(1) as u64,
@@ -169,7 +170,7 @@ fn events_of(row: &str) -> u64 {
     }
 }
 
-/// Some of the rows that the one import has and the other has not.
+/// Some of the rows that only one of the imports has.
 fn show_rows(what: &str, has: &Outcome, lacks: &Outcome) {
     const SHOWN: usize = 6;
     let rows = has.rows.keys().filter(|row| !lacks.rows.contains_key(*row));
@@ -233,7 +234,7 @@ fn sums_of(all: &[(&Recording, Vec<Figures>)], family: Family) -> Vec<Figures> {
 }
 
 #[test]
-fn damage_costs_what_is_damaged() {
+fn damage_loses_only_what_is_damaged() {
     let all = std::env::var_os("PERFQUET_SALVAGE").is_some();
     let only = std::env::var("PERFQUET_SALVAGE_ONLY").ok();
     let show = std::env::var_os("PERFQUET_SALVAGE_SHOW").is_some();

@@ -1,4 +1,4 @@
-//! Meaning, as text: a trace, a question, the rows. `sql/*.slt`, in the format of sqllogictest.
+//! SQL semantics, as text: a trace, a query, the rows. `sql/*.slt`, in the format of sqllogictest.
 //!
 //! ```text
 //! # trace: formats/readers/src/folded/golden/small.folded
@@ -7,11 +7,10 @@
 //! ----
 //! java 3
 //! ```
-//! `report top --by comm` in place of a question runs that report on the trace.
-//! The first line names the input in the repository; it is imported anew for every run, without names for
-//! addresses, which would differ between machines. Rows are asked of `perfquet-query sql` itself, so its
-//! rendering is tested along. NULL reads `NULL`, an empty text `(empty)`. `PERFQUET_UPDATE=1` fills in the
-//! rows; read them before you commit.
+//! `report top --by comm` in place of a query runs that report on the trace.
+//! The first line names the input in the repository; it is imported in every run, without symbolization, which would
+//! differ between hosts. Rows come from `perfquet-query sql` itself, so its rendering is tested too. NULL reads `NULL`,
+//! an empty string `(empty)`. `PERFQUET_UPDATE=1` fills in the rows; review them before you commit.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +19,7 @@ use perfquet_tests::{bin, root};
 use sqllogictest::{DB, DBOutput, DefaultColumnType, Runner};
 
 #[test]
-fn questions_have_their_answers() {
+fn queries_return_the_expected_rows() {
     let mut files: Vec<PathBuf> = std::fs::read_dir(root().join("tests/sql"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -80,7 +79,7 @@ fn import(input: &Path, trace: &Path) -> Result<(), String> {
     ))
 }
 
-/// The query tool as a database: every statement is a run of it.
+/// The query tool as a database: every statement runs it once.
 struct Query {
     trace: PathBuf,
 }
@@ -134,7 +133,7 @@ impl DB for Query {
     }
 }
 
-/// Divides a command line at blanks, except between single quotes.
+/// Splits a command line at blanks, except between single quotes.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for (index, part) in line.split('\'').enumerate() {
@@ -150,7 +149,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// RFC 4180, where nothing between two commas is NULL, and `""` an empty text.
+/// RFC 4180; an empty field is NULL, and `""` an empty string.
 fn parse_csv(text: &str) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut row = Vec::new();
@@ -194,13 +193,13 @@ fn shown(cell: &str, is_quoted: bool) -> String {
 }
 
 #[test]
-fn null_and_empty_text_are_told_apart() {
+fn null_and_empty_strings_differ() {
     let rows = parse_csv("a,b,c\n1,,\"\"\n\"x,\"\"y\"\"\",2,3\n");
     assert_eq!(rows[1], ["1", "NULL", "(empty)"]);
     assert_eq!(rows[2], ["x,\"y\"", "2", "3"]);
 }
 
-/// Runs a future that never waits for anything: ours only start processes.
+/// Runs a future that never waits: these only start processes.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

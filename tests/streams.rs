@@ -1,5 +1,5 @@
-//! Nobody reads what a program says, or nobody can: stderr and stdout closed, broken, full. Nothing panics of it, results
-//! that could not be written are an error, and the status of a recorded command survives.
+//! Unreadable output: stderr and stdout closed, broken, full. No program panics, results that could not be written are
+//! an error, and the status of a recorded command is kept.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use perfquet_tests::{bin, needs, root, skip};
 
-/// What becomes of a stream.
+/// The state of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stream {
-    /// A pipe that nobody reads any more: `2>&1 | head -1`.
+    /// A pipe closed by its reader: `2>&1 | head -1`.
     Broken,
     /// `2>&-`
     Closed,
@@ -20,12 +20,12 @@ enum Stream {
 
 const ALL: [Stream; 3] = [Stream::Broken, Stream::Closed, Stream::Full];
 
-/// One command, with a folder that holds `small.folded` and `a.pqt`.
+/// One command, in a directory with `small.folded` and `a.pqt`.
 struct Case {
     program: &'static str,
     arguments: &'static [&'static str],
     status: i32,
-    /// It has a result.
+    /// Whether it has a result.
     prints: bool,
 }
 
@@ -114,7 +114,7 @@ const CASES: &[Case] = &[
     case("perfquet-query", &["--nonsense"], 2, false),
 ];
 
-/// The status of a command one of whose streams is as told.
+/// The status of a command with one stream in the given state.
 fn status(
     folder: &Path,
     program: &str,
@@ -197,7 +197,7 @@ fn a_result_that_cannot_be_written_is_an_error_and_a_reader_that_went_away_is_no
                 "{program} {arguments:?}: stdout {stream:?}"
             );
         }
-        // Rust opens /dev/null in its place: what was to be printed is gone as the caller wanted.
+        // Rust opens /dev/null in its place: the output is discarded as the caller intended.
         let found = status(
             folder.path(),
             case.program,

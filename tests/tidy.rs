@@ -1,6 +1,6 @@
-//! What keeps the tree tidy: who may depend on whom, generated files, formatting, sizes, words that must not stay.
+//! Checks of the tree: dependencies, generated files, formatting, sizes, forbidden words.
 //!
-//! Each check prints every place it does not like, and what to do about it.
+//! Each check prints every violation, with the remedy.
 
 #[path = "tidy/corpus.rs"]
 mod corpus;
@@ -24,7 +24,7 @@ use std::process::{Command, Stdio};
 
 use perfquet_tests::root;
 
-/// Every file of the project, relative to the top: what git tracks or would track.
+/// Every file of the project, relative to the top: tracked by git, or to be tracked.
 fn tracked() -> Vec<PathBuf> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -35,7 +35,7 @@ fn tracked() -> Vec<PathBuf> {
         Ok(output) if output.status.success() => {
             String::from_utf8_lossy(&output.stdout).into_owned()
         }
-        // An unpacked archive has no git: the folders of the map serve.
+        // An unpacked archive has no git: use the directories of the map.
         _ => return walk(root()),
     };
     listed

@@ -1,7 +1,7 @@
-//! Scenarios on real kernels in QEMU: `vm/*.md`. `cargo xtask vm --help` runs them by hand; [`perfquet_tests::vm`] is how.
+//! Scenarios on real kernels in QEMU: `vm/*.md`. `cargo xtask vm --help` runs them by hand; see [`perfquet_tests::vm`].
 //!
-//! Prints the table of facilities, scenario by kernel. What cannot run here is skipped aloud, with the command that
-//! brings what is missing.
+//! Prints the table of facilities, scenario by kernel. Scenarios that cannot run here are reported as skipped, with the
+//! command that provides the missing parts.
 
 use perfquet_tests::{bin, skip, vm};
 

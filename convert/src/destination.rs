@@ -124,7 +124,7 @@ pub(crate) fn remove_when_interrupted(path: &Path) -> Result<()> {
             .spawn(move || {
                 for signal in signals.forever() {
                     for path in passing().drain(..) {
-                        // One of the two, and it may be gone already.
+                        // Only one of the two applies, and the path may already be gone.
                         let _ = std::fs::remove_dir_all(&path);
                         let _ = std::fs::remove_file(&path);
                     }

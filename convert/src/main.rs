@@ -1,7 +1,8 @@
-//! perfquet-convert: trace files become a trace directory, and a trace directory becomes another tool's file.
+//! perfquet-convert: imports trace files into a trace directory, and exports a trace directory to another tool's
+//! format.
 //!
-//! The exit code is chosen here and nowhere else: 0 done, 1 failed (or problems, with `--strict`), 2 misuse; an
-//! interrupt ends the process as the signal does, which a shell shows as 130.
+//! Exit codes are chosen only here: 0 success, 1 failure (or read errors, with `--strict`), 2 misuse. An interrupt ends
+//! the process by its signal, which a shell shows as 130.
 
 mod cli;
 mod closing_line;
@@ -23,7 +24,7 @@ use misuse::Misuse;
 use run::Outcome;
 
 fn main() -> ExitCode {
-    // The program runs itself to read lines, since that may end the process.
+    // The program runs itself to read debug info, which may kill the process.
     if symbols::serve_lines(std::env::args_os()) {
         return ExitCode::SUCCESS;
     }
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     match run::run(&arguments) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Problems) => ExitCode::from(1),
-        // Whoever read our output has seen enough: `perfquet-convert --to folded a.pqt | head`.
+        // The reader closed the pipe: `perfquet-convert --to folded a.pqt | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             terminal::say(&sentence(&error));
@@ -90,7 +91,7 @@ mod tests {
     use anyhow::Context;
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn a_cause_is_printed_once() {
         let missing = io::Error::from_raw_os_error(2);
         let error = perfquet_events::Error::io("a.data")(missing);
         let error = Err::<(), _>(error).context("cannot import").unwrap_err();

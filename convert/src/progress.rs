@@ -1,4 +1,4 @@
-//! How far the import is: one line that is rewritten, on a terminal only.
+//! Progress of the import: one line that is rewritten, on a terminal only.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use perfquet_events::event::Progress;
 use perfquet_import::Listener;
 
-/// The line, gone when it is dropped.
+/// The line; cleared when dropped.
 pub(crate) struct Line {
     bar: Option<ProgressBar>,
 }
@@ -23,7 +23,7 @@ impl Line {
         Line { bar }
     }
 
-    /// What is to be called with the progress.
+    /// The callback for the progress.
     pub(crate) fn listener(&self) -> Option<Listener> {
         let bar = self.bar.clone()?;
         Some(Box::new(move |progress| show(&bar, progress)))

@@ -28,15 +28,15 @@ use crate::export::{self, EXPORTERS, Exporter};
 use crate::misuse::{Misuse, misuse};
 use crate::progress::Line;
 
-/// The program that runs, also where its path leads to a newer one meanwhile.
+/// The running program, even if its path leads to a newer one by now.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Outcome of a run that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Everything was read.
+    /// All inputs were read.
     Done,
-    /// There were read errors, and `--strict` was given.
+    /// There were read errors, and `--strict` is set.
     Problems,
 }
 

@@ -1,4 +1,5 @@
-//! `--lines` of files made to do harm: the import ends well and soon, other names are there, the reason is given.
+//! `--lines` with malicious files: the import ends in time and succeeds, other names are present, and the reason is
+//! given.
 
 #[allow(
     dead_code,
@@ -19,10 +20,10 @@ use perfquet_trace::symbols::Object;
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_perfquet-convert");
 
-/// No import here takes longer, however busy the machine is: blazesym alone would take hours.
+/// Maximum duration of an import, even on a busy host: blazesym alone would take hours.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Inlined in `main`: an instance of itself, called in line 9, without a name.
+/// A function inlined in `main`: an instance of itself, called in line 9, without a name.
 const INLINED: &str =
     ".Lself:\n.uleb128 2\n.long .Lranges\n.long .Lself-.Linfo\n.byte 1\n.byte 9\n";
 /// The first byte of the unit.
@@ -61,7 +62,7 @@ impl Room {
         self.compile("healthy", "healthy.c", &["-g", "-O1", "-gz=zlib"]);
     }
 
-    /// A program whose debug info is written by hand: `main` holds what `info` says.
+    /// A program with hand-written debug info: `info` is the content of `main`.
     fn made(&self, name: &str, info: &str, more: &str) {
         let code = format!(
             ".file \"made.c\"\n.text\n.globl main\n.type main,@function\nmain:\n.file 1 \"made.c\"\n.loc 1 7\n ret\n.Lend:\n\
@@ -83,11 +84,11 @@ impl Room {
         self.compile(name, &source, &[]);
     }
 
-    /// A recording with a sample in `main` of each program, as perf writes it into a pipe.
+    /// A recording with a sample in `main` of each program, in perf's pipe format.
     fn record(&self, programs: &[&str]) {
         let mut bytes = b"PERFILE2".to_vec();
         bytes.extend(16_u64.to_le_bytes());
-        // PERF_RECORD_HEADER_ATTR: cpu-clock, with place, thread and time.
+        // PERF_RECORD_HEADER_ATTR: cpu-clock, with IP, TID and time.
         let attr = [1 | 64 << 32, 0, 1, 1 | 2 | 4, 0, 0, 0, 0, 1];
         add_record(&mut bytes, 64, 0, &attr, b"");
         for (index, name) in programs.iter().enumerate() {
@@ -122,24 +123,24 @@ impl Room {
         command
     }
 
-    /// Imports the recording, and checks that this ends well.
+    /// Imports the recording, and checks that this succeeds in time.
     fn lines(&self) -> Lines {
         let start = Instant::now();
         let output: Output = self.import().output().expect("the program starts");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{:?}: {said}", output.status);
-        assert!(start.elapsed() < LONGEST, "{:?}: {said}", start.elapsed());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{:?}: {stderr}", output.status);
+        assert!(start.elapsed() < LONGEST, "{:?}: {stderr}", start.elapsed());
         let columns = ["module", "function", "file", "line"];
         let frames = rows::rows_of(&self.path("out.pqt"), "frames", &columns);
         let folder = format!("{}/", self.folder.path().display());
         let frames = frames.iter().map(|row| row.replace(&folder, ""));
         Lines {
             frames: frames.collect(),
-            said,
+            stderr,
         }
     }
 
-    /// The line of `main` in a file beside that of the healthy program.
+    /// The line of `main` in a file imported together with the healthy program.
     fn check(&self, name: &str, reason: &str) {
         self.record(&["healthy", name]);
         let lines = self.lines();
@@ -147,17 +148,17 @@ impl Room {
             "healthy main healthy.c 2".to_owned(),
             format!("{name} main - -"),
         ];
-        assert_eq!(lines.frames, expected, "{}", lines.said);
+        assert_eq!(lines.frames, expected, "{}", lines.stderr);
         let path = self.path(name);
         let expected = format!(
             "1 of 2 named frames have no line: 1 of them in {}, {reason}",
             path.display()
         );
-        assert!(lines.said.contains(&expected), "{}", lines.said);
+        assert!(lines.stderr.contains(&expected), "{}", lines.stderr);
     }
 }
 
-/// Adds `struct perf_event_header`, numbers, and a text that is padded.
+/// Adds `struct perf_event_header`, numbers, and a padded string.
 fn add_record(bytes: &mut Vec<u8>, kind: u32, misc: u16, numbers: &[u64], text: &[u8]) {
     let text_bytes = match text.len() {
         0 => 0,
@@ -172,11 +173,11 @@ fn add_record(bytes: &mut Vec<u8>, kind: u32, misc: u16, numbers: &[u64], text: 
     bytes.extend(vec![0; text_bytes - text.len()]);
 }
 
-/// What an import found.
+/// The result of an import.
 struct Lines {
     /// Module, function, file and line of each frame.
     frames: Vec<String>,
-    said: String,
+    stderr: String,
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn debug_info_written_by_hand() {
     let Some(room) = Room::new() else { return };
     room.healthy();
     room.made("self", INLINED, RANGES);
-    // Two that are each an instance of the other.
+    // Two functions, each an instance of the other.
     let cycle = ".L1:\n.uleb128 3\n.long .L2-.Linfo\n.L2:\n.uleb128 3\n.long .L1-.Linfo\n\
                  .uleb128 2\n.long .Lranges\n.long .L1-.Linfo\n.byte 1\n.byte 9\n";
     room.made("cycle", cycle, RANGES);
@@ -204,17 +205,17 @@ fn debug_info_written_by_hand() {
             frames,
             expected.iter().collect::<Vec<_>>(),
             "{}",
-            lines.said
+            lines.stderr
         );
     }
-    // An entry that is beyond the end.
+    // An entry past the end.
     let beyond = ".uleb128 2\n.long .Lranges\n.long 0x7fffffff\n.byte 1\n.byte 9\n";
     room.made("beyond", beyond, RANGES);
     room.check("beyond", "its debug info is damaged");
 }
 
 #[test]
-fn debug_info_without_end_is_given_up() {
+fn endless_debug_info_is_abandoned() {
     let Some(room) = Room::new() else { return };
     room.healthy();
     // Each of many inlined functions has the same many ranges.
@@ -226,24 +227,24 @@ fn debug_info_without_end_is_given_up() {
     let again = INLINED.replace(".Lself:\n", "");
     let inlined = format!("{INLINED}.rept 20000\n{again}.endr\n");
     room.made("large", &inlined, &many(".quad 8,9"));
-    // Or "too long", where memory is slow to come by.
+    // Or "too long", if allocation is slow.
     room.check("large", "its debug info takes too ");
-    // Ranges without a byte take no memory.
+    // Empty ranges take no memory.
     let inlined = inlined.replace(".rept 20000", ".rept 400000");
     room.made("long", &inlined, &many(".quad 8,8"));
     room.check("long", "its debug info takes too long to read");
-    // One inlined in the other.
+    // Each is inlined in the other.
     let deep = ".rept 200000\n.uleb128 6\n.long .Lranges\n.endr\n";
     room.made("deep", deep, RANGES);
     room.check("deep", "its debug info takes too much memory to read");
 }
 
 #[test]
-fn a_packed_section_that_promises_too_much_is_not_unpacked() {
+fn a_section_that_decompresses_to_too_much_is_not_read() {
     let Some(room) = Room::new() else { return };
     room.healthy();
     let mut bytes = fs::read(room.path("healthy")).expect("a program");
-    // Elf64_Chdr: zlib, reserved, size, alignment; then zlib's own head.
+    // Elf64_Chdr: zlib, reserved, size, alignment; then the zlib header.
     let is_head = |part: &[u8]| part[..8] == [1, 0, 0, 0, 0, 0, 0, 0] && part[24] == 0x78;
     let heads: Vec<usize> = (0..bytes.len() - 32)
         .filter(|&at| is_head(&bytes[at..at + 32]) && bytes[at + 12..at + 16] == [0; 4])
@@ -257,13 +258,13 @@ fn a_packed_section_that_promises_too_much_is_not_unpacked() {
 }
 
 #[test]
-fn damaged_debug_info_costs_lines_at_most() {
+fn damaged_debug_info_loses_only_lines() {
     let Some(room) = Room::new() else { return };
     let text = "static int twice(int x) { return 2 * x; }\nint main(int count, char **words)\n{\n\treturn twice(count) + !words;\n}\n";
     fs::write(room.path("whole.c"), text).expect("a source");
     room.compile("whole", "whole.c", &["-g", "-O1", "-gz=none"]);
     let whole = fs::read(room.path("whole")).expect("a program");
-    // The debug sections follow each other, before the symbols.
+    // The debug sections are adjacent, before the symbols.
     let start = whole
         .windows(7)
         .position(|part| part == b"GNU C17" || part == b"GNU AS ");
@@ -282,12 +283,12 @@ fn damaged_debug_info_costs_lines_at_most() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     room.record(&names);
     let lines = room.lines();
-    // The symbol table is whole: the names stay.
+    // The symbol table is complete: the names stay.
     let of_main = lines.frames.iter().filter(|frame| frame.contains(" main "));
     assert_eq!(of_main.count(), names.len(), "{:#?}", lines.frames);
 }
 
-/// Processes that a process started.
+/// Children of a process.
 fn children(pid: u32) -> Vec<u32> {
     let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let list = list.unwrap_or_default();
@@ -305,7 +306,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn the_process_that_reads_lines_is_apart_and_ends_with_its_parent() {
+fn the_process_that_reads_lines_is_separate_and_ends_with_its_parent() {
     let Some(room) = Room::new() else { return };
     let ranges = ".section .debug_ranges,\"\",@progbits\n.Lranges:\n.rept 20000\n.quad 8,8\n.endr\n.quad 0,0\n";
     let again = INLINED.replace(".Lself:\n", "");
@@ -349,7 +350,7 @@ fn the_process_that_reads_lines_is_apart_and_ends_with_its_parent() {
     parent.kill().expect("it runs");
     parent.wait().expect("it ended");
     wait_until("the process outlives its parent", || !is_reading());
-    // Long before its limit.
+    // Well before its limit.
     assert!(
         start.elapsed() < Duration::from_secs(5),
         "{:?}",

@@ -1,45 +1,45 @@
-//! Why a program could not be loaded, in words.
+//! Errors of loading and attaching programs.
 
 use std::io;
 
-/// What went wrong, by what can be done about it.
+/// Error, by the possible remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Only root may, or CAP_BPF and CAP_PERFMON.
-    #[error("not permitted to load programs into the kernel")]
+    /// Requires root, or CAP_BPF and CAP_PERFMON.
+    #[error("not permitted to load BPF programs")]
     NotPermitted,
-    /// The kernel does not describe itself.
+    /// The kernel has no BTF.
     #[error("this kernel does not describe its types (no /sys/kernel/btf/vmlinux)")]
     NoBtf,
-    /// The kernel refused a program; the last lines of its reasons.
-    #[error("the kernel refused the program {program}: {reason}")]
+    /// The kernel rejected a program; with the last lines of the reason.
+    #[error("the kernel rejected the BPF program {program}: {reason}")]
     Refused {
-        /// Which.
+        /// The program.
         program: String,
         /// The end of the verifier's log, or the error.
         reason: String,
-        /// All of the log.
+        /// The whole log.
         log: String,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("{step}: {reason}")]
     Failed {
-        /// What was being done.
+        /// The step that failed.
         step: String,
-        /// Why it failed.
+        /// The reason of the failure.
         reason: String,
     },
 }
 
 impl Error {
-    /// What the user can do about it.
+    /// Returns an action for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Error::NotPermitted => {
-                Some("run as root, or give perfquet-record CAP_BPF and CAP_PERFMON")
+                Some("run as root, or grant perfquet-record CAP_BPF and CAP_PERFMON")
             }
-            Error::NoBtf => Some("it needs a kernel built with CONFIG_DEBUG_INFO_BTF"),
-            Error::Refused { .. } => Some("-v shows the whole reason"),
+            Error::NoBtf => Some("use a kernel built with CONFIG_DEBUG_INFO_BTF"),
+            Error::Refused { .. } => Some("use -v for the whole verifier log"),
             Error::Failed { .. } => None,
         }
     }
@@ -58,7 +58,7 @@ impl Error {
     }
 }
 
-/// The number of the system's error below, if there is one.
+/// The error number of the innermost system error, if there is one.
 fn root_cause(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,8 +1,9 @@
-//! A program at many functions of the kernel by one link, which is made and taken back at once; an event for each takes the
-//! kernel some milliseconds at both ends.
+//! Attaches a program to many kernel functions through one link, which is created and removed at once. One event per
+//! function takes the kernel several milliseconds at both ends.
 //!
-//! The kernel wants to hear before it checks a program that it will be used so (`BPF_TRACE_KPROBE_MULTI`), which aya does not
-//! tell it. So the object is read once more, bound to the maps that aya has made, and loaded by a request of our own.
+//! The kernel must know before verification that a program is used this way (`BPF_TRACE_KPROBE_MULTI`), which aya does
+//! not support. So the object is parsed once more, bound to the maps that aya created, and loaded by a separate
+//! request.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -50,7 +51,7 @@ pub(crate) fn load(bytes: &[u8], name: &str, loaded: &Ebpf, btf: &Btf) -> Result
         .map_err(|error| failed(&error))
 }
 
-/// Of the kinds that our programs use.
+/// File descriptor of a map, for the map types in use.
 fn descriptor(map: &Map) -> Option<RawFd> {
     let data = match map {
         Map::Array(data)

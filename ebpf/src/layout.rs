@@ -1,32 +1,32 @@
-//! What both sides share: the recorder and its programs in the kernel.
+//! Layouts shared by the recorder and its BPF programs.
 //!
-//! Each struct has a twin of the same name in a header or program beside this file. Numbers are in the machine's own
-//! byte order; there is no padding that nobody wrote.
+//! Each struct has a twin of the same name in a header or program in this directory. Integers are in native byte order;
+//! padding is explicit.
 //!
 //! ```text
 //! settings   written before a program is loaded: constants to it     FrameSettings
 //! maps       read and written while it runs                          Control, whom, lost
-//! records    come through the rings into the journal                 RECORD_…
+//! records    reach the journal through the ring buffers              RECORD_…
 //! ```
 
 #![expect(unsafe_code, reason = "plain structs that the kernel reads and writes")]
 
 use aya::Pod;
 
-/// CPUs that can be chosen among.
+/// Maximum number of CPUs in a selection.
 pub const MOST_CPUS: usize = 4096;
 /// Entries of the map `lost`.
 pub const MOST_REASONS: u32 = 16;
 
-/// Whom a program lets through.
+/// The selection of threads that a program records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Whom {
     /// Everything.
     #[default]
     Everything,
-    /// The processes in the map `whom`, and what they start.
+    /// The processes in the map `whom`, and their descendants.
     Processes,
-    /// The threads in the map `whom`, and what they start.
+    /// The threads in the map `whom`, and the threads they start.
     Threads,
 }
 
@@ -35,7 +35,7 @@ pub enum Whom {
 pub enum WhomState {
     /// A command that waits for its exec.
     Waiting = 1,
-    /// To be recorded.
+    /// Recorded.
     Running = 2,
 }
 
@@ -45,18 +45,18 @@ pub enum WhomState {
 pub struct FrameSettings {
     /// [`Whom`]
     pub whom: u32,
-    /// The process that is left out: the recorder. 0: none.
+    /// The excluded process: the recorder. 0 if none.
     pub own_process: u32,
-    /// Only the CPUs in `cpus`.
+    /// Whether to record only the CPUs in `cpus`.
     pub has_cpus: u32,
     /// 0
     pub unused: u32,
-    /// A bit for each.
+    /// One bit per CPU.
     pub cpus: [u64; MOST_CPUS / 64],
 }
 
 impl FrameSettings {
-    /// `cpus` empty: all.
+    /// Returns the settings; an empty `cpus` means all.
     pub fn new(whom: Whom, own_process: u32, cpus: &[u32]) -> FrameSettings {
         let mut settings = FrameSettings {
             whom: whom as u32,
@@ -78,37 +78,37 @@ impl FrameSettings {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Control {
-    /// Not 0: record.
+    /// Whether to record; 0 is off.
     pub is_on: u32,
-    /// 0, which a program may rely on.
+    /// Always 0; a program may rely on it.
     pub unused: u32,
 }
 
-/// Kinds of the records in `perfquet:…` events: their first 32 bits, behind which come 32 of zeroes. The reader,
-/// formats/readers/src/perf_data/own.rs, describes what follows.
+/// Kinds of the records in `perfquet:…` events: their first 32 bits, followed by 32 zero bits. The reader,
+/// formats/readers/src/perf_data/own.rs, describes the rest.
 pub const RECORD_STACK: u32 = 1;
-/// An aggregate; the recorder writes it.
+/// An aggregate, written by the recorder.
 pub const RECORD_AGGREGATE: u32 = 2;
-/// A loss; the recorder writes it.
+/// A loss, written by the recorder.
 pub const RECORD_LOSS: u32 = 3;
 /// A call (`struct call_record` in calls.bpf.c).
 pub const RECORD_CALL: u32 = 4;
 
-/// Steps of a [`Fetch`].
+/// Maximum number of steps of a [`Fetch`].
 pub const MOST_STEPS: usize = 6;
-/// Parts of an aggregation's key.
+/// Maximum number of parts of an aggregation's key.
 pub const MOST_KEYS: usize = 6;
-/// Words of a key: the number of the bar, and the parts behind it.
+/// Words of a key: the bar number, followed by the parts.
 pub const NARROW_WORDS: usize = 8;
-/// The same with room for texts.
+/// Words of a key with room for strings.
 pub const WIDE_WORDS: usize = 40;
-/// Words of a text in a key; it ends with a NUL.
+/// Words of a string in a key; it ends with a NUL.
 pub const TEXT_WORDS: usize = 16;
 
-/// Where a value begins.
+/// The start of a [`Fetch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
-    /// There is none.
+    /// No value.
     Nothing,
     /// [`Fetch::constant`]
     Constant,
@@ -118,19 +118,19 @@ pub enum Base {
     Field,
 }
 
-/// From the value before to the next: add the offset, read there.
+/// One step from a pointer to the next value: add the offset, and read there.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Step {
     /// Bytes.
     pub offset: i64,
-    /// In user space, not in the kernel.
+    /// Whether the address is in user space.
     pub is_user: u32,
     /// 0
     pub unused: u32,
 }
 
-/// What to fetch at a probe (`struct fetch`).
+/// A value to fetch at a probe (`struct fetch`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fetch {
@@ -138,21 +138,21 @@ pub struct Fetch {
     pub base: u32,
     /// Register or field.
     pub place: u32,
-    /// The value itself.
+    /// The value, if it is a constant.
     pub constant: u64,
-    /// How many of `path`.
+    /// Number of steps in `path`.
     pub steps: u32,
-    /// Bytes of the value: 1, 2, 4, 8; of a text that is a field, how long it is.
+    /// Size of the value in bytes: 1, 2, 4, 8; for a string field, its length.
     pub size: u32,
-    /// Widened with its sign.
+    /// Whether to sign-extend it.
     pub is_signed: u32,
-    /// A field of bits: how far from the low end,
+    /// Of a bit field: offset from the low end,
     pub shift: u32,
-    /// and how wide; 0: the whole value.
+    /// and width in bits; 0 for the whole value.
     pub bits: u32,
-    /// The last step leads to a text.
+    /// Whether the last step leads to a string.
     pub is_text: u32,
-    /// A field that tells where its text is: 1 from the start of the record, 2 from its own end.
+    /// Of a field with the location of its string: 1 if relative to the start of the record, 2 if to its own end.
     pub is_located: u32,
     /// 0
     pub unused: u32,
@@ -160,28 +160,28 @@ pub struct Fetch {
     pub path: [Step; MOST_STEPS],
 }
 
-/// What a part of a key is.
+/// Kind of a key part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// There is none.
+    /// Unused.
     Nothing,
-    /// Name of the thread, two words.
+    /// Comm, two words.
     Comm,
-    /// Process.
+    /// PID.
     Process,
-    /// Thread.
+    /// TID.
     Thread,
     /// CPU.
     Cpu,
-    /// Number of the kernel's stack.
+    /// ID of the kernel stack.
     KernelStack,
-    /// Number of the user's stack.
+    /// ID of the user stack.
     UserStack,
-    /// A number that is fetched.
+    /// A fetched number.
     Number,
-    /// A text that is fetched, [`TEXT_WORDS`] words.
+    /// A fetched string, [`TEXT_WORDS`] words.
     Text,
-    /// The number with which the program was attached.
+    /// The cookie with which the program was attached.
     Probe,
 }
 
@@ -191,19 +191,19 @@ pub enum Part {
 pub struct KeyPart {
     /// [`Part`]
     pub part: u32,
-    /// Where in the key.
+    /// Index of its first word in the key.
     pub word: u32,
-    /// For numbers and texts.
+    /// For numbers and strings.
     pub fetch: Fetch,
 }
 
-/// What an aggregation does; so numbered in RECORD_AGGREGATE.
+/// Function of an aggregation, with its number in RECORD_AGGREGATE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Action {
     /// Counts hits.
     #[default]
     Count,
-    /// Adds up.
+    /// Sum.
     Sum,
     /// Arithmetic mean.
     Avg,
@@ -227,54 +227,54 @@ pub enum Action {
 pub struct AggSettings {
     /// [`Action`]
     pub action: u32,
-    /// Keys have [`WIDE_WORDS`].
+    /// Whether keys have [`WIDE_WORDS`].
     pub is_wide: u32,
-    /// lquantize: where the first step begins,
+    /// lquantize: start of the first step,
     pub low: i64,
-    /// how wide each is,
+    /// width of each step,
     pub step: u64,
-    /// and how many there are.
+    /// number of steps.
     pub levels: u64,
-    /// What is aggregated.
+    /// The aggregated value.
     pub value: Fetch,
-    /// By what.
+    /// The keys.
     pub keys: [KeyPart; MOST_KEYS],
 }
 
-/// Conditions of a [`Predicate`].
+/// Maximum number of conditions of a [`Predicate`].
 pub const MOST_CONDITIONS: usize = 6;
-/// Words of a text that is compared; it ends with a NUL.
+/// Words of a string in a comparison; it ends with a NUL.
 pub const CONDITION_WORDS: usize = 8;
 
-/// How a value is compared with the constant.
+/// Comparison of a value with a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Test {
-    /// There is no condition.
+    /// No condition.
     #[default]
     None,
-    /// It is the same.
+    /// Equal.
     Equal,
-    /// It is less.
+    /// Less.
     Less,
-    /// It is greater.
+    /// Greater.
     Greater,
-    /// They have a bit in common.
+    /// Any common bit.
     Bits,
-    /// As a text: the same bytes where the mask has ones.
+    /// As a string: equal bytes where the mask has ones.
     Text,
 }
 
-/// What is compared.
+/// The compared value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Subject {
-    /// What is fetched.
+    /// The fetched value.
     #[default]
     Field,
-    /// Name of the thread.
+    /// Comm.
     Comm,
     /// CPU.
     Cpu,
-    /// Thread.
+    /// TID.
     Thread,
 }
 
@@ -286,28 +286,28 @@ pub struct Condition {
     pub test: u32,
     /// [`Subject`]
     pub subject: u32,
-    /// With what, if that is a number.
+    /// The constant, if it is a number.
     pub constant: u64,
-    /// With what, if that is a text.
+    /// The constant, if it is a string.
     pub text: [u64; CONDITION_WORDS],
-    /// Which of its bytes count.
+    /// Mask of the bytes to compare.
     pub mask: [u64; CONDITION_WORDS],
     /// The field.
     pub fetch: Fetch,
 }
 
-/// Which hits count (`struct predicate`).
+/// Filter for hits (`struct predicate`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Predicate {
-    /// Bit N: whether a hit counts where just the conditions hold whose bits are set in N.
+    /// Truth table: bit N is the result if exactly the conditions with bits set in N hold.
     pub truth: u64,
-    /// What is compared.
+    /// The conditions.
     pub conditions: [Condition; MOST_CONDITIONS],
 }
 
 impl Default for Predicate {
-    /// Every hit counts.
+    /// Matches every hit.
     fn default() -> Predicate {
         Predicate {
             truth: u64::MAX,
@@ -316,32 +316,32 @@ impl Default for Predicate {
     }
 }
 
-/// Arguments that calls.bpf.c takes at an entry.
+/// Maximum number of arguments that calls.bpf.c records at an entry.
 pub const MOST_ARGUMENTS: usize = 6;
 
 /// Constants of calls.bpf.c (`struct call_settings`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CallSettings {
-    /// Nanoseconds: shorter calls are left out,
+    /// Minimum duration in nanoseconds,
     pub least: u64,
-    /// and longer ones.
+    /// and maximum duration.
     pub most: u64,
-    /// Where arguments are in `struct pt_regs`, in words.
+    /// Positions of the arguments in `struct pt_regs`, in words.
     pub arguments: [u32; MOST_ARGUMENTS],
-    /// Where what a function returned is.
+    /// Position of the return value.
     pub returned: u32,
     /// 0
     pub unused: u32,
 }
 
-/// What is kept for a key on a CPU (`struct cell`).
+/// Values of a key on one CPU (`struct cell`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cell {
-    /// Hits.
+    /// Number of hits.
     pub count: u64,
-    /// Of the values, in 64 bits.
+    /// Sum of the values, in 64 bits.
     pub sum: u64,
     /// See [`Cell::least`].
     pub inverted_least: u64,
@@ -364,7 +364,7 @@ impl Cell {
         (self.biased_most ^ 1 << 63) as i64
     }
 
-    /// Takes in what another CPU has.
+    /// Merges the values of another CPU.
     pub fn add(&mut self, other: &Cell) {
         self.count += other.count;
         self.sum = self.sum.wrapping_add(other.sum);
@@ -385,23 +385,23 @@ impl Cell {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OffSettings {
-    /// Shorter times are left out, nanoseconds.
+    /// Minimum duration in nanoseconds.
     pub least: u64,
 }
 
-/// Which thread is off the CPU, where, why (`struct off_key`).
+/// A thread off the CPU: location and reason (`struct off_key`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct OffKey {
-    /// Number of the kernel's stack.
+    /// ID of the kernel stack.
     pub kernel_stack: u64,
-    /// Number of the user's stack.
+    /// ID of the user stack.
     pub user_stack: u64,
-    /// Its name.
+    /// Its comm.
     pub comm: [u8; 16],
-    /// Name of who woke it; empty: nobody, or not yet.
+    /// Comm of its waker; empty if none, or not yet.
     pub waker: [u8; 16],
-    /// Its process.
+    /// Its PID.
     pub process: u32,
     /// 0 preempted, 1 interruptible, 2 uninterruptible, 3 idle, 4 anything else.
     pub state: u32,
@@ -411,39 +411,39 @@ pub struct OffKey {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OffStart {
-    /// What its time will be added to.
+    /// The key to which its time is added.
     pub key: OffKey,
-    /// Since when.
+    /// Start time.
     pub time: u64,
 }
 
-/// What is kept for a key on a CPU (`struct off_cell`).
+/// Values of a key on one CPU (`struct off_cell`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OffCell {
-    /// How often.
+    /// Count.
     pub count: u64,
     /// Nanoseconds.
     pub total: u64,
 }
 
-/// Key of an aggregation without texts.
+/// Key of an aggregation without strings.
 pub type NarrowKey = [u64; NARROW_WORDS];
-/// Key of an aggregation with texts.
+/// Key of an aggregation with strings.
 pub type WideKey = [u64; WIDE_WORDS];
 
-/// Why something was lost: the number in the map `lost`, and the words in `losses`.
+/// Reasons for losses: the index in the map `lost`, and the text in `losses`.
 pub const REASONS: &[(u32, &str)] = &[
     (0, "no room in the map"),
     (1, "too many at once on one CPU"),
     (2, "memory that could not be read"),
     (3, "a process that could not be followed"),
-    (4, "a stack that could not be told"),
+    (4, "a stack that could not be recorded"),
 ];
-/// The first of the reasons that a program numbers itself.
+/// The first reason with a meaning specific to the program.
 pub const OWN_REASONS: u32 = 8;
 
-// SAFETY: plain numbers in C's order, all bits of which mean something; no padding (checked below).
+// SAFETY: plain integers in C layout, valid for any bits; no padding (checked below).
 unsafe impl Pod for FrameSettings {}
 // SAFETY: as above.
 unsafe impl Pod for Control {}

@@ -1,11 +1,11 @@
-//! BPF programs and their loading: for what perf events cannot do.
+//! BPF programs and their loader, for features that perf events lack.
 //!
 //! ```text
-//! src/NAME.bpf.c  ─clang─►  objects/NAME.bpf.o  ─in this library─►  Object::load  ─►  the kernel
+//! src/NAME.bpf.c  ─clang─►  objects/NAME.bpf.o  ─embedded─►  Object::load  ─►  the kernel
 //! ```
-//! The programs are C, and their objects are kept beside them, so that building needs no clang; `cargo xtask bpf`
-//! makes the objects anew, and a test tells when they do not fit their sources. `frame.h` is what all programs share,
-//! [`layout`] what both sides share. A program runs on every hit of the machine: `frame.h` says whom it lets through.
+//! The programs are in C. Their compiled objects are committed, so that building needs no clang; `cargo xtask bpf`
+//! rebuilds them, and a test fails if they do not match their sources. `frame.h` is shared by all programs, [`layout`]
+//! by both sides. A program runs on every hit on the system; `frame.h` selects the threads to record.
 
 pub mod compiled;
 mod error;

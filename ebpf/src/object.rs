@@ -1,9 +1,9 @@
-//! A loaded object: its programs, its maps, whom it records.
+//! A loaded object: its programs, its maps, its target.
 //!
 //! ```text
 //! Object::load ─► send_to (maps of events) ─► program, attach ─► set_on(true) … set_on(false) ─► maps, losses
 //! ```
-//! Dropped, everything of it is gone from the kernel; so it is when the process dies.
+//! Dropping it removes everything from the kernel, and so does the end of the process.
 
 use std::borrow::Borrow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,25 +20,25 @@ use crate::layout::{Control, FrameSettings, MOST_REASONS, Whom, WhomState};
 use crate::sys;
 use crate::sys::{End, Hook};
 
-/// Where the kernel describes itself; the loader reads it for each object.
+/// The kernel's BTF, which the loader reads for each object.
 const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
-/// Processes or threads that can be followed at the same time.
+/// Maximum number of processes or threads followed at the same time.
 const MOST_FOLLOWED: u32 = 1 << 16;
-/// Programs that keep the map `whom`, and what they are attached to.
+/// Programs that maintain the map `whom`, and their tracepoints.
 const FOLLOWERS: [(&str, &str); 3] = [
     ("follow_fork", "sched_process_fork"),
     ("follow_exec", "sched_process_exec"),
     ("follow_exit", "sched_process_exit"),
 ];
 
-/// Whom the programs of an object are to record.
+/// The target that an object's programs record.
 #[derive(Debug, Clone, Default)]
 pub struct Target {
-    /// How it is chosen.
+    /// The kind of selection.
     pub whom: Whom,
-    /// Processes or threads.
+    /// PIDs or TIDs.
     pub ids: Vec<(u32, WhomState)>,
-    /// Only these CPUs; empty: all.
+    /// Only these CPUs; all if empty.
     pub cpus: Vec<u32>,
 }
 
@@ -47,7 +47,7 @@ pub struct Object {
     bytes: &'static [u8],
     ebpf: Ebpf,
     links: Vec<OwnedFd>,
-    /// Links that stand for an end of many functions.
+    /// Links of one point of many functions each.
     hooks: Vec<(End, OwnedFd)>,
 }
 
@@ -55,14 +55,14 @@ pub struct Object {
 pub type PerCpu<K, V> = Vec<(K, Box<[V]>)>;
 
 impl Object {
-    /// Loads an object (of `objects/`, 8-byte aligned) that records `target`. `configure` sets what is its own:
-    /// constants and sizes of maps. No program is loaded yet but those that follow the target.
+    /// Loads an object (of `objects/`, 8-byte aligned) that records `target`. `configure` sets its own constants and
+    /// map sizes. Only the programs that follow the target are loaded yet.
     pub fn load<'a>(
         bytes: &'static [u8],
         target: &Target,
         configure: impl FnOnce(&mut EbpfLoader<'a>),
     ) -> Result<Object, Error> {
-        // First: without BTF the loader's own complaint would be about the first relocation.
+        // Check this first: without BTF, the loader's own error would be about the first relocation.
         if !Path::new(KERNEL_BTF).exists() {
             return Err(Error::NoBtf);
         }
@@ -84,7 +84,7 @@ impl Object {
         Ok(object)
     }
 
-    /// Lets the records that the programs write to `map` go to an event of ours on a CPU.
+    /// Sends the records that the programs write to `map` to an event on a CPU.
     pub fn send_to(&mut self, map: &str, cpu: u32, event: BorrowedFd<'_>) -> Result<(), Error> {
         let Some(Map::PerfEventArray(data)) = self.ebpf.map(map) else {
             return Err(no_such("map", map));
@@ -93,8 +93,8 @@ impl Object {
             .map_err(|error| Error::failed(format!("event into the map {map}"), &error))
     }
 
-    /// Attaches a program to an event (a probe, a tracepoint, a clock); `cookie` is what the program gets by
-    /// `bpf_get_attach_cookie`. Loads it first if need be. A cookie other than 0 needs Linux 5.15.
+    /// Attaches a program to an event (a probe, a tracepoint, a clock); `cookie` is the program's value of
+    /// `bpf_get_attach_cookie`. Loads the program first if necessary. A cookie other than 0 requires Linux 5.15.
     pub fn attach(
         &mut self,
         program: &str,
@@ -108,13 +108,13 @@ impl Object {
         Ok(())
     }
 
-    /// Loads a program for events, so that [`Object::attach`] cannot fail for its sake.
+    /// Loads a program for events, so that loading errors do not occur in [`Object::attach`].
     pub fn prepare(&mut self, program: &str) -> Result<(), Error> {
         self.loaded(program).map(drop)
     }
 
-    /// Attaches a program of the section `kprobe` to functions of the kernel, all of which function tracing must know, by one
-    /// link. Needs Linux 5.18 with CONFIG_FPROBE.
+    /// Attaches a program of the section `kprobe` to kernel functions, all known to function tracing, through one link.
+    /// Requires Linux 5.18 with CONFIG_FPROBE.
     pub fn hook(&mut self, program: &str, end: End, functions: &[Hook]) -> Result<(), Error> {
         let loaded = hooks::load(self.bytes, program, &self.ebpf, &*kernel_btf()?)?;
         let link = sys::hook(loaded.as_fd(), end, functions).map_err(|error| {
@@ -127,19 +127,19 @@ impl Object {
         Ok(())
     }
 
-    /// Takes the programs from those functions.
+    /// Detaches the programs from those functions.
     pub fn unhook(&mut self) {
         self.hooks.clear();
     }
 
-    /// Returns of those functions that the kernel let pass since they are hooked, of whomever: it was in a program already, or
-    /// had no room to wait for one more. Kernels before 6.7 do not tell.
+    /// Returns of those functions that the kernel missed since they were hooked, of any process: it was already in a
+    /// program, or had no room to track one more. Kernels before 6.7 do not report them.
     pub fn missed(&self) -> u64 {
         let returns = self.hooks.iter().filter(|(end, _)| *end == End::Return);
         returns.map(|(_, link)| sys::missed(link.as_fd())).sum()
     }
 
-    /// Attaches a program of the section `tp_btf` to a tracepoint of the kernel.
+    /// Attaches a program of the section `tp_btf` to a kernel tracepoint.
     pub fn attach_tracepoint(&mut self, program: &str, tracepoint: &str) -> Result<(), Error> {
         let btf = kernel_btf()?;
         let found: &mut BtfTracePoint = self
@@ -156,7 +156,7 @@ impl Object {
             .map_err(|error| Error::failed(format!("attaching the program {program}"), &error))
     }
 
-    /// Lets the programs record, or stops them.
+    /// Starts or stops recording in the programs.
     pub fn set_on(&mut self, is_on: bool) -> Result<(), Error> {
         let failed = |error| Error::failed("starting programs", &error);
         let mut control: Array<&mut MapData, Control> =
@@ -168,19 +168,19 @@ impl Object {
         control.set(0, value, 0).map_err(failed)
     }
 
-    /// What holds the programs at their events.
+    /// The links that keep the programs attached.
     pub fn links(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let hooks = self.hooks.iter().map(|(_, link)| link);
         self.links.iter().chain(hooks).map(OwnedFd::as_fd)
     }
 
-    /// Takes the programs from their events. The maps stay.
+    /// Detaches the programs from their events. The maps stay.
     pub fn detach(&mut self) {
         self.links.clear();
         self.unhook();
     }
 
-    /// How many were lost, by reason; those of which none were are left out.
+    /// Number of losses by reason, without zeros.
     pub fn lost(&self) -> Result<Vec<(u32, u64)>, Error> {
         let failed = |error| Error::failed("reading losses", &error);
         let lost: PerCpuArray<&MapData, u64> =
@@ -195,7 +195,7 @@ impl Object {
         Ok(found)
     }
 
-    /// All of a map that has a value for each CPU.
+    /// All entries of a per-CPU map.
     pub fn per_cpu<K: Pod, V: Pod>(&self, map: &str) -> Result<PerCpu<K, V>, Error> {
         let failed = |error| Error::failed(format!("reading the map {map}"), &error);
         let found: PerCpuHashMap<&MapData, K, V> =
@@ -208,7 +208,7 @@ impl Object {
         Ok(all)
     }
 
-    /// All of a map.
+    /// All entries of a map.
     pub fn entries<K: Pod, V: Pod>(&self, map: &str) -> Result<Vec<(K, V)>, Error> {
         let failed = |error| Error::failed(format!("reading the map {map}"), &error);
         let found: HashMap<&MapData, K, V> = HashMap::try_from(self.map(map)?).map_err(failed)?;
@@ -218,7 +218,7 @@ impl Object {
             .collect::<Result<_, _>>()
     }
 
-    /// Puts something into a map.
+    /// Inserts an entry into a map.
     pub fn insert<K: Pod, V: Pod>(
         &mut self,
         map: &str,
@@ -231,7 +231,7 @@ impl Object {
         found.insert(key, value, 0).map_err(failed)
     }
 
-    /// Puts a number into a map that is an array.
+    /// Sets an element of an array map.
     pub fn set(&mut self, map: &str, place: u32, value: u64) -> Result<(), Error> {
         let failed = |error| Error::failed(format!("writing the map {map}"), &error);
         let mut found: Array<&mut MapData, u64> =
@@ -249,7 +249,7 @@ impl Object {
         Ok(())
     }
 
-    /// A program as the kernel has it; loaded if it is not.
+    /// Returns a loaded program; loads it if necessary.
     fn loaded(&mut self, name: &str) -> Result<BorrowedFd<'_>, Error> {
         let program = self
             .ebpf
@@ -279,7 +279,7 @@ impl Object {
     }
 }
 
-/// A lifetime of its own: what `configure` set lives longer than the settings here.
+/// A separate lifetime: values set by `configure` outlive the settings here.
 fn load_with<'a>(
     mut loader: EbpfLoader<'a>,
     settings: &'a FrameSettings,
@@ -295,7 +295,7 @@ fn load_with<'a>(
         .map_err(|error| Error::failed("loading programs", &error))
 }
 
-/// The kernel's description of itself: some megabytes, parsed once, and only where programs are attached by it.
+/// The kernel's BTF: several megabytes, parsed once, and only if a program is attached by it.
 fn kernel_btf() -> Result<Arc<Btf>, Error> {
     static BTF: OnceLock<Option<Arc<Btf>>> = OnceLock::new();
     let btf = BTF.get_or_init(|| Btf::from_sys_fs().ok().map(Arc::new));
@@ -309,7 +309,7 @@ fn no_such(what: &str, name: &str) -> Error {
     }
 }
 
-/// The verifier's last words, or what else was wrong.
+/// The end of the verifier's log, or the other error.
 fn refused(program: &str, error: ProgramError) -> Error {
     let ProgramError::LoadError {
         io_error,
@@ -320,17 +320,17 @@ fn refused(program: &str, error: ProgramError) -> Error {
     };
     let log = verifier_log.to_string();
     const STATISTICS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
-    let is_said = |line: &&str| {
+    let is_reason = |line: &&str| {
         let is_number = STATISTICS.iter().any(|start| line.starts_with(start));
         !line.trim().is_empty() && !is_number
     };
-    let said: Vec<&str> = log.lines().filter(is_said).collect();
-    if said.is_empty() && matches!(io_error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
+    let reasons: Vec<&str> = log.lines().filter(is_reason).collect();
+    if reasons.is_empty() && matches!(io_error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
         return Error::NotPermitted;
     }
     Error::Refused {
         program: program.to_owned(),
-        reason: said
+        reason: reasons
             .last()
             .map_or_else(|| chain(&error), |why| why.trim().to_owned()),
         log,

@@ -1,5 +1,5 @@
-//! The requests of `bpf(2)` that aya does not offer: an event of ours into a map, a program on an event of ours, and one at many
-//! functions of the kernel.
+//! The `bpf(2)` requests that aya does not support: putting an event into a map, attaching a program to an event, and
+//! attaching one to many kernel functions.
 
 #![expect(unsafe_code, reason = "system calls that no safe crate wraps")]
 
@@ -17,7 +17,7 @@ const LINK_CREATE: libc::c_long = 28;
 const KPROBE: u32 = 2;
 /// `enum bpf_attach_type`
 const PERF_EVENT: u32 = 41;
-/// The same.
+/// `enum bpf_attach_type`
 const TRACE_KPROBE_MULTI: u32 = 42;
 /// `BPF_F_KPROBE_MULTI_RETURN`
 const AT_RETURN: u32 = 1;
@@ -62,7 +62,7 @@ struct LinkCreate {
     cookie: u64,
 }
 
-/// `union bpf_attr` for BPF_PROG_LOAD, as far as it is used.
+/// `union bpf_attr` for BPF_PROG_LOAD, as far as used.
 #[repr(C)]
 #[derive(Default)]
 struct ProgLoad {
@@ -80,7 +80,7 @@ struct ProgLoad {
     attach_type: u32,
 }
 
-/// `union bpf_attr` for BPF_LINK_CREATE of functions of the kernel.
+/// `union bpf_attr` for BPF_LINK_CREATE of kernel functions.
 #[repr(C)]
 struct LinkCreateMulti {
     program: u32,
@@ -102,7 +102,7 @@ struct GetInfo {
     info: u64,
 }
 
-/// `struct bpf_link_info` of functions of the kernel, as far as it is used.
+/// `struct bpf_link_info` of kernel functions, as far as used.
 #[repr(C)]
 #[derive(Default)]
 struct MultiInfo {
@@ -116,7 +116,7 @@ struct MultiInfo {
     missed: u64,
 }
 
-/// Puts an event into a map of events, at the place of its CPU.
+/// Puts an event into a map of events, at the index of its CPU.
 pub(crate) fn put_event(map: BorrowedFd<'_>, cpu: u32, event: BorrowedFd<'_>) -> io::Result<()> {
     let value = event.as_raw_fd() as u32;
     let request = MapUpdate {
@@ -127,7 +127,7 @@ pub(crate) fn put_event(map: BorrowedFd<'_>, cpu: u32, event: BorrowedFd<'_>) ->
         flags: 0,
     };
     // SAFETY: the kernel reads 4 bytes at `key` and 4 at `value`, which both outlive the call, since a map of events
-    // has keys and values of that size; it refuses other maps of descriptors.
+    // has keys and values of that size; it rejects other maps of descriptors.
     let done = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -139,8 +139,8 @@ pub(crate) fn put_event(map: BorrowedFd<'_>, cpu: u32, event: BorrowedFd<'_>) ->
     check(done).map(drop)
 }
 
-/// Lets a program run at every hit of an event, with a number that it can ask for. It goes with the descriptor that is
-/// returned. Kernels before 5.15 have no such links: there it goes with the event, and there is no number.
+/// Attaches a program to every hit of an event, with a cookie that it can request. It is detached when the returned
+/// descriptor is closed. Kernels before 5.15 lack such links: there it is detached with the event, and has no cookie.
 pub(crate) fn attach(
     program: BorrowedFd<'_>,
     event: BorrowedFd<'_>,
@@ -153,7 +153,7 @@ pub(crate) fn attach(
         flags: 0,
         cookie,
     };
-    // SAFETY: the kernel copies `request`, whose size it is told.
+    // SAFETY: the kernel copies `request`, whose size is passed.
     let made = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -164,11 +164,11 @@ pub(crate) fn attach(
     };
     match check(made) {
         Ok(link) => {
-            // SAFETY: the kernel has just made this descriptor for us, nobody else owns it.
+            // SAFETY: the kernel has just created this descriptor, and this is its only owner.
             Ok(Some(unsafe { OwnedFd::from_raw_fd(link as i32) }))
         }
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) && cookie == 0 => {
-            // SAFETY: takes two descriptors and no address.
+            // SAFETY: passes two descriptors and no address.
             let done = unsafe { libc::ioctl(event.as_raw_fd(), SET_BPF, program.as_raw_fd()) };
             check(done.into()).map(|_| None)
         }
@@ -176,7 +176,7 @@ pub(crate) fn attach(
     }
 }
 
-/// Loads a program that will run at functions of the kernel.
+/// Loads a program for kernel functions.
 pub(crate) fn load_for_functions(instructions: &[bpf_insn], license: &CStr) -> io::Result<OwnedFd> {
     let request = ProgLoad {
         kind: KPROBE,
@@ -186,8 +186,8 @@ pub(crate) fn load_for_functions(instructions: &[bpf_insn], license: &CStr) -> i
         attach_type: TRACE_KPROBE_MULTI,
         ..ProgLoad::default()
     };
-    // SAFETY: the kernel reads as many instructions as it is told and the text of the license up to its 0; both outlive
-    // the call.
+    // SAFETY: the kernel reads the given number of instructions and the license string up to its NUL; both outlive the
+    // call.
     let made = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -196,11 +196,11 @@ pub(crate) fn load_for_functions(instructions: &[bpf_insn], license: &CStr) -> i
             size_of::<ProgLoad>(),
         )
     };
-    // SAFETY: the kernel has just made this descriptor for us, nobody else owns it.
+    // SAFETY: the kernel has just created this descriptor, and this is its only owner.
     check(made).map(|program| unsafe { OwnedFd::from_raw_fd(program as i32) })
 }
 
-/// Lets a program run at an end of these functions. It goes with the descriptor that is returned.
+/// Attaches a program to one point of these functions. It is detached when the returned descriptor is closed.
 pub(crate) fn hook(program: BorrowedFd<'_>, end: End, functions: &[Hook]) -> io::Result<OwnedFd> {
     let addresses: Vec<u64> = functions.iter().map(|function| function.address).collect();
     let cookies: Vec<u64> = functions.iter().map(|function| function.cookie).collect();
@@ -227,11 +227,11 @@ pub(crate) fn hook(program: BorrowedFd<'_>, end: End, functions: &[Hook]) -> io:
             size_of::<LinkCreateMulti>(),
         )
     };
-    // SAFETY: the kernel has just made this descriptor for us, nobody else owns it.
+    // SAFETY: the kernel has just created this descriptor, and this is its only owner.
     check(made).map(|link| unsafe { OwnedFd::from_raw_fd(link as i32) })
 }
 
-/// Hits that such a link let pass; 0 where the kernel does not tell.
+/// Hits missed by such a link; 0 if the kernel does not report them.
 pub(crate) fn missed(link: BorrowedFd<'_>) -> u64 {
     let mut info = MultiInfo::default();
     let mut request = GetInfo {
@@ -239,8 +239,8 @@ pub(crate) fn missed(link: BorrowedFd<'_>) -> u64 {
         size: size_of::<MultiInfo>() as u32,
         info: (&raw mut info) as u64,
     };
-    // SAFETY: the kernel writes no more than `size` bytes at `info`, and how many into `size`; both outlive the call, and all
-    // of them are numbers.
+    // SAFETY: the kernel writes at most `size` bytes at `info`, and their number to `size`; both outlive the call, and
+    // are plain integers.
     let done = unsafe {
         libc::syscall(
             libc::SYS_bpf,

@@ -6,30 +6,30 @@
 //! llquantize(x, 10, 0, 2, 10)        steps in powers:     0  1  2  …  9  10  20  …  90  100  …  >= 1000
 //! histogram(x)                       steps of about 3 %, for percentiles
 //! ```
-//! Bars have numbers that grow with the values; 0 holds the value 0 where there are negative ones too.
+//! Bar numbers grow with the values; bar 0 contains the value 0 if there are negative bars too.
 
 use perfquet_events::event::bars;
 
-/// How values are divided into bars.
+/// A division of values into bars.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Bins {
-    /// `quantize`: powers of two, as libdtrace's DTRACE_QUANTIZE_BUCKETVAL.
+    /// `quantize`: powers of two, as in libdtrace's DTRACE_QUANTIZE_BUCKETVAL.
     Powers,
     /// `lquantize`: `levels` bars of `step` from `low`, one below and one above.
     Steps { low: i64, step: i64, levels: i32 },
-    /// `llquantize`: where the bars of positive values begin; negative ones mirror them.
+    /// `llquantize`: start values of the positive bars; negative bars mirror them.
     Edges(Vec<i64>),
-    /// `histogram`: 32 bars for each power of two, the smallest values one by one.
+    /// `histogram`: 32 bars for each power of two, single values for the smallest.
     Fine,
 }
 
 /// Bars of [`Bins::Fine`] for a power of two, as a power of two.
 const FINE_BITS: u32 = 5;
-/// Below, [`Bins::Fine`] has a bar for each value.
+/// Below this, [`Bins::Fine`] has one bar per value.
 const FINE_EXACT: u64 = 2 << FINE_BITS;
 
 impl Bins {
-    /// As `lquantize(x, low, high, step)` has them.
+    /// The bars of `lquantize(x, low, high, step)`.
     pub(crate) fn steps(low: i64, high: i64, step: i64) -> Result<Bins, String> {
         let levels = bars::levels(low, high, step).map_err(|text| format!("lquantize: {text}"))?;
         Ok(Bins::Steps {
@@ -39,7 +39,7 @@ impl Bins {
         })
     }
 
-    /// As `llquantize(x, factor, low, high, steps)` has them: `steps` to each magnitude.
+    /// The bars of `llquantize(x, factor, low, high, steps)`: `steps` per magnitude.
     pub(crate) fn magnitudes(factor: i64, low: i64, high: i64, steps: i64) -> Result<Bins, String> {
         bars::magnitudes(factor, low, high, steps)
             .map(Bins::Edges)
@@ -56,7 +56,7 @@ impl Bins {
         match self {
             Bins::Powers => match size.checked_ilog2() {
                 None => 0,
-                // -2^63 has no bar of its own.
+                // -2^63 shares the last bar.
                 Some(power) => mirrored((power + 1).min(63)),
             },
             Bins::Steps { low, step, levels } => match value.checked_sub(*low) {
@@ -77,7 +77,7 @@ impl Bins {
         }
     }
 
-    /// How far a value is from that end of its bar in [`Bins::Fine`] that is nearer to 0.
+    /// Distance of a value from the end of its bar in [`Bins::Fine`] that is nearer to 0.
     #[inline]
     pub(crate) fn fine_distance(value: i64) -> u64 {
         let size = value.unsigned_abs();
@@ -87,7 +87,7 @@ impl Bins {
         }
     }
 
-    /// The value of a bar that is nearest to 0.
+    /// The value of a bar nearest to 0.
     pub(crate) fn nearest(&self, bar: i32) -> i64 {
         let (low, high) = self.range(bar);
         match bar {
@@ -96,9 +96,9 @@ impl Bins {
         }
     }
 
-    /// The smallest value of a bar and the first one above; `None`: open.
+    /// The smallest value of a bar and the first one past its end; `None` if open.
     pub(crate) fn range(&self, bar: i32) -> (Option<i64>, Option<i64>) {
-        // Of a bar of positive values: its first value and the next bar's.
+        // For a bar of positive values: its first value and the next bar's.
         let mirrored = |range: &dyn Fn(u32) -> (u64, Option<u64>)| {
             let (low, high) = range(bar.unsigned_abs());
             let signed = |value: u64| i64::try_from(value).ok();
@@ -134,7 +134,7 @@ impl Bins {
         }
     }
 
-    /// The lowest and the highest bar that there can be.
+    /// The lowest and the highest possible bar.
     pub(crate) fn limits(&self) -> (i32, i32) {
         match self {
             Bins::Powers => (-63, 63),
@@ -144,12 +144,12 @@ impl Bins {
         }
     }
 
-    /// What DTrace writes beside a bar. `lowest` is the first bar that is drawn.
+    /// The label that DTrace prints for a bar. `lowest` is the first bar drawn.
     pub(crate) fn label(&self, bar: i32, lowest: i32) -> String {
         let (low, high) = self.range(bar);
         let outer = |value: Option<i64>| value.map(|value| value.to_string()).unwrap_or_default();
         match self {
-            // Negative bars bear the end that is nearer to 0.
+            // Negative bars are labeled with the end nearer to 0.
             Bins::Powers | Bins::Fine if bar < 0 => outer(high.map(|high| high - 1)),
             Bins::Powers | Bins::Fine => outer(low),
             Bins::Steps { levels, .. } => match bar {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_lies_in_the_range_of_its_bar() {
+    fn every_value_is_in_the_range_of_its_bar() {
         let mut values = vec![i64::MIN, i64::MIN + 1, i64::MAX, i64::MAX - 1];
         for shift in 0..63 {
             for near in -2..=2 {

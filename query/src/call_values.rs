@@ -8,12 +8,12 @@ use crate::trace::{Trace, TraceTable};
 /// Values of the calls of one trace.
 #[derive(Debug, Default)]
 pub(crate) struct CallValues {
-    /// Numbers of calls begin at 1 and have few gaps.
+    /// Call IDs begin at 1 and have few gaps.
     dense: Vec<u32>,
-    /// Those beyond what an honest file would hold.
+    /// IDs beyond those of a genuine file.
     sparse: HashMap<i64, u32>,
     most: usize,
-    /// What the numbers of this trace's calls count from.
+    /// Offset of this trace's call IDs.
     base: i64,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct CallValues {
 const NOWHERE: u32 = u32::MAX;
 
 impl CallValues {
-    /// One for each trace.
+    /// One per trace.
     pub(crate) fn for_calls(session: &Session) -> Vec<CallValues> {
         let rows = |trace: &Trace| trace.table("calls").map_or(0, TraceTable::rows) as usize;
         let each = session.traces.iter().map(|trace| CallValues {
@@ -31,7 +31,7 @@ impl CallValues {
         each.collect()
     }
 
-    /// For numbers of calls that are mostly below `most`.
+    /// For call IDs mostly below `most`.
     pub(crate) fn below(most: usize) -> CallValues {
         CallValues {
             most,
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_later_trace_are_as_dense() {
+    fn ids_of_a_later_trace_are_as_dense() {
         let mut places = CallValues {
             base: 1_000_000_000_000,
             ..CallValues::below(100)

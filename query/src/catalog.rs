@@ -3,7 +3,7 @@
 //! ```text
 //! samples, stacks, …       the fixed tables, those of several traces one after the other
 //! sched.sched_switch       an event table, by system and name
-//! sched_switch             the same, where only one system has an event of that name
+//! sched_switch             the same, if only one system has an event of that name
 //! events, trace_info       views
 //! ```
 
@@ -35,7 +35,7 @@ pub(crate) const MAIN: &str = "main";
 /// Schema of the tables used by views.
 pub(crate) const PARTS: &str = "parts_of_views";
 
-/// All text is read as views into the pages. DataFusion 55 groups views column by column, dictionary arrays only
+/// All strings are read as views into the pages. DataFusion 55 groups views column by column, dictionary arrays only
 /// through its row format: 10 M rows by comm took 0.2 s of CPU as views, 0.8 s as dictionaries (the cast included).
 const TEXT: DataType = DataType::Utf8View;
 
@@ -50,7 +50,7 @@ const COMMON: &[&str] = &[
     "user_stack",
 ];
 
-/// Makes the catalog of all tables of `traces`.
+/// Builds the catalog of all tables of `traces`.
 pub(crate) fn catalog(traces: &[Trace]) -> Result<Arc<dyn CatalogProvider>> {
     let catalog = MemoryCatalogProvider::new();
     let main = Arc::new(Tables::default());
@@ -94,7 +94,7 @@ pub(crate) fn catalog(traces: &[Trace]) -> Result<Arc<dyn CatalogProvider>> {
     }
     catalog.register_schema(PARTS, Arc::new(parts))?;
     for (name, schema) in schemas {
-        // A system that bears the name of the main schema: its events are found there only where unique.
+        // A system with the name of the main schema: its events are only available there, if unique.
         if name != MAIN && name != PARTS {
             catalog.register_schema(&name, schema)?;
         }
@@ -113,8 +113,8 @@ pub(crate) fn event_name(table: &str) -> Option<(&str, &str)> {
 
 type SameTable<'a> = Vec<(usize, &'a TraceTable)>;
 
-/// Tables of all traces by name, each with the number of its trace. The tables that every trace has are there also
-/// where no trace has written one yet.
+/// Tables of all traces by name, each with the index of its trace. The fixed tables are included even if no trace has
+/// written them yet.
 fn by_name(traces: &[Trace]) -> BTreeMap<String, SameTable<'_>> {
     let fixed = tables::all().into_iter();
     let mut tables: BTreeMap<String, SameTable<'_>> =
@@ -162,8 +162,7 @@ fn parts_table(traces: &[Trace], name: &str, tables: &SameTable<'_>) -> PartsTab
     .with_changes(changes)
 }
 
-/// The columns that a table has in all traces together: those of this version, where it is one that every trace has,
-/// and those that the parts have.
+/// The columns of a table in all traces together: those of this version for a fixed table, and those of the parts.
 pub(crate) fn united_columns<'t>(
     name: &str,
     tables: impl Iterator<Item = &'t TraceTable>,
@@ -225,8 +224,8 @@ fn id_offset_column() -> FieldRef {
 const ID_OFFSET: &str = "id offset";
 const TRACE: &str = "trace name";
 
-/// `table` with ids that no two of several traces share: of all but the first, an offset is added to each. A condition
-/// on an id still goes to the part that it may be in, where the offset is a constant.
+/// `table` with IDs unique across traces: an offset is added to those of all traces but the first. A condition on an ID
+/// still selects the right part, since the offset is a constant.
 fn with_ids(
     traces: &[Trace],
     name: &str,
@@ -293,7 +292,7 @@ fn runs(trace: &Trace, table: &TraceTable, constants: &[ScalarValue]) -> Vec<Vec
 
 /// How a column is read.
 pub(crate) fn arrow_type(kind: ColumnType) -> DataType {
-    // Items are never NULL, but not every writer of lists says so.
+    // Items are never NULL, but not every writer of lists declares that.
     let list = |item| DataType::List(Arc::new(Field::new("element", item, true)));
     match kind {
         ColumnType::Bool => DataType::Boolean,
@@ -305,7 +304,7 @@ pub(crate) fn arrow_type(kind: ColumnType) -> DataType {
         ColumnType::UInt16 => DataType::UInt16,
         ColumnType::UInt32 => DataType::UInt32,
         ColumnType::UInt64 => DataType::UInt64,
-        // Twenty digits hold every integer of 64 bits.
+        // Twenty digits represent every 64-bit integer.
         ColumnType::Int128 => DataType::Decimal128(20, 0),
         ColumnType::Float64 => DataType::Float64,
         ColumnType::Text => TEXT,
@@ -320,7 +319,7 @@ fn text(value: &str) -> ScalarValue {
     ScalarValue::Utf8View(Some(value.to_owned()))
 }
 
-/// The common columns of every event table, and which event it is.
+/// The common columns of every event table, with the name of the event.
 fn event_rows(traces: &[Trace]) -> PartsTable {
     let unique: BTreeMap<String, usize> = {
         let mut count = BTreeMap::new();
@@ -442,8 +441,8 @@ fn trace_info(traces: &[Trace]) -> Result<MemTable> {
     MemTable::try_new(schema, vec![vec![batch]])
 }
 
-/// The tables of one schema. A name that is not found as written is looked for without regard to case: SQL
-/// turns `Setjmp` into `setjmp` unless it is quoted.
+/// The tables of one schema. A name not found as written is looked up ignoring case: SQL turns `Setjmp` into `setjmp`
+/// unless it is quoted.
 #[derive(Debug, Default)]
 struct Tables(Mutex<BTreeMap<String, Arc<dyn TableProvider>>>);
 
@@ -464,7 +463,7 @@ impl Tables {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<dyn TableProvider>>> {
-        // Nothing can panic between two changes of the map.
+        // The map is consistent even if a thread panicked: no change can panic halfway.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! SELECT count(*), count(DISTINCT x) FROM t      SELECT sum(c), count(x) FROM (SELECT x, count(*) AS c FROM t GROUP BY x)
 //! ```
-//! DataFusion does so for sums and extremes with DISTINCT, but not for counts: then it keeps all values in one set, which no
-//! memory limit reduces (115 million rows failed at 1 GiB).
+//! DataFusion does this for sums and extremes with DISTINCT, but not for counts: then it keeps all values in one set,
+//! which ignores the memory limit (115 million rows failed at 1 GiB).
 
 use std::sync::Arc;
 
@@ -53,15 +53,15 @@ impl OptimizerRule for CountsBesideDistinct {
 
 /// Parts of an aggregate.
 enum Part<'a> {
-    /// Of different values.
+    /// Of distinct values.
     Distinct(&'a Arc<AggregateUDF>),
-    /// Of all rows: counts are added up.
+    /// Of all rows: partial counts are added.
     Count(&'a Expr),
-    /// Sums and extremes, which are those of their parts.
+    /// Sums and extremes, which equal those of the parts.
     Other(&'a Arc<AggregateUDF>, &'a Expr),
 }
 
-/// The value that DISTINCT is asked of, if it is one only, with a count beside it; and the aggregates.
+/// The single argument of DISTINCT, if there is only one and a count besides it; and the aggregates.
 fn parts(aggregate: &Aggregate) -> Option<(&Expr, Vec<Part<'_>>)> {
     let mut value = None;
     let mut counts = 0;
@@ -131,7 +131,7 @@ fn divided(aggregate: &Aggregate, value: &Expr, parts: &[Part<'_>]) -> Result<Lo
             Part::Distinct(function) => call(function, column("value", 0)),
             Part::Count(expr) => {
                 inner.push((*expr).clone().alias(name("part", place)));
-                // Of 64-bit counts as they are: rows do not reach 2^63.
+                // DataFusion's own sum, in 64 bits: the number of rows stays below 2^63.
                 call(&sum_udaf(), column("part", place))
             }
             Part::Other(function, expr) => {
@@ -153,7 +153,7 @@ fn divided(aggregate: &Aggregate, value: &Expr, parts: &[Part<'_>]) -> Result<Lo
         let expr = match place.checked_sub(keys) {
             None => column("key", place),
             Some(place) if matches!(parts[place], Part::Count(_)) => {
-                // Nothing counted is 0, not NULL.
+                // A count without rows is 0, not NULL.
                 let zero = lit(ScalarValue::Int64(Some(0)));
                 datafusion::functions::core::expr_fn::coalesce(vec![column("whole", place), zero])
             }

@@ -54,7 +54,7 @@ pub(crate) fn error(error: DataFusionError, sql: &str, known: Option<&dyn Known>
         other if wrong_argument(&other.strip_backtrace()).is_some() => {
             wrong_argument(&other.strip_backtrace()).unwrap_or_default()
         }
-        other => said(&other.strip_backtrace()),
+        other => translated(&other.strip_backtrace()),
     };
     if let Some(place) = place {
         // The marked line goes below the message, before the hint.
@@ -107,7 +107,7 @@ fn message(text: &str) -> &str {
 fn lower_first(text: &str) -> String {
     let mut letters = text.chars();
     match (letters.next(), letters.clone().next()) {
-        // An abbreviation stays as it is.
+        // An abbreviation keeps its case.
         (Some(first), Some(second)) if first.is_uppercase() && second.is_lowercase() => {
             first.to_lowercase().chain(letters).collect()
         }
@@ -125,12 +125,12 @@ fn schema_error(error: &SchemaError) -> String {
             "column {0} is in more than one table\nhint: qualify it: TABLE.{0}",
             field.name
         ),
-        other => said(&other.to_string()),
+        other => translated(&other.to_string()),
     }
 }
 
 /// Translates a message without a place in the SQL.
-fn said(text: &str) -> String {
+fn translated(text: &str) -> String {
     sentence(text).unwrap_or_else(|| lower_first(message(&plain(text))))
 }
 
@@ -207,7 +207,7 @@ fn plan_error(text: &str, known: Option<&dyn Known>) -> String {
         };
         return format!("no function {name}{hint}");
     }
-    wrong_argument(text).unwrap_or_else(|| said(text))
+    wrong_argument(text).unwrap_or_else(|| translated(text))
 }
 
 /// Recognizes wrong arguments of a function: `Function 'sum' failed to match any signature, …`, `failed to
@@ -288,7 +288,7 @@ fn place_of(error: &DataFusionError, sql: &str) -> Option<String> {
 fn picture(sql: &str, line: usize, column: usize) -> Option<String> {
     let text = sql.lines().nth(line.checked_sub(1)?)?;
     let column = column.saturating_sub(1).min(text.chars().count());
-    // Long queries of one line: only what is near.
+    // For a long one-line query, only the part near the error.
     let from = column.saturating_sub(60);
     let shown: String = text
         .chars()

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(600);
 
 /// Wakes the thread that waits for a result.
 type Waker = Box<dyn Fn() + Send>;
-/// Directories of temporary files, as they are at the end.
+/// Directories of temporary files at the time of termination.
 type Directories = Box<dyn Fn() -> Vec<PathBuf> + Send>;
 
 struct State {
@@ -43,7 +43,7 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 
 fn state() -> MutexGuard<'static, State> {
-    // No panic is possible between two changes of the state.
+    // The state is consistent even if a thread panicked: no change can panic halfway.
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn remove_at_end(directories: impl Fn() -> Vec<PathBuf> + Send + 'sta
 pub(crate) fn remove_temporary() {
     let directories: Vec<PathBuf> = state().temporary.iter().flat_map(|list| list()).collect();
     for directory in directories {
-        // It may be gone already.
+        // The directory may already be gone.
         let _ = std::fs::remove_dir_all(directory);
     }
 }

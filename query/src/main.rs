@@ -135,14 +135,14 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    /// Conflicting options, missing values, wrong defaults.
+    /// Checks for conflicting options, missing values, wrong defaults.
     #[test]
     fn the_command_line_is_sound() {
         super::command().debug_assert();
     }
 
     #[test]
-    fn every_subcommand_says_what_it_does_and_shows_an_example() {
+    fn every_subcommand_has_a_description_and_an_example() {
         for sub in super::command().get_subcommands() {
             assert!(sub.get_about().is_some(), "{}", sub.get_name());
             let help = sub

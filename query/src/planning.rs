@@ -23,9 +23,9 @@ use datafusion::sql::sqlparser::ast::{
 
 /// Levels of an expression, queries of a UNION, tables of a join.
 pub(crate) const DEEPEST: usize = 1000;
-/// Conditions joined by OR or AND that are not comparisons of the same with values.
+/// Maximum number of conditions joined by OR or AND, other than comparisons of one column with values.
 const MOST_TERMS: usize = 10_000;
-/// Brackets and subqueries within each other.
+/// Maximum nesting of brackets and subqueries.
 pub(crate) const MOST_NESTED: usize = 200;
 
 /// Stack sizes to try, until the system grants one; only used pages take memory.
@@ -33,7 +33,7 @@ const STACKS: [usize; 3] = [1 << 30, 256 << 20, 64 << 20];
 
 /// Runs `work` on a thread with a large stack.
 pub(crate) fn on_large_stack(work: impl FnOnce() + Send + 'static) -> Result<()> {
-    // A thread that could not be started keeps the work that it was given.
+    // If a thread cannot be started, it would keep its work.
     let work = std::sync::Arc::new(std::sync::Mutex::new(Some(work)));
     let mut failure = None;
     for size in STACKS {
@@ -65,7 +65,7 @@ pub(crate) async fn plan(state: &SessionState, sql: &str) -> PlanResult<LogicalP
         return Err(DataFusionError::Plan(shape.wrong));
     }
     let plan = state.statement_to_plan(statement).await?;
-    // COPY, INSERT, UPDATE and their like: files are written by whoever asks the program to, not by a question.
+    // COPY, INSERT, UPDATE and the like: only options of the program write files, never a query.
     SQLOptions::new().with_allow_dml(false).verify_plan(&plan)?;
     Ok(plan)
 }
@@ -128,7 +128,7 @@ impl VisitorMut for Shape {
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
-        // The planner would leave it out without a word, and answer for all rows.
+        // The planner would ignore it silently, and return all rows.
         match table {
             TableFactor::Table {
                 sample: Some(_), ..
@@ -159,8 +159,8 @@ impl VisitorMut for Shape {
     }
 }
 
-/// Makes `((a OR b) OR c) OR d` into `(a OR b) OR (c OR d)`; AND too. The terms keep their order, but for those that become
-/// lists of values. Returns the operator and how many terms there are.
+/// Turns `((a OR b) OR c) OR d` into `(a OR b) OR (c OR d)`; likewise for AND. The terms keep their order, except for
+/// those that become lists of values. Returns the operator and the number of terms.
 fn balance(expr: &mut Expr) -> Option<(BinaryOperator, usize)> {
     let operator = match expr {
         Expr::BinaryOp { op, .. } if matches!(op, BinaryOperator::Or | BinaryOperator::And) => {
@@ -231,8 +231,8 @@ fn kind_of(expr: &Expr) -> Option<Kind> {
     }
 }
 
-/// Terms that compare the same column with values as one list: `x = 1 OR x = 2` as `x IN (1, 2)`, and `x <> 1 AND x <> 2` as
-/// `x NOT IN (1, 2)`. NULL makes the same of both.
+/// Merges terms that compare the same column with values: `x = 1 OR x = 2` as `x IN (1, 2)`, and `x <> 1 AND x <> 2` as
+/// `x NOT IN (1, 2)`. NULL has the same effect in both forms.
 fn with_lists(terms: Vec<Expr>, operator: &BinaryOperator) -> Vec<Expr> {
     let (wanted, negated) = match operator {
         BinaryOperator::Or => (BinaryOperator::Eq, false),
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use datafusion::prelude::SessionContext;
 
-    /// The shape of a SELECT of one expression, or what was refused.
+    /// The structure of a SELECT of one expression, or the rejection.
     fn shaped(sql: &str) -> Result<String, String> {
         let state = SessionContext::new().state();
         let mut statement = state

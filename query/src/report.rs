@@ -1,4 +1,4 @@
-//! A report: its options, and what it answers before that has a form.
+//! A report: its options, and its answer before rendering.
 //!
 //! ```text
 //! options ─► SQL ─► Answered { summary, section } ─► render: rows (csv, json, Parquet, …), text or image

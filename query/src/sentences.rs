@@ -158,7 +158,7 @@ const SENTENCES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Traces are never changed.
+/// Traces are read-only.
 const READ_ONLY: &str = "tables are read-only";
 const READ_ONLY_HINT: &str = "to write a file, use --format csv or --format parquet, and > PATH";
 
@@ -186,7 +186,7 @@ pub(crate) fn sentence(text: &str) -> Option<String> {
 
 /// Removes the parts of a message that concern only the engine's developers.
 pub(crate) fn plain(text: &str) -> String {
-    // What failed is behind the reasons for which it was tried.
+    // The failure follows the context in which it occurred.
     let kinds = [
         "Error during planning: ",
         "Execution error: ",
@@ -194,8 +194,8 @@ pub(crate) fn plain(text: &str) -> String {
     ];
     let mut text = text;
     for kind in kinds {
-        if let Some((_, behind)) = text.rsplit_once(kind) {
-            text = behind;
+        if let Some((_, after)) = text.rsplit_once(kind) {
+            text = after;
         }
     }
     let ends = [
@@ -208,14 +208,14 @@ pub(crate) fn plain(text: &str) -> String {
     for end in ends {
         text = text.split(end).next().unwrap_or(text);
     }
-    // What structures of the engine look like.
+    // Signs of the engine's internal structures.
     let structure = ["(Ident {", "([Ident", " Ident {", " { ", "([Identifier"];
     let start = structure.iter().filter_map(|mark| text.find(mark)).min();
     let text = &text[..start.unwrap_or(text.len())];
     without_types(text.trim_end_matches([' ', '.', ':', '\n']))
 }
 
-/// Types of the engine's columns, and what they are called in SQL.
+/// Types of the engine's columns, and their SQL names.
 const TYPES: &[(&str, &str)] = &[
     ("Utf8View", "text"),
     ("LargeUtf8", "text"),
@@ -241,20 +241,20 @@ fn without_types(text: &str) -> String {
     while let Some(letter) = rest.chars().next() {
         let in_word = plain.ends_with(|c: char| c.is_alphanumeric() || c == '_');
         let found = TYPES.iter().filter(|_| !in_word).find_map(|(kind, name)| {
-            let behind = rest.strip_prefix(kind)?;
-            let ends = !behind.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-            ends.then_some((*name, behind))
+            let after = rest.strip_prefix(kind)?;
+            let ends = !after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+            ends.then_some((*name, after))
         });
         match found {
             // A value with its type: `Int64(1)`, `Utf8("a")`.
-            Some((_, behind)) if behind.starts_with('(') && behind.contains(')') => {
-                let (value, behind) = behind[1..].split_once(')').unwrap_or((behind, ""));
+            Some((_, after)) if after.starts_with('(') && after.contains(')') => {
+                let (value, after) = after[1..].split_once(')').unwrap_or((after, ""));
                 plain.push_str(&value.replace('"', "'"));
-                rest = behind;
+                rest = after;
             }
-            Some((name, behind)) => {
+            Some((name, after)) => {
                 plain.push_str(name);
-                rest = behind;
+                rest = after;
             }
             None => {
                 plain.push(letter);

@@ -47,7 +47,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens every trace that `patterns` name.
+    /// Opens every trace that matches `patterns`.
     pub(crate) fn open(patterns: &[PathBuf], limits: &Limits) -> Result<Session> {
         let traces = Arc::new(trace::open_all(patterns)?);
         for trace in traces.iter() {
@@ -231,7 +231,7 @@ impl Drop for Session {
     }
 }
 
-/// How waiting for another thread ends.
+/// Result of waiting for another thread.
 enum End<T> {
     Done(T),
     Interrupted,
@@ -244,19 +244,19 @@ struct Done<T>(mpsc::Sender<End<T>>);
 
 impl<T> Done<T> {
     fn with(self, value: T) {
-        // Nobody waits any more after Ctrl-C.
+        // After Ctrl-C, no thread waits any more.
         let _ = self.0.send(End::Done(value));
     }
 }
 
 impl<T> Drop for Done<T> {
     fn drop(&mut self) {
-        // After a result nobody listens.
+        // After a result, no thread listens.
         let _ = self.0.send(End::Lost);
     }
 }
 
-/// Stack of a thread that evaluates: expressions may have [`planning::DEEPEST`] levels.
+/// Stack size of a thread that evaluates: expressions may have [`planning::DEEPEST`] levels.
 const STACK_BYTES: usize = 32 << 20;
 
 fn runtime(limits: &Limits) -> Result<Runtime> {
@@ -283,7 +283,7 @@ pub(crate) struct Answer<'a> {
     schema: SchemaRef,
     /// `None` after an interrupted query.
     stream: Option<SendableRecordBatchStream>,
-    /// Rows that [`Answer::is_empty`] read.
+    /// Rows that [`Answer::is_empty`] has read.
     waiting: Option<RecordBatch>,
 }
 
@@ -359,12 +359,12 @@ fn plain_name(name: &str) -> String {
         let text = (!in_word)
             .then(|| rest.strip_prefix("Utf8(\"")?.split_once("\")"))
             .flatten();
-        if let Some((value, behind)) = number {
+        if let Some((value, after)) = number {
             plain.push_str(value);
-            rest = behind;
-        } else if let Some((value, behind)) = text {
+            rest = after;
+        } else if let Some((value, after)) = text {
             plain.push_str(&literal(value));
-            rest = behind;
+            rest = after;
         } else {
             plain.push(letter);
             rest = &rest[letter.len_utf8()..];
@@ -382,13 +382,13 @@ fn context(limits: &Limits) -> Result<SessionContext> {
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
-    // The filter that a join makes of its small side keeps most rows of a trace, and costs more than it saves:
-    // 10 M rows joined with 2 000 took 1.5 s of CPU with it, 0.9 s without.
+    // The filter that a join builds from its small side keeps most rows of a trace, and costs more than it saves: 10 M
+    // rows joined with 2 000 took 1.5 s of CPU with it, 0.9 s without.
     options.optimizer.enable_join_dynamic_filter_pushdown = false;
     options.sql_parser.collect_spans = true;
     options.sql_parser.recursion_limit =
         ConfigNonZeroUsize::try_new(planning::MOST_NESTED).expect("it is not 0");
-    // As our parts are sorted. And `ORDER BY duration DESC` then has the longest first, not the unknown ones.
+    // The order of the parts. With it, `ORDER BY duration DESC` begins with the longest, not with the unknown ones.
     options.sql_parser.default_null_ordering = "nulls_min".to_owned();
     let pool = FairSpillPool::new(limits.pool_bytes());
     let consumers = std::num::NonZeroUsize::new(3).expect("3 is not 0");

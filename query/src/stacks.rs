@@ -37,7 +37,7 @@ impl Forest {
         Forest { traces, trees }
     }
 
-    /// How many traces there are.
+    /// Number of traces.
     pub(crate) fn len(&self) -> usize {
         self.trees.len()
     }
@@ -47,12 +47,12 @@ impl Forest {
         &self.traces[trace].name
     }
 
-    /// Number of the trace of that name.
+    /// Index of the trace with that name.
     pub(crate) fn trace(&self, name: &str) -> Option<usize> {
         self.traces.iter().position(|trace| trace.name == name)
     }
 
-    /// The trace that a stack's id belongs to.
+    /// The trace of a stack ID.
     pub(crate) fn trace_of(&self, stack: i64) -> Option<usize> {
         let trace = usize::try_from(stack / ID_STRIDE).ok()?;
         match self.len() {
@@ -71,7 +71,7 @@ impl Forest {
     }
 }
 
-/// Ids of stacks and the like, as any query gives them: of several traces they are 64 bits wide.
+/// IDs of stacks and the like, as returned by any query: with several traces, they have 64 bits.
 pub(crate) fn ids(column: &ArrayRef) -> Result<Int64Array> {
     let wide = arrow::compute::cast(column, &DataType::Int64)?;
     Ok(wide.as_primitive::<Int64Type>().clone())
@@ -80,7 +80,7 @@ pub(crate) fn ids(column: &ArrayRef) -> Result<Int64Array> {
 /// The stacks of one trace. Node 0 is the empty stack.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    /// Add this to a node or a frame to get its id among those of all traces.
+    /// Offset of this trace's IDs among those of all traces.
     pub(crate) id_offset: i64,
     parent: Vec<u32>,
     frame: Vec<u32>,
@@ -96,7 +96,7 @@ impl Tree {
             let column = |index: usize| batch.column(index).as_primitive::<Int32Type>().values();
             for ((&id, &up), &at) in column(0).iter().zip(column(1)).zip(column(2)) {
                 let expected = parent.len();
-                // Walks rely on it: ids without gaps, every parent before its children, frames that exist.
+                // Walks rely on this: IDs without gaps, every parent before its children, existing frames.
                 let in_order = usize::try_from(id) == Ok(expected);
                 let rooted = usize::try_from(up).is_ok_and(|up| up < expected);
                 let known = usize::try_from(at).is_ok_and(|at| at >= 1 && at <= frames.len());
@@ -118,7 +118,7 @@ impl Tree {
         })
     }
 
-    /// Nodes, with the empty stack.
+    /// Number of nodes, including the empty stack.
     pub(crate) fn len(&self) -> usize {
         self.parent.len()
     }
@@ -128,7 +128,7 @@ impl Tree {
         self.parent[node as usize]
     }
 
-    /// The frames of one node, innermost first: more than one where code was inlined, none in the empty stack.
+    /// The frames of one node, innermost first: several if code was inlined, none in the empty stack.
     pub(crate) fn frames_of_node(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         let frame = self.frame[node as usize];
         self.frames
@@ -136,7 +136,7 @@ impl Tree {
             .take_while(|&frame| frame != 0)
     }
 
-    /// The frames of a whole stack, leaf first, each once: recursion does not repeat it.
+    /// The distinct frames of a whole stack, leaf first: recursion does not repeat them.
     pub(crate) fn frames_of_stack(&self, stack: u32, seen: &mut Seen, into: &mut Vec<u32>) {
         into.clear();
         seen.forget();
@@ -150,7 +150,7 @@ impl Tree {
         }
     }
 
-    /// The stack as text, root first: `main;read;vfs_read`.
+    /// The stack as a string, root first: `main;read;vfs_read`.
     pub(crate) fn folded(&self, stack: u32) -> String {
         let mut names = Vec::new();
         let mut node = stack;
@@ -165,7 +165,7 @@ impl Tree {
         names.join(";")
     }
 
-    /// The node of a stack's id: one of this tree, or the empty stack.
+    /// The node of a stack ID in this tree, or the empty stack.
     pub(crate) fn node(&self, stack: i64) -> Option<u32> {
         let node = match stack {
             0 => 0,
@@ -177,7 +177,7 @@ impl Tree {
     }
 }
 
-/// Remembers numbers, and forgets all of them at once.
+/// A set of numbers that can be cleared at once.
 #[derive(Debug)]
 pub(crate) struct Seen {
     round: u32,
@@ -201,7 +201,7 @@ impl Seen {
         }
     }
 
-    /// Whether `number` was not seen since the last `forget`.
+    /// Whether `number` was not added since the last `forget`.
     pub(crate) fn is_new(&mut self, number: u32) -> bool {
         std::mem::replace(&mut self.rounds[number as usize], self.round) != self.round
     }
@@ -210,20 +210,20 @@ impl Seen {
 /// The table `frames`; frame 1 is row 0.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    /// All columns but the ids, as [`Frames::columns`] names them.
+    /// All columns but the IDs, named as in [`Frames::columns`].
     pub(crate) batch: RecordBatch,
     function: StringViewArray,
     module: StringViewArray,
     kernel: BooleanArray,
-    /// The frame that is inlined into this one, the call site that this one is inlined into; 0: none.
+    /// The frame inlined into this one, and the call site that this one is inlined into; 0 if none.
     inner: Vec<u32>,
     outer: Vec<u32>,
-    /// For each frame the first one of the same function; made when first needed.
+    /// For each frame, the first one of the same function; built on first use.
     same_function: OnceLock<Vec<u32>>,
 }
 
 impl Frames {
-    /// Columns that `stack_frames` shows.
+    /// Columns of `stack_frames`.
     pub(crate) fn columns() -> Vec<Field> {
         let text = |name| Field::new(name, DataType::Utf8View, true);
         vec![
@@ -297,7 +297,7 @@ impl Frames {
         })
     }
 
-    /// How many frames there are.
+    /// Number of frames.
     pub(crate) fn len(&self) -> usize {
         self.function.len()
     }
@@ -310,18 +310,18 @@ impl Frames {
             .then(|| self.function.value(row))
     }
 
-    /// File that holds the code, if known.
+    /// File with the code, if known.
     pub(crate) fn module(&self, frame: u32) -> Option<&str> {
         let row = frame as usize - 1;
         self.module.is_valid(row).then(|| self.module.value(row))
     }
 
-    /// Whether it is inlined into another.
+    /// Whether the frame is inlined into another.
     pub(crate) fn is_inlined(&self, frame: u32) -> bool {
         self.outer[frame as usize] != 0
     }
 
-    /// Its address, or its offset in the module, if known.
+    /// The address, or the offset in the module, if known.
     pub(crate) fn place(&self, frame: u32) -> Option<u64> {
         let row = frame as usize - 1;
         [3, 2].into_iter().find_map(|column| {
@@ -335,7 +335,7 @@ impl Frames {
         self.kernel.value(frame as usize - 1)
     }
 
-    /// The first frame of the function that `frame` is in; itself where the function is unknown.
+    /// The first frame of the same function; the frame itself if the function is unknown.
     pub(crate) fn same_function(&self, frame: u32) -> u32 {
         let first = self.same_function.get_or_init(|| {
             let mut first: HashMap<(&str, Option<&str>), u32> = HashMap::new();
@@ -349,7 +349,7 @@ impl Frames {
         first[frame as usize]
     }
 
-    /// What to call a frame: its function, else its module in brackets.
+    /// The label of a frame: its function, else its module in brackets.
     pub(crate) fn name(&self, frame: u32) -> std::borrow::Cow<'_, str> {
         match (self.function(frame), self.module(frame)) {
             (Some(function), _) => function.into(),
@@ -360,7 +360,7 @@ impl Frames {
 
     /// Returns `frame` with all its inlined and outer frames, innermost first.
     fn with_inlined(&self, frame: u32) -> impl Iterator<Item = u32> + '_ {
-        // Deeper inlining than this is a damaged file that refers to itself.
+        // Deeper inlining results only from a damaged file that refers to itself.
         const DEEPEST: usize = 1000;
         let follow = |links: &[u32], from: u32| match links[from as usize] {
             0 => None,
@@ -375,7 +375,7 @@ impl Frames {
     }
 }
 
-/// `/usr/lib/libc.so.6` as `[libc.so.6]`; names that are in brackets already stay.
+/// `/usr/lib/libc.so.6` as `[libc.so.6]`; names already in brackets stay.
 fn in_brackets(module: &str) -> String {
     if module.starts_with('[') {
         return module.to_owned();

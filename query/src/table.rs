@@ -1,4 +1,4 @@
-//! A table of one or many traces, as DataFusion sees it: a list of Parquet parts.
+//! A table of one or many traces as a DataFusion provider: a list of Parquet parts.
 //!
 //! Schema, row counts and time ranges come from the manifests, so that no footer is read before a query
 //! needs the part. Parts are sorted by time, and declared as such: `ORDER BY time` and windows over
@@ -39,7 +39,7 @@ use crate::text::harmless;
 pub(crate) struct PartFile {
     /// The trace directory.
     pub(crate) trace: Arc<Path>,
-    /// As its manifest names it.
+    /// Its entry in the manifest.
     pub(crate) entry: Part,
     /// Values of the constant columns.
     pub(crate) constants: Vec<ScalarValue>,
@@ -52,12 +52,12 @@ impl PartFile {
     }
 }
 
-/// A column whose values are read as another kind of value, since one part has numbers and another text.
+/// A column whose values change their kind, since one part has numbers and another text.
 #[derive(Debug)]
 pub(crate) struct Change {
     column: String,
     message: String,
-    is_told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 impl Change {
@@ -65,7 +65,7 @@ impl Change {
         Change {
             column: column.to_owned(),
             message,
-            is_told: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
         }
     }
 }
@@ -85,7 +85,7 @@ pub(crate) struct PartsTable {
 const MOST_SORTED_RUNS: usize = 64;
 
 impl PartsTable {
-    /// `columns` are those in the files, `constants` those that each part gives a value for.
+    /// `columns` are those in the files; `constants` have a value per part.
     pub(crate) fn new(
         columns: SchemaRef,
         constants: Vec<FieldRef>,
@@ -104,7 +104,7 @@ impl PartsTable {
         }
     }
 
-    /// Reports these the first time that the column is read.
+    /// Reports these changes when the column is first read.
     pub(crate) fn with_changes(self, changes: Vec<Change>) -> PartsTable {
         PartsTable { changes, ..self }
     }
@@ -116,7 +116,7 @@ impl PartsTable {
                 (Some(columns), Ok(index)) => columns.contains(&index),
                 _ => true,
             };
-            if is_read && !change.is_told.swap(true, Ordering::Relaxed) {
+            if is_read && !change.is_reported.swap(true, Ordering::Relaxed) {
                 say!("{}", harmless(&change.message));
             }
         }
@@ -154,7 +154,7 @@ impl PartsTable {
             version: None,
         });
         let mut known = statistics(self.schema.file_schema(), std::slice::from_ref(part));
-        // By hand, not by `with_statistics`: that one declares every constant to be not NULL.
+        // Not by `with_statistics`, which declares every constant to be not NULL.
         for constant in &part.constants {
             known.column_statistics.push(constant_statistics(constant));
         }
@@ -165,7 +165,7 @@ impl PartsTable {
 
     fn ordering(&self) -> Option<LexOrdering> {
         let schema = self.schema.table_schema();
-        // A column that cannot be found ends the order: what comes behind it is ordered only within it.
+        // A missing column ends the order: later columns are ordered only within it.
         let columns = self.sort.iter().map_while(|name| {
             let index = schema.index_of(name).ok()?;
             Some(PhysicalSortExpr {

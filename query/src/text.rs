@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use perfquet_cli::{escaped, escaped_where};
 
-/// How values look in a table and in CSV.
+/// Format of values in tables and in CSV.
 fn options() -> FormatOptions<'static> {
     FormatOptions::new()
         .with_null("")
@@ -17,9 +17,9 @@ fn options() -> FormatOptions<'static> {
         .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.9fZ"))
 }
 
-/// Texts of a column, one by one.
+/// The values of a column as strings.
 pub(crate) struct Texts<'a> {
-    /// Also those of kinds that keep no list of them, as the column of a bare `NULL`.
+    /// Includes the NULLs of types without a null buffer, such as the column of a bare `NULL`.
     nulls: Option<NullBuffer>,
     formatter: ArrayFormatter<'a>,
 }
@@ -43,14 +43,14 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// A column of text, whichever of Arrow's kinds of text it is.
+/// A string column, whichever of Arrow's string types it has.
 pub(crate) fn strings(column: &ArrayRef) -> Result<StringViewArray> {
     Ok(arrow::compute::cast(column, &DataType::Utf8View)?
         .as_string_view()
         .clone())
 }
 
-/// Whether the values are numbers, to be aligned at the right.
+/// Whether the values are numbers, which are right-aligned.
 pub(crate) fn is_number(kind: &DataType) -> bool {
     kind.is_numeric()
 }
@@ -71,7 +71,7 @@ pub(crate) fn harmless_lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Columns that text takes on a terminal. Wide letters (Chinese, Japanese, Korean, most signs) take two.
+/// Width of a string on a terminal, in columns. Wide characters (Chinese, Japanese, Korean, most symbols) take two.
 pub(crate) fn columns(text: &str) -> usize {
     if text.is_ascii() {
         return text.len();
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_written_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(
             harmless("evil\x1b[31m\u{9b}\n\u{202e}x"),
             "evil\\x1b[31m\\x9b\\n\\u{202e}x"

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Decimal128Type};
 
 use crate::functions::TOTAL;
 
-/// A column of totals, whichever type of whole numbers it has.
+/// A column of totals, of any integer type.
 pub(crate) fn read(column: &ArrayRef) -> Result<Decimal128Array> {
     Ok(cast(column, &TOTAL)?
         .as_primitive::<Decimal128Type>()
@@ -24,7 +24,7 @@ pub(crate) fn weight(totals: &Decimal128Array, row: usize) -> u128 {
     }
 }
 
-/// Signed totals as a column: of 64 bits, as before there were larger ones, where all of them fit.
+/// Signed totals as a column: 64 bits if all of them fit.
 pub(crate) fn signed(values: impl IntoIterator<Item = Option<i128>>) -> ArrayRef {
     let values: Vec<Option<i128>> = values.into_iter().collect();
     let fits = |value: &Option<i128>| value.is_none_or(|value| i64::try_from(value).is_ok());
@@ -35,13 +35,13 @@ pub(crate) fn signed(values: impl IntoIterator<Item = Option<i128>>) -> ArrayRef
     wide(values)
 }
 
-/// As [`signed`], for totals that are never below 0.
+/// As [`signed`], for totals that are never negative.
 pub(crate) fn unsigned(values: impl IntoIterator<Item = u128>) -> ArrayRef {
     let values: Vec<u128> = values.into_iter().collect();
     let narrow: Result<Vec<u64>, _> = values.iter().map(|&value| u64::try_from(value)).collect();
     match narrow {
         Ok(narrow) => Arc::new(UInt64Array::from(narrow)),
-        // Nothing that fits into a trace adds up to 10^38.
+        // No total in a trace reaches 10^38.
         Err(_) => wide(values.into_iter().map(|value| i128::try_from(value).ok())),
     }
 }

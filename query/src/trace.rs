@@ -27,9 +27,9 @@ pub(crate) struct Trace {
     pub(crate) facts: Vec<(String, String)>,
     /// Offset from `time` to nanoseconds since 1970 (UTC).
     pub(crate) wall_offset: Option<i64>,
-    /// Descriptions of its inputs.
+    /// Descriptions of the inputs.
     pub(crate) sources: Vec<String>,
-    /// Their formats.
+    /// Formats of the inputs.
     pub(crate) formats: Vec<String>,
     pub(crate) tables: Vec<TraceTable>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct TraceTable {
 pub(crate) struct TracePart {
     /// Its entry in the manifest.
     pub(crate) entry: Part,
-    /// Its form among the table's.
+    /// Index of its form in the table.
     pub(crate) form: usize,
 }
 

@@ -1,12 +1,12 @@
-//! Our page encoder against a tuned ArrowWriter, on tables as sched_switch and sys_enter make them, and the memory
-//! of 500 open tables. Prints one JSON object: `cargo run --release -p perfquet-tests --example encode`.
+//! The page encoder compared with a tuned ArrowWriter, on tables of sched_switch and sys_enter, and the memory of 500
+//! open tables. Prints one JSON object: `cargo run --release -p perfquet-tests --example encode`.
 //!
 //! ```text
 //! {"sched_switch":{"rows":4000000,"push_ns":80.2,"encode_ns":61.5,"arrow_ns":178.0,"time_ratio":0.34,…},…}
 //! ```
-//! Both write the same rows, in alternation, from columns in memory; CPU time, the smallest of the rounds. The
-//! ratio is that of encoding alone: ArrowWriter gets its batches (texts as dictionary arrays) for nothing, and
-//! what our push of every value takes (range checks, numbers of texts) is shown beside it.
+//! Both write the same rows, in alternation, from columns in memory; measured is CPU time, the smallest of the rounds.
+//! The ratio is that of encoding alone: ArrowWriter gets its batches (strings as dictionary arrays) for free; the cost
+//! of pushing every value (range checks, string IDs) is listed separately.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ enum Values {
     Time(Vec<i64>),
     Narrow(Vec<i32>),
     Wide(Vec<u64>),
-    /// Keys, and the texts that they stand for.
+    /// Keys, and the strings that they stand for.
     Text(Vec<i32>, Vec<String>),
 }
 
@@ -136,7 +136,7 @@ fn sched_switch(rows: usize) -> Table {
     }
 }
 
-/// Calls with descriptors, buffers, sizes, and registers that hold what was left in them.
+/// Calls with descriptors, buffers, sizes, and leftover register values.
 fn sys_enter(rows: usize) -> Table {
     let mut random = Random(2);
     let comms: Vec<String> = (0..60).map(|at| format!("program-{at}")).collect();
@@ -237,7 +237,7 @@ fn schema(table: &Table) -> TableSchema {
     }
 }
 
-/// Writes the table; gives its bytes.
+/// Writes the table; returns its size in bytes.
 fn ours(table: &Table, folder: &Path) -> Result<u64> {
     let path = folder.join("ours.pqt");
     let options = WriterOptions {
@@ -302,7 +302,8 @@ fn batches(table: &Table) -> Result<Vec<RecordBatch>> {
         .collect()
 }
 
-/// Writes the batches with the best settings of ArrowWriter; returns the bytes written.
+/// Writes the batches with ArrowWriter's best settings (research/encoding.md, §2, "tuned"); returns their size in
+/// bytes.
 fn arrow(table: &Table, batches: &[RecordBatch], folder: &Path) -> Result<u64> {
     let path = folder.join("arrow.parquet");
     let mut properties = WriterProperties::builder()
@@ -335,11 +336,11 @@ fn arrow(table: &Table, batches: &[RecordBatch], folder: &Path) -> Result<u64> {
 /// CPU time of this process and all its threads, in nanoseconds, counted in hundredths of a second.
 fn process_ns() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let behind = stat
+    let after = stat
         .rsplit(')')
         .next()
         .context("no name in /proc/self/stat")?;
-    let fields: Vec<&str> = behind.split_whitespace().collect();
+    let fields: Vec<&str> = after.split_whitespace().collect();
     // utime and stime (proc_pid_stat(5), 14 and 15).
     let ticks = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
     Ok(ticks * 1e7)

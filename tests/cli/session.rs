@@ -5,11 +5,11 @@ use std::path::Path;
 use perfquet_tests::session::{Comparison, Part, directive, parts, shell};
 use perfquet_tests::{needs, root, skip};
 
-/// What came of a page.
+/// The result of a page.
 pub(crate) struct Outcome {
-    /// Per differing command: where, what was expected, what was found.
+    /// Per differing command: place, expected and found output.
     pub(crate) wrong: Vec<String>,
-    /// The page with the found output in place of the differing one.
+    /// The page with the actual output in place of the differing one.
     pub(crate) updated: String,
 }
 

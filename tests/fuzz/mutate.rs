@@ -1,4 +1,4 @@
-//! Damaged inputs: bytes changed, removed, doubled, moved between files. All of it follows from a seed.
+//! Damaged inputs: bytes changed, removed, duplicated, moved between files. Everything follows from a seed.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// Golden files by format, and what earlier runs found worth keeping.
+/// Golden files by format, and the cases kept by earlier runs.
 pub(crate) fn seeds(format: &Format) -> Vec<Vec<u8>> {
     let name = format.name.replace(['.', '-', ' '], "_");
     let golden = root()
@@ -51,7 +51,7 @@ fn files_in(folder: &Path) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Numbers at which readers break.
+/// Numbers that often break readers.
 const INTERESTING: [u64; 12] = [
     0,
     1,
@@ -84,7 +84,7 @@ pub(crate) fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut Random
                 }
             }
             4 => {
-                // A whole number, aligned as most formats have them.
+                // An integer, aligned as in most formats.
                 let width = [2, 4, 8][random.below(3)];
                 let place = place / width * width;
                 let number = INTERESTING[random.below(INTERESTING.len())].to_le_bytes();
@@ -113,8 +113,8 @@ pub(crate) fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut Random
     }
 }
 
-/// Changes values in a JSON text, so that it stays one: numbers become those at which readers break, strings become
-/// others of the same text, members are lost.
+/// Changes values in a JSON text, keeping it valid: numbers become those that often break readers, strings become other
+/// strings of the same text, members are lost.
 pub(crate) fn mutate_json(bytes: &mut Vec<u8>, random: &mut Random) {
     let Ok(mut value) = serde_json::from_slice::<serde_json::Value>(bytes) else {
         return;
@@ -166,7 +166,7 @@ fn leaves(value: &serde_json::Value) -> usize {
     }
 }
 
-/// Changes the value that is so many places further on.
+/// Changes the value this many positions further on.
 fn change(
     value: &mut serde_json::Value,
     place: &mut usize,

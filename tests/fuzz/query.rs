@@ -1,7 +1,7 @@
-//! Reports over traces of damaged inputs and over damaged traces, by the program.
+//! Reports over traces of damaged inputs and over damaged traces, run with the program.
 //!
-//! A report may find nothing, and may refuse a trace with one line. It may not panic, be killed, show an
-//! internal error, or run for longer than a minute.
+//! A report may find nothing, and may reject a trace with one line. It may not panic, be killed, print an internal
+//! error, or run for longer than a minute.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// What is asked of each trace.
+/// The reports run on each trace.
 const QUESTIONS: [&[&str]; 5] = [
     &["top"],
     &["calls"],
@@ -18,7 +18,7 @@ const QUESTIONS: [&[&str]; 5] = [
     &["sql", "SELECT count(*) FROM problems"],
 ];
 
-/// Asks everything of a trace.
+/// Runs all reports on a trace.
 pub(crate) fn try_queries(program: &Path, trace: &Path) -> Result<(), String> {
     QUESTIONS
         .iter()
@@ -49,13 +49,13 @@ fn try_query(program: &Path, trace: &Path, question: &[&str]) -> Result<(), Stri
             None => std::thread::sleep(Duration::from_millis(2)),
         }
     };
-    let said = std::fs::read(log.path()).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
+    let text = std::fs::read(log.path()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
     let is_wrong = !matches!(status.code(), Some(0..=2))
-        || said.contains("panicked")
-        || said.to_lowercase().contains("internal error");
+        || text.contains("panicked")
+        || text.to_lowercase().contains("internal error");
     match is_wrong {
-        true => Err(format!("{report}: {status}: {said}")),
+        true => Err(format!("{report}: {status}: {text}")),
         false => Ok(()),
     }
 }

@@ -1,11 +1,11 @@
-//! A reader alone: bytes → events, each of which is looked at as the importer would.
+//! A reader alone: bytes → events, each checked like in the importer.
 
 use perfquet_events::event::{Event, Sink};
 use perfquet_events::{Error, Format, Input};
 
 use crate::watch::watch;
 
-/// Looks at everything that an event holds, as the importer would.
+/// Reads all parts of an event, like the importer.
 #[derive(Default)]
 struct Touch {
     /// Number of fields of each declared event.

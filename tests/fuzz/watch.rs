@@ -1,23 +1,23 @@
-//! Runs something that may not panic, hang, or take more memory than its bounds.
+//! Runs code that may not panic, hang, or exceed its memory limits.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Beside the input: windows, arenas, zstd's window, rows that are not yet written.
+/// Besides the input: windows, arenas, zstd's window, rows not yet written.
 const MEMORY_MAX: usize = 400 << 20;
-/// For the small files that golden files are.
+/// For small files, such as golden files.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Counts what is allocated, so that an unchecked length shows.
+/// Counts allocations, so that an unchecked length is detected.
 struct Counting;
 
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 #[expect(unsafe_code, reason = "an allocator can only be written so")]
-// SAFETY: every call goes to the system's allocator with the arguments it came with.
+// SAFETY: every call is passed to the system allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Runs `work`; an error is text about what went wrong with it.
+/// Runs `work`; an error describes the failure.
 pub(crate) fn watch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let before = ALLOCATED.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! The whole way: bytes → reader → normalize → store → a trace directory, which is opened and read again.
+//! End to end: bytes → reader → normalize → store → a trace directory, which is opened and read again.
 //!
-//! A trace that was written must be readable, with as many rows as its manifest says.
+//! A written trace must be readable, with the number of rows in its manifest.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::watch::watch;
 
-/// Imports inputs into one trace. `None`: they were refused.
+/// Imports inputs into one trace. `None` if they were rejected.
 pub(crate) fn try_import(inputs: &[(&'static Format, Vec<u8>)]) -> Result<Option<TempDir>, String> {
     let folder = tempfile::tempdir_in(scratch()).unwrap();
     let output = folder.path().join("t.pqt");
@@ -22,7 +22,7 @@ pub(crate) fn try_import(inputs: &[(&'static Format, Vec<u8>)]) -> Result<Option
             .map(|(_, bytes)| Input::from_bytes("fuzz", bytes))
             .collect();
         let options = ImportOptions {
-            // Its magic may be damaged; two formats are recognized.
+            // The magic may be damaged; two formats are recognized.
             from: (inputs.len() == 1).then(|| inputs[0].0),
             symbols: symbols::Options {
                 kernel: symbols::KernelSource::None,
@@ -32,7 +32,7 @@ pub(crate) fn try_import(inputs: &[(&'static Format, Vec<u8>)]) -> Result<Option
             },
             store: WriterOptions {
                 sync: false,
-                // So that parts and groups end within these small inputs.
+                // Small limits, so that parts and groups end within these inputs.
                 rows_per_page: 16,
                 rows_per_group: 64,
                 rows_per_part: 256,
@@ -48,17 +48,17 @@ pub(crate) fn try_import(inputs: &[(&'static Format, Vec<u8>)]) -> Result<Option
     watch(|| read_all(&output))??;
     let trace = Directory::open(&output).map_err(|error| format!("cannot open: {error}"))?;
     for (table, rows) in &report.rows {
-        let told = trace.table(table).map_or(0, |table| table.rows());
-        if told != *rows {
+        let listed = trace.table(table).map_or(0, |table| table.rows());
+        if listed != *rows {
             return Err(format!(
-                "{table}: {rows} rows reported, {told} in the manifest"
+                "{table}: {rows} rows reported, {listed} in the manifest"
             ));
         }
     }
     Ok(Some(folder))
 }
 
-/// Reads a trace that we wrote: nothing in it can be wrong.
+/// Reads a trace just written: no error is allowed.
 fn read_all(path: &Path) -> Result<(), String> {
     let trace = Directory::open(path).map_err(|error| format!("cannot open: {error}"))?;
     for (name, table) in trace.tables() {
@@ -81,7 +81,7 @@ fn read_all(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads a trace that may say anything: errors are answers.
+/// Reads a damaged trace: errors are allowed.
 pub(crate) fn try_trace(path: &Path) -> Result<(), String> {
     watch(|| {
         let Ok(trace) = Directory::open(path) else {
@@ -106,7 +106,7 @@ pub(crate) fn try_trace(path: &Path) -> Result<(), String> {
     })
 }
 
-/// In memory, where the machine has such a place.
+/// A directory in memory, if the host has such a file system.
 pub(crate) fn scratch() -> std::path::PathBuf {
     let memory = Path::new("/dev/shm");
     match memory.is_dir() {

@@ -1,9 +1,9 @@
-//! What dtrace prints, written here: stacks with counts, and distributions, as `dt_consume.c` draws them.
+//! Output of dtrace, generated here: stacks with counts, and distributions in the layout of `dt_consume.c`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Stacks, innermost frame first, with their counts, as `@[stack()] = count()` prints them at the end.
+/// Stacks, innermost frame first, with their counts, as printed by `@[stack()] = count()` at the end.
 pub(crate) fn stacks(stacks: &[(Vec<&str>, u64)]) -> String {
     let mut text = "CPU     ID                    FUNCTION:NAME\n  0  64091                        :tick-60s \n".to_owned();
     for (frames, count) in stacks {
@@ -17,7 +17,7 @@ pub(crate) fn stacks(stacks: &[(Vec<&str>, u64)]) -> String {
     text
 }
 
-/// The same as `stackcollapse.pl` folds it: outermost first, without offsets, sorted.
+/// The same stacks as folded by `stackcollapse.pl`: outermost first, without offsets, sorted.
 pub(crate) fn folded(stacks: &[(Vec<&str>, u64)]) -> Vec<String> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for (frames, count) in stacks {
@@ -33,7 +33,7 @@ pub(crate) fn folded(stacks: &[(Vec<&str>, u64)]) -> Vec<String> {
         .collect()
 }
 
-/// `@[key] = quantize(value)`: powers of two, with an empty one in front and behind.
+/// `@[key] = quantize(value)`: powers of two, with an empty bar before and after.
 pub(crate) fn quantize(key: &str, values: &[i64]) -> String {
     let bucket = |value: i64| match value {
         0 => 0,
@@ -83,7 +83,7 @@ pub(crate) fn lquantize(key: &str, values: &[i64], low: i64, high: i64, step: i6
     drawing(key, &lines[shown])
 }
 
-/// Forty marks for all: each bar is rounded to the nearest.
+/// Forty marks in total: each bar is rounded to the nearest.
 fn drawing(key: &str, lines: &[(String, usize)]) -> String {
     let total: usize = lines.iter().map(|(_, count)| count).sum();
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! Folded stacks: what is counted by eye in each file, and that it comes back by `--to folded`.
+//! Folded stacks: the known content of each file, and the round trip through `--to folded`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use perfquet_tests::{bin, foreign_corpus, root};
 /// A file, lines with a stack, lines without, and the sum of the (last) counts.
 type Known = (&'static str, usize, usize, f64);
 
-/// Golden files, counted by eye.
+/// Golden files, counted by hand.
 const GOLDEN: &[Known] = &[
     (
         "formats/readers/src/folded/golden/bad-lines.folded",
@@ -42,7 +42,7 @@ const GOLDEN: &[Known] = &[
     ),
 ];
 
-/// Collected files: README-text.md.
+/// Downloaded files: README-text.md.
 const FOREIGN: &[Known] = &[
     ("folded/bad-lines.folded", 7, 2, 607.0),
     ("folded/diff.folded", 6, 0, 513.0),
@@ -150,7 +150,7 @@ fn corpus_folded() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whether export of the import has the same stacks with the same counts, duplicates added up.
+/// Whether exporting the import gives the same stacks with the same counts; duplicates are added.
 fn comes_back(path: &Path, numbers: usize) -> bool {
     let output = Command::new(bin("perfquet-convert"))
         .arg(path)

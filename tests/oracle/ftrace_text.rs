@@ -1,5 +1,5 @@
-//! ftrace's text: how many events of each name the corpus holds, counted here in the plainest way; how many the kernel
-//! counted in its rings; and what is known of collected files.
+//! ftrace's text: the number of events per name in the corpus, counted here by simple means; the kernel's counts of its
+//! ring buffers; and the known content of downloaded files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,15 +10,15 @@ use perfquet_events::{Error, Guess, Input};
 use perfquet_readers::ftrace_text::FTRACE_TEXT;
 use perfquet_tests::{corpora, foreign_corpus, root};
 
-/// How many of each name.
+/// Number of events per name.
 type Names = BTreeMap<String, u64>;
 
-/// What a reader hands over.
+/// The output of a reader.
 #[derive(Default)]
 struct Ours {
     types: Vec<String>,
     names: Names,
-    /// Stacks that stand below events.
+    /// Stacks below events.
     stacks: u64,
     lost: u64,
     /// Data, header, blank, losses, problems.
@@ -62,7 +62,7 @@ impl Ours {
     }
 }
 
-/// Counts by the look of the lines.
+/// Counts by the form of the lines.
 fn counted(text: &str) -> Names {
     let mut names = Names::new();
     let is_graph = text.contains("FUNCTION CALLS");
@@ -75,7 +75,7 @@ fn counted(text: &str) -> Names {
         } else {
             match headed(line) {
                 Some(payload) => event_name(payload),
-                // In a report all events have heads; the rest are frames and further lines of texts.
+                // In a report, all events have heads; other lines are frames and continuation lines of texts.
                 None if text.starts_with("cpus=") => None,
                 None => graph_name(line, is_graph),
             }
@@ -87,7 +87,7 @@ fn counted(text: &str) -> Names {
     names
 }
 
-/// What stands behind `[cpu] … time: `, behind `us: `, or behind `ms): `.
+/// The part after `[cpu] … time: `, after `us: `, or after `ms): `.
 fn headed(line: &str) -> Option<&str> {
     let colon = line.match_indices(": ").find(|(place, _)| {
         let before = &line[..*place];
@@ -216,7 +216,7 @@ fn files(corpus: &Path, folder: &str, endings: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// The names that differ, and by how much.
+/// The names whose counts differ, with the differences.
 fn difference(ours: &Names, expected: &Names) -> String {
     let mut text = String::new();
     let all: std::collections::BTreeSet<&String> = ours.keys().chain(expected.keys()).collect();
@@ -252,7 +252,7 @@ fn by_name(corpus: &Path, paths: &[PathBuf], wrong: &mut Vec<String>) {
     );
     for path in paths {
         let file = path.strip_prefix(corpus).unwrap().display().to_string();
-        // A list of addresses and names is no trace.
+        // A list of addresses and names is not a trace.
         if file.ends_with(".f.report") {
             continue;
         }
@@ -268,7 +268,7 @@ fn by_name(corpus: &Path, paths: &[PathBuf], wrong: &mut Vec<String>) {
         if (FTRACE_TEXT.sniff)(Input::open(path).unwrap().head()) == Guess::No {
             wrongs.push_str(" not recognized");
         }
-        // Files that were cut tell more entries than they have; some say that an event was not printed.
+        // Truncated files state more entries than they have; some state that an event was not printed.
         for problem in &ours.problems {
             let is_known = problem.contains("entries, as in the header")
                 || problem.contains("that trace-cmd could print");
@@ -288,7 +288,7 @@ fn by_name(corpus: &Path, paths: &[PathBuf], wrong: &mut Vec<String>) {
     }
 }
 
-/// The kernel counts the events in each of its rings, and those that it has overwritten: `STATS` beside the texts.
+/// The kernel's counts of events in each ring buffer, and of overwritten ones: `STATS` next to the texts.
 ///
 /// ```text
 /// overrun.trace cpu0 entries: 340
@@ -321,7 +321,7 @@ fn as_the_kernel_counts() {
         }
         for (file, (entries, overwritten)) in expected {
             let ours = read(&stats.with_file_name(&file));
-            // What follows an event as its stack is an entry of the ring, too.
+            // A stack that follows an event is an entry of the ring buffer too.
             let events = ours.names.values().sum::<u64>() + ours.stacks;
             println!(
                 "{file:<40} {events:>6} {entries:>6} {:>6} {overwritten:>6}",
@@ -348,7 +348,7 @@ fn fact(facts: &str, name: &str) -> Option<u64> {
     rest[..end].parse().ok()
 }
 
-/// Lines that README-text.md does not count, and why.
+/// Lines that README-text.md does not count, and the reasons.
 const OTHER_LINES: &[(&str, i64, &str)] = &[
     ("tracecmd-ks2-default.txt", 316, FRAMES),
     ("tracecmd-ks2-rawts.txt", 316, FRAMES),

@@ -1,7 +1,7 @@
-//! KFI logs, dtrace's and bpftrace's output: what is known of each file, what `kd` makes of it, and FlameGraph.
+//! KFI logs, output of dtrace and bpftrace: the known content of each file, and the results of `kd` and FlameGraph.
 //!
-//! KFI's logs and dtrace's stacks are written here ([`kfi_log`], [`dtrace_text`]), golden files are counted by eye or in
-//! the plainest way; of collected files there is a list (README-text.md).
+//! KFI logs and dtrace's stacks are generated here ([`kfi_log`], [`dtrace_text`]). Golden files are counted by hand or
+//! by simple means; for downloaded files there is a list (README-text.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::dtrace_text;
 use crate::kfi_log::{self, Machine};
 
-/// What a file holds, by the names that README-text.md uses.
+/// The content of a file, by the names in README-text.md.
 #[derive(Default)]
 struct Facts {
     rows: u64,
@@ -140,7 +140,7 @@ impl Facts {
         }
     }
 
-    /// What is known here of a fact of the list.
+    /// The actual value of a fact in the list.
     fn known(&self, name: &str) -> Option<String> {
         Some(match name {
             "rows" => self.rows.to_string(),
@@ -166,7 +166,7 @@ impl Facts {
     }
 }
 
-/// Differences that are understood: file, fact, why.
+/// Understood differences: file, fact, reason.
 const EXPLAINED: &[(&str, &str, &str)] = &[
     (
         "dtrace/linux-signedkeyspos.out",
@@ -180,7 +180,7 @@ const EXPLAINED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Files of `folder` in the list of the corpus, with what it says of them.
+/// Files of `folder` in the list of the corpus, with their facts.
 fn listed(corpus: &Path, folder: &str) -> Vec<(String, Value)> {
     let text = std::fs::read_to_string(corpus.join("README-text.md")).unwrap();
     text.lines()
@@ -194,7 +194,7 @@ fn listed(corpus: &Path, folder: &str) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Compares one file; a line of the table and what is not explained.
+/// Compares one file; returns a line of the table and the unexplained differences.
 fn compare(file: &str, format: &Format, facts: &Facts, expected: &Value) -> (String, Vec<String>) {
     let mut differences = Vec::new();
     let mut unexplained = Vec::new();
@@ -232,7 +232,7 @@ fn compare(file: &str, format: &Format, facts: &Facts, expected: &Value) -> (Str
     (line, unexplained)
 }
 
-/// Golden files of dtrace, counted by eye.
+/// Golden files of dtrace, counted by hand.
 fn golden_facts() -> [(&'static str, Value); 3] {
     [
         (
@@ -247,7 +247,7 @@ fn golden_facts() -> [(&'static str, Value); 3] {
     ]
 }
 
-/// What is known of a log that was written here.
+/// The known facts of a generated log.
 fn facts_of(machine: &Machine) -> Value {
     let rows = &machine.rows;
     let count = |is_it: &dyn Fn(&&kfi_log::Row) -> bool| rows.iter().filter(is_it).count();
@@ -312,14 +312,14 @@ fn corpus_kfi_and_dtrace() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is wrong in them was put there, or is told by README-text.md.
+/// Their damage is deliberate, or described in README-text.md.
 #[test]
 fn corpus_damaged_kfi() {
     let check = |folder: &Path, file: &str, rows: u64, problems: u64| {
         let facts = Facts::of(&KFI, &folder.join(file));
         assert_eq!((facts.rows, facts.problems), (rows, problems), "{file}");
     };
-    // Three lines that are no rows and one that is cut, five strange rows, and 8 rows where 12 are announced.
+    // Three lines that are not rows and a truncated one, five odd rows, and 8 rows instead of 12 announced.
     check(
         root(),
         "formats/readers/src/kfi/golden/damaged.lst",
@@ -330,13 +330,14 @@ fn corpus_damaged_kfi() {
         return;
     };
     let check = |file, rows, problems| check(&corpus, file, rows, problems);
-    // Four lines that are no rows, three strange rows, and 9 rows where 12 are announced.
+    // Four lines that are not rows, three odd rows, and 9 rows instead of 12 announced.
     check("kfi/damaged.lst", 9, 4 + 3 + 1);
-    // Three lines of a dot, and 38 rows where 1757 are announced.
+    // Three lines of a dot, and 38 rows instead of 1757 announced.
     check("kfi/elinux-boot-excerpt.lst", 38, 3 + 1);
 }
 
-/// Each line that begins with `@` is an entry, but `stats` is three; each that ends in a bar is one of a histogram.
+/// Each line that begins with `@` is an entry, but `stats` gives three; each line that ends with a bar is one of a
+/// histogram.
 #[test]
 fn corpus_bpftrace() {
     let golden = root().join("formats/readers/src/bpftrace/golden");
@@ -366,7 +367,7 @@ fn corpus_bpftrace() {
     }
 }
 
-/// Each file is known for what it is, or refused; nothing else is taken for KFI, dtrace or bpftrace.
+/// Each file is recognized as its format, or rejected; no other file is recognized as KFI, dtrace or bpftrace.
 #[test]
 fn corpus_is_recognized() {
     let folder = tempfile::tempdir().unwrap();
@@ -411,7 +412,7 @@ fn corpus_is_recognized() {
             Err(_) => refused += 1,
         }
     }
-    println!("{refused} files are refused, since nothing tells what they are");
+    println!("{refused} files are rejected, since nothing identifies their format");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -444,7 +445,7 @@ fn calls(input: &Path, map: Option<&Path>) -> Vec<Vec<String>> {
     rows
 }
 
-/// A log with addresses and its System.map gives the rows that the same log has after `addr2sym`.
+/// A log with addresses and its System.map gives the same rows as the log processed by `addr2sym`.
 #[test]
 fn corpus_kfi_with_addresses() {
     let folder = tempfile::tempdir().unwrap();
@@ -484,7 +485,7 @@ fn corpus_kfi_with_addresses() {
     }
 }
 
-/// What `kd` adds up of each function.
+/// The sums of `kd` for each function.
 #[derive(Default)]
 struct Sums {
     count: i64,
@@ -492,7 +493,7 @@ struct Sums {
     sub_time: i64,
 }
 
-/// Everything that `kd` prints of each function can be made from the table, by its own rules.
+/// The output of `kd` for each function can be computed from the table, by kd's own rules.
 #[test]
 fn corpus_kfi_has_all_that_kd_uses() {
     let folder = tempfile::tempdir().unwrap();
@@ -562,7 +563,7 @@ fn corpus_kfi_has_all_that_kd_uses() {
     }
 }
 
-/// Folded stacks as FlameGraph makes them of dtrace's output.
+/// Folded stacks as produced by FlameGraph from dtrace's output.
 #[test]
 fn corpus_dtrace_folded() {
     let stacks = [
@@ -594,7 +595,7 @@ fn corpus_dtrace_folded() {
     let Some(corpus) = foreign_corpus() else {
         return;
     };
-    // inferno's result is with `--includeoffset`, to show a mistake of `stackcollapse.pl`.
+    // inferno's result uses `--includeoffset`, to show an error of `stackcollapse.pl`.
     let with_offsets = "inferno-flamegraph-bug";
     for name in [
         "flamegraph-example-stacks",

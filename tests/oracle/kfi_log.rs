@@ -1,8 +1,8 @@
-//! KFT logs written here, with the calls that are in them, and what `kd` prints of such calls.
+//! KFT logs generated here, their calls, and kd's output for these calls.
 //!
-//! No kernel of today writes these logs, so a machine is played: threads call functions, interrupts come in between, some
-//! exits are missed. The log is printed as `kernel/kft.c` prints it, with addresses, and as `addr2sym` makes it with names.
-//! What kd adds up follows the rules of `scripts/kd` 1.1, over the calls as they were made, not as they were read.
+//! No current kernel writes these logs, so a host is simulated: threads call functions, interrupts occur, some exits
+//! are missed. The log is printed in the layout of `kernel/kft.c`, with addresses, and in that of `addr2sym`, with
+//! names. kd's sums follow the rules of `scripts/kd` 1.1, over the simulated calls, not over the parsed ones.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,16 +11,16 @@ use std::fmt::Write as _;
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) entry: i64,
-    /// Microseconds; -1: the exit was not seen.
+    /// Microseconds; -1 if the exit was not seen.
     pub(crate) delta: i64,
     /// "19", "-1" in an interrupt, "19.2" with the CPU.
     pub(crate) pid: String,
     pub(crate) function: &'static str,
-    /// `None`: user space.
+    /// `None` for user space.
     pub(crate) caller: Option<&'static str>,
 }
 
-/// Functions with their addresses, the interrupt's behind the others.
+/// Functions with their addresses; the interrupt's come last.
 const FUNCTIONS: &[(&str, u64)] = &[
     ("sys_open", 0xc000_a000),
     ("sys_read", 0xc000_a200),
@@ -47,7 +47,7 @@ const INTERRUPT: &[&str] = &[
 ];
 const USER: u64 = 0x1000_8094;
 
-/// A played machine.
+/// A simulated host.
 pub(crate) struct Machine {
     random: u64,
     now: i64,
@@ -56,7 +56,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Plays `calls` system calls of three threads.
+    /// Simulates `calls` system calls of three threads.
     pub(crate) fn play(seed: u64, calls: usize, has_cpus: bool) -> Machine {
         let mut machine = Machine {
             random: seed,
@@ -100,7 +100,7 @@ impl Machine {
         }
         self.now += 1 + self.below(30) as i64;
         if caller.is_some() && self.below(40) == 0 {
-            // The kernel notes the CPU at the exit.
+            // The kernel records the CPU at the exit.
             self.rows[row].pid = pid(thread, self.has_cpus.then_some(0));
         } else {
             self.rows[row].delta = self.now - self.rows[row].entry;
@@ -197,7 +197,7 @@ fn address_of(function: &str) -> u64 {
     )
 }
 
-/// The symbols, as `System.map` lists them.
+/// The symbols, in the layout of `System.map`.
 pub(crate) fn system_map() -> String {
     let all = FUNCTIONS
         .iter()
@@ -212,13 +212,13 @@ pub(crate) fn system_map() -> String {
         .collect()
 }
 
-/// What kd adds up for a function.
+/// kd's sums of a function.
 #[derive(Debug, Default)]
 struct Sums {
     count: i64,
     time: i64,
     sub_time: i64,
-    /// Callees, in the order of their first call, with how often.
+    /// Callees in the order of their first call, with the number of calls.
     callees: Vec<(&'static str, i64)>,
 }
 
@@ -292,7 +292,7 @@ struct Node {
 const MARKS: [char; 18] = [
     '|', '!', '@', '[', '#', ';', '(', '$', '/', '{', '%', ']', '*', ')', '&', ':', '\\', '}',
 ];
-/// How long kd lets a call last whose exit was not seen.
+/// kd's duration of a call whose exit was not seen.
 const UNENDING: i64 = 9_999_999;
 
 /// kd's tree `-c -l`, with `-i` interlaced.
@@ -355,7 +355,7 @@ impl Printer<'_> {
     fn node(&mut self, index: usize) {
         let node = &self.nodes[index];
         let row = &self.rows[node.row];
-        // What began before this call is printed before it.
+        // Calls that began before this one are printed before it.
         while self.is_interlaced
             && let Some(&root) = self.roots.get(self.next_root)
             && self.rows[root].entry < row.entry

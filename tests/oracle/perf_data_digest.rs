@@ -1,8 +1,8 @@
-//! Every sample of a perf.data against what `perf script -D` and an independent reader found in it.
+//! Every sample of a perf.data, compared with `perf script -D` and an independent reader.
 //!
-//! Beside each file of tests/corpus lie its samples (`NAME.dump`), one line `TIME CPU PID TID - PERIOD CHAIN` each, in
-//! decimal, the chain's addresses in hexadecimal; sorted. Of collected files a list (README-binary.md) has the number of
-//! these lines and their digest.
+//! Next to each file of tests/corpus are its samples (`NAME.dump`), one line `TIME CPU PID TID - PERIOD CHAIN` each, in
+//! decimal, the chain's addresses in hexadecimal; sorted. For downloaded files, a list (README-binary.md) has the
+//! number of these lines and their digest.
 //!
 //! ```text
 //! 1489506543925 0 3122 3122 - 1 ffffffff81234567,55f0c0de1234
@@ -18,15 +18,15 @@ use perfquet_readers::perf_data::PERF_DATA;
 use perfquet_tests::{corpora, foreign_corpus, root};
 use sha2::{Digest as _, Sha256};
 
-/// What the samples of a file amount to.
+/// Summary of a file's samples.
 #[derive(Debug, Default)]
 pub(crate) struct Digest {
     types: Vec<EventType>,
     lines: Vec<String>,
-    /// Samples by event, under the names that perf prints.
+    /// Samples by event, with perf's names.
     pub(crate) by_event: BTreeMap<String, u64>,
     pub(crate) problems: Vec<String>,
-    /// Last value of each counter, by id.
+    /// Last value of each counter, by ID.
     counters: BTreeMap<u64, u64>,
 }
 
@@ -94,7 +94,7 @@ impl Digest {
     }
 }
 
-/// As perf prints it.
+/// In perf's layout.
 fn name_of(declared: &EventType) -> String {
     match declared.kind.is_sampled() || declared.system.is_empty() {
         true => declared.name.clone(),
@@ -140,7 +140,7 @@ fn chain(sample: &Sample<'_>) -> String {
     }
 }
 
-/// A row of the corpus' table.
+/// A row of the corpus table.
 struct Row {
     file: String,
     records: Option<u64>,
@@ -223,7 +223,7 @@ fn every_sample_of_collected_files(corpus: &Path) {
                     ));
                 }
             }
-            // Not perf.data of version 2: the reader has to say so.
+            // Not perf.data of version 2: the reader must report it.
             (Err(_), None) => refused += 1,
             (Ok(_), None) => wrong.push(format!("{}: read, expected a refusal", row.file)),
             (Err(error), Some(_)) => wrong.push(format!("{}: {error}", row.file)),
@@ -237,7 +237,7 @@ fn every_sample_of_collected_files(corpus: &Path) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Events of an output of `perf script`, counted: the word behind time and period.
+/// Events in an output of `perf script`, counted: the word after time and period.
 ///
 /// ```text
 ///         workload   212    42.788918830:    1001001 cpu-clock:  ffffffff8146b935 __d_lookup_rcu+0x55 (…)

@@ -1,12 +1,12 @@
-//! Every field of every event of the recorded corpus, as `perf script` printed it.
+//! Every field of every event of the recorded corpus, compared with the output of `perf script`.
 //!
-//! Beside each perf.data of corpus/perf-data lies what `perf script --no-inline --ns -F comm,pid,tid,cpu,time,event,
-//! ip,sym,period,trace` made of it where it was recorded (`X.script`; without `-F` where the file lacks a field). The
-//! file is imported with the symbols of that machine, exported again by `--to perf-script`, and both texts are
-//! compared field by field. What differs is explained in docs/perf-script-differences.md, and named here.
+//! Next to each perf.data of corpus/perf-data is the output of `perf script --no-inline --ns -F
+//! comm,pid,tid,cpu,time,event, ip,sym,period,trace` on the recording host (`X.script`; without `-F` if the file lacks
+//! a field). The file is imported with the symbols of that host, exported by `--to perf-script`, and both texts are
+//! compared field by field. Differences are explained in docs/perf-script-differences.md, and listed here.
 //!
-//! Names are compared where the symbols are at hand: of the kernel that has a `kallsyms.part`, and of `programs/`.
-//! Those of system libraries depend on what the machine of the test has installed; they are counted apart.
+//! Names are compared if the symbols are available: of kernels with a `kallsyms.part`, and of `programs/`. Names of
+//! system libraries depend on the test host; they are counted separately.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use perfquet_tests::{bin, corpora, needs, root};
 /// One event as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Printed {
-    /// Nanoseconds; microseconds where the text has no more.
+    /// Nanoseconds; or microseconds if the text has no more.
     time: Option<i64>,
     tid: Option<i32>,
     event: String,
@@ -32,11 +32,11 @@ struct Printed {
     symbols: Vec<String>,
 }
 
-/// Unexplained differences of a file that are shown.
+/// Maximum number of unexplained differences printed per file.
 const EXAMPLES: usize = 3;
 
-/// What may differ, and why: explained in docs/perf-script-differences.md. A difference that is not of its kind
-/// fails the test, and so does one that is listed and gone.
+/// Expected differences, explained in docs/perf-script-differences.md. An unlisted difference fails the test, and so
+/// does a listed one that no longer occurs.
 struct Difference {
     file: &'static str,
     field: &'static str,
@@ -52,28 +52,28 @@ const DIFFERENCES: &[Difference] = &[
         file: "tests/corpus/perf-data/6.12/cpu-clock-dwarf.data",
         field: "addresses",
         count: 83,
-        is_of_kind: are_callers_one_behind,
+        is_of_kind: are_callers_one_higher,
         cause: "perf prints unwound return addresses less 1",
     },
     Difference {
         file: "tests/corpus/perf-data/host/cpu-clock-dwarf.data",
         field: "addresses",
         count: 73,
-        is_of_kind: are_callers_one_behind,
+        is_of_kind: are_callers_one_higher,
         cause: "perf prints unwound return addresses less 1",
     },
     Difference {
         file: "perf-data/6.12/cpu-clock-dwarf.data",
         field: "addresses",
         count: 73,
-        is_of_kind: is_one_behind,
+        is_of_kind: is_one_higher,
         cause: "perf prints unwound return addresses less 1",
     },
     Difference {
         file: "perf-data/host-6.18/cpu-clock-dwarf.data",
         field: "addresses",
         count: 95,
-        is_of_kind: is_one_behind,
+        is_of_kind: is_one_higher,
         cause: "perf prints unwound return addresses less 1",
     },
     Difference {
@@ -85,17 +85,18 @@ const DIFFERENCES: &[Difference] = &[
     },
 ];
 
-/// All but the first address are one more than perf's. A machine without the recorded libc unwinds the frames of
-/// the program only.
-fn is_one_behind(our: &Printed, their: &Printed) -> bool {
-    let behind = their.addresses.iter().enumerate();
-    let behind = behind.map(|(index, address)| address + u64::from(index > 0));
+/// All but the first address are one higher than perf's. A host without the recorded libc unwinds only the frames of
+/// the program.
+fn is_one_higher(our: &Printed, their: &Printed) -> bool {
+    let shifted = their.addresses.iter().enumerate();
+    let shifted = shifted.map(|(index, address)| address + u64::from(index > 0));
     let count = our.addresses.len();
-    count >= 3 && behind.take(count).eq(our.addresses.iter().copied())
+    count >= 3 && shifted.take(count).eq(our.addresses.iter().copied())
 }
 
-/// Addresses of the kernel and the innermost of the program are perf's; those of its callers are one more, to the last.
-fn are_callers_one_behind(our: &Printed, their: &Printed) -> bool {
+/// Addresses of the kernel and the innermost user address equal perf's; those of its callers are one higher, up to the
+/// last.
+fn are_callers_one_higher(our: &Printed, their: &Printed) -> bool {
     let of_kernel = their
         .addresses
         .iter()
@@ -106,7 +107,7 @@ fn are_callers_one_behind(our: &Printed, their: &Printed) -> bool {
     expected.eq(our.addresses.iter().copied())
 }
 
-/// Only the outermost address differs, ours being absolute.
+/// Only the outermost address differs: perfquet's is absolute.
 fn is_left_by_exec(our: &Printed, their: &Printed) -> bool {
     let (Some((ours, our_inner)), Some((theirs, their_inner))) =
         (our.addresses.split_last(), their.addresses.split_last())
@@ -123,7 +124,7 @@ fn corpus_perf_script() {
     let mut totals = (0, 0);
     for corpus in corpora() {
         for input in inputs(&corpus.join("perf-data")) {
-            // Ours are named from the top of the clone, collected ones from the top of their folder.
+            // Paths of the corpus are relative to the clone, those of downloaded files to their directory.
             let top = match corpus.starts_with(root().join("tests")) {
                 true => root(),
                 false => &corpus,
@@ -149,7 +150,7 @@ fn corpus_perf_script() {
     assert!(totals.0 > 10_000, "only {} fields were compared", totals.0);
 }
 
-/// Every perf.data, file or directory, that has a `.script` beside it.
+/// Every perf.data, file or directory, with an adjacent `.script`.
 fn inputs(folder: &Path) -> Vec<PathBuf> {
     let mut inputs = Vec::new();
     for machine in ["6.12", "host", "host-6.18"] {
@@ -175,11 +176,11 @@ struct Comparison {
     theirs: usize,
     compared: usize,
     differing: BTreeMap<&'static str, usize>,
-    /// Differences that no cause is known of, and some of them.
+    /// Unexplained differences, and some of them as examples.
     unexplained: usize,
     examples: Vec<String>,
     has_kallsyms: bool,
-    /// Names of code whose symbols the corpus does not have.
+    /// Names of code whose symbols the corpus lacks.
     foreign_names: usize,
 }
 
@@ -228,7 +229,7 @@ impl Comparison {
     }
 }
 
-/// Events of this machine, as perf prints them now: payloads of many formats, evaluated from typed columns.
+/// Live events of this host, as printed by perf: payloads of many formats, evaluated from typed columns.
 #[test]
 fn live_tracepoints() {
     if !needs::met(&["perf", "tracefs", "root"]) {
@@ -271,7 +272,7 @@ fn live_tracepoints() {
     assert!(comparison.theirs > 300, "only {} events", comparison.theirs);
 }
 
-/// Whether perf ended by a signal, which is said: perf 6.1 aborts over build IDs while a recorder runs beside it.
+/// Whether a signal ended perf, which is reported: perf 6.1 aborts on build IDs while a recorder runs.
 fn has_crashed(output: &Output) -> bool {
     let crashed = output.status.signal().is_some();
     if crashed {
@@ -280,7 +281,7 @@ fn has_crashed(output: &Output) -> bool {
     crashed
 }
 
-/// Without those that libtraceevent prints wrongly (docs/perf-script-differences.md).
+/// Without payloads that libtraceevent prints wrongly (docs/perf-script-differences.md).
 const LIVE_EVENTS: [&str; 10] = [
     "sched:sched_switch",
     "sched:sched_wak*",
@@ -363,8 +364,8 @@ impl Comparison {
         }
     }
 
-    /// Whether the corpus has the symbols of the code at an address: of the kernel, or of `programs/`, which are
-    /// mapped at 4 MiB and have their code behind the first page.
+    /// Whether the corpus has the symbols for an address: of the kernel, or of `programs/`, which are mapped at 4 MiB
+    /// with their code after the first page.
     fn has_symbols_of(&self, address: u64) -> bool {
         match address >> 63 {
             1 => self.has_kallsyms,
@@ -390,7 +391,7 @@ impl Comparison {
     }
 }
 
-/// Imports `input` with the symbols of its machine and exports it as text.
+/// Imports `input` with the symbols of its host and exports it as text.
 fn exported(corpus: &Path, input: &Path) -> String {
     let folder = corpus.join("perf-data");
     let mut command = Command::new(bin("perfquet-convert"));
@@ -448,7 +449,7 @@ fn event(line: &str) -> Option<(Printed, usize)> {
     event.time = Some(seconds.parse::<i64>().ok()? * 1_000_000_000 + nanoseconds);
     let (period, rest) = rest.trim_start().split_once(' ')?;
     event.period = Some(period.parse().ok()?);
-    // The name ends at the colon that a blank, or the end, follows.
+    // The name ends at a colon followed by a blank or the end.
     let rest = rest.trim_start();
     let (name, rest) = rest
         .split_once(": ")
@@ -463,7 +464,7 @@ fn event(line: &str) -> Option<(Printed, usize)> {
     Some((event, fraction.len()))
 }
 
-/// The text before the time, the time, and the text behind its colon.
+/// The text before the time, the time, and the text after its colon.
 fn split_at_time(line: &str) -> Option<(&str, &str, &str)> {
     for (start, _) in line.match_indices(' ') {
         let word = line[start + 1..].split(' ').next().unwrap_or_default();
@@ -484,7 +485,7 @@ fn split_at_time(line: &str) -> Option<(&str, &str, &str)> {
     None
 }
 
-/// `payload ffffffff81114a38 ttwu_do_activate`, also with an offset and a module: an address takes 16 columns.
+/// `payload ffffffff81114a38 ttwu_do_activate`, possibly with an offset and a module: an address has 16 columns.
 fn payload_and_place(rest: &str) -> Option<(&str, u64, String)> {
     let symbol_start = match rest.strip_suffix(')') {
         // "sym+0x1f (dso)"

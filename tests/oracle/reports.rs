@@ -1,7 +1,8 @@
-//! Reports against what other tools print of the same trace: kd's tables and trees, DTrace's drawings, folded stacks.
+//! Reports compared with other tools' output for the same trace: kd's tables and trees, DTrace's drawings, folded
+//! stacks.
 //!
-//! Logs and texts are written here, by the rules of `kft.c` and `dt_consume.c`, and so is what kd and `stackcollapse.pl`
-//! print of them. Collected files have it beside them (`kfi/expected`, ties by name).
+//! Logs and texts are generated here by the rules of `kft.c` and `dt_consume.c`, and so is the output of kd and
+//! `stackcollapse.pl`. Downloaded files come with that output (`kfi/expected`, ties by name).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use perfquet_tests::{bin, foreign_corpus};
 use crate::dtrace_text;
 use crate::kfi_log::{self, Machine};
 
-/// What `perfquet-query` prints.
+/// The output of `perfquet-query`.
 fn query(arguments: &[&str], trace: &Path) -> String {
     let output = Command::new(bin("perfquet-query"))
         .arg(arguments[0])
@@ -103,7 +104,7 @@ fn durations_of_listed_logs(corpus: &Path) {
     assert!(compared > 1000, "{compared} lines");
 }
 
-/// The words of each line behind the first `titles`.
+/// The words of each line after the first `titles`.
 fn words(text: &str, titles: usize) -> Vec<Vec<String>> {
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
     text.lines().skip(titles).map(words).collect()
@@ -150,7 +151,7 @@ fn distributions_are_drawn_as_dtrace_drew_them() {
     }
 }
 
-/// The lines of drawings, sorted: keys that were printed again stand where they were printed last.
+/// The lines of drawings, sorted: repeated keys are at their last position.
 fn bars(text: &str) -> Vec<String> {
     let is_bar = |line: &&str| {
         let bytes = line.as_bytes();
@@ -166,7 +167,7 @@ fn bars(text: &str) -> Vec<String> {
     bars
 }
 
-/// Stacks of a kernel, innermost frame first, with their counts; one is there twice.
+/// Stacks of a kernel, innermost frame first, with their counts; one occurs twice.
 const STACKS: [(&[&str], u64); 5] = [
     (
         &[

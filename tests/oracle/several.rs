@@ -1,6 +1,6 @@
-//! What stands in several places and is one thing: an event whose fields changed, several traces in one query.
+//! Data in several places that is one thing: an event whose fields changed, several traces in one query.
 //!
-//! The inputs are texts as perf script prints them, made here; what is asked is asked of the programs themselves.
+//! The inputs are generated in the layout of perf script; all results come from the programs themselves.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,11 +12,11 @@ fn run(program: &str, arguments: &[&str]) -> Output {
     Command::new(bin(program)).args(arguments).output().unwrap()
 }
 
-/// What a program prints, which is to succeed.
+/// The output of a program, which must succeed.
 fn printed(program: &str, arguments: &[&str]) -> String {
     let output = run(program, arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{program} {arguments:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{program} {arguments:?}: {stderr}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -63,7 +63,7 @@ const AFTER: &str = "size=900000000N name=x";
 #[test]
 fn trace_dat_of_two_kernels_is_one_trace_with_all_rows() {
     let golden = perfquet_tests::place::root().join("formats/readers/src/trace_dat/golden");
-    // Linux 7.3 records the written text as well: its sys_enter_write has fields that 6.12 lacks.
+    // Linux 7.3 records the written string too: its sys_enter_write has fields that 6.12 lacks.
     let files = ["events-v7.dat", "events-7.3.dat"].map(|name| golden.join(name));
     let [older, newer] = files.each_ref().map(|file| file.display().to_string());
     let folder = tempfile::tempdir().unwrap();
@@ -211,8 +211,8 @@ fn duckdb(trace: &str) {
         .args(["-c", program, trace])
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let rows = String::from_utf8_lossy(&output.stdout);
     assert_eq!(rows.trim(), "[(50000, 50000, 20000, 30000, 50000)]");
 }
@@ -259,7 +259,7 @@ fn ids_of_several_traces_do_not_collide() {
         assert_eq!(number(&all, question), each, "{question}");
         assert!(each > 0);
     }
-    // Ids of the first trace are those that it has alone; those of all others are found by them, and by them alone.
+    // IDs of the first trace are unchanged; those of the others are found by their own IDs only.
     assert_eq!(
         sql(
             &all[..1],
@@ -306,10 +306,10 @@ fn ids_of_several_traces_do_not_collide() {
 }
 
 #[test]
-fn a_trace_that_is_not_complete_is_answered_with_a_note() {
+fn reports_on_an_incomplete_trace_print_a_note() {
     let folder = tempfile::tempdir().unwrap();
     let trace = import(folder.path(), "a", &[samples(10, 2)]);
-    // As a recorder that was killed early leaves it.
+    // The state left by a recorder killed early.
     let manifest = Path::new(&trace).join("manifest.json");
     let empty = r#"{ "version": 1, "state": "recording", "tables": {} }"#;
     std::fs::write(manifest, empty).unwrap();
@@ -320,21 +320,21 @@ fn a_trace_that_is_not_complete_is_answered_with_a_note() {
         &["tables", &trace],
     ] {
         let output = run("perfquet-query", arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {said}");
-        assert!(said.contains("incomplete"), "{arguments:?}: {said}");
-        assert!(said.contains("samples"), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("incomplete"), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("samples"), "{arguments:?}: {stderr}");
     }
     for report in ["top", "calls", "durations", "hist", "agg"] {
         let output = run("perfquet-query", &[report, &trace]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("incomplete"), "{report}: {said}");
-        assert!(!said.contains("no table"), "{report}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("incomplete"), "{report}: {stderr}");
+        assert!(!stderr.contains("no table"), "{report}: {stderr}");
     }
 }
 
 #[test]
-fn pictures_follow_the_rule_of_all_outputs() {
+fn images_follow_the_rule_of_all_outputs() {
     let folder = tempfile::tempdir().unwrap();
     let trace = import(folder.path(), "a", &[samples(10, 2)]);
     let picture = folder.path().join("a.svg").display().to_string();
@@ -346,10 +346,10 @@ fn pictures_follow_the_rule_of_all_outputs() {
     };
     assert!(draw(&[]).status.success());
     let refused = draw(&[]);
-    let said = String::from_utf8_lossy(&refused.stderr);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
     assert!(
-        !refused.status.success() && said.contains("hint: use --force"),
-        "{said}"
+        !refused.status.success() && stderr.contains("hint: use --force"),
+        "{stderr}"
     );
     assert!(draw(&["--force"]).status.success());
     let kept = folder.path().join("kept");
@@ -357,10 +357,10 @@ fn pictures_follow_the_rule_of_all_outputs() {
     std::os::unix::fs::symlink(&kept, &picture).unwrap();
     let before = std::fs::read(&kept).unwrap();
     let refused = draw(&["--force", "--title", "other"]);
-    let said = String::from_utf8_lossy(&refused.stderr);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
     assert!(
-        !refused.status.success() && said.contains("symbolic link"),
-        "{said}"
+        !refused.status.success() && stderr.contains("symbolic link"),
+        "{stderr}"
     );
     assert_eq!(std::fs::read(&kept).unwrap(), before);
 }

@@ -1,4 +1,4 @@
-//! Every file of the corpus is recognized as what it is; what is none of ours is refused with a reason.
+//! Every file of the corpus is recognized as its own format; files of no format are rejected with a reason.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use perfquet_events::Input;
 use perfquet_tests::corpora;
 
-/// What a file is, by where it lies and what it is called; `None`: nobody says (side files, damaged on purpose).
+/// The format of a file, by its directory and name; `None` if unknown (side files, damaged on purpose).
 fn expected(path: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or_default();
     let folder = path.split('/').next().unwrap_or_default();
@@ -30,7 +30,7 @@ fn expected(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Files that nothing in them says what they are, each with the reason; `--from` reads those of a tool.
+/// Files whose content does not identify them, each with the reason; `--from` reads those of a tool.
 const REFUSED: &[(&str, &str)] = &[
     (
         "dtrace/linux-ListProbesModuleSDT.out",
@@ -44,7 +44,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("dtrace/linux-stddev.out", "two bare numbers"),
     (
         "dtrace/toolkit-hotkernel.out",
-        "a table printed by another program behind dtrace",
+        "a table printed by another program after dtrace",
     ),
     ("perf-data/6.12/nothing.script", "empty"),
     ("perf-data-public/recorded/empty.data", "empty"),

@@ -1,7 +1,7 @@
-//! Our parts read by DuckDB and pyarrow: the same rows, sums, bounds and hashes as we know them.
+//! Parts read by DuckDB and pyarrow: rows, sums, bounds and hashes must be as expected.
 //!
-//! A trace with every type of column, NULLs and values at the ends of their types is written; a Python program
-//! reads it with both and prints one line per column, which must be the line that we compute ourselves.
+//! The test writes a trace with every type of column, NULLs and values at the limits of their types; a Python program
+//! reads it with both engines and prints one line per column, which must equal the expected line.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -36,8 +36,8 @@ const KINDS: [ColumnType; 15] = [
     ColumnType::TextList,
 ];
 
-/// What is compared of a column: rows, NULLs, and of the numbers in it (of a text its length, of a list each item)
-/// count, sum, smallest and largest.
+/// Compared per column: rows, NULLs, and of its numbers (the length of a string, each item of a list) count, sum,
+/// minimum and maximum.
 #[derive(Default)]
 struct Facets {
     rows: u64,
@@ -46,7 +46,7 @@ struct Facets {
     sum: i128,
     low: Option<i128>,
     high: Option<i128>,
-    /// Of texts, bytewise.
+    /// Of strings, bytewise.
     first: Option<Vec<u8>>,
     last: Option<Vec<u8>>,
 }
@@ -104,7 +104,7 @@ fn column(kind: ColumnType, nullable: bool, encoding: Encoding) -> ColumnSchema 
     }
 }
 
-/// Scattered bits, sometimes few distinct ones; sometimes the ends of the type.
+/// Scattered bits, sometimes few distinct ones; sometimes the limits of the type.
 fn bits(row: usize, column: usize) -> u64 {
     let noise = ((row * 31 + column) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     match row % 11 {
@@ -112,13 +112,13 @@ fn bits(row: usize, column: usize) -> u64 {
         1 => 1 << 63,
         2 => i64::MAX as u64,
         3 => 0,
-        // From the second half on, values that no dictionary holds.
+        // In the second half, too many distinct values for a dictionary.
         _ if row > ROWS / 2 => noise,
         _ => noise >> 58,
     }
 }
 
-/// Pushes a value of the column's type, and notes it.
+/// Pushes a value of the column's type, and records it.
 fn push(rows: &mut Rows, index: usize, schema: &ColumnSchema, row: usize, facets: &mut Facets) {
     let target = rows.column(index);
     facets.rows += 1;
@@ -152,7 +152,7 @@ fn push(rows: &mut Rows, index: usize, schema: &ColumnSchema, row: usize, facets
             target.push_u64(value);
         }
         ColumnType::Float64 => {
-            // Whole numbers, so that sums do not depend on their order.
+            // Integers, so that sums do not depend on their order.
             let value = (bits >> 40) as i64 - 5;
             facets.number(value.into());
             target.push_f64(value as f64);
@@ -181,7 +181,7 @@ fn push(rows: &mut Rows, index: usize, schema: &ColumnSchema, row: usize, facets
     }
 }
 
-/// Writes a trace; gives the lines that are to be found in it.
+/// Writes a trace; returns the expected lines.
 fn write(path: &Path) -> Vec<String> {
     let mut columns = Vec::new();
     for kind in KINDS {
@@ -218,7 +218,7 @@ fn write(path: &Path) -> Vec<String> {
     for (column, facets) in schema.columns.iter().zip(&facets) {
         lines.push(facets.line(&format!("every_type.{}", column.name)));
     }
-    // The fixed tables are there, empty.
+    // The fixed tables exist and are empty.
     for table in tables::all() {
         for column in &table.columns {
             lines.push(Facets::default().line(&format!("{}.{}", table.name, column.name)));

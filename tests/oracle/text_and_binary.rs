@@ -1,8 +1,8 @@
-//! One recording as text and as a binary file: both give as many events of each name, and the same columns.
+//! One recording as text and as a binary file: both give the same number of events per name, and the same columns.
 //!
-//! Beside each perf.data of corpus/perf-data lies what `perf script` printed of it, beside each trace.dat of
-//! corpus/trace-cmd what `trace-cmd report` printed. A column that only the binary file has is not in the text
-//! (`__syscall_nr`, padding); one that only the text has would be called otherwise there.
+//! Next to each perf.data of corpus/perf-data is its output of `perf script`, next to each trace.dat of
+//! corpus/trace-cmd that of `trace-cmd report`. A column only in the binary file is absent from the text
+//! (`__syscall_nr`, padding); one only in the text would have another name there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use perfquet_readers::perf_script::PERF_SCRIPT;
 use perfquet_readers::trace_dat::TRACE_DAT;
 use perfquet_tests::{corpora, foreign_corpus, root};
 
-/// Columns and what they hold, as text.
+/// Columns and their values, as text.
 type Row = BTreeMap<String, String>;
 
-/// Events by name: how many, and their columns.
+/// Events by name: count and columns.
 #[derive(Default)]
 struct Found {
     types: Vec<String>,
@@ -28,7 +28,7 @@ struct Found {
     rows: BTreeMap<String, Vec<Row>>,
     counts: BTreeMap<String, u64>,
     columns: BTreeMap<String, BTreeSet<String>>,
-    /// Last values of counters, by their ids.
+    /// Last values of counters, by ID.
     values: BTreeMap<u64, u64>,
 }
 
@@ -36,7 +36,7 @@ impl Sink for Found {
     fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
         match event {
             Event::Type(event) => {
-                // What perf itself tells besides is not printed as an event.
+                // perf's own records are not printed as events.
                 let name = match event.kind {
                     EventKind::Recorder => String::new(),
                     _ => event.name.clone(),
@@ -50,7 +50,7 @@ impl Sink for Found {
                 let name = self.types[sample.event.0 as usize].clone();
                 let row = self.row(sample);
                 self.rows.entry(name.clone()).or_default().push(row);
-                // With several members, a group's sample is printed once for each.
+                // A sample of a group is printed once for each member.
                 match sample.read {
                     [] => *self.counts.entry(name).or_default() += 1,
                     read => {
@@ -82,7 +82,7 @@ impl Sink for Found {
 }
 
 impl Found {
-    /// What a hit holds, with who and when.
+    /// The values of a hit, with thread and time.
     fn row(&self, sample: &Sample<'_>) -> Row {
         let mut row = Row::new();
         let mut put = |name: &str, value: Option<String>| {
@@ -110,13 +110,13 @@ impl Found {
     }
 }
 
-/// Whether the first time is the second in microseconds: trace-cmd rounds, perf cuts.
+/// Whether the first time is the second in microseconds: trace-cmd rounds, perf truncates.
 fn is_rounded(text: &str, binary: &str) -> bool {
     let number = |text: &str| text.parse::<i64>().unwrap();
     (number(text) - number(binary)).abs() < 1000
 }
 
-/// Columns whose values differ, how often, and an example: ours, theirs.
+/// Columns with differing values, the number of differences, and an example: perfquet's and the tool's.
 fn other_values(ours: &Found, theirs: &Found, name: &str) -> Vec<String> {
     let mut others: BTreeMap<&String, (u64, String)> = BTreeMap::new();
     let rows = |found: &Found| found.rows.get(name).cloned().unwrap_or_default();
@@ -149,7 +149,7 @@ fn read(format: &Format, path: &Path) -> Result<Found, Error> {
     Ok(found)
 }
 
-/// Part of the file's name, what differs, and why.
+/// Part of the file's name, the difference, and the reason.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
     (
         "",
@@ -184,7 +184,7 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     (
         "7.3/events.report",
         "sys_enter_write: column __buf_val",
-        "trace-cmd prints what lies behind the end of the text",
+        "trace-cmd prints bytes past the end of the string",
     ),
 ];
 
@@ -212,7 +212,7 @@ fn compare(text: (&Format, &Path), binary: (&Format, &Path), file: &str, wrong: 
         if count(&ours) == count(&theirs) {
             differences.extend(other_values(&ours, &theirs, name));
         }
-        // What the reader of text adds by itself.
+        // Columns added by the text reader.
         let added = ["message", "sample_period", "clock_value", "buffer"];
         let (of_text, of_binary) = (columns(&ours), columns(&theirs));
         let others: Vec<&String> = of_text
@@ -280,7 +280,7 @@ fn corpus_perf_script_text() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Every report with the file that it was printed of, and its name in the corpus.
+/// Every report with its trace file, and its name in the corpus.
 fn reports() -> Vec<(String, PathBuf, PathBuf)> {
     let mut reports = Vec::new();
     for corpus in corpora() {
@@ -319,7 +319,7 @@ fn corpus_trace_cmd_report_text() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Calls come out the same from both: as many rows, of the same functions.
+/// Calls are the same from both: as many rows, of the same functions.
 #[test]
 fn corpus_calls_of_text() {
     let mut wrong = Vec::new();
@@ -352,7 +352,7 @@ fn calls(path: &Path) -> u64 {
     report.unwrap().rows.get("calls").copied().unwrap_or(0)
 }
 
-/// The same buffer printed twice: the trace option `fields` prints the names of the kernel's format files.
+/// The same buffer printed twice: the trace option `fields` prints the names in the kernel's format files.
 #[test]
 fn corpus_ftrace_text_fields() {
     for corpus in corpora() {
@@ -384,8 +384,8 @@ fn corpus_ftrace_text_fields() {
     }
 }
 
-/// Events that print what they compute from their fields: an address of a page of its number, bytes of pages, a
-/// difference of times, parts of a mask.
+/// Events that print values computed from their fields: the address of a page number, bytes of pages, a time
+/// difference, parts of a mask.
 const PRINTED_OTHERWISE: &[&str] = &[
     "kmalloc",
     "mm_filemap_fault",
@@ -397,7 +397,7 @@ const PRINTED_OTHERWISE: &[&str] = &[
     "timer_start",
 ];
 
-/// README-text.md: samples of the collected texts, of which each head has its stack below.
+/// README-text.md: samples of the downloaded texts; each head has its stack below.
 const COLLECTED: &[(&str, u64)] = &[
     ("inferno-empty-line.txt", 2),
     ("inferno-go-stacks.txt", 5),
@@ -415,7 +415,7 @@ const COLLECTED: &[(&str, u64)] = &[
     ("perf-numa-stacks-01.txt", 200),
 ];
 
-/// Texts alone: those of the corpus, in which each line that is not indented is a sample, and collected ones.
+/// Texts alone: those of the corpus, where each unindented line is a sample, and downloaded ones.
 #[test]
 fn corpus_perf_script_collected() {
     let mut texts: Vec<(PathBuf, u64)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The text of `trace-cmd report`: taken apart, and the parts that it is made of.
+//! Parses the text of `trace-cmd report`, and prints its parts.
 //!
 //! ```text
 //! sched:        trace-cmd-324   [000]    47.802541: sched_switch:         trace-cmd:324 [120] S ==> swapper/0:0 [120]
@@ -9,7 +9,7 @@
 
 use std::fmt::Write as _;
 
-/// An event, as trace-cmd prints it.
+/// An event in trace-cmd's layout.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Line {
     /// As printed: "5.608275", "44120943660".
@@ -19,7 +19,7 @@ pub(crate) struct Line {
     pub(crate) comm: String,
     pub(crate) event: String,
     pub(crate) payload: String,
-    /// Addresses of the stack that follows it.
+    /// Addresses of the following stack.
     pub(crate) kernel_stack: Vec<u64>,
     pub(crate) user_stack: Vec<u64>,
     /// "[113 EVENTS DROPPED]" before it.
@@ -76,11 +76,11 @@ pub(crate) fn seconds(nanoseconds: i64, all: bool) -> String {
     }
 }
 
-/// Takes a report apart; stacks go to the event before them.
+/// Parses a report; stacks go to the preceding event.
 pub(crate) fn report(text: &str, instances: &[String]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     let mut dropped = None;
-    // Where the frames that follow belong: which line, which stack.
+    // The owner of the following frames: line and stack.
     let mut stack: Option<(usize, &str)> = None;
     for text in text.lines() {
         if text.starts_with("cpus=") {

@@ -1,11 +1,11 @@
-//! Every event of the recorded corpus, as `trace-cmd report` printed it.
+//! Every event of the recorded corpus, compared with the output of `trace-cmd report`.
 //!
-//! Beside each trace.dat of corpus/trace-cmd lies what trace-cmd 3.1.6 made of it where it was recorded (`X.report`, and
-//! for some `X.VARIANT.report`). The events of our reader are printed here as trace-cmd prints them, and both texts are
-//! compared line by line: buffer's order, time, CPU, thread, its name, event, payload, stack, lost events. What differs
-//! is explained in docs/trace-cmd-report-differences.md, and named here.
+//! Next to each trace.dat of corpus/trace-cmd is the output of trace-cmd 3.1.6 on the recording host (`X.report`, and
+//! for some `X.VARIANT.report`). The reader's events are printed here in trace-cmd's layout, and both texts are
+//! compared line by line: buffer order, time, CPU, thread, its name, event, payload, stack, lost events. Differences
+//! are explained in docs/trace-cmd-report-differences.md, and listed here.
 //!
-//! Of the collected files (corpus/trace-dat-public) README-binary.md tells how many events of which kind they hold.
+//! For the downloaded files (corpus/trace-dat-public), README-binary.md has the number of events of each kind.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ use perfquet_tests::{corpora, foreign_corpus, needs, root};
 
 use crate::trace_cmd_report::{Line, duration, report, retval, seconds, state_letters};
 
-/// Our events.
+/// The reader's events.
 #[derive(Default)]
 struct Ours {
     types: Vec<EventType>,
@@ -133,8 +133,8 @@ impl Ours {
         self.push(&common, &name, payload, Detail::default());
     }
 
-    /// Events that libtraceevent prints by plugins of its own (plugin_sched_switch.c, plugin_hrtimer.c), not by their
-    /// print format.
+    /// Events printed by plugins of libtraceevent (plugin_sched_switch.c, plugin_hrtimer.c) instead of their print
+    /// format.
     fn as_plugins_print(&self, index: usize, sample: &Sample<'_>) -> Option<String> {
         let declared = &self.types[index];
         let field = |name: &str| {
@@ -178,7 +178,7 @@ impl Ours {
                 let address = |name: &str| Some(field(name)?.parse::<u64>().unwrap());
                 let function = address("function")?;
                 let (start, name) = self.symbols.range(..=function).next_back()?;
-                // Less than nothing where the plugin means more: the difference has the wrong sign.
+                // Negative where the plugin means positive: the difference has the wrong sign.
                 Some(format!(
                     "hrtimer=0x{:x} now={} function={name}/0x{:x}",
                     address("hrtimer")?,
@@ -304,7 +304,7 @@ impl Sink for Ours {
     }
 }
 
-/// What may differ, and why: explained in docs/trace-cmd-report-differences.md.
+/// Expected differences, explained in docs/trace-cmd-report-differences.md.
 struct Difference {
     file: &'static str,
     field: &'static str,
@@ -340,7 +340,7 @@ const DIFFERENCES: &[Difference] = &[
         field: "time",
         count: 7,
         is_of_kind: |our, their| {
-            // Ticks of 10 ms, printed as if they were nanoseconds.
+            // Ticks of 10 ms, printed as nanoseconds.
             let ticks = nanoseconds(&our.time) / 10_000_000;
             seconds(ticks, false) == their.time
         },
@@ -364,7 +364,7 @@ const DIFFERENCES: &[Difference] = &[
         is_of_kind: |our, their| {
             our.payload.contains("__buf_val=") && their.payload.starts_with(&our.payload)
         },
-        cause: "trace-cmd prints what lies behind a text without NUL",
+        cause: "trace-cmd prints bytes after a string without NUL",
     },
 ];
 
@@ -431,7 +431,7 @@ fn compare(file: &str, ours: &[Line], theirs: &[Line]) -> Comparison {
     comparison
 }
 
-/// Examples of a difference that are shown.
+/// Examples of a difference.
 const EXAMPLES: usize = 3;
 
 #[test]
@@ -535,7 +535,7 @@ fn pairs(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
     pairs
 }
 
-/// A row of README-binary.md: the file, its events, how many of some kinds.
+/// A row of README-binary.md: the file, its events, the number of each kind.
 struct Known {
     file: String,
     events: u64,
@@ -564,7 +564,7 @@ fn known(corpus: &Path) -> Vec<Known> {
     rows.collect()
 }
 
-/// What our own files hold: the names of the events in their reports, counted in the plainest way.
+/// The content of the corpus: the names of the events in their reports, counted by simple means.
 ///
 /// ```text
 ///               dd-294   [000]    45.252375: function:             vfs_read <-- ksys_read
@@ -573,7 +573,7 @@ fn counted() -> Vec<(PathBuf, Known)> {
     let folder = root().join("tests/corpus/trace-cmd");
     let mut all = Vec::new();
     for (file, oracle) in pairs(&folder) {
-        // Only the plain report, and none that puts an entry and its exit on one line, or the buffer before the task.
+        // Only the plain report, without entry and exit on one line, or the buffer before the task.
         if oracle != file.with_extension("report")
             || ["graph", "buffers"]
                 .iter()
@@ -639,7 +639,8 @@ fn corpus_trace_dat_public() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What the trace-cmd of this machine makes of our files and of the collected ones. Payloads are not compared: it prints many by plugins.
+/// The output of the installed trace-cmd for the corpus and the downloaded files. Payloads are not compared: it prints
+/// many by plugins.
 #[test]
 fn corpus_trace_dat_public_report() {
     if !needs::met(&["trace-cmd"]) {
@@ -656,7 +657,7 @@ fn corpus_trace_dat_public_report() {
         );
     }
     for (path, row) in rows {
-        // Of a cut file, trace-cmd reads nothing.
+        // trace-cmd reads nothing from a truncated file.
         if row.events == 0 {
             continue;
         }

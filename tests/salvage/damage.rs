@@ -1,22 +1,22 @@
-//! What may happen to a file: garbage, a byte lost, a byte doubled, a page that was never written.
+//! Kinds of damage: garbage, a byte lost, a byte duplicated, a page never written.
 
-/// Places of each kind, evenly spread over the file, its front and its last page included.
+/// Number of places for each kind, evenly spread over the file, including its front and its last page.
 pub(crate) const PLACES: usize = 24;
 const GARBAGE_BYTES: usize = 64;
 const PAGE_BYTES: usize = 4096;
-/// Files from this size on lose pages.
+/// Minimum size of files that lose pages.
 pub(crate) const LARGE_BYTES: usize = 48 << 10;
 
 /// A kind of damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// 64 bytes are others.
+    /// 64 bytes are overwritten.
     Garbage,
     /// A byte is missing.
     Lost,
-    /// A byte is there twice.
+    /// A byte is duplicated.
     Doubled,
-    /// A page of the disk is zeros.
+    /// A disk page is zeros.
     Zeros,
 }
 
@@ -39,11 +39,11 @@ impl Damage {
 
     /// Offset of the damage at one of `places` places.
     pub(crate) fn offset(self, length: usize, place: usize, places: usize) -> usize {
-        // Of fewer places, none is at the very front: it would count for more than its bytes.
+        // With fewer places, none is at the very front: it would count for more than its bytes.
         let place = 2 * place as u64 + u64::from(places < PLACES);
         let offset = (length as u64 * place / (2 * places as u64)) as usize;
         match self {
-            // Aligned as pages of a disk are.
+            // Aligned like disk pages.
             Damage::Zeros => offset / PAGE_BYTES * PAGE_BYTES,
             _ => offset,
         }

@@ -1,8 +1,8 @@
-//! Larger recordings, made of golden files: the records of a perf.data many times, each time later; the same records
-//! in a pipe, packed, with hardware trace between them; a trace.dat with as many pages as wanted.
+//! Larger recordings, built from golden files: the records of a perf.data many times, each time later; the same records
+//! in a pipe, compressed, with hardware trace between them; a trace.dat with any number of pages.
 //!
-//! Damage costs a piece of a page or a packet, whatever the file's size: in files of some pages only it
-//! would be most of them.
+//! Damage loses part of a page or a packet, whatever the file's size: in files of a few pages, that would be most of
+//! the file.
 
 use perfquet_events::bytes::Endian;
 
@@ -52,7 +52,7 @@ impl<'b> File<'b> {
         records
     }
 
-    /// Where a record has its time; `None`: it has none, or was made up at the start.
+    /// Offset of the time in a record; `None` if it has none, or was synthesized at the start.
     fn time_at(&self, record: &[u8]) -> Option<usize> {
         let members = |bits: u64| 8 * (self.sample_type & bits).count_ones() as usize;
         let place = match record[0] {
@@ -63,7 +63,8 @@ impl<'b> File<'b> {
         (word(record, place) != 0).then_some(place)
     }
 
-    /// The records `copies` times, each copy a second later; what was made up at the start only once. Each copy is a round.
+    /// The records `copies` times, each copy a second later; those synthesized at the start only once. Each copy is a
+    /// round.
     fn repeated(&self, copies: u64) -> Vec<Vec<u8>> {
         let records = self.records();
         let mut repeated = Vec::new();
@@ -93,26 +94,26 @@ impl<'b> File<'b> {
         let mut made = self.bytes[..self.data].to_vec();
         made[48..56].copy_from_slice(&(records.len() as u64).to_le_bytes());
         made.extend(records);
-        // The index behind the records has absolute offsets.
-        let mut behind = self.bytes[self.data_end..].to_vec();
+        // The index after the records has absolute offsets.
+        let mut after = self.bytes[self.data_end..].to_vec();
         let features: u32 = self.bytes[72..104]
             .iter()
             .map(|byte| byte.count_ones())
             .sum();
         for index in 0..features as usize {
-            let section = word(&behind, index * 16) - self.data_end as u64 + made.len() as u64;
-            behind[index * 16..index * 16 + 8].copy_from_slice(&section.to_le_bytes());
+            let section = word(&after, index * 16) - self.data_end as u64 + made.len() as u64;
+            after[index * 16..index * 16 + 8].copy_from_slice(&section.to_le_bytes());
         }
-        made.extend(behind);
+        made.extend(after);
         made
     }
 
-    /// The same kind of file, larger.
+    /// A larger file of the same kind.
     pub(crate) fn grown(&self, copies: u64) -> Vec<u8> {
         self.with(&self.repeated(copies).concat())
     }
 
-    /// What `perf record -o -` would have written: the attrs as records, then the same records.
+    /// The output of `perf record -o -`: the attrs as records, then the same records.
     pub(crate) fn as_pipe(&self, copies: u64) -> Vec<u8> {
         let file = self.bytes;
         let (entry, attrs) = (word(file, 16) as usize, word(file, 24) as usize);
@@ -128,7 +129,7 @@ impl<'b> File<'b> {
         pipe
     }
 
-    /// The records packed: one stream, cut into records that are flushed.
+    /// The records compressed: one stream, cut into records at flushes.
     pub(crate) fn packed(&self, copies: u64) -> Vec<u8> {
         use zstd::stream::raw::{Encoder, InBuffer, Operation as _, OutBuffer};
         let mut encoder = Encoder::new(1).unwrap();
@@ -154,7 +155,7 @@ impl<'b> File<'b> {
         self.with(&records)
     }
 
-    /// With hardware trace among the records: buffers of bytes that look like anything.
+    /// The records with hardware trace between them: buffers of bytes that look like anything.
     pub(crate) fn with_aux(&self, copies: u64) -> Vec<u8> {
         let info = [&1u64.to_le_bytes()[..], &[0; 16]].concat();
         let mut records = record(70, &info);
@@ -177,7 +178,7 @@ fn record_of_round() -> Vec<u8> {
     record(68, &[])
 }
 
-/// A trace.dat of two CPUs with so many pages each: wake-ups, calls, texts.
+/// A trace.dat of two CPUs with this many pages each: wake-ups, calls, strings.
 pub(crate) fn trace_dat(endian: Endian, pages: usize) -> TestFile {
     let mut made = TestFile::new(endian, 8);
     let mut cpus = Vec::new();

@@ -1,4 +1,4 @@
-//! The recordings that are damaged: golden files of the readers, and what is made of them.
+//! The recordings to damage: golden files of the readers, and files built from them.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use perfquet_tests::root;
 
 use crate::grown::{self, File};
 
-/// What the recordings of one line of the table's end have in common.
+/// Family of recordings in the summary of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
     /// perf.data whose records are plain.
     PerfData,
-    /// perf.data whose records are packed into one stream.
+    /// perf.data whose records are compressed into one stream.
     Packed,
-    /// trace.dat, packed or not.
+    /// trace.dat, compressed or not.
     TraceDat,
-    /// trace.dat of some pages: each of its packed sections, which most rows need, is a good part of it.
+    /// trace.dat of a few pages: each of its compressed sections, which most rows need, is a large part of it.
     SmallTraceDat,
 }
 
@@ -37,7 +37,7 @@ impl Family {
         }
     }
 
-    /// What is kept on average, at least. docs/salvage.md says why packed bytes are lost together.
+    /// Minimum average share kept. docs/salvage.md explains why compressed bytes are lost together.
     pub(crate) fn kept_min(self) -> f64 {
         match self {
             Family::PerfData | Family::TraceDat => 0.95,
@@ -68,7 +68,7 @@ impl Recording {
     }
 }
 
-/// Golden files: name, path below formats/readers/src, what it is.
+/// Golden files: name, path below formats/readers/src, family.
 const GOLDEN: [(&str, &str); 14] = [
     ("file with stacks", "perf_data/golden/mono.data"),
     ("file with groups", "perf_data/golden/group.data"),
@@ -86,7 +86,7 @@ const GOLDEN: [(&str, &str); 14] = [
     ("trace.dat v6", "trace_dat/golden/made-big-32-v6.dat"),
 ];
 
-/// 17 to 23 KB, of which packed sections are a half.
+/// 17 to 23 KB, half of which are compressed sections.
 const SMALL_PACKED: [&str; 4] = [
     "trace.dat v7, zstd",
     "trace.dat, timers",
@@ -94,7 +94,7 @@ const SMALL_PACKED: [&str; 4] = [
     "trace.dat, stacks",
 ];
 
-/// Those of the smaller set, which every test run measures.
+/// The smaller set, measured in every test run.
 const SMALL: [&str; 6] = [
     "file with a probe",
     "large file with stacks",

@@ -1,9 +1,9 @@
-//! The rows that an import makes, as text: two imports are compared row by row.
+//! The rows of an import, as text: two imports are compared row by row.
 //!
 //! ```text
 //! samples time=1489506543925 cpu=0 tid=3122 comm=dd event=cpu-clock kernel_stack=[kernel]+0x1234;…
 //! ```
-//! Numbers of stacks and calls differ between imports, so a stack is its frames and a call has no number.
+//! IDs of stacks and calls differ between imports, so a stack is its frames and a call has no ID.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -17,7 +17,7 @@ use perfquet_import::{ImportOptions, import};
 use perfquet_trace::store::{Directory, WriterOptions};
 use perfquet_trace::symbols;
 
-/// Tables that say something about others' rows; their own rows follow from these.
+/// Tables that describe rows of others; their own rows follow from these.
 const CATALOGS: [&str; 6] = [
     "stacks",
     "frames",
@@ -26,18 +26,18 @@ const CATALOGS: [&str; 6] = [
     "problems",
     "losses",
 ];
-/// Columns that number rows.
+/// Columns with row IDs.
 const NUMBERS: [&str; 3] = ["call_id", "parent_id", "aggregate_id"];
 const STACKS: [&str; 2] = ["kernel_stack", "user_stack"];
 
-/// What an import made.
+/// The result of an import.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// How often each row is there.
+    /// Number of occurrences of each row.
     pub(crate) rows: BTreeMap<String, u64>,
-    /// What `problems` and `losses` say, with place and count.
+    /// The rows of `problems` and `losses`, with place and count.
     pub(crate) messages: Vec<String>,
-    /// Why nothing was imported.
+    /// The reason for an empty import.
     pub(crate) error: Option<String>,
 }
 
@@ -92,7 +92,7 @@ impl Outcome {
             for batch in trace.read(name).unwrap() {
                 let batch = batch.unwrap();
                 match name {
-                    "problems" | "losses" => outcome.tell(&batch),
+                    "problems" | "losses" => outcome.add_reports(&batch),
                     name if CATALOGS.contains(&name) => {}
                     name => outcome.add(name, &batch, &stacks),
                 }
@@ -101,7 +101,7 @@ impl Outcome {
         outcome
     }
 
-    fn tell(&mut self, batch: &RecordBatch) {
+    fn add_reports(&mut self, batch: &RecordBatch) {
         let options = FormatOptions::default();
         let text = batch
             .column_by_name("message")
@@ -151,7 +151,7 @@ impl Outcome {
     }
 }
 
-/// In memory, where the machine has such a place: a thousand imports write a thousand directories.
+/// A directory in memory, if the host has such a file system: a thousand imports write a thousand directories.
 fn scratch() -> std::path::PathBuf {
     let memory = Path::new("/dev/shm");
     match memory.is_dir() {
@@ -197,14 +197,14 @@ impl Stacks {
                 .unwrap()
                 .as_primitive::<Int32Type>()
                 .clone();
-            let told: Vec<_> = ["module", "offset", "address", "function", "space"]
+            let fields: Vec<_> = ["module", "offset", "address", "function", "space"]
                 .iter()
                 .map(|name| {
                     ArrayFormatter::try_new(batch.column_by_name(name).unwrap(), &options).unwrap()
                 })
                 .collect();
             for row in 0..batch.num_rows() {
-                let texts: Vec<String> = told
+                let texts: Vec<String> = fields
                     .iter()
                     .map(|column| column.value(row).to_string())
                     .collect();

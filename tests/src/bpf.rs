@@ -1,7 +1,7 @@
 //! `cargo xtask bpf`: compiles the programs for the kernel, `ebpf/src/NAME.bpf.c`, to `ebpf/objects/NAME.bpf.o`.
 //!
-//! The objects are kept, so that nobody who builds perfquet needs clang. They keep their BTF, by which the loader fits
-//! them to the running kernel, and lose what debuggers want.
+//! The objects are committed, so that building perfquet needs no clang. They keep their BTF, from which the loader
+//! adapts them to the running kernel, and lose their debug sections.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::root;
 
-/// Where the sources are.
+/// Directory of the sources.
 pub const SOURCES: &str = "ebpf/src";
-/// Where the objects are.
+/// Directory of the objects.
 pub const OBJECTS: &str = "ebpf/objects";
 
 /// `cargo xtask bpf`.
@@ -39,7 +39,7 @@ pub fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Compiles one. No path of this machine gets into the object: its BTF names the sources as seen from their folder.
+/// Compiles one program. The object has no path of this host: its BTF names the sources relative to their directory.
 pub fn compile(name: &str, object: &Path) -> Result<()> {
     let status = Command::new("clang")
         .args([
@@ -47,7 +47,7 @@ pub fn compile(name: &str, object: &Path) -> Result<()> {
         ])
         .args(["-Wno-unused-function", "-Wno-unused-const-variable"])
         .arg("-ffile-compilation-dir=.")
-        // Jump tables are of newer kernels.
+        // Only newer kernels have jump tables.
         .args(["-fno-jump-tables", "-c", &format!("{name}.bpf.c"), "-o"])
         .arg(object)
         .current_dir(root().join(SOURCES))
@@ -67,7 +67,7 @@ pub fn compile(name: &str, object: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The object that is kept.
+/// The committed object.
 pub fn committed(name: &str) -> PathBuf {
     root().join(OBJECTS).join(format!("{name}.bpf.o"))
 }
@@ -85,13 +85,13 @@ pub fn clang() -> Option<u32> {
 pub struct Section {
     /// "kprobe", ".rodata"
     pub name: String,
-    /// It holds instructions.
+    /// Whether it contains instructions.
     pub is_code: bool,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// The sections of an object, in their order (ELF, 64 bits, little-endian, as clang makes it).
+/// The sections of an object, in order (ELF, 64-bit, little-endian, as written by clang).
 pub fn sections(object: &[u8]) -> Result<Vec<Section>> {
     let number = |place: usize, size: usize| -> Result<usize> {
         let bytes = object

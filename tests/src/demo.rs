@@ -1,8 +1,7 @@
-//! `cargo xtask demo`: from a fresh clone to a flame graph of this machine.
+//! `cargo xtask demo`: from a fresh clone to a flame graph of this host.
 //!
-//! The recorder is built first, in two or three minutes. The query tool takes far longer, because of
-//! DataFusion; so the demo records just that: the compiler at work. If it is built already, a small crate is
-//! compiled anew, into a folder that is thrown away.
+//! The recorder is built first, in two or three minutes. The query tool takes far longer, because of DataFusion; so the
+//! demo records that build. If it is already built, a small crate is compiled into a temporary directory.
 
 mod builder;
 mod results;
@@ -16,11 +15,11 @@ use anyhow::{Context, Result, bail};
 use crate::{needs, place, say};
 use builder::Builder;
 
-/// What the demo may record, which depends on who runs it.
+/// The scope that the demo may record, which depends on privileges.
 enum Rights {
     /// Every CPU, kernel and user, with scheduler events.
     System,
-    /// Processes that the demo starts itself; the reason why not more.
+    /// Only processes that the demo starts itself; with the reason.
     OwnProcesses(String),
 }
 
@@ -28,7 +27,7 @@ enum Rights {
 pub fn run(arguments: &[&str]) -> Result<()> {
     let seconds = parse(arguments)?;
     say::need_c_compiler()?;
-    // Before anything is built: nobody wants to wait for minutes to be refused.
+    // Check before building: a rejection after minutes would be annoying.
     let rights = rights()?;
     let directory = place::target_directory().join("demo");
     std::fs::create_dir_all(&directory)
@@ -83,7 +82,7 @@ fn build(package: &str) -> Result<()> {
     Ok(())
 }
 
-/// Asks the kernel's settings, not the recorder: the recorder would explain the same with less context.
+/// Checks the kernel's settings, not the recorder: the recorder would explain the same with less context.
 fn rights() -> Result<Rights> {
     if needs::is_root() {
         return Ok(Rights::System);
@@ -127,7 +126,7 @@ fn record_own(trace: &Path, directory: &Path, seconds: u64) -> Result<()> {
     record(trace, &["-g", "-F", "997", "-e", "cpu-clock:u"], &workload)
 }
 
-/// Runs the recorder, showing its command line as one would type it.
+/// Runs the recorder, and prints its command line.
 fn record(trace: &Path, options: &[&str], workload: &[String]) -> Result<()> {
     let program = place::target_directory().join("release/perfquet-record");
     let mut command = Command::new(&program);
@@ -147,16 +146,16 @@ fn record(trace: &Path, options: &[&str], workload: &[String]) -> Result<()> {
         .status()
         .with_context(|| format!("cannot run {}", program.display()))?;
     if !status.success() && !trace.join("manifest.json").is_file() {
-        bail!("the recorder failed ({status}); what it said is above");
+        bail!("the recorder failed ({status}); see its output above");
     }
     Ok(())
 }
 
-/// The path as seen from where one stands, if that is shorter.
+/// The path relative to the current directory, if that is shorter.
 fn shorten(path: &Path) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(&here).unwrap_or(path).to_path_buf()
 }
 
-/// How long to wait between two looks at something that is being built.
+/// Interval between two checks of a running build.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: packages with the three programs, their manual pages and completions: a `.tar.zst` for any
+//! `cargo xtask dist`: packages of the three programs with manual pages and completions: a `.tar.zst` for any
 //! distribution and a `.deb`.
 //!
 //! ```text
@@ -19,16 +19,16 @@ use crate::{place, say};
 /// The programs of a package.
 pub const PROGRAMS: [&str; 3] = ["perfquet-record", "perfquet-convert", "perfquet-query"];
 
-/// What a package is made of and where it goes.
+/// Content and destination of a package.
 #[derive(Debug, Clone)]
 struct Options {
-    /// Cargo's profile: `dist`, which takes long, or `release`, which the tests have built already.
+    /// Cargo's profile: `dist`, which is slow, or `release`, which the tests have already built.
     profile: String,
     output: PathBuf,
 }
 
 impl Options {
-    /// Whether the packages are for trying out: time matters more than size.
+    /// Whether the packages are for testing: time matters more than size.
     fn is_quick(&self) -> bool {
         self.profile == "release"
     }
@@ -83,7 +83,7 @@ fn pack(options: &Options) -> Result<Vec<PathBuf>> {
     Ok(packages)
 }
 
-/// Builds each program on its own, as the tests do. Returns their paths.
+/// Builds each program separately, like the tests. Returns their paths.
 fn build(profile: &str) -> Result<Vec<PathBuf>> {
     if let (Some(directory), "release") = (std::env::var_os("PERFQUET_BIN_DIR"), profile) {
         return Ok(PROGRAMS
@@ -103,7 +103,7 @@ fn build(profile: &str) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Writes everything that is installed below `/usr`.
+/// Writes all files installed below `/usr`.
 fn fill(tree: &Path, programs: &[PathBuf]) -> Result<()> {
     let (bin, share) = (tree.join("bin"), tree.join("share"));
     let doc = share.join("doc/perfquet");
@@ -114,7 +114,7 @@ fn fill(tree: &Path, programs: &[PathBuf]) -> Result<()> {
         let installed = bin.join(name);
         fs::copy(program, &installed)
             .with_context(|| format!("cannot copy {}", program.display()))?;
-        // Cargo's profile for packages has done so already.
+        // Cargo's profile for packages has already done so.
         if say::has("strip") {
             run_tool(Command::new("strip").arg(&installed))?;
         }
@@ -131,7 +131,7 @@ fn fill(tree: &Path, programs: &[PathBuf]) -> Result<()> {
             fs::copy(&path, doc.join(name))?;
         }
     }
-    // Debian's name for the licences.
+    // Debian's name for the licenses.
     fs::write(
         doc.join("copyright"),
         "Licensed under either of the Apache License 2.0 (LICENSE-APACHE) or the MIT license (LICENSE-MIT), at your option.\n",
@@ -139,7 +139,7 @@ fn fill(tree: &Path, programs: &[PathBuf]) -> Result<()> {
     for_readers(tree)
 }
 
-/// Everybody may read the files, and run the programs.
+/// Makes the files readable, and the programs executable, for all users.
 fn for_readers(directory: &Path) -> Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(directory)? {
@@ -197,7 +197,7 @@ fn deb(stage: &Path, tree: &Path, options: &Options) -> Result<PathBuf> {
             .arg(tree)
             .arg(root.join("usr")),
     )?;
-    // Debian's zsh looks here.
+    // Debian's zsh searches here.
     let zsh = root.join("usr/share/zsh");
     fs::rename(zsh.join("site-functions"), zsh.join("vendor-completions"))?;
     fs::write(
@@ -216,7 +216,7 @@ fn deb(stage: &Path, tree: &Path, options: &Options) -> Result<PathBuf> {
     Ok(package)
 }
 
-/// Returns the description of the package. The programs need the C library that they were linked with, or a newer one.
+/// Returns the description of the package. The programs require at least the C library that they were linked with.
 fn control(version: &str, arch: &str, bytes: u64) -> String {
     let libc = libc_version();
     format!(
@@ -247,7 +247,7 @@ fn libc_version() -> String {
     version.unwrap_or_else(|| "2.31".to_owned())
 }
 
-/// Seconds since 1970 of the commit; of today outside of a clone.
+/// Seconds since 1970 of the commit; of now outside a clone.
 fn commit_time() -> String {
     let output = Command::new("git")
         .args(["log", "-1", "--format=%ct"])
@@ -279,7 +279,7 @@ fn run_tool(command: &mut Command) -> Result<()> {
     let output = command
         .output()
         .with_context(|| format!("cannot run {name}"))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.success(), "{name} failed: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{name} failed: {stderr}");
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! `cargo xtask fuzz --minutes N`: damaged inputs for every reader and the whole way behind it, damaged traces for every
-//! report, for as long as one likes.
+//! `cargo xtask fuzz --minutes N`: damaged inputs for every reader and whole imports, damaged traces for every report,
+//! for the given time.
 //!
-//! The library is built so that it counts which edges of its code a case goes over (`tests/fuzz/instrument.sh`): a
-//! case that goes a new way is changed further. LLVM's counters work on stable Rust, so neither AFL nor a
-//! nightly compiler is needed.
+//! The library is built to count the edges that a case covers (`tests/fuzz/instrument.sh`): a case with new coverage is
+//! mutated further. LLVM's counters work on stable Rust, so neither AFL nor a nightly compiler is needed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,11 +17,11 @@ pub fn run(minutes: u64) -> Result<()> {
     say::step(&format!(
         "damaged inputs and damaged traces, for {minutes} min in {jobs} processes"
     ));
-    // Built by the ordinary compiler, before the other one is named.
+    // Built by the ordinary compiler, before the instrumenting one is set.
     let query = place::bin("perfquet-query");
     let programs = query.parent().context("a program has a directory")?;
     let instrumented = |arguments: &[&str]| {
-        // In the tests' profile, where an overflow panics.
+        // In the tests' profile, where overflows panic.
         let mut command = place::cargo_test(&["--test", "fuzz"]);
         command.args(arguments).env(
             "RUSTC_WORKSPACE_WRAPPER",
@@ -59,7 +58,7 @@ pub fn run(minutes: u64) -> Result<()> {
     Ok(())
 }
 
-/// The seed of the first process: that of the environment, or the time, so that no two runs try the same cases.
+/// The seed of the first process: from the environment, or the time, so that no two runs try the same cases.
 fn first_seed() -> Result<u64> {
     if let Ok(text) = std::env::var("PERFQUET_FUZZ_SEED") {
         let seed = text.parse();

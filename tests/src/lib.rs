@@ -1,6 +1,6 @@
-//! What the tests and the chores share: where things lie, the programs under test, and saying what was skipped.
+//! Shared by tests and chores: paths, the programs under test, reporting skipped tests.
 //!
-//! `cargo xtask NAME` is one file here per chore; `src/bin/xtask.rs` only chooses among them.
+//! `cargo xtask NAME` is one file here per chore; `src/bin/xtask.rs` only selects one.
 
 pub mod bench;
 pub mod bpf;
@@ -20,7 +20,7 @@ pub mod vm;
 
 pub use place::{bin, corpora, foreign_corpus, root, target_directory};
 
-/// Says aloud that a test, or a part of it, could not run here. `cargo xtask test` collects these lines.
+/// Reports that a test, or a part of it, cannot run here. `cargo xtask test` collects these lines.
 ///
 /// ```text
 /// skipped: needs machines: no QEMU: cargo xtask vm --fetch

@@ -1,9 +1,9 @@
-//! What a machine may lack: each need has a name, and one question that the kernel or a tool answers.
+//! Requirements that a host may lack: each has a name, and one check that the kernel or a tool answers.
 //!
-//! A gate that asks the program under test whether it can record lets a broken recorder skip its own tests. So the gates
-//! of all tests are here, and `cargo xtask test` asks again: a test that was skipped for want of something that is there
-//! has failed, and so has one that gives a reason that nobody can check. The tests of other crates include this file by
-//! its path, for they cannot depend on this crate.
+//! If a test asked the program under test whether it can record, a broken recorder would skip its own tests. So all
+//! requirements are checked here, and `cargo xtask test` checks again: a test that was skipped for a requirement that
+//! is met has failed, and so has one with a reason that cannot be checked. The tests of other crates include this file
+//! by its path, since they cannot depend on this crate.
 //!
 //! ```text
 //! skipped: needs root and tracefs
@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 
 const TRACING: &str = "/sys/kernel/tracing";
 
-/// A thing that a machine may lack.
+/// A requirement that a host may lack.
 struct Need {
     name: &'static str,
     is_there: fn() -> bool,
@@ -70,7 +70,7 @@ const NEEDS: &[Need] = &[
     need("clippy", || succeeds("cargo", &["clippy", "--version"])),
 ];
 
-/// Programs that are asked for by their names.
+/// Programs that are required by name.
 const TOOLS: &[&str] = &[
     "bpftrace",
     "busybox",
@@ -92,7 +92,8 @@ const TOOLS: &[&str] = &[
     "zstd",
 ];
 
-/// What only a measurement in the test itself finds out. Each is skipped in a test that first did what it could.
+/// Requirements known only from a measurement in the test itself. Such a test is skipped only after its other parts
+/// ran.
 const MEASURED: &[&str] = &[
     "switches from idle tasks",
     "a perf that unwinds",
@@ -106,7 +107,7 @@ const fn need(name: &'static str, is_there: fn() -> bool) -> Need {
     Need { name, is_there }
 }
 
-/// Whether the machine has it; `None`: no need has that name.
+/// Whether the host meets a requirement; `None` if the name is unknown.
 pub fn is_there(name: &str) -> Option<bool> {
     if let Some(need) = NEEDS.iter().find(|need| need.name == name) {
         return Some((need.is_there)());
@@ -114,7 +115,7 @@ pub fn is_there(name: &str) -> Option<bool> {
     TOOLS.contains(&name).then(|| has(name))
 }
 
-/// None if the machine has it; otherwise why what needs it cannot run.
+/// `None` if the host meets the requirement; otherwise the reason for skipping.
 ///
 /// ```
 /// assert!(perfquet_tests::needs::missing("a flying carpet").is_some());
@@ -123,7 +124,7 @@ pub fn missing(need: &str) -> Option<String> {
     (is_there(need) != Some(true)).then(|| format!("needs {need}"))
 }
 
-/// Whether the machine has all of these; says which it lacks.
+/// Whether the host meets all of these; reports the missing ones.
 pub fn met(names: &[&str]) -> bool {
     let missing: Vec<&str> = names
         .iter()
@@ -136,13 +137,13 @@ pub fn met(names: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// What is wrong with having skipped a test for this reason; `None`: nothing.
+/// The error in skipping a test for this reason; `None` if it is valid.
 ///
 /// ```text
-/// needs root and tracefs                       wrong, if both are there
+/// needs root and tracefs                       wrong, if both are present
 /// query.md:12: needs zstd                      a place may precede
 /// needs machines: no QEMU: cargo xtask vm …    and a hint may follow
-/// the moon was full                            wrong: nobody can check that
+/// the moon was full                            wrong: cannot be checked
 /// ```
 pub fn objection(reason: &str) -> Option<String> {
     let Some(names) = names_in(reason) else {
@@ -163,22 +164,22 @@ pub fn objection(reason: &str) -> Option<String> {
     are_all_there.then(|| format!("this machine has {}", names.join(" and ")))
 }
 
-/// The needs of a reason.
+/// The requirements in a reason.
 fn names_in(reason: &str) -> Option<Vec<&str>> {
     let (_, names) = reason.split_once("needs ")?;
     let end = names.find(['(', ':']).unwrap_or(names.len());
     Some(names[..end].trim_end().split(" and ").collect())
 }
 
-/// Whether a program answers in `PATH`.
+/// Whether a program runs from `PATH`.
 fn has(program: &str) -> bool {
-    let asked = Command::new(program)
+    let outcome = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    asked.is_ok()
+    outcome.is_ok()
 }
 
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
@@ -202,7 +203,7 @@ pub fn is_root() -> bool {
     effective == Some("0")
 }
 
-/// Reads the number of an event; the file system is mounted where that is all that is missing, as the recorder does.
+/// Reads the ID of an event; mounts the file system if only that is missing, like the recorder.
 fn has_tracefs() -> bool {
     let is_mounted = || fs::read(format!("{TRACING}/events/sched/sched_switch/id")).is_ok();
     is_mounted()
@@ -219,7 +220,7 @@ fn may_append(file: &str) -> bool {
     has_tracefs() && opened()
 }
 
-/// A group of the kind that perf events can be limited to.
+/// A cgroup of the kind that perf events can be limited to.
 fn has_own_cgroup() -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let group = mounts.lines().find_map(|line| {
@@ -234,7 +235,7 @@ fn has_own_cgroup() -> bool {
     group.is_some_and(|group| fs::create_dir(&group).is_ok() && fs::remove_dir(&group).is_ok())
 }
 
-/// `kernel.perf_event_paranoid`; None where the kernel has no perf events.
+/// `kernel.perf_event_paranoid`; `None` if the kernel has no perf events.
 pub fn perf_event_paranoid() -> Option<i32> {
     fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
         .ok()?
@@ -264,7 +265,7 @@ fn opens_tracepoint(event: &str) -> bool {
     has_tracefs() && id.is_ok_and(|id| opens(TYPE_TRACEPOINT, id, SAMPLE_RAW, 0))
 }
 
-/// Whether perf_event_open takes this event on CPU 0, of all processes.
+/// Whether perf_event_open accepts this event on CPU 0, for all processes.
 fn opens(kind: u32, config: u64, sample_type: u64, read_format: u64) -> bool {
     // struct perf_event_attr of Linux 4.1 (PERF_ATTR_SIZE_VER5), in words.
     let mut attr = [0u64; 14];
@@ -276,7 +277,7 @@ fn opens(kind: u32, config: u64, sample_type: u64, read_format: u64) -> bool {
     let disabled = 1;
     attr[5] = disabled;
     let (every_process, cpu, no_group, close_on_exec) = (-1, 0, -1, 8);
-    // SAFETY: the kernel reads as many bytes of `attr` as its size says, and writes nothing.
+    // SAFETY: the kernel reads as many bytes of `attr` as its size states, and writes nothing.
     let file = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -290,7 +291,7 @@ fn opens(kind: u32, config: u64, sample_type: u64, read_format: u64) -> bool {
     close(file)
 }
 
-/// Whether bpf(2) loads the smallest program of the kind that probes run, and the kernel has the types of its functions.
+/// Whether bpf(2) loads a minimal program of the kind that probes run, and the kernel has BTF.
 fn may_load_programs() -> bool {
     const PROG_LOAD: i32 = 5;
     const TYPE_KPROBE: u64 = 2;
@@ -302,18 +303,18 @@ fn may_load_programs() -> bool {
     attr[0] = TYPE_KPROBE | (program.len() as u64) << 32;
     attr[1] = program.as_ptr() as u64;
     attr[2] = licence.as_ptr() as u64;
-    // SAFETY: the kernel reads `attr`, and through it the program and the text, all of which live until it returns.
+    // SAFETY: the kernel reads `attr`, and through it the program and the string, all of which live until it returns.
     let file =
         unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, attr.as_ptr(), size_of_val(&attr)) };
     close(file) && Path::new("/sys/kernel/btf/vmlinux").is_file()
 }
 
-/// Closes what a system call opened; false: it failed.
+/// Closes a file descriptor returned by a system call; false if the call failed.
 fn close(file: i64) -> bool {
     if file < 0 {
         return false;
     }
-    // SAFETY: the file was opened just now, and nobody else knows of it.
+    // SAFETY: the descriptor was just opened, and has no other owner.
     unsafe { libc::close(file as i32) };
     true
 }

@@ -1,4 +1,4 @@
-//! Where things lie: the clone, the target directory, the built programs, the traces of the oracles.
+//! Paths: the clone, the target directory, the built programs, the traces of the oracles.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::sync::{Mutex, OnceLock};
 
 /// The top of the clone.
 pub fn root() -> &'static Path {
-    // Every manifest lies one level below the top. The path of compile time is that of another clone where
-    // two share a target directory: cargo tells the right one to what it runs.
+    // Every manifest is one level below the top. The compile-time path belongs to another clone if two share a target
+    // directory: cargo passes the right one to the programs it runs.
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
@@ -17,15 +17,15 @@ pub fn root() -> &'static Path {
     })
 }
 
-/// A cargo command that works on this workspace, wherever the caller stands.
+/// A cargo command for this workspace, independent of the current directory.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// `cargo test` with these arguments, of the same packages as in `cargo xtask test`: another selection unites the
-/// features of the dependencies differently, and compiles them again.
+/// `cargo test` with these arguments, for the same packages as in `cargo xtask test`: another selection unifies the
+/// features of the dependencies differently, and recompiles them.
 pub fn cargo_test(arguments: &[&str]) -> Command {
     let mut command = cargo();
     command.arg("test");
@@ -38,7 +38,7 @@ pub fn cargo_test(arguments: &[&str]) -> Command {
     command
 }
 
-/// Where cargo puts what it builds: `target`, or where `CARGO_TARGET_DIR` and the configuration say.
+/// Cargo's target directory: `target`, or as set by `CARGO_TARGET_DIR` and the configuration.
 pub fn target_directory() -> &'static Path {
     static TARGET: OnceLock<PathBuf> = OnceLock::new();
     TARGET.get_or_init(|| metadata_target().unwrap_or_else(|| root().join("target")))
@@ -60,12 +60,12 @@ fn metadata_target() -> Option<PathBuf> {
     Some(PathBuf::from(metadata["target_directory"].as_str()?))
 }
 
-/// The program of that name (`perfquet-query`), built in release at the first call of a process.
+/// The program with that name (`perfquet-query`), built in release at the first call of a process.
 ///
-/// `cargo test` does not build the programs of other packages. They are always taken from the release
-/// profile: DataFusion is built once for the demo, the tests and the benchmarks alike, and each package is
-/// built on its own, as the demo builds it, because building several at once unites their features.
-/// `PERFQUET_BIN_DIR` names a folder with programs that are there already.
+/// `cargo test` does not build the programs of other packages. They are always taken from the release profile:
+/// DataFusion is built once for the demo, the tests and the benchmarks, and each package is built separately, like in
+/// the demo, because building several at once unifies their features. `PERFQUET_BIN_DIR` names a directory with
+/// existing programs.
 pub fn bin(name: &str) -> PathBuf {
     static BUILT: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
     if let Some(directory) = std::env::var_os("PERFQUET_BIN_DIR") {
@@ -97,14 +97,14 @@ pub fn bin(name: &str) -> PathBuf {
     path
 }
 
-/// The folders of traces that the oracles go through: `tests/corpus`, and that of foreign traces where there is one.
+/// The directories of traces for the oracles: `tests/corpus`, and that of downloaded traces if there is one.
 pub fn corpora() -> Vec<PathBuf> {
     let own = root().join("tests/corpus");
     [own].into_iter().chain(foreign_corpus()).collect()
 }
 
-/// The folder with traces from other machines and tools, which are too large for the repository: `PERFQUET_CORPUS`, or
-/// a folder shared/corpus beside the clone. No test needs it; it only adds files.
+/// The directory of traces from other hosts and tools, which are too large for the repository: `PERFQUET_CORPUS`, or a
+/// directory shared/corpus next to the clone. No test requires it; it only adds files.
 pub fn foreign_corpus() -> Option<PathBuf> {
     let path = match std::env::var_os("PERFQUET_CORPUS") {
         Some(path) => PathBuf::from(path),

@@ -1,4 +1,4 @@
-//! `cargo xtask salvage`: how much of damaged recordings is kept, as the table of docs/salvage.md.
+//! `cargo xtask salvage`: the share of damaged recordings that is kept, as the table of docs/salvage.md.
 
 use anyhow::{Context, Result, bail};
 
@@ -12,7 +12,7 @@ pub fn run() -> Result<()> {
         .status()
         .context("cannot run cargo")?;
     if !status.success() {
-        bail!("damage costs more than it should; what is said above");
+        bail!("damage loses more than it should; see above");
     }
     Ok(())
 }

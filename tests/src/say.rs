@@ -1,4 +1,4 @@
-//! How the chores speak: steps, commands, sizes; and the checks whose failure needs an explanation.
+//! Output of the chores: steps, commands, sizes; and checks whose failure needs an explanation.
 
 use std::io::IsTerminal;
 use std::process::{Command, Stdio};
@@ -15,12 +15,12 @@ pub fn note(text: &str) {
     println!("  {text}");
 }
 
-/// A command as one would type it, before its output.
+/// A command line, before its output.
 pub fn command_line(text: &str) {
     println!("\n{} {}", paint("32", "$"), paint("1", text));
 }
 
-/// The text in the colour of the ANSI code, where the output is a terminal and `NO_COLOR` is not set.
+/// The text in the color of the ANSI code, if the output is a terminal and `NO_COLOR` is not set.
 pub fn paint(code: &str, text: &str) -> String {
     let wanted = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     if wanted {
@@ -55,18 +55,18 @@ pub fn seconds(count: u64) -> String {
     }
 }
 
-/// Whether a program answers in `PATH`.
+/// Whether a program runs from `PATH`.
 pub fn has(program: &str) -> bool {
-    let asked = Command::new(program)
+    let outcome = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    asked.is_ok()
+    outcome.is_ok()
 }
 
-/// zstd is C, and rustc links with `cc`: without a C compiler the build dies with a riddle.
+/// zstd is C, and rustc links with `cc`: without a C compiler, the build fails with an obscure error.
 pub fn need_c_compiler() -> Result<()> {
     if has("cc") {
         return Ok(());

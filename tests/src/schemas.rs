@@ -23,7 +23,7 @@ use serde::Deserialize;
 
 use crate::root;
 
-/// The file that [`run`] makes.
+/// The file written by [`run`].
 pub const OUTPUT: &str = "formats/trace/src/tables.rs";
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ struct Column {
     unit: String,
     #[serde(default)]
     nullable: bool,
-    /// Numbers of rows, this table's or another's, which begin anew in every trace.
+    /// Row IDs, of this table or another, which restart in every trace.
     #[serde(default)]
     id: bool,
     encoding: Option<String>,
@@ -62,7 +62,7 @@ pub fn run() -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The text of `formats/trace/src/tables.rs`, as rustfmt leaves it.
+/// The text of `formats/trace/src/tables.rs`, formatted by rustfmt.
 pub fn generate(root: &Path) -> Result<String> {
     let tables = read_all(&root.join("schemas"))?;
     let mut text = String::from(HEAD);
@@ -90,7 +90,7 @@ fn read_all(folder: &Path) -> Result<Vec<Table>> {
         let table: Table = toml::from_str(&text)?;
         ensure!(
             path.file_stem().is_some_and(|stem| *stem == *table.name),
-            "the table {} stands in a file of another name",
+            "the table {} is in a file with another name",
             table.name
         );
         Ok(table)
@@ -108,7 +108,7 @@ fn check(table: &Table, common: &Table) -> Result<()> {
         let place = || format!("schemas/{}.toml: column {}", table.name, column.name);
         column_type(&column.kind).with_context(place)?;
         encoding(column).with_context(place)?;
-        // Names that look like ids, and are not of rows of ours.
+        // Names that look like IDs, but do not refer to rows.
         let foreign = ["build_id", "stream_id"].contains(&column.name.as_str());
         let is_id = column.name.ends_with("_id") && !foreign || column.doc.contains("an id into");
         ensure!(
@@ -198,7 +198,7 @@ fn column_list(columns: &[Column]) -> Result<String> {
     Ok(text)
 }
 
-/// `Row`, and how it pushes itself: column by column, in their order.
+/// `Row`, with its `push`: column by column, in order.
 fn write_row(text: &mut String, table: &Table, columns: &[Column]) -> Result<()> {
     let borrows = columns
         .iter()
@@ -211,7 +211,7 @@ fn write_row(text: &mut String, table: &Table, columns: &[Column]) -> Result<()>
         writeln!(text, "/// {}", column.doc)?;
         writeln!(text, "pub {}: {},", column.name, rust_type(column)?)?;
     }
-    // `to_`: a column may be named as anything else in the function.
+    // `to_`: a column may have the name of any other variable in the function.
     let names: Vec<String> = columns
         .iter()
         .map(|column| format!("to_{}", column.name))
@@ -264,7 +264,7 @@ fn write_all(text: &mut String, tables: &[Table]) -> Result<()> {
     write_ids(text, tables)
 }
 
-/// Which columns hold ids.
+/// The columns with IDs.
 fn write_ids(text: &mut String, tables: &[Table]) -> Result<()> {
     writeln!(
         text,
@@ -355,7 +355,7 @@ fn rust_type(column: &Column) -> Result<String> {
     })
 }
 
-/// Runs the text through rustfmt, so that the file is as `cargo fmt` would leave it.
+/// Runs the text through rustfmt, so that the file passes `cargo fmt --check`.
 fn format(text: &str) -> Result<String> {
     let mut rustfmt = Command::new("rustfmt")
         .args(["--edition", "2024", "--emit", "stdout"])

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test and lint of the workspace, then what was skipped and why.
+//! `cargo xtask test`: every test and lint of the workspace, then the skipped tests with reasons.
 //!
 //! ```text
 //! ▸ all else (dev: an overflow is an error)
@@ -8,8 +8,8 @@
 //!   reads_tracepoints — needs tracefs
 //! 312 passed, 0 failed, 1 skipped
 //! ```
-//! DataFusion takes twenty CPU minutes to compile, so it is compiled once, in release, for the demo, the
-//! tests and the benchmarks; everything that does not see it is tested in dev, where arithmetic overflow panics.
+//! DataFusion takes twenty CPU minutes to compile, so it is compiled once, in release, for the demo, the tests and the
+//! benchmarks; all crates without it are tested in dev, where arithmetic overflow panics.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -28,11 +28,11 @@ struct Step {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Builds what the later steps run.
+    /// Builds what later steps run.
     Build,
     /// A libtest run; its output is counted.
     Tests,
-    /// Needs a component of the toolchain that may be missing.
+    /// Requires a component of the toolchain that may be missing.
     Lints,
 }
 
@@ -91,7 +91,7 @@ const STEPS: &[Step] = &[
             "perfquet-tests",
             "--",
             "--show-output",
-            // Recordings look at the whole machine: side by side they disturb each other.
+            // Recordings observe the whole system: in parallel they disturb each other.
             "--test-threads=1",
         ],
         kind: Kind::Tests,
@@ -103,19 +103,19 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// What the tests of all steps came to.
+/// The results of all steps.
 #[derive(Default)]
 struct Tally {
     passed: usize,
     failed: Vec<String>,
     skipped: Vec<(String, String)>,
-    /// Failed, and passed when they were run once more.
+    /// Failed, but passed when repeated.
     unsteady: Vec<String>,
-    /// Lines `table: …` that tests print: what they found out about this machine.
+    /// Lines `table: …` printed by tests: facts about this host.
     table: Vec<String>,
 }
 
-/// Runs everything; an error if anything failed.
+/// Runs everything; an error if any test failed.
 pub fn run() -> Result<()> {
     say::need_c_compiler()?;
     let log_path = place::target_directory().join("test.log");
@@ -130,7 +130,7 @@ pub fn run() -> Result<()> {
     report(&tally, &log_path.display().to_string())
 }
 
-/// A test that was skipped for want of what is there has failed: its gate is wrong, or the program that it asked.
+/// A test skipped for a requirement that is met has failed: its check is wrong, or the program that it asked.
 fn object(tally: &mut Tally) {
     for (test, reason) in &tally.skipped {
         if let Some(objection) = needs::objection(reason) {
@@ -149,7 +149,7 @@ fn run_step(step: &Step, tally: &mut Tally, log: &mut File) -> Result<()> {
     }
     let failed_before = tally.failed.len();
     let status = run_cargo(cargo_for_tests(step), tally, log)?;
-    // A step can fail without a failed test: it does not compile, or a test process died.
+    // A step can fail without a failed test: it does not compile, or a test process was killed.
     if !status.success() && tally.failed.len() == failed_before {
         tally
             .failed
@@ -171,8 +171,8 @@ fn run_cargo(mut command: Command, tally: &mut Tally, log: &mut File) -> Result<
     Ok(child.wait()?)
 }
 
-/// Runs a few failed tests once more. Recordings run on a live machine, which can stand still at any moment; whoever
-/// fails twice has found something, and whoever passes then is named.
+/// Repeats a few failed tests. Recordings run on a live host, which may stall at any moment: a test that fails twice
+/// has found a defect, and one that passes the second time is listed.
 fn try_again(step: &Step, failed: Vec<String>, tally: &mut Tally, log: &mut File) -> Result<()> {
     const FEW: usize = 4;
     let mut again = Tally::default();
@@ -198,7 +198,7 @@ fn try_again(step: &Step, failed: Vec<String>, tally: &mut Tally, log: &mut File
 fn cargo_for_tests(step: &Step) -> Command {
     let mut command = place::cargo();
     command.args(step.arguments);
-    // What is tested at random is the same in every run; long runs are for `cargo xtask fuzz`.
+    // Random tests are the same in every run; long runs are for `cargo xtask fuzz`.
     command.env("PROPTEST_RNG_SEED", "5");
     if step.kind == Kind::Tests {
         // The programs are built by the steps above.
@@ -211,16 +211,16 @@ fn cargo_for_tests(step: &Step) -> Command {
 }
 
 fn has_component(subcommand: &str) -> bool {
-    let asked = place::cargo()
+    let outcome = place::cargo()
         .args([subcommand, "--version"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    asked.is_ok_and(|status| status.success())
+    outcome.is_ok_and(|status| status.success())
 }
 
-/// Follows the output of libtest with `--show-output`: all goes into the log, failures and totals to the
-/// screen, lines `skipped: REASON` into the tally.
+/// Follows the output of libtest with `--show-output`: everything goes into the log, failures and totals to the screen,
+/// lines `skipped: REASON` into the tally.
 fn read_results(output: impl BufRead, tally: &mut Tally, log: &mut File) -> Result<()> {
     #[derive(PartialEq)]
     enum Section {
@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_that_was_skipped_without_a_cause_has_failed() {
+    fn a_test_skipped_without_a_cause_has_failed() {
         let skipped = |reason: &str| {
             let mut tally = Tally::default();
             tally
@@ -336,7 +336,7 @@ mod tests {
             object(&mut tally);
             tally.failed
         };
-        // Whoever runs this has a compiler, for it was linked.
+        // The compiler is present: it linked this test.
         let failed = skipped("needs cc");
         assert_eq!(
             failed,
@@ -346,13 +346,13 @@ mod tests {
             skipped("page.md:3: needs cc and clippy (rustup component add clippy)").len(),
             { usize::from(needs::is_there("clippy") == Some(true)) }
         );
-        // Nobody can ask for a carpet, nor for the state of the moon.
+        // Neither a carpet nor the state of the moon can be checked.
         assert!(
             skipped("needs a flying carpet")[0]
                 .contains("nobody can check for \"a flying carpet\"")
         );
         assert!(skipped("the moon was full")[0].contains("no need is named"));
-        // What is missing is a cause; what only a measurement finds is taken.
+        // A missing requirement is a cause; one known only from a measurement is accepted.
         if needs::is_there("an event of the function tracer that is refused") == Some(false) {
             assert!(skipped("needs an event of the function tracer that is refused").is_empty());
         }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_what_passed_failed_and_was_skipped() {
+    fn counts_passed_failed_and_skipped_tests() {
         let output = "\nrunning 3 tests\ntest a::one ... ok\ntest a::two ... ok\ntest b ... FAILED\n\n\
             successes:\n\n---- a::two stdout ----\nskipped: needs tracefs\ntable: a  ok\n\n\nsuccesses:\n    a::one\n    a::two\n\n\
             failures:\n\n---- b stdout ----\nboom\n\nfailures:\n    b\n\n\

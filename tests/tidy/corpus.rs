@@ -1,4 +1,4 @@
-//! The traces of the oracles: few, small, and each with a line on how it was made.
+//! The traces of the oracles: few, small, and each with a line on its origin.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{assert_none, read, tracked};
 const MOST_BYTES: u64 = 256 << 10;
 const MOST_BYTES_IN_ALL: u64 = 4 << 20;
 
-/// What lies beside a trace and is explained once, in `tests/corpus/README.md`.
+/// Files next to traces, explained once in `tests/corpus/README.md`.
 const BESIDE: [&str; 5] = ["script", "dump", "report", "part", "md"];
 
 #[test]
@@ -34,9 +34,9 @@ fn the_corpus_is_small() {
     assert_none(&wrong);
 }
 
-/// Nothing may be there that nobody knows how to make again.
+/// Every trace can be recorded again.
 #[test]
-fn every_trace_of_the_corpus_says_how_it_was_made() {
+fn every_trace_of_the_corpus_has_its_origin() {
     let top = read(&root().join("tests/corpus/README.md"));
     let mut wrong = Vec::new();
     for path in corpus() {

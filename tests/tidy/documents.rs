@@ -1,4 +1,4 @@
-//! The documents: they exist, name what exists, and every table and column has its sentence.
+//! The documents: they exist, refer to existing files, and every table and column has a description.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,11 @@ use perfquet_tests::root;
 use super::{assert_none, read, tracked};
 
 #[test]
-fn the_changelog_has_room_for_what_comes() {
+fn the_changelog_has_a_section_for_unreleased_changes() {
     assert!(read(&root().join("CHANGELOG.md")).contains("\n## Unreleased\n"));
 }
 
-/// Every chore that a document names is one that `cargo xtask help` lists.
+/// Every chore named in a document is listed by `cargo xtask help`.
 #[test]
 fn chores_named_in_documents_exist() {
     let usage = read(&root().join("tests/src/bin/xtask.rs"));
@@ -36,7 +36,7 @@ fn chores_named_in_documents_exist() {
     assert_none(&wrong);
 }
 
-/// Files that documents and comments name in backticks with a folder exist: `formats/events/src/bytes.rs`.
+/// Files that documents and comments name in backticks with a directory exist: `formats/events/src/bytes.rs`.
 #[test]
 fn files_named_in_documents_exist() {
     let tops = [
@@ -56,7 +56,7 @@ fn files_named_in_documents_exist() {
                 let plain = quoted
                     .chars()
                     .all(|letter| letter.is_ascii_alphanumeric() || "/._-".contains(letter));
-                // NAME stands for any name, so such paths are patterns.
+                // NAME is a placeholder, so such paths are patterns.
                 let pattern = quoted.split(['/', '.']).any(|part| {
                     part.len() > 1 && part.chars().all(|letter| letter.is_ascii_uppercase())
                 });
@@ -134,9 +134,9 @@ fn pages_that_are_linked_exist() {
     assert_none(&wrong);
 }
 
-/// The tables are documented where they are declared; the shell and the reference show these sentences.
+/// Tables are documented in their declarations; the shell and the reference print these descriptions.
 #[test]
-fn every_table_and_column_has_its_sentence() {
+fn every_table_and_column_has_a_description() {
     let mut wrong = Vec::new();
     for path in tracked().iter().filter(|path| path.starts_with("schemas")) {
         if path.extension().is_none_or(|extension| extension != "toml") {
@@ -170,9 +170,9 @@ fn every_table_and_column_has_its_sentence() {
     assert_none(&wrong);
 }
 
-/// A dependency earns its place by a reason that one can read.
+/// Every dependency has a reason.
 #[test]
-fn every_dependency_has_its_reason() {
+fn every_dependency_has_a_reason() {
     let reasons = read(&root().join("CONTRIBUTING.md"));
     let manifest: toml::Table = read(&root().join("Cargo.toml")).parse().unwrap();
     let named = |name: &str| {

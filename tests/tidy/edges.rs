@@ -1,4 +1,4 @@
-//! Who may depend on whom, as ARCHITECTURE.md draws it.
+//! Dependencies between crates, as in ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const IMPORT: &str = "perfquet-import";
 const CLI: &str = "perfquet-cli";
 const EBPF: &str = "perfquet-ebpf";
 
-/// Each crate and the crates of this project that it may name.
+/// Each crate, and the crates of this project that it may use.
 const ALLOWED: [(&str, &[&str]); 10] = [
     (EVENTS, &[]),
     (READERS, &[EVENTS]),
@@ -55,7 +55,7 @@ fn crates_depend_on_each_other_only_as_drawn() {
     assert_none(&wrong);
 }
 
-/// Of the crates that `query` sees, it uses what opens a trace directory, and functions that both sides need.
+/// From its dependencies, `query` uses only the code that opens a trace directory, and functions that both sides need.
 #[test]
 fn query_uses_the_trace_directory_only() {
     let allowed = [
@@ -64,7 +64,7 @@ fn query_uses_the_trace_directory_only() {
         "perfquet_trace::function_name",
         // Plurals in messages.
         "perfquet_trace::count",
-        // How a file is written for the user, and why it is not.
+        // Writing files for the user, and rejecting to.
         "perfquet_trace::output_file",
         "perfquet_events::Error",
         "perfquet_events::event::bars",
@@ -93,7 +93,7 @@ fn query_uses_the_trace_directory_only() {
     assert_none(&wrong);
 }
 
-/// Readers know events, never how tables are stored.
+/// Readers use events, never the table formats.
 #[test]
 fn readers_see_neither_arrow_nor_parquet() {
     let tables = ["arrow", "parquet"];
@@ -110,7 +110,7 @@ fn readers_see_neither_arrow_nor_parquet() {
     assert_none(&wrong);
 }
 
-/// Everything but `query` builds in minutes because of this.
+/// All crates but `query` build in minutes because of this.
 #[test]
 fn only_query_sees_datafusion_and_tokio() {
     let mut wrong = Vec::new();
@@ -125,7 +125,7 @@ fn only_query_sees_datafusion_and_tokio() {
     assert_none(&wrong);
 }
 
-/// No version stands outside the root manifest, so none can stand twice.
+/// Versions are only in the root manifest, so none can occur twice.
 #[test]
 fn versions_stand_once() {
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! Golden inputs: small, each with a line on how it was made, and recognized by its own format only.
+//! Golden inputs: small, each with a line on its origin, and recognized only by their own format.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,11 @@ use perfquet_tests::root;
 
 use super::{assert_none, tracked};
 
-/// A golden file is the smallest input that shows the thing.
+/// Maximum size: a golden file is the smallest input that shows the case.
 const MOST_BYTES: u64 = 32 * 1024;
 
-/// Every format may see every golden file; the surest must be its own, else a file of one format would be
-/// read as another. What is cut or garbled may be recognized by none, never by a stranger.
+/// Every sniffer sees every golden file; the most certain must be its own format's, or a file of one format would be
+/// read as another. A truncated or garbled file may be recognized by none, but never by another format.
 #[test]
 fn every_golden_file_is_recognized_by_its_own_format() {
     let mut wrong = Vec::new();
@@ -33,7 +33,7 @@ fn every_golden_file_is_recognized_by_its_own_format() {
 }
 
 #[test]
-fn every_golden_file_says_how_it_was_made() {
+fn every_golden_file_has_its_origin() {
     let mut wrong = Vec::new();
     for path in inputs() {
         let readme = path.parent().unwrap().join("README.md");
@@ -62,7 +62,7 @@ fn golden_files_are_small() {
     assert_none(&wrong);
 }
 
-/// Every format shows what it does with input that ends too early and with input that is none.
+/// Every format has golden files of truncated and of foreign input.
 #[test]
 fn every_format_has_damaged_golden_files() {
     let inputs = inputs();
@@ -83,7 +83,7 @@ fn every_format_has_damaged_golden_files() {
     assert_none(&wrong);
 }
 
-/// The folder of a format is its name, written as a module: `perf.data` lives in `perf_data`.
+/// The directory of a format is its name, written as a module: `perf.data` is in `perf_data`.
 #[test]
 fn every_format_has_its_folder() {
     let wrong: Vec<String> = FORMATS
@@ -94,7 +94,7 @@ fn every_format_has_its_folder() {
     assert_none(&wrong);
 }
 
-/// Golden inputs of the formats: everything below `formats/readers/src/*/golden/` but snapshots and READMEs.
+/// Golden inputs of the formats: all files below `formats/readers/src/*/golden/` except snapshots and READMEs.
 fn inputs() -> Vec<PathBuf> {
     let is_input = |path: &PathBuf| {
         let parts: Vec<_> = path.iter().collect();
@@ -133,7 +133,7 @@ fn name(path: &Path) -> String {
         .into_owned()
 }
 
-/// The first of the surest, as `import` chooses.
+/// The first of the most certain, chosen as in `import`.
 fn surest(head: &[u8]) -> Option<&'static Format> {
     let sure = |wanted: Guess| {
         FORMATS

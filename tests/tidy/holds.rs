@@ -1,4 +1,4 @@
-//! docs/what-holds.md: every point once, with tests that are there.
+//! docs/what-holds.md: every point once, with existing tests.
 //!
 //! ```text
 //! | what holds | the test that holds it |
@@ -15,11 +15,11 @@ use super::{assert_none, read};
 const PAGE: &str = "docs/what-holds.md";
 
 #[test]
-fn what_holds_is_held_by_a_test() {
+fn every_point_of_what_holds_has_a_test() {
     assert_none(&objections(&read(&root().join(PAGE))));
 }
 
-/// What is wrong with the page.
+/// The errors in the page.
 fn objections(page: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut points: BTreeMap<String, usize> = BTreeMap::new();
@@ -51,7 +51,7 @@ fn objections(page: &str) -> Vec<String> {
         if names.is_empty() {
             wrong.push(format!("{PAGE}:{number}: no test"));
         }
-        // A name alone is another test of the file before it; chores are looked for in all documents.
+        // A name alone is another test of the file before it; chores are searched in all documents.
         let mut file = "";
         for name in names
             .iter()
@@ -70,9 +70,9 @@ fn objections(page: &str) -> Vec<String> {
     wrong
 }
 
-/// `PATH::test_name`, or the path of a page or of questions, which are tests as they are.
+/// `PATH::test_name`, or the path of a page or of queries, which are tests themselves.
 fn objection(name: &str) -> Option<String> {
-    // `PATH::module::test_name` names the same.
+    // `PATH::module::test_name` is the same test.
     let path = name.split("::").next().unwrap_or(name);
     let test = name.rsplit_once("::").map(|(_, test)| test);
     let Ok(text) = std::fs::read_to_string(root().join(path)) else {

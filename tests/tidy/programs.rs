@@ -1,8 +1,8 @@
-//! The programs for the kernel: the objects that are kept fit their sources.
+//! The BPF programs: the committed objects match their sources.
 
 use perfquet_tests::bpf::{clang, committed, compile, names, sections};
 
-/// The compiler that the kept objects were made with; another one makes other instructions of the same source.
+/// The compiler of the committed objects; another one generates other instructions from the same source.
 const CLANG: u32 = 14;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The text of the sources: formatted, of a readable size, without leftovers, `unsafe` only where it belongs.
+//! The text of the sources: formatted, of a readable size, without leftovers, `unsafe` only where allowed.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -7,11 +7,11 @@ use perfquet_tests::{place, root, schemas};
 
 use super::{assert_none, read, tracked};
 
-/// Beyond this a file holds more than one thing. The generated table definitions are exempt.
+/// Above this, a file has more than one topic. The generated table definitions are exempt.
 const MOST_LINES: usize = 800;
 
-/// Where `unsafe` is allowed: the kernel's interfaces, the BPF structs, the memory map; in tests an allocator that counts,
-/// and two system calls.
+/// Files that may use `unsafe`: the kernel's interfaces, the BPF structs, the memory map; in tests a counting
+/// allocator, and two system calls.
 const UNSAFE_ALLOWED: &[&str] = &[
     "record/src/sys/",
     "ebpf/src/layout.rs",
@@ -41,7 +41,7 @@ fn code_is_formatted() {
     }
 }
 
-/// The table definitions are committed, so that reviews and searches see them; here they are held to their source.
+/// The table definitions are committed, so that reviews and searches see them; this compares them with their source.
 #[test]
 fn generated_tables_are_fresh() {
     let fresh = schemas::generate(root()).unwrap();
@@ -53,7 +53,7 @@ fn generated_tables_are_fresh() {
     );
 }
 
-/// One gets lost in long files: split them by thing.
+/// Long files are hard to read: split them by topic.
 #[test]
 fn files_are_short() {
     let long = |path: &PathBuf| {
@@ -69,10 +69,10 @@ fn files_are_short() {
     assert_none(&wrong);
 }
 
-/// Work that is left belongs into an issue; a test that is not run into none.
+/// Open work belongs in an issue, not in a comment; ignored tests are not allowed.
 #[test]
 fn nothing_is_left_to_do() {
-    // In pieces, so that this file does not find itself.
+    // In pieces, so that this file does not match itself.
     let words = [
         ["to", "do!("],
         ["unimple", "mented!("],
@@ -89,7 +89,7 @@ fn nothing_is_left_to_do() {
 }
 
 #[test]
-fn unsafe_stays_where_it_belongs() {
+fn unsafe_is_only_where_allowed() {
     let words = [
         ["unsafe", " {"],
         ["unsafe", " fn"],
@@ -109,11 +109,11 @@ fn unsafe_stays_where_it_belongs() {
     ));
 }
 
-/// `println!` and `eprintln!` panic when nobody reads: the command's exit status would be lost. The programs say what they
-/// have to say by their `terminal.rs`, and write results by `write!`, whose errors are looked at.
+/// `println!` and `eprintln!` panic on a closed stream: the command's exit status would be lost. The programs print
+/// messages through their `terminal.rs`, and write results with `write!`, whose errors are checked.
 #[test]
-fn no_program_dies_of_a_closed_stderr() {
-    // In pieces, so that this file does not find itself.
+fn no_program_panics_on_a_closed_stderr() {
+    // In pieces, so that this file does not match itself.
     let words = [["print", "ln!("], ["print", "!("]].map(|halves| halves.concat());
     let programs = [
         "record/src",
@@ -127,7 +127,7 @@ fn no_program_dies_of_a_closed_stderr() {
             path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
         !is_test && programs.iter().any(|folder| path.starts_with(folder))
     };
-    // Tests of units say by it what they skip.
+    // Unit tests print with it which parts they skip.
     let is_said = |line: &str| line.contains("\"skipped: ") || line.trim_start().starts_with("//");
     assert_none(&lines_with(
         |line| !is_said(line) && words.iter().any(|word| line.contains(word.as_str())),
@@ -135,9 +135,9 @@ fn no_program_dies_of_a_closed_stderr() {
     ));
 }
 
-/// Bytes of inputs become numbers in one file, which checks how many there are.
+/// Bytes of inputs are converted to numbers in one file, which checks lengths.
 #[test]
-fn numbers_are_taken_out_of_bytes_in_one_file() {
+fn bytes_become_numbers_in_one_file() {
     let words = [
         ["from_le", "_bytes("],
         ["from_be", "_bytes("],
@@ -153,10 +153,10 @@ fn numbers_are_taken_out_of_bytes_in_one_file() {
     ));
 }
 
-/// A recorder that is broken must not skip its own tests: what is missing is said by `needs`, which asks the kernel.
+/// A broken recorder must not skip its own tests: `needs` decides about requirements, by asking the kernel.
 #[test]
-fn no_gate_asks_the_program_under_test() {
-    // What says it in another way: a harness without it, and a measurement that the test makes first.
+fn no_requirement_asks_the_program_under_test() {
+    // Exceptions: a harness without `needs`, and a measurement that the test makes first.
     const ALLOWED: [&str; 12] = [
         "tests/src/needs.rs",
         "tests/tidy/sources.rs",
@@ -178,9 +178,9 @@ fn no_gate_asks_the_program_under_test() {
     ));
 }
 
-/// Every file of code says first what it is and why.
+/// Every source file begins with its purpose.
 #[test]
-fn files_begin_with_what_they_are() {
+fn files_begin_with_their_purpose() {
     let silent = |path: &PathBuf| {
         let text = read(&root().join(path));
         (!text.starts_with("//!") && !text.starts_with("// @generated")).then(|| {
@@ -194,7 +194,7 @@ fn files_begin_with_what_they_are() {
     assert_none(&wrong);
 }
 
-/// A helper is named after what it helps with.
+/// A helper is named after its topic.
 #[test]
 fn no_file_is_called_util() {
     let vague = [

@@ -1,11 +1,11 @@
-//! The stacks of aggregations as folded stacks, for traces of tools that counted stacks themselves.
+//! The stacks of aggregations as folded stacks, for traces of tools that aggregate stacks themselves.
 //!
 //! ```text
 //! unix`sys_syscall;genunix`open;genunix`copen 17
 //! ```
-//! As FlameGraph's `stackcollapse.pl` makes them of DTrace's output: `module`function` without offset, arguments of C++
-//! functions cut, `_[i]` behind inlined ones; other keys stand before the root. Of a key that was printed several times,
-//! the last value counts. A distribution counts as many as there are values in it.
+//! The layout of FlameGraph's `stackcollapse.pl` for DTrace's output: `module`function` without offset, C++ functions
+//! without arguments, `_[i]` after inlined ones; other keys precede the root. If a key was printed several times, the
+//! last value counts. A distribution counts as the number of its values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -22,10 +22,10 @@ use super::{Options, printable};
 /// A key of an aggregation: its name, its parts, user stack, kernel stack.
 type Key = (Option<String>, Vec<String>, Option<i32>, Option<i32>);
 
-/// Last snapshot, and the sum in it.
+/// The last snapshot, and the sum in it.
 type Latest = (i32, f64);
 
-/// Writes the stacks of the first aggregation that has some; false: there is none.
+/// Writes the stacks of the first aggregation with stacks. Returns false if there is none.
 pub(super) fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<bool> {
     let keys = read(trace)?;
     let Some(first) = keys.keys().map(|key| &key.0).min().cloned() else {
@@ -90,7 +90,7 @@ fn read(trace: &Directory) -> Result<HashMap<Key, Latest>> {
     Ok(keys)
 }
 
-/// Values in each distribution.
+/// Number of values in each distribution.
 fn counts_of_distributions(trace: &Directory) -> Result<HashMap<i64, i64>> {
     let mut counts = HashMap::new();
     if trace.table(tables::buckets::NAME).is_none() {
@@ -109,7 +109,7 @@ fn counts_of_distributions(trace: &Directory) -> Result<HashMap<i64, i64>> {
     Ok(counts)
 }
 
-/// One frame as DTrace writes it, without its offset.
+/// One frame in DTrace's layout, without its offset.
 fn frame(place: &Place<'_>) -> String {
     let address = place.address.or(place.offset);
     let name = match (place.function, address) {
@@ -124,7 +124,7 @@ fn frame(place: &Place<'_>) -> String {
     }
 }
 
-/// A name that does not end the frame.
+/// A name without characters that end a frame.
 fn part(name: &str) -> String {
     printable(name).replace(';', ":")
 }

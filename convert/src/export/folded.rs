@@ -1,13 +1,12 @@
-//! Folded stacks, as flame graph tools take them: one stack a line, root first, and its count.
+//! Folded stacks for flame graph tools: one stack per line, root first, with its count.
 //!
 //! ```text
 //! dd;main;[libc.so.6];read_[k];vfs_read_[k] 10101010
 //! ```
-//! As `stackcollapse-perf.pl --all` writes them: the thread's name first, `_[k]` behind kernel frames, `_[i]` behind
-//! inlined ones, `_[j]` behind compiled ones, `[module]` where the function is not known. A count is the sum of the
-//! periods of one event, the first of the trace that has samples; hits of a tracepoint count 1. The two events
-//! `before` and `after` of a comparison become two counts a line. Where there are no samples, the stacks of aggregations
-//! are exported (`aggregates.rs`).
+//! The layout of `stackcollapse-perf.pl --all`: the comm first, `_[k]` after kernel frames, `_[i]` after inlined ones,
+//! `_[j]` after JIT-compiled ones, `[module]` if the function is unknown. A count is the sum of the periods of one
+//! event, the first of the trace with samples; hits of a tracepoint count 1. The two events `before` and `after` of a
+//! comparison become two counts per line. Without samples, the stacks of aggregations are exported (`aggregates.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -28,7 +27,7 @@ pub(super) const EXPORTER: Exporter = Exporter {
     write,
 };
 
-/// Thread name (by its number), user stack, kernel stack.
+/// Comm (its index), user stack, kernel stack.
 type Key = (Option<u32>, Option<i32>, Option<i32>);
 
 fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()> {
@@ -36,7 +35,7 @@ fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()
         aggregates::write(trace, options, out)?;
         return Ok(());
     };
-    // Stacks that a tool counted itself say more than the lines that it printed around them.
+    // Stacks aggregated by a tool are more informative than the lines that it printed around them.
     if !counted.is_sampled && aggregates::write(trace, options, out)? {
         return Ok(());
     }
@@ -53,7 +52,7 @@ fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()
             row.columns.i32("user_stack"),
             row.columns.i32("kernel_stack"),
         );
-        // A tracepoint's own field may have that name.
+        // A tracepoint may have a field of that name.
         let period = match tables[row.table] {
             tables::samples::NAME => row.columns.i64("period").unwrap_or(1),
             _ => 1,
@@ -89,7 +88,7 @@ fn decimal(count: i128, decimals: u32) -> String {
     format!("{whole}.{}", digits.trim_end_matches('0'))
 }
 
-/// Names of threads by number.
+/// Comms by index.
 #[derive(Default)]
 struct Comms {
     numbers: HashMap<String, u32>,
@@ -147,13 +146,13 @@ fn frame(place: &Place<'_>) -> String {
     format!("{name}{suffix}")
 }
 
-/// Code that was compiled while the program ran: perf names its module after the file with its symbols.
+/// JIT-compiled code: perf names its module after the file with its symbols.
 fn is_jit(module: &str) -> bool {
     let is_map = |module: &str| module.starts_with("/tmp/perf-") && module.ends_with(".map");
     module == "[jit]" || is_map(module)
 }
 
-/// A name that does not end the frame.
+/// A name without characters that end a frame.
 fn part(name: &str) -> String {
     printable(name).replace(';', ":")
 }

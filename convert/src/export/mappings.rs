@@ -1,4 +1,4 @@
-//! Where modules lay in a process: offsets in files become the addresses of that process again.
+//! Addresses of modules in a process: converts file offsets back to addresses.
 //!
 //! ```text
 //! pid 212 at 42.788 s: /w/workload + 0x11b7   →   0x4011b7
@@ -12,7 +12,7 @@ use perfquet_trace::tables;
 
 use super::merged::BatchRow;
 
-/// Generations of processes that are asked for what they handed down by fork.
+/// Maximum number of ancestors whose mappings may have been inherited by fork.
 const MAX_ANCESTORS: usize = 16;
 
 /// The mappings of all processes.
@@ -63,7 +63,7 @@ impl Mappings {
         Ok(mappings)
     }
 
-    /// The address of an offset of a module; the latest mapping before `time` counts.
+    /// The address of an offset in a module, by the latest mapping before `time`.
     pub(super) fn address(
         &self,
         pid: i32,

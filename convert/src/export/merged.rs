@@ -1,12 +1,12 @@
-//! The rows of `samples` and of all tables of events, as one stream in the order of time.
+//! The rows of `samples` and of all event tables, as one stream in time order.
 //!
 //! ```text
 //! samples               1 4 7 …  ┐
 //! sched.sched_switch    2 4 9 …  ├─►  1 2 4 4 5 7 9 …
 //! sched.sched_wakeup    5 …      ┘
 //! ```
-//! Each table is in order of time already; of each one batch is kept. A table whose event changed its fields comes as
-//! several, one for each form.
+//! Each table is already in time order; one batch of each is in memory. A table whose event changed its fields comes as
+//! several tables, one per form.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,10 +24,10 @@ use perfquet_trace::normalize::TimeRange;
 use perfquet_trace::store::{ColumnSchema, Directory};
 use perfquet_trace::tables;
 
-/// Index of the table of an event in [`MergedRows::tables`].
+/// Index of an event's table in [`Rows::tables`].
 pub(super) type TableIndex = usize;
 
-/// How many columns every table of events begins with.
+/// Number of common columns at the beginning of every event table.
 static COMMON: LazyLock<usize> = LazyLock::new(|| tables::common::columns().len());
 
 type Batches<'t> = Box<dyn Iterator<Item = Result<RecordBatch, Error>> + 't>;
@@ -37,13 +37,13 @@ pub(super) struct MergedRows<'t> {
     tables: Vec<Table<'t>>,
     /// Time and table of the next row of each table.
     next: BinaryHeap<Reverse<(Option<i64>, TableIndex)>>,
-    /// The table that the last row came from.
+    /// The table of the last row.
     current: Option<TableIndex>,
     window: Option<(i64, i64)>,
 }
 
 struct Table<'t> {
-    /// As the manifest names it.
+    /// The name in the manifest.
     name: &'t str,
     columns: Vec<ColumnSchema>,
     batches: Batches<'t>,
@@ -52,7 +52,7 @@ struct Table<'t> {
 }
 
 impl<'t> MergedRows<'t> {
-    /// Opens the tables. A `time` counts from the first event of the trace.
+    /// Opens the tables. `time` is relative to the first event of the trace.
     pub(super) fn open(trace: &'t Directory, time: Option<TimeRange>) -> Result<MergedRows<'t>> {
         let is_of_events =
             |name: &&str| *name == tables::samples::NAME || name.starts_with("events/");
@@ -78,12 +78,12 @@ impl<'t> MergedRows<'t> {
         Ok(rows)
     }
 
-    /// The names of the tables, by their index; one name for all forms of an event.
+    /// The names of the tables, by index; the forms of an event share a name.
     pub(super) fn tables(&self) -> impl Iterator<Item = &'t str> {
         self.tables.iter().map(|table| table.name)
     }
 
-    /// The columns of each, by its index.
+    /// The columns of each table, by index.
     pub(super) fn columns(&self) -> Vec<Vec<ColumnSchema>> {
         let columns = self.tables.iter().map(|table| table.columns.clone());
         columns.collect()
@@ -116,7 +116,7 @@ impl<'t> MergedRows<'t> {
         }))
     }
 
-    /// Puts the table's row into the queue, reading the next batch if the one at hand is used up.
+    /// Puts the table's next row into the queue; reads the next batch if the current one is exhausted.
     fn advance(&mut self, index: TableIndex) -> Result<()> {
         let table = &mut self.tables[index];
         while table
@@ -141,7 +141,7 @@ impl<'t> MergedRows<'t> {
     }
 }
 
-/// `time` on the trace's clock: first nanosecond, and the first behind.
+/// `time` on the trace's clock: first nanosecond, and first one past the end.
 fn window(trace: &Directory, time: TimeRange) -> (i64, i64) {
     let first = trace
         .tables()
@@ -226,7 +226,7 @@ impl<'a> BatchRow<'a> {
             .collect()
     }
 
-    /// The `count` columns behind the common ones, as values of an event's fields.
+    /// The `count` columns after the common ones, as values of an event's fields.
     pub(super) fn fields(&self, count: usize) -> Vec<Value<'a>> {
         let columns = self.batch.columns().iter().skip(*COMMON).take(count);
         columns
@@ -234,14 +234,14 @@ impl<'a> BatchRow<'a> {
             .collect()
     }
 
-    /// A column of 64-bit integers that stands behind the `fields` fields of an event, and is none of them.
+    /// A column of 64-bit integers after the `fields` fields of an event.
     pub(super) fn extra_i64(&self, name: &str, fields: usize) -> Option<i64> {
         let place = self.batch.schema_ref().index_of(name).ok()?;
         (place >= *COMMON + fields).then(|| self.i64(name))?
     }
 }
 
-/// The text in a row that is not NULL.
+/// The string in a row that is not NULL.
 pub(super) fn text_at(column: &dyn Array, row: usize) -> Option<&str> {
     match column.data_type() {
         DataType::Utf8 => Some(column.as_string_opt::<i32>()?.value(row)),
@@ -256,7 +256,7 @@ pub(super) fn text_at(column: &dyn Array, row: usize) -> Option<&str> {
     }
 }
 
-/// A field's value; NULL for what no field has.
+/// A field's value; NULL for types that no field has.
 fn value_at(column: &dyn Array, row: usize) -> Value<'_> {
     if column.is_null(row) {
         return Value::Null;

@@ -3,9 +3,9 @@
 //! ```text
 //! Directory ─► rows (all tables of events, merged by time) ─┐
 //!           ─► stacks (the prefix tree and its frames)      ├─► folded, perf_script, … ─► text
-//!           ─► mappings (where modules lay)                ─┘
+//!           ─► mappings (addresses of modules)              ─┘
 //! ```
-//! Rows stream; what is kept are stacks, frames and mappings.
+//! Rows are streamed; only stacks, frames and mappings are kept in memory.
 
 mod aggregates;
 mod counted;
@@ -24,30 +24,30 @@ use perfquet_trace::normalize::TimeRange;
 use perfquet_trace::store::Directory;
 use perfquet_trace::symbols;
 
-/// Everything the command line knows about an exporter.
+/// An exporter as listed on the command line.
 #[derive(Debug)]
 pub(crate) struct Exporter {
-    /// As given to `--to`: "folded".
+    /// The value of `--to`: "folded".
     pub(crate) name: &'static str,
     /// One line for `--list`.
     pub(crate) about: &'static str,
-    /// Writes the trace, or what happened in a part of its time.
+    /// Writes the trace, or a time range of it.
     pub(crate) write: fn(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()>,
 }
 
-/// What the command line asks of an export.
+/// Export options from the command line.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// Only what happened in this time.
+    /// Export only this time range.
     pub(crate) time: Option<TimeRange>,
-    /// Where names of addresses inside events come from.
+    /// Sources of names for addresses inside events.
     pub(crate) symbols: symbols::Options,
 }
 
 /// All exporters.
 pub(crate) const EXPORTERS: &[&Exporter] = &[&folded::EXPORTER, &perf_script::EXPORTER];
 
-/// `text` without what would control a terminal or break a line.
+/// `text` without control characters and newlines.
 fn printable(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_control() { '?' } else { letter })

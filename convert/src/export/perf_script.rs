@@ -1,4 +1,4 @@
-//! Text as `perf script -F comm,pid,tid,cpu,time,event,ip,sym,period,trace --ns --no-inline` prints it.
+//! Text in the layout of `perf script -F comm,pid,tid,cpu,time,event,ip,sym,period,trace --ns --no-inline`.
 //!
 //! ```text
 //!             perf   169/169   [000]     4.720337972:          1 sched:sched_wakeup: comm=migration/0 … ffffffff81114a38 ttwu_do_activate
@@ -6,9 +6,8 @@
 //!         ffffffff81c95a7f __memset
 //!                     11b7 work_inner
 //! ```
-//! tools/perf/builtin-script.c decides about widths and blanks. Where chains were recorded, perf prints frames of
-//! user modules as offsets in their file, all else as addresses; so do we, since that is what scripts were
-//! written for.
+//! tools/perf/builtin-script.c defines widths and blanks. If chains were recorded, perf prints frames of user modules
+//! as file offsets, all others as addresses. This exporter does the same, because scripts expect it.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -34,13 +33,13 @@ pub(super) const EXPORTER: Exporter = Exporter {
     write,
 };
 
-/// What is known of the events of a table.
+/// The events of a table.
 struct Event {
-    /// `sched:sched_switch`; empty for `samples`, whose rows name theirs.
+    /// `sched:sched_switch`; empty for `samples`, whose rows have the name.
     name: String,
     fields: Vec<Field>,
     print: Option<PrintFormat>,
-    /// What the recorder itself tells (mappings, switches) perf script shows only when it is asked to.
+    /// perf script shows the recorder's own records (mappings, switches) only on request.
     is_shown: bool,
 }
 
@@ -69,7 +68,7 @@ fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// The events of each table, and the width of the longest name. Of an event whose fields changed, each form has a
+/// The events of each table, and the width of the longest name. If an event's fields changed, each form has a
 /// declaration and a table.
 fn events(
     trace: &Directory,
@@ -82,7 +81,7 @@ fn events(
             .iter_mut()
             .filter(|declaration| declaration.folder == **table)
             .collect();
-        // Each form has its own declaration; one that was declared with several filters has more of the same.
+        // Each form has its own declaration; several filters give several equal ones.
         of_table.sort_by_key(|declaration| {
             (
                 !has_fields(columns, &declaration.fields),
@@ -112,7 +111,7 @@ fn events(
 
 /// A row of `event_types`.
 struct Declaration {
-    /// The event's table, as the manifest names it.
+    /// The event's table, by its name in the manifest.
     folder: String,
     /// `sched:sched_switch`
     name: String,
@@ -122,7 +121,7 @@ struct Declaration {
     is_used: bool,
 }
 
-/// What was recorded, and the width of the longest name.
+/// The declarations in the trace, and the width of the longest name.
 fn declarations(trace: &Directory) -> Result<(Vec<Declaration>, usize)> {
     let mut declarations = Vec::new();
     let mut width = 0;
@@ -157,7 +156,7 @@ fn declarations(trace: &Directory) -> Result<(Vec<Declaration>, usize)> {
     Ok((declarations, width))
 }
 
-/// The event's fields, from their declarations and the columns that they became.
+/// The event's fields, from their declarations and their columns.
 fn fields(declarations: &[String], columns: &[ColumnSchema]) -> Vec<Field> {
     let columns = columns.iter().skip(tables::common::columns().len());
     declarations
@@ -175,8 +174,8 @@ fn fields(declarations: &[String], columns: &[ColumnSchema]) -> Vec<Field> {
         .collect()
 }
 
-/// Whether the columns of a form are those of these fields: `arg_pid` of `int pid`, then nothing but what was recorded
-/// beside the fields.
+/// Whether a form has the columns of these fields: `arg_pid` for `int pid`, followed only by the extras recorded with
+/// the event.
 fn has_fields(columns: &[ColumnSchema], declarations: &[String]) -> bool {
     let own = columns.iter().skip(tables::common::columns().len());
     let extras = own.clone().skip(declarations.len());
@@ -199,7 +198,7 @@ fn has_fields(columns: &[ColumnSchema], declarations: &[String]) -> bool {
             .all(|column| column.name.starts_with("sample_"))
 }
 
-/// The type of a field that became a column of this type. A list keeps 64 bits of each element, whatever it had.
+/// The type of a field with a column of this type. A list keeps 64 bits of each element, whatever its size was.
 fn field_type(column: ColumnType, element_bytes: u8) -> FieldType {
     let element_bytes = if element_bytes == 0 { 8 } else { element_bytes };
     match column {
@@ -261,13 +260,13 @@ impl Names {
 }
 
 struct Printer<'t> {
-    /// Whether stacks were recorded, not only the place itself.
+    /// Whether stacks were recorded, or only the IP.
     chains: bool,
     stacks: &'t Stacks,
     mappings: Mappings,
     names: Names,
     name_width: usize,
-    /// The event at hand.
+    /// The current event.
     text: Vec<u8>,
 }
 
@@ -287,7 +286,7 @@ impl Printer<'_> {
             let name = |address| names.borrow_mut().name(address);
             print.print(&record, Some(&name), &mut self.text);
         } else {
-            // An event that was a text before has no format: its fields are told by name, behind one blank.
+            // An event imported from text has no format: its fields are printed by name, after one blank.
             self.text.pop();
             record.pairs(&mut self.text);
             if self.text.len() < start {
@@ -303,7 +302,7 @@ impl Printer<'_> {
         self.text.push(b'\n');
     }
 
-    /// Everything up to the event's name.
+    /// The part up to the event's name.
     fn head(&mut self, row: &BatchRow<'_>, event: &Event) {
         let (pid, tid) = (row.i32("pid").unwrap_or(-1), row.i32("tid").unwrap_or(-1));
         let comm = row
@@ -319,7 +318,7 @@ impl Printer<'_> {
             head += &format!("[{cpu:03}] ");
         }
         if let Some(time) = row.i64("time") {
-            // Without a sign, as perf does.
+            // Unsigned, as in perf.
             let time = time.cast_unsigned();
             let (seconds, nanoseconds) = (time / 1_000_000_000, time % 1_000_000_000);
             head += &format!("{seconds:>5}.{nanoseconds:09}: ");
@@ -337,7 +336,7 @@ impl Printer<'_> {
         self.text.extend_from_slice(head.as_bytes());
     }
 
-    /// One line for each frame, and a blank one.
+    /// One line per frame, and an empty line.
     fn chain(&mut self, row: &BatchRow<'_>) {
         self.text.push(b'\n');
         let mut places = Vec::new();
@@ -351,7 +350,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Address and name of the place itself.
+    /// Address and name of the IP.
     fn place(&mut self, row: &BatchRow<'_>, event: &Event) {
         let mut places = Vec::new();
         for stack in ["kernel_stack", "user_stack"] {
@@ -364,7 +363,7 @@ impl Printer<'_> {
                 self.mappings
                     .address(row.i32("pid")?, row.i64("time"), module, offset)
             };
-            // The column `ip` of an event's own table is a field of the event.
+            // In an event's table, the column `ip` is a field of the event.
             let sampled = match event.name.as_str() {
                 tables::samples::NAME => row.u64("ip"),
                 _ => None,
@@ -383,7 +382,7 @@ fn name(place: &Place<'_>) -> String {
         .map_or_else(|| "[unknown]".to_owned(), printable)
 }
 
-/// Replaces what would control a terminal.
+/// Replaces control characters.
 fn tame(text: &mut [u8], start: usize) {
     for byte in text.iter_mut().skip(start) {
         if byte.is_ascii_control() && !matches!(byte, b'\n' | b'\t') {

@@ -1,4 +1,4 @@
-//! The prefix tree of stacks with its frames, in memory: 8 bytes for each node.
+//! The prefix tree of stacks with its frames, in memory: 8 bytes per node.
 //!
 //! ```text
 //! node 3 ─► frame 7 (vfs_read), parent 2 ─► frame 4 (main), parent 1 ─► …
@@ -15,20 +15,20 @@ use perfquet_trace::tables;
 
 use super::merged;
 
-/// Compilers inline no deeper.
+/// Maximum depth of inlining; compilers stay below it.
 const MAX_INLINED: usize = 256;
 
 /// All stacks of a trace.
 #[derive(Default)]
 pub(super) struct Stacks {
-    /// Parent and frame of each node, by its number.
+    /// Parent and frame of each node, by ID.
     nodes: Vec<(u32, u32)>,
-    /// By number.
+    /// By ID.
     frames: HashMap<u32, Frame>,
     texts: Vec<String>,
 }
 
-/// A place in code. Texts by their number.
+/// A location in code. Strings by index.
 #[derive(Debug, Clone, Copy, Default)]
 struct Frame {
     module: Option<u32>,
@@ -37,7 +37,7 @@ struct Frame {
     address: Option<u64>,
     space: Option<u32>,
     inlined_into: Option<u32>,
-    /// The frame that is inlined into this one.
+    /// The frame inlined into this one.
     inlined: Option<u32>,
 }
 
@@ -48,10 +48,10 @@ pub(super) struct Place<'a> {
     pub(super) function: Option<&'a str>,
     /// In the module's file.
     pub(super) offset: Option<u64>,
-    /// Absolute, where no module is known and for the kernel.
+    /// Absolute, for the kernel and if the module is unknown.
     pub(super) address: Option<u64>,
     pub(super) is_kernel: bool,
-    /// Inlined into the frame behind it.
+    /// Whether it is inlined into the following frame.
     pub(super) is_inlined: bool,
 }
 
@@ -119,12 +119,12 @@ impl Stacks {
             else {
                 continue;
             };
-            // Numbers are without gaps; the table is sorted by them.
+            // IDs have no gaps; the table is sorted by them.
             let place = id as usize;
             if place >= self.nodes.len() && place <= self.nodes.len() + batch.num_rows() {
                 self.nodes.resize(place + 1, (0, 0));
             }
-            // A parent that is not smaller would lead in a circle.
+            // A parent that is not smaller would form a cycle.
             if let Some(node) = self.nodes.get_mut(place)
                 && parent < id
             {
@@ -133,7 +133,7 @@ impl Stacks {
         }
     }
 
-    /// Frames of a stack, leaf first; what is inlined stands before what it is inlined into.
+    /// Frames of a stack, leaf first; inlined frames precede the frame that they are inlined into.
     pub(super) fn places<'a>(&'a self, stack: Option<i32>, places: &mut Vec<Place<'a>>) {
         places.clear();
         let mut node = stack
@@ -145,7 +145,7 @@ impl Stacks {
             };
             let start = places.len();
             let mut next = Some(outer);
-            // A chain of frames inlined into each other is short; one that is longer leads in a circle.
+            // Chains of inlined frames are short; a longer one is a cycle.
             for _ in 0..MAX_INLINED {
                 let Some(frame) = next.and_then(|id| self.frames.get(&id)) else {
                     break;
@@ -158,7 +158,7 @@ impl Stacks {
         }
     }
 
-    /// Whether any stack has more than one frame, so that chains were recorded.
+    /// Whether any stack has more than one frame, that is, whether chains were recorded.
     pub(super) fn has_chains(&self) -> bool {
         self.nodes.iter().any(|(parent, _)| *parent > 0)
     }

@@ -1,4 +1,4 @@
-//! Round trips, and what exporters print of small traces.
+//! Round trips, and the exporters' output for small traces.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn exported_from(format: &'static Format, exporter: &Exporter, text: &[u8]) -> S
     String::from_utf8(out).unwrap()
 }
 
-/// Lines with their counts in thousandths; those of the same stack added up, those without a count left out.
+/// Lines with their counts in thousandths; counts of equal stacks are added, lines without a count dropped.
 fn merged(text: &str, numbers: usize) -> BTreeMap<String, Vec<u64>> {
     let mut lines: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for line in text.lines() {
@@ -80,7 +80,7 @@ fn folded_stacks_come_back() {
 }
 
 #[test]
-fn suffixes_and_odd_stacks_come_back() {
+fn suffixes_and_odd_stacks_survive_a_round_trip() {
     check_round_trip(
         "a;b_[i];c_[j];d_[k];e_[i];f_[k] 3\na;b_[i];c_[j];d_[k];e_[i];f_[k] 4\n",
         1,

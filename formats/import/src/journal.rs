@@ -3,7 +3,7 @@
 //! ```text
 //! a.pqt/journal/perf.data          data of the kernel's ring buffers; of a flight recorder, only processes and mappings
 //! a.pqt/journal/ring.0000000017    pieces of a flight recorder, the oldest first; one stream with perf.data
-//! a.pqt/journal/packed.0000…-0000…  a part of perf.data that was encoded, packed (`packed.rs`)
+//! a.pqt/journal/packed.0000…-0000…  a part of perf.data that was encoded and then compressed (`packed.rs`)
 //! a.pqt/journal/trace.dat.cpu0     other files of the recorder: separate inputs
 //! ```
 
@@ -19,9 +19,9 @@ use super::packed::{Piece, Unpacked};
 /// Prefix of a flight recorder's pieces, followed by ten digits.
 pub const RING_PREFIX: &str = "ring.";
 
-/// The files of the journal in `directory`, in the order in which they are to be read: what the kernel's rings held,
-/// then by name what the recorder put beside it. Names with a dot in front are none of them, nor are the packed parts of the
-/// first file and the pieces of a flight recorder's memory, which go on where it ends.
+/// The files of the journal in `directory`, in the order in which they must be read: the contents of the kernel's ring
+/// buffers, then the recorder's other files by name. Excluded are names with a leading dot, compressed parts of the
+/// first file, and the pieces of a flight recorder, which continue that file.
 pub fn journal_files(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let first = journal_of(directory);
     let mut files = files_in(directory)?;

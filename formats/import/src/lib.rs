@@ -64,7 +64,7 @@ pub struct ImportOptions {
     pub symbols: symbols::Options,
     /// Options of the store.
     pub store: WriterOptions,
-    /// How much is kept of an input at once.
+    /// Limits of the state kept per input.
     pub limits: Limits,
     /// The inputs are the journal of a killed recorder; recorded in the trace.
     pub recovered: bool,
@@ -86,7 +86,7 @@ pub fn import(
     output: &Path,
     mut options: ImportOptions,
 ) -> Result<Report, Error> {
-    // Before the output is touched: an older trace is not set aside for an input that cannot be read.
+    // Before the output is changed: an older trace is not set aside for an unreadable input.
     let mut formats = formats_of(&inputs, &options)?;
     let writer = Writer::create(output, options.store.clone())?;
     let adopt = options.store.adopt;
@@ -109,7 +109,7 @@ pub fn import(
         Err(error) => {
             let is_empty = output.is_empty();
             drop(output);
-            // What was whole before a disk was full stays; what holds nothing at all is not left lying about.
+            // Tables completed before a disk was full stay; an output without any is removed.
             if is_empty && !adopt {
                 undo(path);
             }
@@ -175,7 +175,7 @@ fn import_one(
         input.set_temporary_bytes_max(bytes);
     }
     let read = (format.read)(input, &mut normalizer);
-    // First: what else went wrong may come from that.
+    // Report this first: it may have caused the other errors.
     input.check_whole()?;
     read?;
     normalizer.finish()?;

@@ -1,13 +1,14 @@
-//! The part of a journal that was encoded, packed: so a recording of hours takes little more room than its tables.
+//! The compressed part of a journal that was already encoded: a recording of hours takes little more space than its
+//! tables.
 //!
 //! ```text
 //! journal/perf.data                                      a hole of 32 MiB, then the records
-//! journal/packed.0000000000000000-0000000002000000       its bytes from 0 to 32 MiB, through zstd
-//! journal/.packed                                        the next piece, which is not whole yet
+//! journal/packed.0000000000000000-0000000002000000       its bytes from 0 to 32 MiB, compressed with zstd
+//! journal/.packed                                        the next piece, incomplete
 //! ```
 //! A piece is written under another name, synced, and renamed; only then are its bytes punched out of the journal. So
-//! every byte is in the file, in a piece, or in both, whenever the recorder dies, and [`Unpacked`] reads the journal as it
-//! was.
+//! every byte is in the file, in a piece, or in both, whenever the recorder is killed, and [`Unpacked`] reads the
+//! original journal.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -21,17 +22,17 @@ use zstd::stream::write::Encoder;
 
 use perfquet_events::Error;
 
-/// What the names of pieces begin with; where they begin and end in the journal follows, in 16 digits each.
+/// Prefix of piece names; the start and end in the journal follow, in 16 digits each.
 const PREFIX: &str = "packed.";
-/// The name of a piece that is not whole.
+/// The name of an incomplete piece.
 const UNFINISHED: &str = ".packed";
-/// A journal of stacks shrinks to a ninth at 300 MB/s; level 6 would make a tenth of it, at 80.
+/// A journal of stacks shrinks to a ninth at 300 MB/s; level 6 reaches a tenth, at 80 MB/s.
 const LEVEL: i32 = 3;
-/// Of bytes that cannot be unpacked no more zeros are read than this.
+/// Maximum number of zeros read in place of an unreadable piece.
 const PIECE_BYTES_MAX: u64 = 1 << 30;
 const BUFFER_BYTES: usize = 1 << 17;
 
-/// A file that holds a part of the journal.
+/// A file with a part of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
     range: Range<u64>,
@@ -56,8 +57,8 @@ impl Piece {
     }
 }
 
-/// Packs a range of a journal into a piece beside it, which is on the disk when this returns; the caller may then punch
-/// the range out of the journal. Gives the size of the piece.
+/// Compresses a range of a journal into a piece next to it, which is on disk when this returns; the caller may then
+/// punch the range out of the journal. Returns the size of the piece.
 pub fn pack_journal(journal: &Path, range: Range<u64>) -> Result<u64, Error> {
     let folder = journal.parent().unwrap_or(Path::new("."));
     let unfinished = folder.join(UNFINISHED);
@@ -69,19 +70,19 @@ pub fn pack_journal(journal: &Path, range: Range<u64>) -> Result<u64, Error> {
         Ok(bytes)
     });
     settled.map_err(|error| {
-        // It only takes room.
+        // It only takes space.
         let _ = fs::remove_file(&unfinished);
         Error::io(unfinished)(error)
     })
 }
 
 fn write(journal: &Path, range: &Range<u64>, unfinished: &Path) -> io::Result<u64> {
-    // What a killed recorder left.
+    // A leftover of a killed recorder.
     match fs::remove_file(unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // Traces hold secrets, and we may be root.
+    // Traces contain secrets, and this may run as root.
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -105,8 +106,8 @@ fn write(journal: &Path, range: &Range<u64>, unfinished: &Path) -> io::Result<u6
     Ok(file.metadata()?.len())
 }
 
-/// A journal of which pieces are packed, as it was. Of a piece that cannot be unpacked the rest are zeros, which no record
-/// is made of: the reader continues after it and reports what it skipped.
+/// The original contents of a journal with compressed pieces. The rest of an unreadable piece reads as zeros, which are
+/// never a record: the reader continues after it and reports the skipped bytes.
 pub struct Unpacked {
     journal: File,
     pieces: vec::IntoIter<Piece>,
@@ -117,12 +118,12 @@ pub struct Unpacked {
 
 struct Open {
     piece: Piece,
-    /// `None`: it cannot be unpacked any further.
+    /// `None` if it cannot be decompressed any further.
     decoder: Option<Decoder<'static, io::BufReader<File>>>,
 }
 
 impl Unpacked {
-    /// The journal with the pieces in its folder.
+    /// The journal with the pieces in its directory.
     pub fn open(journal: &Path) -> io::Result<Unpacked> {
         let folder = journal.parent().unwrap_or(Path::new("."));
         let mut pieces = Vec::new();
@@ -153,7 +154,7 @@ impl Unpacked {
         })
     }
 
-    /// Reads up to where the next piece begins.
+    /// Reads up to the next piece.
     fn read_journal(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let until = self.next.as_ref().map(|piece| piece.range.start);
         let wanted = within(buffer, until.unwrap_or(u64::MAX) - self.position);
@@ -208,7 +209,7 @@ impl Open {
         }
     }
 
-    /// Reads what the piece holds, or zeros; never nothing.
+    /// Reads the contents of the piece, or zeros; at least one byte.
     fn read(&mut self, buffer: &mut [u8]) -> usize {
         if let Some(decoder) = &mut self.decoder {
             match decoder.read(buffer) {
@@ -242,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// A journal of bytes that hardly compress, in a directory of its own.
+    /// A journal of nearly incompressible bytes, in a temporary directory.
     fn journal(length: usize) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf.data");
@@ -257,7 +258,7 @@ mod tests {
         (folder, path, bytes)
     }
 
-    /// As a hole reads.
+    /// Punches a hole, as zeros.
     fn punch(journal: &Path, range: Range<u64>) {
         let file = OpenOptions::new().write(true).open(journal).unwrap();
         let zeros = vec![0; (range.end - range.start) as usize];
@@ -299,9 +300,9 @@ mod tests {
     #[test]
     fn a_piece_that_cannot_be_written_leaves_the_journal_whole() {
         let (folder, path, bytes) = journal(1000);
-        // The journal is shorter than that.
+        // The journal is shorter than this.
         pack_journal(&path, 0..2000).unwrap_err();
-        // Nobody may remove a folder in the way.
+        // A directory with that name cannot be removed.
         fs::create_dir(folder.path().join(UNFINISHED)).unwrap();
         pack_journal(&path, 0..500).unwrap_err();
         assert_eq!(read(&path), bytes);
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_piece_costs_what_is_damaged() {
+    fn a_damaged_piece_loses_only_its_damaged_part() {
         let (folder, path, bytes) = journal(600_000);
         for start in [0, 200_000, 400_000] {
             pack_journal(&path, start..start + 200_000).unwrap();
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_none_of_ours_are_no_pieces() {
+    fn other_names_are_not_pieces() {
         let is_piece = |name: &str| Piece::at(Path::new(name)).is_some();
         assert!(is_piece("a/packed.0000000000000000-0000000000000001"));
         for name in [

@@ -1,4 +1,4 @@
-//! Directories given as input: which hold a complete trace, and completing the trace of a killed recorder.
+//! Directories given as input: classifies them, and completes the trace of a killed recorder.
 
 use std::path::Path;
 

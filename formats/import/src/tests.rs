@@ -1,4 +1,4 @@
-//! Whole imports: recordings of the corpus against what `perf script` says of them, and directories taken up again.
+//! End to end imports: recordings of the corpus compared with `perf script`, and directories imported again.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use perfquet_trace::store::{ColumnType, Directory, State};
 
 use super::*;
 
-/// Who was seen when: comm, tid, time.
+/// The hits of threads: comm, tid, time.
 type Seen = (Option<String>, Option<i32>, i64);
 
 /// The recordings of this project.
@@ -22,7 +22,7 @@ fn corpus() -> PathBuf {
     clone.join("tests/corpus")
 }
 
-/// They, and those of others where they are.
+/// The recordings of this project, and downloaded ones if available.
 fn corpora() -> Vec<PathBuf> {
     let beside = || corpus().join("../../../shared/corpus");
     let foreign = std::env::var_os("PERFQUET_CORPUS").map_or_else(beside, PathBuf::from);
@@ -46,7 +46,7 @@ fn options() -> ImportOptions {
     }
 }
 
-/// Another program cuts the input while it is read: of the rest only zeros are seen, or SIGBUS.
+/// Another program truncates the input during the import: the rest reads as zeros, or raises SIGBUS.
 #[test]
 fn an_input_that_is_cut_during_the_import_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -79,7 +79,7 @@ fn an_input_that_is_cut_during_the_import_is_an_error() {
 fn seen(trace: &Directory) -> Vec<Seen> {
     let mut seen = Vec::new();
     for (name, _) in trace.tables() {
-        // perf script prints what the recorder tells itself only when asked to (--show-switch-events, …).
+        // perf script prints the recorder's own records only on request (--show-switch-events, …).
         let is_hit = name.starts_with("events/") && !name.starts_with("events/perf/");
         if name != "samples" && !is_hit {
             continue;
@@ -101,7 +101,7 @@ fn seen(trace: &Directory) -> Vec<Seen> {
     seen
 }
 
-/// The same out of `perf script`: lines with a time in them ("dd   419/419   [000]   209.380503876:  …").
+/// The same from `perf script`: lines with a time ("dd   419/419   [000]   209.380503876:  …").
 fn printed(script: &str) -> Vec<Seen> {
     let mut seen: Vec<Seen> = script.lines().filter_map(line).collect();
     seen.sort();
@@ -172,7 +172,7 @@ fn rows_are_those_that_perf_script_prints() {
     assert!(compared >= 30, "{compared} recordings");
 }
 
-/// What a recorder puts beside perf.data is read behind it; what it has not finished is not.
+/// Complete files next to perf.data are read after it; incomplete ones are not.
 #[test]
 fn a_journal_may_have_several_files() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../readers/src");
@@ -191,9 +191,9 @@ fn a_journal_may_have_several_files() {
     assert!(report.counts.events > 0 && report.counts.calls > 0);
 }
 
-/// A recording of the corpus, cut somewhere, as the journal of a recorder that died.
+/// A recording of the corpus, truncated, as the journal of a killed recorder.
 #[test]
-fn the_trace_of_a_dead_recorder_is_completed() {
+fn the_trace_of_a_killed_recorder_is_completed() {
     let corpus = corpus();
     let folder = tempfile::tempdir().unwrap();
     let dead = folder.path().join("dead.pqt");
@@ -213,7 +213,7 @@ fn the_trace_of_a_dead_recorder_is_completed() {
 }
 
 #[test]
-fn a_whole_trace_is_named_again() {
+fn a_complete_trace_is_symbolized_again() {
     let corpus = corpus();
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("a.pqt");
@@ -231,13 +231,13 @@ fn a_whole_trace_is_named_again() {
         "{:?}",
         after.counts
     );
-    // What has names keeps them if none can be had now.
+    // Frames keep their names if no others can be found.
     let kept = reopen::name_again(&output, options().symbols).unwrap();
     assert_eq!(kept.counts, after.counts);
     let trace = Directory::open(&output).unwrap();
     assert_eq!(trace.manifest().state, State::Complete);
     assert_eq!(trace.table("frames").unwrap().rows(), before.counts.frames);
-    // And it is what an import with these symbols gives.
+    // The result equals that of an import with these symbols.
     let at_once = folder.path().join("b.pqt");
     let options = ImportOptions {
         symbols,
@@ -269,7 +269,7 @@ fn several_inputs_follow_each_other() {
 }
 
 #[test]
-fn an_import_in_vain_leaves_the_older_trace() {
+fn a_failed_import_leaves_the_older_trace() {
     const NAMED: Format = Format {
         name: "refusing",
         about: "",
@@ -314,7 +314,7 @@ fn refusal(name: &str, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn refusals_say_what_it_looks_like() {
+fn rejections_name_the_likely_kind() {
     assert_eq!(
         refusal("a", b"\x7fELF\x02"),
         "a: unknown trace format: it looks like a program (ELF)"
@@ -329,9 +329,9 @@ fn refusals_say_what_it_looks_like() {
     assert!(refusal("report.txt", report).contains("perf report"));
 }
 
-/// Texts that hold backticks, arrows, rulers and at-signs, and are none of ours.
+/// Texts with backticks, arrows, rulers and at-signs that are not in any format.
 #[test]
-fn prose_and_source_code_are_refused() {
+fn prose_and_source_code_are_rejected() {
     let texts = [
         "Use ``perf``:\n\n    .. code-block:: `x`\n    :class:`Foo` and `bar`\n    42\n",
         "#!/bin/sh\n    now=`date`\n    12\n    echo \"`uname -r`\"\n",
@@ -349,7 +349,7 @@ fn prose_and_source_code_are_refused() {
     }
 }
 
-/// An event with these fields, and so many hits of it, the first value counted up.
+/// An event with these fields, and this many hits of it, with an increasing first value.
 fn hits(
     sink: &mut dyn Sink,
     event: u32,
@@ -380,7 +380,7 @@ fn hits(
     }
 }
 
-/// 20 hits of an event, 30 of the same with a wider field and another beside it; then 10 as at first.
+/// 20 hits of an event, 30 with a wider field and an additional one; then 10 as at first.
 const CHANGING: Format = Format {
     name: "changing",
     about: "",
@@ -398,7 +398,7 @@ const CHANGING: Format = Format {
     },
 };
 
-/// The same event of another kernel, where the field is a text.
+/// The same event of another kernel, where the field is a string.
 const OTHER_KERNEL: Format = Format {
     name: "other",
     read: |_, sink| {
@@ -464,7 +464,7 @@ fn an_event_whose_fields_change_is_one_table() {
     assert_eq!(forms[0].columns.len(), 8, "time, …, a");
     assert_eq!(forms[0].columns[7].kind, ColumnType::Int32);
     assert_eq!(forms[1].columns.len(), 9);
-    // The manifest says which columns the narrower parts have, the wider ones have those of the table.
+    // The manifest lists the columns of the narrower parts; the wider ones have those of the table.
     let own: Vec<usize> = table.parts.iter().map(|part| part.columns.len()).collect();
     assert_eq!(own, [8, 0]);
 }

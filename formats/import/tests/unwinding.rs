@@ -9,7 +9,7 @@ use perfquet_events::{Error, Input};
 use perfquet_readers::perf_data::PERF_DATA;
 use perfquet_trace::symbols::{Object, Options, Origin, Unwinder};
 
-/// The recordings of this project, and those of others where they are.
+/// The recordings of this project, and downloaded ones if available.
 fn corpora() -> Vec<PathBuf> {
     let clone = Path::new(env!("CARGO_MANIFEST_DIR"));
     let clone = clone.ancestors().nth(2).unwrap();
@@ -30,7 +30,7 @@ fn printed(line: &str) -> Option<(u64, String)> {
     Some((u64::from_str_radix(address, 16).ok()?, module.to_owned()))
 }
 
-/// Of a recording that began now, at time 0.
+/// The origin of a recording that began now, at time 0.
 fn now() -> Origin {
     let now = std::time::SystemTime::now();
     let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -41,8 +41,7 @@ fn now() -> Origin {
     }
 }
 
-/// Unwinds the stacks of a recording and keeps them as perf script prints them: offsets in files, those of callers
-/// one less.
+/// Unwinds the stacks of a recording and prints them like perf script: file offsets, those of callers minus one.
 struct Unwinding {
     unwinder: Unwinder,
     build_ids: HashMap<Vec<u8>, Vec<u8>>,
@@ -111,7 +110,7 @@ fn stacks_are_those_of_perf() {
     let recorded = "93ac61ec5a8eb1396f9fbd350e3169a558528a40";
     let hex = |id: &[u8]| -> String { id.iter().map(|byte| format!("{byte:02x}")).collect() };
     let has_libc = libc.is_ok_and(|libc| libc.build_id().map(hex).as_deref() == Some(recorded));
-    // The traced program of our own recordings has no library; that of the others has one.
+    // The traced program of this project's recordings has no library; the downloaded one has.
     let corpora = corpora();
     let own = ["6.12", "host"].map(|folder| (&corpora[0], folder));
     let foreign = corpora.iter().skip(1).filter(|_| has_libc);

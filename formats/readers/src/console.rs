@@ -1,12 +1,12 @@
-//! What a console, `dmesg` or a log daemon puts before the lines of a text.
+//! Prefixes that a console, `dmesg` or a log daemon puts before each line.
 //!
 //! ```text
 //! [   12.345678] …    <4>[   12.345678] [    T1] …    Jan  1 00:00:12 host kernel: [   12.345678] …
 //! ```
 
-/// The line without what was put before it.
+/// The line without its prefixes.
 pub(crate) fn without_prefix(line: &[u8]) -> &[u8] {
-    let mut rest = behind_daemon(line).unwrap_or(line);
+    let mut rest = after_daemon(line).unwrap_or(line);
     loop {
         let start = rest.trim_ascii_start();
         let close = match start.first() {
@@ -19,18 +19,18 @@ pub(crate) fn without_prefix(line: &[u8]) -> &[u8] {
         if !is_stamp(inside) {
             return rest;
         }
-        let behind = start.get(close + 1..).unwrap_or_default();
-        rest = behind.strip_prefix(b" ").unwrap_or(behind);
+        let after = start.get(close + 1..).unwrap_or_default();
+        rest = after.strip_prefix(b" ").unwrap_or(after);
     }
 }
 
 /// The part after `Jan  1 00:00:12 host kernel: `.
-fn behind_daemon(line: &[u8]) -> Option<&[u8]> {
+fn after_daemon(line: &[u8]) -> Option<&[u8]> {
     const MARK: &[u8] = b" kernel: ";
     let head = line.get(..line.len().min(80))?;
     let start = head.windows(MARK.len()).position(|part| part == MARK)?;
     let has_time = head.get(..start)?.windows(3).any(|part| match part {
-        [before, b':', behind] => before.is_ascii_digit() && behind.is_ascii_digit(),
+        [before, b':', after] => before.is_ascii_digit() && after.is_ascii_digit(),
         _ => false,
     });
     has_time.then(|| line.get(start + MARK.len()..)).flatten()

@@ -1,10 +1,10 @@
-//! For tests of readers: golden files, and the events that they are expected to give, as text.
+//! For tests of readers: golden files, and their expected events as text.
 //!
 //! ```text
 //! golden/diff.folded        a small input
-//! golden/diff.folded.snap   its events, one a line: what `as_text` makes of them, kept by insta
+//! golden/diff.folded.snap   its events as printed by `as_text`, one per line; managed by insta
 //! ```
-//! A directory `golden/` lies beside each reader; its README.md tells of every file how it was made.
+//! Each reader has a directory `golden/`, whose README.md describes the origin of every file.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use perfquet_events::event::{
 };
 use perfquet_events::{Error, Format, Guess, Input};
 
-/// All golden files of `reader` (a directory of `formats/readers/src`), in order: everything but README.md and *.snap.
+/// All golden files of `reader` (a directory of `formats/readers/src`), sorted: everything but README.md and *.snap.
 pub(crate) fn golden_files(reader: &str) -> Vec<PathBuf> {
     let folder = golden_folder(reader);
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
@@ -37,7 +37,7 @@ fn golden_folder(reader: &str) -> PathBuf {
         .join("golden")
 }
 
-/// Compares `text` with the snapshot beside the golden file `path`.
+/// Compares `text` with the snapshot of the golden file `path`.
 pub(crate) fn assert_golden(path: &Path, text: &str) {
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path(path.parent().unwrap());
@@ -59,7 +59,7 @@ pub(crate) fn read_bytes(format: &Format, bytes: &[u8]) -> String {
     as_text(format, &mut Input::from_bytes("test", bytes).unwrap())
 }
 
-/// One event a line, of each what is known; the last line is the error, if the reader failed.
+/// One event per line, with its known fields; the last line is the error, if the reader failed.
 pub(crate) fn as_text(format: &Format, input: &mut Input) -> String {
     let mut lines = Lines::default();
     if let Err(error) = (format.read)(input, &mut lines) {
@@ -71,7 +71,7 @@ pub(crate) fn as_text(format: &Format, input: &mut Input) -> String {
     lines.text
 }
 
-/// What every sniffer must say of a format's golden files: this format's not less than any other's.
+/// Checks that no other sniffer is more certain of a golden file than its own format's.
 pub(crate) fn assert_recognized(format: &Format, path: &Path) {
     let input = Input::open(path).unwrap();
     let own = (format.sniff)(input.head());
@@ -86,14 +86,14 @@ pub(crate) fn assert_recognized(format: &Format, path: &Path) {
         let guess = (other.sniff)(input.head());
         assert!(
             other.name == format.name || guess < own,
-            "{} takes {} for its own",
+            "{} claims {}",
             other.name,
             path.display()
         );
     }
 }
 
-/// A sink that writes events down.
+/// A sink that prints events.
 #[derive(Default)]
 struct Lines {
     text: String,
@@ -119,18 +119,18 @@ impl Sink for Lines {
             }
             Event::Progress(_) => {}
             // A kernel has hundreds of them.
-            Event::KernelText(told) => {
+            Event::KernelText(kernel_text) => {
                 self.kernel_texts += 1;
                 if self.kernel_texts <= 3 {
-                    let text = told.text.escape_ascii();
-                    writeln!(self.text, "kernel text {:#x} {text}", told.address).unwrap();
+                    let text = kernel_text.text.escape_ascii();
+                    writeln!(self.text, "kernel text {:#x} {text}", kernel_text.address).unwrap();
                 }
             }
             Event::Enter(enter) => writeln!(self.text, "enter{}", enter_text(enter)).unwrap(),
             Event::Leave(leave) => writeln!(self.text, "leave{}", leave_text(leave)).unwrap(),
             Event::Call(call) => writeln!(self.text, "call{}", call_text(call)).unwrap(),
-            Event::Stack(told) => {
-                let (id, pid, stack) = (told.id, told.pid, stack_text(told.stack));
+            Event::Stack(stack) => {
+                let (id, pid, stack) = (stack.id, stack.pid, stack_text(stack.stack));
                 writeln!(
                     self.text,
                     "stack {id:#x} pid={pid:?} {}",
@@ -147,7 +147,7 @@ impl Sink for Lines {
     }
 }
 
-/// Debug prints byte strings as lists of numbers; what is text is easier to read as such.
+/// Debug prints byte strings as lists of numbers; strings are easier to read.
 fn readable(debug: &str) -> String {
     let mut text = String::new();
     let mut rest = debug;
@@ -291,7 +291,7 @@ impl Lines {
     }
 }
 
-/// Text as text, numbers as numbers.
+/// Strings as strings, numbers as numbers.
 fn value_text(value: &Value<'_>) -> String {
     match value {
         Value::Null => "NULL".to_owned(),
@@ -307,7 +307,7 @@ fn value_text(value: &Value<'_>) -> String {
     }
 }
 
-/// ` name=value` of each that is known.
+/// ` name=value` for each known value.
 fn known(values: &[(&str, Option<String>)]) -> String {
     let values = values.iter();
     values
@@ -405,7 +405,7 @@ fn aggregate_text(aggregate: &Aggregate<'_>) -> String {
     text
 }
 
-/// Root last, as it comes; empty: `[]`.
+/// Leaf first, as received; empty: `[]`.
 fn stack_text(stack: Stack<'_>) -> Option<String> {
     match stack {
         Stack::None => None,

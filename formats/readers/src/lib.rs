@@ -3,8 +3,8 @@
 //! ```text
 //! Input ─► sniff ─► FORMATS ─► read ─► Event, Event, …
 //! ```
-//! A reader keeps no state about processes or stacks. This crate sees the events only: never the trace directory,
-//! Arrow or Parquet.
+//! A reader keeps no state about processes or stacks. This crate knows only events, not the trace directory, Arrow or
+//! Parquet.
 
 #![deny(
     clippy::unwrap_used,
@@ -40,7 +40,7 @@ mod tracing_data;
 
 use perfquet_events::Format;
 
-/// All formats, in the order of trial.
+/// All formats, in the order in which they are tried.
 pub const FORMATS: &[&Format] = &[
     &perf_data::PERF_DATA,
     &trace_dat::TRACE_DAT,

@@ -1,4 +1,4 @@
-//! Text files line by line: their numbers, what could not be read of them, how far the reading is.
+//! Text files line by line: line numbers, unreadable lines, progress.
 //!
 //! ```text
 //! "a\r\nb"   →   Line { number: 1, text: "a" }, Line { number: 2, text: "b" }
@@ -10,12 +10,12 @@ use perfquet_events::Error;
 use perfquet_events::event::{Event, Fact, Place, Problem, Progress, Sink};
 
 /// Problems reported individually; the rest are counted.
-const TOLD_MAX: u64 = 100;
-/// Bytes of a line that are quoted.
+const REPORTED_MAX: u64 = 100;
+/// Bytes quoted from a line.
 const QUOTED_BYTES: usize = 60;
 const PROGRESS_BYTES: u64 = 1 << 20;
 
-/// A line without its end.
+/// A line without its line ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
     /// From 1.
@@ -24,7 +24,7 @@ pub(crate) struct Line<'a> {
     pub(crate) text: &'a [u8],
 }
 
-/// The lines of a text; one that ends in a line end has no empty line after it. A copy reads on from the same place.
+/// The lines of a text. A final line ending does not start another, empty line. A copy continues at the same position.
 #[derive(Debug, Clone)]
 pub(crate) struct Lines<'a> {
     rest: &'a [u8],
@@ -42,7 +42,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// How many bytes were read, out of how many.
+    /// Bytes read, and total bytes.
     pub(crate) fn progress(&self) -> Progress {
         Progress {
             done: self.total - self.rest.len() as u64,
@@ -69,7 +69,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Where the line ends: by the one search for a byte in std that uses the processor's wide registers.
+/// Length of the line. `skip_until` is the only byte search in std that uses vector instructions.
 fn memchr(text: &[u8]) -> Option<usize> {
     let mut search = text;
     let length = search.skip_until(b'\n').ok()?;
@@ -77,24 +77,24 @@ fn memchr(text: &[u8]) -> Option<usize> {
     (text.get(last) == Some(&b'\n')).then_some(last)
 }
 
-/// Tells a sink how far the reading is, now and then.
+/// Reports progress to a sink at intervals.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    told: u64,
+    reported: u64,
 }
 
 impl Meter {
-    /// Tells, if there is something new to tell.
-    pub(crate) fn tell(&mut self, progress: Progress, sink: &mut dyn Sink) -> Result<(), Error> {
-        if progress.done.saturating_sub(self.told) < PROGRESS_BYTES {
+    /// Reports progress if enough bytes were read since the last report.
+    pub(crate) fn report(&mut self, progress: Progress, sink: &mut dyn Sink) -> Result<(), Error> {
+        if progress.done.saturating_sub(self.reported) < PROGRESS_BYTES {
             return Ok(());
         }
-        self.told = progress.done;
+        self.reported = progress.done;
         sink.event(Event::Progress(progress))
     }
 }
 
-/// What the lines of a text were. Every line is one of these.
+/// Number of lines of each kind. Every line has exactly one kind.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Counts {
     pub(crate) data: u64,
@@ -105,8 +105,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Tells all counts after their sum, as the fact `name`.
-    pub(crate) fn tell(self, name: &str, sink: &mut dyn Sink) -> Result<(), Error> {
+    /// Reports all counts, after their sum, as the fact `name`.
+    pub(crate) fn report(self, name: &str, sink: &mut dyn Sink) -> Result<(), Error> {
         let Counts {
             data,
             header,
@@ -125,22 +125,22 @@ impl Counts {
     }
 }
 
-/// Tells a sink what could not be read: the first hundred places one by one, the rest as a number.
+/// Reports unreadable data to a sink: the first hundred problems individually, the rest as a number.
 #[derive(Debug, Default)]
 pub(crate) struct LineProblems {
     count: u64,
 }
 
 impl LineProblems {
-    /// `message` says what was expected and what was found.
-    pub(crate) fn tell(
+    /// `message` states what was expected and what was found.
+    pub(crate) fn report(
         &mut self,
         place: Place,
         message: &str,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
         self.count += 1;
-        if self.count > TOLD_MAX {
+        if self.count > REPORTED_MAX {
             return Ok(());
         }
         sink.event(Event::Problem(Problem {
@@ -150,7 +150,7 @@ impl LineProblems {
         }))
     }
 
-    /// A line that is not what was expected.
+    /// Reports an unexpected line.
     pub(crate) fn line(
         &mut self,
         line: Line<'_>,
@@ -158,12 +158,12 @@ impl LineProblems {
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
         let message = format!("expected {expected}, found {}", quoted(line.text));
-        self.tell(Place::Line(line.number), &message, sink)
+        self.report(Place::Line(line.number), &message, sink)
     }
 
-    /// Reports the number of those not reported individually.
+    /// Reports the number of problems not reported individually.
     pub(crate) fn finish(&self, sink: &mut dyn Sink) -> Result<(), Error> {
-        match self.count.saturating_sub(TOLD_MAX) {
+        match self.count.saturating_sub(REPORTED_MAX) {
             0 => Ok(()),
             count => sink.event(Event::Problem(Problem {
                 place: Place::Whole,
@@ -180,13 +180,13 @@ pub(crate) fn quoted(text: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(shown))
 }
 
-/// The words of a line: what is between blanks and tabs.
+/// The words of a line, separated by blanks and tabs.
 pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())
 }
 
-/// A whole number without sign; `None`: something else, or too large.
+/// An unsigned integer; `None` if the text is something else, or too large.
 pub(crate) fn unsigned(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 20 {
         return None;
@@ -197,7 +197,7 @@ pub(crate) fn unsigned(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// A whole number, perhaps negative.
+/// An integer, possibly negative.
 pub(crate) fn signed(text: &[u8]) -> Option<i64> {
     match text.strip_prefix(b"-") {
         Some(digits) => 0i64.checked_sub_unsigned(unsigned(digits)?),

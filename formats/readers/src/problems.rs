@@ -1,20 +1,20 @@
-//! What could not be read, told without flooding: the first of each kind one by one, the rest as a number.
+//! Reports unreadable data in bounded volume: the first problems of each kind individually, the rest as a number.
 
 use perfquet_events::Error;
 use perfquet_events::event::{Event, Place, Problem, Sink};
 
-/// Told one by one, of each kind.
-const TOLD_MAX: u64 = 16;
+/// Problems of each kind reported individually.
+const REPORTED_MAX: u64 = 16;
 
 /// Counts problems by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
-    /// Kind, how many in all.
+    /// Kind, and number of problems.
     kinds: Vec<(&'static str, u64)>,
 }
 
 impl Problems {
-    /// Tells one problem; `message` is only made if it will be told.
+    /// Reports one problem; `message` is formatted only if needed.
     #[cold]
     pub(crate) fn report(
         &mut self,
@@ -33,7 +33,7 @@ impl Problems {
                 1
             }
         };
-        if count > TOLD_MAX {
+        if count > REPORTED_MAX {
             return Ok(());
         }
         sink.event(Event::Problem(Problem {
@@ -43,13 +43,13 @@ impl Problems {
         }))
     }
 
-    /// Reports the number of those not reported individually.
+    /// Reports the number of problems not reported individually.
     pub(crate) fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
         for (kind, count) in self.kinds.drain(..) {
-            if count > TOLD_MAX {
+            if count > REPORTED_MAX {
                 sink.event(Event::Problem(Problem {
                     place: Place::Whole,
-                    count: count - TOLD_MAX,
+                    count: count - REPORTED_MAX,
                     message: &format!("{kind}: more of the same"),
                 }))?;
             }

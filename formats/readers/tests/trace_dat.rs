@@ -1,6 +1,6 @@
-//! A trace.dat of any size is read in little memory. A program of its own: what others allocate must not be counted.
+//! Reading a trace.dat of any size takes little memory. A separate program, so that no other test's allocations count.
 //!
-//! `PERFQUET_TRACE_DAT_MB` says how large the file is made (128 MB without it), `PERFQUET_TRACE_DAT` where it is kept.
+//! `PERFQUET_TRACE_DAT_MB` is the size of the file (default: 128 MB), `PERFQUET_TRACE_DAT` its path.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -13,7 +13,7 @@ use perfquet_readers::trace_dat::TRACE_DAT;
 const PAGE_BYTES: usize = 4096;
 const CPUS: u64 = 4;
 const EVENTS_PER_PAGE: u64 = (PAGE_BYTES as u64 - 16) / EVENT_BYTES;
-/// Head, and a payload of sched_switch.
+/// The head and payload of a sched_switch.
 const EVENT_BYTES: u64 = 4 + 64;
 
 const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
@@ -40,7 +40,7 @@ fn sized(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend(text.as_bytes());
 }
 
-/// The parts before the pages, of version 6.
+/// The parts before the pages, in version 6.
 fn head(pages_per_cpu: u64) -> Vec<u8> {
     let mut bytes = b"\x17\x08\x44tracing6\0\0\x08\0\x10\0\0header_page\0".to_vec();
     sized(&mut bytes, HEADER_PAGE);
@@ -64,7 +64,7 @@ fn head(pages_per_cpu: u64) -> Vec<u8> {
     bytes
 }
 
-/// A switch of a CPU between its idle task and one of some hundred threads.
+/// A switch between a CPU's idle task and one of a few hundred threads.
 fn event(number: u64, cpu: u64) -> Vec<u8> {
     let tid = 100 + (number * 7919 + cpu) as u32 % 300;
     let (idle, thread) = ((0, "swapper".to_owned()), (tid, format!("worker/{tid}")));
@@ -89,7 +89,7 @@ fn event(number: u64, cpu: u64) -> Vec<u8> {
     bytes
 }
 
-/// Writes a file of about `megabytes`; returns how many events it holds.
+/// Writes a file of about `megabytes`; returns its number of events.
 fn write(path: &Path, megabytes: u64) -> u64 {
     let pages_per_cpu = (megabytes << 20) / PAGE_BYTES as u64 / CPUS;
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path).unwrap());
@@ -157,6 +157,6 @@ fn a_large_file_takes_little_memory() {
     assert_eq!(count.events, events);
     let most = count.most.saturating_sub(before);
     println!("{events} events in {megabytes} MB took {} MB", most >> 20);
-    // 64 MB of the mapped file may be resident, and what the last megabyte brought.
+    // 64 MB of the mapped file may be resident, plus the last megabyte read.
     assert!(most <= 80 << 20, "{} MB", most >> 20);
 }

@@ -1,10 +1,10 @@
-//! Function names as exports and reports shorten them.
+//! Function names as shortened in exports and reports.
 //!
 //! ```text
 //! JavaCalls::call(JavaValue*, int)   →   JavaCalls::call
 //! ```
 
-/// `a::b(int)` as `a::b`: from the last bracket behind the first `::`, as FlameGraph's `stackcollapse.pl` cuts.
+/// `a::b(int)` as `a::b`: cut at the last bracket after the first `::`, like FlameGraph's `stackcollapse.pl`.
 pub fn without_arguments(function: &str) -> &str {
     let scope = function.find("::").unwrap_or(function.len());
     let bracket = function[scope..].rfind(['(', '<']);

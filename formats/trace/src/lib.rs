@@ -4,8 +4,8 @@
 //! Event ─► normalize ─► store ─► NAME.pqt/*.parquet ─► store::Directory
 //!             └─ symbols
 //! ```
-//! `normalize` keeps what needs memory: threads, mappings, stacks. `store` writes and reads trace directories and knows
-//! nothing about traces beyond their schema. `symbols` names addresses. This crate sees events, never a reader.
+//! `normalize` keeps state: threads, mappings, stacks. `store` writes and reads trace directories and knows nothing
+//! about traces beyond their schema. `symbols` names addresses. This crate sees events, never a reader.
 
 #![deny(
     clippy::unwrap_used,

@@ -119,7 +119,7 @@ impl OutputFile {
             Some(out) => out.into_inner().map_err(io::IntoInnerError::into_error),
             None => return Ok(()),
         };
-        // The lock goes with the file, after it has its name.
+        // Keep the lock until the file has its name.
         let _file = written.map_err(Error::io(&self.path))?;
         let Some(temporary) = &self.temporary else {
             return Ok(());
@@ -150,7 +150,7 @@ impl Drop for OutputFile {
     /// Removes an unfinished file.
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // It may be gone already.
+            // It may already be gone.
             let _ = std::fs::remove_file(temporary);
         }
     }
@@ -193,12 +193,12 @@ fn create_beside(path: &Path) -> Result<(File, PathBuf), Error> {
     let file = File::options()
         .write(true)
         .create_new(true)
-        // Less what the mask takes away, as for any new file.
+        // The umask applies, as for any new file.
         .mode(0o666)
         .custom_flags(libc::O_NOFOLLOW)
         .open(&temporary)
         .map_err(Error::io(path))?;
-    // Nobody else knows its name yet; a file system without locks has none to mind.
+    // No other process knows the name yet; a file system without locks needs none.
     let _ = file.try_lock();
     Ok((file, temporary))
 }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_only_when_asked_and_only_by_a_whole_one() {
+    fn a_file_is_replaced_only_with_force_and_only_by_a_complete_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.svg");
         write(&path, false, "first").unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_comes_in_between_is_not_overwritten() {
+    fn a_file_created_in_between_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.svg");
         let file = OutputFile::create(&path, false).unwrap();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_directories_are_refused() {
+    fn links_and_directories_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         std::fs::write(&target, "keep").unwrap();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_writer_left_is_removed_by_the_next() {
+    fn the_file_of_a_killed_writer_is_removed_by_the_next() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.svg");
         for name in [

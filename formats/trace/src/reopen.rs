@@ -1,4 +1,4 @@
-//! Updates a complete trace: symbolizes its frames again, with what its manifest says about host and kernel.
+//! Updates a complete trace: symbolizes its frames again, with the manifest's facts about host and kernel.
 
 use std::path::Path;
 
@@ -15,8 +15,7 @@ use crate::store::{Directory, Facts, TableId, Writer, WriterOptions};
 use crate::symbols::{FRAMES_AT_ONCE, KernelFacts, Name, Options, Origin, Request, Symbolizer};
 use crate::{Report, tables};
 
-/// Symbolizes all frames of a complete trace again. A frame for which nothing is found keeps
-/// its name.
+/// Symbolizes all frames of a complete trace again. A frame without a new name keeps its old one.
 pub fn name_again(directory: &Path, options: Options) -> Result<Report, Error> {
     let trace = Directory::open(directory)?;
     let facts = &trace.manifest().facts;
@@ -201,7 +200,7 @@ impl Frames {
         for (row, names) in self.outer().zip(names) {
             let mut into = row.id;
             if names.is_empty() {
-                // What was inlined there stays, under another number.
+                // Earlier inlined frames stay, under another ID.
                 let mut former = row.id;
                 while let Some(row) = inlined.get(&former) {
                     former = row.id;

@@ -1,4 +1,4 @@
-//! What was written into a trace directory: rows, sizes, and what could not be named.
+//! The result of writing a trace directory: rows, sizes, and frames without names.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Report {
     pub formats: Vec<&'static str>,
     /// Size of the inputs in bytes: on disk, or as read from a pipe.
     pub input_bytes: u64,
-    /// Bytes of the trace's parts.
+    /// Size of the trace's parts in bytes.
     pub output_bytes: u64,
     /// Frames without names and the reasons, per input.
     pub symbols: Vec<symbols::Report>,

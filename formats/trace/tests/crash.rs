@@ -1,6 +1,6 @@
-//! A writer that dies: at any moment what was whole stays whole and readable.
+//! A writer that is killed: at any moment, complete parts stay complete and readable.
 //!
-//! The writer is this test program itself, started again with an environment variable that names the trace.
+//! The writer is this test program, started again with an environment variable that names the trace.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -56,7 +56,7 @@ fn write_rows(path: &Path, count: i64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Not a test of its own: the writer that `a_killed_writer_leaves_whole_parts` starts and kills.
+/// Not a test by itself: the writer that `a_killed_writer_leaves_whole_parts` starts and kills.
 #[test]
 fn child_writes_for_ever() {
     if let Some(path) = std::env::var_os(TRACE) {
@@ -73,11 +73,11 @@ fn start_child(path: &Path) -> Child {
         .unwrap()
 }
 
-/// Every part that the manifest names is whole, and the rows of a table have no gap. Gives how many there are.
+/// Checks that every part in the manifest is complete, and that the rows of a table have no gap. Returns their number.
 fn check_whole(path: &Path) -> i64 {
     let trace = match Directory::open(path) {
         Ok(trace) => trace,
-        // It died before the first manifest.
+        // The writer was killed before the first manifest.
         Err(_) if !path.join("manifest.json").exists() => return 0,
         Err(error) => panic!("{error}"),
     };
@@ -115,8 +115,8 @@ fn a_killed_writer_leaves_whole_parts() {
     std::fs::create_dir(path.join("journal")).unwrap();
     std::fs::write(path.join("journal/perf.data"), "raw").unwrap();
     let mut most = 0;
-    // Each writer adopts what the one before it left. The pauses are spread over the start, the first parts and
-    // many parts; where exactly they fall is chance.
+    // Each writer adopts the files of the one before it. The pauses cover the start, the first parts and many parts;
+    // the exact moments are random.
     for round in 0..20u64 {
         let mut child = start_child(&path);
         std::thread::sleep(Duration::from_millis(7 + round * round * 9));
@@ -140,7 +140,7 @@ fn a_killed_writer_leaves_whole_parts() {
     assert_eq!(unnamed_files(&path, trace.manifest()), Vec::<String>::new());
 }
 
-/// Files in the folders of tables that the manifest does not name.
+/// Files in the directories of tables that the manifest does not list.
 fn unnamed_files(path: &Path, manifest: &Manifest) -> Vec<String> {
     let mut unnamed = Vec::new();
     for table in manifest.tables.values() {
@@ -158,7 +158,7 @@ fn unnamed_files(path: &Path, manifest: &Manifest) -> Vec<String> {
     unnamed
 }
 
-/// A child of another test holds whatever is open here, locks too, until it is another program.
+/// A child of another test inherits all open files, including locks, until it calls exec.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -182,7 +182,7 @@ fn a_live_writer_is_not_taken_for_a_dead_one() {
     assert!(matches!(write_rows(&path, 10), Err(Error::Exists { .. })));
 }
 
-/// Not a test of its own: runs where a file system of 2 MB is mounted, and nobody else sees it.
+/// Not a test by itself: runs with a file system of 2 MB mounted in a private namespace.
 #[test]
 fn child_fills_the_disk() {
     let Some(folder) = std::env::var_os("PERFQUET_TEST_SMALL_DISK") else {
@@ -208,7 +208,7 @@ fn child_fills_the_disk() {
 fn a_full_disk_is_an_error_and_keeps_what_was_whole() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
-    // A mount of its own for one process: it goes with it.
+    // The mount is private to one process, and ends with it.
     let script =
         "mount -t tmpfs -o size=2m tmpfs \"$PERFQUET_TEST_SMALL_DISK\" || exit 77; exec \"$@\"";
     let output = Command::new("unshare")

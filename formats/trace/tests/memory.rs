@@ -1,4 +1,5 @@
-//! Hundreds of open tables take little memory, and so do the symbols of many programs. A program of its own: what others allocate must not be counted.
+//! Hundreds of open tables take little memory, and so do the symbols of many programs. A separate program, so that no
+//! other test's allocations count.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +10,7 @@ use perfquet_trace::store::{
 use perfquet_trace::symbols::{KernelFacts, KernelSource, Options, Origin, Request, Symbolizer};
 use perfquet_trace::tables;
 
-/// Columns of sched_switch behind the common ones.
+/// Columns of sched_switch after the common ones.
 fn sched_switch(number: usize) -> TableSchema {
     let column = |name: &str, kind: ColumnType| ColumnSchema {
         name: name.to_owned(),
@@ -36,7 +37,7 @@ fn sched_switch(number: usize) -> TableSchema {
     }
 }
 
-/// One at a time: each looks at the memory of the whole process.
+/// One test at a time: each measures the memory of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn resident_bytes() -> usize {
@@ -143,7 +144,7 @@ fn the_budget_holds_whatever_is_pushed() {
     }
     let summary = writer.finish(Facts::default()).unwrap();
     assert_eq!(summary.rows.values().sum::<u64>(), 800_000);
-    // The budget counts rows; allocators round, and the encoder has its buffers.
+    // The budget counts rows; allocators round up, and the encoder has its buffers.
     assert!(
         most <= 40 << 20,
         "with a budget of 16 MB, {} MB were taken",
@@ -151,7 +152,7 @@ fn the_budget_holds_whatever_is_pushed() {
     );
 }
 
-/// Programs of some 10 MB each: this one, under many paths.
+/// Programs of about 10 MB each: this one, under many paths.
 #[test]
 fn symbols_of_many_programs_are_not_kept_together() {
     const PROGRAMS: usize = 12;
@@ -189,7 +190,7 @@ fn symbols_of_many_programs_are_not_kept_together() {
     for names in symbolizer.names(others) {
         assert_eq!(names, expected[0]);
     }
-    // Asked again, a forgotten one is read again.
+    // Requested again, a released one is read again.
     assert_eq!(symbolizer.names(std::slice::from_ref(first)), expected);
     let of_all = resident_bytes().saturating_sub(before);
     println!(

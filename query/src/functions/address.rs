@@ -55,7 +55,7 @@ impl ScalarUDFImpl for Address {
                 let values = values.as_primitive::<UInt64Type>();
                 values.iter().map(|value| value.map(text)).collect()
             }
-            // A signed field that holds an address: its bits.
+            // A signed field that contains an address: use its bits.
             _ => {
                 let values = values.as_primitive::<Int64Type>();
                 values

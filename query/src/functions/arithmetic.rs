@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! SELECT 9223372036854775807 + 1      error: 9223372036854775807 + 1 does not fit into 64 bits
-//! SELECT sum(x) / 2                   as integers divide: DataFusion would give a decimal with fractions
+//! SELECT sum(x) / 2                   integer division: DataFusion's result would have decimals
 //! ```
-//! DataFusion computes integers in their width, and wraps: `cpu * cpu` at 32 bits, `a - b` of unsigned fields at 0. These
-//! functions replace its operators when SQL is planned, and are named like the operators.
+//! DataFusion computes integers in their own width, and wraps: `cpu * cpu` at 32 bits, `a - b` of unsigned fields at 0.
+//! These functions replace its operators during planning, and have the operators' names.
 
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::TOTAL;
 
-/// Makes the operators known.
+/// Registers the operators.
 pub(super) fn register(context: &SessionContext) {
     let state = context.state_ref();
-    // It only refuses where a registry takes no planners; this one does.
+    // Fails only for registries without planners; this one has them.
     let _ = state.write().register_expr_planner(Arc::new(WholeNumbers));
 }
 
@@ -40,7 +40,7 @@ enum Operation {
     Plus,
     Minus,
     Times,
-    /// Of totals only: integers divide by themselves without wrapping.
+    /// Of totals only: division of integers does not wrap.
     Divided,
 }
 
@@ -64,7 +64,7 @@ impl Operation {
         }
     }
 
-    /// The type of the result; `None`: DataFusion's own operator is right.
+    /// The type of the result; `None` if DataFusion's own operator is right.
     fn kind(self, left: &DataType, right: &DataType) -> Option<DataType> {
         if self == Operation::Divided {
             let is_whole = |kind: &DataType| kind.is_integer() || is_total(kind);
@@ -77,7 +77,7 @@ impl Operation {
         let both_unsigned = left.is_unsigned_integer() && right.is_unsigned_integer();
         let any_wide = *left == DataType::UInt64 || *right == DataType::UInt64;
         Some(match self {
-            // An address and a number are an address; a difference may be below 0.
+            // An address plus a number is an address; a difference may be negative.
             Operation::Plus | Operation::Times if both_unsigned || any_wide => DataType::UInt64,
             Operation::Minus if any_wide && !both_unsigned => DataType::UInt64,
             Operation::Plus | Operation::Times | Operation::Minus | Operation::Divided => {
@@ -91,7 +91,7 @@ fn is_total(kind: &DataType) -> bool {
     matches!(kind, DataType::Decimal128(_, 0))
 }
 
-/// Puts our functions in the place of operators.
+/// Replaces operators by these functions.
 #[derive(Debug)]
 struct WholeNumbers;
 
@@ -122,7 +122,7 @@ impl ExprPlanner for WholeNumbers {
     }
 }
 
-/// An operation on two whole numbers, in 128 bits.
+/// An operation on two integers, in 128 bits.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Arithmetic {
     operation: Operation,
@@ -148,7 +148,7 @@ impl Arithmetic {
         ArrowError::ComputeError(format!("{left} {sign} {right} {BEYOND}"))
     }
 
-    /// Of two integers of 64 bits.
+    /// On two 64-bit integers.
     fn in_64_bits(&self, left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError> {
         let results = match self.operation {
             Operation::Plus => numeric::add(left, right),
@@ -165,7 +165,7 @@ impl Arithmetic {
         })
     }
 
-    /// Of two decimals without fractions.
+    /// On two decimals without fractions.
     fn in_128_bits(&self, left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {
         match self.kind {
             DataType::Int64 => {
@@ -182,7 +182,7 @@ impl Arithmetic {
         }
     }
 
-    /// The results in one type of whole numbers.
+    /// The results in one integer type.
     fn narrow<T: ArrowPrimitiveType>(
         &self,
         left: &ArrayRef,
@@ -229,7 +229,7 @@ impl ScalarUDFImpl for Arithmetic {
     }
 
     fn coerce_types(&self, kinds: &[DataType]) -> Result<Vec<DataType>> {
-        // Most are of this kind, and twice as fast so.
+        // The common case, twice as fast this way.
         let is_narrow = |kind: &DataType| kind.is_integer() && *kind != DataType::UInt64;
         let in_64_bits = self.kind == DataType::Int64 && kinds.iter().all(is_narrow);
         let kind = if in_64_bits { DataType::Int64 } else { TOTAL };

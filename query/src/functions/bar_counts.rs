@@ -1,13 +1,14 @@
 //! Counts values per bar, for many groups at once.
 //!
-//! Ten million rows fall into some hundred functions with some hundred bars each. The counters must
-//! stay small, because every row hits another one. One hash table took 90 ns per row, this takes a third.
+//! Ten million rows may fall into a few hundred functions with a few hundred bars each. The counters must stay small,
+//! because every row hits a different one. One hash table took 90 ns per row; this takes a third.
 
 use datafusion::logical_expr::EmitTo;
 
 use crate::bins::Bins;
 
-/// Bars of a group that are searched one by one; beyond, there is a place for each between the lowest and the highest.
+/// Maximum number of bars of a group that are searched linearly; above it, there is a cell for each between the lowest
+/// and the highest.
 const FEW: usize = 16;
 
 /// A bar of a group.
@@ -15,7 +16,7 @@ const FEW: usize = 16;
 pub(super) struct Counted {
     pub(super) bar: i32,
     pub(super) count: i64,
-    /// How far the values are from the end that is nearer to 0, on average; only in [`Bins::Fine`].
+    /// Mean distance of the values from the end nearer to 0; only in [`Bins::Fine`].
     pub(super) distance: f32,
 }
 
@@ -36,7 +37,7 @@ enum Group {
 pub(super) struct BarCounts {
     pub(super) bins: Bins,
     groups: Vec<Group>,
-    /// Full cells that were emptied: each stands for so many values that there are never many of them.
+    /// Full cells that were emptied: each represents so many values that there are never many such cells.
     full: Vec<(usize, Counted)>,
     bytes: usize,
 }
@@ -62,7 +63,7 @@ impl BarCounts {
         self.bytes + self.groups.capacity() * size_of::<Group>()
     }
 
-    /// Counts values, each in its group. The kind of bars is asked once, not for each value.
+    /// Adds values, each to its group. The kind of bars is matched once, not for each value.
     pub(super) fn add_all(&mut self, values: impl Iterator<Item = (usize, i64)>) {
         match self.bins.clone() {
             Bins::Powers => {
@@ -91,7 +92,7 @@ impl BarCounts {
     fn add(&mut self, group: usize, bar: i32, distance: f32) {
         let cell = self.groups[group].cell(bar, &mut self.bytes);
         cell.count += 1;
-        // A mean that stays exact where all values are equal.
+        // This form of the mean stays exact if all values are equal.
         cell.distance += (distance - cell.distance) / cell.count as f32;
         if cell.count == u32::MAX {
             let counted = Counted {
@@ -104,7 +105,7 @@ impl BarCounts {
         }
     }
 
-    /// Adds what another counted.
+    /// Adds the counts of another counter.
     pub(super) fn merge(&mut self, group: usize, counted: Counted) {
         let cell = self.groups[group].cell(counted.bar, &mut self.bytes);
         match u32::try_from(i64::from(cell.count) + counted.count) {
@@ -117,7 +118,7 @@ impl BarCounts {
         }
     }
 
-    /// Takes the groups that are asked for; the others move up.
+    /// Takes the requested groups; the others move up.
     pub(super) fn take(&mut self, emit_to: EmitTo) -> Vec<Vec<Counted>> {
         let groups = emit_to.take_needed(&mut self.groups);
         let mut taken: Vec<Vec<Counted>> = groups.into_iter().map(Group::counted).collect();
@@ -186,7 +187,7 @@ impl Group {
         Group::Many { first, cells }
     }
 
-    /// Makes room up to `bar` and a quarter more, so that a slow growth is no copy for each step.
+    /// Makes room up to `bar` and a quarter more, so that slow growth does not copy at each step.
     #[cold]
     fn widen(first: &mut i32, cells: &mut Vec<Cell>, bar: i32, bytes: &mut usize) {
         let before = cells.len();

@@ -26,7 +26,7 @@ struct Duration {
 impl Duration {
     fn new() -> Duration {
         let one = |kind| TypeSignature::Exact(vec![kind]);
-        // Totals are decimals; as text they are rounded to four digits anyhow.
+        // Totals are decimals; the text is rounded to four digits anyway.
         let signature = Signature::one_of(
             vec![one(DataType::Int64), one(DataType::Float64)],
             Volatility::Immutable,

@@ -1,10 +1,10 @@
-//! `quantile(x, q)`: the value that a fraction `q` of all values does not exceed; `quantiles(x, q, …)`: several at once.
+//! `quantile(x, q)`: the value that a fraction `q` of all values does not exceed; `quantiles(x, q, …)`: several in one pass.
 //!
 //! ```text
 //! SELECT quantile(duration, 0.99), quantiles(duration, 0.5, 0.95) FROM calls      36344   [1200, 8000]
 //! ```
-//! For up to 100,000 values it is one of them (nearest rank), beyond that within 1% ([`super::sketch`]). Replaces DataFusion's
-//! approximate functions too, which have no error bound.
+//! Up to 100,000 values, the result is one of them (nearest rank); above, it is within 1% ([`super::sketch`]). Replaces
+//! DataFusion's approximate functions too, which have no error bound.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) const QUANTILE: Function = Function {
     register: |context, _| {
         context.register_udaf(AggregateUDF::from(Quantile::new(Form::One)));
         context.register_udaf(AggregateUDF::from(Quantile::new(Form::Median)));
-        // By weights, without a bound on its error, and of no use beside the others.
+        // Weighted and without an error bound; not needed besides the others.
         context.deregister_udaf("approx_percentile_cont_with_weight");
     },
 };
@@ -85,7 +85,7 @@ impl Quantile {
         };
         let mut shares: Vec<f64> = match self.form {
             Form::Median => vec![0.5],
-            // A third argument of approx_percentile_cont says how exact DataFusion's is to be.
+            // A third argument of approx_percentile_cont sets DataFusion's accuracy.
             Form::One => vec![self.share(args, 1)?],
             Form::Several => {
                 let each = 1..args.exprs.len();
@@ -216,7 +216,7 @@ fn item(kind: DataType) -> FieldRef {
 struct Sketches {
     kind: Kind,
     shares: Vec<f64>,
-    /// The answer is a list, not the only quantile.
+    /// Whether the result is a list instead of a single quantile.
     is_list: bool,
     sketches: Vec<Sketch>,
     bytes: usize,
@@ -269,7 +269,7 @@ impl Sketches {
         }
     }
 
-    /// Adds what others kept, each to its group.
+    /// Adds sketches of other accumulators, each to its group.
     fn merge(&mut self, states: &[ArrayRef], groups: impl Fn(usize) -> usize) {
         let lists = [&states[0], &states[1]].map(|state| state.as_list::<i64>());
         for row in 0..lists[0].len() {
@@ -332,7 +332,7 @@ fn as_state(sketches: &[Sketch]) -> Result<Vec<ArrayRef>> {
     Ok(vec![list(keys, key_lengths)?, list(bars, bar_lengths)?])
 }
 
-/// Values in the type that the sketches take: DataFusion coerces them, but not those of a NULL.
+/// Values in the type of the sketches: DataFusion coerces them, but not those of a NULL.
 fn in_kind(kind: Kind, values: &ArrayRef) -> Result<ArrayRef> {
     let wanted = match kind {
         Kind::Signed => DataType::Int64,
@@ -411,7 +411,7 @@ impl Accumulator for One {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        // A window asks again and again, while it grows.
+        // A growing window asks repeatedly.
         let quantiles = self.0.quantiles(self.0.sketches.clone())?;
         ScalarValue::try_from_array(&quantiles, 0)
     }

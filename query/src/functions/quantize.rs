@@ -188,7 +188,7 @@ fn bar_fields(with_mean: bool) -> Fields {
     Fields::from(fields)
 }
 
-/// Type of a distribution: `low` and `high` (not in it) are NULL where the bar is open.
+/// Type of a distribution; `low` and `high` (exclusive) are NULL if the bar is open.
 fn bars_type(with_mean: bool) -> DataType {
     DataType::List(item(DataType::Struct(bar_fields(with_mean))))
 }
@@ -216,7 +216,7 @@ fn from_state(bar: &[i64]) -> Counted {
     }
 }
 
-/// The groups as SQL sees them.
+/// The groups as SQL values.
 fn as_bars(bins: &Bins, groups: &[Vec<Counted>]) -> Result<ArrayRef> {
     let with_mean = *bins == Bins::Fine;
     let (mut lows, mut highs) = (Int64Builder::new(), Int64Builder::new());
@@ -261,7 +261,7 @@ fn whole_numbers(values: &ArrayRef) -> Result<ArrayRef> {
         }
         DataType::Float64 => {
             let values = values.as_primitive::<Float64Type>();
-            // This cast ends at the limits.
+            // This cast saturates.
             let whole = |value: f64| (!value.is_nan()).then_some(value as i64);
             Arc::new(values.unary_opt::<_, Int64Type>(whole))
         }

@@ -1,8 +1,8 @@
 //! A quantile sketch: exact up to 100,000 values, then within 1%.
 //!
 //! ```text
-//! 3, 1, 2, …                   up to 100,000 values as they are
-//! [1.0, 1.0078): 512, …        beyond: counts of bars that are 1/128 of their values wide, with the mean in each
+//! 3, 1, 2, …                   up to 100,000 values, unchanged
+//! [1.0, 1.0078): 512, …        above: counts of bars 1/128 of their values wide, with the mean of each
 //! ```
 //! A t-digest of 100 centroids, which DataFusion offers, was 8 to 10 % off for three million durations: it bounds the error
 //! of the rank, and latencies have a long tail. Here the error of the value is bounded for any distribution, and
@@ -13,11 +13,11 @@ pub(super) const EXACT: usize = 100_000;
 
 /// Bars for each power of two, as a power of two: 1/128 is 0.8 %.
 const BITS: u32 = 7;
-/// Below, integers have a bar each.
+/// Below this, each integer has its own bar.
 const SINGLE: u64 = 2 << BITS;
 const SIGN: u64 = 1 << 63;
 
-/// What the values are. All are kept as keys of 64 bits that are ordered as they are.
+/// The type of the values. All are stored as 64-bit keys with the same order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Signed,
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether the value is negative, and its size: for floats the bits of it, which are ordered, too.
+    /// The sign, and the magnitude: for floats its bits, which have the same order.
     fn split(self, key: u64) -> (bool, u64) {
         match self {
             Kind::Signed => {
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// The bar of a size.
+    /// The bar of a magnitude.
     #[inline]
     fn bar(self, size: u64) -> u32 {
         match self {
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// The smallest size in a bar.
+    /// The smallest magnitude in a bar.
     fn low(self, bar: u32) -> u64 {
         match (self, u64::from(bar).checked_sub(SINGLE)) {
             (Kind::Float, _) => u64::from(bar) << (52 - BITS),
@@ -99,23 +99,23 @@ pub(super) fn float(key: u64) -> f64 {
     f64::from_bits(if key & SIGN == 0 { !key } else { key & !SIGN })
 }
 
-/// Values that fell into one bar.
+/// Values in one bar.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Cell {
     count: u64,
-    /// How far they are from the bar's end that is nearer to 0, on average.
+    /// Mean distance from the bar's end nearer to 0.
     distance: f64,
 }
 
 impl Cell {
     fn add(&mut self, count: u64, distance: f64) {
         self.count += count;
-        // A mean that stays exact where all values are equal.
+        // This form of the mean stays exact if all values are equal.
         self.distance += (distance - self.distance) * (count as f64 / self.count as f64);
     }
 }
 
-/// Values in bars: a place for each bar between the lowest and the highest.
+/// Values in bars: a cell for each bar between the lowest and the highest.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Bars {
     first: i32,
@@ -158,7 +158,7 @@ impl Sketch {
         }
     }
 
-    /// Adds what another kept in bars, as [`Sketch::parts`] wrote it.
+    /// Adds the bars of another sketch, as written by [`Sketch::parts`].
     pub(super) fn merge_bars(&mut self, kind: Kind, parts: &[u64]) {
         let [min, max, cells @ ..] = parts else {
             return;
@@ -171,7 +171,7 @@ impl Sketch {
         }
     }
 
-    /// Its values, and its bars as numbers: least and greatest value, then bar, count and distance of each.
+    /// Its values, and its bars as numbers: minimum and maximum, then bar, count and distance of each.
     pub(super) fn parts(&self) -> (&[u64], Vec<u64>) {
         match self {
             Sketch::Exact(keys) => (keys, Vec::new()),
@@ -187,7 +187,7 @@ impl Sketch {
         }
     }
 
-    /// The bars, into which the values go if they are still as they were.
+    /// The bars; converts the sketch if it is still exact.
     fn bars(&mut self, kind: Kind) -> &mut Bars {
         if let Sketch::Exact(keys) = self {
             let mut bars = Bars {
@@ -205,7 +205,7 @@ impl Sketch {
         }
     }
 
-    /// The values that the shares `q` of all do not exceed (nearest rank); `None` where there are none.
+    /// The values that the shares `q` of all do not exceed (nearest rank); `None` if there are no values.
     pub(super) fn quantiles(&mut self, kind: Kind, shares: &[f64]) -> Vec<Option<u64>> {
         match self {
             Sketch::Exact(keys) => {
@@ -217,7 +217,7 @@ impl Sketch {
         }
     }
 
-    /// Bytes beside the sketch itself.
+    /// Size in bytes besides the sketch itself.
     pub(super) fn size(&self) -> usize {
         match self {
             Sketch::Exact(keys) => keys.capacity() * size_of::<u64>(),
@@ -226,10 +226,10 @@ impl Sketch {
     }
 }
 
-/// The place of the value that the share `q` of `count` values does not exceed, from 1.
+/// The rank of the value that the share `q` of `count` values does not exceed, from 1.
 fn rank(q: f64, count: u64) -> u64 {
     let exact = q * count as f64;
-    // 0.07 * 100 is 7.000000000000001, and the seventh of hundred is meant.
+    // 0.07 * 100 is 7.000000000000001, but the seventh of a hundred is meant.
     let near = exact.round();
     let rank = if (exact - near).abs() < 1e-9 * exact.max(1.0) {
         near
@@ -246,7 +246,7 @@ impl Bars {
         let bar = kind.bar(size);
         let distance = (size - kind.low(bar)) as f64;
         (self.min, self.max) = (self.min.min(key), self.max.max(key));
-        // Below 0 they are mirrored; -1 holds what is just below 0.
+        // Negative values are mirrored; -1 contains those just below 0.
         let place = if is_negative {
             !(bar as i32)
         } else {
@@ -266,7 +266,7 @@ impl Bars {
         &mut self.cells[(bar - self.first) as usize]
     }
 
-    /// Makes room up to `bar` and a quarter more, so that a slow growth is no copy for each step.
+    /// Makes room up to `bar` and a quarter more, so that slow growth does not copy at each step.
     #[cold]
     fn widen(&mut self, bar: i32) {
         let before = self.cells.len();
@@ -284,7 +284,7 @@ impl Bars {
     fn quantile(&self, kind: Kind, q: f64) -> Option<u64> {
         let all = self.cells.iter().map(|cell| cell.count).sum();
         let rank = rank(q, all);
-        // The ends are known.
+        // Minimum and maximum are exact.
         if rank == 1 {
             return Some(self.min);
         }
@@ -312,7 +312,7 @@ mod tests {
 
     const SHARES: [f64; 8] = [0.0, 0.001, 0.07, 0.5, 0.9, 0.99, 0.9999, 1.0];
 
-    /// Numbers with a long tail, as latencies have it, the same in every run.
+    /// Numbers with a long tail, like latencies, the same in every run.
     fn latencies(count: usize) -> Vec<i64> {
         let mut state = 88_172_645_463_325_252u64;
         let mut next = || {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_ordered_as_values_and_bars_hold_them() {
+    fn keys_are_ordered_as_values_and_bars_contain_them() {
         let mut integers: Vec<i64> = (0..63)
             .flat_map(|power| [1i64 << power, -(1 << power), (1 << power) + 1])
             .collect();
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_not_shaken_by_fractions() {
+    fn ranks_tolerate_rounding_errors() {
         assert_eq!(
             [0.0, 0.07, 0.5, 0.95, 1.0].map(|q| rank(q, 100)),
             [1, 7, 50, 95, 100]

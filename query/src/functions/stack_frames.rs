@@ -1,4 +1,4 @@
-//! Table function `stack_frames()`: every frame of every stack, the leaf first.
+//! Table function `stack_frames()`: every frame of every stack, leaf first.
 //!
 //! ```text
 //! stack_id | position | frame_id | recursion | function | module | …
@@ -6,8 +6,8 @@
 //!        3 |        1 |        2 |         0 | main     | /bin/dd
 //! SELECT f.function, count(*) FROM samples s JOIN stack_frames() f ON f.stack_id = s.user_stack GROUP BY 1
 //! ```
-//! Each frame comes once per stack. Two places of one function are two frames: `WHERE recursion = 0` counts
-//! the function once. With an id, `stack_frames(3)`, only that stack. The rows are made while they are read.
+//! Each frame occurs once per stack. Two addresses in one function are two frames: `WHERE recursion = 0` counts the
+//! function once. With an ID, `stack_frames(3)`, only that stack. Rows are generated on demand.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -72,7 +72,7 @@ impl TableFunctionImpl for StackFrames {
                 return Err(DataFusionError::Plan(text.to_owned()));
             }
         };
-        // As the tables have them.
+        // The same type as in the tables.
         let id = match self.forest.len() {
             1 => DataType::Int32,
             _ => DataType::Int64,
@@ -101,7 +101,7 @@ impl TableFunctionImpl for StackFrames {
 struct FramesTable {
     forest: Arc<Forest>,
     schema: SchemaRef,
-    /// Ids given as argument.
+    /// IDs given as argument.
     only: Option<Vec<i64>>,
 }
 
@@ -183,7 +183,7 @@ impl TableProvider for FramesTable {
     }
 }
 
-/// The ids in `stack_id = 3` or `stack_id IN (3, 5)`.
+/// The IDs in `stack_id = 3` or `stack_id IN (3, 5)`.
 fn wanted_ids(filter: &Expr) -> Option<Vec<i64>> {
     let is_id = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == "stack_id");
     let number = |expr: &Expr| match expr {
@@ -211,7 +211,7 @@ fn wanted_ids(filter: &Expr) -> Option<Vec<i64>> {
     }
 }
 
-/// Stacks that one thread writes out.
+/// Stacks expanded by one thread.
 #[derive(Debug, Clone)]
 struct Piece {
     tree: Arc<Tree>,
@@ -292,9 +292,9 @@ impl ExecutionPlan for FramesScan {
         Ok(self)
     }
 
-    /// Without it, a join would keep all frames in memory instead of the few stacks that are asked about.
+    /// Without an estimate, a join would keep all frames in memory instead of the few requested stacks.
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        // Frames per stack are not counted beforehand.
+        // Frames per stack are not counted in advance.
         const GUESS: usize = 16;
         let pieces = match partition {
             Some(index) => &self.pieces[index..=index],
@@ -322,7 +322,7 @@ impl ExecutionPlan for FramesScan {
     }
 }
 
-/// Writes a piece out, some thousand rows at a time.
+/// Expands a range of stacks, a few thousand rows at a time.
 struct Batches {
     schema: SchemaRef,
     projection: Vec<usize>,
@@ -372,7 +372,7 @@ impl Batches {
     ) -> Result<RecordBatch> {
         let rows: UInt32Array = frame_ids.iter().map(|&frame| frame as u32 - 1).collect();
         let count = rows.len();
-        // Only the named columns that are asked for are gathered.
+        // Only the requested name columns are gathered.
         let own = 4;
         let all = &self.piece.tree.frames.batch;
         let number = |values: &Vec<i32>| Arc::new(Int32Array::from(values.clone())) as ArrayRef;
@@ -407,7 +407,7 @@ impl Batches {
     }
 }
 
-/// Counts how often a function was met on the way from the leaf.
+/// Counts the occurrences of a function on the way from the leaf.
 struct Recursion {
     seen: Seen,
     counts: Vec<i32>,

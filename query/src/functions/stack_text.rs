@@ -30,7 +30,7 @@ struct StackText {
     forest: Arc<Forest>,
 }
 
-/// One function per session: its name tells it from all others.
+/// There is one function per session: two are equal if they share the forest.
 impl PartialEq for StackText {
     fn eq(&self, other: &StackText) -> bool {
         Arc::ptr_eq(&self.forest, &other.forest)

@@ -25,10 +25,10 @@ pub(super) const FUNCTION: Function = Function {
     register: |context, _| context.register_udaf(AggregateUDF::from(Sum::new())),
 };
 
-/// What totals of integers are.
+/// Type of integer totals.
 pub(crate) const TOTAL: DataType = DataType::Decimal128(38, 0);
 
-/// What integers become before they are added: `sum` adds ten digits to these 28.
+/// Type of integers before they are added: `sum` adds ten digits to these 28.
 const TERM: DataType = DataType::Decimal128(28, 0);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -67,7 +67,7 @@ impl AggregateUDFImpl for Sum {
             kind => kind,
         };
         Ok(vec![match kind {
-            // Narrow ones too: what they would be widened to is asked again, and its sum must have the same type.
+            // Narrow ones too: the widened type is planned again, and its sum must have the same type.
             kind if kind.is_integer() => TERM,
             T::Null => TERM,
             T::Float16 | T::Float32 | T::Float64 => T::Float64,

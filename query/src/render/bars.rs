@@ -1,6 +1,6 @@
 //! A distribution in one table cell: `▁▃█▅▂ ▁`, or `.:#=- .` without a Unicode locale.
 
-/// One letter per count, from nothing to the highest.
+/// One character per count, from nothing to the highest.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 9] = [' ', '.', ',', ':', '-', '=', '+', '*', '#'];
 
@@ -15,7 +15,7 @@ pub(crate) fn bars(counts: &[u64], unicode: bool) -> String {
     counts.iter().map(letter).collect()
 }
 
-/// Whether the locale's letters are Unicode. Where none is set, as in most containers, they are.
+/// Whether the locale's encoding is Unicode. If none is set, as in most containers, Unicode is assumed.
 pub(crate) fn is_unicode() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()

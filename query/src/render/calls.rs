@@ -10,10 +10,10 @@ use crate::call_values::CallValues;
 use crate::session::{Answer, Session};
 use crate::text::{cut, harmless, strings};
 
-/// Columns of the calls to print, in this order; of several traces, `trace` follows.
+/// Columns of the calls to print, in this order; with several traces, `trace` follows.
 pub(crate) const CALL_COLUMNS: &str = "time, cpu, pid, tid, comm, duration, self_time, function, module, caller, depth, call_id, parent_id, retval, args, context, entry_seen, exit_seen";
 
-/// Calls while they are read.
+/// Calls in the order of the query.
 pub(crate) struct Calls<'s> {
     pub(crate) session: &'s Session,
     /// Rows of [`CALL_COLUMNS`].
@@ -88,7 +88,7 @@ fn write_lines(
             duration(value(durations), true),
             duration(value(owns), false)
         );
-        // One deeper than what is around it, where that is shown: depths of several tracers count from 0 each.
+        // One deeper than the enclosing call, if that is printed: the depths of several tracers each begin at 0.
         let trace = match &traces {
             Some(names) => session.forest.trace(names.value(row)).unwrap_or(0),
             None => 0,

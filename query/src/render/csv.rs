@@ -12,7 +12,7 @@ use crate::text::{Texts, harmless, harmless_cell};
 
 pub(super) struct Csv<'w> {
     out: &'w mut (dyn Write + Send),
-    /// Lines and tabs are written out, too.
+    /// Whether to escape newlines and tabs too.
     terminal: bool,
     line: String,
 }
@@ -79,7 +79,7 @@ impl Rows for Csv<'_> {
             for (index, text) in texts.iter().enumerate() {
                 self.separate(index);
                 cell.clear();
-                // NULL is an empty field without quotes, an empty text one with them.
+                // NULL is an empty field without quotes, an empty string one with them.
                 if text.write(row, &mut cell)? {
                     self.cell(&cell);
                 }

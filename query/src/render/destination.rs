@@ -7,14 +7,14 @@ use anyhow::{Context, Result, anyhow};
 use perfquet_events::Error;
 use perfquet_trace::output_file::OutputFile;
 
-/// What a picture is written to.
+/// The destination of an image.
 pub(crate) enum Destination {
     Standard(Box<dyn Write + Send>),
     File(OutputFile),
 }
 
 impl Destination {
-    /// Makes ready the file, or standard output where none is named. Fails where something is in the way.
+    /// Opens the file, or stdout if there is no path. Fails if the file exists.
     pub(crate) fn open(path: Option<&Path>, force: bool) -> Result<Destination> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             return Ok(Destination::Standard(super::stdout()));

@@ -1,4 +1,4 @@
-//! Distributions drawn as DTrace draws them, to the column (libdtrace, dt_print_quantline).
+//! Distributions in DTrace's layout, to the column (libdtrace, dt_print_quantline).
 //!
 //! ```text
 //!            value  ------------- Distribution ------------- count    
@@ -7,7 +7,7 @@
 //!             2048 |@@@@@@@@@@                               1        
 //!             4096 |                                         0        
 //! ```
-//! Counts below zero (DTrace has them by negative increments) grow to the left of the line.
+//! Counts below zero (DTrace has them from negative increments) grow to the left of the line.
 
 use std::io::Write;
 
@@ -25,13 +25,13 @@ pub(crate) struct Distributions {
 pub(crate) struct Drawing {
     /// Printed before the first distribution of an aggregation.
     pub(crate) heading: Option<String>,
-    /// The key as DTrace prints it.
+    /// The key as printed by DTrace.
     pub(crate) title: String,
     pub(crate) lines: Vec<Line>,
 }
 
 impl Distributions {
-    /// Prints all of them, each after an empty line.
+    /// Prints all distributions, each after an empty line.
     pub(super) fn write(&self, out: &mut dyn Write) -> Result<()> {
         for drawing in &self.drawings {
             if let Some(heading) = &drawing.heading {
@@ -54,7 +54,7 @@ pub(crate) struct Line {
 /// Width of all bars together.
 const WIDTH: usize = 40;
 
-/// The drawing, with its heading; every line ends with a line feed.
+/// The drawing, with its heading; every line ends with a newline.
 fn drawn(lines: &[Line]) -> String {
     let ruler = "------------- Distribution -------------";
     let mut text = format!("{:>16} {ruler:>41} {:<9}\n", "value", "count");

@@ -3,7 +3,7 @@
 use crate::functions::in_fitting_unit;
 use crate::text::harmless;
 
-/// Colours and fonts of all pictures. Viewers that know no `@media` show the light ones.
+/// Colors and fonts of all images. Viewers without support for `@media` show the light ones.
 pub(super) const STYLE: &str = "\
 text{font:13px system-ui,'Segoe UI',Helvetica,Arial,sans-serif;fill:#24292f}
 .paper{fill:#ffffff}.title{font-size:20px;font-weight:600}.quiet{fill:#57606a}.small{font-size:11px}
@@ -23,7 +23,7 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
-            // XML 1.0 has no place for these two, escaped or not.
+            // XML 1.0 cannot represent these two, escaped or not.
             '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
             letter => safe.push(letter),
         }
@@ -72,7 +72,7 @@ impl LogAxis {
         self.from + share.clamp(0.0, 1.0) * self.length
     }
 
-    /// The decades: their values and places.
+    /// The decades: their values and positions.
     pub(super) fn decades(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         (self.lowest as i32..=self.highest as i32).map(|decade| {
             let value = 10f64.powi(decade);
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_breaks_out_of_the_picture() {
+    fn all_text_is_escaped() {
         assert_eq!(
             escaped("a<b>&\"\u{1b}[0m\u{ffff}"),
             "a&lt;b&gt;&amp;&quot;\\x1b[0m\u{fffd}"

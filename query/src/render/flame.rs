@@ -11,9 +11,9 @@ use inferno::flamegraph::{self, Options};
 use crate::text::harmless;
 use crate::totals;
 
-/// Width in pixels that a picture begins with.
+/// Default width of an image in pixels.
 const USUAL_WIDTH: u32 = 1200;
-/// Boxes that are narrower are not drawn.
+/// Narrower boxes are not drawn.
 const NARROWEST_PIXELS: f64 = 0.1;
 
 /// Stacks with weights, and the labels of their image.
@@ -114,7 +114,7 @@ pub(crate) struct Node {
 }
 
 impl Merged {
-    /// With weights in units of `scale`.
+    /// Divides the weights by `scale`.
     fn scaled(mut self, scale: u128) -> Merged {
         if scale > 1 {
             self.nodes.iter_mut().for_each(|node| node.own /= scale);
@@ -171,8 +171,8 @@ impl Merged {
     }
 }
 
-/// A folded stack with its weight. inferno takes two numbers at the end of a line for a difference: if a name ends in a
-/// number, the blank before it becomes a no-break space.
+/// A folded stack with its weight. inferno reads two numbers at the end of a line as a difference: if a name ends with
+/// a number, the blank before it becomes a no-break space.
 fn line_with_one_count((stack, weight): &(String, u128)) -> String {
     match stack.rsplit_once(' ') {
         Some((stack, last)) if last.parse::<f64>().is_ok() => {
@@ -210,7 +210,7 @@ mod tests {
         assert!(!text.contains('\u{1}') && text.contains("a\\x01"));
     }
 
-    /// The stacks, each with a node of its own for every frame.
+    /// The stacks, each with a separate node for every frame.
     fn merged(stacks: &[(&[&str], u128)]) -> Merged {
         let node = |parent: usize, name: usize, own: u128| Node {
             parent: parent as u32,

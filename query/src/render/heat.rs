@@ -17,14 +17,14 @@ use crate::text::cut;
 pub(crate) struct Heat {
     pub(crate) title: String,
     pub(crate) subtitle: String,
-    /// Of the values; `ns` is written in the unit that fits.
+    /// Of the values; `ns` is formatted in a fitting unit.
     pub(crate) unit: String,
     /// Nanoseconds from the start of the trace to the first slot.
     pub(crate) from: i64,
     /// Nanoseconds of one slot.
     pub(crate) slot: i64,
     pub(crate) slots: u16,
-    /// Some may be of the same cell of the image.
+    /// Several may belong to one cell of the image.
     pub(crate) cells: Vec<Cell>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Heat {
 pub(crate) struct Cell {
     pub(crate) slot: i64,
     pub(crate) low: i64,
-    /// Not included.
+    /// Exclusive.
     pub(crate) high: i64,
     /// Their mean.
     pub(crate) value: i64,
@@ -67,9 +67,9 @@ const LEFT: f64 = 84.0;
 const TOP: f64 = 128.0;
 const PLOT: f64 = 1080.0;
 const HEIGHT: f64 = 420.0;
-/// Height of the strip above that adds up each slot.
+/// Height of the strip above the map, with the total of each slot.
 const STRIP: f64 = 36.0;
-/// Rows of a decade, if there are few decades.
+/// Rows per decade, if there are few decades.
 const ROWS: usize = 70;
 /// Colors from few to many: light to dark blue, violet, warm red, distinct on light and dark backgrounds.
 const COLOURS: [&str; 10] = [
@@ -99,7 +99,7 @@ fn write(out: &mut dyn Write, heat: &Heat) -> Result<()> {
     Ok(())
 }
 
-/// Counts by slot and row, row by row from below; and by slot alone.
+/// Counts by slot and row, bottom row first; and by slot alone.
 fn grid(heat: &Heat, axis: &LogAxis) -> (Vec<u64>, Vec<u64>) {
     let slots = usize::from(heat.slots);
     let mut counts = vec![0; slots * ROWS];
@@ -171,7 +171,7 @@ fn round_step(least: f64) -> f64 {
     step * power
 }
 
-/// How many values there are in each slot, above the map.
+/// Draws the number of values in each slot, above the map.
 fn strip(text: &mut String, heat: &Heat, sums: &[u64]) {
     let most = sums.iter().copied().max().unwrap_or(1).max(1) as f64;
     let width = PLOT / f64::from(heat.slots);
@@ -199,7 +199,7 @@ fn cells(text: &mut String, heat: &Heat, axis: &LogAxis, counts: &[u64], most: u
     let decades = axis.decades().count() as f64 - 1.0;
     let lowest = axis.decades().next().map_or(1.0, |(value, _)| value);
     let value = |row: usize| lowest * 10f64.powf(decades * row as f64 / ROWS as f64);
-    // Below ten a row is less than a whole number high.
+    // Below ten, rows are less than an integer high.
     let digits = |value: f64| {
         if value < 10.0 {
             format!("{value:.1}")

@@ -44,10 +44,10 @@ impl<F: JsonFormat> Rows for Json<'_, F> {
     }
 }
 
-/// Writes what a terminal would obey as escapes of JSON. In JSON it can only be a part of a text.
+/// Escapes characters that a terminal would interpret. In JSON, they can only be part of a string.
 struct Escaped<'w> {
     out: &'w mut (dyn Write + Send),
-    /// The beginning of a character, whose end is still to come.
+    /// An incomplete character at the end of a write.
     begun: Vec<u8>,
     text: Vec<u8>,
 }
@@ -62,7 +62,7 @@ impl<'w> Escaped<'w> {
     }
 }
 
-/// The character that `bytes` begin with, if it is to be escaped, and its length.
+/// The character that `bytes` begin with, if it must be escaped, and its length.
 fn harmful(bytes: &[u8]) -> Option<(u16, usize)> {
     match *bytes {
         [0x7f, ..] => Some((0x7f, 1)),
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_terminals_obey_is_escaped_however_it_is_cut() {
+    fn control_characters_are_escaped_however_they_are_cut() {
         let text = "\"é 漢 \u{9b}31m\u{7f}\u{202e}x\u{2066}\u{2028}\"";
         let expected = "\"é 漢 \\u009b31m\\u007f\\u202ex\\u2066\u{2028}\"";
         for size in 1..text.len() {

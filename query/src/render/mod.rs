@@ -58,9 +58,9 @@ impl Format {
     }
 }
 
-/// Writes rows in one form.
+/// Writes rows in one format.
 pub(crate) trait Rows {
-    /// Takes the next rows.
+    /// Writes the next rows.
     fn rows(&mut self, batch: &RecordBatch) -> Result<()>;
     /// Flushes the rest.
     fn finish(self: Box<Self>) -> Result<()>;
@@ -125,7 +125,7 @@ fn stream(
     Ok(count)
 }
 
-/// Whether this is what EXPLAIN answers.
+/// Whether this is the result of EXPLAIN.
 fn is_plan(schema: &SchemaRef) -> bool {
     let names: Vec<&str> = schema
         .fields()
@@ -178,23 +178,24 @@ pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether colours are wanted on stdout (<https://no-color.org>).
+/// Whether stdout should be colored (<https://no-color.org>).
 pub(crate) fn is_coloured() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     is_terminal() && !refused
 }
 
-/// Columns of the terminal; `None` where there is none, and nothing is to be cut.
+/// Columns of the terminal; `None` without a terminal, when nothing is cut.
 pub(crate) fn width() -> Option<usize> {
     if !is_terminal() {
         return None;
     }
-    let told = std::env::var("COLUMNS")
+    let given = std::env::var("COLUMNS")
         .ok()
         .and_then(|text| text.parse().ok());
-    // What the terminal says itself comes through clap's own dependency on its size.
+    // The terminal's own size, through a dependency that clap has already.
     Some(
-        told.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
+        given
+            .or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
             .unwrap_or(120),
     )
 }

@@ -1,4 +1,4 @@
-//! Writes what a report answers: rows in any format, text as in other tools, or an image.
+//! Writes the answer of a report: rows in any format, text as in other tools, or an image.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::section::{Answered, Section};
 use super::{Format, begin, fail_on_terminal, is_terminal, people, stream};
 use crate::failure::Misuse;
 
-/// What a report is written as, and where to.
+/// The form of a report's output, and its destination.
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
     pub(crate) shape: Shape,
@@ -147,7 +147,7 @@ impl Output {
             Section::Durations(durations) => return self.batch(format, &durations.rows),
             Section::Flame(flame) => return self.batch(format, &flame.rows()?),
             Section::Heat(heat) => return self.batch(format, &heat.rows()?),
-            // Another tool's text is the same in every format.
+            // Another tool's layout is the same in every format.
             Section::Text(text) => return Ok(self.destination.write_all(&text)?),
         };
         let count = stream(format, &mut answer, &mut self.destination, self.terminal)?;

@@ -1,4 +1,4 @@
-//! Shapes a table for people: bars in place of lists, indented names, no empty columns.
+//! Formats a table for people: bars in place of lists, indented names, no empty columns.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) const TERMINAL: &str = "terminal";
 /// Key in a field's metadata: the column by whose value the names of this one are indented.
 pub(crate) const INDENT: &str = "indent";
 
-/// Returns the table as people read it.
+/// Returns the table for people.
 pub(super) fn shaped(batch: &RecordBatch) -> Result<RecordBatch> {
     let schema = batch.schema();
     let mut columns: Vec<(Field, ArrayRef)> = Vec::new();
@@ -61,7 +61,7 @@ fn indented(names: &ArrayRef, depths: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(lines.collect::<StringArray>()))
 }
 
-/// Draws the lists on one scale, and says which.
+/// Draws the lists on one scale, and adds the scale to the heading.
 fn histograms(name: &str, lists: &ArrayRef) -> ArrayRef {
     let lists = lists.as_list::<i32>();
     let rows: Vec<Vec<(i32, u64)>> = (0..lists.len())

@@ -10,19 +10,19 @@ use super::Rows;
 use crate::functions::in_fitting_unit;
 use crate::text::{Texts, columns, cut, harmless, is_number};
 
-/// Rows that are looked at before the first is written.
+/// Number of rows examined before the first is written.
 const LOOKED_AT: usize = 2000;
-/// Between two columns.
+/// Separator of columns.
 const GAP: &str = "  ";
 /// Key in the metadata of a report's column: its unit, `ns` for durations, which are then written as `1.234 ms`.
 pub(crate) const UNIT: &str = "unit";
-/// No column is cut below this.
+/// Minimum width to which a column is cut.
 const NARROWEST: usize = 8;
 
 pub(super) struct Table<'w> {
     out: &'w mut (dyn Write + Send),
     schema: SchemaRef,
-    /// Columns of the terminal, if there is one.
+    /// Width of the terminal, if there is one.
     terminal: Option<usize>,
     /// Cells that wait for the widths.
     waiting: Vec<Vec<String>>,
@@ -51,7 +51,7 @@ impl<'w> Table<'w> {
         }
     }
 
-    /// Fixes the widths and writes what has waited.
+    /// Fixes the widths, and writes the waiting cells.
     fn settle(&mut self) -> Result<()> {
         if self.widths.is_some() {
             return Ok(());
@@ -165,7 +165,7 @@ fn fit(widths: &mut [usize], terminal: usize) {
         if *widest <= NARROWEST {
             return;
         }
-        // Step by step, so that two wide columns share the loss.
+        // In small steps, so that two wide columns share the loss.
         *widest -= excess.min((*widest - NARROWEST).div_ceil(4));
     }
 }

@@ -33,13 +33,13 @@ impl Durations {
 pub(crate) struct Violin {
     pub(crate) name: String,
     pub(crate) count: u64,
-    /// Nanoseconds in all calls.
+    /// Total time of all calls in nanoseconds.
     pub(crate) total: i128,
     /// Low end, high end, calls; in the order of the values.
     pub(crate) bars: Vec<(i64, i64, u64)>,
     /// The shortest and the longest call.
     pub(crate) ends: (i64, i64),
-    /// 50, 95 and 99 per cent.
+    /// 50th, 95th and 99th percentile.
     pub(crate) percentiles: [i64; 3],
 }
 
@@ -50,9 +50,9 @@ const TOP: f64 = 96.0;
 const ROW: f64 = 42.0;
 /// Half the height of the thickest shape.
 const HALF: f64 = 16.0;
-/// Pixels of one step along a shape.
+/// Pixels per step along a shape.
 const STEP: f64 = 2.0;
-/// Right ends of the columns of numbers.
+/// Right edges of the number columns.
 const COLUMNS: [(f64, &str); 5] = [
     (970.0, "calls"),
     (1050.0, "total"),
@@ -60,7 +60,7 @@ const COLUMNS: [(f64, &str); 5] = [
     (1170.0, "p99"),
     (1230.0, "max"),
 ];
-/// From little to much of the time.
+/// Colors from a small to a large share of the time.
 const COLOURS: [&str; 6] = [
     "#7fb3d5", "#5b9bd5", "#4c8c6b", "#d8a33d", "#e07b39", "#c8443c",
 ];
@@ -224,7 +224,7 @@ fn short(ns: f64) -> String {
     }
 }
 
-/// The outline: how many calls there are at each place of the axis, smoothed a little, mirrored.
+/// The outline: the number of calls at each position of the axis, slightly smoothed, mirrored.
 fn shape(violin: &Violin, axis: &LogAxis, middle: f64) -> String {
     let steps = (axis.length / STEP) as usize + 1;
     let mut density = vec![0f64; steps];
@@ -249,12 +249,12 @@ fn shape(violin: &Violin, axis: &LogAxis, middle: f64) -> String {
     let seen: Vec<(f64, f64)> = smooth
         .iter()
         .enumerate()
-        // A sixth of a pixel cannot be seen.
+        // A sixth of a pixel is invisible.
         .filter(|(_, density)| **density / highest * HALF > 0.15)
         .map(|(step, density)| (axis.from + step as f64 * STEP, density / highest * HALF))
         .collect();
     let mut path = String::new();
-    // Gaps part the shape, so that it is closed piece by piece.
+    // Gaps divide the shape, so each piece is closed separately.
     for piece in seen.chunk_by(|a, b| b.0 - a.0 < STEP * 1.5) {
         let _ = write!(path, "M{:.1} {middle}", piece[0].0 - STEP);
         for (x, half) in piece {
@@ -269,7 +269,7 @@ fn shape(violin: &Violin, axis: &LogAxis, middle: f64) -> String {
     path
 }
 
-/// Weights of the neighbours: a bell some six pixels wide.
+/// Weights of the neighbors: a bell about six pixels wide.
 fn smoothed(density: &[f64]) -> Vec<f64> {
     const BELL: [f64; 9] = [0.03, 0.07, 0.12, 0.18, 0.2, 0.18, 0.12, 0.07, 0.03];
     let reach = BELL.len() / 2;

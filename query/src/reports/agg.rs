@@ -106,7 +106,7 @@ impl Report for Agg {
                 "--sort: requires EXPR, except for count and key".to_owned()
             ));
         }
-        let rows = self.rows.asked(session)?;
+        let rows = self.rows.selected(session)?;
         for key in &keys {
             session.piece("--by", key)?;
         }

@@ -95,7 +95,7 @@ fn lines(paths: &Paths, pruning: Pruning) -> Vec<Line> {
     }
     let name = |node: u32| paths.names[nodes[node as usize].name as usize].as_str();
     for siblings in &mut children {
-        // The shortest first: they are taken from the back.
+        // The shortest first: they are popped from the end.
         siblings.sort_by(|&a, &b| {
             (nodes[a as usize].total, name(b)).cmp(&(nodes[b as usize].total, name(a)))
         });
@@ -103,7 +103,7 @@ fn lines(paths: &Paths, pruning: Pruning) -> Vec<Line> {
     let least = (nodes[0].total as f64 * pruning.least_percent / 100.0).ceil() as u128;
     let mut lines = Vec::new();
     let mut pending: Vec<(u32, usize)> = children[0].iter().map(|&child| (child, 0)).collect();
-    // Siblings that are left out are one line behind the last that is shown.
+    // The omitted siblings become one line after the last one printed.
     let mut rest: Option<Line> = None;
     while let Some((index, depth)) = pending.pop() {
         let node = &nodes[index as usize];
@@ -119,7 +119,7 @@ fn lines(paths: &Paths, pruning: Pruning) -> Vec<Line> {
             others.total += node.total;
             others.own += node.own;
             let is_last = pending.last().is_none_or(|&(_, next)| next < depth);
-            // Where all of them together are too little as well, nothing is said.
+            // If even their sum is below the limit, the line is omitted.
             if is_last && let Some(mut others) = rest.take().filter(|others| others.total >= least)
             {
                 others.name = "[…]".to_owned();
@@ -152,7 +152,7 @@ mod tests {
     use crate::reports::paths::Node;
 
     #[test]
-    fn what_is_left_out_is_one_line() {
+    fn omitted_functions_are_one_line() {
         let node = |parent, name, total, own| Node {
             parent,
             name,

@@ -292,7 +292,7 @@ fn sort_lines(lines: &mut [Line], sort: Sort) {
 fn by_power(line: &Line) -> BTreeMap<i32, i64> {
     let mut counts = BTreeMap::new();
     for bar in &line.bars {
-        // The mean may be rounded to beyond the ends.
+        // The mean may be rounded beyond the ends.
         let [low, high] = [line.min, line.max].map(|end| end.unwrap_or(bar.mean as i64));
         let mean = (bar.mean as i64).clamp(low.min(high), high);
         *counts.entry(Bins::Powers.of(mean)).or_default() += bar.count;

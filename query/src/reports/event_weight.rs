@@ -21,18 +21,18 @@ pub(super) struct EventChoice {
     pub(super) filters: Filters,
 }
 
-/// One event, as SQL reaches it.
+/// An event and its SQL.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WeightedEvent {
-    /// As it is called on the command line.
+    /// Name on the command line.
     pub(super) name: String,
     /// Table in SQL.
     pub(super) table: String,
-    /// Condition that picks its rows.
+    /// Condition that selects its rows.
     pub(super) condition: String,
-    /// How much a row weighs, in SQL.
+    /// Weight of a row, in SQL.
     pub(super) weight: &'static str,
-    /// What the weights count.
+    /// Unit of the weights.
     pub(super) unit: &'static str,
     pub(super) rows: u128,
 }
@@ -41,7 +41,7 @@ impl WeightedEvent {
     /// Whether `name` on the command line means this event.
     fn is_called(&self, name: &str) -> bool {
         let short = self.name.rsplit(':').next().unwrap_or_default();
-        // A counter bears its modifiers behind a colon: `cycles:u` is no event of a system `cycles`.
+        // A counter has its modifiers after a colon: `cycles:u` is not an event of a system `cycles`.
         self.name == name
             || self.name == name.replace('.', ":")
             || self.table != "samples" && short == name
@@ -56,7 +56,7 @@ impl WeightedEvent {
 }
 
 impl EventChoice {
-    /// An error if no row fits for a name or number that no row has.
+    /// If no row matches, fails for a name or ID that no row has.
     pub(super) fn fail_if_nothing_fits(&self, session: &Session) -> Result<()> {
         let mut subjects = with_rows(every(session)?).into_iter();
         let subject = match &self.event {
@@ -145,7 +145,7 @@ fn every(session: &Session) -> Result<Vec<WeightedEvent>> {
     Ok(subjects)
 }
 
-/// Returns those of them that have rows.
+/// Returns those with rows.
 fn with_rows(mut subjects: Vec<WeightedEvent>) -> Vec<WeightedEvent> {
     subjects.retain(|subject| subject.rows > 0);
     // The only sampled event needs no condition: comparing its name in every row takes time and changes nothing.

@@ -261,7 +261,7 @@ struct Says {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Naming {
     Functions,
-    /// As DTrace writes them, and `stackcollapse.pl` folds them: `genunix`copen`.
+    /// As printed by DTrace and folded by `stackcollapse.pl`: `genunix`copen`.
     WithModules,
 }
 
@@ -384,7 +384,7 @@ struct Merge {
     merged: Merged,
     children: hashbrown::HashMap<(u32, u32), u32>,
     name_ids: HashMap<String, u32>,
-    /// Names of frames whose function is not known.
+    /// Names of frames with an unknown function.
     unnamed: HashSet<u32>,
 }
 
@@ -466,7 +466,8 @@ impl Merge {
     }
 }
 
-/// `genunix`copen`, `unix`0xfffffffffb800c91`: a frame as DTrace writes it, without its offset and the arguments of C++.
+/// `genunix`copen`, `unix`0xfffffffffb800c91`: a frame as printed by DTrace, without its offset and the arguments of
+/// C++.
 fn with_module(frames: &Frames, frame: u32) -> String {
     let name = match (frames.function(frame), frames.place(frame)) {
         (Some(function), _) => without_arguments(function).to_owned(),
@@ -486,7 +487,7 @@ fn clean(name: &str) -> String {
     harmless(name).replace(';', ":")
 }
 
-/// Where the stacks of one tree lie among the merged ones.
+/// Positions of one tree's stacks among the merged ones.
 struct CallValues<'a> {
     tree: &'a Tree,
     names: &'a [u32],
@@ -497,7 +498,7 @@ struct CallValues<'a> {
 impl CallValues<'_> {
     /// The merged node of `stack` on top of `base`.
     fn of(&mut self, merge: &mut Merge, base: u32, stack: u32) -> u32 {
-        // Down to a node that is known, then up again.
+        // Down to a known node, then up again.
         let mut path = Vec::new();
         let mut node = stack;
         let mut place = base;

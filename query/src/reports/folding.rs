@@ -10,11 +10,11 @@ use crate::stacks::ids;
 use crate::text::strings;
 use crate::totals;
 
-/// How much weighs what ran under a pair of stacks.
+/// A pair of stacks, to which weight is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Weighted {
     pub(super) trace: usize,
-    /// Nodes of the trace's tree; 0: no stack.
+    /// Nodes of the trace's tree; 0 for no stack.
     pub(super) kernel: u32,
     pub(super) user: u32,
     /// Number of the extra key in [`Folded::keys`].
@@ -103,7 +103,7 @@ impl Folded {
                 None => 0,
             };
             let tree = session.forest.tree(trace)?;
-            // An id that the tree does not know is no stack: the file is damaged, the row still counts.
+            // An ID missing from the tree is not a stack: the file is damaged, but the row still counts.
             let node = |column: &arrow::array::Int64Array| match column.is_valid(row) {
                 true => tree.node(column.value(row)).unwrap_or_default(),
                 false => 0,

@@ -24,11 +24,11 @@ pub(super) struct Bar {
 /// A function, or a part of its calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Line {
-    /// Values of the keys beside the function; `None` is NULL.
+    /// Values of the keys besides the function; `None` is NULL.
     pub(super) keys: Vec<Option<String>>,
     pub(super) function: String,
     pub(super) count: i64,
-    /// Calls whose duration is known.
+    /// Number of calls with a known duration.
     pub(super) known: i64,
     pub(super) total: i128,
     pub(super) own: Option<i128>,
@@ -36,7 +36,7 @@ pub(super) struct Line {
     pub(super) max: Option<i64>,
     /// In the order of the values.
     pub(super) bars: Vec<Bar>,
-    /// The durations that 50, 95 and 99 % of the calls do not exceed.
+    /// Durations that 50, 95 and 99% of the calls do not exceed.
     pub(super) percentiles: [Option<i64>; 3],
     pub(super) slowest_child: Option<String>,
 }
@@ -45,7 +45,7 @@ impl Line {
     /// Mean of the known durations.
     pub(super) fn average(&self) -> Option<i64> {
         let known = i128::from(self.known);
-        // Half of the divisor more: rounded, not cut. A mean is never larger than what it is of.
+        // Half of the divisor is added to round. A mean is never larger than its values.
         let mean = (self.total * 2 + known).div_euclid((known * 2).max(1));
         (known > 0).then(|| i64::try_from(mean).unwrap_or(i64::MAX))
     }
@@ -54,7 +54,7 @@ impl Line {
 /// A line by its keys and function.
 type Key = (Vec<Option<String>>, String);
 
-/// Measures all calls that `filters` let through, divided by `keys` (columns) beside the function.
+/// Computes statistics of all calls that match `filters`, grouped by `keys` (columns) and function.
 pub(super) fn measure(session: &Session, filters: &Filters, keys: &[&str]) -> Result<Vec<Line>> {
     let condition = filters.condition(session)?;
     let columns: String = keys.iter().map(|key| format!("{key}, ")).collect();
@@ -68,11 +68,11 @@ pub(super) fn measure(session: &Session, filters: &Filters, keys: &[&str]) -> Re
     Ok(lines)
 }
 
-/// More lines than this are not named in the question after their children.
+/// Maximum number of lines listed in the query for their children.
 const NAMED: usize = 200;
 
-/// Finds the child of each line that took longest, by what really lay inside of the calls: the name of the caller may
-/// be that of a function which is not in the trace. That is a question of its own, for the lines that are shown only.
+/// Finds the child of each line with the longest time, by the calls actually inside: the name of the caller may be a
+/// function that is not in the trace. This is a separate query, for the printed lines only.
 pub(super) fn find_slowest_children(
     session: &Session,
     filters: &Filters,
@@ -136,7 +136,7 @@ fn read(batch: &RecordBatch, keys: usize) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// The values of the first `keys` columns as text, row by row.
+/// The values of the first `keys` columns as strings, row by row.
 fn key_texts(batch: &RecordBatch, keys: usize) -> Result<Vec<Vec<Option<String>>>> {
     let texts: Result<Vec<_>> = batch.columns()[..keys]
         .iter()
@@ -179,12 +179,12 @@ pub(super) fn bars_of(list: &dyn Array) -> Vec<Bar> {
         .collect()
 }
 
-/// By keys and function, the child that took longest, and how long.
+/// By keys and function: the child with the longest time, and that time.
 #[derive(Debug, Default)]
 struct Children(HashMap<Key, (String, i128)>);
 
 impl Children {
-    /// The rows of a question: keys, function, child, total.
+    /// The rows of a query: keys, function, child, total.
     fn query(session: &Session, sql: &str, keys: usize) -> Result<Children> {
         let mut children = Children::default();
         for batch in session.collect(sql)? {
@@ -224,7 +224,7 @@ impl Children {
         Children::query(session, &sql, keys.len())
     }
 
-    /// Calls are numbered without many gaps, so a list of numbers joins them in a third of the time.
+    /// Call IDs have few gaps, so joining them through an array takes a third of the time.
     fn by_number(session: &Session, condition: &str) -> Result<Children> {
         let several = session.traces.len() > 1;
         let trace = if several { "trace, " } else { "" };
@@ -252,7 +252,7 @@ impl Children {
             let durations = batch
                 .column(batch.num_columns() - 1)
                 .as_primitive::<Int64Type>();
-            // NULL is left out here: as a condition of the question it would cost a third of it.
+            // Skip NULL here: as a condition of the query, it would take a third of its time.
             let is_known = |row: &usize| parents.is_valid(*row) && durations.is_valid(*row);
             for row in (0..batch.num_rows()).filter(is_known) {
                 let Some(function) = places[of_trace(row)].get(parents.value(row)) else {
@@ -270,7 +270,7 @@ impl Children {
         Ok(found)
     }
 
-    /// By name among equals.
+    /// Among equals, the first by name.
     fn add(&mut self, caller: Key, child: &str, total: i128) {
         let slowest = self
             .0
@@ -287,7 +287,7 @@ impl Children {
     }
 }
 
-/// Numbers for names.
+/// IDs for names.
 #[derive(Default)]
 struct Numbers {
     names: Vec<String>,
@@ -306,7 +306,7 @@ impl Numbers {
     }
 }
 
-/// The number of each row's trace, its function, and its call or the one around it.
+/// The trace of each row, its function, and its call or the enclosing one.
 fn columns<'a>(
     session: &'a Session,
     batch: &'a RecordBatch,

@@ -83,7 +83,7 @@ impl Report for Heatmap {
             )));
         }
         session.piece("EXPR", &expression)?;
-        let rows = self.rows.asked(session)?;
+        let rows = self.rows.selected(session)?;
         let Some((start, end)) = range(session, &rows, &expression)? else {
             bail!("no matching rows with a time and a value in {}", rows.name);
         };

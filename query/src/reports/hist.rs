@@ -178,7 +178,7 @@ fn of_expression(report: &Hist, session: &Session, expression: &str) -> Result<D
     for key in &keys {
         session.piece("--by", key)?;
     }
-    let rows = report.rows.asked(session)?;
+    let rows = report.rows.selected(session)?;
     let selected = named(&keys, &["low", "high", "count", "bars"]);
     let places: Vec<String> = (1..=keys.len()).map(|place| place.to_string()).collect();
     let group = match places.is_empty() {
@@ -229,7 +229,7 @@ fn read(batch: &RecordBatch, index: usize, keys: usize, bins: &Bins) -> Result<V
         let number = |column: usize| bars.column(column).as_primitive::<Int64Type>();
         let (lows, highs, counts) = (number(0), number(1), number(2));
         let bar = |row: usize| {
-            // An open bar has one end at least.
+            // An open bar has at least one end.
             let value = match lows.is_valid(row) {
                 true => lows.value(row),
                 false => highs.value(row).saturating_sub(1),
@@ -267,7 +267,7 @@ pub(super) fn titles(keys: &[ArrayRef]) -> Result<Vec<String>> {
     Ok(titles)
 }
 
-/// The bars with one empty one at each side, as DTrace shows them.
+/// The bars with an empty one on each side, as printed by DTrace.
 fn lines(counts: &BTreeMap<i32, i64>, bins: &Bins) -> Vec<Line> {
     let (lowest, highest) = bins.limits();
     let first = counts

@@ -75,15 +75,15 @@ pub(super) struct KdOptions {
     length: usize,
 }
 
-/// Number of a name.
+/// ID of a name.
 pub(super) type NameId = u32;
 
-/// A line of the log, as kd read it.
+/// A line of the log, as read by kd.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) function: NameId,
     pub(super) caller: Option<NameId>,
-    /// Microseconds; -1: not seen.
+    /// Microseconds; -1 if the exit was not seen.
     pub(super) duration: i64,
     /// Microseconds from the start of the log.
     pub(super) entry: i64,
@@ -111,7 +111,7 @@ pub(super) struct TreeStyle {
     pub(super) length: usize,
 }
 
-/// Prints what kd would. `limit` and `sort` are as given, if they are.
+/// Prints kd's output. `limit` and `sort` are the options, if given.
 pub(super) fn run(
     session: &Session,
     filters: &Filters,
@@ -181,7 +181,7 @@ impl Log {
     fn query(session: &Session, filters: &Filters) -> Result<Log> {
         let sql = include_str!("kd.sql").replace("{where}", &filters.condition(session)?);
         let batches = session.collect(&sql)?;
-        // Where the kernel wrote the CPU behind the pid, so did kd: on SMP.
+        // On SMP, the kernel printed the CPU after the PID, and so did kd.
         let is_smp = fact(session, "kfi.smp").is_some_and(|value| value == "true");
         let start = start_of_log(session, &batches);
         let mut log = Log::default();
@@ -237,11 +237,11 @@ impl Log {
 
 /// Returns the start of the log's times: that of its start trigger, if known.
 fn start_of_log(session: &Session, batches: &[RecordBatch]) -> i64 {
-    let told = fact(session, "kfi.start").and_then(|value| value.parse::<i64>().ok());
-    if let Some(start) = told {
+    let stated = fact(session, "kfi.start").and_then(|value| value.parse::<i64>().ok());
+    if let Some(start) = stated {
         return start.saturating_mul(1000);
     }
-    // Entries alone are counted from 0 already.
+    // Entries alone already count from 0.
     if fact(session, "clock").is_some_and(|clock| clock == "kfi-relative") {
         return 0;
     }
@@ -275,14 +275,14 @@ fn pid(tid: Option<i32>, cpu: Option<i32>, in_task: bool, is_smp: bool) -> Strin
     format!("{tid}.{digit}")
 }
 
-/// What a row keeps of its line beside the columns of calls.
+/// Values of a log line besides the columns of calls.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Words {
-    /// The three arguments as kd took them: without the frame pointer in front.
+    /// The three arguments as read by kd: without the leading frame pointer.
     arguments: String,
-    /// A delta that is no duration, to which kd added all the same.
+    /// A delta that is not a duration; kd used it in sums nevertheless.
     delta: Option<i64>,
-    /// The entry where there is no time, as the log counts anew.
+    /// The entry if there is no time, because the log restarted.
     entry: Option<i64>,
 }
 
@@ -305,7 +305,7 @@ impl Words {
     }
 }
 
-/// What kd kept of a function.
+/// kd's data on a function.
 #[derive(Debug, Default)]
 struct Function {
     name: NameId,
@@ -354,7 +354,7 @@ fn functions(log: &Log) -> Vec<Function> {
         function.time += i128::from(row.duration);
         function.min = function.min.min(row.duration);
         function.max = function.max.max(row.duration);
-        // The caller counts only if it has been met already.
+        // The caller counts only if it already occurred.
         let caller = row
             .caller
             .and_then(|caller| Some((caller, places[caller as usize]?)));
@@ -375,7 +375,7 @@ fn functions(log: &Log) -> Vec<Function> {
     functions
 }
 
-/// Titles and widths of kd's columns; `-`: left-aligned data.
+/// Titles and widths of kd's columns; `-` marks left-aligned data.
 const COLUMNS: &[(char, &str, usize)] = &[
     ('F', "Function", 35),
     ('c', "Count", 5),
@@ -420,7 +420,8 @@ fn write_summary(
         .collect();
     let name = |id: NameId| log.names[id as usize].as_str();
     let mut order: Vec<&Function> = functions.iter().collect();
-    // Everything descends, names too. kd left the order among equals to chance; by name it is here.
+    // All columns are sorted in descending order, names too. kd left the order of equal rows to chance; here it is by
+    // name.
     order.sort_by(|a, b| {
         let by_value = match sort {
             "F" => name(b.name).cmp(name(a.name)),
@@ -432,10 +433,10 @@ fn write_summary(
         };
         by_value.then_with(|| name(a.name).cmp(name(b.name)))
     });
-    // 0 was no limit to kd.
+    // kd treats 0 as no limit.
     let long_enough = |function: &&&Function| least == 0 || function.time >= i128::from(least);
     for function in order.iter().filter(long_enough).take(limit) {
-        // The first of those whose own time over the whole log is the longest.
+        // The first of those with the longest own time over the whole log.
         let mut max_sub: Option<(NameId, i64)> = None;
         for &(sub, count) in &function.subs {
             if max_sub.is_none_or(|(max, _)| times[&sub] > times[&max]) {
@@ -468,7 +469,7 @@ fn write_summary(
     Ok(())
 }
 
-/// As Python prints a list of texts; kd's order was that of a hash table, here it is that of the first calls.
+/// A list of strings as printed by Python. kd's order was that of a hash table; here it is that of the first calls.
 fn sub_list<'a>(function: &Function, name: &impl Fn(NameId) -> &'a str) -> String {
     let mut text = String::from("[");
     for (index, &(sub, _)) in function.subs.iter().enumerate() {
@@ -509,7 +510,7 @@ mod tests {
             .collect()
     }
 
-    /// The mistakes of kd that its users may rely on.
+    /// Errors of kd that its users may rely on.
     #[test]
     fn unknown_durations_count_as_minus_one() {
         let rows: &[(&str, Option<&str>, i64)] = &[

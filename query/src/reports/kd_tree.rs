@@ -16,9 +16,9 @@ use anyhow::Result;
 use super::kd::{Log, TreeStyle};
 use crate::text::harmless;
 
-/// How long kd took a call for active whose exit was not seen, in microseconds.
+/// kd's duration of a call whose exit was not seen, in microseconds.
 const FOREVER: i64 = 9_999_999;
-/// The marks of threads, one after the other.
+/// The marks of threads, in the order of their assignment.
 const MARKS: [char; 18] = [
     '|', '!', '@', '[', '#', ';', '(', '$', '/', '{', '%', ']', '*', ')', '&', ':', '\\', '}',
 ];
@@ -37,7 +37,7 @@ struct Tree<'a> {
     log: &'a Log,
     style: TreeStyle,
     nodes: Vec<Node>,
-    /// Lines that may still call something.
+    /// Lines that may still have callees.
     active: Vec<usize>,
     roots: VecDeque<usize>,
     next_mark: usize,
@@ -60,7 +60,7 @@ pub(super) fn write(log: &Log, style: TreeStyle, out: &mut dyn Write) -> Result<
     Ok(())
 }
 
-/// Prints every line in the order of the log, before its callees are known.
+/// Prints every line in log order, before its callees are known.
 pub(super) fn write_as_read(log: &Log, style: TreeStyle, out: &mut dyn Write) -> Result<()> {
     let mut tree = Tree::new(log, style);
     write_titles(style, out)?;
@@ -87,7 +87,7 @@ impl<'a> Tree<'a> {
     fn place(&mut self, row: usize) {
         let rows = &self.log.rows;
         let entry = rows[row].entry;
-        // Both ends belong to it.
+        // Both ends are inclusive.
         self.active.retain(|&active| {
             let active = &rows[active];
             let length = if active.duration == -1 {
@@ -102,7 +102,7 @@ impl<'a> Tree<'a> {
         self.nodes[row].local = rows[row].duration;
         match parent {
             Some(parent) => {
-                // One whose exit was not seen adds 1.
+                // A call without an exit adds 1.
                 let around = &mut self.nodes[parent];
                 around.local = (around.local - rows[row].duration).max(0);
                 around.children.push(row);
@@ -115,7 +115,7 @@ impl<'a> Tree<'a> {
         self.active.push(row);
     }
 
-    /// Prints a line and all below it; when interlaced, before each line the threads that begin before it.
+    /// Prints a line and its subtree; if interlaced, first prints the threads that begin before each line.
     fn show(&mut self, root: usize, out: &mut dyn Write) -> Result<()> {
         let mut steps = vec![Step::Show(root)];
         while let Some(step) = steps.pop() {
@@ -144,7 +144,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// The mark of the thread that a line belongs to.
+    /// The mark of a line's thread.
     fn mark(&mut self, row: usize) -> char {
         if let Some(mark) = self.nodes[row].mark {
             return mark;

@@ -1,4 +1,4 @@
-//! The reports: one file each, its SQL beside it. A report is a subcommand.
+//! The reports: one file each, with its SQL. A report is a subcommand.
 
 mod agg;
 mod call_tree;
@@ -19,7 +19,7 @@ mod top;
 
 use crate::commands::Subcommand;
 
-/// All of them, in the order of `--help`.
+/// All reports, in the order of `--help`.
 pub(crate) const REPORTS: &[&Subcommand] = &[
     &top::REPORT,
     &flamegraph::REPORT,

@@ -10,30 +10,30 @@ use crate::call_values::CallValues;
 use crate::session::Session;
 use crate::text::strings;
 
-/// All calls. Node 0 is around all of them.
+/// All calls. Node 0 encloses all of them.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     pub(super) nodes: Vec<Node>,
     pub(super) names: Vec<String>,
-    /// Calls that went in.
+    /// Number of calls added.
     pub(super) calls: u64,
     pub(super) name_ids: HashMap<String, u32>,
     pub(super) children: hashbrown::HashMap<(u32, u32), u32>,
 }
 
-/// All calls on one way.
+/// All calls with the same path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) parent: u32,
     pub(super) name: u32,
     pub(super) count: u64,
-    /// Those whose exit was not seen.
+    /// Calls whose exit was not seen.
     pub(super) unfinished: u64,
     pub(super) total: u128,
     pub(super) own: u128,
 }
 
-/// A call that waits for the one around it to come.
+/// A call that waits for the enclosing one.
 struct Waiting {
     trace: usize,
     id: i64,
@@ -45,7 +45,7 @@ struct Waiting {
 }
 
 impl Paths {
-    /// Reads the calls that `condition` picks; `key` (SQL) puts them below a node of its value.
+    /// Reads the calls selected by `condition`; `key` (SQL) puts them below a node with its value.
     pub(super) fn query(session: &Session, condition: &str, key: Option<&str>) -> Result<Paths> {
         let several = session.traces.len() > 1;
         let mut keys = String::new();
@@ -147,7 +147,7 @@ impl Paths {
         })
     }
 
-    /// Puts a call below the one around it. That one may come later where times are equal or rows came late.
+    /// Puts a call below the enclosing one, which may come later if times are equal or rows were late.
     fn place(&mut self, call: Waiting, places: &mut [CallValues], waiting: &mut Vec<Waiting>) {
         let around = match call.parent {
             0 => Some(call.base),
@@ -163,8 +163,8 @@ impl Paths {
         }
     }
 
-    /// Calls whose parents were not met before them: from the outermost inwards. What has no parent at all among
-    /// the rows (a condition left it out, or the file is damaged) is a root.
+    /// Places calls that preceded their parents, from the outermost inwards. A call without any parent among the rows
+    /// (excluded by a condition, or lost by damage) is a root.
     fn place_waiting(&mut self, waiting: Vec<Waiting>, places: &mut [CallValues]) {
         let mut inside: HashMap<(usize, i64), Vec<usize>> = HashMap::new();
         let mut known: HashMap<(usize, i64), usize> = HashMap::new();
@@ -180,7 +180,7 @@ impl Paths {
         let mut pending: Vec<usize> = (0..waiting.len())
             .filter(|&index| is_root(&waiting[index]))
             .collect();
-        // Those that are around each other, in a damaged file, are taken one by one behind the others.
+        // In a damaged file, calls may enclose each other: these are added one by one after the others.
         let mut rest = 0..waiting.len();
         while let Some(index) = pending.pop().or_else(|| rest.next()) {
             if std::mem::replace(&mut is_placed[index], true) {
@@ -205,10 +205,10 @@ impl Paths {
         self.calls += 1;
     }
 
-    /// A node takes at least as long as what it calls, also where exits were not seen.
+    /// Raises the time of each node to at least that of its callees, in case exits were not seen.
     fn settle(&mut self) {
         let mut inside = vec![0u128; self.nodes.len()];
-        // Children come behind their parents.
+        // Children follow their parents.
         for index in (0..self.nodes.len()).rev() {
             let node = &mut self.nodes[index];
             node.total = node.total.max(node.own + inside[index]);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_numbers_lose_no_call() {
+    fn damaged_ids_lose_no_call() {
         let calls = vec![
             call(1, 2, 7, Some(1)),
             call(2, 1, 8, Some(1)),

@@ -30,7 +30,7 @@ pub(super) struct RowSource {
 
 impl Rows {
     /// Returns the selected table; else the calls if there are any, else the event with the most rows.
-    pub(super) fn asked(&self, session: &Session) -> Result<RowSource> {
+    pub(super) fn selected(&self, session: &Session) -> Result<RowSource> {
         let filters = self.choice.filters.condition(session)?;
         let plain = |table: &str| RowSource {
             name: table.to_owned(),
@@ -71,12 +71,12 @@ pub(super) fn divided(words: &[String]) -> (Vec<std::path::PathBuf>, Option<Stri
     }
 }
 
-/// Whether an argument is a trace. A pattern may look like an expression, but hardly with this ending.
+/// Whether an argument is a trace. A pattern may look like an expression, but rarely with this extension.
 fn is_trace(word: &str) -> bool {
     std::path::Path::new(word).exists() || word.ends_with(".pqt") || word.ends_with(".pqt/")
 }
 
-/// Divides `comm, substr(name, 1, 3)` at the commas that are in no brackets and quotes.
+/// Splits `comm, substr(name, 1, 3)` at the commas outside brackets and quotes.
 pub(super) fn expressions(text: &str) -> Result<Vec<String>> {
     let mut found = vec![String::new()];
     let (mut depth, mut quote) = (0i32, None);
@@ -97,7 +97,7 @@ pub(super) fn expressions(text: &str) -> Result<Vec<String>> {
         }
     }
     let found: Vec<String> = found.iter().map(|text| text.trim().to_owned()).collect();
-    // Twice the same divides no further.
+    // A repeated key has no effect.
     let mut seen = std::collections::HashSet::new();
     let found: Vec<String> = found
         .into_iter()
@@ -111,8 +111,7 @@ pub(super) fn expressions(text: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The keys as columns of a question, each followed by a comma. One that is called as a column of the answer is
-/// `by NAME`.
+/// The keys as columns of a query, each followed by a comma. A key with the name of a result column becomes `by NAME`.
 pub(super) fn named(keys: &[String], taken: &[&str]) -> String {
     let name = |key: &String| match taken.contains(&key.as_str()) {
         true => format!("by {key}"),

@@ -18,10 +18,10 @@ use crate::session::Session;
 use crate::stacks::ids;
 use crate::text::{harmless, strings};
 
-/// One bar: low, high (not in it), count.
+/// One bar: low, high (exclusive), count.
 type Bucket = (Option<i64>, Option<i64>, i64);
 
-/// The newest printing of each key, in the order of the output.
+/// The latest printing of each key, in the order of the output.
 pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordBatch>> {
     let several = session.traces.len() > 1;
     let sql = include_str!("stored_aggregates.sql")
@@ -35,7 +35,7 @@ pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordB
     Ok(Some(concat_batches(&first.schema(), &batches)?))
 }
 
-/// Between the parts of a key in [`Folded::keys`]; each becomes a box.
+/// Separator of a key's parts in [`Folded::keys`]; each part becomes a box.
 pub(super) const PARTS: char = '\u{1f}';
 
 /// Whether to show stored aggregates: the trace has no samples, and no event was selected.
@@ -44,7 +44,7 @@ pub(super) fn are_what_there_is(session: &Session, choice: &EventChoice) -> bool
     choice.event.is_none() && !has("samples") && has("stacks") && has("aggregates")
 }
 
-/// What the values of an aggregation count.
+/// The unit of an aggregation's values.
 pub(super) fn unit_of(folded: &Summed) -> &'static str {
     match folded.name.as_deref() {
         Some(OFF_CPU) => "ns",
@@ -52,7 +52,7 @@ pub(super) fn unit_of(folded: &Summed) -> &'static str {
     }
 }
 
-/// The aggregation that `perfquet-record --off-cpu` makes.
+/// The aggregation made by `perfquet-record --off-cpu`.
 const OFF_CPU: &str = "off-cpu";
 
 /// An aggregation with stacks.
@@ -180,7 +180,7 @@ fn distribution_rows(session: &Session, condition: &str) -> Result<RecordBatch> 
     Ok(concat_batches(&answer.schema(), &batches)?)
 }
 
-/// Keys and stacks as DTrace prints them.
+/// Keys and stacks as printed by DTrace.
 fn title(session: &Session, trace: usize, aggregates: &RecordBatch, row: usize) -> Result<String> {
     let keys = aggregates.column(3).as_list::<i32>();
     let mut title = String::new();
@@ -202,7 +202,7 @@ fn title(session: &Session, trace: usize, aggregates: &RecordBatch, row: usize) 
     Ok(title)
 }
 
-/// The number of each row's trace.
+/// The index of each row's trace.
 pub(super) fn traces(session: &Session, aggregates: &RecordBatch) -> Result<Vec<usize>> {
     let Some(names) = aggregates.column_by_name("trace") else {
         return Ok(vec![0; aggregates.num_rows()]);
@@ -222,7 +222,7 @@ fn buckets(session: &Session) -> Result<HashMap<(usize, i64), Vec<Bucket>>> {
     } else {
         ""
     };
-    // NULL sorts first: bars that are open below.
+    // NULL sorts first: bars open below.
     let sql =
         format!("SELECT aggregate_id, low, high, count{trace} FROM buckets ORDER BY low, high");
     let mut found: HashMap<(usize, i64), Vec<Bucket>> = HashMap::new();
@@ -239,10 +239,14 @@ fn buckets(session: &Session) -> Result<HashMap<(usize, i64), Vec<Bucket>>> {
     Ok(found)
 }
 
-/// The bars as DTrace shows them: with the empty ones between, and one at each side where there is a place for it.
+/// The bars as printed by DTrace: with the empty ones between, and one on each side if there is room.
 fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
-    let is_told = !action.is_empty();
-    let action = if is_told { action } else { likely_action(bars) };
+    let is_known = !action.is_empty();
+    let action = if is_known {
+        action
+    } else {
+        likely_action(bars)
+    };
     let mut all = bars.to_vec();
     let steps = bars
         .iter()
@@ -265,10 +269,10 @@ fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
     for (place, bar) in bars.iter().enumerate() {
         places.insert(bar.0, place);
     }
-    /// More empty bars than this between two others are another kind of distribution after all.
+    /// More empty bars than this between two others show that the distribution is of another kind.
     const MOST: usize = 4096;
-    // Where the kind of bars is a guess, only what was printed is shown.
-    for pair in bars.windows(2).filter(|_| is_told) {
+    // If the kind of bars is a guess, only the printed ones are shown.
+    for pair in bars.windows(2).filter(|_| is_known) {
         let (Some(mut edge), Some(end)) = (pair[0].1, pair[1].0) else {
             continue;
         };
@@ -286,7 +290,7 @@ fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
             all.extend(between);
         }
     }
-    if let (Some(first), Some(last), true) = (bars.first(), bars.last(), is_told) {
+    if let (Some(first), Some(last), true) = (bars.first(), bars.last(), is_known) {
         let below = first
             .0
             .filter(|_| first.2 != 0)
@@ -332,7 +336,7 @@ fn likely_action(bars: &[Bucket]) -> &'static str {
     "llquantize"
 }
 
-/// What DTrace writes beside a bar.
+/// The label that DTrace prints for a bar.
 fn label(low: Option<i64>, high: Option<i64>, action: &str) -> String {
     let is_linear = action == "lquantize";
     match (low, high) {
@@ -342,7 +346,7 @@ fn label(low: Option<i64>, high: Option<i64>, action: &str) -> String {
         (None, Some(high)) => (high - 1).to_string(),
         (Some(low), None) if is_linear || action == "llquantize" => format!(">= {low}"),
         (Some(low), None) => low.to_string(),
-        // Negative bars of quantize and llquantize bear the end that is nearer to 0.
+        // Negative bars of quantize and llquantize are labeled with the end nearer to 0.
         (Some(low), Some(high)) if !is_linear && low < 0 && high <= 0 => (high - 1).to_string(),
         (Some(low), Some(high)) if !is_linear && low < 0 && high > 1 => format!("abs() < {high}"),
         (Some(low), Some(_)) => low.to_string(),

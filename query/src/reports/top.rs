@@ -174,7 +174,7 @@ fn by_column(
     Ok((summary, batch))
 }
 
-/// Returns the total, of which the table has percentages.
+/// Returns the total that the percentages refer to.
 fn total(subject: &WeightedEvent, weight: u128, samples: u64) -> String {
     let (name, amount) = (&subject.name, amount(weight, subject.unit));
     match weight == u128::from(samples) {
@@ -308,7 +308,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The line of each frame of a tree, by frame id.
+    /// The line of each frame of a tree, by frame ID.
     fn number_frames(&mut self, tree: &Tree, by: By) -> Vec<usize> {
         let frames = &tree.frames;
         let mut of_function: HashMap<u32, usize> = HashMap::new();
@@ -354,16 +354,16 @@ impl Lines {
         number
     }
 
-    /// Adds the weight of each subtree to the lines of its root, unless the line is met again further up.
+    /// Adds the weight of each subtree to the line of its root, unless the line occurs again further up.
     fn add_totals(&mut self, tree: &Tree, names: &[usize], mut weights: Vec<u128>) {
-        // Children come behind their parents: from the back, every subtree is complete when it is added.
+        // Children follow their parents: in reverse order, every subtree is complete when it is added.
         for node in (1..tree.len() as u32).rev() {
             let weight = weights[node as usize];
             weights[tree.parent(node) as usize] += weight;
         }
         let children = Children::of(tree, &weights);
         let mut on_path = vec![0u32; self.all.len()];
-        // Depth first; a node is met again when its subtree is done.
+        // Depth first; a node is visited again when its subtree is done.
         let mut pending: Vec<(u32, bool)> = children.of_node(0).map(|node| (node, false)).collect();
         while let Some((node, done)) = pending.pop() {
             if done {
@@ -385,9 +385,9 @@ impl Lines {
     }
 }
 
-/// The children of every node that weighs something.
+/// The children of every node with a weight.
 struct Children {
-    /// Where in `nodes` the children of a node begin.
+    /// Index in `nodes` where the children of each node begin.
     starts: Vec<u32>,
     nodes: Vec<u32>,
 }

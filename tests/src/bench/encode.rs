@@ -1,6 +1,6 @@
-//! Encoding alone: our page encoder against a tuned ArrowWriter, and the memory of 500 open tables.
+//! Encoding alone: the page encoder compared with a tuned ArrowWriter, and the memory of 500 open tables.
 //!
-//! The contest itself is the example `encode` (`tests/bench/encode.rs`), because it links the store.
+//! The comparison itself is the example `encode` (`tests/bench/encode.rs`), because it links the store.
 
 use anyhow::{Context, Result};
 use serde_json::Value;

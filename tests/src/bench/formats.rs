@@ -1,6 +1,6 @@
-//! Import of trace.dat against `trace-cmd report`, and of texts by the megabyte.
+//! Import of trace.dat compared with `trace-cmd report`, and of texts by the megabyte.
 //!
-//! Many machines do not let trace-cmd record (lockdown, containers): the texts are measured all the same.
+//! Many hosts do not let trace-cmd record (lockdown, containers): the texts are measured nevertheless.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use super::report::Report;
 use super::{Setting, require, traces};
 use crate::place;
 
-/// Texts by the megabyte; and, where trace-cmd may record, a trace.dat.
+/// Texts by the megabyte; and a trace.dat, if trace-cmd may record.
 pub(super) fn run(setting: &Setting) -> Result<Report> {
     require(&["perf", "perf events"])?;
     let mut report = Report::new(setting.rounds);
     match trace_dat(setting) {
         Ok(dat) => binary(&mut report, setting, &dat)?,
         Err(error) => {
-            let said = error.to_string();
-            let reason = said.lines().last().unwrap_or_default().trim();
+            let message = error.to_string();
+            let reason = message.lines().last().unwrap_or_default().trim();
             report.note(&format!(
                 "trace.dat: not measured, trace-cmd cannot record here ({reason})"
             ));
@@ -74,7 +74,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// A hundred megabytes of what a kernel printed, its few hundred lines again and again, a second later each time.
+/// A hundred megabytes of kernel output: its few hundred lines repeated, a second later each time.
 fn write_ftrace_text(path: &Path) -> Result<()> {
     const BYTES: usize = 100_000_000;
     let golden = place::root().join("formats/readers/src/ftrace_text/golden/events-6.1.trace");
@@ -90,8 +90,8 @@ fn write_ftrace_text(path: &Path) -> Result<()> {
     while written < BYTES {
         for line in &events {
             if let Some((place, seconds)) = time_of(line) {
-                let (before, behind) = line.split_at(place);
-                let rest = &behind[behind.find('.').unwrap_or(0)..];
+                let (before, after) = line.split_at(place);
+                let rest = &after[after.find('.').unwrap_or(0)..];
                 let line = format!("{before}{}{rest}\n", seconds + later);
                 out.write_all(line.as_bytes())?;
                 written += line.len();
@@ -103,7 +103,7 @@ fn write_ftrace_text(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where the time of a line begins, and its seconds: "…  123.456789: sched_switch: …".
+/// Offset of a line's time, and its seconds: "…  123.456789: sched_switch: …".
 fn time_of(line: &str) -> Option<(usize, u64)> {
     let end = line.find(": ")?;
     let place = line[..end].rfind(' ')? + 1;

@@ -1,4 +1,4 @@
-//! Import of perf.data against perf's own reading of the same file: time, CPU, peak memory.
+//! Import of perf.data compared with perf's own reading of the same file: time, CPU, peak memory.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +27,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// Makes the command that reads an input.
+/// Builds the command that reads an input.
 type Contestant = fn(&Path) -> Command;
 
 fn compare(report: &mut Report, setting: &Setting, title: &str, input: &Path) -> Result<()> {

@@ -1,8 +1,8 @@
-//! What the measurements ran on: without it a number says nothing.
+//! The host of the measurements, without which a figure has no meaning.
 
 use std::process::Command;
 
-/// Processor, kernel, and the versions of everybody who took part, in one paragraph.
+/// Processor, kernel, and the versions of all compared programs, in one paragraph.
 pub(super) fn describe() -> String {
     let cpus = std::thread::available_parallelism().map_or(0, |count| count.get());
     let facts = [
@@ -18,9 +18,9 @@ pub(super) fn describe() -> String {
         } else {
             "no hardware counters (cpu-clock)".to_owned()
         },
-        said("perf", &["--version"]),
-        said("rustc", &["--version"]),
-        said(
+        output_of("perf", &["--version"]),
+        output_of("rustc", &["--version"]),
+        output_of(
             "python3",
             &["-c", "import duckdb; print('DuckDB', duckdb.__version__)"],
         ),
@@ -57,7 +57,7 @@ fn first_line(path: &str) -> String {
         .to_owned()
 }
 
-fn said(program: &str, arguments: &[&str]) -> String {
+fn output_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     output
         .ok()

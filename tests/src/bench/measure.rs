@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// What a run cost.
+/// The cost of a run.
 pub(super) struct Run {
     pub(super) wall: Duration,
-    /// User and system time of the program and of everything it waited for, in steps of 10 ms.
+    /// User and system time of the program and of all children it waited for, in steps of 10 ms.
     pub(super) cpu: Duration,
-    /// Peak resident memory of the program itself, looked at every 5 ms.
+    /// Peak resident memory of the program itself, sampled every 5 ms.
     pub(super) peak_bytes: u64,
     pub(super) stdout: String,
 }
 
-/// Runs the program to its end and measures it. Only one may run at a time: the CPU time of children is
-/// told by the kernel as one sum.
+/// Runs the program to its end and measures it. Only one may run at a time: the kernel reports the CPU time of all
+/// children as one sum.
 pub(super) fn run(command: &mut Command, scratch: &Path) -> Result<Run> {
     let output = scratch.join("stdout");
     let errors = scratch.join("stderr");
@@ -63,7 +63,7 @@ pub(super) fn run(command: &mut Command, scratch: &Path) -> Result<Run> {
 /// `proc(5)`, /proc/PID/stat: fields 16 and 17, in ticks of 10 ms on every Linux.
 fn cpu_of_children() -> Result<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").context("needs /proc")?;
-    // The second field is the name in parentheses, which may hold anything; fields behind it are plain.
+    // The second field is the name in parentheses, which may contain anything; the fields after it are plain.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: u64 = after_name
         .split_whitespace()
@@ -82,7 +82,7 @@ fn high_water_mark(status_file: &str) -> u64 {
         * 1024
 }
 
-/// The median of the values; NaN of none.
+/// The median of the values; NaN without values.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -114,13 +114,13 @@ mod tests {
         ]);
         let run = run(&mut command, directory.path()).unwrap();
         assert_eq!(run.stdout, "done\n");
-        // Not from above: other tests of this process have children, too.
+        // No upper bound: other tests of this process have children too.
         assert!(run.cpu > Duration::ZERO && run.wall > Duration::ZERO);
         assert!(run.peak_bytes > 100_000);
     }
 
     #[test]
-    fn a_failure_shows_what_was_said() {
+    fn a_failure_shows_the_output() {
         let directory = tempfile::tempdir().unwrap();
         let error = run(
             Command::new("sh").args(["-c", "echo reason >&2; exit 3"]),

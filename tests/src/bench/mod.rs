@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: perfquet and its peers in alternation, on this machine; medians and ratios, never a bare time.
+//! `cargo xtask bench`: perfquet and its peers in alternation, on this host; medians and ratios, never a bare time.
 //!
-//! Each benchmark writes its section of `docs/benchmarks.md`: a description of the machine, a table per
-//! scenario, and each budget with whether it was kept.
+//! Each benchmark writes its section of `docs/benchmarks.md`: a description of the host, a table per scenario, and each
+//! budget with its result.
 
 mod encode;
 mod formats;
@@ -25,7 +25,7 @@ use crate::{place, say};
 use report::Report;
 pub(crate) use traces::storm;
 
-/// A benchmark: its name on the command line, and what it compares.
+/// A benchmark: its name on the command line, and its comparison.
 struct Benchmark {
     name: &'static str,
     about: &'static str,
@@ -75,15 +75,15 @@ const BENCHMARKS: &[Benchmark] = &[
     },
 ];
 
-/// What every benchmark needs to know.
+/// Settings of every benchmark.
 struct Setting {
-    /// How often each contestant runs, in alternation.
+    /// Number of alternating runs of each contestant.
     rounds: usize,
     /// Scratch space.
     directory: PathBuf,
 }
 
-/// Runs the benchmarks of these names, or all.
+/// Runs the benchmarks with these names, or all.
 pub fn run(arguments: &[&str]) -> Result<()> {
     if let ["--help" | "-h"] = arguments {
         print!("{}", usage());
@@ -171,7 +171,7 @@ impl std::fmt::Display for Skipped {
 
 impl std::error::Error for Skipped {}
 
-/// An error that skips the benchmark unless the machine has all of these.
+/// An error that skips the benchmark if the host lacks any of these.
 fn require(needs: &[&str]) -> Result<()> {
     match needs.iter().find_map(|need| crate::needs::missing(need)) {
         None => Ok(()),

@@ -1,9 +1,10 @@
-//! What a program notices of being observed: its own CPU time bare, and under each recorder.
+//! The overhead of being observed: a program's own CPU time alone, and under each recorder.
 //!
-//! Two workloads, `dd` with blocks of 4 KiB and a storm of single bytes; four ways to look: a tracepoint, a uprobe, a
-//! tracepoint with stacks, a kernel function with its duration. Every way is the same place in every recorder, hit once
-//! per `write`. What kprobes and trace-cmd need is in a machine of `cargo xtask vm`, whose clock counts instructions: its
-//! figures do not depend on this host, and know nothing of caches. The rest is measured here too.
+//! Two workloads: `dd` with blocks of 4 KiB, and a storm of single bytes. Four kinds of observation: a tracepoint, a
+//! uprobe, a tracepoint with stacks, a kernel function with its duration. Each observes the same location in every
+//! recorder, hit once per `write`. Cases that require kprobes or trace-cmd run in a virtual machine of `cargo xtask
+//! vm`, whose clock counts instructions: these figures do not depend on this host, and ignore caches. The others are
+//! measured here too.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,16 +17,16 @@ use super::significance::{LEVEL, p_value};
 use super::{Setting, Skipped, require, traces};
 use crate::{place, say, vm};
 
-/// A way to look.
+/// A kind of observation.
 struct Way {
     title: &'static str,
     about: &'static str,
-    /// Defines what perf and trace-cmd look at.
+    /// Defines the probe for perf and trace-cmd.
     before: &'static str,
     after: &'static str,
     /// Recorder and command, which runs `bash work.sh`.
     recorders: [(&'static str, &'static str); 4],
-    /// Not everything can be done on a kernel without kprobes.
+    /// Whether it is possible on a kernel without kprobes.
     is_for_host: bool,
 }
 
@@ -136,13 +137,13 @@ const WAYS: &[Way] = &[
 const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 const WORKLOADS: [&str; 2] = ["dd", "storm"];
 const BARE: &str = "bare";
-/// Linux on which the machine runs.
+/// Linux version in the virtual machine.
 const KERNEL: &str = "6.12";
-/// Writes of each workload: here, and in the machine.
+/// Number of writes of each workload: here, and in the virtual machine.
 const HOST_WRITES: u32 = 200_000;
 const MACHINE_WRITES: u32 = 10_000;
 
-/// CPU time of one workload in one run, as the workload's parent was told it.
+/// CPU time of one workload in one run, as reported to its parent.
 struct Time {
     way: String,
     recorder: String,
@@ -203,7 +204,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// What every recorder runs; the label is in the environment, the times go to a file beside.
+/// The script run by every recorder; the label is in the environment, the times go to a separate file.
 fn work(writes: u32) -> String {
     format!(
         "TIMEFORMAT='%3U %3S'\n\
@@ -213,7 +214,7 @@ fn work(writes: u32) -> String {
     )
 }
 
-/// One round: every way bare and under every recorder.
+/// One round: every kind of observation, alone and under every recorder.
 fn round(ways: &[&Way], recorders: &[&str]) -> Vec<String> {
     let mut commands = Vec::new();
     for way in ways {
@@ -223,7 +224,7 @@ fn round(ways: &[&Way], recorders: &[&str]) -> Vec<String> {
         for (name, command) in &way.recorders {
             if recorders.contains(name) {
                 commands.push(format!(
-                    "LIBC={LIBC}; export LABEL='{title} {name}'; {command} > said 2>&1 || {{ cat said; exit 1; }}"
+                    "LIBC={LIBC}; export LABEL='{title} {name}'; {command} > output 2>&1 || {{ cat output; exit 1; }}"
                 ));
             }
         }
@@ -256,9 +257,9 @@ fn on_host(
                 .env("PATH", &path)
                 .stdin(Stdio::null())
                 .output()?;
-            let said = [output.stdout, output.stderr].concat();
-            let said = String::from_utf8_lossy(&said).into_owned();
-            ensure!(output.status.success(), "{command}: {said}");
+            let text = [output.stdout, output.stderr].concat();
+            let text = String::from_utf8_lossy(&text).into_owned();
+            ensure!(output.status.success(), "{command}: {text}");
         }
     }
     times(directory)
@@ -356,7 +357,7 @@ fn describe(
     ));
 }
 
-/// `1.16×, +530 ns, p 0.008`, or that there is none.
+/// `1.16×, +530 ns, p 0.008`, or a note that it is missing.
 fn effect(bare: &[f64], observed: &[f64], writes: u32) -> String {
     if observed.is_empty() {
         return "–".to_owned();
@@ -399,10 +400,10 @@ mod tests {
     }
 
     #[test]
-    fn work_tells_the_time_of_its_parts() {
+    fn work_reports_the_time_of_its_parts() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("work.sh"), work(10)).unwrap();
-        // Anything that takes two arguments serves.
+        // Any command that takes two arguments.
         std::os::unix::fs::symlink("/bin/echo", directory.path().join("storm")).unwrap();
         let run = || {
             let status = Command::new("bash")

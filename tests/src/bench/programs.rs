@@ -1,4 +1,4 @@
-//! Sums made in the kernel, against bpftrace making the same: what the program notices, what the recorder costs.
+//! In-kernel aggregation compared with bpftrace: overhead of the program, cost of the recorder.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,18 +10,18 @@ use super::report::Report;
 use super::{Setting, record, require, traces};
 use crate::{place, say};
 
-/// What is summed up while which workload runs.
+/// An aggregation, and its workload.
 struct Scenario {
     title: &'static str,
     about: &'static str,
     storm: [&'static str; 2],
-    /// Hits of the workload at least, and what it costs is told per hit; 0: there is no such number.
+    /// Minimum number of hits of the workload; its cost is reported per hit. 0 if there is no such number.
     hits: f64,
-    /// How perfquet-record is asked.
+    /// Command line of perfquet-record.
     ours: &'static [&'static str],
-    /// How bpftrace is.
+    /// Program of bpftrace.
     theirs: &'static str,
-    /// Where our numbers are.
+    /// Table with perfquet's result.
     counted: &'static str,
 }
 
@@ -106,12 +106,12 @@ fn sum_up(scenario: &Scenario, storm: &Path, directory: &Path) -> Result<Outcome
         .arg(&output);
     command.arg("--").arg(storm).args(scenario.storm);
     let outcome = outcome(&measure::run(&mut command, directory)?)?;
-    let asked = Command::new(place::bin("perfquet-query"))
+    let queried = Command::new(place::bin("perfquet-query"))
         .arg("sql")
         .arg(&output)
         .args([scenario.counted, "--format", "csv"])
         .output()?;
-    let answer = String::from_utf8_lossy(&asked.stdout).into_owned();
+    let answer = String::from_utf8_lossy(&queried.stdout).into_owned();
     let counted = answer
         .lines()
         .nth(1)
@@ -151,7 +151,7 @@ fn outcome(run: &Run) -> Result<Outcome> {
     })
 }
 
-/// The workload says its own CPU time: `storm: N ns of CPU, …`.
+/// The workload prints its own CPU time: `storm: N ns of CPU, …`.
 fn storm_cpu(run: &Run) -> Result<f64> {
     let mut lines = run.stdout.lines();
     let line = lines.find_map(|line| line.split_once("storm: "));
@@ -212,7 +212,7 @@ fn describe(
         ratio(|outcome| outcome.recorder_ns),
         1.0,
     );
-    // A tenth is what the noise of a shared machine comes to.
+    // A tenth is the noise of a shared host.
     report.budget(
         "CPU of the program against that under bpftrace",
         ratio(|outcome| outcome.storm_ns),

@@ -1,6 +1,6 @@
-//! SQL over ten million rows: `perfquet-query` against DuckDB on the same Parquet files.
+//! SQL over ten million rows: `perfquet-query` compared with DuckDB on the same Parquet files.
 //!
-//! DuckDB is asked through Python, which also starts our program and takes its CPU time: `tests/bench/queries.py`.
+//! DuckDB runs in Python, which also starts perfquet-query and measures its CPU time: `tests/bench/queries.py`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ use super::report::Report;
 use super::{Setting, Skipped, require, traces};
 use crate::{place, say};
 
-/// A query in both dialects; `{enter}` and `{exit}` stand for the two large tables.
+/// A query in both dialects; `{enter}` and `{exit}` are placeholders for the two large tables.
 const QUERIES: &[(&str, &str, f64)] = &[
     (
         "count by comm",
@@ -86,7 +86,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
             median(time.duckdb.iter().copied()),
             median(time.ours.iter().copied()),
         );
-        // Below ten milliseconds the start of a process drowns the query.
+        // Below ten milliseconds, the start of a process dominates.
         let ratio = ours.max(10.0) / duckdb.max(10.0);
         ratios.push(ratio);
         let verdict = if ratio <= *budget {
@@ -126,7 +126,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// Records a syscall storm of ten million events, once: it is kept for the next time.
+/// Records a syscall storm of ten million events once; the recording is kept for the next run.
 fn ten_million(directory: &Path) -> Result<PathBuf> {
     let trace = directory.join("ten-million.pqt");
     if trace.join("manifest.json").is_file()
@@ -157,11 +157,11 @@ fn ten_million(directory: &Path) -> Result<PathBuf> {
     Ok(trace)
 }
 
-/// CPU milliseconds per query and round, as the script tells them.
+/// CPU milliseconds per query and round, as reported by the script.
 #[derive(serde::Deserialize)]
 struct Times {
     queries: Vec<Pair>,
-    /// Wall milliseconds of our `SELECT 1`.
+    /// Wall milliseconds of perfquet's `SELECT 1`.
     start: Vec<f64>,
 }
 

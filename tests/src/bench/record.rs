@@ -1,4 +1,4 @@
-//! Recording against `perf record`: what the recorder costs per event, what it loses, what the traced program notices.
+//! Recording compared with `perf record`: cost of the recorder per event, losses, overhead of the traced program.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,15 +10,15 @@ use super::report::Report;
 use super::{Setting, require, traces};
 use crate::{place, say};
 
-/// What is recorded while which workload runs.
+/// The recorded events, and the workload.
 struct Scenario {
     title: &'static str,
     about: &'static str,
     events: &'static [&'static str],
     storm: [&'static str; 2],
-    /// The workload repeats something so often; its CPU time is told per repetition.
+    /// Repetitions of the workload; its CPU time is reported per repetition.
     repetitions: f64,
-    /// Recorder CPU per stored event against perf's.
+    /// Recorder CPU per stored event, relative to perf's.
     budget: f64,
 }
 
@@ -54,7 +54,7 @@ const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Who records.
+/// The recorder.
 #[derive(Clone, Copy)]
 struct Recorder {
     title: &'static str,
@@ -150,7 +150,7 @@ fn record(
     })
 }
 
-/// The CPU time of the workload that nobody records, nanoseconds.
+/// The CPU time of the workload without a recorder, in nanoseconds.
 pub(super) fn storm_alone(storm: &Path, arguments: &[&str], directory: &Path) -> Result<f64> {
     storm_cpu(&measure::run(
         Command::new(storm).args(arguments),
@@ -158,7 +158,7 @@ pub(super) fn storm_alone(storm: &Path, arguments: &[&str], directory: &Path) ->
     )?)
 }
 
-/// The workload says its own CPU time: `storm: N ns of CPU, …`.
+/// The workload prints its own CPU time: `storm: N ns of CPU, …`.
 fn storm_cpu(run: &Run) -> Result<f64> {
     let line = run
         .stdout
@@ -244,7 +244,7 @@ fn describe(report: &mut Report, scenario: &Scenario, alone: f64, outcomes: &[Ve
         0.0,
     );
     let slowdown = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.storm_ns) / alone;
-    // A tenth is what the noise of a shared machine comes to.
+    // A tenth is the noise of a shared host.
     report.budget(
         "slowdown of the program against that under perf record",
         slowdown(raw) / slowdown(perf),

@@ -1,4 +1,4 @@
-//! The outcome of a benchmark: Markdown tables and budgets, printed and put into `docs/benchmarks.md`.
+//! The result of a benchmark: Markdown tables and budgets, printed and written to `docs/benchmarks.md`.
 
 use std::fmt::Write;
 
@@ -7,13 +7,13 @@ use anyhow::{Context, Result};
 use super::machine;
 use crate::place;
 
-/// Text that grows while the benchmark runs.
+/// Text that grows during the benchmark.
 pub(super) struct Report {
     text: String,
 }
 
 impl Report {
-    /// An empty report that begins with the machine.
+    /// An empty report that begins with the host.
     pub(super) fn new(rounds: usize) -> Report {
         Report {
             text: format!(
@@ -23,7 +23,7 @@ impl Report {
         }
     }
 
-    /// A scenario and what is done in it.
+    /// A scenario and its description.
     pub(super) fn scenario(&mut self, title: &str, about: &str) {
         let _ = write!(self.text, "\n### {title}\n\n{about}\n");
     }
@@ -42,7 +42,7 @@ impl Report {
         self.text.push('\n');
     }
 
-    /// A budget: kept if the value is not above it. A missed one is said as loudly as a kept one.
+    /// A budget: kept if the value does not exceed it. A missed one is reported like a kept one.
     pub(super) fn budget(&mut self, what: &str, value: f64, most: f64) {
         let kept = if value <= most { "kept" } else { "**missed**" };
         let _ = writeln!(
@@ -60,7 +60,7 @@ impl Report {
         &self.text
     }
 
-    /// Replaces the section of that name in the document; what people wrote around it stays.
+    /// Replaces the section with that name in the document; the text around it stays.
     pub(super) fn write_into_docs(&self, name: &str) -> Result<()> {
         let path = place::root().join("docs/benchmarks.md");
         let old = std::fs::read_to_string(&path)

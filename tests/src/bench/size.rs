@@ -1,4 +1,4 @@
-//! Bytes per event: all tables of the trace directory against the perf.data it came from, plain and through `zstd -3`.
+//! Bytes per event: all tables of the trace directory compared with the perf.data, plain and through `zstd -3`.
 
 use std::path::Path;
 use std::process::Command;

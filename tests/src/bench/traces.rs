@@ -1,4 +1,4 @@
-//! The traces that the benchmarks work on, and what is asked of a finished one.
+//! The traces of the benchmarks, and queries on a finished one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +26,7 @@ pub(crate) fn storm() -> Result<PathBuf> {
     Ok(place::target_directory().join("release/storm"))
 }
 
-/// A perf.data of some 900 000 events, switches and samples at 4 kHz with stacks, recorded by perf itself.
+/// A perf.data of about 900,000 events, switches and samples at 4 kHz with stacks, recorded by perf itself.
 pub(super) fn mixed_perf_data(directory: &Path) -> Result<PathBuf> {
     let path = directory.join("mixed.data");
     let storm = storm()?;
@@ -41,7 +41,7 @@ pub(super) fn mixed_perf_data(directory: &Path) -> Result<PathBuf> {
         "CLOCK_MONOTONIC",
         "-g",
     ]);
-    // A frequency for all of them would thin out the switches, too.
+    // One frequency for all of them would sample the switches too.
     command
         .args([
             "-e",
@@ -84,7 +84,7 @@ pub(super) fn tracepoint_perf_data(directory: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Imports a file; the trace directory.
+/// Imports a file; returns the trace directory.
 pub(super) fn import(input: &Path, directory: &Path) -> Result<PathBuf> {
     let output = input.with_extension("pqt");
     let mut command = Command::new(place::bin("perfquet-convert"));
@@ -93,7 +93,7 @@ pub(super) fn import(input: &Path, directory: &Path) -> Result<PathBuf> {
     Ok(output)
 }
 
-/// Rows of samples and of all event tables, as the manifest counts them.
+/// Rows of samples and of all event tables, from the manifest.
 pub(super) fn events(trace: &Path) -> Result<u64> {
     let manifest = std::fs::read_to_string(trace.join("manifest.json"))
         .with_context(|| format!("{}: no manifest", trace.display()))?;
@@ -117,7 +117,7 @@ pub(super) fn events(trace: &Path) -> Result<u64> {
     Ok(rows)
 }
 
-/// Events that the trace knows to be missing.
+/// Number of events that the trace reports as lost.
 pub(super) fn lost(trace: &Path, directory: &Path) -> Result<u64> {
     let mut command = Command::new(place::bin("perfquet-query"));
     command.arg("sql").arg(trace).args([

@@ -1,9 +1,9 @@
-//! Workloads for the benchmarks: they do one thing very often and say what it cost themselves.
+//! Workloads for the benchmarks: they repeat one operation and print their own cost.
 //!
 //! ```text
-//! $ storm syscalls 400000      400 000 times read and write one byte
-//! $ storm switches 100000      100 000 round trips between two threads over pipes
-//! $ storm mallocs 100000       100 000 times malloc and free, of 1 to 4096 bytes
+//! $ storm syscalls 400000      read and write one byte 400,000 times
+//! $ storm switches 100000      100,000 round trips between two threads over pipes
+//! $ storm mallocs 100000       malloc and free 1 to 4096 bytes 100,000 times
 //! $ storm stacks 3000          3000 ms of work below 40 nested calls
 //! storm: 104857600 ns of CPU, 106954752 ns
 //! ```
@@ -72,7 +72,7 @@ fn syscalls(count: u64) -> std::io::Result<u64> {
 
 fn mallocs(count: u64) -> u64 {
     for turn in 0..count {
-        // Seen by nobody, it would not be made at all.
+        // Unless its result is used, the compiler would remove it.
         std::hint::black_box(Vec::<u8>::with_capacity((turn % 4096 + 1) as usize));
     }
     0

@@ -1,4 +1,4 @@
-//! All chores of the project: `cargo xtask NAME`. Each is one file of the library beside this program.
+//! All chores of the project: `cargo xtask NAME`. Each is one file of the library in this crate.
 
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
-        // These have a help of their own.
+        // These have their own help.
         [chore, "--help" | "-h"] if !matches!(*chore, "bench" | "vm") => {
             print!("{USAGE}");
             Ok(())

@@ -1,4 +1,4 @@
-//! The samples of a perf.data, one a line, out of what `perf script -D` prints.
+//! The samples of a perf.data, one per line, from the output of `perf script -D`.
 //!
 //! ```text
 //! 0 78022471842 0x470 [0xa0]: PERF_RECORD_SAMPLE(IP, 0x1): 227/227: 0xffffffff81445d55 period: 1 addr: 0
@@ -7,12 +7,12 @@
 //! .....  1: ffffffff81445d55
 //! .....  2: ffffffff8144637f
 //! ```
-//! becomes `78022471842 0 227 227 - 1 ffffffff81445d55,ffffffff8144637f`; a file whose samples have no CPU has one number
-//! in front.
+//! becomes `78022471842 0 227 227 - 1 ffffffff81445d55,ffffffff8144637f`; a file whose samples have no CPU has only one
+//! leading number.
 
 use std::fmt::Write as _;
 
-/// Addresses from here on are marks: what follows is of the kernel, of user space.
+/// Addresses from here on are marks for the space of the following ones.
 const MARKS: u64 = (-4096i64).cast_unsigned();
 
 /// The lines, sorted.
@@ -24,7 +24,7 @@ pub(super) fn samples(text: &str) -> String {
             continue;
         };
         let mut chain = None;
-        // Registers and stacks may stand between the head and the chain.
+        // Registers and stacks may come between the head and the chain.
         while let Some(line) = lines.next_if(|line| line.starts_with("...")) {
             if line.starts_with("... FP chain:") {
                 chain = Some(Vec::new());

@@ -1,8 +1,8 @@
-//! `cargo xtask corpus [DIR]`: every trace at hand against what its own tool says of it.
+//! `cargo xtask corpus [DIR]`: compares every available trace with the output of its own tool.
 //!
-//! The oracles are tests (`tests/oracle/`): this runs them, shows their tables, and fails if anything differs without a
-//! known cause. The traces are those of `tests/corpus`, which `cargo xtask corpus --record` makes ([`record`]), and those
-//! of a folder that `PERFQUET_CORPUS` names, or DIR.
+//! The oracles are tests (`tests/oracle/`): this runs them, prints their tables, and fails on any difference without a
+//! known cause. The traces are those of `tests/corpus`, built by `cargo xtask corpus --record` ([`record`]), and those
+//! of a directory given by `PERFQUET_CORPUS` or DIR.
 
 mod dump;
 mod record;
@@ -13,7 +13,7 @@ use crate::{place, say};
 
 pub use record::record;
 
-/// Runs the oracles over the corpus, or with another folder beside it.
+/// Runs the oracles over the corpus, and over another directory if given.
 pub fn run(directory: Option<&str>) -> Result<()> {
     say::step("every trace against its own tool");
     let oracles = ["--quiet", "--test", "oracle", "--", "--nocapture"];

@@ -1,8 +1,8 @@
-//! `cargo xtask corpus --record [NAME]...`: makes the traces of `tests/corpus` anew.
+//! `cargo xtask corpus --record [NAME]...`: records the traces of `tests/corpus` again.
 //!
-//! The scripts of `tests/corpus/record` run as root in a machine with a kernel of Debian (`cargo xtask vm --fetch`), some
-//! of perf's here; beside each trace they leave what perf and trace-cmd print of it. Nothing in that folder comes from
-//! anywhere else.
+//! The scripts of `tests/corpus/record` run as root in a virtual machine with a Debian kernel (`cargo xtask vm
+//! --fetch`), some of perf's on this host; next to each trace they leave the output of perf and trace-cmd. That
+//! directory has no files from elsewhere.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,11 +15,11 @@ use super::dump;
 use crate::vm::{Clock, Job};
 use crate::{place, say, vm};
 
-/// What one machine records.
+/// The recordings of one machine.
 struct Recording {
-    /// The folder in `tests/corpus`.
+    /// The directory in `tests/corpus`.
     name: &'static str,
-    /// `None`: this host.
+    /// `None` for this host.
     kernel: Option<&'static str>,
     programs: &'static [&'static str],
     commands: &'static [&'static str],
@@ -99,7 +99,7 @@ const FRAMES: [(&str, &str); 2] = [
     ("workload-nofp", "-fomit-frame-pointer"),
 ];
 
-/// Records all folders, or those of these names.
+/// Records all directories, or those with these names.
 pub fn record(names: &[&str]) -> Result<()> {
     for name in names {
         let is_known = RECORDINGS.iter().any(|recording| recording.name == *name);
@@ -107,7 +107,7 @@ pub fn record(names: &[&str]) -> Result<()> {
     }
     let programs = corpus().join("perf-data/programs");
     fs::create_dir_all(&programs)?;
-    // Names in older recordings are those of the programs that are there.
+    // Names in older recordings belong to the existing programs.
     for (program, frames) in FRAMES {
         if !programs.join(program).is_file() {
             compile(&programs.join(program), frames)?;
@@ -138,7 +138,7 @@ fn compile(program: &Path, frames: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where the function that is probed lies in the program's file: the linker puts the file at 4 MiB.
+/// File offset of the probed function: the linker maps the file at 4 MiB.
 fn offset(program: &Path) -> Result<String> {
     let output = Command::new("nm")
         .arg(program)
@@ -187,10 +187,10 @@ fn in_a_machine(recording: &Recording, kernel: &str, programs: &Path) -> Result<
         clock: Clock::Instructions { cpus: 2 },
     };
     let done = vm::run_job(&job, kernel, None)?;
-    for (command, (status, said)) in job.commands.iter().zip(&done.results) {
-        print!("{said}");
+    for (command, (status, text)) in job.commands.iter().zip(&done.results) {
+        print!("{text}");
         ensure!(
-            *status == 0 && !said.contains("FAILED"),
+            *status == 0 && !text.contains("FAILED"),
             "{command}: status {status}"
         );
     }
@@ -212,17 +212,17 @@ fn here(recording: &Recording, programs: &Path) -> Result<PathBuf> {
             .args(["-c", command])
             .current_dir(&folder)
             .output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        print!("{said}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        print!("{text}");
         ensure!(
-            output.status.success() && !said.contains("FAILED"),
+            output.status.success() && !text.contains("FAILED"),
             "{command}"
         );
     }
     Ok(folder.join("out"))
 }
 
-/// Moves what was recorded into the corpus, with the list of it.
+/// Moves the recordings into the corpus, with a list of them.
 fn keep(recording: &Recording, out: &Path) -> Result<()> {
     let folder = corpus().join(recording.name);
     let _ = fs::remove_dir_all(&folder);
@@ -242,7 +242,7 @@ fn keep(recording: &Recording, out: &Path) -> Result<()> {
     write_list(recording, &folder)
 }
 
-/// Every sample of every perf.data, as perf sees it.
+/// Every sample of every perf.data, as reported by perf.
 fn write_dumps(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -277,7 +277,7 @@ const VARIANTS: [(&str, &str, &[&str]); 5] = [
     ("function", "Oparent", &["-O", "parent"]),
 ];
 
-/// What trace-cmd prints of every trace.dat.
+/// The output of trace-cmd for every trace.dat.
 fn write_reports(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

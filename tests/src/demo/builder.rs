@@ -1,4 +1,4 @@
-//! The workload of the demo: the query tool being built in the background, with its progress in one line.
+//! The workload of the demo: a background build of the query tool, with its progress on one line.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -15,21 +15,21 @@ use anyhow::{Context, Result, bail};
 use super::LOOK_EVERY;
 use crate::{place, say};
 
-/// A running `cargo build` of the query tool, or, where that is built already, of a small crate.
+/// A running `cargo build` of the query tool or, if that is already built, of a small crate.
 pub(super) struct Builder {
     child: Child,
     started: Instant,
     log: PathBuf,
-    /// Crates that are done.
+    /// Number of finished crates.
     done: Arc<AtomicUsize>,
-    /// Crates there are, roughly.
+    /// Number of crates, approximately.
     all: usize,
-    /// The build of a small crate serves only to be looked at, and is ended with the recording.
+    /// Whether it is the build of a small crate, which ends with the recording.
     scratch: Option<PathBuf>,
 }
 
 impl Builder {
-    /// Starts the build that is to be recorded.
+    /// Starts the build to record.
     pub(super) fn start(directory: &Path) -> Result<Builder> {
         let scratch = place::target_directory()
             .join("release/perfquet-query")
@@ -47,7 +47,7 @@ impl Builder {
                 command.args(["--package", "perfquet-query"]);
             }
             Some(target) => {
-                // A target directory of its own, emptied: cargo finds nothing that is built already.
+                // A separate, empty target directory: cargo finds nothing built.
                 let _ = std::fs::remove_dir_all(target);
                 command
                     .args(["--package", "perfquet-import", "--target-dir"])
@@ -55,7 +55,8 @@ impl Builder {
             }
         }
         if scratch.is_some() {
-            // A group of its own, to be ended as a whole. The build of the query tool stays in ours: Ctrl-C ends it too.
+            // In a separate process group, to end it as a whole. The build of the query tool stays in this group:
+            // Ctrl-C ends it too.
             command.process_group(0);
         }
         let log = directory.join("build.log");
@@ -79,7 +80,7 @@ impl Builder {
         })
     }
 
-    /// What is being done, for the line above the recording.
+    /// The current step, for the line above the recording.
     pub(super) fn what(&self) -> &'static str {
         match self.scratch {
             None => "the compiler building the query tool",
@@ -87,7 +88,7 @@ impl Builder {
         }
     }
 
-    /// Waits until crates come out: the first seconds of a build are downloads and planning.
+    /// Waits until crates are finished: the first seconds of a build are downloads and planning.
     pub(super) fn wait_until_busy(&mut self) {
         let patience = Duration::from_secs(if self.scratch.is_some() { 4 } else { 120 });
         while self.started.elapsed() < patience
@@ -185,7 +186,7 @@ fn count_artifacts(child: &mut Child, done: Arc<AtomicUsize>) {
     });
 }
 
-/// How many packages the query tool is made of.
+/// Number of packages of the query tool.
 fn packages() -> usize {
     let listed = place::cargo()
         .args([
@@ -209,7 +210,7 @@ fn packages() -> usize {
     distinct.len()
 }
 
-/// The command line that builds a small crate for so many seconds: what a user without privileges records.
+/// A command line that builds a small crate for this many seconds: the workload for users without privileges.
 pub(super) fn scratch_build(directory: &Path, seconds: u64) -> Vec<String> {
     let target = directory.join("scratch-own");
     let _ = std::fs::remove_dir_all(&target);
@@ -232,7 +233,7 @@ pub(super) fn scratch_build(directory: &Path, seconds: u64) -> Vec<String> {
     .to_vec()
 }
 
-/// Ends a build that the demo gave up, so that no compiler is left running.
+/// Ends a build that the demo abandoned, so that no compiler stays running.
 impl Drop for Builder {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(None)) {

@@ -1,4 +1,4 @@
-//! What the demo shows of its trace: the hottest functions, an answer in SQL, a flame graph.
+//! The results of the demo: the facts, the hottest functions, an SQL query, a flame graph.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -81,7 +81,7 @@ pub(super) fn show(trace: &Path, directory: &Path) -> Result<()> {
     say::step("what next");
     let program = place::target_directory().join("release/perfquet-query");
     for (words, why) in [
-        ("info", "what is in it"),
+        ("info", "summary"),
         ("tables", "every table and column, explained"),
         ("shell", "ask your own questions"),
     ] {
@@ -121,7 +121,7 @@ fn query(arguments: &[&str], trace: &str) -> Result<()> {
         .status()
         .with_context(|| format!("cannot run {}", program.display()))?;
     if !status.success() {
-        bail!("perfquet-query failed ({status}); what it said is above, the trace is {trace}");
+        bail!("perfquet-query failed ({status}); see its output above; the trace is {trace}");
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask marathon`: the whole system with stacks at 199 Hz and at every switch, for minutes; what the recorder's memory and
-//! its journal come to, while it records and while it closes.
+//! `cargo xtask marathon`: the whole system with stacks at 199 Hz and at every switch, for minutes; measures the
+//! recorder's memory and journal, during the recording and at its end.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,18 +10,18 @@ use anyhow::{Context, Result, ensure};
 use super::{number_of, require};
 use crate::{place, say};
 
-/// What both may come to.
+/// Limits for both.
 const MEMORY_BUDGET_BYTES: u64 = 160 << 20;
 const JOURNAL_BUDGET_BYTES: u64 = 256 << 20;
 
-/// The largest of each.
+/// The maximum of each.
 #[derive(Default)]
 struct Peak {
     memory_bytes: u64,
     journal_bytes: u64,
 }
 
-/// Records for so many minutes.
+/// Records for this many minutes.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let minutes = number_of(arguments, "--minutes", 30)?;
     require(&["root", "tracefs", "perf events"])?;
@@ -101,7 +101,7 @@ fn resident(status_file: &str) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Bytes of the files in a folder on the disk: holes are none.
+/// Disk usage of the files in a directory, without holes.
 fn allocated(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();

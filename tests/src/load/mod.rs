@@ -1,11 +1,11 @@
-//! The recorder where it has a hard time: starved, beside twenty busy processes, for half an hour.
+//! The recorder under stress: starved, next to twenty busy processes, for half an hour.
 //!
 //! ```text
-//! cargo xtask starve --runs 200        -p on a process that starts threads, with a recorder that hardly gets a CPU
+//! cargo xtask starve --runs 200        -p on a process that starts threads, with a starved recorder
 //! cargo xtask storms --rounds 100      a storm of system calls beside 20 busy processes
 //! cargo xtask marathon --minutes 30    -a -g -F 199 with sched_switch: memory and journal over time
 //! ```
-//! Each prints a line per run and fails at the end if one of them was wrong.
+//! Each prints a line per run and fails at the end if any run was wrong.
 
 mod marathon;
 mod starve;
@@ -19,7 +19,7 @@ pub use marathon::run as marathon;
 pub use starve::run as starve;
 pub use storms::run as storms;
 
-/// Processes that take all the CPU they get, ended with this value.
+/// Processes that use all available CPU time; dropping this ends them.
 struct Busy(Vec<Child>);
 
 impl Busy {
@@ -46,7 +46,7 @@ impl Drop for Busy {
     }
 }
 
-/// The number behind `name`, or `default` without arguments.
+/// The number after `name`, or `default` without arguments.
 fn number_of(arguments: &[&str], name: &str, default: u64) -> Result<u64> {
     match arguments {
         [] => Ok(default),
@@ -59,7 +59,7 @@ fn number_of(arguments: &[&str], name: &str, default: u64) -> Result<u64> {
     }
 }
 
-/// Fails where the machine lacks something.
+/// Fails if the host lacks a requirement.
 fn require(needs: &[&str]) -> Result<()> {
     match needs.iter().find_map(|need| crate::needs::missing(need)) {
         None => Ok(()),

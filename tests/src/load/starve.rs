@@ -1,5 +1,6 @@
-//! `cargo xtask starve`: attaching to a process that starts a thread every half millisecond, with a recorder at the lowest
-//! priority beside a busy process. Each thread writes with a rising count, so a missing or a doubled row shows.
+//! `cargo xtask starve`: attaching to a process that starts a thread every half millisecond, with a recorder at the
+//! lowest priority next to a busy process. Each thread writes an increasing count, so missing and duplicated rows are
+//! detected.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,13 +11,13 @@ use anyhow::{Context, Result, ensure};
 use super::{Busy, number_of, require};
 use crate::{place, say};
 
-/// Rows, rows that differ, threads whose counts are not one after the other, threads.
+/// Rows, distinct rows, threads with gaps in their counts, threads.
 const QUESTION: &str = "\
     SELECT sum(n) AS n, sum(distinct_n) AS distinct_n, sum(CASE WHEN n <> span THEN 1 ELSE 0 END) AS gaps, count(*) AS threads \
     FROM (SELECT count(*) AS n, count(DISTINCT count) AS distinct_n, max(count) - min(count) + 1 AS span \
     FROM sys_enter_write GROUP BY tid)";
 
-/// What one run recorded.
+/// The result of one run.
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
     rows: u64,
@@ -25,7 +26,7 @@ struct Outcome {
     threads: u64,
 }
 
-/// Runs it so many times.
+/// Runs it this many times.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let runs = number_of(arguments, "--runs", 200)?;
     require(&["root", "tracefs", "cc"])?;
@@ -72,7 +73,7 @@ fn attach(recorder: &Path, program: &Path, trace: &Path) -> Result<()> {
     let mut starter = Command::new(program).stdout(Stdio::piped()).spawn()?;
     let output = starter.stdout.take().context("no pipe")?;
     let mut line = String::new();
-    // It stays open: the starter writes once more.
+    // Stays open: the starter writes once more.
     let mut output = BufReader::new(output);
     output.read_line(&mut line)?;
     let recorded = Command::new("nice")
@@ -91,9 +92,9 @@ fn attach(recorder: &Path, program: &Path, trace: &Path) -> Result<()> {
     starter.kill()?;
     starter.wait()?;
     let recorded = recorded.context("cannot run the recorder")?;
-    let said = String::from_utf8_lossy(&recorded.stderr).into_owned();
-    ensure!(recorded.status.success(), "the recorder failed: {said}");
-    ensure!(said.contains(" 0 lost"), "something was lost: {said}");
+    let stderr = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    ensure!(recorded.status.success(), "the recorder failed: {stderr}");
+    ensure!(stderr.contains(" 0 lost"), "events were lost: {stderr}");
     Ok(())
 }
 

@@ -11,7 +11,7 @@ const BUSY: usize = 20;
 /// Reads and writes of one round.
 const REPETITIONS: u64 = 400_000;
 
-/// Runs it so many times.
+/// Runs it this many times.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let rounds = number_of(arguments, "--rounds", 100)?;
     require(&["root", "tracefs"])?;
@@ -37,10 +37,10 @@ pub fn run(arguments: &[&str]) -> Result<()> {
             .args(["syscalls", &REPETITIONS.to_string()])
             .output()
             .context("cannot run the recorder")?;
-        let said = String::from_utf8_lossy(&recorded.stderr).into_owned();
-        ensure!(recorded.status.success(), "the recorder failed: {said}");
-        let line = said.lines().find(|line| line.contains(" events, "));
-        let line = line.with_context(|| format!("no closing line: {said}"))?;
+        let stderr = String::from_utf8_lossy(&recorded.stderr).into_owned();
+        ensure!(recorded.status.success(), "the recorder failed: {stderr}");
+        let line = stderr.lines().find(|line| line.contains(" events, "));
+        let line = line.with_context(|| format!("no closing line: {stderr}"))?;
         lossy += u64::from(!line.contains(", 0 lost"));
         say::note(&format!("{number}: {line}"));
     }

@@ -1,4 +1,4 @@
-//! Pages that show shell sessions, as `tests/cli` and `tests/vm` run them: prose, directives, blocks of commands.
+//! Pages with shell sessions, as run by `tests/cli` and `tests/vm`: prose, directives, blocks of commands.
 //!
 //! ````text
 //! <!-- needs: perf events -->
@@ -8,7 +8,7 @@
 //! perfquet-query: missing.pqt: [..]
 //! ```
 //! ````
-//! What runs the commands lies elsewhere; here is how a page is taken apart, compared, and written again.
+//! The commands are run elsewhere; this module parses a page, compares it, and writes it again.
 
 pub mod pattern;
 pub mod shell;
@@ -25,20 +25,20 @@ pub enum Part<'a> {
 /// A fenced block.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// What stands behind the fence: "console".
+    /// The word after the fence: "console".
     pub info: &'a str,
     /// Number of the line with the fence.
     pub line_number: usize,
-    /// What is in it.
+    /// Its lines.
     pub lines: Vec<&'a str>,
 }
 
-/// A command of a block and what the page says of it.
+/// A command of a block, with the page's expectation.
 #[derive(Debug)]
 pub struct Step {
-    /// Where it stands in the page.
+    /// Its line in the page.
     pub line_number: usize,
-    /// For the shell.
+    /// The shell command.
     pub command: String,
     /// The exit status that is expected.
     pub status: i32,
@@ -46,16 +46,16 @@ pub struct Step {
     pub expected: Vec<String>,
 }
 
-/// How an output is compared.
+/// Method of comparing an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     /// Line by line, by [`pattern::matches`].
     Exact,
-    /// By its kind, as [`pattern::alike`] does.
+    /// By its kind, with [`pattern::alike`].
     Kind,
 }
 
-/// Takes a page apart.
+/// Parses a page.
 pub fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut lines = text.lines().enumerate().peekable();
@@ -88,7 +88,7 @@ pub fn directive<'a>(line: &'a str, name: &str) -> Option<&'a str> {
 }
 
 impl Block<'_> {
-    /// Its commands: a line `$ COMMAND`, more of it behind `> `, the status behind `? `, then the output.
+    /// The commands: a line `$ COMMAND`, continuation lines after `> `, the status after `? `, then the output.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         for (index, &line) in self.lines.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Block<'_> {
         steps
     }
 
-    /// The block as it stands in the page, around other lines.
+    /// The block as in the page, with other lines.
     pub fn around(&self, lines: &str) -> String {
         format!("```{}\n{lines}```\n", self.info)
     }
@@ -131,7 +131,7 @@ impl Block<'_> {
 }
 
 impl Step {
-    /// The step as it is in a page whose expectation is what was found, if that differs; and how it differs.
+    /// The step as in a page that expects the actual output, if that differs; and the difference.
     pub fn compare(
         &self,
         page: &str,
@@ -171,7 +171,7 @@ impl Step {
         (self.head(status) + &lines, Some(wrong))
     }
 
-    /// The step as the page has it.
+    /// The step as in the page.
     pub fn text(&self) -> String {
         let lines: String = self
             .expected
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_taken_apart_and_put_together() {
+    fn a_page_is_parsed_and_printed() {
         let page = "# T\n<!-- needs: x -->\n```console\n$ a\n> b\n? 3\nout\n$ c\n```\n<!-- alone -->\nend\n";
         let mut again = String::new();
         let mut commands = Vec::new();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_shown_and_can_be_taken_over() {
+    fn differences_are_shown_and_can_be_accepted() {
         let block = &parts("```console\n$ a\nold\n```\n").pop();
         let Some(Part::Block(block)) = block else {
             panic!("{block:?}")

@@ -1,6 +1,6 @@
 //! Comparing what a command printed with what the page shows: `[..]` within a line, `...` for whole lines.
 
-/// Whether the output is what the page expects; both are compared line by line, without trailing blanks.
+/// Whether the output matches the page; both are compared line by line, without trailing blanks.
 pub fn matches(expected: &[&str], found: &[&str]) -> bool {
     match (expected, found) {
         ([], []) => true,
@@ -12,7 +12,7 @@ pub fn matches(expected: &[&str], found: &[&str]) -> bool {
     }
 }
 
-/// Whether the output is of the same kind as what the page shows: the same tables, or nothing like there.
+/// Whether the output is of the same kind as in the page: the same tables, or none.
 pub fn alike(expected: &[&str], found: &[&str]) -> bool {
     expected.is_empty() == found.is_empty() && headings(expected) == headings(found)
 }
@@ -49,7 +49,7 @@ fn anything_in_a_line_and_any_lines() {
 }
 
 #[test]
-fn what_varies_has_the_same_headings() {
+fn varying_output_has_the_same_headings() {
     let shown = ["comm    n", "────  ───", "sh     12"];
     assert!(alike(
         &shown,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::bin;
 
-/// Status and output, errors included, of a shell command that finds our programs in `PATH`.
+/// Status and output, including stderr, of a shell command that finds the programs under test in `PATH`.
 pub fn run(command: &str, directory: &Path) -> (i32, String) {
     let programs = programs(directory);
     let path = format!(
@@ -44,7 +44,7 @@ pub fn run(command: &str, directory: &Path) -> (i32, String) {
     (status, String::from_utf8_lossy(&output).into_owned())
 }
 
-/// A folder beside the session's files with links to the three programs, so that `sh` finds them by name.
+/// A directory with links to the three programs, so that `sh` finds them by name.
 fn programs(directory: &Path) -> PathBuf {
     let folder = directory.join(".programs");
     if !folder.is_dir() {

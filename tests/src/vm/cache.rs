@@ -1,4 +1,4 @@
-//! What a machine is made of, and where it lies: kernels and QEMU, fetched once and installed nowhere.
+//! The parts of a virtual machine: kernels and QEMU, fetched once and installed nowhere.
 //!
 //! ```text
 //! ~/.cache/perfquet-vm/kernel/6.12/{release,config,vmlinux,modules/}
@@ -12,16 +12,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::say;
 
-/// Kernels on which the scenarios run, of Debian: its oldest in use, its newest stable one, and the newest of all.
+/// Debian kernels for the scenarios: the oldest in use, the newest stable one, and the newest of all.
 pub const KERNELS: [&str; 3] = ["6.1", "6.12", "7.3"];
 
-/// Emulators below it crash their guests: 7.2 did so in 8 of 33 boots of Linux 6.12, mostly in slab code.
+/// Older emulators crash their guests: 7.2 did so in 8 of 33 boots of Linux 6.12, mostly in slab code.
 const OLDEST_QEMU: u32 = 8;
 
-/// The command that fetches what is missing.
+/// The command that fetches missing parts.
 pub(crate) const FETCH: &str = "cargo xtask vm --fetch";
 
-/// A kernel that lies in the cache.
+/// A kernel in the cache.
 #[derive(Debug, Clone)]
 pub(crate) struct Kernel {
     /// "6.12"
@@ -32,7 +32,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// The unpacked image: the largest piece of the time to boot is saved by unpacking it here.
+    /// The uncompressed image: decompressing it here saves the largest part of the boot time.
     pub(crate) fn image(&self) -> PathBuf {
         self.folder.join("vmlinux")
     }
@@ -42,7 +42,7 @@ impl Kernel {
     }
 }
 
-/// An emulator, and how it finds its own files.
+/// An emulator, and the way it finds its own files.
 #[derive(Debug, Clone)]
 pub(crate) struct Qemu {
     program: PathBuf,
@@ -59,7 +59,7 @@ impl Qemu {
     }
 }
 
-/// The folder: `PERFQUET_VM_CACHE`, or `perfquet-vm` in the user's cache.
+/// The directory: `PERFQUET_VM_CACHE`, or `perfquet-vm` in the user's cache.
 pub(crate) fn folder() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("PERFQUET_VM_CACHE") {
         return Ok(PathBuf::from(folder));
@@ -71,7 +71,7 @@ pub(crate) fn folder() -> Result<PathBuf> {
     Ok(PathBuf::from(home).join(".cache/perfquet-vm"))
 }
 
-/// A kernel that was fetched, if it was.
+/// A fetched kernel, if it is there.
 pub(crate) fn kernel(version: &str) -> Result<Option<Kernel>> {
     let folder = folder()?.join("kernel").join(version);
     let Ok(release) = std::fs::read_to_string(folder.join("release")) else {
@@ -84,7 +84,7 @@ pub(crate) fn kernel(version: &str) -> Result<Option<Kernel>> {
     }))
 }
 
-/// The emulator that was fetched, else that of the system, if it can be trusted.
+/// The fetched emulator, else that of the system if it is recent enough.
 pub(crate) fn qemu() -> Result<Qemu> {
     let fetched = folder()?.join("qemu/usr");
     let program = fetched.join("bin/qemu-system-x86_64");
@@ -123,12 +123,12 @@ fn version_of(program: &Path) -> Result<u32> {
     version
         .and_then(|version| version.parse().ok())
         .with_context(|| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            format!("{}: no version: {}", program.display(), said.trim())
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            format!("{}: no version: {}", program.display(), stderr.trim())
         })
 }
 
-/// What the machines need of this system besides kernels and QEMU, as the packages that bring it.
+/// Requirements besides kernels and QEMU, with the packages that provide them.
 pub(crate) fn missing_packages() -> Vec<&'static str> {
     let needed = [
         ("/bin/busybox", "busybox-static"),

@@ -15,7 +15,7 @@ const FILE: u32 = 0o100_000;
 /// Type bits of a symbolic link.
 const LINK: u32 = 0o120_000;
 
-/// Writes entries one after the other; [`Archive::end`] completes it.
+/// Writes entries; [`Archive::end`] completes the archive.
 pub(crate) struct Archive<W> {
     output: W,
     entries: u32,
@@ -26,7 +26,7 @@ impl<W: Write> Archive<W> {
         Archive { output, entries: 0 }
     }
 
-    /// Parents come before what they hold; names have no leading slash.
+    /// Parents precede their contents; names have no leading slash.
     pub(crate) fn directory(&mut self, name: &str, permissions: u32) -> io::Result<()> {
         self.entry(name, DIRECTORY | permissions, &[])
     }

@@ -1,7 +1,7 @@
-//! Fetching kernels and QEMU: packages of Debian, unpacked into the cache and installed nowhere.
+//! Fetches kernels and QEMU: packages of Debian, unpacked into the cache and installed nowhere.
 //!
-//! apt gets a list of sources and a state of its own, so those of the system stay as they are. Debian 12 has Linux 6.1
-//! and a QEMU that crashes its guests; a newer one, and newer kernels, are in its security updates and in backports.
+//! apt gets a separate list of sources and a separate state, so those of the system stay unchanged. Debian 12 has Linux
+//! 6.1 and a QEMU that crashes its guests; newer ones are in its security updates and in backports.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ const SUITES: [&str; 3] = ["bookworm", "bookworm-backports", "trixie-backports"]
 const QEMU_SUITE: &str = "bookworm-backports";
 const QEMU_PACKAGES: [&str; 3] = ["qemu-system-x86", "qemu-system-data", "seabios"];
 
-/// Fetches QEMU and those kernels; what is there already stays.
+/// Fetches QEMU and these kernels; existing ones stay.
 pub(crate) fn run(versions: &[&str]) -> Result<()> {
     for (tool, package) in [
         ("apt-get", "apt"),
@@ -95,7 +95,7 @@ impl Apt {
         for option in &options {
             command.args(["-o", option]);
         }
-        said(command.args(arguments))
+        output_of(command.args(arguments))
     }
 
     /// Unpacks a package (`NAME`, `NAME=VERSION`).
@@ -118,16 +118,16 @@ impl Apt {
         let file = fetched
             .first()
             .with_context(|| format!("{package}: no file"))?;
-        said(Command::new("dpkg-deb").arg("-x").arg(file).arg(to))?;
+        output_of(Command::new("dpkg-deb").arg("-x").arg(file).arg(to))?;
         fs::remove_file(file)?;
         Ok(())
     }
 }
 
-/// Where this system's own apt gets a release from, else the usual place.
+/// The mirror that this system's apt uses for a release, else the default one.
 fn site(release: &str, usual: &str) -> Result<String> {
-    let asked = ["indextargets", "--format", "$(SITE) $(RELEASE)"];
-    let text = said(Command::new("apt-get").args(asked))?;
+    let format = ["indextargets", "--format", "$(SITE) $(RELEASE)"];
+    let text = output_of(Command::new("apt-get").args(format))?;
     let found = text
         .lines()
         .filter_map(|line| line.split_once(' '))
@@ -135,8 +135,8 @@ fn site(release: &str, usual: &str) -> Result<String> {
     Ok(found.map_or(usual, |(site, _)| site).to_owned())
 }
 
-/// What a command prints; an error with what it complains about.
-fn said(command: &mut Command) -> Result<String> {
+/// The output of a command; an error with its stderr.
+fn output_of(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
         .output()
@@ -174,7 +174,7 @@ fn fetch_kernel(apt: &Apt, folder: &Path, version: &str) -> Result<()> {
     let _ = fs::remove_dir_all(&fresh);
     let unpacked = fresh.join("root");
     fs::create_dir_all(&unpacked)?;
-    // Up to 6.x all is in one package; 7.x has three, and an image that only depends on them.
+    // Up to 6.x, everything is in one package; 7.x has three, and an image package that only depends on them.
     let depends = apt.ask("apt-cache", &["depends", &image])?;
     let parts = depends
         .lines()
@@ -218,7 +218,7 @@ fn fetch_kernel(apt: &Apt, folder: &Path, version: &str) -> Result<()> {
     Ok(())
 }
 
-/// The newest `linux-image-VERSION…-cloud-amd64`; those for clouds have few drivers and boot fastest.
+/// The newest `linux-image-VERSION…-cloud-amd64`; cloud kernels have few drivers and boot fastest.
 fn newest_image(apt: &Apt, version: &str) -> Result<String> {
     let prefix = format!("linux-image-{version}");
     let names = apt.ask("apt-cache", &["pkgnames", &prefix])?;
@@ -232,7 +232,7 @@ fn newest_image(apt: &Apt, version: &str) -> Result<String> {
         .with_context(|| format!("no kernel {version} for clouds in {}", SUITES.join(", ")))
 }
 
-/// 6.1.0-56 sorts behind 6.1.0-9.
+/// 6.1.0-56 sorts after 6.1.0-9.
 fn numbers(name: &str) -> Vec<u64> {
     let words = name.split(|letter: char| !letter.is_ascii_digit());
     words.filter_map(|word| word.parse().ok()).collect()
@@ -255,8 +255,8 @@ fn find(folder: &Path, is_it: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
     })
 }
 
-/// Takes the compressed kernel out of a bzImage (Documentation/arch/x86/boot.rst: `setup_sects`, `payload_offset`,
-/// `payload_length`) and unpacks it.
+/// Extracts the compressed kernel from a bzImage (Documentation/arch/x86/boot.rst: `setup_sects`, `payload_offset`,
+/// `payload_length`) and decompresses it.
 fn kernel_in(image: &[u8]) -> Result<Vec<u8>> {
     let number = |at: usize| -> Option<usize> {
         let bytes = image.get(at..at + 4)?.try_into().ok()?;
@@ -278,8 +278,8 @@ fn kernel_in(image: &[u8]) -> Result<Vec<u8>> {
         [0x1f, 0x8b, ..] => "gzip",
         _ => bail!("a kernel packed in a way that is not known"),
     };
-    // The last four bytes are the size of what is unpacked. The tools call them garbage: not their status but the
-    // length of what they wrote tells whether it is whole.
+    // The last four bytes are the decompressed size, which the tools report as garbage. So completeness follows from
+    // the length of their output, not from their status.
     let size = number(start + length - 4).context("no size")?;
     let mut kernel = through(tool, payload)?;
     if !kernel.starts_with(b"\x7fELF") || kernel.len() < size {
@@ -299,7 +299,7 @@ fn through(tool: &str, input: &[u8]) -> Result<Vec<u8>> {
         .with_context(|| format!("cannot run {tool}"))?;
     let mut stdin = child.stdin.take().context("no pipe")?;
     std::thread::scope(|scope| {
-        // It may stop reading at the garbage.
+        // The tool may stop reading at the garbage.
         scope.spawn(move || std::io::Write::write_all(&mut stdin, input));
         Ok(child.wait_with_output()?.stdout)
     })

@@ -1,7 +1,7 @@
-//! The machine's file system: programs of this host with the libraries they need, and the scenarios.
+//! The file system of the virtual machine: programs of this host with their libraries, and the scenarios.
 //!
-//! Its /usr is merged as Debian's is: `bin`, `sbin`, `lib`, `lib64` are links. Busybox serves what no real program
-//! serves, but its shell prefers its own applets to programs in `PATH`, so `sh` is bash.
+//! Its /usr is merged like Debian's: `bin`, `sbin`, `lib`, `lib64` are links. Busybox replaces missing programs, but
+//! its shell prefers its own applets to programs in `PATH`, so `sh` is bash.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -33,14 +33,14 @@ enum Content {
     Bytes(Vec<u8>),
 }
 
-/// A file system in the making. Paths have no leading slash.
+/// A file system being built. Paths have no leading slash.
 pub(crate) struct Image {
     nodes: BTreeMap<String, Node>,
     module_order: Vec<String>,
 }
 
 impl Image {
-    /// What every machine has: the first process, busybox, bash, setpriv.
+    /// Contents of every machine: the init process, busybox, bash, setpriv.
     pub(crate) fn new(init: &Path) -> Result<Image> {
         let mut image = Image {
             nodes: BTreeMap::new(),
@@ -67,7 +67,7 @@ impl Image {
         Ok(image)
     }
 
-    /// A program of this host and its libraries: to /usr/bin, and to its own path if it is elsewhere.
+    /// A program of this host and its libraries: in /usr/bin, and at its own path if that differs.
     pub(crate) fn program(&mut self, name: &str) -> Result<()> {
         let path = find(name).with_context(|| format!("no program {name}"))?;
         let own = path.to_string_lossy().into_owned();
@@ -87,7 +87,7 @@ impl Image {
         Ok(())
     }
 
-    /// All files of a folder, and the libraries of the programs among them.
+    /// All files of a directory, and the libraries of the programs among them.
     pub(crate) fn folder(&mut self, from: &Path, to: &str) -> Result<()> {
         for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
             let entry = entry?;
@@ -140,7 +140,7 @@ impl Image {
         self.nodes.entry(to).or_insert(file);
     }
 
-    /// A module of the kernel, after those it depends on. False: the kernel has none of that name, or has it built in.
+    /// A kernel module, after its dependencies. Returns false if the kernel lacks it, or has it built in.
     pub(crate) fn module(&mut self, kernel: &Kernel, name: &str) -> Result<bool> {
         let name = name.replace('-', "_");
         if self.module_order.contains(&name) {
@@ -160,7 +160,7 @@ impl Image {
         Ok(true)
     }
 
-    /// Writes the archive; its size in bytes.
+    /// Writes the archive; returns its size in bytes.
     pub(crate) fn write(&self, path: &Path) -> Result<u64> {
         let file = File::create(path).with_context(|| path.display().to_string())?;
         let mut archive = Archive::new(BufWriter::new(file));
@@ -195,7 +195,7 @@ fn merged(path: &str) -> String {
     }
 }
 
-/// A program in `PATH`, or where administrators' programs lie.
+/// A program in `PATH`, or in the directories for administrators.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     let folders = path.split(':').chain(["/usr/sbin", "/sbin", "/bin"]);
@@ -208,7 +208,8 @@ fn is_program(path: &Path) -> bool {
     fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"))
 }
 
-/// `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`; none of a static program.
+/// `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`; none for a static
+/// program.
 fn libraries(program: &Path) -> Vec<String> {
     let output = Command::new("ldd")
         .arg(program)
@@ -262,7 +263,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The list behind `depends=` in a module's section .modinfo.
+/// The list after `depends=` in a module's section .modinfo.
 fn depends(module: &[u8]) -> Vec<String> {
     let field = module
         .split(|&byte| byte == 0)

@@ -1,7 +1,7 @@
-//! One boot: QEMU with a kernel and a file system, watched until it ends or nothing moves any more.
+//! One boot: QEMU with a kernel and a file system, watched until it ends or hangs.
 //!
-//! No KVM is needed: the processor is emulated, by one thread for all its CPUs, which is no slower on a busy machine
-//! and can be trusted more than one thread for each. A boot takes two to three seconds, many times that under load.
+//! KVM is not required: the processor is emulated, by one thread for all its CPUs, which is no slower on a busy host
+//! and more reliable than one thread each. A boot takes two to three seconds, many times that under load.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -12,51 +12,51 @@ use anyhow::{Context, Result};
 
 use super::cache::{Kernel, Qemu};
 
-/// What the kernel is told: `nokaslr` gives the same addresses in every run; without mitigations, audit and security
-/// modules there is less to emulate; `tsc=reliable` keeps it from reading a slow clock device instead; a broken
-/// kernel ends the machine at once (`oops=panic panic=-1`, with QEMU's `-no-reboot`).
+/// Kernel parameters: `nokaslr` gives the same addresses in every run; without mitigations, audit and security modules
+/// there is less to emulate; `tsc=reliable` avoids a slow clock device; a kernel bug ends the machine at once
+/// (`oops=panic panic=-1`, with QEMU's `-no-reboot`).
 const KERNEL_WORDS: &str = "console=ttyS0 quiet nokaslr mitigations=off audit=0 lsm=capability tsc=reliable \
     no_timer_check rcupdate.rcu_expedited=1 cryptomgr.notests oops=panic panic=-1";
 
-/// A machine that says nothing for so long hangs; it may wait for its share of a busy host.
+/// A machine without output for this long hangs; it may be waiting for CPU time of a busy host.
 const PATIENCE: Duration = Duration::from_secs(500);
-/// Until the first scenario begins.
+/// Limit until the first scenario begins.
 const BOOT_PATIENCE: Duration = Duration::from_secs(200);
 
-/// What the machine's time is.
+/// The clock of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
-    /// As it passes here; two CPUs.
+    /// Real time; two CPUs.
     Hosts,
     /// Instructions, two nanoseconds each, of all CPUs together: durations do not depend on the host.
     Instructions { cpus: u32 },
 }
 
-/// A machine to be booted.
+/// A machine to boot.
 pub(crate) struct Machine<'a> {
     pub(crate) qemu: &'a Qemu,
     pub(crate) kernel: &'a Kernel,
     pub(crate) file_system: &'a Path,
     pub(crate) file_system_bytes: u64,
     pub(crate) clock: Clock,
-    /// Where its console and its ports are written.
+    /// Directory for the output of its console and ports.
     pub(crate) folder: &'a Path,
 }
 
-/// How a boot ended.
+/// The result of a boot.
 pub(crate) struct Ended {
-    /// Scenarios that came to their end.
+    /// Completed scenarios.
     pub(crate) finished: Vec<String>,
-    /// The one that had begun.
+    /// The scenario that had begun.
     pub(crate) interrupted: Option<String>,
-    /// Whether the first process ran.
+    /// Whether the init process ran.
     pub(crate) is_ready: bool,
-    /// What went wrong, with the end of the console.
+    /// The error, with the end of the console output.
     pub(crate) trouble: Option<String>,
 }
 
 impl Machine<'_> {
-    /// Boots; the results lie in the folder afterwards.
+    /// Boots the machine; the results are in the directory afterwards.
     pub(crate) fn run(&self) -> Result<Ended> {
         for port in ["status", "out", "console", "qemu"] {
             let _ = fs::remove_file(self.folder.join(port));
@@ -113,11 +113,11 @@ impl Machine<'_> {
             let device = format!("virtserialport,chardev={port},name={port}");
             command.args(["-chardev", &file, "-device", &device]);
         }
-        let said = File::create(self.folder.join("qemu"))?;
+        let log = File::create(self.folder.join("qemu"))?;
         command
             .stdin(Stdio::null())
-            .stdout(said.try_clone()?)
-            .stderr(said);
+            .stdout(log.try_clone()?)
+            .stderr(log);
         Ok(command)
     }
 
@@ -171,7 +171,7 @@ fn end_of(console: &str) -> String {
         .collect()
 }
 
-/// No emulator outlives us.
+/// No emulator outlives the test.
 struct Guard(Child);
 
 impl Drop for Guard {

@@ -1,12 +1,12 @@
-//! `cargo xtask vm`: scenarios on real kernels of Debian, in machines that QEMU emulates.
+//! `cargo xtask vm`: scenarios on real Debian kernels, in virtual machines emulated by QEMU.
 //!
 //! ```text
 //! cargo xtask vm --fetch                 QEMU and the kernels, into ~/.cache/perfquet-vm
 //! cargo xtask vm --kernel 6.12 kprobe    one scenario on one kernel
 //! ```
-//! The kernel of whoever develops perfquet may lack what it records: kprobes, fprobes, function tracing. And what it
-//! has, others have otherwise. A scenario is a page (`tests/vm/NAME.md`, [`scenario`]); what it shows runs as root in a
-//! machine made of one of those kernels and of programs of this host, and then here, on what came out.
+//! A developer's own kernel may lack kprobes, fprobes or function tracing, and other kernels behave differently. A
+//! scenario is a page (`tests/vm/NAME.md`, [`scenario`]); its commands run as root in a virtual machine with one of
+//! those kernels and programs of this host, and then here, on the results.
 
 mod cache;
 mod cpio;

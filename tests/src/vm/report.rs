@@ -1,4 +1,4 @@
-//! The table of facilities: what works on which kernel.
+//! The table of facilities, by kernel.
 //!
 //! ```text
 //! scenario          6.1    6.12  7.3
@@ -8,36 +8,36 @@
 
 use super::scenario::Scenario;
 
-/// What came of a scenario on a kernel.
+/// The result of a scenario on a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// As its page says.
+    /// As in its page.
     Fine,
-    /// The kernel cannot do it.
+    /// The kernel lacks a facility.
     Lacks(String),
-    /// This host cannot run it.
+    /// This host lacks a requirement.
     Skipped(String),
-    /// What differs.
+    /// The difference.
     Failed(String),
 }
 
-/// One of the table.
+/// A result in the table.
 #[derive(Debug)]
 pub struct Cell {
     /// Name of the scenario.
     pub scenario: String,
     /// "6.12"
     pub kernel: String,
-    /// What came of it.
+    /// Its result.
     pub verdict: Verdict,
 }
 
-/// All that ran, and what did not.
+/// All results.
 #[derive(Debug)]
 pub struct Report {
     /// The columns.
     pub kernels: Vec<String>,
-    /// In no order.
+    /// Unordered.
     pub cells: Vec<Cell>,
 }
 
@@ -52,7 +52,7 @@ impl Cell {
 }
 
 impl Report {
-    /// What differs, of every scenario that failed.
+    /// The differences of every failed scenario.
     pub fn failures(&self) -> Vec<&str> {
         let failures = self.cells.iter().filter_map(|cell| match &cell.verdict {
             Verdict::Failed(what) => Some(what.as_str()),
@@ -61,7 +61,7 @@ impl Report {
         failures.collect()
     }
 
-    /// Why scenarios did not run here.
+    /// The reasons for scenarios that did not run here.
     pub fn skipped(&self) -> Vec<String> {
         let skipped = self.cells.iter().filter_map(|cell| match &cell.verdict {
             Verdict::Skipped(why) => Some(format!("{} on {}: {why}", cell.scenario, cell.kernel)),

@@ -1,4 +1,4 @@
-//! A scenario: one page, `tests/vm/NAME.md`, with what it needs at its head, and its commands.
+//! A scenario: one page, `tests/vm/NAME.md`, with its requirements at the top, and its commands.
 //!
 //! ````text
 //! # A parameter of a kernel function
@@ -7,14 +7,14 @@
 //! <!-- programs: perf curl -->
 //! <!-- prepare: cc -g -O1 -no-pie -o $DIR/probed record/tests/programs/probed.c -->
 //! ```console
-//! $ perfquet-record --kprobe 'tcp_sendmsg size' -o k.pqt -- curl …       in the machine, as root
+//! $ perfquet-record --kprobe 'tcp_sendmsg size' -o k.pqt -- curl …       in the virtual machine, as root
 //! ```
 //! ```console host
-//! $ perfquet-query sql k.pqt "SELECT …"                                  here, on what came out
+//! $ perfquet-query sql k.pqt "SELECT …"                                  here, on the results
 //! ```
 //! ````
-//! All blocks of the machine run first, in order, then all of the host; both in a directory of the scenario, whose
-//! files come from the machine to the host. `$DIR` is what `prepare` fills for the machine.
+//! All blocks for the machine run first, in order, then all for the host; both in a directory of the scenario, whose
+//! files come from the machine to the host. `prepare` fills `$DIR` for the machine.
 
 use std::path::PathBuf;
 
@@ -28,34 +28,34 @@ use crate::session::{Block, Comparison, Part, Step, directive, parts};
 /// A page and its head.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// Of the file, without its ending.
+    /// Name of the file, without its extension.
     pub name: String,
     pub(crate) path: PathBuf,
     pub(crate) text: String,
-    /// Where it runs; all if the head does not say.
+    /// Its kernels; all by default.
     kernels: Vec<String>,
-    /// What the other kernels lack.
+    /// The facility that other kernels lack.
     elsewhere: String,
     pub(crate) programs: Vec<String>,
     pub(crate) modules: Vec<String>,
     /// Commands of the host, before the machine starts.
     pub(crate) prepare: Vec<String>,
-    /// The machine's clock counts instructions.
+    /// Whether the machine's clock counts instructions.
     pub(crate) is_counting: bool,
-    /// It disturbs others: a machine of its own.
+    /// Whether it disturbs others, and needs a separate machine.
     pub(crate) is_alone: bool,
 }
 
-/// Where a block runs.
+/// Place where a block runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Machine,
     Host,
 }
 
-/// A part of the page, as it is on one kernel.
+/// A part of the page, for one kernel.
 pub(crate) enum Piece<'a> {
-    /// Nothing runs.
+    /// Text that does not run.
     Text(String),
     Commands {
         block: Block<'a>,
@@ -65,7 +65,7 @@ pub(crate) enum Piece<'a> {
     },
 }
 
-/// Programs whose libraries make the file system so large that those who need none of them boot without.
+/// Programs whose libraries enlarge the file system so much that scenarios without them boot separately.
 const HEAVY: [&str; 2] = ["bpftrace", "python3"];
 
 impl Scenario {
@@ -96,13 +96,13 @@ impl Scenario {
         })
     }
 
-    /// Why it does not run on this kernel.
+    /// The reason for not running on this kernel.
     pub(crate) fn lacks(&self, kernel: &str) -> Option<String> {
         let runs = self.kernels.is_empty() || self.kernels.iter().any(|own| own == kernel);
         (!runs).then(|| self.elsewhere.clone())
     }
 
-    /// A program it needs that this host does not have.
+    /// A required program that this host lacks.
     pub(crate) fn missing_program(&self) -> Option<&str> {
         let missing = self
             .programs
@@ -117,7 +117,7 @@ impl Scenario {
             .any(|name| HEAVY.contains(&name.as_str()))
     }
 
-    /// The page in its order, for a kernel: a block below `<!-- on: 6.12 7.3 -->` is text on the others.
+    /// The page in order, for a kernel: a block below `<!-- on: 6.12 7.3 -->` is text on the others.
     pub(crate) fn pieces(&self, kernel: &str) -> Vec<Piece<'_>> {
         let mut pieces = Vec::new();
         let mut comparison = Comparison::Exact;
@@ -154,7 +154,7 @@ impl Scenario {
         pieces
     }
 
-    /// What the machine runs, in order.
+    /// The commands for the machine, in order.
     pub(crate) fn commands(&self, kernel: &str) -> Vec<String> {
         let mut commands = Vec::new();
         for piece in self.pieces(kernel) {
@@ -171,7 +171,7 @@ impl Scenario {
     }
 }
 
-/// The scenarios of those names, all if there are none, in the order of their names.
+/// The scenarios with those names, or all, sorted by name.
 pub fn scenarios(names: &[&str]) -> Result<Vec<Scenario>> {
     let folder = root().join("tests/vm");
     let mut found = Vec::new();

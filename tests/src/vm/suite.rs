@@ -1,7 +1,7 @@
-//! Running scenarios: which go together into one machine, what came of them.
+//! Running scenarios: assigns them to machines, and collects the results.
 //!
 //! One boot runs all scenarios of a kernel that do not disturb each other. If the machine dies in one of them, that one
-//! failed, and the rest gets a new machine.
+//! has failed, and the rest gets a new machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,10 +19,10 @@ use super::scenario::{Piece, Scenario, Side};
 use crate::place::{root, target_directory};
 use crate::session::shell;
 
-/// Boots that are tried until the first process runs.
+/// Number of boot attempts until the init process runs.
 const TRIES: u32 = 3;
 
-/// Commands for a machine that are not a scenario's.
+/// Commands for a machine outside scenarios.
 pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) programs: Vec<String>,
@@ -32,23 +32,23 @@ pub(crate) struct Job {
     pub(crate) clock: Clock,
 }
 
-/// What came of a job.
+/// The result of a job.
 pub(crate) struct Done {
     /// Status and output of each command.
     pub(crate) results: Vec<(i32, String)>,
-    /// What the commands left.
+    /// Files left by the commands.
     pub(crate) directory: PathBuf,
 }
 
-/// What all machines have in common.
+/// Common to all machines.
 struct Suite {
     qemu: Qemu,
-    /// The recorder under test, without its symbols, where one is under test.
+    /// The recorder under test, stripped, if there is one.
     recorder: Option<PathBuf>,
     folder: PathBuf,
 }
 
-/// What this host lacks for any machine, with the command that brings it.
+/// The parts that this host lacks for any machine, with the command that provides them.
 pub fn missing() -> Option<String> {
     let packages = cache::missing_packages();
     if !packages.is_empty() {
@@ -65,7 +65,7 @@ fn install(packages: &[&str]) -> String {
 /// Runs the scenarios on the kernels, with this recorder.
 pub fn run(scenarios: &[Scenario], kernels: &[&str], recorder: &Path) -> Result<Report> {
     let suite = Suite::new(Some(recorder))?;
-    // Each machine computes on one processor of the host.
+    // Each machine uses one CPU of the host.
     let cells = std::thread::scope(|scope| {
         let running: Vec<_> = kernels
             .iter()
@@ -84,7 +84,7 @@ pub fn run(scenarios: &[Scenario], kernels: &[&str], recorder: &Path) -> Result<
     })
 }
 
-/// Runs a job in a machine of its own.
+/// Runs a job in a separate machine.
 pub(crate) fn run_job(job: &Job, version: &str, recorder: Option<&Path>) -> Result<Done> {
     let suite = Suite::new(recorder)?;
     let kernel = cache::kernel(version)?
@@ -112,7 +112,7 @@ pub(crate) fn run_job(job: &Job, version: &str, recorder: Option<&Path>) -> Resu
     })
 }
 
-/// Debugging information is most of a program, and would have to be unpacked in the machine.
+/// Debug info is most of a program, and would have to be unpacked in the machine.
 fn strip(from: &Path, to: &Path) -> Result<()> {
     let stripped = Command::new("strip").arg("-o").arg(to).arg(from).status();
     if !stripped.is_ok_and(|status| status.success()) {
@@ -147,7 +147,7 @@ impl Suite {
         Ok(folder)
     }
 
-    /// An emulated machine beside others is late now and then, so what fails is tried once more, aloud.
+    /// An emulated machine on a busy host is late now and then, so a failed scenario is repeated once, with a report.
     fn on(&self, version: &str, scenarios: &[Scenario]) -> Result<Vec<Cell>> {
         let mut cells = self.once(version, scenarios)?;
         let has_failed = |name: &str, cells: &[Cell]| {
@@ -208,7 +208,7 @@ impl Suite {
         Ok(cells)
     }
 
-    /// Scenarios of one kind of machine; more than one machine if one breaks.
+    /// Scenarios for one kind of machine; uses another machine if one breaks.
     fn in_machines(
         &self,
         kernel: &Kernel,
@@ -289,13 +289,13 @@ impl Suite {
         self.boot(kernel, folder, &image, clock)
     }
 
-    /// What every machine with this kernel has.
+    /// Contents of every machine with this kernel.
     fn image(&self, kernel: &Kernel) -> Result<Image> {
         let mut image = Image::new(&root().join("tests/vm/init"))?;
         if let Some(recorder) = &self.recorder {
             image.program_at(recorder, "usr/bin/perfquet-record")?;
         }
-        // Linux 6.1 has the ports as modules, later kernels built in.
+        // Linux 6.1 has the ports as modules, later kernels have them built in.
         for module in ["virtio_pci", "virtio_console"] {
             image.module(kernel, module)?;
         }
@@ -313,7 +313,7 @@ impl Suite {
             folder,
         };
         let ended = machine.run()?;
-        // What is damaged is missed where it is read.
+        // A damaged file is noticed when it is read.
         let _ = Command::new("tar")
             .args([
                 "--extract",
@@ -328,7 +328,7 @@ impl Suite {
     }
 }
 
-/// Fills the folder of files that go into the machine.
+/// Fills the directory of files for the machine.
 fn prepare(scenario: &Scenario, files: &Path) -> Result<()> {
     fs::create_dir_all(files)?;
     for command in &scenario.prepare {
@@ -338,14 +338,14 @@ fn prepare(scenario: &Scenario, files: &Path) -> Result<()> {
             .env("DIR", files)
             .output()?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("{}: {command}: {}", scenario.name, said.trim());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            bail!("{}: {command}: {}", scenario.name, stderr.trim());
         }
     }
     Ok(())
 }
 
-/// Puts commands with their programs and files into the file system, as its init finds them.
+/// Adds commands with their programs and files to the file system, where its init finds them.
 fn place(
     name: &str,
     commands: &[String],
@@ -363,7 +363,7 @@ fn place(
     image.folder(files, &format!("{here}/files"))
 }
 
-/// Compares what the machine left, and runs what the host has to say about it.
+/// Compares the output of the machine, and runs the commands for the host on its files.
 fn judge(scenario: &Scenario, kernel: &Kernel, folder: &Path) -> Result<Verdict> {
     let results = folder.join("vm/results").join(&scenario.name);
     let directory = folder.join("root").join(&scenario.name);
@@ -401,7 +401,7 @@ fn judge(scenario: &Scenario, kernel: &Kernel, folder: &Path) -> Result<Verdict>
     let left = fs::read_to_string(results.join("left"));
     match left.as_deref().map(str::trim) {
         Ok("") => {}
-        Ok(left) => wrong.push(format!("{page}: left behind in the kernel:\n{left}\n")),
+        Ok(left) => wrong.push(format!("{page}: leftovers in the kernel:\n{left}\n")),
         Err(error) => wrong.push(format!("{page}: the results are damaged: {error}\n")),
     }
     if std::env::var_os("PERFQUET_UPDATE").is_some() && updated != scenario.text {

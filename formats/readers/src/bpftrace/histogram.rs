@@ -11,16 +11,16 @@ use perfquet_events::event::{Action, Bucket};
 
 use crate::lines::signed;
 
-/// A bar; `None`: the line is none.
+/// Parses a bar; `None` if the line is not one.
 pub(super) fn bar(line: &[u8]) -> Option<Bucket> {
     let line = line.trim_ascii();
     let (open, rest) = line.split_first()?;
     let end = rest.iter().position(|byte| matches!(byte, b')' | b']'))?;
-    let (range, behind) = rest.split_at_checked(end)?;
-    let (close, behind) = behind.split_first()?;
-    let behind = behind.trim_ascii();
-    let blank = behind.iter().position(|byte| matches!(byte, b' ' | b'|'))?;
-    let (count, bar) = behind.split_at_checked(blank)?;
+    let (range, after) = rest.split_at_checked(end)?;
+    let (close, after) = after.split_first()?;
+    let after = after.trim_ascii();
+    let blank = after.iter().position(|byte| matches!(byte, b' ' | b'|'))?;
+    let (count, bar) = after.split_at_checked(blank)?;
     let count = signed(count)?;
     let bar = bar.trim_ascii();
     if !(bar.starts_with(b"|") && bar.ends_with(b"|")) {
@@ -60,7 +60,7 @@ fn number(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Which function made the bars, where they tell it: bars that double are those of `hist`, which is `quantize`.
+/// The function of the bars, if they determine it: doubling bars are those of `hist`, which is `quantize`.
 pub(super) fn action(buckets: &[Bucket]) -> Option<Action> {
     let mut widths = buckets.iter().filter_map(|bucket| {
         let (low, high) = (bucket.low?, bucket.high?);
@@ -73,7 +73,7 @@ pub(super) fn action(buckets: &[Bucket]) -> Option<Action> {
     let second = widths.next();
     match (first, second) {
         _ if is_open => Some(Action::Lquantize),
-        // Of `hist` only: bars of one value that are followed by wider ones.
+        // Only `hist` has bars of one value followed by wider ones.
         ((_, width), Some((_, next))) if next > width => Some(Action::Quantize),
         ((0, 1), Some((1, 1))) => {
             let third = widths.next();

@@ -16,7 +16,7 @@ use super::key::{self, Key};
 use super::output::{Content, Output};
 use crate::lines::{Lines, Meter};
 
-/// What parts the parts of a key.
+/// Separator of a key's parts.
 const SEPARATOR: &[u8] = b",";
 
 /// Reads all lines.
@@ -31,14 +31,14 @@ pub(super) fn read(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
         }
         match serde_json::from_slice::<Json>(content) {
             Ok(object) => take(&object, line.number, content, &mut out)?,
-            // What bpftrace says on standard error stands among the lines.
+            // The file may include lines that bpftrace prints to standard error.
             Err(_) if !content.starts_with(b"{") => out.message(line.number, content)?,
             Err(error) => {
                 let message = format!("expected an object, found: {error}");
                 out.problem(line.number, &message)?;
             }
         }
-        meter.tell(lines.progress(), out.sink())?;
+        meter.report(lines.progress(), out.sink())?;
     }
     out.finish()
 }
@@ -61,12 +61,12 @@ fn take(object: &Json, line: u64, text: &[u8], out: &mut Output<'_>) -> Result<(
             out.fact("bpftrace.probes", &probes.unwrap_or(0).to_string())
         }
         ("lost_events", data) => out.loss(data.get("events").and_then(Json::as_u64)),
-        (_, Json::String(said)) => out.message(line, said.trim_end_matches('\n').as_bytes()),
+        (_, Json::String(text)) => out.message(line, text.trim_end_matches('\n').as_bytes()),
         _ => out.message(line, text),
     }
 }
 
-/// A map with keys is an object of them; stats without keys are an object, too.
+/// A map with keys is an object with one member per key; stats without keys are an object too.
 fn map(name: &str, content: &Json, line: u64, out: &mut Output<'_>) -> Result<(), Error> {
     let keys = match content {
         Json::Object(keys) if stats(keys).is_none() => keys,
@@ -117,7 +117,7 @@ fn entry(
     }
 }
 
-/// A text, a tuple, a record.
+/// A string, a tuple, a record.
 fn other(
     name: &[u8],
     key: &Key<'_>,
@@ -139,7 +139,7 @@ fn stats(object: &Map<String, Json>) -> Option<Content<'static>> {
     (object.len() == 3).then_some(found)
 }
 
-/// `{"min": 2, "max": 3, "count": 0}`: both ends belong to it.
+/// `{"min": 2, "max": 3, "count": 0}`: both ends are inclusive.
 fn bar(bar: &Json) -> Option<Bucket> {
     let of = |name: &str| bar.get(name).and_then(Json::as_i64);
     Some(Bucket {

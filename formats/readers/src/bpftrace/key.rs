@@ -1,4 +1,4 @@
-//! The key of a map: parts of text, and stacks.
+//! The key of a map: strings and stacks.
 //!
 //! ```text
 //! dd, 4711                       "dd", "4711"
@@ -10,14 +10,14 @@ use perfquet_events::event::{NamedFrame, Space};
 
 use crate::lines::{hexadecimal, unsigned};
 
-/// A key, cut into its parts.
+/// A key, split into its parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Key<'a> {
     pub(super) texts: Vec<&'a [u8]>,
     pub(super) stacks: Vec<Vec<NamedFrame<'a>>>,
 }
 
-/// The parts of a key, where `separator` parts them: lines of a stack begin with a line end.
+/// Splits a key at `separator`; the lines of a stack begin with a newline.
 fn parts<'a>(key: &'a [u8], separator: &[u8]) -> Vec<&'a [u8]> {
     let mut parts = Vec::new();
     let (mut start, mut place) = (0, 0);
@@ -25,7 +25,7 @@ fn parts<'a>(key: &'a [u8], separator: &[u8]) -> Vec<&'a [u8]> {
     while place < key.len() {
         let rest = key.get(place..).unwrap_or_default();
         if is_stack {
-            // Frames are indented; a line that is not ends the stack.
+            // Frames are indented; an unindented line ends the stack.
             let is_end = rest.starts_with(b"\n") && !matches!(rest.get(1), Some(b' ' | b'\t'));
             place += 1;
             if is_end {
@@ -46,13 +46,13 @@ fn parts<'a>(key: &'a [u8], separator: &[u8]) -> Vec<&'a [u8]> {
     parts
 }
 
-/// How many parts a key seems to have.
+/// Number of parts that a key seems to have.
 pub(super) fn count(key: &[u8], separator: &[u8]) -> usize {
     parts(key, separator).len()
 }
 
 impl<'a> Key<'a> {
-    /// Cuts a key. `is_cut`: all keys of its map have as many parts; otherwise it stays whole, but for its stacks.
+    /// Splits a key. `is_cut`: all keys of its map have the same number of parts; otherwise only stacks are split off.
     pub(super) fn of(key: &'a [u8], separator: &[u8], is_cut: bool) -> Key<'a> {
         let has_stack = key.contains(&b'\n');
         let parts = match is_cut || has_stack {
@@ -69,11 +69,11 @@ impl<'a> Key<'a> {
                 cut.texts.push(part);
             }
         }
-        cut.tell_spaces();
+        cut.report_spaces();
         cut
     }
 
-    /// The key of those that had no stack.
+    /// The key that stands for an empty stack.
     pub(super) fn empty_stack() -> Key<'a> {
         Key {
             texts: Vec::new(),
@@ -81,7 +81,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    fn tell_spaces(&mut self) {
+    fn report_spaces(&mut self) {
         let count = self.stacks.len();
         for (place, frames) in self.stacks.iter_mut().enumerate() {
             let space = match (frames.iter().find_map(space_of), count, place) {
@@ -97,7 +97,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Kernels are in the upper half of the addresses.
+/// Kernel addresses are in the upper half.
 fn space_of(frame: &NamedFrame<'_>) -> Option<Space> {
     let address = frame.address?;
     Some(match address >> 63 {

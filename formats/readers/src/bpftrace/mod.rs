@@ -1,4 +1,4 @@
-//! Output of `bpftrace`: maps, histograms and whatever its programs print, as text or, with `-f json`, as lines of JSON.
+//! Output of `bpftrace`: maps, histograms and the output of its programs, as text or, with `-f json`, as lines of JSON.
 //!
 //! ```text
 //! Attaching 2 probes...
@@ -19,12 +19,12 @@
 //! | a key of a map, a histogram | a row of `aggregates`, its bars in `buckets` |
 //! | `count 2, average 15, total 30` (stats) | three rows: count, avg, sum |
 //! | `Lost 7 events` | `losses` |
-//! | `ERROR: …`, what cannot be read | `problems` |
-//! | all other text, values that are no numbers | a row of `bpftrace.message`, with its line |
+//! | `ERROR: …`, unreadable lines | `problems` |
+//! | all other text, values other than numbers | a row of `bpftrace.message`, with its line |
 //!
-//! Whether a value is a count, a sum, a minimum is not given. The parts of a key are joined by `, ` (JSON: `,`), which may
-//! also stand inside of them: a key is cut only where all keys of its map give as many parts. Whether a stack is the
-//! kernel's follows from its addresses, or from its place: of two, the first is the kernel's.
+//! The output does not state whether a value is a count, a sum or a minimum. The parts of a key are joined by `, `
+//! (JSON: `,`), which may also occur inside them: keys are split only if all keys of the map give the same number of
+//! parts. A stack is the kernel's by its addresses, or by its position: of two stacks, the first is the kernel's.
 
 mod histogram;
 mod json;
@@ -38,7 +38,7 @@ mod text;
 use perfquet_events::event::Sink;
 use perfquet_events::{Error, Format, Input};
 
-/// What `bpftrace` prints.
+/// The output of `bpftrace`.
 pub const BPFTRACE: Format = Format {
     name: "bpftrace",
     about: "output of bpftrace: maps, histograms, stacks; text or JSON",

@@ -1,4 +1,4 @@
-//! From what was read to events: types are declared when they are needed, printings of each map are counted.
+//! Parsed output → events. Declares types when they are first needed, and counts the printings of each map.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -12,10 +12,10 @@ use perfquet_events::event::{
 use super::key::Key;
 use crate::lines::LineProblems;
 
-/// Maps that are distinguished, and keys remembered of each.
+/// Maximum number of maps distinguished, and of keys remembered per map.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Content<'a> {
     Number(f64),
@@ -24,7 +24,7 @@ pub(super) enum Content<'a> {
     Stats(f64, f64, f64),
 }
 
-/// What is known of a map.
+/// The state of a map.
 #[derive(Default)]
 struct Printed {
     snapshot: u32,
@@ -32,13 +32,13 @@ struct Printed {
     has_stacks: bool,
 }
 
-/// Takes what was read.
+/// Turns parsed output into events.
 pub(super) struct Output<'s> {
     sink: &'s mut dyn Sink,
     pub(super) problems: LineProblems,
     message: Option<EventId>,
     maps: HashMap<Vec<u8>, Printed>,
-    /// The map printed last, while nothing else was printed.
+    /// The map printed last; `None` after other output.
     current: Option<Vec<u8>>,
     remembered: usize,
     hasher: RandomState,
@@ -78,10 +78,10 @@ impl<'s> Output<'s> {
     }
 
     pub(super) fn problem(&mut self, line: u64, message: &str) -> Result<(), Error> {
-        self.problems.tell(Place::Line(line), message, self.sink)
+        self.problems.report(Place::Line(line), message, self.sink)
     }
 
-    /// Text that is no map.
+    /// Text outside a map.
     pub(super) fn message(&mut self, line: u64, text: &[u8]) -> Result<(), Error> {
         self.current = None;
         let event = match self.message {
@@ -123,7 +123,7 @@ impl<'s> Output<'s> {
         let is_kernel = |place: usize, frames: &[perfquet_events::event::NamedFrame<'_>]| {
             match frames.first() {
                 Some(frame) => frame.space == Space::Kernel,
-                // Of two, the first is the kernel's.
+                // Of two stacks, the first is the kernel's.
                 None => place == 0 && key.stacks.len() == 2,
             }
         };
@@ -165,7 +165,7 @@ impl<'s> Output<'s> {
         Ok(())
     }
 
-    /// Which printing of the map it is: a key that comes again, or a map that does, is printed anew.
+    /// The number of the map's printing: a repeated key or a repeated map begins another.
     fn snapshot(&mut self, name: &[u8], key: &mut Key<'_>) -> u32 {
         let frames: Vec<_> = key
             .stacks
@@ -196,7 +196,7 @@ impl<'s> Output<'s> {
         }
         map.keys.insert(hash);
         map.has_stacks |= !key.stacks.is_empty();
-        // `@stacks[]`, among other keys that are stacks.
+        // `@stacks[]`, among keys that are stacks.
         if map.has_stacks && key.stacks.is_empty() && key.texts == [b""] {
             *key = Key::empty_stack();
         }

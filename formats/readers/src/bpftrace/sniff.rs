@@ -1,11 +1,11 @@
-//! Recognizes what `bpftrace` prints by its first line and by the entries of its maps.
+//! Recognizes the output of `bpftrace` by its first line and by the entries of its maps.
 
 use perfquet_events::Guess;
 
 use super::text;
 use crate::lines::Lines;
 
-/// Certain of the line that bpftrace begins with; maps alone are likely its own.
+/// Certain with bpftrace's first line; likely with maps alone.
 pub(super) fn sniff(head: &[u8]) -> Guess {
     if is_json(head) {
         return Guess::Certain;
@@ -21,7 +21,7 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
         if text::attached(line.text).is_some() {
             return Guess::Certain;
         }
-        has_map |= text::begins_entry(line.text).is_some_and(|(_, behind)| is_sure(behind));
+        has_map |= text::begins_entry(line.text).is_some_and(|(_, after)| is_sure(after));
     }
     match has_map {
         true => Guess::Likely,
@@ -29,12 +29,12 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
     }
 }
 
-/// Whether the part after the name of a map is a key, a number or the beginning of a distribution; texts are also
-/// those of a `@author: name` in source code.
-fn is_sure(behind: &[u8]) -> bool {
-    let value = behind.strip_prefix(b": ").unwrap_or_default();
+/// Whether the name of a map is followed by a key, a number or the beginning of a distribution. Other text may also
+/// follow `@author: name` in source code.
+fn is_sure(after: &[u8]) -> bool {
+    let value = after.strip_prefix(b": ").unwrap_or_default();
     let is_value = |first: &u8| first.is_ascii_digit() || b"-(".contains(first);
-    behind == b":" || behind.starts_with(b"[") || value.first().is_some_and(is_value)
+    after == b":" || after.starts_with(b"[") || value.first().is_some_and(is_value)
 }
 
 /// `{"type": "attached_probes", "data": {"probes": 1}}`

@@ -1,4 +1,4 @@
-//! Golden files, the parts that they do not show, random lines.
+//! Golden files, cases that they lack, and random lines.
 
 use proptest::prelude::*;
 
@@ -48,7 +48,7 @@ proptest! {
         read_bytes(&BPFTRACE, &bytes);
     }
 
-    /// Every line that is an entry is one, whatever stands around it.
+    /// Every entry line is read as an entry, whatever surrounds it.
     #[test]
     fn lines_add_up(lines in prop::collection::vec(0usize..8, 0..60)) {
         const LINES: [&str; 8] = ["", "@a: 1", "@b[x, y]: 2", "text", "Lost 3 events", "@h: ", "[4, 8)   1 |@@|", "@s[t]: word"];
@@ -62,7 +62,7 @@ proptest! {
         prop_assert_eq!(events.matches("word").count(), count(7));
     }
 
-    /// What a text gives begins with what a prefix of it gives, but for its last entry.
+    /// Events of a prefix are a prefix of the whole text's, except for its last entry.
     #[test]
     fn prefixes(cut in 0usize..600) {
         let whole = "Attaching 1 probe...\n@a[x, 1]: 1\n@a[y, 2]: 2\n\n@h: \n[4, 8)  1 |@|\n[8, 16)  1 |@|\n\n@s[\n    f+1\n]: 5\n".repeat(5);

@@ -8,9 +8,9 @@ use super::key::{self, Key};
 use super::output::{Content, Output};
 use crate::lines::{Line, Lines, Meter, quoted, unsigned};
 
-/// What parts the parts of a key.
+/// Separator of a key's parts.
 const SEPARATOR: &[u8] = b", ";
-/// Lines of the longest key: two stacks of 127 frames, many times over.
+/// Maximum number of lines in a key: two stacks of 127 frames, many times over.
 const KEY_LINES_MAX: usize = 4096;
 /// More bars than any histogram has.
 const BARS_MAX: usize = 1 << 16;
@@ -27,7 +27,7 @@ pub(super) fn read(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
     while let Some(line) = reader.lines.next() {
         reader.line(line)?;
         let progress = reader.lines.progress();
-        meter.tell(progress, reader.out.sink())?;
+        meter.report(progress, reader.out.sink())?;
     }
     reader.out.finish()
 }
@@ -36,15 +36,15 @@ struct Text<'a, 's> {
     lines: Lines<'a>,
     text: &'a [u8],
     out: Output<'s>,
-    /// The map at hand: its name, and whether its keys can be cut.
+    /// The current map: its name, and whether its keys can be split.
     map: Option<(&'a [u8], bool)>,
 }
 
-/// `@name[key]: value`, over one line or several.
+/// `@name[key]: value`, on one or more lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry<'a> {
     name: &'a [u8],
-    /// `None`: the map has no keys.
+    /// `None` if the map has no keys.
     key: Option<&'a [u8]>,
     value: &'a [u8],
 }
@@ -54,16 +54,16 @@ pub(super) fn begins_entry(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.strip_prefix(b"@")?;
     let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
     let end = 1 + rest.iter().take_while(is_name).count();
-    let (name, behind) = line.split_at_checked(end)?;
-    let is_entry = match behind.strip_prefix(b"[") {
-        // A key of one line ends on it; one with a stack continues after this line.
+    let (name, after) = line.split_at_checked(end)?;
+    let is_entry = match after.strip_prefix(b"[") {
+        // A key of one line ends on it; one with a stack continues on the next.
         Some(key) => key_end(key).is_some() || key.is_empty() || key.ends_with(b", "),
-        None => behind.starts_with(b": ") || behind == b":",
+        None => after.starts_with(b": ") || after == b":",
     };
-    is_entry.then_some((name, behind))
+    is_entry.then_some((name, after))
 }
 
-/// Where the key ends in a line: at the last `]: ` with a value after it, or at its end.
+/// Where the key ends in a line: at the last `]: ` followed by a value, or at the end of the line.
 fn key_end(line: &[u8]) -> Option<usize> {
     if let Some(end) = line.strip_suffix(b"]:") {
         return Some(end.len());
@@ -130,12 +130,12 @@ impl<'a> Text<'a, '_> {
         self.value(line, entry, key)
     }
 
-    /// The entry that begins in a line; `ahead` continues after it.
+    /// The entry that begins on a line; `ahead` continues after it.
     fn entry(&self, line: Line<'a>, ahead: &mut Lines<'a>) -> Option<Entry<'a>> {
         let text = line.text.strip_prefix(b"^C").unwrap_or(line.text);
-        let (name, behind) = begins_entry(text)?;
-        let Some(key) = behind.strip_prefix(b"[") else {
-            let value = behind.strip_prefix(b":")?.trim_ascii();
+        let (name, after) = begins_entry(text)?;
+        let Some(key) = after.strip_prefix(b"[") else {
+            let value = after.strip_prefix(b":")?.trim_ascii();
             let key = None;
             return Some(Entry { name, key, value });
         };
@@ -147,7 +147,7 @@ impl<'a> Text<'a, '_> {
         let start = self.place_of(key);
         for _ in 0..KEY_LINES_MAX {
             let line = ahead.next()?;
-            // Frames are indented; the line that ends the key, or parts it, is not.
+            // Frames are indented; a line that ends or separates the key is not.
             if line.text.starts_with(b" ") || line.text.starts_with(b"\t") {
                 continue;
             }
@@ -163,12 +163,12 @@ impl<'a> Text<'a, '_> {
         None
     }
 
-    /// Where a piece of the text lies in it.
+    /// Offset of a piece within the text.
     fn place_of(&self, piece: &[u8]) -> usize {
         (piece.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
     }
 
-    /// Whether all keys of a map that is printed from here on have as many parts.
+    /// Whether all keys of the map printed from here on have the same number of parts.
     fn is_cut(&self, first: Entry<'a>, mut ahead: Lines<'a>) -> bool {
         let Some(key) = first.key else {
             return true;
@@ -209,7 +209,7 @@ impl<'a> Text<'a, '_> {
         }
         match number(value) {
             Some(value) => self.out.entry(entry.name, key, Content::Number(value)),
-            // A text, a tuple, a record.
+            // A string, a tuple, a record.
             None => self.out.message(line.number, line.text.trim_ascii_end()),
         }
     }

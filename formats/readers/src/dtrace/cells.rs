@@ -1,19 +1,19 @@
-//! Rows of aggregations as DTrace prints them by itself: cells of fixed widths, by which the types of the keys are found.
+//! Rows of aggregations as DTrace prints them by default: cells of fixed widths, from which the key types follow.
 //!
 //! ```text
 //!      1109  svc.startd                                                        1
 //! └ int32 ┘└ string ──────────────────────────────────────────┘└──── value ────┘
 //! ```
 //! `dt_consume.c`: a string, a symbol, a module `  %-50s`; an int64 ` %16d`, int32 ` %8d`, int16 ` %5d`, int8 ` %3d`; a
-//! value ` %16d`. A string may hold blanks and digits, so blanks alone do not part the cells.
+//! value ` %16d`. A string may contain blanks and digits, so blanks alone do not separate the cells.
 
 use crate::lines::signed;
 
 const STRING: usize = 52;
 const VALUE: usize = 17;
-/// Of a key that is a number.
+/// Cell widths of numeric keys.
 const NUMBERS: [usize; 4] = [17, 9, 6, 4];
-/// Longer lines hold something else.
+/// Longer lines are not rows of an aggregation.
 const LINE_MAX: usize = 4096;
 
 /// A row: its keys, then its value.
@@ -23,14 +23,14 @@ pub(super) struct Row<'a> {
     pub(super) value: i64,
 }
 
-/// Keys and value, where the line is made of whole cells.
+/// The keys and the value, if the line consists of whole cells.
 pub(super) fn row(line: &[u8]) -> Option<Row<'_>> {
     let (value, start) = value(line)?;
     let keys = keys(line.get(..start)?)?;
     Some(Row { keys, value })
 }
 
-/// The value that ends a line, and where its cell begins.
+/// The value that ends a line, and the offset of its cell.
 fn value(line: &[u8]) -> Option<(i64, usize)> {
     let blank = line.iter().rposition(|&byte| byte == b' ')?;
     let word = line.get(blank + 1..)?;
@@ -41,7 +41,7 @@ fn value(line: &[u8]) -> Option<(i64, usize)> {
     is_padded.then_some((value, start))
 }
 
-/// Keys without a value, as they stand above a distribution or a stack.
+/// Keys without a value, as printed above a distribution or a stack.
 pub(super) fn keys(line: &[u8]) -> Option<Vec<&[u8]>> {
     if line.len() > LINE_MAX {
         return None;
@@ -57,12 +57,12 @@ pub(super) fn keys(line: &[u8]) -> Option<Vec<&[u8]>> {
 struct Cutter<'a> {
     line: &'a [u8],
     keys: Vec<&'a [u8]>,
-    /// Places from which the rest is no row of cells.
+    /// Offsets from which the rest of the line cannot be cut into cells.
     hopeless: Vec<bool>,
 }
 
 impl<'a> Cutter<'a> {
-    /// Cuts the line from `place` on; numbers go before strings.
+    /// Cuts the line from `place` on; tries numbers before strings.
     fn cut(&mut self, place: usize) -> bool {
         if place == self.line.len() {
             return true;
@@ -94,7 +94,7 @@ impl<'a> Cutter<'a> {
         signed(word)?;
         let width = blanks + length;
         let is_cell = NUMBERS.contains(&width) && blanks > 0;
-        // A number of 64 bits may have more digits than its cell.
+        // A 64-bit number may have more digits than its cell.
         let is_wide = blanks == 1 && width > VALUE;
         (is_cell || is_wide).then_some((word, place + width))
     }
@@ -106,27 +106,27 @@ impl<'a> Cutter<'a> {
         is_text.then_some((key, place + STRING))
     }
 
-    /// A string that is longer than its cell: up to the next, which begins with blanks.
+    /// A string longer than its cell: it ends where the next cell begins, with blanks.
     fn long_text(&self, place: usize) -> Option<(&'a [u8], usize)> {
         let text = self.line.get(place..)?.strip_prefix(b"  ")?;
-        let behind = text.get(STRING - 2..)?;
-        let length = behind.windows(2).position(|two| two == b"  ");
-        let end = STRING - 2 + length.unwrap_or(behind.len());
+        let after = text.get(STRING - 2..)?;
+        let length = after.windows(2).position(|two| two == b"  ");
+        let end = STRING - 2 + length.unwrap_or(after.len());
         let key = text.get(..end)?;
         let is_long = end > STRING - 2 && key.first() != Some(&b' ') && !key.ends_with(b" ");
         is_long.then_some((key, place + 2 + end))
     }
 }
 
-/// The parts of a line that stand two or more blanks apart: how cells of unknown widths are distinguished.
+/// Parts separated by two or more blanks: the cells of a line with unknown column widths.
 pub(super) fn parts(line: &[u8]) -> Vec<&[u8]> {
     let mut parts = Vec::new();
     let mut rest = line.trim_ascii();
     while !rest.is_empty() {
         let end = rest.windows(2).position(|two| two == b"  ");
-        let (part, behind) = rest.split_at(end.unwrap_or(rest.len()));
+        let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
         parts.push(part);
-        rest = behind.trim_ascii_start();
+        rest = after.trim_ascii_start();
     }
     parts
 }
@@ -204,7 +204,7 @@ mod tests {
         ] {
             assert_eq!(row(line.as_bytes()), None, "{line:?}");
         }
-        // Every place fails once only.
+        // Each offset fails only once.
         assert_eq!(
             row(format!("{}x{:>17}", "   1".repeat(900), 1).as_bytes()),
             None

@@ -7,9 +7,9 @@
 //!              100 |@@@@@@@@@@@@@@@@@@@@                     1
 //!           >= 200 |                                         0
 //! ```
-//! A label says where a bar begins, not where it ends: that follows from the function, which is not given but by the
-//! script. `quantize` has powers of two, of which the negative ones name the end nearer to 0; `lquantize` has equal
-//! steps; `llquantize` has the next label, and mirrors the negative ones. The bars themselves are rounded and not read.
+//! A label is where a bar begins. Its end depends on the function, which only the script names: `quantize` has powers
+//! of two, and its negative labels name the end nearer to 0; `lquantize` has equal steps; `llquantize` ends at the next
+//! label, and mirrors the negative ones. The drawn bars are rounded and not read.
 
 use perfquet_events::event::{Action, Bucket};
 
@@ -36,18 +36,18 @@ pub(super) struct Bar {
     pub(super) count: i64,
 }
 
-/// The kinds of tables of bars.
+/// The kinds of bar tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Head {
     /// `value  ---- Distribution ---- count`
     Distribution,
     /// `key  ---- Distribution ---- count` (agghist): each bar is a key with its value.
     Keys,
-    /// `key  min .----. max | count` (aggpack): each line is a key with a little picture.
+    /// `key  min .----. max | count` (aggpack): each line is a key with a small chart.
     Packed,
 }
 
-/// The kind of table that begins below this line.
+/// The kind of table that this heading begins.
 pub(super) fn head(line: &[u8]) -> Option<Head> {
     let line = line.trim_ascii();
     let is_distribution = line.ends_with(b"- count") && contains(line, b"- Distribution -");
@@ -66,13 +66,13 @@ fn contains(line: &[u8], part: &[u8]) -> bool {
     line.windows(part.len()).any(|window| window == part)
 }
 
-/// Label or key, and count, of a line with a bar.
+/// The label or key, and the count, of a line with a bar.
 pub(super) fn bar_parts(line: &[u8]) -> Option<(&[u8], i64)> {
     let line = line.trim_ascii();
     let blank = line.iter().rposition(|&byte| byte == b' ')?;
     let bar = line.get(..blank)?.trim_ascii_end();
     let count = line.get(blank + 1..)?;
-    // A bar that is full leaves no blank before its count, nor does one below 0.
+    // A full bar leaves no blank before its count, nor does a count below 0.
     let (bar, count) = match count
         .iter()
         .rposition(|byte| !byte.is_ascii_digit() && *byte != b'-')
@@ -87,7 +87,7 @@ pub(super) fn bar_parts(line: &[u8]) -> Option<(&[u8], i64)> {
     bar.contains(&b'|').then_some((label, count))
 }
 
-/// A line of `-x aggpack`: the picture tells heights only, so all values are in one bar.
+/// A line of `-x aggpack`: the chart shows only heights, so all values are in one bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Packed<'a> {
     pub(super) key: &'a [u8],
@@ -144,7 +144,7 @@ pub(super) fn label(text: &[u8]) -> Option<Label> {
     words.next().is_none().then_some(label)
 }
 
-/// The buckets that bars stand for; `action` where the script tells it.
+/// The buckets of the bars; `action` if the script names the function.
 pub(super) fn buckets(bars: &[Bar], action: Option<Action>) -> Vec<Bucket> {
     let steps = Steps::of(bars, action);
     (0..bars.len())
@@ -158,7 +158,7 @@ pub(super) fn buckets(bars: &[Bar], action: Option<Action>) -> Vec<Bucket> {
         .collect()
 }
 
-/// How wide the bars are.
+/// The widths of the bars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Steps {
     /// Powers of two.
@@ -206,12 +206,12 @@ impl Steps {
         }
     }
 
-    /// First value, and the first behind, of a bar.
+    /// The first value of a bar, and the first value past its end.
     fn range(
         self,
         label: Label,
         before: Option<&Bar>,
-        behind: Option<&Bar>,
+        after: Option<&Bar>,
     ) -> (Option<i64>, Option<i64>) {
         let value = match label {
             Label::Value(value) => value,
@@ -229,7 +229,7 @@ impl Steps {
             Steps::Double => match value {
                 0 => (Some(0), Some(1)),
                 1.. => (Some(value), value.checked_mul(2)),
-                // The last one holds all that is below it, too.
+                // The last bar includes everything below it.
                 _ => (
                     value
                         .checked_mul(2)
@@ -240,7 +240,7 @@ impl Steps {
             },
             Steps::Equal(step) => {
                 let next = step.and_then(|step| value.checked_add(step));
-                (Some(value), next.or(behind.and_then(Bar::start)))
+                (Some(value), next.or(after.and_then(Bar::start)))
             }
             Steps::Labels if value < 0 => {
                 let low = before.and_then(|bar| match bar.label {
@@ -251,13 +251,13 @@ impl Steps {
                 (low, value.checked_add(1))
             }
             Steps::Labels if value == 0 => (Some(0), Some(1)),
-            Steps::Labels => (Some(value), behind.and_then(Bar::start)),
+            Steps::Labels => (Some(value), after.and_then(Bar::start)),
         }
     }
 }
 
 impl Bar {
-    /// Where it begins, if its label says that.
+    /// The first value of the bar, if its label gives it.
     fn start(&self) -> Option<i64> {
         match self.label {
             Label::Value(value) | Label::AtLeast(value) => Some(value),

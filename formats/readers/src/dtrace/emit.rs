@@ -1,4 +1,4 @@
-//! From what was read to events: types are declared when they are first needed, printings are counted.
+//! Parsed output → events. Declares types when they are first needed, and counts printings.
 
 use perfquet_events::Error;
 use perfquet_events::event::{
@@ -8,7 +8,7 @@ use perfquet_events::event::{
 
 use crate::lines::{Line, LineProblems};
 
-/// Notices that are kept.
+/// Maximum number of notices kept as facts.
 const NOTES_MAX: u32 = 50;
 
 /// A key of an aggregation.
@@ -18,7 +18,7 @@ pub(super) struct Key<'a> {
     pub(super) action: Option<Action>,
     pub(super) keys: Vec<&'a [u8]>,
     pub(super) stacks: Vec<Vec<NamedFrame<'a>>>,
-    /// Which printing, where the script tells it.
+    /// The printing that the key belongs to, if the script determines it.
     pub(super) snapshot: Option<u32>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Key<'a> {
 pub(super) struct Hit<'a> {
     pub(super) cpu: Option<u32>,
     pub(super) id: Option<u64>,
-    /// Empty where it is not given, as in all text.
+    /// Empty if not given, as in all text output.
     pub(super) provider: &'a [u8],
     pub(super) module: &'a [u8],
     pub(super) function: &'a [u8],
@@ -39,20 +39,20 @@ pub(super) struct Hit<'a> {
     pub(super) stacks: Vec<Vec<NamedFrame<'a>>>,
 }
 
-/// Takes what was read.
+/// Turns parsed output into events.
 pub(super) struct Output<'s> {
     sink: &'s mut dyn Sink,
     pub(super) problems: LineProblems,
     types: u32,
     probe: Option<EventId>,
     message: Option<EventId>,
-    /// Which printing the aggregations at hand are of.
+    /// The current printing of aggregations.
     printing: u32,
-    /// Something else was printed since the last aggregation.
+    /// Whether anything else was printed since the last aggregation.
     is_interrupted: bool,
     has_aggregates: bool,
     notes: u32,
-    /// Where stacks run whose modules do not tell it.
+    /// The space of stacks whose modules do not determine it.
     pub(super) space: Space,
 }
 
@@ -196,7 +196,7 @@ impl<'s> Output<'s> {
         }))
     }
 
-    /// What `dtrace` said of its own.
+    /// Records a notice of `dtrace` itself.
     pub(super) fn note(&mut self, text: &str) -> Result<(), Error> {
         self.notes += 1;
         if self.notes > NOTES_MAX {
@@ -212,7 +212,7 @@ impl<'s> Output<'s> {
     }
 
     pub(super) fn problem_at(&mut self, place: Place, message: &str) -> Result<(), Error> {
-        self.problems.tell(place, message, self.sink)
+        self.problems.report(place, message, self.sink)
     }
 
     pub(super) fn finish(&mut self) -> Result<(), Error> {
@@ -220,7 +220,7 @@ impl<'s> Output<'s> {
     }
 }
 
-/// NULL where there is none.
+/// NULL if empty.
 fn text_value(text: &[u8]) -> Value<'_> {
     match text {
         [] => Value::Null,
@@ -228,7 +228,7 @@ fn text_value(text: &[u8]) -> Value<'_> {
     }
 }
 
-/// A type of which all values come as such.
+/// An event type with fields of the given types.
 pub(super) fn event_type(name: &str, fields: &[(&str, FieldType)]) -> EventType {
     EventType {
         system: "dtrace".into(),
@@ -247,23 +247,23 @@ pub(super) fn event_type(name: &str, fields: &[(&str, FieldType)]) -> EventType 
     }
 }
 
-/// Kernel stack and user stack, of one or two stacks in the order of the output.
+/// The kernel stack and the user stack, given one or two stacks in the order of the output.
 fn sides<'f, 'a>(
     stacks: &'f mut [Vec<NamedFrame<'a>>],
     otherwise: Space,
 ) -> (Stack<'f>, Stack<'f>) {
     let count = stacks.len();
     for (place, frames) in stacks.iter_mut().enumerate() {
-        let told = frames
+        let space_of_modules = frames
             .iter()
             .map(|frame| match frame.space {
                 Space::Unknown => super::stack::space_of(frame.module),
                 space => space,
             })
             .find(|space| *space != Space::Unknown);
-        let space = match (told, count) {
+        let space = match (space_of_modules, count) {
             (Some(space), _) => space,
-            // `@[stack(), ustack()]`, in the order that everybody writes.
+            // `@[stack(), ustack()]`: by convention, the kernel stack comes first.
             (None, 2) if place == 0 => Space::Kernel,
             (None, 2) => Space::User,
             (None, _) => otherwise,

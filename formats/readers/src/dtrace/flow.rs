@@ -1,4 +1,4 @@
-//! Functions entered and left, as `-F` prints them, and as the scripts of the DTrace Toolkit do.
+//! Function entries and returns, as printed by `-F` and by the scripts of the DTrace Toolkit.
 //!
 //! ```text
 //! CPU FUNCTION
@@ -6,14 +6,14 @@
 //!   0    -> rw_verify_area                                         0 3064371810154    site.py          -> main
 //!   0    <- rw_verify_area                                         0 3064371830069    os.py              -> open
 //! ```
-//! `%3d %-41s`, then what was traced. `=>` and `<=` are system calls, `|` any other probe. The indentation goes over
-//! CPUs and threads, so it tells no depth.
+//! `%3d %-41s`, then the traced data. `=>` and `<=` are system calls, `|` any other probe. The indentation is shared by
+//! all CPUs and threads, so it gives no depth.
 
 use perfquet_events::event::time_of;
 
 use crate::lines::{unsigned, words};
 
-/// The three kinds of lines.
+/// The three kinds of probes in a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Edge {
     Enter,
@@ -28,7 +28,7 @@ pub(super) struct Flow<'a> {
     pub(super) cpu: Option<u32>,
     pub(super) edge: Edge,
     pub(super) function: &'a [u8],
-    /// What was traced.
+    /// The traced data.
     pub(super) data: &'a [u8],
 }
 
@@ -37,27 +37,27 @@ pub(super) fn is_head(line: &[u8]) -> bool {
     line.starts_with(b"CPU FUNCTION") && words(line).count() == 2
 }
 
-/// A line of `-F`; other probes only where the head was seen.
+/// Parses a line of `-F`; accepts other probes only below the column heads.
 pub(super) fn flow(line: &[u8], is_below_head: bool) -> Option<Flow<'_>> {
     line.first()
         .filter(|first| first.is_ascii_digit() || **first == b' ')?;
     let text = line.trim_ascii_start();
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (cpu, behind) = text.split_at_checked(digits)?;
+    let (cpu, after) = text.split_at_checked(digits)?;
     let cpu = match digits {
         0 => None,
         _ => Some(u32::try_from(unsigned(cpu)?).ok()?),
     };
-    if cpu.is_some() && !behind.starts_with(b" ") {
+    if cpu.is_some() && !after.starts_with(b" ") {
         return None;
     }
-    let behind = behind.trim_ascii_start();
-    let (edge, rest) = arrow(behind)?;
+    let after = after.trim_ascii_start();
+    let (edge, rest) = arrow(after)?;
     if edge == Edge::Other && !is_below_head {
         return None;
     }
     let (function, data) = name(rest)?;
-    // Other tools' distributions: `0 -> 1   : 2104 |####|`.
+    // Distributions of other tools: `0 -> 1   : 2104 |####|`.
     if function.first().is_some_and(u8::is_ascii_digit) {
         return None;
     }
@@ -82,7 +82,7 @@ fn arrow(text: &[u8]) -> Option<(Edge, &[u8])> {
         .find_map(|(arrow, edge)| Some((*edge, text.strip_prefix(*arrow)?)))
 }
 
-/// The function, and the rest after it: two blanks away, or one if it fills its cell.
+/// The function, and the rest after it: separated by two blanks, or by one if the name fills its cell.
 fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.trim_ascii();
     let is_objective = text.starts_with(b"-[") || text.starts_with(b"+[");
@@ -116,7 +116,7 @@ pub(super) struct Timed<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// The line of the column heads.
+    /// Parses the line of column heads.
     pub(super) fn of(line: &'a [u8]) -> Option<Columns<'a>> {
         if !line.trim_ascii_start().starts_with(b"C ") {
             return None;
@@ -143,8 +143,8 @@ impl<'a> Columns<'a> {
         for name in &self.names {
             let text = rest.trim_ascii_start();
             let end = text.iter().position(|&byte| byte == b' ')?;
-            let (word, behind) = text.split_at_checked(end)?;
-            rest = behind;
+            let (word, after) = text.split_at_checked(end)?;
+            rest = after;
             match *name {
                 b"C" => row.cpu = Some(u32::try_from(unsigned(word)?).ok()?),
                 b"PID" => row.pid = Some(i32::try_from(unsigned(word)?).ok()?),

@@ -1,4 +1,5 @@
-//! Output of `dtrace`: what a D script traced, printed, aggregated. Text for people, of many shapes, all in one file.
+//! Output of `dtrace`: what a D script traced, printed and aggregated. Human-readable text in many forms, mixed in one
+//! file.
 //!
 //! ```text
 //! dtrace: description 'syscall:::entry ' matched 228 probes
@@ -17,22 +18,23 @@
 //!
 //! | in the output | becomes |
 //! | --- | --- |
-//! | a row of an aggregation, a distribution, a stack with a number | a row of `aggregates`, its bars in `buckets` |
-//! | a hit (CPU, ID, FUNCTION:NAME and what was traced) | a row of `dtrace.probe` |
-//! | `->`, `<-`, `=>`, `<=` | `calls`, without times, for none are given |
-//! | a table that a script prints: titles above a ruler of dashes | a table of its own, named by the framed title above it |
-//! | a table that a script prints: titles in capitals, rows below | a table of its own; the same titles again go on with it |
+//! | a row of an aggregation, a distribution, a stack with a value | a row of `aggregates`, its bars in `buckets` |
+//! | a hit (CPU, ID, FUNCTION:NAME and the traced data) | a row of `dtrace.probe` |
+//! | `->`, `<-`, `=>`, `<=` | `calls`, without times, since the output has none |
+//! | a table that a script prints: titles above a ruler of dashes | a separate table, named by the framed title above it |
+//! | a table that a script prints: titles in capitals, rows below | a separate table; repeated titles continue it |
 //! | drops | `losses` |
-//! | errors, what cannot be read | `problems` |
+//! | errors, unreadable lines | `problems` |
 //! | all other text | a row of `dtrace.message`, with its line |
 //!
-//! What the text does not tell stays NULL: the provider and the module of a probe; the name of an aggregation and
-//! whether it is a count or a sum; times. A D script given besides tells names and functions of aggregations.
-//! Nothing tells whether a number without a key belongs to an aggregation without keys, or to an empty stack: it is
-//! taken for the first. With a script, `snapshot` counts the printings of each aggregation. Whether a stack is the kernel's follows from the modules in it.
+//! Data that the text lacks is NULL: the provider and module of a probe; the name of an aggregation and whether it is a
+//! count or a sum; times. A D script given with `--script` supplies names and functions of aggregations. A number
+//! without a key may belong to an aggregation without keys or to an empty stack: the reader assumes the first. With a
+//! script, `snapshot` counts the printings of each aggregation. The modules in a stack show whether it is a kernel
+//! stack.
 //!
-//! `snapshot` counts how often something else was printed between aggregations: `printa` in a `tick` probe prints the same
-//! keys again, which must not be added.
+//! Without a script, `snapshot` increases whenever something else was printed between aggregations: `printa` in a
+//! `tick` probe prints the same keys repeatedly, and those values must not be added.
 
 mod cells;
 mod distribution;
@@ -56,7 +58,7 @@ use perfquet_events::{Error, Format, Input};
 
 use sniff::Structure;
 
-/// What `dtrace` prints.
+/// The output of `dtrace`.
 pub const DTRACE: Format = Format {
     name: "dtrace",
     about: "output of dtrace: traces, aggregations, distributions, stacks, tables, JSON, XML",

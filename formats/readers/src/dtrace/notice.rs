@@ -1,4 +1,4 @@
-//! What `dtrace` says besides its data, mostly on standard error: notices, drops, errors.
+//! Messages of `dtrace` besides its data, mostly on standard error: notices, drops, errors.
 //!
 //! ```text
 //! dtrace: description 'fbt::malloc:entry ' matched 1 probe
@@ -9,11 +9,11 @@
 
 use crate::lines::unsigned;
 
-/// What a notice says.
+/// The meaning of a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Notice<'a> {
-    /// Nothing is missing for it.
-    Told(&'a str),
+    /// A message that reports no loss and no error.
+    Info(&'a str),
     /// Data is missing.
     Lost {
         count: Option<u64>,
@@ -24,17 +24,17 @@ pub(super) enum Notice<'a> {
     Failed(&'a str),
 }
 
-/// The part after `dtrace: `.
+/// Parses the part after `dtrace: `.
 pub(super) fn notice(text: &str) -> Notice<'_> {
     let text = text.trim();
-    let behind_tag = match text
+    let after_tag = match text
         .strip_prefix('[')
         .and_then(|text| text.split_once("] "))
     {
-        Some((_, behind)) => behind,
+        Some((_, after)) => after,
         None => text,
     };
-    if let Some(lost) = drops(behind_tag) {
+    if let Some(lost) = drops(after_tag) {
         return lost;
     }
     if let Some(why) = text.strip_prefix("processing aborted: ") {
@@ -47,7 +47,7 @@ pub(super) fn notice(text: &str) -> Notice<'_> {
     let starts = ["error ", "failed ", "invalid ", "could not ", "couldn't "];
     match starts.iter().any(|start| text.starts_with(start)) {
         true => Notice::Failed(text),
-        false => Notice::Told(text),
+        false => Notice::Info(text),
     }
 }
 
@@ -151,8 +151,8 @@ mod tests {
             "error on enabled probe ID 1 (ID 8408: fbt:kernel:malloc:entry): invalid address";
         assert_eq!(notice(text), Notice::Failed(text));
         let text = "script 'x.d' matched 17 probes";
-        assert_eq!(notice(text), Notice::Told(text));
+        assert_eq!(notice(text), Notice::Info(text));
         let text = "buffer size lowered to 4m";
-        assert_eq!(notice(text), Notice::Told(text));
+        assert_eq!(notice(text), Notice::Info(text));
     }
 }

@@ -1,23 +1,22 @@
-//! Hits of probes, as they are printed without `-q`.
+//! Hits of probes, as printed without `-q`.
 //!
 //! ```text
 //! CPU     ID                    FUNCTION:NAME
 //!   0   8408                     malloc:entry                64
 //!   0  64091                        :tick-60s
 //! ```
-//! `%3d %6d %32s`, then what the script traced. Provider and module are never printed. DTrace's own tests cut CPU and ID
-//! off.
+//! `%3d %6d %32s`, then the traced data. Provider and module are never printed. DTrace's own tests strip CPU and ID.
 
 use crate::lines::{signed, unsigned, words};
 
 use super::emit::Hit;
 
-/// Where the name ends, with CPU and ID before it.
+/// Column where the name ends if CPU and ID precede it.
 const NAME_END: usize = 43;
-/// Bytes of a name's cell.
+/// Width of the name's cell, in bytes.
 const NAME_WIDTH: usize = 32;
 
-/// What the line of the column heads says.
+/// The layout given by the line of column heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     /// Column where names end.
@@ -26,7 +25,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Of a file that has none.
+    /// The layout for a file without column heads.
     pub(super) const USUAL: Head = Head {
         name_end: NAME_END,
         has_cpu: true,
@@ -53,17 +52,17 @@ impl Head {
         })
     }
 
-    /// A hit.
+    /// Parses a hit.
     pub(super) fn hit<'a>(&self, line: &'a [u8]) -> Option<Hit<'a>> {
         let mut hit = Hit::default();
         let mut rest = line;
         let mut name_start = 0;
         if self.has_cpu {
-            let (cpu, behind) = number(rest, 3)?;
-            let (id, behind) = number(behind.strip_prefix(b" ")?, 6)?;
+            let (cpu, after) = number(rest, 3)?;
+            let (id, after) = number(after.strip_prefix(b" ")?, 6)?;
             hit.cpu = u32::try_from(cpu).ok();
             hit.id = Some(id);
-            rest = behind.strip_prefix(b" ")?;
+            rest = after.strip_prefix(b" ")?;
             name_start = line.len() - rest.len();
         }
         let width = self.name_end.saturating_sub(name_start).max(1);
@@ -77,7 +76,7 @@ impl Head {
 }
 
 impl Hit<'_> {
-    /// What was traced: numbers, if it is nothing else.
+    /// Adds traced data: numbers, if the line has nothing else.
     pub(super) fn add(&mut self, data: &[u8]) {
         let data = data.trim_ascii();
         self.message.extend_from_slice(data);
@@ -86,20 +85,20 @@ impl Hit<'_> {
     }
 }
 
-/// A number right-aligned in `width`, or longer, and the rest after it.
+/// A number right-aligned in `width`, or wider, and the rest after it.
 fn number(line: &[u8], width: usize) -> Option<(u64, &[u8])> {
     let blanks = line.iter().take_while(|&&byte| byte == b' ').count();
-    let behind = line.get(blanks..)?;
-    let digits = behind
+    let after = line.get(blanks..)?;
+    let digits = after
         .iter()
         .take_while(|byte| byte.is_ascii_digit())
         .count();
-    let number = unsigned(behind.get(..digits)?)?;
+    let number = unsigned(after.get(..digits)?)?;
     let fits = blanks + digits == width || (blanks == 0 && digits > width);
-    fits.then_some((number, behind.get(digits..)?))
+    fits.then_some((number, after.get(digits..)?))
 }
 
-/// `func:name` in its cell, or longer than that, and the rest after it.
+/// `func:name` in its cell, or wider, and the rest after it.
 fn name(text: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
     let is_end = |end: usize| {
         text.get(end - 1).is_some_and(|&byte| byte != b' ')
@@ -107,7 +106,7 @@ fn name(text: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
     };
     let end = match is_end(width) {
         true => width,
-        // Up to the first blank after its colon.
+        // The name ends at the first blank after its colon.
         false => {
             let start = text.iter().position(|&byte| byte != b' ')?;
             let colon = start + text.get(start..)?.iter().position(|&byte| byte == b':')?;
@@ -118,7 +117,7 @@ fn name(text: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
     let (cell, data) = text.split_at_checked(end)?;
     let name = cell.trim_ascii_start();
     let colon = name.iter().rposition(|&byte| byte == b':')?;
-    // The name of a probe is one word.
+    // The probe's name is one word.
     let is_name = name
         .get(colon + 1..)
         .is_some_and(|name| !name.is_empty() && !name.contains(&b' '));

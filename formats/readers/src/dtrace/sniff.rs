@@ -1,4 +1,4 @@
-//! Recognizes what `dtrace` prints by its heads, its notices and its stacks.
+//! Recognizes the output of `dtrace` by its column heads, notices and stacks.
 
 use perfquet_events::Guess;
 use perfquet_events::scan::split_once;
@@ -7,7 +7,8 @@ use super::record::Head;
 use super::{cells, distribution, flow, stack, table};
 use crate::lines::{Line, Lines, signed};
 
-/// Certain of notices and heads. What a script prints quietly may be anything: `--from dtrace` says what it is.
+/// Certain for notices and column heads. Output that a script prints with `-q` may have any form and needs `--from
+/// dtrace`.
 pub(super) fn sniff(head: &[u8]) -> Guess {
     if structure(head).is_some() {
         return Guess::Certain;
@@ -37,7 +38,7 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
         } else if frames > 0 && signed(text.trim_ascii()).is_some() {
             return Guess::Certain;
         } else if let Some(flow) = flow::flow(text, false) {
-            // Without a CPU, ftrace's stacks have such arrows too.
+            // Stacks of ftrace have such arrows too, but no CPU.
             let is_frame = flow.cpu.is_none() && text.trim_ascii_start().starts_with(b"=>");
             entries += usize::from(!is_frame && flow.edge == flow::Edge::Enter);
             returns += usize::from(flow.edge == flow::Edge::Leave);
@@ -54,7 +55,7 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
         }
     }
     let has_rows = rows >= 3 && rows * 2 >= lines.len();
-    // Few among many lines may be quoted ones of something else.
+    // A few such lines among many may be quoted from another source.
     let has_stack = frames > 0 && frames * 8 >= lines.len();
     let has_flow = entries > 0 && returns > 0 && entries + returns >= 3;
     match has_stack || has_flow || has_rows {
@@ -63,7 +64,7 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
     }
 }
 
-/// An indented line of a module, a backtick and a function, and nothing else: shells and markup have backticks, too.
+/// Whether a line is indented and consists of a module, a backtick and a function. Shells and markup use backticks too.
 fn is_named_frame(line: &[u8]) -> bool {
     let text = line.trim_ascii();
     let Some((module, symbol)) = split_once(text, b"`") else {
@@ -76,12 +77,12 @@ fn is_named_frame(line: &[u8]) -> bool {
             .all(|byte| is_name(byte) || b".-+:@/".contains(byte));
     let is_symbol = symbol.first().is_some_and(|byte| is_name(byte) || b".~$<".contains(byte))
         && !symbol.contains(&b'`')
-        // A function of C++ has its parameters.
+        // A C++ function has its parameters.
         && (!symbol.contains(&b' ') || symbol.contains(&b'('));
     stack::is_frame(line) && is_module && is_symbol
 }
 
-/// The JSON of another tool, whose texts may hold anything.
+/// Whether the text is JSON of another tool, whose strings may contain anything.
 fn is_json(head: &[u8]) -> bool {
     let text = head.trim_ascii_start();
     let inner = text.strip_prefix(b"{").or_else(|| text.strip_prefix(b"["));
@@ -97,14 +98,14 @@ pub(super) enum Structure {
     Xml,
 }
 
-/// `None`: text.
+/// The form of structured output; `None` for text.
 pub(super) fn structure(head: &[u8]) -> Option<Structure> {
     let text = head.trim_ascii_start();
     if let Some(json) = text.strip_prefix(b"{") {
         let is_dtrace = json.trim_ascii_start().starts_with(b"\"dtrace\"");
         return is_dtrace.then_some(Structure::Json);
     }
-    // The root follows a declaration and perhaps a comment.
+    // The root follows a declaration and an optional comment.
     let start = text.get(..text.len().min(1024))?;
     let is_xml = text.starts_with(b"<?xml") || text.starts_with(b"<dtrace");
     let has_root = start

@@ -33,7 +33,7 @@ fn address(text: &[u8]) -> Option<u64> {
     hexadecimal(text.strip_prefix(b"0x")?)
 }
 
-/// `lib.so:0x1234`, as `-x noresolve` prints.
+/// `lib.so:0x1234`, as printed with `-x noresolve`.
 fn offset_in_module(text: &[u8]) -> Option<&[u8]> {
     let colon = text.iter().rposition(|&byte| byte == b':')?;
     address(text.get(colon + 1..)?)?;
@@ -41,7 +41,7 @@ fn offset_in_module(text: &[u8]) -> Option<&[u8]> {
     (!module.contains(&b' ') && !module.is_empty()).then_some(module)
 }
 
-/// Adds the frames of a line, leaf first: inlined functions before the function they are inlined into.
+/// Adds the frames of a line, leaf first: inlined functions precede the function they are inlined into.
 pub(super) fn add<'a>(line: &'a [u8], space: Space, frames: &mut Vec<NamedFrame<'a>>) {
     let text = line.trim_ascii();
     let inlined_from = frames.len();
@@ -56,7 +56,7 @@ pub(super) fn add<'a>(line: &'a [u8], space: Space, frames: &mut Vec<NamedFrame<
         rest = inner.get(2..).unwrap_or_default();
     }
     add_one(rest, frame, frames);
-    // Outermost first so far: all but it are inlined, and the leaf comes first.
+    // The line has the outermost function first; the leaf must come first.
     let added = frames.get_mut(inlined_from..).unwrap_or_default();
     for frame in added.iter_mut().skip(1) {
         frame.inlined = true;
@@ -64,15 +64,15 @@ pub(super) fn add<'a>(line: &'a [u8], space: Space, frames: &mut Vec<NamedFrame<
     added.reverse();
 }
 
-/// Where `->` parts two functions: not in `operator->`.
+/// Position of the `->` between two functions; the one in `operator->` does not count.
 fn arrow(text: &[u8]) -> Option<usize> {
     if !text.contains(&b'>') {
         return None;
     }
     let arrow = text.windows(2).position(|two| two == b"->")?;
     let before = text.get(..arrow)?;
-    let behind = text.get(arrow + 2..)?;
-    let is_name = before.ends_with(b"operator") || before.is_empty() || behind.is_empty();
+    let after = text.get(arrow + 2..)?;
+    let is_name = before.ends_with(b"operator") || before.is_empty() || after.is_empty();
     (!is_name).then_some(arrow)
 }
 
@@ -109,7 +109,7 @@ fn add_one<'a>(text: &'a [u8], frame: NamedFrame<'a>, frames: &mut Vec<NamedFram
     });
 }
 
-/// `f+0x10`, and `f+{ptr}` of DTrace's own tests, where the offset is made unreadable.
+/// `f+0x10`, and `f+{ptr}` from DTrace's own tests, which mask the offset.
 fn without_offset(name: &[u8]) -> (&[u8], Option<u64>) {
     let Some(plus) = name.iter().rposition(|&byte| byte == b'+') else {
         return (name, None);
@@ -125,7 +125,7 @@ fn without_offset(name: &[u8]) -> (&[u8], Option<u64>) {
     }
 }
 
-/// Where a stack runs, by the modules that kernels are made of; `Unknown` where they do not tell.
+/// The space of a stack, from the modules that kernels consist of; `Unknown` if they do not determine it.
 pub(super) fn space_of(module: &[u8]) -> Space {
     const KERNELS: [&[u8]; 5] = [b"genunix", b"unix", b"kernel", b"vmlinux", b"mach_kernel"];
     let holds = |part: &[u8]| module.windows(part.len()).any(|window| window == part);
@@ -138,7 +138,7 @@ pub(super) fn space_of(module: &[u8]) -> Space {
     }
 }
 
-/// The space that every stack of a text is in, as far as the modules tell; `Unknown` where there are both.
+/// The common space of all stacks in a text, from their modules; `Unknown` if both occur.
 pub(super) fn space_of_all(text: &[u8]) -> Space {
     let mut all = Space::Unknown;
     for line in text.split(|&byte| byte == b'\n') {

@@ -5,8 +5,8 @@
 //!   "function": "", "name": "END", "output": [
 //!     {"aggregation-data": [{"keys": ["csh", 12], "count": 3}], "aggregation-name": "c"}]}]}}
 //! ```
-//! Here everything is given: provider and module, names and functions of aggregations. The time is that of the output,
-//! not of the hit, and is kept as `output_time`. A drop is a probe of the name `DROP`. XML is taken as the same objects:
+//! Structured output names everything: provider and module, names and functions of aggregations. The time is that of
+//! the output, not of the hit, and becomes `output_time`. A drop is a probe named `DROP`. XML maps to the same objects:
 //! elements that can repeat are lists.
 
 use perfquet_events::Error;
@@ -18,7 +18,7 @@ use super::emit::{Hit, Key, Output};
 use super::stack;
 use crate::lines::{Meter, hexadecimal};
 
-/// Reads a document of JSON, as far as it goes.
+/// Reads a JSON document up to the first error.
 pub(super) fn read_json(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
     sink.event(Event::Fact(Fact::Recorder("dtrace")))?;
     let mut out = Output::new(sink, Space::Unknown);
@@ -46,17 +46,17 @@ pub(super) fn read_json(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
             Some(Ok(found)) => probe(&found, &mut out)?,
             Some(Err(error)) => {
                 let message = format!("expected a probe, found: {error}");
-                tell(&mut out, place, &message)?;
+                report(&mut out, place, &message)?;
                 return out.finish();
             }
             None => break,
         }
         place += probes.byte_offset().max(1);
         let (done, total) = (place as u64, Some(text.len() as u64));
-        meter.tell(Progress { done, total }, out.sink())?;
+        meter.report(Progress { done, total }, out.sink())?;
     }
     if !is_whole {
-        tell(
+        report(
             &mut out,
             place.min(text.len()),
             "expected the end of the list of probes",
@@ -65,7 +65,7 @@ pub(super) fn read_json(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
     out.finish()
 }
 
-/// Where the list of probes begins.
+/// Offset where the list of probes begins.
 fn first_probe(text: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"\"probes\"";
     let name = text.windows(NAME.len()).position(|part| part == NAME)?;
@@ -73,12 +73,12 @@ fn first_probe(text: &[u8]) -> Option<usize> {
     Some(name + bracket + 1)
 }
 
-fn tell(out: &mut Output<'_>, place: usize, message: &str) -> Result<(), Error> {
+fn report(out: &mut Output<'_>, place: usize, message: &str) -> Result<(), Error> {
     let place = Place::Offset(place as u64);
     out.problem_at(place, message)
 }
 
-/// Takes one hit with all that it printed.
+/// Emits one hit with everything it printed.
 pub(super) fn probe(probe: &Json, out: &mut Output<'_>) -> Result<(), Error> {
     let text = |name: &str| probe.get(name).and_then(Json::as_str).unwrap_or_default();
     let (provider, module, name) = (text("provider"), text("module"), text("name"));
@@ -107,7 +107,7 @@ pub(super) fn probe(probe: &Json, out: &mut Output<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Numbers that XML has as text, too.
+/// A number; XML has it as a string.
 fn number(value: Option<&Json>) -> Option<i64> {
     match value? {
         Json::String(text) => text.trim().parse().ok(),
@@ -121,19 +121,19 @@ fn drop(probe: &Json, out: &mut Output<'_>) -> Result<(), Error> {
     let inner = items.and_then(|items| items.first()).unwrap_or(probe);
     let of = |name: &str| inner.get(name).or_else(|| probe.get(name));
     let count = number(of("count")).and_then(|count| u64::try_from(count).ok());
-    let said = of("msg").and_then(Json::as_str).unwrap_or("drop").trim();
-    let said = said.strip_prefix("dtrace: ").unwrap_or(said);
-    match super::notice::notice(said) {
+    let text = of("msg").and_then(Json::as_str).unwrap_or("drop").trim();
+    let text = text.strip_prefix("dtrace: ").unwrap_or(text);
+    match super::notice::notice(text) {
         super::notice::Notice::Lost {
-            count: told,
+            count: in_text,
             cpu,
             reason,
-        } => out.loss(count.or(told), cpu, &reason),
-        _ => out.loss(count, None, said),
+        } => out.loss(count.or(in_text), cpu, &reason),
+        _ => out.loss(count, None, text),
     }
 }
 
-/// What one item of the output adds to the hit.
+/// Adds one item of the output to the hit.
 fn add<'a>(item: &'a Json, hit: &mut Hit<'a>) {
     let Some(object) = item.as_object() else {
         return;
@@ -189,7 +189,7 @@ fn stack<'a>(frames: &'a Json, space: Space) -> Vec<NamedFrame<'a>> {
     named
 }
 
-/// The keys of an aggregation that an item holds.
+/// The keys of an aggregation in an item.
 fn aggregation(item: &Json, out: &mut Output<'_>) -> Result<(), Error> {
     let Some(rows) = item.get("aggregation-data").and_then(Json::as_array) else {
         return Ok(());

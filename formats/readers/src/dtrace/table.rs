@@ -7,15 +7,15 @@
 //! ------  ----  ---------------------  ---------------  ------------
 //! 100018     0        iflib_fast_intr             4195          6374
 //! ```
-//! The ruler says where the columns are. A cell that is wider than its column moves the others; then the row is cut at
-//! its blanks, if that gives as many cells. Values of `printa` for keys that one of its aggregations lacks are 0, as
-//! they are printed.
+//! The ruler defines the columns. A cell wider than its column shifts the others; then the row is split at its blanks,
+//! if that gives the right number of cells. `printa` prints 0 for keys that one of its aggregations lacks, and these
+//! values stay 0.
 //!
 //! ```text
 //!   UID   PID D    BLOCK   SIZE       COMM PATHNAME
 //!     0     3 W  6498797    512    fsflush <none>
 //! ```
-//! Without a ruler the columns are where all rows have a blank between two titles; the last one may hold blanks itself.
+//! Without a ruler, column boundaries are blank in all rows between two titles; the last column may contain blanks.
 
 use std::ops::Range;
 
@@ -26,24 +26,24 @@ use crate::lines::{signed, words};
 
 use super::emit::event_type;
 
-/// More columns are no table.
+/// A line with more columns is not a table.
 const COLUMNS_MAX: usize = 256;
-/// Rows that are looked at for the types of the columns.
+/// Rows examined to choose the column types.
 pub(super) const TYPED_ROWS: usize = 1 << 16;
 
 /// The columns of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Columns {
-    /// Where the ruler has dashes.
+    /// Column ranges with dashes in the ruler.
     runs: Vec<Range<usize>>,
     names: Vec<String>,
     titles: Vec<String>,
     kinds: Vec<FieldType>,
-    /// What does not fit is cut at its blanks, but for the last column, which is the rest.
+    /// Rows that do not fit are split at their blanks; the last column takes the rest.
     has_free_tail: bool,
 }
 
-/// Where a ruler has dashes; `None`: no ruler.
+/// Ranges of dashes in a ruler; `None` if the line is not a ruler.
 fn runs(line: &[u8]) -> Option<Vec<Range<usize>>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (place, byte) in line.trim_ascii_end().iter().enumerate() {
@@ -69,7 +69,7 @@ pub(super) fn is_ruler(line: &[u8]) -> bool {
 pub(super) fn framed(line: &[u8]) -> Option<&str> {
     let line = std::str::from_utf8(line).ok()?.trim();
     let title = line.strip_prefix("---")?.trim_matches('-');
-    // Without a name it is a ruler.
+    // Without a name, the line is a ruler.
     let is_name = title.contains(char::is_alphanumeric);
     (line.ends_with("---") && is_name).then(|| title.trim())
 }
@@ -94,7 +94,7 @@ impl Columns {
         Some(columns)
     }
 
-    /// The columns under a line of titles without a ruler; `None`: it is none.
+    /// The columns under a line of titles without a ruler; `None` if it has none.
     pub(super) fn under<'a>(
         titles: &[u8],
         rows: impl Iterator<Item = &'a [u8]> + Clone,
@@ -130,7 +130,7 @@ impl Columns {
         }
     }
 
-    /// Whether a column holds numbers.
+    /// Whether a column contains numbers.
     pub(super) fn has_numbers(&self) -> bool {
         let is_number = |kind: &FieldType| matches!(kind, FieldType::Int(_) | FieldType::Float);
         self.kinds.iter().any(is_number)
@@ -156,7 +156,7 @@ impl Columns {
         kinds.map(|kind| kind.unwrap_or(FieldType::Text)).collect()
     }
 
-    /// The type of its rows.
+    /// The event type of the rows.
     pub(super) fn event_type(&self, name: &str) -> EventType {
         let fields: Vec<(&str, FieldType)> = self
             .names
@@ -171,7 +171,7 @@ impl Columns {
         event_type
     }
 
-    /// The cells of a row; `None`: it cannot be cut.
+    /// The cells of a row; `None` if it cannot be split.
     pub(super) fn cells<'a>(&self, row: &'a [u8]) -> Option<Vec<&'a [u8]>> {
         let row = row.trim_ascii_end();
         let mut cells = Vec::with_capacity(self.runs.len());
@@ -181,8 +181,8 @@ impl Columns {
                 cells.push(row.get(start..).unwrap_or_default().trim_ascii());
                 break;
             };
-            // A cell that reaches into the gap from either side is one word with what it reaches from. After its end a
-            // row is blank, however wide the ruler is.
+            // A cell that extends into the gap from either side belongs to that side's word. A row is blank past its
+            // end, however wide the ruler is.
             let mut gap = run.end..next.start.min(row.len());
             if !gap.all(|at| row.get(at) == Some(&b' ')) {
                 return self.shifted(row);
@@ -225,7 +225,7 @@ impl Columns {
             .collect()
     }
 
-    /// Whether the value of each cell is of its column's type.
+    /// Whether each cell's value matches its column's type.
     pub(super) fn fits(&self, cells: &[&[u8]]) -> bool {
         cells
             .iter()
@@ -256,7 +256,7 @@ fn float(cell: &[u8]) -> Option<f64> {
     text.parse().ok()
 }
 
-/// Whether a line is made of titles: two words or more in capitals, with units in parentheses.
+/// Whether a line consists of titles: two or more words in capitals, with units in parentheses.
 pub(super) fn is_titles(line: &[u8]) -> bool {
     let mut count = 0;
     for word in words(line) {
@@ -275,7 +275,7 @@ pub(super) fn is_titles(line: &[u8]) -> bool {
     (2..=COLUMNS_MAX).contains(&count)
 }
 
-/// Where the words of a line are.
+/// The positions of the words in a line.
 fn spans(line: &[u8]) -> Vec<Range<usize>> {
     let base = line.as_ptr().addr();
     words(line)
@@ -286,8 +286,8 @@ fn spans(line: &[u8]) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// The columns of titles: as wide as the rows let them be. Where no place between two titles is blank in all rows,
-/// the gap stays as wide as it is between the titles; rows that reach into it are cut at their blanks.
+/// The columns of titles, as wide as the rows allow. If no position between two titles is blank in all rows, the gap
+/// stays as wide as between the titles; rows that extend into it are split at their blanks.
 fn between<'a>(titles: &[Range<usize>], rows: impl Iterator<Item = &'a [u8]>) -> Vec<Range<usize>> {
     let mut gaps: Vec<Range<usize>> = titles
         .windows(2)
@@ -299,7 +299,7 @@ fn between<'a>(titles: &[Range<usize>], rows: impl Iterator<Item = &'a [u8]>) ->
     let mut free: Vec<Vec<bool>> = gaps.iter().map(|gap| vec![true; gap.len()]).collect();
     for row in rows {
         for (gap, free) in gaps.iter().zip(&mut free) {
-            // After its end a row is blank.
+            // A row is blank past its end.
             for (at, is_free) in (gap.start..gap.end.min(row.len())).zip(free) {
                 *is_free &= row.get(at) == Some(&b' ');
             }
@@ -316,7 +316,7 @@ fn between<'a>(titles: &[Range<usize>], rows: impl Iterator<Item = &'a [u8]>) ->
     starts.zip(ends).map(|(start, end)| start..end).collect()
 }
 
-/// The titles over the runs: cut at the gaps, where no title reaches over one.
+/// The titles over the runs, cut at the gaps that no title crosses.
 fn titles(line: &[u8], runs: &[Range<usize>]) -> Vec<String> {
     let is_blank = |at: usize| line.get(at).is_none_or(|&byte| byte == b' ');
     let fits = runs.windows(2).all(|pair| match pair {
@@ -345,7 +345,7 @@ fn titles(line: &[u8], runs: &[Range<usize>]) -> Vec<String> {
         .collect()
 }
 
-/// A name that SQL takes without quotation marks: `avg time(ns)` → `avg_time_ns`.
+/// A name that SQL accepts without quotation marks: `avg time(ns)` → `avg_time_ns`.
 pub(super) fn plain(title: &str) -> String {
     let mut name = String::new();
     for character in title.chars() {
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn columns_without_a_ruler() {
-        // Numbers to the right, names to the left, a gap where nothing is known.
+        // Numbers right-aligned, names left-aligned, a gap for an unknown value.
         check_under(
             "   PID CMD              D BYTES",
             &[
@@ -468,7 +468,7 @@ mod tests {
                 &["1", "", "W", "7"],
             ],
         );
-        // A cell that is too wide moves the others; the last one has blanks.
+        // A cell wider than its column shifts the others; the last one contains blanks.
         check_under(
             "UID PID COMM ARGS",
             &["100 3008 bash ls -l", "  0 123456789 sh cat /etc/x  y"],

@@ -1,4 +1,4 @@
-//! Golden files, the parts that they do not show, random lines.
+//! Golden files, cases that they lack, and random lines.
 
 use perfquet_events::{Guess, Input};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn golden() {
     }
 }
 
-/// Nothing tells that dtrace printed it, so it is read only where the user says so.
+/// Nothing marks this text as dtrace's, so it is read only with `--from dtrace`.
 #[test]
 fn quiet_output() {
     let text = format!(
@@ -36,7 +36,7 @@ fn quiet_output() {
     );
 }
 
-/// `@[stack(), ustack()]`, where the kernel ran for itself: the second stack is an empty line.
+/// `@[stack(), ustack()]` for a kernel thread: the second stack is an empty line.
 #[test]
 fn an_empty_user_stack_takes_nothing_from_the_kernels() {
     let text = "\n\n              zfs`txg_sync_thread+0x2\n              unix`thread_start+0x8\n\n                5\n\
@@ -63,7 +63,8 @@ fn an_empty_user_stack_takes_nothing_from_the_kernels() {
     assert!(!events.contains("problem"), "{events}");
 }
 
-/// Arrows and bars of others: the ranges of a histogram, the frames of a stack, a page of JSON with an output inside.
+/// Arrows and bars of other tools: the ranges of a histogram, the frames of a stack, a page of JSON with embedded
+/// output.
 #[test]
 fn other_tools() {
     let histogram = "\
@@ -79,7 +80,7 @@ fn other_tools() {
     }
 }
 
-/// `name.out` with `name.d` beside it.
+/// `name.out` with `name.d` in the same directory.
 #[test]
 fn golden_with_scripts() {
     for path in golden_files("dtrace/script") {
@@ -116,7 +117,7 @@ fn text_of(lines: &[usize]) -> String {
 }
 
 proptest! {
-    /// Blocks in any order are read without a panic, and what was traced is never lost.
+    /// Blocks in any order are read without a panic, and no traced data is lost.
     #[test]
     fn any_lines(lines in prop::collection::vec(0..11usize, 0..60)) {
         let events = read_bytes(&DTRACE, text_of(&lines).as_bytes());
@@ -127,7 +128,7 @@ proptest! {
         prop_assert_eq!(events.matches("keys=[\"snmpd\"").count(), count(7));
     }
 
-    /// What a text gives begins with what a prefix of it gives, but for its last block.
+    /// Events of a prefix are a prefix of the whole text's events, except for its last block.
     #[test]
     fn prefixes(cut in 0usize..900) {
         let whole = text_of(&[2, 3, 0, 4, 4, 6, 0, 7, 7, 0, 10, 1]).repeat(4);

@@ -15,13 +15,13 @@ use super::script::{Aggregation, Follow, Script, Side};
 use super::{cells, stack, table};
 use crate::lines::{Line, Lines, Meter, signed};
 
-/// Far deeper than any stack.
+/// Far more frames than any stack has.
 const FRAMES_MAX: usize = 1 << 16;
-/// Lines of titles that are kept in mind.
+/// Maximum number of remembered title lines.
 const TITLED_MAX: usize = 256;
 /// More bars than any distribution has.
 const BARS_MAX: usize = 1 << 16;
-/// Bytes of what one hit printed, over all its lines.
+/// Maximum size in bytes of one hit's text, over all its lines.
 const MESSAGE_BYTES: usize = 1 << 16;
 
 /// Reads a whole text.
@@ -46,14 +46,14 @@ pub(super) fn read<'a>(
         has_stacks: false,
         has_loose_stacks: false,
         script: script.map(|script| (script, Follow::new(script))),
-        is_behind_blank: true,
+        follows_blank: true,
     };
     let mut meter = Meter::default();
     while let Some(line) = reader.next() {
         reader.line(line)?;
-        reader.is_behind_blank = line.text.trim_ascii().is_empty();
+        reader.follows_blank = line.text.trim_ascii().is_empty();
         let progress = reader.lines.progress();
-        meter.tell(progress, reader.out.sink())?;
+        meter.report(progress, reader.out.sink())?;
     }
     reader.flush()?;
     reader.out.finish()
@@ -63,28 +63,28 @@ struct Text<'a, 's> {
     lines: Lines<'a>,
     out: Output<'s>,
     head: Head,
-    /// The head of `-F` was seen.
+    /// The heading of `-F` was seen.
     is_flow: bool,
-    /// The head of a script's own table of entries and returns.
+    /// The heading of a script's table of entries and returns.
     columns: Option<flow::Columns<'a>>,
     /// Keys above a distribution or a stack.
     keys: Vec<&'a [u8]>,
-    /// A hit whose text may go on.
+    /// A hit whose text may continue.
     hit: Option<Hit<'a>>,
-    /// Framed, above a table.
+    /// A framed title above a table.
     title: Option<&'a str>,
     tables: u32,
     /// Tables without a ruler, by their titles.
     titled: Vec<(&'a [u8], table::Columns, EventId)>,
-    /// Lines that looked like titles, with nothing below.
+    /// Number of lines that looked like titles but had no rows below.
     titled_in_vain: usize,
     /// Stacks with values were seen.
     has_stacks: bool,
     /// A stack without a value has come.
     has_loose_stacks: bool,
     script: Option<(&'a Script, Follow)>,
-    /// A blank line is before the line at hand.
-    is_behind_blank: bool,
+    /// The preceding line is blank.
+    follows_blank: bool,
 }
 
 impl<'a> Text<'a, '_> {
@@ -101,8 +101,8 @@ impl<'a> Text<'a, '_> {
         if text.trim_ascii().is_empty() {
             return self.flush();
         }
-        if let Some(said) = text.strip_prefix(b"dtrace: ") {
-            return self.notice(line, said);
+        if let Some(notice_text) = text.strip_prefix(b"dtrace: ") {
+            return self.notice(line, notice_text);
         }
         if let Some(head) = distribution::head(text) {
             self.flush()?;
@@ -144,7 +144,7 @@ impl<'a> Text<'a, '_> {
             self.flush()?;
             let mut key = self.key(Vec::new());
             key.keys.extend(row.keys);
-            self.name(&mut key, false, self.is_behind_blank);
+            self.name(&mut key, false, self.follows_blank);
             return self.out.aggregate(&mut key, Some(row.value as f64), &[]);
         }
         let next = self.peek().map_or(&b""[..], |line| line.text);
@@ -171,7 +171,7 @@ impl<'a> Text<'a, '_> {
         self.other(line)
     }
 
-    /// Text that is nothing else: what a hit printed, a title, a message.
+    /// Handles text of no other kind: output of a hit, a title, a message.
     fn other(&mut self, line: Line<'a>) -> Result<(), Error> {
         let text = line.text;
         if is_elision(text) {
@@ -202,7 +202,7 @@ impl<'a> Text<'a, '_> {
         self.out.message(Line { text, ..line }, &mut [])
     }
 
-    /// Whether a ruler is below the next line that is not blank.
+    /// Whether the next line that is not blank has a ruler below it.
     fn is_table_ahead(&self) -> bool {
         let mut ahead = self
             .lines
@@ -213,16 +213,16 @@ impl<'a> Text<'a, '_> {
         ahead.next().is_some_and(|line| table::is_ruler(line.text))
     }
 
-    fn notice(&mut self, line: Line<'a>, said: &[u8]) -> Result<(), Error> {
-        let said = String::from_utf8_lossy(said);
-        match notice(&said) {
-            Notice::Told(text) => self.out.note(text),
+    fn notice(&mut self, line: Line<'a>, text: &[u8]) -> Result<(), Error> {
+        let text = String::from_utf8_lossy(text);
+        match notice(&text) {
+            Notice::Info(text) => self.out.note(text),
             Notice::Lost { count, cpu, reason } => self.out.loss(count, cpu, &reason),
             Notice::Failed(text) => self.out.problem_at(Place::Line(line.number), text),
         }
     }
 
-    /// Hands over the hit that waits for more of its text.
+    /// Emits the pending hit.
     fn flush(&mut self) -> Result<(), Error> {
         let Some(mut hit) = self.hit.take() else {
             return Ok(());
@@ -236,7 +236,7 @@ impl<'a> Text<'a, '_> {
         self.out.hit(&mut hit)
     }
 
-    /// What the script says of the aggregation that a key is of.
+    /// Adds the script's data on the aggregation that a key belongs to.
     fn name(&mut self, key: &mut Key<'a>, is_distribution: bool, is_new_block: bool) {
         let Some((script, follow)) = &mut self.script else {
             return;
@@ -257,7 +257,7 @@ impl<'a> Text<'a, '_> {
         }
     }
 
-    /// Whether a line was printed by a `printa` of the script: then its values are told.
+    /// Whether a `printa` of the script printed the line; if so, its values are emitted.
     fn printed(&mut self, line: Line<'a>) -> Result<bool, Error> {
         let Some((script, follow)) = &mut self.script else {
             return Ok(false);
@@ -274,7 +274,7 @@ impl<'a> Text<'a, '_> {
         let Some((number, printing, printed)) = fitting.next() else {
             return Ok(false);
         };
-        // Several of the same format: a line does not tell which of them printed it, but they may agree.
+        // Several `printa` calls share the format. The line does not show which of them printed it, but they may agree.
         let others: Vec<_> = fitting.map(|(_, printing, _)| printing).collect();
         follow.formatted(script, number, &printed.keys);
         for (place, (index, value)) in printing.of.iter().zip(printed.values).enumerate() {
@@ -432,7 +432,7 @@ impl<'a> Text<'a, '_> {
         }
     }
 
-    /// A stack, perhaps a second one, and the rest after them.
+    /// Reads a stack, an optional second one, and their value.
     fn stack(&mut self, first: Line<'a>) -> Result<(), Error> {
         let mut frames = Vec::new();
         let mut stacks = Vec::new();
@@ -506,22 +506,22 @@ impl<'a> Text<'a, '_> {
         if frames.len() < FRAMES_MAX {
             stack::add(text, Space::Unknown, frames);
         } else if frames.len() == FRAMES_MAX {
-            // One more, so that it is reported once.
+            // Keep one frame above the limit, so that the problem is reported once.
             frames.push(NamedFrame::default());
         }
         Ok(())
     }
 
-    /// Keys of a line that parts two stacks of the same key.
+    /// Keys on a line that separates two stacks of the same key.
     fn keys_between(&self, text: &'a [u8]) -> Option<Vec<&'a [u8]>> {
-        let behind = self.lines.clone().nth(1)?;
-        match stack::is_frame(behind.text) {
+        let next = self.lines.clone().nth(1)?;
+        match stack::is_frame(next.text) {
             true => cells::keys(text),
             false => None,
         }
     }
 
-    /// Whether the next block is a stack that ends in a value: the second one of a key.
+    /// Whether the next block is a stack followed by a value: the second stack of a key.
     fn is_stack_ahead(&self) -> bool {
         let mut ahead = self
             .lines
@@ -539,8 +539,8 @@ impl<'a> Text<'a, '_> {
             .is_some_and(|line| signed(line.text.trim_ascii()).is_some())
     }
 
-    /// Whether the next block is a value alone: the second stack of a key, `ustack()`, is empty where the kernel ran for
-    /// itself. Where stacks have no values, the number is one of an aggregation without keys.
+    /// Whether the next block is a value alone: the second stack of a key, `ustack()`, is empty for a kernel thread. In
+    /// a text whose stacks have no values, the number belongs to an aggregation without keys.
     fn is_value_ahead(&self) -> bool {
         if self.has_loose_stacks {
             return false;
@@ -567,7 +567,7 @@ impl<'a> Text<'a, '_> {
         self.out.aggregate(&mut key, Some(value as f64), &[])
     }
 
-    /// A stack that no value follows: the action `stack()`, or the last of a text that was cut.
+    /// A stack without a value: printed by the action `stack()`, or the last one of a truncated text.
     fn loose_stack(
         &mut self,
         first: Line<'a>,
@@ -595,7 +595,7 @@ impl<'a> Text<'a, '_> {
         self.out.message(line, &mut stacks)
     }
 
-    /// A table: titles, then a ruler, then rows up to a blank line or the next titles.
+    /// Reads a table: titles, then a ruler, then rows up to a blank line or the next titles.
     fn table(&mut self, titles: Line<'a>) -> Result<(), Error> {
         self.tables += 1;
         let Some(ruler) = self.next() else {
@@ -638,8 +638,8 @@ impl<'a> Text<'a, '_> {
 }
 
 impl<'a> Text<'a, '_> {
-    /// A table without a ruler: rows up to a blank line or one that is no row. The same titles again go on with the
-    /// same table. `false`: nothing below is a row.
+    /// Reads a table without a ruler: rows up to a blank line or a line that is not a row. Repeated titles continue the
+    /// same table. Returns `false` if no row follows.
     fn titled_table(&mut self, titles: Line<'a>) -> Result<bool, Error> {
         let title = titles.text.trim_ascii_end();
         let known = self.titled.iter().position(|(known, ..)| *known == title);
@@ -690,13 +690,13 @@ impl<'a> Text<'a, '_> {
     }
 }
 
-/// `[...]`, `[... 1400 lines truncated ...]`: somebody cut here.
+/// `[...]`, `[... 1400 lines truncated ...]`: the text was shortened by hand.
 fn is_elision(text: &[u8]) -> bool {
     let text = text.trim_ascii();
     text.starts_with(b"[...") && text.ends_with(b"...]")
 }
 
-/// Whether a line below titles may be a row of theirs.
+/// Whether a line below titles may be a row of their table.
 fn is_row(text: &[u8]) -> bool {
     !text.trim_ascii().is_empty()
         && !text.starts_with(b"dtrace: ")
@@ -706,7 +706,7 @@ fn is_row(text: &[u8]) -> bool {
         && distribution::head(text).is_none()
 }
 
-/// The rows below all lines of the same titles, within this many lines.
+/// The rows below all lines with the same titles, up to a maximum number of lines.
 #[derive(Clone)]
 struct AllRows<'a> {
     lines: Lines<'a>,
@@ -761,7 +761,7 @@ impl<'a> Iterator for Rows<'a> {
     }
 }
 
-/// The terminal shows `^C` before what is printed next.
+/// Strips the `^C` that the terminal shows before the next output.
 fn without_interrupt(line: Line<'_>) -> Line<'_> {
     Line {
         text: line.text.strip_prefix(b"^C").unwrap_or(line.text),

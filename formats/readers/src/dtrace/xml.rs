@@ -1,4 +1,4 @@
-//! XML of FreeBSD's dtrace, as the objects that the JSON has.
+//! XML of FreeBSD's dtrace, converted to the objects of its JSON.
 //!
 //! ```text
 //! <dtrace><probes><cpu>0</cpu><name>END</name><output><aggregation-data><keys>csh</keys><count>3</count>…
@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use super::emit::Output;
 use super::structured;
 
-/// Elements that are lists, however often they occur.
+/// Elements that are lists, even if they occur once.
 const LISTS: [&str; 6] = [
     "output",
     "aggregation-data",
@@ -25,7 +25,7 @@ const LISTS: [&str; 6] = [
 /// Deeper than any document of dtrace.
 const DEPTH_MAX: usize = 64;
 
-/// An element that is open.
+/// An open element.
 #[derive(Default)]
 struct Element {
     name: String,
@@ -33,7 +33,7 @@ struct Element {
     text: String,
 }
 
-/// Reads a document, as far as it goes.
+/// Reads a document up to the first error.
 pub(super) fn read(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
     sink.event(Event::Fact(Fact::Recorder("dtrace")))?;
     let mut out = Output::new(sink, Space::Unknown);
@@ -94,7 +94,7 @@ fn named(name: &str) -> &'static str {
     }
 }
 
-/// A probe goes to the output, anything else into the element around it.
+/// Closes an element: a probe goes to the output, anything else into its parent.
 fn close(element: Element, open: &mut [Element], out: &mut Output<'_>) -> Result<(), Error> {
     let Element {
         name,

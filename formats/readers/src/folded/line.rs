@@ -1,10 +1,10 @@
-//! One line → its stack and its numbers.
+//! One line → its stack and its counts.
 //!
 //! ```text
 //! noploop;main 274.10 415   →   "noploop;main", 2741 × 10⁻¹, 415
 //! ```
 
-/// A count: `digits` × 10^-`decimals`, without needless zeros after the point.
+/// A count: `digits` × 10^-`decimals`, without trailing zeros after the decimal point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Count {
     digits: u64,
@@ -12,7 +12,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// The count in units of 10^-`decimals`; `None` where it is finer than that or too large for a column.
+    /// The count in units of 10^-`decimals`; `None` if it is finer, or too large for a column.
     pub(super) fn in_units(self, decimals: u32) -> Option<u64> {
         let zeros = decimals.checked_sub(self.decimals)?;
         let value = self.digits.checked_mul(10u64.checked_pow(zeros)?)?;
@@ -20,7 +20,7 @@ impl Count {
     }
 }
 
-/// The text before the number that ends `line`, and the number.
+/// Splits `line` before its last number.
 pub(super) fn split_count(line: &[u8]) -> Option<(&[u8], Count)> {
     let line = line.trim_ascii_end();
     let blank = line.iter().rposition(|byte| matches!(byte, b' ' | b'\t'))?;

@@ -1,24 +1,24 @@
-//! Folded stacks: one stack a line, root first, and how often it was seen. What `stackcollapse-*.pl`,
-//! inferno, bpftrace scripts, async-profiler and austin write, and flame graphs are drawn from.
+//! Folded stacks: one stack per line, root first, with a count. Written by `stackcollapse-*.pl`, inferno, bpftrace
+//! scripts, async-profiler and austin; the input of flame graphs.
 //!
 //! ```text
 //! dd;[unknown];read 10101010
 //! dd;read;system_call_[k];sys_read_[k];vfs_read_[k] 12.5
 //! noploop;main 274 415
 //! ```
-//! There is no specification; this follows `stackcollapse-perf.pl` and `difffolded.pl` of FlameGraph, and what
-//! inferno accepts:
-//! - The number follows the last blank; blanks inside a frame belong to it, `;` never does. `#` begins no
-//!   comment, but for austin's `# name: value` lines.
-//! - `_[k]` ends the name of a kernel frame, `_[i]` that of one inlined into the frame before it, `_[j]` that of
-//!   compiled code (its module becomes `[jit]`). Whether a frame without them is user code is not given.
+//! The format has no specification; this reader follows `stackcollapse-perf.pl` and `difffolded.pl` of FlameGraph, and
+//! accepts what inferno accepts:
+//! - The number follows the last blank; a frame may contain blanks, but never `;`. `#` does not begin a comment, except
+//!   for austin's `# name: value` lines.
+//! - `_[k]` ends the name of a kernel frame, `_[i]` that of one inlined into the preceding frame, `_[j]` that of
+//!   JIT-compiled code (its module becomes `[jit]`). Frames without a suffix may or may not be user code.
 //! - `[unknown]` is a frame without a name.
-//! - Two numbers a line are a comparison (`difffolded.pl`): samples of the events `before` and `after`. So it is
-//!   read where nine of ten lines have two; elsewhere the first belongs to the frame.
-//! - A count may have decimals. `period` is whole, so all counts of such a file are multiplied by the same power
-//!   of ten, and the event says so: of `count/1000`, a period of 31230 means 31.23.
+//! - Two numbers per line are a comparison (`difffolded.pl`): samples of the events `before` and `after`. They are read
+//!   as such if nine of ten lines have two; otherwise the first number belongs to the frame.
+//! - A count may have decimals. `period` is an integer, so all counts of such a file are multiplied by the same power
+//!   of ten, and the event's name states it: with `count/1000`, a period of 31230 means 31.23.
 //!
-//! A line is a sample of the event `count` with the count as its period, and has no time.
+//! A line becomes a sample of the event `count` without a time; its period is the count.
 
 mod line;
 mod read;

@@ -1,4 +1,4 @@
-//! Lines → samples, in two passes: what the numbers are, then the stacks.
+//! Lines → samples, in two passes: the form of the counts, then the stacks.
 
 use perfquet_events::event::{
     Event, EventId, EventKind, EventType, Fact, NamedFrame, Place, Problem, Progress, Sample, Sink,
@@ -8,13 +8,13 @@ use perfquet_events::{Error, Input};
 
 use super::line::{Count, split_count};
 
-/// Far deeper than any stack that was ever recorded; a line of nothing but `;` must not fill the memory.
+/// Far more frames than any recorded stack has; a line of `;` alone must not fill the memory.
 const MAX_FRAMES: usize = 1 << 16;
-/// Finer counts are not worth the digits that they take from the largest one.
+/// More decimals would take too many digits from the largest count.
 const MAX_DECIMALS: u32 = 9;
 /// Bad lines reported individually; the rest are counted.
 const MAX_TOLD: u64 = 100;
-/// Bytes of a bad line that are quoted.
+/// Bytes quoted from a bad line.
 const QUOTED_BYTES: usize = 60;
 const PROGRESS_BYTES: u64 = 1 << 20;
 
@@ -42,12 +42,12 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     };
     let total = map.len() as u64;
     let mut done = 0;
-    let mut told = 0;
+    let mut reported = 0;
     for (index, line) in lines(&map).enumerate() {
         reader.line(line, index as u64 + 1, sink)?;
         done += line.len() as u64 + 1;
-        if done - told >= PROGRESS_BYTES {
-            told = done;
+        if done - reported >= PROGRESS_BYTES {
+            reported = done;
             let total = Some(total);
             sink.event(Event::Progress(Progress { done, total }))?;
         }
@@ -59,14 +59,14 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|&byte| byte == b'\n')
 }
 
-/// What kind of numbers the lines of a file end in.
+/// The form of the counts in a file.
 struct Numbers {
     lines_with_count: u64,
-    /// Two a line: a comparison.
+    /// Two counts per line: a comparison.
     two: bool,
-    /// Digits after the point that every count can be told with.
+    /// Decimals that represent every count exactly.
     decimals: u32,
-    /// Lines that begin with `#` are austin's facts.
+    /// Whether lines that begin with `#` are austin's facts.
     austin: bool,
 }
 
@@ -127,9 +127,9 @@ fn is_fact(austin: bool, line: &[u8]) -> bool {
 
 struct Reader<'a> {
     numbers: Numbers,
-    /// Frames of the line at hand, leaf first.
+    /// Frames of the current line, leaf first.
     frames: Vec<NamedFrame<'a>>,
-    /// Bad lines so far.
+    /// Number of bad lines so far.
     problems: u64,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Emits the line as samples; the inner error says what is wrong with it.
+    /// Emits the line as samples; the inner error is the expectation that it does not meet.
     fn sample(
         &mut self,
         line: &'a [u8],
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
         }
         match first {
             None => self.emit(0, last, sink)?,
-            // A stack that one side has not seen is no sample of it; one that neither has is kept.
+            // A stack absent from one side gives no sample for it; a stack absent from both is kept.
             Some(first) => {
                 if first > 0 || last == 0 {
                     self.emit(0, first, sink)?;
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
         Ok(Ok(()))
     }
 
-    /// Fills `frames`; false: there are too many.
+    /// Fills `frames`. Returns false if there are too many.
     fn split_frames(&mut self, stack: &'a [u8]) -> bool {
         self.frames.clear();
         if stack.is_empty() {
@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
     }
 
     fn emit(&self, event: u32, period: u64, sink: &mut dyn Sink) -> Result<(), Error> {
-        // The kernel's frames are the leaves; one that has user frames after it stays in its place.
+        // The kernel's frames are the leaves; a kernel frame followed by user frames keeps its position.
         let is_kernel = |frame: &&NamedFrame<'_>| frame.space == Space::Kernel;
         let kernel_count = self.frames.iter().take_while(is_kernel).count();
         let (kernel, user) = self
@@ -263,7 +263,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// One frame; what is inlined runs where its caller does.
+/// One frame; an inlined function runs in its caller's space.
 fn frame(text: &[u8], caller: Space) -> NamedFrame<'_> {
     let (name, space, module, inlined): (_, _, &[u8], _) =
         if let Some(name) = text.strip_suffix(b"_[k]") {

@@ -1,21 +1,21 @@
-//! Recognizes folded stacks: most lines end in a number, and many hold a `;`.
+//! Recognizes folded stacks: most lines end with a number, and many contain a `;`.
 
 use perfquet_events::Guess;
 
 use super::line::split_count;
 
-/// Never certain but for austin: any log may look like it.
+/// Certain only for austin: any log may look like folded stacks.
 pub(super) fn sniff(head: &[u8]) -> Guess {
     if head.starts_with(b"# austin: ") {
         return Guess::Certain;
     }
-    // Tabs and line ends aside, a control character is no text; it may be half a line of any length.
+    // Text has no control characters other than tabs and line endings. The line may be half of one of any length.
     let is_control = |byte: &u8| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r');
     if head.iter().any(is_control) {
         return Guess::No;
     }
     let mut lines: Vec<&[u8]> = head.split(|&byte| byte == b'\n').collect();
-    // The last line may go on after the head; a first one that fills it all is judged by its frames.
+    // The last line may continue after the head; a single line that fills it is judged by its frames.
     if head.len() >= perfquet_events::input::HEAD_BYTES {
         match lines.as_slice() {
             [long] if long.iter().filter(|&&byte| byte == b';').count() > 8 => {

@@ -74,7 +74,7 @@ fn many_bad_lines_are_counted() {
 }
 
 #[test]
-fn a_line_of_separators_is_refused() {
+fn a_line_of_separators_is_rejected() {
     let text = format!("a;b 1\n{} 1\n", ";".repeat(1 << 20));
     let events = read_bytes(&FOLDED, text.as_bytes());
     assert!(events.contains("problem line 2: 1 × expected at most 65536 frames"));
@@ -110,7 +110,7 @@ proptest! {
         prop_assert!(!events.contains("problem"));
     }
 
-    /// What a file gives begins with what any prefix of it gives, but for the line that was cut.
+    /// Events of a prefix are a prefix of the whole file's, except for the truncated line.
     #[test]
     fn prefixes(cut in 0usize..333) {
         let whole = "main;a_[k] 12\nmain;b;c 3\nx;y z 77\n\nbad line\nlast;one 4\n".repeat(6);

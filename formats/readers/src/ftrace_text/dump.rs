@@ -1,5 +1,5 @@
-//! A dump of the buffer in the kernel's log: after an oops or a panic (`ftrace_dump_on_oops`), or requested by
-//! SysRq-z. Which lines of the log are the trace, and where in them it begins.
+//! Dumps of the trace buffer in the kernel log: after an oops or a panic (`ftrace_dump_on_oops`), or requested by
+//! SysRq-z. Finds the dump in the log, and the trace in each of its lines.
 //!
 //! ```text
 //! [    4.448775] Dumping ftrace buffer:
@@ -7,7 +7,7 @@
 //! [    4.450645]   <idle>-0         1d..2. 4717288us : sched_switch: prev_comm=swapper/1 …
 //! [    4.486832] ---------------------------------
 //! ```
-//! After `ftrace_dump` in `kernel/trace/trace.c`; events come in latency-format.
+//! Format: `ftrace_dump` in `kernel/trace/trace.c`; events use latency-format.
 
 use perfquet_events::scan::{find_text, trim};
 
@@ -16,15 +16,15 @@ use crate::lines::Lines;
 
 const BEGIN: &[u8] = b"Dumping ftrace buffer:";
 const EMPTY: &[u8] = b"(ftrace buffer empty)";
-/// Lines of a log by which it is recognized, where the dump is further on.
+/// Log lines required to recognize a log whose dump comes later.
 const LOG_LINES: usize = 5;
 
-/// Where in a log the reading is.
+/// The reader's position in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dump {
-    /// It is no log: all lines are text.
+    /// The input is not a log: all lines belong to the trace.
     None,
-    /// What else the kernel said.
+    /// Other kernel messages.
     Outside,
     /// A dump was announced.
     Begun,
@@ -33,7 +33,7 @@ pub(super) enum Dump {
 }
 
 impl Dump {
-    /// Takes the next line: the rest of it that is trace, or `None`.
+    /// Consumes the next line. Returns the part that belongs to the trace, or `None`.
     #[inline]
     pub(super) fn line<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
         match self {
@@ -47,7 +47,7 @@ impl Dump {
         let is_ruler = is_ruler(text);
         match self {
             Dump::None => return Some(line),
-            // Several CPUs may fail one after the other.
+            // Several CPUs may dump one after another.
             _ if trim(text) == BEGIN => *self = Dump::Begun,
             Dump::Begun if is_ruler => *self = Dump::Inside,
             Dump::Inside if is_ruler || trim(text) == EMPTY => *self = Dump::Outside,
@@ -58,26 +58,26 @@ impl Dump {
     }
 }
 
-/// Where the line begins that announces a dump, in a text that is a log.
+/// Offset of the line that announces a dump, if the text is a log.
 pub(super) fn announced(text: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(rest) = text.get(from..)
         && let Some(at) = find_text(rest, BEGIN)
     {
-        let (before, behind) = rest.split_at_checked(at)?;
+        let (before, after) = rest.split_at_checked(at)?;
         let start = before.iter().rposition(|&byte| byte == b'\n');
         let start = start.map_or(0, |end_of_former| end_of_former + 1);
         let prefix = before.get(start..).unwrap_or_default();
         if trim(without_prefix(prefix)).is_empty() {
             return Some(from + start);
         }
-        // Further on in this line it is no announcement either.
-        from += at + behind.iter().position(|&byte| byte == b'\n')? + 1;
+        // The announcement must begin the message: skip the rest of this line.
+        from += at + after.iter().position(|&byte| byte == b'\n')? + 1;
     }
     None
 }
 
-/// Whether it looks like a log of the kernel: there may be a dump further on.
+/// Whether the text looks like a kernel log; a dump may come later.
 pub(super) fn is_log(head: &[u8]) -> bool {
     let mut lines = Lines::of(head).filter(|line| !line.text.is_empty());
     let stamped = |text: &[u8]| {

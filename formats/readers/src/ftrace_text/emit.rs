@@ -1,4 +1,4 @@
-//! What a line says → events: samples with their payload, calls, edges of calls.
+//! Parsed lines → events: samples with their payload, calls, entries and exits.
 
 use perfquet_events::Error;
 use perfquet_events::event::{
@@ -18,11 +18,11 @@ use super::symbol::Symbol;
 use crate::payload_text::{Added, FieldKind, Style};
 
 impl<'a> Session<'a, '_> {
-    /// Hands over an event that has all that belongs to it.
+    /// Emits an event that is complete.
     #[inline]
     pub(super) fn emit(&mut self, item: &Item<'a>) -> Result<(), Error> {
-        if !self.told_clock && (item.head.is_relative || !item.head.clock.is_empty()) {
-            self.tell_clock(&item.head)?;
+        if !self.is_clock_reported && (item.head.is_relative || !item.head.clock.is_empty()) {
+            self.report_clock(&item.head)?;
         }
         match item.body {
             Body::Payload(text) => self.payload(item, text),
@@ -59,8 +59,8 @@ impl<'a> Session<'a, '_> {
     }
 
     #[cold]
-    fn tell_clock(&mut self, head: &Head<'a>) -> Result<(), Error> {
-        self.told_clock = true;
+    fn report_clock(&mut self, head: &Head<'a>) -> Result<(), Error> {
+        self.is_clock_reported = true;
         if head.is_relative {
             return self.sink.event(Event::Fact(Fact::Clock("relative")));
         }
@@ -90,7 +90,7 @@ impl<'a> Session<'a, '_> {
         }
     }
 
-    /// A named event, which may be trace-cmd's print of a graph.
+    /// Emits a named event, which may be trace-cmd's form of a graph line.
     #[inline]
     fn event_of(
         &mut self,
@@ -133,7 +133,7 @@ impl<'a> Session<'a, '_> {
         self.sample(item, Style::Event, name, payload)
     }
 
-    /// A sample of an event whose system is known by its name only.
+    /// Emits a sample of an event whose system follows only from its name.
     #[inline]
     fn sample(
         &mut self,
@@ -177,7 +177,7 @@ impl<'a> Session<'a, '_> {
         result
     }
 
-    /// Text written into the trace by hand.
+    /// Emits a string written to `trace_marker`.
     fn print(&mut self, item: &Item<'a>, writer: &'a [u8], text: &'a [u8]) -> Result<(), Error> {
         let fields = [
             (&b"ip"[..], FieldKind::Text, writer),
@@ -198,7 +198,8 @@ impl<'a> Session<'a, '_> {
         result
     }
 
-    /// `trace_event_clock_sync: realtime_ts=1448979311493`: milliseconds since 1970 at that moment.
+    /// `trace_event_clock_sync: realtime_ts=1448979311493`: the wall-clock time of that event, in milliseconds since
+    /// 1970.
     fn clock_of_marker(&mut self, item: &Item<'a>, text: &[u8]) -> Result<(), Error> {
         let offset = text
             .strip_prefix(b"trace_event_clock_sync: realtime_ts=")
@@ -250,7 +251,7 @@ impl<'a> Session<'a, '_> {
         self.fields(item, b"blk", EventKind::Tracepoint, &fields)
     }
 
-    /// A call that the function tracer saw.
+    /// Emits a call recorded by the function tracer.
     fn function(
         &mut self,
         item: &Item<'a>,
@@ -260,7 +261,7 @@ impl<'a> Session<'a, '_> {
     ) -> Result<(), Error> {
         let mut found = std::mem::take(&mut self.args);
         graph::arguments(args.unwrap_or_default(), &mut found);
-        // ` (repeats: 3, last_ts: 7.889)`: as many more of the same.
+        // ` (repeats: 3, last_ts: 7.889)`: this many more calls of the same pair.
         let (caller, repeats) = match split_once(caller, b" (repeats: ") {
             Some((caller, rest)) => (caller, rest.get(..find(rest, b',').unwrap_or(rest.len()))),
             None => (caller, None),
@@ -355,7 +356,7 @@ impl<'a> Session<'a, '_> {
                 retval: tail.retval,
             })),
             Some(Content::Comment(comment)) => match shape(comment) {
-                // A text written by hand stands here without who wrote it.
+                // Here a marker's text comes without its writer.
                 Shape::Text => self.print(item, b"", comment),
                 Shape::Function {
                     args: None,
@@ -368,7 +369,8 @@ impl<'a> Session<'a, '_> {
         }
     }
 
-    /// `func=0xffffffff81442060 depth=1`, `… calltime=… rettime=…` of trace-cmd report -R; false: it is something else.
+    /// `func=0xffffffff81442060 depth=1`, `… calltime=… rettime=…` of trace-cmd report -R. Returns false for anything
+    /// else.
     fn raw_graph(&mut self, item: &Item<'a>, entry: bool, payload: &[u8]) -> Result<bool, Error> {
         let value = |key: &[u8]| {
             let (_, rest) = split_once(payload, key)?;
@@ -410,7 +412,7 @@ impl<'a> Session<'a, '_> {
         Ok(true)
     }
 
-    /// A stack whose event is not known.
+    /// Emits a stack whose event is unknown.
     pub(super) fn emit_stack(
         &mut self,
         head: &Head<'a>,
@@ -486,7 +488,7 @@ fn with_stacks<'v>(
     sample
 }
 
-/// Frames without any name are addresses, which the user's symbols may name.
+/// Frames without a name become addresses, which `--symbols` may resolve.
 fn set_stacks<'v>(
     sample: &mut Sample<'v>,
     kernel: Option<&'v [NamedFrame<'_>]>,
@@ -523,7 +525,7 @@ fn set_stacks<'v>(
     sample.user_stack = stack(user, user_end, of_user, Space::User);
 }
 
-/// `B|1143|name`: Android's markers name the process.
+/// `B|1143|name`: Android's markers contain the PID.
 fn pid_of_marker(text: &[u8]) -> Option<i32> {
     let [
         b'B' | b'E' | b'S' | b'F' | b'C' | b'I' | b'N' | b'G' | b'H',
@@ -533,8 +535,8 @@ fn pid_of_marker(text: &[u8]) -> Option<i32> {
     else {
         return None;
     };
-    let (pid, behind) = leading_decimal(rest)?;
-    let is_whole = matches!(behind.first(), None | Some(b'|'));
+    let (pid, after) = leading_decimal(rest)?;
+    let is_whole = matches!(after.first(), None | Some(b'|'));
     is_whole.then_some(pid)?.try_into().ok()
 }
 

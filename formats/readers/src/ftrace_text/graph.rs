@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!    60.518789 |   0)     dd-358     |  ...1. | + 19.124 us   |      } /* rw_verify_area ret=0x0 */
-//!    time          cpu    task          flags    duration        function, two blanks deeper for each call around it
-//!  0)   ==========> |                                            an interrupt begins on that CPU
-//!  1)   script-142   =>    cat-359                               another thread runs on it
+//!    time          cpu    task          flags    duration        function, indented by two blanks per level
+//!  0)   ==========> |                                            an interrupt begins on this CPU
+//!  1)   script-142   =>    cat-359                               another thread runs on this CPU
 //! ```
-//! Each column is there only with its option. Times and flags are those of the line; the duration of a leaf and of a
-//! `}` is that of the call. The marks before it say how long it was, and are left out.
+//! Each column is present only with its option. Times and flags apply to the line; the duration of a leaf and of a `}`
+//! applies to the call. The marks before a duration only classify it, and are dropped.
 
 use perfquet_events::event::time_of;
 use perfquet_events::scan::{
@@ -21,7 +21,7 @@ use super::symbol::Symbol;
 /// A line of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GraphLine<'a> {
-    /// A function begins or ends, or a comment.
+    /// The entry or the exit of a function, or a comment.
     Function {
         head: Head<'a>,
         duration: Option<i64>,
@@ -38,22 +38,22 @@ pub(super) enum GraphLine<'a> {
     },
 }
 
-/// A thread and its name, cut to seven bytes.
+/// A TID and its comm, which the kernel cuts to seven bytes.
 pub(super) type Task<'a> = (i32, Option<&'a [u8]>);
 
-/// Takes a line apart. `is_sure`: the file says that it is a graph, so a line may lack all columns but the last.
+/// Parses a line. `is_sure`: the file is known to be a graph, so a line may lack all columns but the last.
 #[inline]
 pub(super) fn line(line: &[u8], is_sure: bool) -> Option<GraphLine<'_>> {
     let mut head = Head::default();
     let mut rest = line;
     let mut has_columns = is_sure;
-    if let Some(behind) = time_column(rest, &mut head) {
-        rest = behind;
+    if let Some(after) = time_column(rest, &mut head) {
+        rest = after;
         has_columns = true;
     }
-    if let Some((cpu, behind)) = cpu_column(rest) {
+    if let Some((cpu, after)) = cpu_column(rest) {
         head.cpu = Some(cpu);
-        rest = behind;
+        rest = after;
         has_columns = true;
         if find(rest, b'|').is_none()
             && let Some(switch) = switch(cpu, rest)
@@ -62,12 +62,12 @@ pub(super) fn line(line: &[u8], is_sure: bool) -> Option<GraphLine<'_>> {
         }
     }
     let mut duration = None;
-    // Blanks before the text of the last column that do not tell its depth.
+    // Blanks before the last column's text that are not part of its indentation.
     let mut margin = 0;
-    while let Some((segment, behind)) = column(rest) {
+    while let Some((segment, after)) = column(rest) {
         let text = trim(segment);
         if text.is_empty() {
-            (rest, margin) = (behind, 2);
+            (rest, margin) = (after, 2);
             has_columns = true;
             break;
         }
@@ -77,7 +77,7 @@ pub(super) fn line(line: &[u8], is_sure: bool) -> Option<GraphLine<'_>> {
         }
         if let Some(time) = self::duration(text) {
             duration = Some(time);
-            (rest, margin) = (behind, 2);
+            (rest, margin) = (after, 2);
             has_columns = true;
             break;
         }
@@ -89,7 +89,7 @@ pub(super) fn line(line: &[u8], is_sure: bool) -> Option<GraphLine<'_>> {
         } else {
             break;
         }
-        (rest, margin) = (behind, 1);
+        (rest, margin) = (after, 1);
     }
     let text = trim_start(rest);
     if !has_columns || !is_content(text) {
@@ -104,7 +104,7 @@ pub(super) fn line(line: &[u8], is_sure: bool) -> Option<GraphLine<'_>> {
     })
 }
 
-/// `+ 80.258 us   |  }`, as trace-cmd prints it after an event's name: duration, depth and the rest.
+/// `+ 80.258 us   |  }`, as printed by trace-cmd after an event's name: duration, depth and the rest.
 pub(super) fn trace_cmd(text: &[u8]) -> Option<(Option<i64>, u32, &[u8])> {
     let (segment, rest) = column(text)?;
     let segment = trim(segment);
@@ -120,7 +120,7 @@ pub(super) fn trace_cmd(text: &[u8]) -> Option<(Option<i64>, u32, &[u8])> {
     Some((duration, u32::try_from(indent / 2).ok()?, content))
 }
 
-/// Whether a text may stand in the last column.
+/// Whether a text may be in the last column.
 fn is_content(text: &[u8]) -> bool {
     match text.first() {
         Some(b'}') => true,
@@ -131,7 +131,7 @@ fn is_content(text: &[u8]) -> bool {
     }
 }
 
-/// Up to the next bar, and after it.
+/// Splits at the next bar.
 #[inline]
 fn column(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let bar = find(text, b'|')?;
@@ -141,8 +141,8 @@ fn column(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// `   15.674328 |`, or `        7 us |` before a CPU.
 #[inline]
 fn time_column<'a>(text: &'a [u8], head: &mut Head<'a>) -> Option<&'a [u8]> {
-    let (digits, behind) = leading_decimal(trim_start(text))?;
-    if !matches!(behind.first(), Some(b'.' | b' ')) {
+    let (digits, after) = leading_decimal(trim_start(text))?;
+    if !matches!(after.first(), Some(b'.' | b' ')) {
         return None;
     }
     let (segment, rest) = column(text)?;
@@ -181,11 +181,11 @@ fn switch(cpu: u32, text: &[u8]) -> Option<GraphLine<'_>> {
 
 /// `comm-tid`
 fn task(text: &[u8]) -> Option<Task<'_>> {
-    // No part of a function's text.
+    // Part of a function's text, not a comm.
     if text.iter().any(|byte| matches!(byte, b'{' | b'}' | b';')) {
         return None;
     }
-    // No thread has the number 1 but init; -1 is a CPU that ran nothing that is known.
+    // Only init has TID 1, so `--1` is -1: a CPU whose thread is unknown.
     if let Some(comm) = text.strip_suffix(b"--1") {
         return Some((-1, known_comm(comm)));
     }
@@ -230,7 +230,7 @@ fn duration(text: &[u8]) -> Option<i64> {
     i64::try_from(whole.checked_mul(1000)?.checked_add(fraction)?).ok()
 }
 
-/// What the last column says.
+/// The content of the last column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content<'a> {
     /// `func(args) { /* <-caller */`, or `func(args); /* <-caller ret=0 */`
@@ -255,7 +255,7 @@ pub(super) struct Tail<'a> {
     pub(super) retval: Option<i64>,
 }
 
-/// Takes the last column apart.
+/// Parses the last column.
 #[inline]
 pub(super) fn content(text: &[u8]) -> Option<Content<'_>> {
     if let Some(comment) = text.strip_prefix(b"/*") {
@@ -287,7 +287,7 @@ fn uncommented(text: &[u8]) -> &[u8] {
     trim(text.strip_suffix(b"*/").unwrap_or(text))
 }
 
-/// Where the parenthesis is closed that was opened before `text`.
+/// Position of the parenthesis that closes the one opened before `text`.
 fn closing(text: &[u8]) -> Option<usize> {
     let mut depth = 0usize;
     for (place, byte) in text.iter().enumerate() {
@@ -318,7 +318,7 @@ fn tail(text: &[u8]) -> Option<Tail<'_>> {
         } else if let Some(value) = value {
             tail.retval = tail.retval.or(retval(value));
         } else if tail.function.is_none() && !word.is_empty() {
-            // `= 0x0` of the first kernels that had it: the number is a word of its own.
+            // `= 0x0` of the first kernels with return values: the number is a separate word.
             match retval(word) {
                 Some(value) => tail.retval = Some(value),
                 None => {
@@ -338,7 +338,7 @@ fn retval(text: &[u8]) -> Option<i64> {
         .or_else(|| signed(text))
 }
 
-/// Splits `fd=0x1, buf=0x7f, flags=1 [A, B]` at the commas that are in no brackets.
+/// Splits `fd=0x1, buf=0x7f, flags=1 [A, B]` at the commas outside brackets.
 pub(super) fn arguments<'a>(text: &'a [u8], found: &mut Vec<&'a [u8]>) {
     found.clear();
     let (mut start, mut depth, mut in_quotes) = (0, 0i32, false);

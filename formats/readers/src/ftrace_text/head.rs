@@ -1,16 +1,17 @@
-//! The part before an event: who, where, when.
+//! The part before an event: thread, CPU, flags and time.
 //!
 //! ```text
 //!           <idle>-0       [001] d..2.     2.055256: …          `trace`, `trace_pipe`
-//!      kworker/0:2-63      (     63) [000] d..2.     2.132215: … with the process (record-tgid)
-//! sched:           <idle>-0     [001]    49.673287: …           trace-cmd report, of the buffer "sched"
+//!      kworker/0:2-63      (     63) [000] d..2.     2.132215: … with the PID (record-tgid)
+//! sched:           <idle>-0     [001]    49.673287: …           trace-cmd report, from the buffer "sched"
 //!   script-142       1..... 1251us!: …                          latency-format: µs since the first event
 //!       dd-174     0...1.     5.608275: …                       trace-cmd report -l
 //!           script     142   1 0 00000000 00000000 [0024954f] 5.582ms (+1.191ms): …    verbose latency-format
 //! 142 0 1985469023 type: 820                                    raw: thread, CPU, nanoseconds
 //! ```
-//! `comm-tid` ends before the bracket with the CPU: a comm may hold blanks, dashes, brackets, and look like a thread
-//! itself. A comm of `<...>` was not known. A time without a point is in units that the text does not tell.
+//! `comm-tid` ends before the bracket with the CPU: a comm may contain blanks, dashes and brackets, and look like a
+//! thread itself. The kernel prints `<...>` for an unknown comm. A time without a decimal point has a unit that the
+//! text does not state.
 
 use perfquet_events::event::{Context, time_of};
 use perfquet_events::scan::{
@@ -18,14 +19,14 @@ use perfquet_events::scan::{
     trim_start, word,
 };
 
-/// Flag characters that a head may have: RT kernels have the most.
+/// Maximum number of flag characters; RT kernels print the most.
 const MAX_FLAGS: usize = 9;
 /// `%16s`
 const COMM_WIDTH: usize = 16;
-/// How far after the beginning of a line a bracket or a dash is looked for.
+/// Maximum distance from the beginning of a line to the bracket or dash.
 const MAX_HEAD: usize = 512;
 
-/// Who, where, when.
+/// Thread, CPU, flags and time of an event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Head<'a> {
     pub(super) comm: Option<&'a [u8]>,
@@ -35,16 +36,16 @@ pub(super) struct Head<'a> {
     pub(super) time: Option<i64>,
     /// A time of unknown unit, as printed.
     pub(super) clock: &'a [u8],
-    /// irqs-off, need-resched, …; empty: not printed.
+    /// irqs-off, need-resched, …; empty if not printed.
     pub(super) flags: &'a [u8],
-    /// The buffer that trace-cmd names; empty: the top one.
+    /// The buffer named by trace-cmd; empty for the top-level one.
     pub(super) buffer: &'a [u8],
-    /// The time counts from the first event.
+    /// Whether the time counts from the first event.
     pub(super) is_relative: bool,
 }
 
 impl Head<'_> {
-    /// By the flag of hardirq and softirq.
+    /// The context, from the flag for hardirq and softirq.
     pub(super) fn context(&self) -> Option<Context> {
         if self.flags.is_empty() {
             return None;
@@ -104,7 +105,7 @@ fn at_bracket(line: &[u8], open: usize) -> Option<Parts<'_>> {
     Some((head, difference(rest)))
 }
 
-/// `comm-tid`, perhaps with the buffer before it.
+/// `comm-tid`, with an optional buffer before it.
 #[inline]
 fn comm_and_tid<'a>(text: &'a [u8], head: &mut Head<'a>) -> Option<()> {
     let digits = text
@@ -127,7 +128,7 @@ fn comm_and_tid<'a>(text: &'a [u8], head: &mut Head<'a>) -> Option<()> {
     Some(())
 }
 
-/// `<...>` is none.
+/// The comm; `None` for `<...>`.
 pub(super) fn known_comm(name: &[u8]) -> Option<&[u8]> {
     let name = trim(name);
     (name != b"<...>" && !name.is_empty()).then_some(name)
@@ -167,17 +168,17 @@ fn stamp<'a>(text: &'a [u8], head: &mut Head<'a>) -> Option<&'a [u8]> {
     Some(trim_start(rest))
 }
 
-/// Without the `(+148)` of trace-cmd's --ts-diff.
+/// Strips the `(+148)` of trace-cmd's --ts-diff.
 #[inline]
 fn difference(text: &[u8]) -> &[u8] {
-    let behind = text.strip_prefix(b"(+").and_then(|rest| {
+    let after = text.strip_prefix(b"(+").and_then(|rest| {
         let (_, rest) = leading_decimal(rest)?;
         rest.strip_prefix(b")")
     });
-    behind.map_or(text, trim_start)
+    after.map_or(text, trim_start)
 }
 
-/// `comm-tid cpuFLAGS time: `, comm cut to eight bytes.
+/// `comm-tid cpuFLAGS time: `, with the comm cut to eight bytes.
 pub(super) fn latency(line: &[u8]) -> Option<Parts<'_>> {
     let window = line.get(..MAX_HEAD).unwrap_or(line);
     let mut from = 0;
@@ -211,7 +212,7 @@ fn at_dash(line: &[u8], dash: usize) -> Option<Parts<'_>> {
     if let Some((microseconds, rest)) = leading_decimal(rest)
         && let Some(rest) = rest.strip_prefix(b"us")
     {
-        // The mark says how long it was to the next event.
+        // The mark classifies the delay until the next event.
         let rest = match rest {
             [b' ' | b'+' | b'!' | b'#' | b'*' | b'@' | b'$', rest @ ..] => rest,
             _ => rest,
@@ -255,8 +256,8 @@ pub(super) fn verbose(line: &[u8]) -> Option<Parts<'_>> {
     Some((head, line.get(end + b"ms): ".len()..)?))
 }
 
-/// A record of the trace options `raw` and `hex`: `type: 820`, of which the name is not given, or of a text written
-/// by hand `# ffffffff8149ab1a text`.
+/// A record of the trace options `raw` and `hex`: `type: 820`, which has no event name, or a marker's text `#
+/// ffffffff8149ab1a text`.
 pub(super) fn raw(line: &[u8]) -> Option<Parts<'_>> {
     let (tid, rest) = word(line)?;
     let (cpu, rest) = word(rest)?;
@@ -276,8 +277,8 @@ pub(super) fn raw(line: &[u8]) -> Option<Parts<'_>> {
     Some((head, rest))
 }
 
-/// A line of the blk tracer in classic form: `254,0    0    91.420701829   439  Q  WS 0 + 8 [dd]`, with a number
-/// after the CPU as blkparse prints it. Returns the device, and the rest after the thread.
+/// A line of the blk tracer in classic form: `254,0    0    91.420701829   439  Q  WS 0 + 8 [dd]`. blkparse prints
+/// another number after the CPU. Returns the device, and the rest after the thread.
 pub(super) fn blk_classic(line: &[u8]) -> Option<(Head<'_>, &[u8], &[u8])> {
     let (device, rest) = word(line)?;
     let comma = find(device, b',')?;

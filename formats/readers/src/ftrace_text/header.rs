@@ -1,4 +1,4 @@
-//! Lines that describe the recording: those after `#`, and what trace-cmd prints before the events.
+//! Lines that describe the recording: those that begin with `#`, and those that trace-cmd prints before the events.
 //!
 //! ```text
 //! # tracer: wakeup
@@ -9,13 +9,13 @@
 //! #  => started at: ata_scsi_queuecmd
 //! cpus=2
 //! ```
-//! The pictures of columns say nothing that the lines do not show by themselves, but one: that it is a graph.
+//! The drawings of the columns are ignored, except that they identify a graph.
 
 use perfquet_events::scan::{
     decimal, find_text, leading_decimal, rsplit_once, split_once, trim, trim_start,
 };
 
-/// What a header line says.
+/// A parsed header line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeaderLine<'a> {
     /// `# tracer: nop`
@@ -28,28 +28,28 @@ pub(super) enum HeaderLine<'a> {
     },
     /// `uname -r`
     Release(&'a [u8]),
-    /// Microseconds, entries printed and entries there were.
+    /// Latency in microseconds, number of entries printed, total number of entries.
     Latency {
         microseconds: u64,
         printed: u64,
         all: u64,
         cpus: Option<u32>,
     },
-    /// Something to keep, by its name.
+    /// Any other fact, by its name.
     Named(&'static str, &'a [u8]),
     /// `# event histogram`
     Histogram,
     /// `# trigger info: hist:keys=…`
     Trigger(&'a [u8]),
-    /// The columns of a graph.
+    /// The column heads of a graph.
     Graph,
     /// `cpus=2`
     Cpus(u32),
-    /// Nothing.
+    /// A line without information.
     Other,
 }
 
-/// A line that begins with `#`.
+/// Parses a line that begins with `#`.
 pub(super) fn line(line: &[u8]) -> HeaderLine<'_> {
     let text = trim(line.strip_prefix(b"#").unwrap_or(line));
     tracer(text)
@@ -117,7 +117,7 @@ fn named(text: &[u8]) -> Option<HeaderLine<'_>> {
     })
 }
 
-/// A line of trace-cmd, or of a script around the kernel's file, that is no event.
+/// Parses a line that is not an event, printed by trace-cmd or by a script that copied the kernel's file.
 pub(super) fn of_tool(line: &[u8]) -> Option<HeaderLine<'_>> {
     let text = trim(line);
     if let Some(count) = text.strip_prefix(b"cpus=") {
@@ -148,7 +148,7 @@ pub(super) fn of_tool(line: &[u8]) -> Option<HeaderLine<'_>> {
     (is_empty_cpu || is_notice || is_ruler || is_other).then_some(HeaderLine::Other)
 }
 
-/// `CPU:1 [LOST 592 EVENTS]`, `CPU:1 [LOST EVENTS]`, `CPU:1 [113 EVENTS DROPPED]`: the CPU, and how many.
+/// `CPU:1 [LOST 592 EVENTS]`, `CPU:1 [LOST EVENTS]`, `CPU:1 [113 EVENTS DROPPED]`: the CPU and the number of events.
 pub(super) fn loss(line: &[u8]) -> Option<(Option<u32>, Option<u64>)> {
     let rest = trim(line).strip_prefix(b"CPU")?;
     let rest = trim_start(rest.strip_prefix(b":").unwrap_or(rest));

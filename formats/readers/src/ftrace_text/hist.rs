@@ -12,9 +12,9 @@
 //!     Entries: 7
 //!     Dropped: 0
 //! ```
-//! Each value of a key is a row: `hitcount` counts, the others are sums. With a key in powers of two (`~ 2^12`: above
-//! 2^11, up to 2^12) or steps (`~ 0-1023`) the hit counts are the bars of one distribution for each of the other keys; it
-//! has the name of that key.
+//! Each key is a row: `hitcount` is a count, the other values are sums. If a key has powers of two (`~ 2^12`: above
+//! 2^11, up to 2^12) or steps (`~ 0-1023`), the hit counts become the bars of one distribution per combination of the
+//! other keys, named after that key.
 
 use std::collections::BTreeMap;
 
@@ -26,16 +26,16 @@ use perfquet_events::scan::{
 
 use super::symbol;
 
-/// Distributions that may wait for their end.
+/// Maximum number of distributions that wait for their end.
 const MAX_WAITING: usize = 1 << 16;
 
-/// The histogram that is being read.
+/// The histogram being read.
 #[derive(Default)]
 pub(super) struct Histogram<'a> {
-    /// Histograms before it.
+    /// Number of histograms before this one.
     snapshot: u32,
     is_open: bool,
-    /// Of a key that goes over several lines.
+    /// Stack frames of a key that spans several lines.
     frames: Vec<NamedFrame<'a>>,
     keys: Vec<u8>,
     in_stack: bool,
@@ -44,29 +44,29 @@ pub(super) struct Histogram<'a> {
     waiting: BTreeMap<Distribution, Vec<Bucket>>,
 }
 
-/// What the bars of one distribution have in common.
+/// The common properties of one distribution's bars.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Distribution {
-    /// Powers of two; otherwise steps.
+    /// Whether the bars are powers of two; otherwise steps.
     is_log2: bool,
-    /// The key whose values the bars are.
+    /// The key that the bars divide.
     name: Vec<u8>,
     /// The other keys.
     keys: Vec<Vec<u8>>,
 }
 
-/// What a line was.
+/// The kind of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HistLine {
-    /// A row, or a part of one.
+    /// A row, or part of one.
     Data,
-    /// One of the sums at the end.
+    /// One of the totals.
     Header,
-    /// Number of hits that found no room.
+    /// Number of hits dropped because the histogram was full.
     Dropped(u64),
-    /// Fewer or more rows than the end says.
-    Wrong { told: u64, read: u64 },
-    /// No line of a histogram.
+    /// The totals state another number of rows than were read.
+    Wrong { stated: u64, read: u64 },
+    /// Not a line of a histogram.
     Unknown,
 }
 
@@ -86,12 +86,12 @@ impl<'a> Histogram<'a> {
         Ok(())
     }
 
-    /// Whether lines are those of a histogram.
+    /// Whether a histogram is open.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Takes a line.
+    /// Consumes a line.
     pub(super) fn line(&mut self, line: &'a [u8], sink: &mut dyn Sink) -> Result<HistLine, Error> {
         let text = trim(line);
         if self.in_stack {
@@ -119,8 +119,8 @@ impl<'a> Histogram<'a> {
             (b"Hits", Some(_)) => HistLine::Header,
             (b"Dropped", Some(0)) => HistLine::Header,
             (b"Dropped", Some(count)) => HistLine::Dropped(count),
-            (b"Entries", Some(told)) if told != self.rows => HistLine::Wrong {
-                told,
+            (b"Entries", Some(stated)) if stated != self.rows => HistLine::Wrong {
+                stated,
                 read: self.rows,
             },
             (b"Entries", Some(_)) => HistLine::Header,
@@ -129,7 +129,7 @@ impl<'a> Histogram<'a> {
     }
 
     fn line_in_stack(&mut self, text: &'a [u8], sink: &mut dyn Sink) -> Result<HistLine, Error> {
-        // The stack's key may be followed by others: `, pid: 12 } hitcount: 1`.
+        // Other keys may follow the stack's key: `, pid: 12 } hitcount: 1`.
         if text.starts_with(b"}") || text.starts_with(b",") {
             self.in_stack = false;
             let (others, values) = rsplit_once(text, b"}").unwrap_or((&[], &[]));
@@ -139,7 +139,7 @@ impl<'a> Histogram<'a> {
             self.keys = keys;
             return result;
         }
-        // Deeper than any stack of a histogram.
+        // Bounds hostile input: the kernel stores at most 16 frames (HIST_STACKTRACE_DEPTH).
         if self.frames.len() < 256 {
             self.frames.extend(symbol::frame(text, false));
         }
@@ -229,7 +229,7 @@ impl<'a> Histogram<'a> {
         })
     }
 
-    /// Hands over the distributions.
+    /// Emits the distributions.
     pub(super) fn end(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
         for (distribution, mut bars) in std::mem::take(&mut self.waiting) {
             let Distribution {
@@ -258,7 +258,7 @@ impl<'a> Histogram<'a> {
     }
 }
 
-/// Whether a line is a row by itself.
+/// Whether a line is a complete row.
 pub(super) fn is_row(text: &[u8]) -> bool {
     text.starts_with(b"{ ") && perfquet_events::scan::find_text(text, b"} hitcount: ").is_some()
 }
@@ -270,15 +270,15 @@ fn pairs(keys: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
         rest = trim_start(rest.strip_prefix(b",").unwrap_or(rest));
         let colon = perfquet_events::scan::find(rest, b':')?;
         let name = trim(rest.get(..colon)?);
-        let behind = rest.get(colon + 1..)?;
-        let end = next_key(behind);
-        let (value, after) = behind.split_at_checked(end)?;
-        rest = after;
+        let after = rest.get(colon + 1..)?;
+        let end = next_key(after);
+        let (value, following) = after.split_at_checked(end)?;
+        rest = following;
         Some((name, trim(value)))
     })
 }
 
-/// Where `, name: ` begins.
+/// Offset of the next `, name: `.
 fn next_key(text: &[u8]) -> usize {
     let is_next = |place: usize| {
         let rest = text.get(place..).and_then(|rest| rest.strip_prefix(b", "));
@@ -305,7 +305,7 @@ fn values_of(text: &[u8]) -> impl Iterator<Item = (&[u8], f64)> {
         .filter(|word| !word.is_empty());
     std::iter::from_fn(move || {
         loop {
-            // `hitcount (%):  12.50` has words that are no names.
+            // `hitcount (%):  12.50`: these words are not names.
             let Some(name) = words
                 .next()?
                 .strip_suffix(b":")
@@ -321,7 +321,7 @@ fn values_of(text: &[u8]) -> impl Iterator<Item = (&[u8], f64)> {
     })
 }
 
-/// `2^12`, `0-1023`, `-5--1`: whether it is a power of two, the smallest value, the first above.
+/// `2^12`, `0-1023`, `-5--1`: whether it is a power of two, the smallest value, and the first value past the end.
 fn bar(text: &[u8]) -> Option<(bool, i64, i64)> {
     if let Some(power) = text.strip_prefix(b"2^") {
         let power = decimal(power).filter(|power| *power < 63)?;
@@ -334,9 +334,9 @@ fn bar(text: &[u8]) -> Option<(bool, i64, i64)> {
         return Some((true, low, (1 << power) + 1));
     }
     let minus = text.strip_prefix(b"-").unwrap_or(text);
-    let (_, behind) = leading_decimal(minus)?;
-    let low = signed(text.get(..text.len() - behind.len())?)?;
-    let last = signed(behind.strip_prefix(b"-")?)?;
+    let (_, after) = leading_decimal(minus)?;
+    let low = signed(text.get(..text.len() - after.len())?)?;
+    let last = signed(after.strip_prefix(b"-")?)?;
     Some((false, low, last.checked_add(1)?))
 }
 

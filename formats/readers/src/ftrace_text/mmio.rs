@@ -1,4 +1,4 @@
-//! Lines of the mmiotrace tracer, which have no head: accesses of drivers to the memory of their devices.
+//! Lines of the mmiotrace tracer, which have no head: drivers' accesses to device memory.
 //!
 //! ```text
 //! VERSION 20070824
@@ -6,12 +6,12 @@
 //! R 4 44.250212 1 0xfa000000 0x84b300a2 0x0 0            width, time, mapping, address, value, code, process
 //! W 4 44.250315 1 0xfa000140 0x0 0x0 0
 //! MAP 44.250193 1 0xfa000000 0xffffc90012000000 0x1000000 0xffffffffa0b46ce1 0
-//! UNMAP 44.250331 1 0x0 0                                -1: it was mapped before the tracer began
-//! MARK 44.250400 a text written by hand
+//! UNMAP 44.250331 1 0x0 0                                -1: mapped before the tracer started
+//! MARK 44.250400 a marker's text
 //! MARK 0.000000 Lost 12 events.
 //! ```
-//! After `kernel/trace/trace_mmiotrace.c` and `Documentation/trace/mmiotrace.rst`. Tables and columns are those of the
-//! kernel's own entries, `mmiotrace_rw` and `mmiotrace_map`, so that a trace.dat gives the same ones.
+//! Format: `kernel/trace/trace_mmiotrace.c` and `Documentation/trace/mmiotrace.rst`. Tables and columns match the
+//! kernel's own entries `mmiotrace_rw` and `mmiotrace_map`, as a trace.dat has them.
 
 use perfquet_events::scan::{
     bare_hex, decimal, leading_decimal, seconds, signed, trim, trim_start, word,
@@ -32,7 +32,7 @@ const RW: Columns = (
         (b"width", FieldKind::Int),
     ],
 );
-/// Columns of mappings that begin or end.
+/// Columns of mappings and unmappings.
 const MAP: Columns = (
     b"mmiotrace_map",
     &[
@@ -44,32 +44,32 @@ const MAP: Columns = (
     ],
 );
 
-/// A table, and its columns.
+/// A table name with its columns.
 type Columns = (&'static [u8], &'static [(&'static [u8], FieldKind)]);
 
-/// What a line says.
+/// A parsed line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MmioLine<'a> {
     Access(Access<'a>),
-    /// A text written by hand.
+    /// A string written to `trace_marker`.
     Mark(&'a [u8]),
-    /// Number of events that had no room.
+    /// Number of events dropped by a full buffer.
     Lost(u64),
 }
 
-/// One access, or a mapping that begins or ends.
+/// One access, mapping or unmapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Access<'a> {
     columns: Columns,
-    /// One per column; empty: not given.
+    /// One value per column; empty if not given.
     values: [&'a [u8]; RW.1.len()],
 }
 
-/// Name, notation and text of a column.
+/// Name, kind and text of a column.
 type Field<'a> = (&'static [u8], FieldKind, &'a [u8]);
 
 impl<'a> Access<'a> {
-    /// Table and columns.
+    /// The name of the table, and its fields.
     pub(super) fn table(&self) -> (&'static [u8], Vec<Field<'a>>) {
         let (table, columns) = self.columns;
         let fields = columns.iter().zip(self.values);
@@ -78,11 +78,11 @@ impl<'a> Access<'a> {
     }
 }
 
-/// Takes a line apart; `None`: it is of another kind.
+/// Parses a line; `None` if it is not mmiotrace's.
 pub(super) fn line(text: &[u8]) -> Option<(Head<'_>, MmioLine<'_>)> {
     let (keyword, rest) = word(text)?;
     let found = match keyword {
-        // The numbers are those of `enum mm_io_opcode`.
+        // The opcodes are those of `enum mm_io_opcode`.
         b"R" => rw(b"1", true, rest),
         b"W" => rw(b"2", true, rest),
         b"MAP" => map(rest),
@@ -99,7 +99,7 @@ pub(super) fn line(text: &[u8]) -> Option<(Head<'_>, MmioLine<'_>)> {
     Some((head, line))
 }
 
-/// A line about the format or the machine as a fact: its name and its value.
+/// A line about the format or the host, as a fact: name and value.
 pub(super) fn fact(text: &[u8]) -> Option<(String, &[u8])> {
     if let Some(version) = text.strip_prefix(b"VERSION ") {
         decimal(version)?;
@@ -110,13 +110,13 @@ pub(super) fn fact(text: &[u8]) -> Option<(String, &[u8])> {
     } else {
         ("lspci", text.strip_prefix(b"LSPCI ")?)
     };
-    // Where the device is on its bus, then what it is.
+    // The device's bus address, then its IDs.
     let (place, rest) = word(rest)?;
     let place = String::from_utf8_lossy(place);
     Some((format!("mmiotrace.{kind}.{place}"), trim(rest)))
 }
 
-/// Time, and what it is the time of.
+/// A time, and the line that it belongs to.
 type Timed<'a> = (&'a [u8], MmioLine<'a>);
 
 fn rw<'a>(opcode: &'static [u8], has_width: bool, text: &'a [u8]) -> Option<Timed<'a>> {
@@ -186,14 +186,14 @@ fn number(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((number, rest))
 }
 
-/// A word as `0x1f`, and the rest after it.
+/// An address as `0x1f`, and the rest after it.
 fn address(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (address, rest) = word(text)?;
     bare_hex(address.strip_prefix(b"0x")?)?;
     Some((address, rest))
 }
 
-/// The process, which is always 0, ends the line.
+/// Checks that the line ends with the PID, which is always 0.
 fn process(text: &[u8]) -> Option<()> {
     let (_, rest) = number(text)?;
     rest.is_empty().then_some(())

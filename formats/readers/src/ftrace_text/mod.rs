@@ -1,6 +1,6 @@
-//! The text of Linux's function and event tracer, from the kernel itself and from its tools: `trace`, `trace_pipe`,
-//! snapshots and `hist` of tracefs, dumps of the buffer in the kernel's log; `trace-cmd report` and `show`; systrace and atrace of Android; perf-tools; and
-//! what is left of them after a `grep`.
+//! The text output of Linux's function and event tracer, from the kernel and from tools: `trace`, `trace_pipe`,
+//! snapshots and `hist` of tracefs; dumps of the buffer in the kernel log; `trace-cmd report` and `show`; systrace and
+//! atrace of Android; perf-tools; and any of these filtered through `grep`.
 //!
 //! ```text
 //! # tracer: nop
@@ -13,22 +13,22 @@
 //!  0)   1.578 us    |    fdget_pos();
 //! R 4 44.250212 1 0xfa000000 0x84b300a2 0x0 0
 //! ```
-//! After `kernel/trace/trace_output.c`, `trace_functions_graph.c`, `trace_events_hist.c` and others of Linux 2.6.27 to
-//! 7.3, `Documentation/trace/ftrace.rst`, and the sources of trace-cmd.
+//! Format: `kernel/trace/trace_output.c`, `trace_functions_graph.c`, `trace_events_hist.c` and others of Linux 2.6.27
+//! to 7.3, `Documentation/trace/ftrace.rst`, and the sources of trace-cmd.
 //!
-//! - An event becomes a sample with the kernel's own columns ([`crate::payload_text`]); which system it belongs to the
-//!   text does not tell, so it is known by its name, or is `ftrace`. Texts written by hand are `ftrace.print`.
-//! - A function becomes a call without a duration, one of function_graph a call, or its entry or exit. What an event
-//!   was, as a comment inside of a graph, it still is.
-//! - The kernel prints microseconds, rounded half up; trace-cmd has nanoseconds with `-t`. Of a clock that counts
-//!   something else (`counter`, `x86-tsc`, `uptime`) the unit is not given: `time` is NULL, and events have the column
-//!   `clock_value`. The clock's name is never given. With latency-format times count from the first event.
-//! - A stack belongs to the event before it of the same CPU and thread. One that has none becomes an event itself,
+//! - An event becomes a sample with the kernel's own columns ([`crate::payload_text`]). The text does not name the
+//!   event's system: it is inferred from the event's name, or is `ftrace`. Markers are `ftrace.print`.
+//! - A function becomes a call without a duration; one of function_graph becomes a call, or its entry or exit. An event
+//!   printed as a comment inside a graph is still an event.
+//! - The kernel prints microseconds, rounded half up; trace-cmd prints nanoseconds with `-t`. A clock in other units
+//!   (`counter`, `x86-tsc`, `uptime`) has no stated unit: `time` is NULL, and events have the column `clock_value`. The
+//!   text never names the clock. With latency-format, times count from the first event.
+//! - A stack belongs to the preceding event of the same CPU and thread. If there is none, the stack becomes an event,
 //!   `ftrace.kernel_stack`.
-//! - What the recording has lost is told: overwritten entries, `[LOST n EVENTS]`, `[n EVENTS DROPPED]`.
+//! - Losses are reported: overwritten entries, `[LOST n EVENTS]`, `[n EVENTS DROPPED]`.
 //! - Every line is data, header, blank, a loss or a problem; the fact `ftrace.lines` has the counts.
-//! - Names of threads that the kernel cuts (to eight bytes with latency-format, to seven in a graph) are kept as printed.
-//! - The flags of a head become the `context` of calls (task, softirq, irq, nmi); they are not kept otherwise.
+//! - Comms cut by the kernel (to eight bytes with latency-format, to seven in a graph) are kept as printed.
+//! - The flags of a head become the `context` of calls (task, softirq, irq, nmi); they are dropped otherwise.
 
 mod dump;
 mod emit;
@@ -48,7 +48,7 @@ mod tests;
 
 use perfquet_events::Format;
 
-/// ftrace's text.
+/// The text format of ftrace.
 pub const FTRACE_TEXT: Format = Format {
     name: "ftrace-text",
     about: "text output of ftrace: trace, trace_pipe, hist, dumps in dmesg, trace-cmd report, systrace",

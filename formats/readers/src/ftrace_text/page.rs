@@ -1,4 +1,4 @@
-//! Android's systrace: a web page with the text of a trace inside. Which lines of an input are that text.
+//! Android's systrace: an HTML page with an embedded trace. Finds the lines of the trace.
 //!
 //! ```text
 //! <script class="trace-data" type="application/text">      var linuxPerfData = "\
@@ -6,40 +6,39 @@
 //! …                                                        …\n\
 //! </script>                                                \n";
 //! ```
-//! Of several blocks, those that do not begin with the kernel's text (JSON, the output of `ps`) are left out, and
-//! told.
+//! Blocks that do not begin with the kernel's text (JSON, the output of `ps`) are skipped and reported.
 
 use perfquet_events::scan::{find_text, trim};
 
-/// Where in a page the reading is.
+/// The reader's position in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
-    /// It is no page: all lines are text.
+    /// The input is not a page: all lines belong to the trace.
     None,
     /// Between blocks.
     Outside,
-    /// A block has begun; what it holds is not known.
+    /// A block has begun; its content is not known yet.
     Begun,
     /// In the text of a trace.
     Inside,
-    /// In a block of something else.
+    /// In a block with other content.
     Foreign,
-    /// In the old form, a string of JavaScript.
+    /// In the old form, a JavaScript string.
     Quoted,
 }
 
-/// What to do with a line.
+/// The role of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageLine<'a> {
     /// A line of a trace.
     Text(&'a [u8]),
-    /// Part of the page.
+    /// A line of the page itself.
     Markup,
-    /// Part of the page: a block begins that holds no trace.
+    /// A line of the page: begins a block without a trace.
     ForeignBlock,
 }
 
-/// Whether an input is such a page, by its first bytes.
+/// Whether the first bytes of an input are those of such a page.
 pub(super) fn is_page(head: &[u8]) -> bool {
     let start = trim_lines(head);
     let is_html = start.get(..5).is_some_and(|tag| {
@@ -64,7 +63,7 @@ fn trim_lines(text: &[u8]) -> &[u8] {
 }
 
 impl Page {
-    /// Takes the next line.
+    /// Consumes the next line.
     #[inline]
     pub(super) fn line<'a>(&mut self, line: &'a [u8]) -> PageLine<'a> {
         match self {
@@ -77,7 +76,7 @@ impl Page {
         let is_end = find_text(line, b"</script>").is_some();
         match self {
             Page::None => return PageLine::Text(line),
-            // Inside of a line both stand in the script of the viewer, which reads such pages.
+            // In the middle of a line, both strings occur in the viewer's script, which parses such pages.
             Page::Outside => {
                 let line = trim(line);
                 let is_script = line.starts_with(b"<script");

@@ -1,9 +1,9 @@
-//! Lines → what they are: heads, stacks, graphs, losses.
+//! Classifies lines: heads, stacks, graphs, losses.
 //!
-//! The first megabyte (of a log of the kernel, that of the dump) is read twice: at first only to learn the types of the
-//! events' columns and whether there are stacks. A line's event waits until the next line shows that nothing more belongs to it: the rest of a text with
-//! several lines, a stack. With stacks in the file it waits for the next event of its CPU, since lines of other CPUs
-//! may stand between it and its stack.
+//! The first megabyte (in a kernel log, that of the dump) is read twice. The first pass learns the column types of the
+//! events, and whether there are stacks. An event waits until the next line shows that it is complete: a text may
+//! continue over several lines, and a stack may follow. In a file with stacks, an event waits for the next event of its
+//! CPU, since lines of other CPUs may come between an event and its stack.
 
 use std::collections::VecDeque;
 
@@ -23,15 +23,15 @@ use super::stack::{self, OpenStack};
 use crate::lines::{Counts, Line, LineProblems, Lines, Meter, quoted};
 use crate::payload_text::Payloads;
 
-/// What is read twice.
+/// Size of the part that is read twice.
 const LEARN_BYTES: usize = 1 << 20;
-/// Events that may wait for their stacks.
+/// Maximum number of events that wait for their stacks.
 const MAX_WAITING: usize = 128;
-/// More than any machine has.
+/// More CPUs than any host has.
 const MAX_CPUS: usize = 8192;
-/// The kernel's lines have at most some kilobytes.
+/// The kernel's lines have at most a few kilobytes.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// Pages of the input are given back after this many bytes.
+/// Pages of the input are released after this many bytes.
 const RELEASE_BYTES: u64 = 64 << 20;
 
 /// Reads all lines.
@@ -68,7 +68,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     session.finish(input.damage())
 }
 
-/// Where a dump is announced; in a log that may be far after its beginning.
+/// Offset of the line that announces a dump, which may be far into a log.
 fn announced_dump(text: &[u8]) -> Option<usize> {
     let beginning = text.get(..LEARN_BYTES).unwrap_or(text);
     let head = text
@@ -80,13 +80,13 @@ fn announced_dump(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Without a last line that may be cut; of it nothing is learned.
+/// The text without a last line that may be truncated, from which nothing is learned.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|&byte| byte == b'\n');
     end.and_then(|end| text.get(..=end)).unwrap_or(text)
 }
 
-/// Takes everything and does nothing.
+/// Discards all events.
 struct Silent;
 
 impl Sink for Silent {
@@ -95,7 +95,7 @@ impl Sink for Silent {
     }
 }
 
-/// The forms that lines of events have.
+/// The forms of event lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Normal,
@@ -105,7 +105,7 @@ enum Form {
     Raw,
     Blk,
     Mmio,
-    /// A graph of which only the last column is printed.
+    /// A graph with only the last column.
     BareGraph,
 }
 
@@ -120,20 +120,20 @@ const FORMS: [Form; 8] = [
     Form::BareGraph,
 ];
 
-/// An event that waits for what may still belong to it.
+/// An event that may still be extended.
 pub(super) struct Item<'a> {
     pub(super) head: Head<'a>,
     pub(super) body: Body<'a>,
-    /// Where the text of the body begins in the input, so that it can be made longer.
+    /// Offset of the body's text in the input, so that it can be extended.
     start: usize,
-    /// Another event of its CPU has come.
+    /// Another event of the same CPU has followed.
     is_closed: bool,
     pub(super) kernel: Option<Vec<NamedFrame<'a>>>,
     pub(super) user: Option<Vec<NamedFrame<'a>>>,
     pub(super) line: Line<'a>,
 }
 
-/// What a line has after its head.
+/// The part of a line after its head.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Body<'a> {
     Payload(&'a [u8]),
@@ -143,7 +143,7 @@ pub(super) enum Body<'a> {
         text: &'a [u8],
         in_interrupt: bool,
     },
-    /// Number of a type of records.
+    /// Numeric type of a raw record.
     Raw(&'a [u8]),
     /// Device, and the rest after the thread.
     Blk(&'a [u8], &'a [u8]),
@@ -151,7 +151,7 @@ pub(super) enum Body<'a> {
     Mmio,
 }
 
-/// The reading of one input.
+/// The state of reading one input.
 pub(super) struct Session<'a, 's> {
     text: &'a [u8],
     pub(super) sink: &'s mut dyn Sink,
@@ -161,22 +161,22 @@ pub(super) struct Session<'a, 's> {
     page: Page,
     dump: Dump,
     form: Form,
-    /// The file says that it is a graph.
+    /// The file is known to be a graph.
     is_graph: bool,
-    /// A tracer was named: a line without a head may be an event.
+    /// A header named a tracer: a line without a head may be an event.
     has_tracer: bool,
     has_heads: bool,
     pub(super) has_stacks: bool,
     pub(super) waiting: VecDeque<Item<'a>>,
     pub(super) stack: Option<OpenStack<'a>>,
     histogram: Histogram<'a>,
-    /// Entries in the buffer by the header, and those read since.
-    told_entries: Option<u64>,
+    /// Number of entries in the buffer as stated by the header.
+    stated_entries: Option<u64>,
     pub(super) entries: u64,
-    /// CPUs in an interrupt.
+    /// CPUs inside an interrupt.
     interrupted: HashSet<u32>,
-    /// Facts told once.
-    pub(super) told_clock: bool,
+    /// Whether the clock fact was reported.
+    pub(super) is_clock_reported: bool,
     pub(super) args: Vec<&'a [u8]>,
     pub(super) addresses: Vec<u64>,
 }
@@ -214,10 +214,10 @@ impl<'a, 's> Session<'a, 's> {
             waiting: VecDeque::new(),
             stack: None,
             histogram: Histogram::default(),
-            told_entries: None,
+            stated_entries: None,
             entries: 0,
             interrupted: HashSet::new(),
-            told_clock: false,
+            is_clock_reported: false,
             args: Vec::new(),
             addresses: Vec::new(),
         }
@@ -250,7 +250,7 @@ impl<'a, 's> Session<'a, 's> {
                     self.problem(line, "the text of ftrace in the next block of the page")?;
                 }
             }
-            meter.tell(progress, self.sink)?;
+            meter.report(progress, self.sink)?;
             if progress.done - released >= RELEASE_BYTES {
                 released = progress.done;
                 release();
@@ -275,20 +275,20 @@ impl<'a, 's> Session<'a, 's> {
     fn finish(mut self, damage: Option<&str>) -> Result<(), Error> {
         self.check_entries()?;
         if let Some(damage) = damage {
-            self.problems.tell(Place::Whole, damage, self.sink)?;
+            self.problems.report(Place::Whole, damage, self.sink)?;
         }
-        self.counts.tell("ftrace.lines", self.sink)?;
+        self.counts.report("ftrace.lines", self.sink)?;
         self.problems.finish(self.sink)
     }
 
-    /// A line of which something was expected and is not there.
+    /// Reports a line that lacks an expected part.
     #[cold]
     pub(super) fn problem(&mut self, line: Line<'a>, expected: &str) -> Result<(), Error> {
         self.counts.problem += 1;
         self.problems.line(line, expected, self.sink)
     }
 
-    /// A line that was counted as data, and turns out to be unreadable.
+    /// Reports a line that was counted as data and turned out to be unreadable.
     #[cold]
     pub(super) fn spoiled(&mut self, line: Line<'a>, expected: &str) -> Result<(), Error> {
         self.counts.data -= 1;
@@ -347,7 +347,7 @@ impl<'a, 's> Session<'a, 's> {
                 return Ok(());
             }
         }
-        // Without heads a line that can only be an event is no rest of a text before it.
+        // Without heads, a line that can only be an event does not continue the text before it.
         let has_no_heads = self.has_tracer && !self.has_heads;
         let is_event = has_no_heads && super::shape::is_sure_payload(text);
         if !is_event && self.continues(line, start) {
@@ -367,7 +367,7 @@ impl<'a, 's> Session<'a, 's> {
         )
     }
 
-    /// Takes a line of this form; false: it is none.
+    /// Reads a line of this form. Returns false if the line has another form.
     #[inline]
     fn event(&mut self, form: Form, line: Line<'a>, start: usize) -> Result<bool, Error> {
         let text = line.text;
@@ -502,7 +502,7 @@ impl<'a, 's> Session<'a, 's> {
         Ok(true)
     }
 
-    /// An event has come.
+    /// Adds an event.
     #[inline]
     fn item(
         &mut self,
@@ -549,13 +549,13 @@ impl<'a, 's> Session<'a, 's> {
         }
     }
 
-    /// Hands over all that waits.
+    /// Emits all waiting events.
     #[inline]
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        // They leave the session for a moment, so that they need not be moved.
+        // Take the events out of the session during the loop, which avoids copying them.
         let mut waiting = std::mem::take(&mut self.waiting);
         let result = waiting.iter().try_for_each(|item| self.emit(item));
         waiting.clear();
@@ -563,7 +563,7 @@ impl<'a, 's> Session<'a, 's> {
         result
     }
 
-    /// Whether a line is the rest of a text with several lines, which is then made longer.
+    /// Whether a line continues a text with several lines; if so, extends the text.
     fn continues(&mut self, line: Line<'a>, start: usize) -> bool {
         let Some(item) = self.waiting.back_mut() else {
             return false;
@@ -601,7 +601,7 @@ impl<'a, 's> Session<'a, 's> {
                 written,
                 cpus,
             } => {
-                self.told_entries = Some(in_buffer).filter(|count| *count > 0);
+                self.stated_entries = Some(in_buffer).filter(|count| *count > 0);
                 self.entries = 0;
                 self.cpus(cpus)?;
                 self.overwritten(in_buffer, written)
@@ -612,7 +612,7 @@ impl<'a, 's> Session<'a, 's> {
                 all,
                 cpus,
             } => {
-                self.told_entries = Some(printed).filter(|count| *count > 0);
+                self.stated_entries = Some(printed).filter(|count| *count > 0);
                 self.entries = 0;
                 self.cpus(cpus)?;
                 self.other_fact("ftrace.latency_us", microseconds.to_string().as_bytes())?;
@@ -669,15 +669,15 @@ impl<'a, 's> Session<'a, 's> {
         }))
     }
 
-    /// Compares the entries that the header told with those that came.
+    /// Compares the number of entries stated in the header with the number read.
     fn check_entries(&mut self) -> Result<(), Error> {
-        match self.told_entries.take() {
-            Some(told) if told != self.entries => {
+        match self.stated_entries.take() {
+            Some(stated) if stated != self.entries => {
                 let message = format!(
-                    "expected {told} entries, as in the header, found {}",
+                    "expected {stated} entries, as in the header, found {}",
                     self.entries
                 );
-                self.problems.tell(Place::Whole, &message, self.sink)
+                self.problems.report(Place::Whole, &message, self.sink)
             }
             _ => Ok(()),
         }
@@ -691,11 +691,11 @@ impl<'a, 's> Session<'a, 's> {
                 self.counts.loss += 1;
                 self.loss(None, Some(count), "no room in the histogram")?;
             }
-            HistLine::Wrong { told, read } => {
+            HistLine::Wrong { stated, read } => {
                 self.counts.header += 1;
-                let message = format!("expected {told} rows of the histogram, found {read}");
+                let message = format!("expected {stated} rows of the histogram, found {read}");
                 self.problems
-                    .tell(Place::Line(line.number), &message, self.sink)?;
+                    .report(Place::Line(line.number), &message, self.sink)?;
             }
             HistLine::Unknown => return self.problem(line, "a row of a histogram"),
         }

@@ -1,4 +1,4 @@
-//! What kind of payload follows a head: an event, a system call, a function, a text written by hand.
+//! The kinds of payload after a head: an event, a system call, a function, a marker.
 //!
 //! ```text
 //! sched_switch: prev_comm=…       sys_write(fd: 1, …)      sys_write -> 0x2        vfs_read <-ksys_read
@@ -10,7 +10,7 @@ use perfquet_events::scan::{find_text, leading_decimal, rfind_text, split_once, 
 use super::symbol::Symbol;
 use crate::payload_text::Style;
 
-/// A payload by its shape.
+/// A payload, by its form.
 pub(super) enum Shape<'a> {
     /// `name: payload`
     Event(&'a [u8], &'a [u8]),
@@ -22,9 +22,9 @@ pub(super) enum Shape<'a> {
         args: Option<&'a [u8]>,
         caller: &'a [u8],
     },
-    /// Written by hand: who wrote it, and what.
+    /// A marker: the function that wrote it, and the text.
     Print(&'a [u8], &'a [u8]),
-    /// One of ftrace's own entries that has no name in the text.
+    /// One of ftrace's own entries, which has no name in the text.
     Entry(&'static str),
     /// Anything else.
     Text,
@@ -35,7 +35,8 @@ pub(super) fn is_payload(text: &[u8]) -> bool {
     !matches!(shape(trim(text)), Shape::Text)
 }
 
-/// Whether a line without a head hardly is the rest of a text: it names an event, or a function and its caller.
+/// Whether a line without a head is almost certainly not a continuation: it names an event, or a function and its
+/// caller.
 pub(super) fn is_sure_payload(text: &[u8]) -> bool {
     match shape(trim(text)) {
         Shape::Event(_, payload) => !payload.is_empty(),
@@ -45,7 +46,7 @@ pub(super) fn is_sure_payload(text: &[u8]) -> bool {
     }
 }
 
-/// Whether a text may go on in the next line: those written by hand do.
+/// Whether a text may continue on the next line, as markers do.
 pub(super) fn is_marker(payload: &[u8]) -> bool {
     [
         &b"tracing_mark_write"[..],
@@ -56,12 +57,12 @@ pub(super) fn is_marker(payload: &[u8]) -> bool {
     ]
     .iter()
     .any(|name| payload.starts_with(name))
-        // What a pointer of a system call points to, as trace-cmd prints what it cannot print.
+        // User strings of system calls (`__filename_val=`), in events that trace-cmd cannot decode.
         || (find_text(payload, b"[FAILED TO PARSE]").is_some()
             && find_text(payload, b"_val=").is_some())
 }
 
-/// What kind of payload it is.
+/// Determines the kind of a payload.
 #[inline]
 pub(super) fn shape(text: &[u8]) -> Shape<'_> {
     let length = text
@@ -166,14 +167,14 @@ fn place(text: &[u8]) -> Shape<'_> {
     Shape::Text
 }
 
-/// A name with an offset, an address or a module, and nothing else.
+/// Whether the text is a name with an offset, an address or a module, and nothing else.
 fn is_place(text: &[u8]) -> bool {
     let symbol = Symbol::new(text);
     !symbol.name.contains(&b' ')
         && (symbol.offset.is_some() || symbol.address.is_some() || !symbol.module.is_empty())
 }
 
-/// What begins with a number, `#` or something else that is no name.
+/// Parses a payload that begins with a number, `#` or another character that cannot begin a name.
 fn numbers(text: &[u8]) -> Shape<'_> {
     let has = |mark: &[u8]| find_text(text, mark).is_some();
     match text.first() {

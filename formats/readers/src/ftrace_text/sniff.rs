@@ -1,4 +1,4 @@
-//! Recognizes ftrace's text: by the header of the kernel or of trace-cmd, by heads of events, else by lines that look
+//! Recognizes ftrace's text by the header of the kernel or of trace-cmd, by heads of events, or by typical lines.
 //! like its own.
 
 use perfquet_events::Guess;
@@ -6,10 +6,10 @@ use perfquet_events::Guess;
 use super::{dump, graph, head, header, hist, mmio, page};
 use crate::lines::Lines;
 
-/// Lines that are looked at.
+/// Number of lines examined.
 const LINES: usize = 40;
 
-/// Certain by a header or heads, likely by other lines.
+/// Certain with a header or heads, likely with other lines.
 pub(super) fn sniff(text: &[u8]) -> Guess {
     if page::is_page(text) || dump::announced(text).is_some() {
         return Guess::Certain;
@@ -43,7 +43,7 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
             others += 1;
         }
     }
-    // Nothing else prints `comm-tid [cpu] time:`; stacks below may look like those of other tools.
+    // `comm-tid [cpu] time:` is unique to ftrace; the stacks below may look like those of other tools.
     if normal_heads >= 2 && heads >= others {
         Guess::Certain
     } else if (heads >= 1 && heads >= others) || dump::is_log(text) {
@@ -53,7 +53,7 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     }
 }
 
-/// A line of an event in another form.
+/// Whether the line is an event in another form.
 fn is_other(text: &[u8]) -> bool {
     is_graph(text)
         || header::loss(text).is_some()
@@ -65,7 +65,7 @@ fn is_other(text: &[u8]) -> bool {
         || hist::is_row(text)
 }
 
-/// A line of a graph that nothing else looks like: a duration or nothing, a bar, and a function after it.
+/// Whether the line is unmistakably of a graph: a duration or nothing, a bar, and a function after it.
 fn is_graph(text: &[u8]) -> bool {
     match graph::line(text, false) {
         Some(graph::GraphLine::Function { text, .. }) => graph::content(text).is_some(),
@@ -74,7 +74,7 @@ fn is_graph(text: &[u8]) -> bool {
     }
 }
 
-/// Blank, a frame of a stack, or what a tool says besides.
+/// Whether the line is blank, a stack frame, or a message of a tool.
 fn is_part(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
     text.is_empty()

@@ -5,7 +5,7 @@
 //!  => vfs_read
 //!  => ksys_read
 //! ```
-//! A stack belongs to the last event before it of the same CPU and thread.
+//! A stack belongs to the preceding event of the same CPU and thread.
 
 use perfquet_events::Error;
 use perfquet_events::event::{NamedFrame, Space};
@@ -15,7 +15,7 @@ use super::head::Head;
 use super::read::{Item, Session};
 use super::symbol;
 
-/// Frames of a stack: the kernel prints at most some hundred.
+/// Maximum number of frames in a stack; the kernel prints at most a few hundred.
 const MAX_FRAMES: usize = 1024;
 
 /// A stack whose frames are being read.
@@ -49,7 +49,7 @@ impl<'a> Session<'a, '_> {
         Ok(())
     }
 
-    /// Takes a line of a stack; false: the stack has ended before it.
+    /// Reads a line of a stack. Returns false if the stack has ended before it.
     pub(super) fn frame(&mut self, text: &'a [u8]) -> Result<bool, Error> {
         let Some(stack) = &mut self.stack else {
             return Ok(false);
@@ -65,7 +65,7 @@ impl<'a> Session<'a, '_> {
         Ok(false)
     }
 
-    /// Gives the stack to its event: the last one before it of the same CPU and thread.
+    /// Attaches the stack to the preceding event of the same CPU and thread.
     pub(super) fn end_stack(&mut self) -> Result<(), Error> {
         let Some(stack) = self.stack.take() else {
             return Ok(());
@@ -89,7 +89,7 @@ impl<'a> Session<'a, '_> {
     }
 }
 
-/// Whether a stack follows: that of user space?, and the part after.
+/// Whether a stack follows: true for a user stack; and the part after.
 pub(super) fn start(payload: &[u8]) -> Option<(bool, &[u8])> {
     const STARTS: [(&[u8], bool); 6] = [
         (b"<stack trace>", false),

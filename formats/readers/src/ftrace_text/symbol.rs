@@ -1,4 +1,4 @@
-//! Functions and frames as the kernel prints them.
+//! Functions and frames as printed by the kernel.
 //!
 //! ```text
 //! vfs_read                         vfs_read+0x4/0x370            vfs_read+0x4/0x370 <ffffffff81442060>
@@ -9,7 +9,7 @@
 use perfquet_events::event::{Function, NamedFrame, Space};
 use perfquet_events::scan::{bare_hex, find, prefixed_hex, rsplit_once, split_once, trim};
 
-/// A function of the kernel, or a place in it.
+/// A kernel function, or an address in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Symbol<'a> {
     pub(super) name: &'a [u8],
@@ -19,11 +19,11 @@ pub(super) struct Symbol<'a> {
 }
 
 impl<'a> Symbol<'a> {
-    /// Takes the text apart.
+    /// Parses the text.
     #[inline]
     pub(super) fn new(text: &'a [u8]) -> Symbol<'a> {
         let text = trim(text);
-        // Mostly it is a plain name.
+        // Most often the text is a plain name.
         let is_plain = text
             .iter()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
@@ -71,7 +71,7 @@ impl<'a> Symbol<'a> {
         symbol
     }
 
-    /// As the callee or caller of a call.
+    /// The function as the callee or caller of a call.
     pub(super) fn function(&self) -> Function<'a> {
         match (self.name, self.address) {
             (b"" | b"0", None | Some(0)) => Function::Unknown,
@@ -87,14 +87,14 @@ impl<'a> Symbol<'a> {
     }
 }
 
-/// A frame of a stack: the part after `=>`. `None`: it only fills the place (address 0).
+/// A frame of a stack, from the part after `=>`. `None` for a placeholder (address 0).
 pub(super) fn frame(text: &[u8], is_user: bool) -> Option<NamedFrame<'_>> {
     let text = trim(text);
     if is_user {
         return user_frame(text);
     }
     let mut symbol = Symbol::new(text);
-    // trace-cmd prints what it has no name for as bare digits.
+    // trace-cmd prints addresses without a symbol as bare digits.
     if symbol.address.is_none() && symbol.name.len() >= 8 && symbol.module.is_empty() {
         symbol.address = bare_hex(symbol.name);
         if symbol.address.is_some() {

@@ -18,7 +18,7 @@ fn golden() {
     }
 }
 
-/// The five counts of `ftrace.lines` after their sum, which is the first number.
+/// The five counts of `ftrace.lines`; the first number is their sum.
 fn counts(events: &str) -> (u64, Vec<u64>) {
     let line = events
         .lines()
@@ -55,7 +55,7 @@ fn check(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_stack_finds_its_event_behind_those_of_other_cpus() {
+fn a_stack_finds_its_event_across_other_cpus() {
     check(
         "  a-1 [000] .... 1.000001: x: v=1\n  b-2 [001] .... 1.000002: x: v=2\n  \
            a-1 [000] .... 1.000003: <stack trace>\n => f\n => g\n  \
@@ -69,7 +69,7 @@ fn a_stack_finds_its_event_behind_those_of_other_cpus() {
 }
 
 #[test]
-fn a_stack_without_an_event_is_one() {
+fn a_stack_without_an_event_becomes_an_event() {
     check(
         "  a-1 [000] .... 1.000003: <stack trace>\n => f\n",
         &[
@@ -106,7 +106,7 @@ fn what_repeats_is_noted() {
     );
 }
 
-/// Other formats have stacks as well; heads decide.
+/// Other formats have stacks too; the heads decide.
 #[test]
 fn a_pipe_with_stacks_is_recognized() {
     let text = "  a-1 [000] .... 1.000001: x: v=1\n  a-1 [000] .... 1.000003: <stack trace>\n => f\n => g+0x1/0x2\n";
@@ -145,7 +145,7 @@ proptest! {
         read_bytes(&FTRACE_TEXT, &bytes);
     }
 
-    /// Pieces of what real lines are made of, in any order.
+    /// Fragments of real lines, in any order.
     #[test]
     fn any_pieces(pieces in prop::collection::vec(
         prop::sample::select(vec![
@@ -165,7 +165,7 @@ proptest! {
         }
     }
 
-    /// What a file gives begins with what any prefix of it gives, but for the line that was cut.
+    /// Events of a prefix are a prefix of the whole file's events, except for the truncated line.
     #[test]
     fn prefixes(cut in 0usize..2000) {
         let whole = "          <idle>-0       [001] d..2.     2.055256: sched_wakeup: comm=a pid=1 prio=120 target_cpu=003\n\
@@ -174,7 +174,7 @@ proptest! {
         let events = read_bytes(&FTRACE_TEXT, &whole.as_bytes()[..cut]);
         let all = read_bytes(&FTRACE_TEXT, whole.as_bytes());
         if !events.starts_with("error") {
-            // The counts, the line that was cut and what it may do to the one before.
+            // The counts, the truncated line, and its effect on the line before.
             let kept = events.lines().count().saturating_sub(4);
             for (part, of_whole) in events.lines().zip(all.lines()).take(kept) {
                 prop_assert_eq!(part, of_whole);
@@ -184,7 +184,7 @@ proptest! {
 }
 
 #[test]
-fn a_dump_far_behind_in_a_log_is_found() {
+fn a_dump_late_in_a_log_is_found() {
     let before = "[    1.000000] usb 1-1: new full-speed USB device\n".repeat(40_000);
     let dump = "\
 [    4.448775] Dumping ftrace buffer:
@@ -198,7 +198,7 @@ fn a_dump_far_behind_in_a_log_is_found() {
     assert!(!text.contains("Problem"), "{text}");
 }
 
-/// Without heads only their shapes tell events from the second line of a text.
+/// Without heads, only their form distinguishes events from the second line of a text.
 #[test]
 fn a_marker_without_a_head_ends_at_the_next_event() {
     check(
@@ -214,7 +214,7 @@ fn a_marker_without_a_head_ends_at_the_next_event() {
     );
 }
 
-/// What the option `fields` prints (kernel/trace/trace_output.c, `print_fields`).
+/// The output of the option `fields` (kernel/trace/trace_output.c, `print_fields`).
 #[test]
 fn bytes_and_addresses_of_the_option_fields_are_numbers() {
     let line = |time: u32, more: &str| {

@@ -1,4 +1,4 @@
-//! The configuration of KFI: what a run starts and stops on, and what it leaves out. Checked, told, never executed.
+//! The configuration of KFI: triggers and filters of a run. It is checked and described, never executed.
 //!
 //! ```text
 //! new
@@ -10,10 +10,10 @@
 //!   logentries 500
 //! end
 //! ```
-//! What is written to `/proc/kft` begins with `new` and holds one block; `kfistatic.conf` holds one or several, with
-//! comments after `#` and lists of functions parted by commas instead of ended by `fend`. `kft_parse_config` of
-//! `kernel/kft.c` compares the beginnings of words only, skips words that it does not know, and checks no value; so
-//! this check says more than the kernel would.
+//! Input for `/proc/kft` begins with `new` and has one block. `kfistatic.conf` has one or more blocks, with comments
+//! after `#`, and function lists separated by commas instead of terminated by `fend`. `kft_parse_config` in
+//! `kernel/kft.c` compares only the beginnings of words, skips unknown words and validates no value, so this check
+//! reports more than the kernel would.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,9 +22,9 @@ use crate::lines::{hexadecimal, unsigned};
 
 /// `COMMAND_BUFFER_LEN` of `kernel/kft.c`.
 const COMMAND_BYTES_MAX: usize = 2048;
-/// A configuration is short: what is longer is none, or continues after the first bytes.
+/// Bytes examined: a configuration is short. A longer text is not one, or continues after these bytes.
 const LOOKED_AT_BYTES: usize = 4096;
-/// Words that begin an item, and the one that ends a block.
+/// Words that begin an item, and the word that ends a block.
 const ITEMS: [&str; 7] = [
     "trigger",
     "filter",
@@ -34,10 +34,10 @@ const ITEMS: [&str; 7] = [
     "watch",
     "end",
 ];
-/// So much of what is wrong is told.
+/// Maximum number of problems reported.
 const PROBLEMS_MAX: usize = 100;
 
-/// What a configuration holds, and what is wrong with it.
+/// A configuration and its problems.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Config {
     /// Whether it begins with `new`, for `/proc/kft`.
@@ -55,27 +55,27 @@ pub struct Run {
     pub start: Option<Trigger>,
     /// `None`: by hand, or when the log is full.
     pub stop: Option<Trigger>,
-    /// Shorter calls are left out, in microseconds.
+    /// Shorter calls are dropped, in microseconds.
     pub mintime_us: Option<u64>,
-    /// Longer calls are left out, in microseconds.
+    /// Longer calls are dropped, in microseconds.
     pub maxtime_us: Option<u64>,
-    /// Nothing in interrupts.
+    /// No calls in interrupts.
     pub noints: bool,
-    /// Only in interrupts.
+    /// Only calls in interrupts.
     pub onlyints: bool,
-    /// Only these functions; empty: all.
+    /// Only these functions; empty for all.
     pub functions: Vec<String>,
-    /// Rows that the log has room for.
+    /// Number of rows in the log buffer.
     pub log_entries: Option<u64>,
-    /// Starts again after its stop.
+    /// Whether the run restarts after its stop.
     pub autorepeat: bool,
-    /// Bytes of stack that are watched for, and how: `stack` or `worst-stack`.
+    /// Stack watch: the kind (`stack` or `worst-stack`) and the limit in bytes.
     pub watch: Option<(String, u64)>,
-    /// Where what stands: the line of each item, by its word ("start", "stop", "mintime", "noints", "logentries", …).
+    /// The line of each item, by its keyword ("start", "stop", "mintime", "noints", "logentries", …).
     pub lines: BTreeMap<&'static str, u64>,
 }
 
-/// What starts or stops a run.
+/// An event that starts or stops a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trigger {
     /// A function is entered: its name or address.
@@ -86,12 +86,12 @@ pub enum Trigger {
     Time(u64),
 }
 
-/// Something wrong in a configuration.
+/// A problem in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// From 1.
     pub line: u64,
-    /// What was expected, what was found, or what the kernel makes of it.
+    /// The expectation and the text found, or the kernel's interpretation of it.
     pub message: String,
 }
 
@@ -111,7 +111,7 @@ pub fn check(text: &str) -> Config {
     checker.config
 }
 
-/// Whether a text is a configuration, by its first words.
+/// Whether a text is a configuration, judged by its first words.
 pub(super) fn is_config(text: &[u8]) -> bool {
     let head = text.get(..LOOKED_AT_BYTES).unwrap_or(text);
     let head = String::from_utf8_lossy(head);
@@ -160,7 +160,7 @@ impl<'a> Checker<'a> {
         Some(word)
     }
 
-    /// Line of the word taken last.
+    /// Line of the last word taken.
     fn line(&self) -> u64 {
         let last = self.tokens.get(self.next.saturating_sub(1));
         last.map_or(1, |token| token.line)
@@ -282,7 +282,7 @@ impl<'a> Checker<'a> {
             Some("noints") => run.noints = true,
             Some("onlyints") => run.onlyints = true,
             Some("mintime") => run.mintime_us = self.number("microseconds"),
-            // 0 is no limit, and so is not to give it.
+            // 0 means no limit, like an absent maxtime.
             Some("maxtime") => run.maxtime_us = self.number("microseconds").filter(|us| *us > 0),
             Some("funclist") => self.functions(run),
             word => {
@@ -293,7 +293,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Goes to the next word that begins an item, or ends the block.
+    /// Skips to the next word that begins an item or ends the block.
     fn skip_item(&mut self) {
         while self.peek().is_some_and(|word| !ITEMS.contains(&word)) {
             self.next += 1;
@@ -323,7 +323,7 @@ impl<'a> Checker<'a> {
                 self.next += 1;
                 break;
             }
-            // In the form with commas, the list ends with the first word that has none.
+            // A comma-separated list ends with the first word that has no comma.
             if ITEMS.contains(&word) {
                 let is_one = self.next == start + 1;
                 if self.config.is_command || !(has_commas || is_one) {
@@ -364,7 +364,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// `/proc/kft` takes addresses only; `sym2addr` puts them in place of the names.
+    /// `/proc/kft` takes only addresses; `sym2addr` replaces names by addresses.
     fn check_function(&mut self, name: &str) {
         let digits = name.strip_prefix("0x").or_else(|| name.strip_prefix("0X"));
         let is_address = hexadecimal(digits.unwrap_or(name).as_bytes()).is_some();
@@ -383,7 +383,7 @@ impl<'a> Checker<'a> {
         } else {
             let word = self.peek();
             self.problem(format!("expected {what}, found {}", found(word)));
-            // A word that was to be the number is none of the next item.
+            // A keyword in place of the number begins the next item.
             if word.is_some_and(|word| !ITEMS.contains(&word)) {
                 self.next += 1;
             }
@@ -391,7 +391,7 @@ impl<'a> Checker<'a> {
         number
     }
 
-    /// Filters that leave nothing.
+    /// Reports filters that no call passes.
     fn contradictions(&mut self, run: &Run) {
         if run.noints && run.onlyints {
             self.problem("noints and onlyints: no call passes both".to_owned());
@@ -413,7 +413,7 @@ fn found(word: Option<&str>) -> String {
     word.map_or("the end of the text".to_owned(), |word| format!("{word:?}"))
 }
 
-/// The kernel compares beginnings: it takes `timeout` for `time`.
+/// The kernel compares only beginnings: it accepts `timeout` as `time`.
 fn unknown(expected: &str, word: &str, names: &[&str]) -> String {
     if word.is_empty() {
         return format!("expected {expected}, found the end of the text");
@@ -427,7 +427,7 @@ fn unknown(expected: &str, word: &str, names: &[&str]) -> String {
 }
 
 impl fmt::Display for Config {
-    /// All on one line: the runs, then what is wrong.
+    /// The runs, then the problems, on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut is_first = true;
         for run in &self.runs {
@@ -481,7 +481,7 @@ impl fmt::Display for Run {
             write!(f, ", watching for {bytes} bytes ({kind})")?;
         }
         if self.autorepeat {
-            f.write_str(", again and again")?;
+            f.write_str(", repeatedly")?;
         }
         Ok(())
     }
@@ -520,7 +520,7 @@ mod tests {
              filter maxtime 0\n# filter noints\nend\nbegin\n trigger start time 10000000\n filter funclist a, b,\n \
              c\n autorepeat\nend\n",
             "a run from the entry to start_kernel until the entry to to_userspace, of calls of 500 µs or longer; \
-             then a run from 10000000 µs after boot until it is stopped by hand, of 3 functions, again and again",
+             then a run from 10000000 µs after boot until it is stopped by hand, of 3 functions, repeatedly",
         );
         check(
             "begin trigger stop time 5000000 filter funclist c02cb754 c0008110 fend watch worst-stack 4096 end",

@@ -18,34 +18,34 @@ use crate::lines::unsigned;
 pub(super) enum Line<'a> {
     /// A run begins: its number.
     Run(&'a str),
-    /// When a trigger fired, in microseconds, and which.
+    /// The start trigger and its time in microseconds.
     Started(u64, &'a str),
-    /// The same of the end.
+    /// The stop trigger and its time in microseconds.
     Stopped(u64, &'a str),
-    /// A filter that was set: its name in the configuration, its value.
+    /// A filter: its keyword in the configuration, its value.
     Filter(&'static str, &'a str),
-    /// How many calls a filter left out: its name, the reason for `losses`.
+    /// Number of calls dropped by a filter: the filter, the reason for `losses`, the count.
     Filtered(&'static str, &'static str, u64),
-    /// How many calls all filters left out.
+    /// Number of calls dropped by all filters.
     FilteredInAll(u64),
-    /// Exits whose entry is not in the log.
+    /// Number of exits whose entry is not in the log.
     NotFound(u64),
-    /// Rows that follow.
+    /// Number of rows that follow.
     Entries(u64),
-    /// There is no run, or it has not come to its end.
+    /// No run exists, or it is unfinished.
     Status(&'a str),
     /// The names of the columns.
     Columns,
-    /// The line under them.
+    /// The ruler under them.
     Ruler {
-        /// With the gaps of 2.4, and of the dump on the console.
+        /// Whether the gaps are those of 2.4 and of the console dump.
         is_dump: bool,
     },
-    /// A title that says nothing of its own.
+    /// A title without information.
     Title,
 }
 
-/// `None`: no line of the header that is known.
+/// Parses a header line; `None` if it is not one.
 pub(super) fn line(text: &[u8]) -> Option<Line<'_>> {
     let text = std::str::from_utf8(text).ok()?.trim();
     if text.starts_with("--------") {

@@ -10,38 +10,38 @@
 //!        0       26      19  do_fork                          0x10008094
 //!       77       -1    -1.2  timer_interrupt                  do_IRQ+0x48
 //! ```
-//! Specification: the code that prints it, `drivers/char/kfi.c` of CELF's 2.4, `kernel/kft.c` of the 2.6 patches, and
-//! what `scripts/addr2sym` and `scripts/kd` make of it. Versions known: KFI of 2.4 (`/proc/kfi`, and what KFT says on the
-//! console), KFI and KFT of 2.6 (`/proc/kfi_trace`, `/proc/kft_data`), the same on several CPUs, with arguments; each with
-//! addresses, or resolved by `addr2sym`.
+//! Specification: the code that prints it, `drivers/char/kfi.c` of CELF's 2.4 and `kernel/kft.c` of the 2.6 patches,
+//! and the scripts that read it, `scripts/addr2sym` and `scripts/kd`. Versions known: KFI of 2.4 (`/proc/kfi`, and
+//! KFT's console output), KFI and KFT of 2.6 (`/proc/kfi_trace`, `/proc/kft_data`), the same on several CPUs, with
+//! arguments; each with addresses, or resolved by `addr2sym`.
 //!
-//! # Which column holds what
+//! # Columns
 //!
 //! Each row of the log is a row of `calls`, in the order of the log: `call_id` grows with the lines.
 //!
 //! | in the log | in `calls` |
 //! | --- | --- |
 //! | Entry | `time`: (start + entry) × 1000, where start is the N of `Logging started at N usec` (fact `kfi.start`); without it the entry alone, and the clock is `kfi-relative` |
-//! | Delta | `duration` = delta × 1000. NULL for -1: the exit was not seen. Other deltas that are no duration are NULL too and stay in `args` as they were written: `delta=-2` (kept by a stack watch), `delta=no exit` (an older printer; kd takes it for 0), `delta=4294967295` (-1 without its sign) |
+//! | Delta | `duration` = delta × 1000. NULL for -1: the exit was not seen. Other deltas that are not durations are NULL too, and are kept in `args` as written: `delta=-2` (kept by a stack watch), `delta=no exit` (an older printer; kd treats it as 0), `delta=4294967295` (-1 without its sign) |
 //! | PID | `tid`; NULL and `context` irq for -1, which KFI writes for hardware interrupts and softirqs alike |
-//! | `.N` after it | `cpu`, that of the exit; NULL where the delta is -1, since `.0` and `.9` then mean nothing. The fact `kfi.smp` says that the log has these suffixes |
-//! | Function | `function`; an address is resolved by `--symbols`. A function whose name has an offset (`_end+0x123`) is not that function, and keeps it |
-//! | Caller | `caller`, without its offset: the part before the first `+`, which is all that kd looks at |
+//! | `.N` after it | `cpu`, that of the exit; NULL if the delta is -1, since `.0` and `.9` are then meaningless. The fact `kfi.smp` records that the log has these suffixes |
+//! | Function | `function`; an address is resolved by `--symbols`. A name with an offset (`_end+0x123`) is outside that function, and keeps the offset |
+//! | Caller | `caller`, without its offset: the part before the first `+`, as kd reads it |
 //! | Frame ptr, Arg 1–3 | `args`: `frame=0x…`, `arg1=0x…`, … |
 //!
-//! So `Entry` is (`time` − `kfi.start` × 1000) / 1000, and what kd prints can be made from the tables.
+//! So `Entry` is (`time` − `kfi.start` × 1000) / 1000, and the output of kd can be computed from the tables.
 //!
-//! KFI of 2.4 wrote delta 0 for a call whose exit it did not see, which looks like a call of less than 1 µs: the duration
-//! is 0.
+//! KFI of 2.4 writes delta 0 for a call whose exit it did not see. Such a call is indistinguishable from one of less
+//! than 1 µs: its duration is 0.
 //!
-//! Several runs may stand in one file; facts of the second are `kfi.2.start`, …. A run with `autorepeat` appends to the same
-//! log each time its trigger fires, with entries from the latest start, and the header knows only the last: rows of
-//! the earlier segments have no time, and `entry=` and `segment=` in their `args`.
+//! A file may contain several runs; facts of the second are `kfi.2.start`, …. A run with `autorepeat` appends to the
+//! same log each time its trigger fires, with entries relative to the latest start. The header has only the last start:
+//! rows of earlier segments have no time, and have `entry=` and `segment=` in their `args`.
 //!
-//! What the filters left out, exits without an entry, and a full log are rows of `losses`. Lines with what a console puts
-//! before them (`<0>`, `[   12.345678]`, `Jan  1 00:00:12 host kernel:`) are read without it.
+//! Calls dropped by filters, exits without an entry, and a full log are rows of `losses`. Console prefixes (`<0>`, `[
+//! 12.345678]`, `Jan  1 00:00:12 host kernel:`) are skipped.
 //!
-//! The configuration of KFI is no trace: it is checked and told (`config.rs`), and refused.
+//! A KFI configuration is not a trace: it is checked, described in the error (`config.rs`), and rejected.
 
 pub mod config;
 mod header;

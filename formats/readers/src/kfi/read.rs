@@ -10,7 +10,7 @@ use super::segments::{self, Segments};
 use crate::lines::{Line, LineProblems, Lines, Meter, quoted};
 
 const NANOSECONDS: u64 = 1000;
-/// Lines of a header that are kept although nothing is known of them.
+/// Maximum number of unknown header lines kept.
 const NOTES_MAX: u64 = 20;
 
 /// Reads all runs of a log.
@@ -32,7 +32,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         let ahead = lines.clone();
         let Some(line) = lines.next() else { break };
         reader.line(line, &ahead, sink)?;
-        meter.tell(lines.progress(), sink)?;
+        meter.report(lines.progress(), sink)?;
     }
     if reader.run.number == 0 {
         let first = Lines::of(&map).next().map_or(&b""[..], |line| line.text);
@@ -51,35 +51,35 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
 #[derive(Default)]
 struct Reader<'a> {
     run: Run<'a>,
-    /// Lines before the first run that are none of a log.
+    /// Number of lines before the first run that belong to no log.
     before: u64,
     problems: LineProblems,
 }
 
-/// What is known of the run at hand.
+/// The state of the current run.
 #[derive(Default)]
 struct Run<'a> {
-    /// From 1; 0: none yet.
+    /// From 1; 0 before the first run.
     number: u64,
-    /// Microseconds of the start trigger.
+    /// Time of the start trigger, in microseconds.
     start: Option<u64>,
-    /// Rows that the header promises.
+    /// Number of rows stated in the header.
     announced: Option<u64>,
     rows: u64,
-    /// Calls filtered, told one filter at a time.
+    /// Number of calls filtered, summed over the reported filters.
     filtered: u64,
     notes: u64,
     is_below_ruler: bool,
-    /// The columns of 2.4, which KFT prints on the console, where -1 has no sign.
+    /// Whether the columns are those of 2.4, which KFT prints on the console; there, -1 is unsigned.
     is_dump: bool,
-    /// Known once a row was seen.
+    /// Set at the first row.
     segments: Option<Segments>,
     segment: u64,
     watch: segments::Watch<'a>,
     last_entry: u64,
-    /// Rows before the entry of the row above, where there are several CPUs.
+    /// Number of rows whose entry precedes that of the row above, on several CPUs.
     inversions: u64,
-    /// Whether the rows name CPUs.
+    /// Whether the rows have CPUs.
     has_cpus: bool,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         ahead: &Lines<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
-        // No line of a header begins with three numbers, and hardly a row has something before it.
+        // No header line begins with three numbers, and rows rarely have a prefix.
         if let Some(row) = Row::of(line.text) {
             return self.row(line, &row, ahead, sink);
         }
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Begins a run, once the one before is closed.
+    /// Begins a run, after closing the one before.
     fn begin(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
         self.close_run(sink)?;
         if self.run.number == 0 {
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
     fn head(&mut self, head: Head<'_>, sink: &mut dyn Sink) -> Result<(), Error> {
         let is_new = match head {
             Head::Run(_) => true,
-            // A header whose first lines are cut off; a second one without its number.
+            // A header without its first lines; a second one without its number.
             Head::Started(..) => self.run.number == 0 || self.run.rows > 0,
             _ => self.run.number == 0,
         };
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A line of the header that is not known: slides and pages have such.
+    /// Records an unknown header line, as in slides and web pages.
     fn note(&mut self, line: Line<'_>, sink: &mut dyn Sink) -> Result<(), Error> {
         self.run.notes += 1;
         let number = self.run.notes;
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Tells what holds for all rows of the run.
+    /// Reports facts that apply to all rows of the run.
     fn first_row(
         &mut self,
         row: &Row<'_>,
@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
         Ok(segments)
     }
 
-    /// What is strange in a row that can be read.
+    /// Reports oddities in a readable row.
     fn doubts(&mut self, line: Line<'_>, row: &Row<'_>, sink: &mut dyn Sink) -> Result<(), Error> {
         if self.run.has_cpus != row.who.has_cpu {
             let expected = match self.run.has_cpus {
@@ -291,7 +291,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Follows the segments. Where there is one CPU only, rows are in the order of their entries.
+    /// Tracks segments. With a single CPU, rows are in the order of their entries.
     fn order(
         &mut self,
         line: Line<'_>,
@@ -326,7 +326,7 @@ impl<'a> Reader<'a> {
         sink.event(Event::Fact(Fact::Other { name: &name, value }))
     }
 
-    /// Compares what the header promised with what was read.
+    /// Compares the counts in the header with the rows read.
     fn close_run(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
         if self.run.inversions > 0 {
             self.fact("inversions", &self.run.inversions.to_string(), sink)?;
@@ -338,7 +338,7 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let message = format!("expected {announced} rows, as in the header, found {rows}");
-        self.problems.tell(Place::Whole, &message, sink)
+        self.problems.report(Place::Whole, &message, sink)
     }
 
     fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
@@ -347,7 +347,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a row tells beside its call. An earlier segment's rows have no time, but their entry is kept.
+/// The row's values other than those of its call. Rows of an earlier segment have no time, but keep their entry.
 fn args(row: &Row<'_>, earlier_segment: Option<u64>) -> Vec<Vec<u8>> {
     const NAMES: [&[u8]; 4] = [b"frame=", b"arg1=", b"arg2=", b"arg3="];
     let mut args = Vec::new();

@@ -11,9 +11,9 @@ use perfquet_events::event::{Context, Function, Space};
 use crate::console::without_prefix;
 use crate::lines::{hexadecimal, signed, unsigned, words};
 
-/// Bits of a pid below the CPU that KFT hides in it.
+/// Bits of the PID below the CPU that KFT stores in it.
 const PID_BITS: u32 = 24;
-/// KFT's pid of interrupts, its upper byte taken for the CPU.
+/// KFT's PID for interrupts, with the upper byte taken for the CPU.
 const INTERRUPT_BITS: i64 = 0xff_ffff;
 
 /// One row of a log.
@@ -27,29 +27,29 @@ pub(super) struct Row<'a> {
     pub(super) caller: &'a [u8],
     /// Frame pointer and arguments, as written.
     pub(super) args: [&'a [u8]; 4],
-    /// Words after the last that is known.
+    /// Whether unknown words follow.
     pub(super) has_more: bool,
 }
 
-/// How long a call took.
+/// The duration of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delta<'a> {
     /// Microseconds.
     Known(u64),
     /// -1
     NoExit,
-    /// What else was written there.
+    /// Any other text.
     Other(&'a [u8]),
 }
 
-/// Whose call it was.
+/// The thread and CPU of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Who {
-    /// `None`: an interrupt.
+    /// `None` for an interrupt.
     pub(super) tid: Option<i32>,
-    /// `None`: no suffix, or one that means nothing.
+    /// `None` if the suffix is absent or meaningless.
     pub(super) cpu: Option<u32>,
-    /// Whether a CPU was written after the pid.
+    /// Whether a CPU follows the PID.
     pub(super) has_cpu: bool,
 }
 
@@ -63,7 +63,7 @@ impl Who {
 }
 
 impl<'a> Row<'a> {
-    /// `None`: the line is no row.
+    /// Parses a row; `None` if the line is not one.
     pub(super) fn of(line: &'a [u8]) -> Option<Row<'a>> {
         let mut words = words(line);
         let entry = unsigned(words.next()?)?;
@@ -96,7 +96,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// Microseconds, where known.
+    /// The duration in microseconds, if known.
     pub(super) fn duration(&self) -> Option<u64> {
         match self.delta {
             Delta::Known(duration) => Some(duration),
@@ -112,7 +112,7 @@ fn delta<'a>(
 ) -> Option<Delta<'a>> {
     if word == b"no" {
         words.next().filter(|word| *word == b"exit")?;
-        // Both words with the blanks between them are not needed: kd knows one blank only.
+        // kd accepts only one blank between the words, so no other spacing is needed.
         let start = line.windows(7).position(|part| part == b"no exit")?;
         return Some(Delta::Other(line.get(start..start + 7)?));
     }
@@ -120,17 +120,17 @@ fn delta<'a>(
         Some(-1) => Delta::NoExit,
         Some(delta) if delta < 0 || delta == i64::from(u32::MAX) => Delta::Other(word),
         Some(delta) => Delta::Known(delta.unsigned_abs()),
-        // -1 of 64 bits without its sign.
+        // A 64-bit -1 printed unsigned.
         None if unsigned(word).is_some() => Delta::Other(word),
         None => return None,
     })
 }
 
-/// `19`, `-1`, `-1i`, `19.3`, and what KFT's printer for consoles makes of 19 on CPU 3: `50331667`.
+/// `19`, `-1`, `-1i`, `19.3`, and `50331667`: TID 19 on CPU 3, as printed by KFT's console code.
 fn who(word: &[u8]) -> Option<Who> {
     let word = word.strip_suffix(b"i").unwrap_or(word);
     let (pid, cpu) = match word {
-        // One character, `'0' + cpu`: a colon is CPU 10.
+        // The CPU is one character, `'0' + cpu`: a colon is CPU 10.
         [pid @ .., b'.', cpu] => (pid, Some(u32::from(cpu.checked_sub(b'0')?))),
         pid => (pid, None),
     };
@@ -154,7 +154,7 @@ fn is_name(word: &[u8]) -> bool {
     function(word) != Function::Unknown
 }
 
-/// A function by name or by address.
+/// A function by name or address.
 pub(super) fn function(word: &[u8]) -> Function<'_> {
     let is_bare = matches!(word.len(), 8 | 16);
     let digits = match word.strip_prefix(b"0x") {
@@ -171,13 +171,13 @@ pub(super) fn function(word: &[u8]) -> Function<'_> {
     }
 }
 
-/// The function that called: without the place in it.
+/// The calling function, without the offset.
 pub(super) fn caller(word: &[u8]) -> Function<'_> {
     let end = word.iter().position(|&byte| byte == b'+');
     function(end.and_then(|end| word.get(..end)).unwrap_or(word))
 }
 
-/// The line without what a console put before it, and without blanks at its end.
+/// The line without the console prefix and trailing blanks.
 pub(super) fn without_console(line: &[u8]) -> &[u8] {
     without_prefix(line.trim_ascii_end())
 }

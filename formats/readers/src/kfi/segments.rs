@@ -1,11 +1,11 @@
-//! Where an `autorepeat` run started anew: its entries count from the latest start, so they jump back.
+//! Restarts of an `autorepeat` run: entries count from the latest start, so they jump back.
 //!
 //! ```text
 //!     9120       40      19  sys_read          0x10008094
 //!        0       31      19  sys_read          0x10008094     a new segment
 //! ```
-//! On several CPUs neighbours may go back a little in time; a segment goes back by more than that, with a call that no
-//! open call has made.
+//! On several CPUs, neighboring rows may go back slightly in time. A new segment goes back further, and begins with a
+//! call that no open call has made.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::header;
 use super::row::{Row, without_console};
 use crate::lines::Lines;
 
-/// Neighbours on several CPUs are not that far apart, in microseconds.
+/// Maximum time difference of neighboring rows on several CPUs, in microseconds.
 const JUMP_MIN: u64 = 1000;
 /// Maximum number of rows searched for the caller of a row that went back.
 const RECENT_MAX: usize = 256;
@@ -22,11 +22,11 @@ const RECENT_MAX: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Segments {
     pub(super) count: u64,
-    /// The line that the last one begins with; 0: there is only one.
+    /// The first line of the last segment; 0 if there is only one.
     pub(super) last_line: u64,
 }
 
-/// Looks at the rows from here to the end of the run.
+/// Scans the rows from here to the end of the run.
 pub(super) fn look(lines: &Lines<'_>) -> Segments {
     let mut segments = Segments {
         count: 1,
@@ -50,7 +50,7 @@ pub(super) fn look(lines: &Lines<'_>) -> Segments {
     segments
 }
 
-/// What the rows so far say of the next.
+/// The rows so far, which determine whether the next one begins a segment.
 #[derive(Default)]
 pub(super) struct Watch<'a> {
     recent: VecDeque<Row<'a>>,
@@ -108,7 +108,7 @@ mod tests {
             3,
             7,
         );
-        // Its caller was open then: a neighbour on another CPU with another clock.
+        // The caller was open then: the row comes from another CPU with a different clock.
         check(
             "0 9000 1 f g+0x1\n5000 9 1 f g+0x1\n100 1 1 h f+0x1\n",
             1,

@@ -1,4 +1,4 @@
-//! Recognizes a log by its header or its column heads, and a configuration by its words.
+//! Recognizes a log by its header or column heads, and a configuration by its keywords.
 
 use perfquet_events::Guess;
 
@@ -6,10 +6,10 @@ use super::row::without_console;
 use super::{config, header};
 use crate::lines::Lines;
 
-/// A console may have said something before.
+/// Lines examined: console messages may precede the log.
 const LINES_MAX: usize = 60;
 
-/// Certain of a header; what is cut out of the middle of a log looks like any table of numbers.
+/// Certain for a header. An excerpt from the middle of a log looks like any table of numbers.
 pub(super) fn sniff(head: &[u8]) -> Guess {
     let mut is_below_columns = false;
     for line in Lines::of(head).take(LINES_MAX) {

@@ -1,4 +1,4 @@
-//! Golden files, the parts that they do not show, random lines.
+//! Golden files, cases that they lack, and random lines.
 
 use perfquet_events::Guess;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ const HEAD: &str = "\nKernel Instrumentation Run ID 0\n\nLogging started at 100 
      Entry    Delta     PID        Function                        Caller\n\
      -------- -------- -------- ----------------                 ------------\n";
 
-/// The events behind the header.
+/// The events after the header.
 #[track_caller]
 fn check(rows: &str, expected: &[&str]) {
     let events = read_bytes(&KFI, format!("{HEAD}{rows}").as_bytes());
@@ -134,7 +134,7 @@ proptest! {
         prop_assert_eq!(calls + bad + blank, lines.len());
     }
 
-    /// What a file gives begins with what any prefix of it gives, but for the line that was cut and the last counts.
+    /// Events of a prefix are a prefix of the whole file's, except for the truncated line and the final counts.
     #[test]
     fn prefixes(cut in 0usize..400) {
         let whole = format!("{HEAD}{}", "  9  8  19  f  g+0x1\n  19  -1  -1  h  f+0x1\nbad line\n".repeat(6));

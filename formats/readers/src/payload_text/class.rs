@@ -1,4 +1,4 @@
-//! What type a value printed as text has, and the value itself.
+//! The types of values printed as text, and their conversion.
 //!
 //! ```text
 //! 120            Int        0x7ffc9d706000   UInt      00000000f169a282   Pointer (%p, hashed)
@@ -12,7 +12,7 @@ use std::ops::Range;
 use perfquet_events::event::{FieldType, Value};
 use perfquet_events::scan::{bare_hex, decimal, find, prefixed_hex, signed, split_once, trim};
 
-/// The types that a column may have; wider ones take what did not fit a narrower one.
+/// The types of a column; a wider type accepts the values of narrower ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// Nothing but NULL so far.
@@ -46,7 +46,7 @@ impl Class {
         }
     }
 
-    /// The narrowest that takes values of both.
+    /// The narrowest type for values of both.
     pub(super) fn with(self, other: Class) -> Class {
         use Class::{Empty, Float, Int, IntList, Pointer, Text, UInt, UIntList};
         match (self, other) {
@@ -60,7 +60,7 @@ impl Class {
         }
     }
 
-    /// What `text` looks like.
+    /// The class of `text`, by its form.
     pub(super) fn of(text: &[u8]) -> Class {
         let text = trim(text);
         match text.first() {
@@ -104,15 +104,15 @@ impl Class {
     }
 }
 
-/// Leading zeros or letters: no decimal number.
+/// Whether leading zeros or letters show that it is not a decimal number.
 fn is_pointer(text: &[u8]) -> bool {
     text.starts_with(b"0") || !text.iter().all(u8::is_ascii_digit)
 }
 
-/// How the bytes of a value mean it, where that is known beforehand.
+/// The notation of a value, if it is known beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Notation {
-    /// As [`Class::of`] sees it.
+    /// Determined by [`Class::of`].
     #[default]
     Plain,
     /// Hexadecimal, with or without `0x`.
@@ -131,7 +131,7 @@ pub(super) enum Notation {
     HexList,
 }
 
-/// A value, apart from what it borrows.
+/// A value that borrows nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Raw<'a> {
     Null,
@@ -145,7 +145,7 @@ pub(super) enum Raw<'a> {
     Bytes(Range<usize>),
 }
 
-/// Room for what is not in the text as it is.
+/// Buffers for values that are not in the text literally.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     ints: Vec<i64>,
@@ -160,7 +160,7 @@ impl Arena {
         self.bytes.clear();
     }
 
-    /// The value as events have it.
+    /// The value as used in events.
     #[inline]
     pub(super) fn value<'v>(&'v self, raw: &Raw<'v>) -> Value<'v> {
         match raw {
@@ -176,7 +176,7 @@ impl Arena {
         }
     }
 
-    /// `text` as a value of `class`; `None`: it is none.
+    /// Parses `text` as `class`; `None` if it does not fit.
     #[inline]
     pub(super) fn fit<'a>(
         &mut self,
@@ -245,7 +245,7 @@ impl Arena {
             (Class::UIntList, notation) => self.unsigned_list(text, notation),
             (Class::Binary, _) => self.binary(text),
             (Class::Text, _) => Some(Raw::Text(unquoted(text))),
-            // A notation that does not go with the class, which was widened meanwhile.
+            // A notation that does not match the class, which has been widened since.
             (Class::Int, _) => integer(text).map(Raw::Int),
             (Class::UInt, _) => unsigned(text).map(Raw::UInt),
         }
@@ -303,7 +303,7 @@ fn items(text: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     Some(items.filter(|item| !item.is_empty()))
 }
 
-/// A byte as the trace option `fields` prints it (kernel/trace/trace_output.c, `print_fields`): `(1)`, `'A'(65)`.
+/// A byte as printed by the trace option `fields` (kernel/trace/trace_output.c, `print_fields`): `(1)`, `'A'(65)`.
 fn byte(text: &[u8]) -> Option<i64> {
     let number = match text {
         [b'\'', b' '..=b'~', b'\'', number @ ..] => number,
@@ -312,20 +312,20 @@ fn byte(text: &[u8]) -> Option<i64> {
     signed(number.strip_prefix(b"(")?.strip_suffix(b")")?)
 }
 
-/// A number as that option prints it, `0x1b91 (7057)`: its bits. The decimal part is signed, whatever the field is.
+/// A number as printed by that option, `0x1b91 (7057)`: its bits. The decimal part is always signed.
 fn both_ways(text: &[u8]) -> Option<u64> {
     let (hex, number) = split_once(text, b" (")?;
     signed(number.strip_suffix(b")")?)?;
     prefixed_hex(hex)
 }
 
-/// Whether a number is rather an address of the kernel than below zero: the upper half of the addresses begins there on
-/// arm64, and code and fixed maps of x86-64 end there (Documentation/arch/x86/x86_64/mm.rst).
+/// Whether a negative number is more likely a kernel address: kernel addresses begin at the upper half on arm64, and
+/// code and fixed maps of x86-64 end there (Documentation/arch/x86/x86_64/mm.rst).
 fn is_kernel_address(bits: u64) -> bool {
     (0xffff_0000_0000_0000..0xffff_ffff_ff60_0000).contains(&bits)
 }
 
-/// A decimal number; with ` [ns]` after it; a byte; or the decimal part of `0x1b91 (7057)`.
+/// A decimal number; one followed by ` [ns]`; a byte; or the decimal part of `0x1b91 (7057)`.
 fn integer(text: &[u8]) -> Option<i64> {
     if let Some(value) = signed(text) {
         return Some(value);
@@ -341,7 +341,7 @@ fn integer(text: &[u8]) -> Option<i64> {
     byte(text).or_else(decimal_part)
 }
 
-/// A hexadecimal number with `0x`, or a decimal one; of `0x1b91 (7057)` the first; `(0xffff8880065e201c)`.
+/// A hexadecimal number with `0x`, or a decimal one; the first of `0x1b91 (7057)`; `(0xffff8880065e201c)`.
 fn unsigned(text: &[u8]) -> Option<u64> {
     if let Some(inner) = text.strip_prefix(b"(") {
         return prefixed_hex(inner.strip_suffix(b")")?);
@@ -389,7 +389,7 @@ fn handled(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Without the quotes around it.
+/// Strips the quotes.
 #[inline]
 fn unquoted(text: &[u8]) -> &[u8] {
     match text {
@@ -456,7 +456,7 @@ mod tests {
         fits(Class::Int, Plain, "x", None);
         fits(Class::Int, Plain, "(0)", Some(Raw::Int(0)));
         fits(Class::Int, Plain, "'A'(65)", Some(Raw::Int(65)));
-        // Of the four bytes of an int, all that fits is its decimal part.
+        // Only the decimal part of an int's four bytes fits.
         fits(Class::Int, Plain, "0xfffffffe (-2)", Some(Raw::Int(-2)));
         let address = "0xffff88800b5d2000 (-131391448866816)";
         fits(Class::Int, Plain, address, None);

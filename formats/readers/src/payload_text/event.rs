@@ -1,4 +1,4 @@
-//! One event's payloads: its columns, which grow while lines come, and how the last line was taken apart.
+//! The payloads of one event: its columns, which grow with the lines, and the form of its last line.
 
 use perfquet_events::event::{EventId, EventKind, EventType, Field};
 use perfquet_events::scan::{bare_hex, find, find_text, prefixed_hex, split_once, trim};
@@ -11,17 +11,17 @@ use super::{Style, known};
 
 /// More keys than any event of the kernel has.
 const MAX_COLUMNS: usize = 128;
-/// So often an event may be declared anew; then its payload becomes one text.
+/// Maximum number of declarations of an event; then its payload becomes one string.
 const MAX_FORMS: u32 = 8;
 
-/// Where text without a preceding key goes.
+/// Column of text without a preceding key.
 const MESSAGE: &[u8] = b"message";
 
 /// A column.
 #[derive(Debug, Clone)]
 pub(super) struct Column<'a> {
     pub(super) name: &'a [u8],
-    /// What a system call's pointer points to is called `__NAME_val`.
+    /// Data behind a system call's pointer: the column is `__NAME_val`.
     is_pointed: bool,
     pub(super) class: Class,
     pub(super) notation: Notation,
@@ -33,23 +33,23 @@ pub(super) struct State<'a> {
     system: &'a [u8],
     name: &'a [u8],
     kind: EventKind,
-    /// Empty until the first line needs them.
+    /// Empty until the first line needs templates.
     templates: Vec<Template>,
-    /// Column of each field of each template; empty: it has not been met.
+    /// Column of each field of each template; empty if the template has not been used.
     bindings: Vec<Vec<usize>>,
-    /// Index of the template that fitted last.
+    /// Index of the template that matched last.
     last_template: usize,
     /// Columns of the keys of the last `key=value` line, in their order.
     order: Vec<usize>,
     pub(super) columns: Vec<Column<'a>>,
-    /// `None`: it is to be declared with the columns of now.
+    /// `None` if it must be declared with the current columns.
     pub(super) id: Option<EventId>,
     forms: u32,
-    /// All of the payload is one text from now on.
+    /// The rest of its payloads are kept as one string.
     is_plain: bool,
 }
 
-/// Room that all events share.
+/// Buffers shared by all events.
 #[derive(Default)]
 pub(super) struct Scratch<'a> {
     /// The line's text for each column.
@@ -57,9 +57,9 @@ pub(super) struct Scratch<'a> {
     fields: Vec<&'a [u8]>,
     pairs: Vec<Pair<'a>>,
     arguments: Vec<Argument<'a>>,
-    /// An argument of a system call with `0x` was seen.
+    /// Whether a system call argument with `0x` was seen.
     pub(super) saw_prefix: bool,
-    /// Numbers without it are decimal.
+    /// Whether numbers without `0x` are decimal.
     pub(super) is_prefixed: bool,
 }
 
@@ -88,7 +88,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The declaration, with the columns of now.
+    /// The declaration with the current columns.
     pub(super) fn event_type(&self) -> EventType {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let system = match (self.style, self.system) {
@@ -111,20 +111,20 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Declared from now on with this id.
+    /// Sets the ID of the declaration.
     pub(super) fn declared(&mut self, id: EventId) {
         self.id = Some(id);
         self.forms += 1;
     }
 
-    /// The columns have changed: another declaration is needed, unless there were too many.
+    /// Requests another declaration after a change of columns, unless there were too many.
     fn changed(&mut self) {
         if self.id.take().is_some() && self.forms >= MAX_FORMS {
             self.is_plain = true;
         }
     }
 
-    /// Takes `payload` apart into one text for each column.
+    /// Splits `payload` into one text per column.
     #[inline]
     pub(super) fn split(&mut self, payload: &'a [u8], scratch: &mut Scratch<'a>) {
         scratch.texts.clear();
@@ -152,7 +152,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// What is no form known beforehand, and not the same keys again.
+    /// Handles a payload of no known form, with other keys than the last.
     #[cold]
     fn split_event(&mut self, payload: &'a [u8], scratch: &mut Scratch<'a>) {
         if self.name.starts_with(b"sys_enter_") && self.by_arguments(payload, scratch) {
@@ -178,7 +178,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Too many forms: one text.
+    /// Keeps payloads as one string after too many forms.
     #[cold]
     fn split_plain(&mut self, payload: &'a [u8], scratch: &mut Scratch<'a>) {
         if self.columns.len() != 1 {
@@ -190,8 +190,9 @@ impl<'a> State<'a> {
         self.put(MESSAGE, Class::Text, Notation::Plain, payload, scratch);
     }
 
-    /// `(vfs_read+0x4/0x370) `, `(ksys_write+0x6b/0xe0 <- vfs_write) `, `(401186 <- 401211) ` of probes: returns what
-    /// is after it. The kernel prints where a return goes to first, perf and trace-cmd the function, without `0x`.
+    /// Splits off `(vfs_read+0x4/0x370) `, `(ksys_write+0x6b/0xe0 <- vfs_write) `, `(401186 <- 401211) ` of probes, and
+    /// returns the rest. The kernel prints the return target first; perf and trace-cmd print the function first,
+    /// without `0x`.
     fn split_probe(&mut self, payload: &'a [u8], scratch: &mut Scratch<'a>) -> &'a [u8] {
         let inside = payload.strip_prefix(b"(").and_then(|rest| {
             let close = find(rest, b')')?;
@@ -297,7 +298,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The same keys as in the line before, no value with a blank in it.
+    /// Handles a line with the same keys as the last, and no blanks in values.
     #[inline]
     fn by_order(&mut self, payload: &'a [u8], scratch: &mut Scratch<'a>) -> bool {
         let mut rest = payload;
@@ -319,9 +320,9 @@ impl<'a> State<'a> {
                 .iter()
                 .position(|byte| matches!(byte, b' ' | b'=' | b'"' | b'['))
                 .unwrap_or(value.len());
-            let (text, behind) = value.split_at_checked(end).unwrap_or((value, &[]));
-            match (order.peek(), behind) {
-                (Some(_), [b' ', behind @ ..]) => rest = behind,
+            let (text, after) = value.split_at_checked(end).unwrap_or((value, &[]));
+            match (order.peek(), after) {
+                (Some(_), [b' ', after @ ..]) => rest = after,
                 (None, []) => {}
                 _ => return false,
             }
@@ -341,7 +342,7 @@ impl<'a> State<'a> {
                 false => Notation::BareArgument,
             };
             for argument in &arguments {
-                // Kernels that show what pointers point to print decimal numbers without it.
+                // Kernels that print the data behind pointers print decimal numbers without `0x`.
                 scratch.saw_prefix |= argument.value.starts_with(b"0x")
                     || argument.text.is_some()
                     || argument.bytes.is_some();
@@ -385,7 +386,7 @@ impl<'a> State<'a> {
         Some(column)
     }
 
-    /// Sets the text of a column, which is made if need be.
+    /// Sets the text of a column, which is created if necessary.
     pub(super) fn put(
         &mut self,
         name: &'a [u8],
@@ -400,7 +401,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The column of this name.
+    /// The column with this name; created if necessary.
     fn column(
         &mut self,
         name: &'a [u8],
@@ -428,7 +429,7 @@ impl<'a> State<'a> {
         Some(self.columns.len() - 1)
     }
 
-    /// A text did not fit its column: makes the column wider.
+    /// Widens a column whose text did not fit.
     #[cold]
     pub(super) fn widen(&mut self, column: usize, text: &[u8]) {
         let Some(column) = self.columns.get_mut(column) else {
@@ -436,7 +437,7 @@ impl<'a> State<'a> {
         };
         let seen = match column.notation {
             Notation::Plain => Class::of(text),
-            // What is known beforehand only fails for what is no number at all.
+            // A known notation fails only for text that is not a number.
             _ => Class::Text,
         };
         let wider = column.class.with(seen);
@@ -464,7 +465,7 @@ impl Column<'_> {
     }
 }
 
-/// Whether an address is one of user space.
+/// Whether an address is in user space.
 fn is_user(place: &[u8]) -> bool {
     let address = prefixed_hex(place).or_else(|| bare_hex(place));
     address.is_some_and(|address| address >> 63 == 0)

@@ -1,22 +1,22 @@
-//! `key=value key=value`: where the keys are.
+//! `key=value key=value`: finds the keys.
 //!
 //! ```text
 //! comm=opt cgu.00 pid=12 runtime=834492 [ns]   →   comm "opt cgu.00", pid "12", runtime "834492 [ns]"
 //! function=f expires=4294 [timeout=25] flags=  →   function "f", expires "4294", timeout "25", flags ""
 //! bdi (unknown): ino=90004                     →   text before the first key "bdi (unknown):", ino "90004"
 //! ```
-//! A key begins the text or follows a blank or `[`; its value runs to the blank before the next key, or, if it
-//! begins with a quote, to the quote that a blank or the end follows.
+//! A key begins the text or follows a blank or `[`. Its value extends to the blank before the next key or, if it begins
+//! with a quote, to a quote followed by a blank or the end.
 
 use perfquet_events::scan::{find, trim};
 
-/// Far more than an event has; the last value then holds the rest.
+/// Far more than an event has; the last value then takes the rest.
 const MAX_KEYS: usize = 1024;
 
 /// A key, and its value.
 pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// Finds all keys of `text`; returns what is before the first.
+/// Finds all keys of `text`; returns the text before the first.
 pub(super) fn scan<'a>(text: &'a [u8], pairs: &mut Vec<Pair<'a>>) -> &'a [u8] {
     pairs.clear();
     let Some((start, mut equals)) = next_key(text, 0) else {
@@ -40,7 +40,7 @@ pub(super) fn scan<'a>(text: &'a [u8], pairs: &mut Vec<Pair<'a>>) -> &'a [u8] {
     clean(before, false)
 }
 
-/// The value without what only parts it from the next one.
+/// The value without separators.
 fn clean(value: &[u8], in_brackets: bool) -> &[u8] {
     let mut value = trim(value);
     if in_brackets && let Some(inner) = value.strip_suffix(b"]") {
@@ -60,7 +60,7 @@ fn is_bracketed(text: &[u8], key_start: usize) -> bool {
         .is_some_and(|&byte| byte == b'[')
 }
 
-/// Bytes up to and with the quote that ends a quoted value; 0: it is not quoted.
+/// Length of a quoted value including its quotes; 0 if it is not quoted.
 fn quoted_length(value: &[u8]) -> usize {
     let Some(inner) = value.strip_prefix(b"\"") else {
         return 0;
@@ -76,7 +76,7 @@ fn quoted_length(value: &[u8]) -> usize {
     0
 }
 
-/// Where the next key begins, and where its `=` is.
+/// Offsets of the next key and of its `=`.
 fn next_key(text: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut search = from;
     loop {

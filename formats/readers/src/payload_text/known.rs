@@ -1,10 +1,9 @@
-//! What is known of the kernel's events beforehand: which system they belong to, and how those are printed that are
-//! not `key=value`. Field names are those of the kernel's format files, so that a query works on a text and on a
-//! binary recording of the same events.
+//! The kernel's known events: their systems, and the forms of those not printed as `key=value`. Field names are those
+//! of the kernel's format files, so a query works on text and binary recordings of the same events.
 //!
-//! From `include/trace/events/*.h` of Linux 2.6.32 to 7.3 and the plugins of libtraceevent.
+//! Sources: `include/trace/events/*.h` of Linux 2.6.32 to 7.3, and the plugins of libtraceevent.
 
-/// Forms in which events of these names are printed, tried in order; none fits: `key=value`.
+/// Forms of the events with these names, tried in order; if none matches, the payload is `key=value`.
 const FORMS: &[(&[&str], &[&str])] = &[
     (
         &["sched_switch"],
@@ -280,7 +279,7 @@ const FORMS: &[(&[&str], &[&str])] = &[
         ],
         &["bdi {name:s}: ino={ino:d} state={state:s} flags={flags:s}"],
     ),
-    // The kernel's own entries, which have no events of their own to enable.
+    // The kernel's own entries, which no event directory of tracefs lists.
     (
         &["hwlat"],
         &[
@@ -317,7 +316,7 @@ const FORMS: &[(&[&str], &[&str])] = &[
     ),
 ];
 
-/// Systems of events whose name does not begin with it, or begins with what belongs to several.
+/// Systems of events whose name lacks the system's prefix, or has one that several systems share.
 const EVENTS: &[(&str, &str)] = &[
     ("sys_enter", "raw_syscalls"),
     ("sys_exit", "raw_syscalls"),
@@ -406,7 +405,7 @@ const EVENTS: &[(&str, &str)] = &[
     ("irq_matrix_alloc", "irq_matrix"),
 ];
 
-/// Systems by the beginning of an event's name; the longer goes before.
+/// Systems by the prefix of an event's name; longer prefixes come first.
 const PREFIXES: &[(&str, &str)] = &[
     ("sched_", "sched"),
     ("sys_enter_", "syscalls"),
@@ -505,10 +504,10 @@ const PREFIXES: &[(&str, &str)] = &[
     ("vmscan_", "vmscan"),
 ];
 
-/// Of an event of which nothing is known.
+/// System of unknown events.
 pub(super) const UNKNOWN: &str = "ftrace";
 
-/// The system that an event belongs to.
+/// The system of an event.
 pub(super) fn system(event: &[u8]) -> &'static str {
     let known = EVENTS.iter().find(|(name, _)| name.as_bytes() == event);
     let by_prefix = || {
@@ -521,7 +520,7 @@ pub(super) fn system(event: &[u8]) -> &'static str {
         .map_or(UNKNOWN, |(_, system)| system)
 }
 
-/// The forms that an event is printed in beside `key=value`.
+/// The forms of an event besides `key=value`.
 pub(super) fn forms(event: &[u8]) -> &'static [&'static str] {
     FORMS
         .iter()

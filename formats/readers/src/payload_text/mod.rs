@@ -1,5 +1,4 @@
-//! What the kernel and its tools print after an event's name, as values of columns: shared by the readers of
-//! ftrace's and of perf's text.
+//! Payloads printed after an event's name, as values of columns: shared by the readers of ftrace's and of perf's text.
 //!
 //! ```text
 //! sched_wakeup: comm=dd pid=12 prio=120 target_cpu=003       →  comm "dd", pid 12, prio 120, target_cpu 3
@@ -7,14 +6,14 @@
 //! sys_write(fd: 1, buf: 0x55afc4d7e000, count: 0x1000)       →  syscalls:sys_enter_write: fd 1, buf …, count 4096
 //! notifier_run: hw_breakpoint_exceptions_notify              →  cb "hw_breakpoint_exceptions_notify"
 //! ```
-//! An event's columns are those of the form that it is known to be printed in ([`known`]), else its keys, else one:
-//! `message`. Text before the first key is `message` too.
+//! An event has the columns of its known form ([`known`]), else of its keys, else one, `message`. Text before the first
+//! key is `message` too.
 //!
-//! A text does not say what types its values have. The rule: a column has the narrowest type ([`class::Class`]) that
-//! takes every value seen while the beginning of the input was read once beforehand ([`Payloads::learn`]). When later
-//! a value does not fit, or a key is new, the event is declared again, with that column wider or with the new one, and
-//! its further rows go to another table (`NAME_2`). After eight declarations all further payloads of the event are one
-//! `message`. A key that a line lacks is NULL.
+//! Text does not state types. The rule: a column has the narrowest type ([`class::Class`]) for every value in the
+//! beginning of the input, which is read once beforehand ([`Payloads::learn`]). If a later value does not fit, or a key
+//! is new, the event is declared again with the column widened or added, and further rows go to another table
+//! (`NAME_2`). After eight declarations, each payload of the event becomes one `message`. A key missing from a line is
+//! NULL.
 
 mod class;
 mod event;
@@ -48,11 +47,11 @@ pub(crate) enum Style {
     SyscallExit,
 }
 
-/// An event of which a line was met.
+/// An event that occurs in the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(usize);
 
-/// All events of an input, and the ids of their declarations.
+/// All events of an input, and the IDs of their declarations.
 pub(crate) struct Payloads<'a> {
     hasher: DefaultHashBuilder,
     by_name: HashTable<Key<'a>>,
@@ -62,7 +61,7 @@ pub(crate) struct Payloads<'a> {
     raws: Vec<Raw<'a>>,
     values: Vec<Value<'static>>,
     next_id: u32,
-    /// Only the columns are wanted: nothing is declared or handed over.
+    /// Whether only the columns are collected: nothing is declared or emitted.
     is_learning: bool,
 }
 
@@ -77,12 +76,12 @@ struct Key<'a> {
 /// Values that the reader adds after those of the payload.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Added<'a> {
-    /// Column and text; empty: none.
+    /// Column and text; empty if there is none.
     pub(crate) columns: [(&'a [u8], &'a [u8]); 2],
 }
 
 impl<'a> Payloads<'a> {
-    /// Knows nothing, and only learns which columns there are, until [`Payloads::learned`].
+    /// Starts empty, and only learns the columns until [`Payloads::learned`].
     pub(crate) fn learn() -> Payloads<'a> {
         Payloads {
             hasher: DefaultHashBuilder::default(),
@@ -97,7 +96,7 @@ impl<'a> Payloads<'a> {
         }
     }
 
-    /// From now on events are declared and handed over.
+    /// Ends learning: from now on events are declared and emitted.
     pub(crate) fn learned(&mut self) {
         self.is_learning = false;
         self.scratch.is_prefixed = self.scratch.saw_prefix;
@@ -109,7 +108,7 @@ impl<'a> Payloads<'a> {
         }
     }
 
-    /// The event of this name. `system` is empty where the text does not tell it.
+    /// The event with this name. `system` is empty if the text does not state it.
     #[inline]
     pub(crate) fn slot(
         &mut self,
@@ -135,7 +134,7 @@ impl<'a> Payloads<'a> {
         name: &'a [u8],
         kind: EventKind,
     ) -> Slot {
-        // The last of them stands for all that come later.
+        // At the limit, the last event takes all later names.
         if self.states.len() >= MAX_EVENTS {
             return Slot(self.states.len() - 1);
         }
@@ -159,7 +158,7 @@ impl<'a> Payloads<'a> {
         Slot(slot)
     }
 
-    /// Hands over `sample` with the values of `payload`.
+    /// Emits `sample` with the values of `payload`.
     #[inline]
     pub(crate) fn emit(
         &mut self,
@@ -176,7 +175,7 @@ impl<'a> Payloads<'a> {
         self.hand_over(slot, added, sample, sink)
     }
 
-    /// Hands over `sample` with values that the reader has found by itself.
+    /// Emits `sample` with values found by the reader.
     pub(crate) fn emit_fields(
         &mut self,
         slot: Slot,
@@ -224,7 +223,7 @@ impl<'a> Payloads<'a> {
                     self.raws.push(raw);
                     index += 1;
                 }
-                // The wider type takes more at each turn, and Text takes all.
+                // Each retry uses a wider type, and Text accepts everything.
                 None => state.widen(index, text),
             }
         }
@@ -249,12 +248,12 @@ impl<'a> Payloads<'a> {
             ..*sample
         }));
         values.clear();
-        // An empty vector keeps its room through this, and loses what it borrowed.
+        // Clearing the vector through `into_iter` keeps its allocation and drops its borrows.
         self.values = values.into_iter().map(|_| Value::Null).collect();
         result
     }
 
-    /// Declares an event that has no payload here: a counter.
+    /// Declares an event without a payload here: a counter.
     pub(crate) fn declare(
         &mut self,
         event: &EventType,
@@ -269,10 +268,10 @@ impl<'a> Payloads<'a> {
     }
 }
 
-/// Types of fields that a reader finds by itself.
+/// Types of fields that a reader finds itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldKind {
-    /// Text
+    /// A string
     Text,
     /// A decimal number.
     Int,

@@ -1,8 +1,8 @@
 //! Arguments of system calls: `fd: 1, buf: 0x55afc4d7e000 (61:0a) "a.", count: 2`.
 //!
-//! The names may have their types before them (trace option `verbose`). What a pointer points to follows it in
-//! kernels from 7.0 on: text in quotes, or bytes in hexadecimal and as text; it becomes `__NAME_val`, as in the
-//! kernel's format files.
+//! The names may be preceded by their types (trace option `verbose`). Since Linux 7.0, the data behind a pointer
+//! follows it: text in quotes, or bytes in hexadecimal and as text. It becomes `__NAME_val`, as in the kernel's format
+//! files.
 
 use perfquet_events::scan::{find, find_text, trim};
 
@@ -11,13 +11,13 @@ use perfquet_events::scan::{find, find_text, trim};
 pub(super) struct Argument<'a> {
     pub(super) name: &'a [u8],
     pub(super) value: &'a [u8],
-    /// What it points to, as text.
+    /// The data behind the pointer, as text.
     pub(super) text: Option<&'a [u8]>,
-    /// What it points to, as bytes in hexadecimal.
+    /// The data behind the pointer, as hexadecimal bytes.
     pub(super) bytes: Option<&'a [u8]>,
 }
 
-/// Takes the arguments apart; false: `text` is no list of them.
+/// Parses the arguments. Returns false if `text` is not a list of arguments.
 pub(super) fn scan<'a>(text: &'a [u8], arguments: &mut Vec<Argument<'a>>) -> bool {
     arguments.clear();
     let mut rest = trim(text);
@@ -25,7 +25,7 @@ pub(super) fn scan<'a>(text: &'a [u8], arguments: &mut Vec<Argument<'a>>) -> boo
         let Some(colon) = find_text(rest, b": ") else {
             return false;
         };
-        let (Some(names), Some(behind)) = (rest.get(..colon), rest.get(colon + 2..)) else {
+        let (Some(names), Some(after)) = (rest.get(..colon), rest.get(colon + 2..)) else {
             return false;
         };
         let name = names
@@ -35,10 +35,10 @@ pub(super) fn scan<'a>(text: &'a [u8], arguments: &mut Vec<Argument<'a>>) -> boo
         if name.is_empty() || !names.iter().all(|byte| is_declaration(*byte)) {
             return false;
         }
-        let end = value_end(behind);
-        let (value, behind) = behind.split_at_checked(end).unwrap_or((behind, &[]));
+        let end = value_end(after);
+        let (value, after) = after.split_at_checked(end).unwrap_or((after, &[]));
         arguments.push(argument(name, trim(value)));
-        rest = trim(behind.strip_prefix(b",").unwrap_or(behind));
+        rest = trim(after.strip_prefix(b",").unwrap_or(after));
     }
     true
 }
@@ -47,8 +47,7 @@ fn is_declaration(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b' ' | b'*')
 }
 
-/// Where the value ends: at the comma after which another name follows, or at the end. What stands in quotes
-/// may hold anything.
+/// Where the value ends: at the comma before the next name, or at the end. Text in quotes may contain anything.
 fn value_end(text: &[u8]) -> usize {
     let from = quotes_begin(text).unwrap_or(0);
     let closing = |place: &usize| from == 0 || text.get(place - 1) == Some(&b'"');
@@ -58,7 +57,7 @@ fn value_end(text: &[u8]) -> usize {
         .unwrap_or(text.len())
 }
 
-/// After the first quote of `0x55 (61:0a) "a."`, `12 "x"`.
+/// Offset after the first quote of `0x55 (61:0a) "a."`, `12 "x"`.
 fn quotes_begin(text: &[u8]) -> Option<usize> {
     let mut place = find(text, b' ')? + 1;
     if text.get(place) == Some(&b'(') {
@@ -68,8 +67,8 @@ fn quotes_begin(text: &[u8]) -> Option<usize> {
 }
 
 fn commas(text: &[u8], from: usize) -> impl Iterator<Item = usize> {
-    let behind = text.iter().enumerate().skip(from);
-    behind.filter_map(|(place, byte)| (*byte == b',').then_some(place))
+    let after = text.iter().enumerate().skip(from);
+    after.filter_map(|(place, byte)| (*byte == b',').then_some(place))
 }
 
 /// Whether ` name: ` follows.
@@ -94,17 +93,17 @@ fn argument<'a>(name: &'a [u8], text: &'a [u8]) -> Argument<'a> {
     let Some(blank) = find(text, b' ') else {
         return argument;
     };
-    let (value, behind) = text.split_at_checked(blank).unwrap_or((text, &[]));
-    let behind = trim(behind);
-    match behind.first() {
+    let (value, after) = text.split_at_checked(blank).unwrap_or((text, &[]));
+    let after = trim(after);
+    match after.first() {
         Some(b'"') => {
             argument.value = value;
-            argument.text = Some(behind);
+            argument.text = Some(after);
         }
         Some(b'(') => {
-            if let Some(close) = find(behind, b')') {
+            if let Some(close) = find(after, b')') {
                 argument.value = value;
-                argument.bytes = behind.get(1..close);
+                argument.bytes = after.get(1..close);
             }
         }
         _ => {}

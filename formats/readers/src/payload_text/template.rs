@@ -1,39 +1,39 @@
-//! How the kernel, or a tool, prints an event that is not `key=value`: a line with places for its fields.
+//! Forms of events that the kernel or a tool prints other than as `key=value`: a line with placeholders for the fields.
 //!
 //! ```text
 //! "{dev:D} {rwbs:w} {bytes:d} ({cmd:s}) {sector:d} + {nr_sector:d} [{comm:s}]"
 //!   8,16    W       0         ()        495704    +  24            [dd]
 //! ```
-//! A blank stands for any number of blanks. A place is `{name:kind}`; without a name its text is not kept:
+//! A blank matches any number of blanks. A placeholder is `{name:kind}`; without a name, its text is dropped:
 //!
 //! | kind | what | kind | what |
 //! |---|---|---|---|
 //! | `d` | decimal number | `x` | hexadecimal number, with or without `0x` |
-//! | `f` | number with a point | `s` | text up to what follows in the line, may be empty |
+//! | `f` | number with a point | `s` | text up to the next literal, may be empty |
 //! | `w` | word | `D` | device: `8,16` or `8:16` |
-//! | `h` | `handled` or `unhandled` | `L` | hexadecimal numbers parted by commas |
-//! | `t` | `{comm/pid:t}`: text and decimal number, parted by the last colon | `i` | hexadecimal of a signed number |
+//! | `h` | `handled` or `unhandled` | `L` | hexadecimal numbers separated by commas |
+//! | `t` | `{comm/pid:t}`: text and decimal number, separated by the last colon | `i` | hexadecimal of a signed number |
 
 use perfquet_events::scan::{find_text, rfind_text, trim, trim_start};
 
 use super::class::{Class, Notation};
 
-/// A printed line with places for fields.
+/// A printed line with placeholders for fields.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Template {
     pieces: Vec<Piece>,
-    /// After the last place.
+    /// Text after the last placeholder.
     tail: &'static [u8],
 }
 
-/// A place and the text before it.
+/// A placeholder and the text before it.
 #[derive(Debug, Clone)]
 struct Piece {
     before: &'static [u8],
     kind: u8,
-    /// Empty: not kept.
+    /// Empty if the text is dropped.
     name: &'static [u8],
-    /// Of `t`: the part after the colon.
+    /// Of `t`: the name of the part after the colon.
     second: &'static [u8],
 }
 
@@ -46,12 +46,12 @@ pub(super) struct TemplateField {
 }
 
 impl Template {
-    /// Takes a template apart.
+    /// Parses a template.
     pub(super) fn new(text: &'static str) -> Template {
         let mut template = Template::default();
         let mut rest = text;
-        while let Some((before, behind)) = rest.split_once('{') {
-            let Some((place, after)) = behind.split_once('}') else {
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((place, following)) = after.split_once('}') else {
                 break;
             };
             let (names, kind) = place.split_once(':').unwrap_or((place, "s"));
@@ -62,13 +62,13 @@ impl Template {
                 name: name.as_bytes(),
                 second: second.as_bytes(),
             });
-            rest = after;
+            rest = following;
         }
         template.tail = rest.as_bytes();
         template
     }
 
-    /// Its fields, in the order in which [`Template::read`] hands over their texts.
+    /// The fields, in the order of the texts from [`Template::read`].
     pub(super) fn fields(&self) -> impl Iterator<Item = TemplateField> {
         self.pieces.iter().flat_map(|piece| {
             let (class, notation) = match piece.kind {
@@ -97,7 +97,7 @@ impl Template {
         })
     }
 
-    /// Puts the texts of the fields into `texts`; false: `line` is not of this form.
+    /// Puts the texts of the fields into `texts`. Returns false if `line` does not match.
     #[inline]
     pub(super) fn read<'a>(&self, line: &'a [u8], texts: &mut Vec<&'a [u8]>) -> bool {
         texts.clear();
@@ -116,8 +116,8 @@ impl Template {
                 .pieces
                 .get(index + 1)
                 .map_or(self.tail, |piece| piece.before);
-            let (text, behind) = rest.split_at_checked(piece.length(rest, next)?)?;
-            rest = behind;
+            let (text, after) = rest.split_at_checked(piece.length(rest, next)?)?;
+            rest = after;
             if piece.kind == b't' {
                 let colon = rfind_text(text, b":")?;
                 texts.push(text.get(..colon)?);
@@ -131,7 +131,7 @@ impl Template {
 }
 
 impl Piece {
-    /// Bytes of the place, of which `next` follows.
+    /// Length of the placeholder's text, given the following piece `next`.
     #[inline]
     fn length(&self, rest: &[u8], next: &[u8]) -> Option<usize> {
         let run = |is_part: fn(u8) -> bool| {
@@ -144,8 +144,8 @@ impl Piece {
             b'f' => run(|byte| byte.is_ascii_digit() || byte == b'.'),
             b'D' => {
                 let major = number(rest)?;
-                let behind = rest.get(major + 1..)?;
-                matches!(rest.get(major), Some(b',' | b':')).then_some(major + 1 + number(behind)?)
+                let after = rest.get(major + 1..)?;
+                matches!(rest.get(major), Some(b',' | b':')).then_some(major + 1 + number(after)?)
             }
             b'w' | b'h' => {
                 let stop = next.first().copied().unwrap_or(b' ');
@@ -159,7 +159,7 @@ impl Piece {
     }
 }
 
-/// Bytes of a decimal number with or without a sign.
+/// Length of an optionally signed decimal number.
 #[inline]
 fn number(text: &[u8]) -> Option<usize> {
     let sign = usize::from(text.first() == Some(&b'-'));
@@ -171,7 +171,7 @@ fn number(text: &[u8]) -> Option<usize> {
     (digits > 0).then_some(sign + digits)
 }
 
-/// What is after `literal`, of which each blank stands for any number of them.
+/// The text after `literal`, each blank of which matches any number of blanks.
 #[inline]
 fn skip<'a>(text: &'a [u8], literal: &[u8]) -> Option<&'a [u8]> {
     if let Some(rest) = text.strip_prefix(literal) {
@@ -180,8 +180,8 @@ fn skip<'a>(text: &'a [u8], literal: &[u8]) -> Option<&'a [u8]> {
     let mut rest = text;
     for &byte in literal {
         rest = match rest.split_first() {
-            Some((first, behind)) if *first == byte && byte == b' ' => trim_start(behind),
-            Some((first, behind)) if *first == byte => behind,
+            Some((first, after)) if *first == byte && byte == b' ' => trim_start(after),
+            Some((first, after)) if *first == byte => after,
             _ if byte == b' ' => rest,
             _ => return None,
         };

@@ -1,4 +1,4 @@
-//! Payloads as the kernel and its tools print them, and their columns.
+//! Payloads as printed by the kernel and its tools, and their columns.
 
 use super::*;
 
@@ -227,7 +227,7 @@ fn types_are_learned_from_all_lines() {
 }
 
 #[test]
-fn what_does_not_fit_is_declared_again() {
+fn a_value_that_does_not_fit_causes_another_declaration() {
     let mut rows = Rows::default();
     let mut read = Payloads::learn();
     read.learned();
@@ -258,7 +258,7 @@ fn what_does_not_fit_is_declared_again() {
 }
 
 #[test]
-fn forms_do_not_grow_without_end() {
+fn the_number_of_forms_is_bounded() {
     let payloads: Vec<String> = (0..1000).map(|key| format!("k{key}=1")).collect();
     let mut rows = Rows::default();
     let mut read = Payloads::learn();

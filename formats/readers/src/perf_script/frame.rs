@@ -1,4 +1,4 @@
-//! A frame of a stack: address, symbol, and what it is in.
+//! A frame of a stack: address, symbol and module.
 //!
 //! ```text
 //!         ffffffff81c95a7f __memset+0xf ([kernel.kallsyms])
@@ -6,23 +6,23 @@
 //!                   401186 main (inlined)
 //!             7f1674019090 [unknown] (/memfd:x (deleted))
 //! ```
-//! A symbol may hold anything: blanks, parentheses, `+0x`. The address is the first word, the module the last pair of
-//! parentheses.
+//! A symbol may contain anything: blanks, parentheses, `+0x`. The address is the first word, the module the last pair
+//! of parentheses.
 
 use perfquet_events::event::{NamedFrame, Space};
 use perfquet_events::scan::{
     bare_hex, prefixed_hex, rsplit_once, trim, trim_end, trim_start, word,
 };
 
-/// A frame, and what may be wrong with its address.
+/// A frame, and whether its address is doubtful.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Printed<'a> {
     pub(super) frame: NamedFrame<'a>,
 }
 
 impl<'a> Printed<'a> {
-    /// As one of a call chain: there perf prints the places of user code as offsets in their files. Such a number is
-    /// no address, and only kept where nothing else tells one frame from another.
+    /// The frame as part of a call chain: there perf prints user addresses as file offsets. Such a number is not an
+    /// address, and is kept only if nothing else distinguishes the frames.
     pub(super) fn in_chain(self) -> NamedFrame<'a> {
         let is_offset = self.frame.space == Space::User
             && !self.frame.function.is_empty()
@@ -34,13 +34,13 @@ impl<'a> Printed<'a> {
     }
 }
 
-/// Takes a line apart; `None`: it is no frame.
+/// Parses a line; `None` if it is not a frame.
 #[inline]
 pub(super) fn frame(line: &[u8]) -> Option<Printed<'_>> {
     let (address, rest) = word(line)?;
     let address = bare_hex(address)?;
     if rest.is_empty() {
-        // Only the address was requested.
+        // With `-F ip`, a frame is only an address.
         let is_indented = matches!(line.first(), Some(b' ' | b'\t'));
         let frame = NamedFrame {
             address: Some(address),
@@ -78,12 +78,12 @@ fn symbol(address: u64, text: &[u8]) -> NamedFrame<'_> {
     frame
 }
 
-/// Symbol and module.
+/// Splits symbol and module.
 fn parts(text: &[u8]) -> (&[u8], &[u8]) {
     let Some(inner) = text.strip_suffix(b")") else {
         return (text, b"");
     };
-    // A file that is gone: `(/path (deleted))`.
+    // A deleted file: `(/path (deleted))`.
     let search = inner
         .strip_suffix(b" (deleted)")
         .or_else(|| inner.strip_suffix(b"(deleted)"))
@@ -99,7 +99,7 @@ fn parts(text: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Kernels of 64 bits have the upper half; old ones of 32 are known by their files.
+/// The space of an address: 64-bit kernels use the upper half; for 32-bit kernels, the module decides.
 fn space(address: u64, module: &[u8]) -> Space {
     const OF_USER: [&[u8]; 6] = [
         b"[unknown]",
@@ -122,13 +122,13 @@ fn space(address: u64, module: &[u8]) -> Space {
     }
 }
 
-/// The place that `perf script -F ip,sym,trace` prints after a payload without a call chain: sixteen columns of
-/// address and a symbol. Returns the payload and the frame.
-pub(super) fn behind_payload(payload: &[u8]) -> Option<(&[u8], NamedFrame<'_>)> {
-    /// `%16lx` and the blank before.
+/// Splits off the frame that `perf script -F ip,sym,trace` prints after a payload without a call chain: an address of
+/// sixteen columns and a symbol. Returns the payload and the frame.
+pub(super) fn after_payload(payload: &[u8]) -> Option<(&[u8], NamedFrame<'_>)> {
+    /// `%16lx` and the blank before it.
     const WIDTH: usize = 17;
     let mut end = payload.len();
-    // Symbols of C++ and Rust have some words, not many.
+    // Symbols of C++ and Rust have several words, but not many.
     for _ in 0..64 {
         let before = payload.get(..end)?;
         let start = before.iter().rposition(|&byte| byte == b' ')? + 1;
@@ -245,24 +245,24 @@ mod tests {
     }
 
     #[test]
-    fn places_behind_payloads() {
+    fn frames_after_payloads() {
         let (payload, frame) =
-            behind_payload(b"next_prio=120 ffffffff81c9 x ffffffff81114a38 a::b<c d>").unwrap();
+            after_payload(b"next_prio=120 ffffffff81c9 x ffffffff81114a38 a::b<c d>").unwrap();
         assert_eq!(payload, b"next_prio=120 ffffffff81c9 x");
         assert_eq!(
             (frame.function, frame.address),
             (&b"a::b<c d>"[..], Some(0xffff_ffff_8111_4a38))
         );
-        let (payload, frame) = behind_payload(b"count: 0x00000040     7f47b573338f write").unwrap();
+        let (payload, frame) = after_payload(b"count: 0x00000040     7f47b573338f write").unwrap();
         assert_eq!(
             (payload, frame.function),
             (&b"count: 0x00000040"[..], &b"write"[..])
         );
         assert!(
-            behind_payload(b"x86/fpu: 00000000c5b3cc2c load: 1 xcomp_bv: 80000000000200e7")
+            after_payload(b"x86/fpu: 00000000c5b3cc2c load: 1 xcomp_bv: 80000000000200e7")
                 .is_none()
         );
-        assert!(behind_payload(b"value f6").is_none());
+        assert!(after_payload(b"value f6").is_none());
     }
 
     #[test]

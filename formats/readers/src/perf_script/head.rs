@@ -1,4 +1,4 @@
-//! The line that a sample begins with.
+//! The first line of a sample.
 //!
 //! ```text
 //!             perf   169/169   [000]     4.720337972:          1       sched:sched_wakeup: comm=migration/0 …
@@ -6,14 +6,14 @@
 //! node-v011 31912 cpu-clock:                                 without a time
 //! cargo                                                      of -F comm,ip,sym
 //! ```
-//! simpleperf's report_sample.py prints the same with tabs in between.
+//! simpleperf's report_sample.py prints the same line with tabs as separators.
 
 use perfquet_events::scan::{
     decimal, find_text, leading_decimal, rsplit_once, seconds, signed, split_once, trim, trim_end,
     trim_start,
 };
 
-/// What a head says.
+/// A parsed head.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Head<'a> {
     pub(super) comm: Option<&'a [u8]>,
@@ -24,13 +24,13 @@ pub(super) struct Head<'a> {
     pub(super) period: Option<u64>,
     /// As printed.
     pub(super) period_text: &'a [u8],
-    /// Without the colon after it; empty: not printed.
+    /// Without the colon after it; empty if not printed.
     pub(super) event: &'a [u8],
     /// After the event.
     pub(super) rest: &'a [u8],
 }
 
-/// What perf prints as the time of a record that has none: -1 without its sign.
+/// perf prints this as the time of a record without one: -1 printed unsigned.
 const NO_TIME: &[u8] = b"18446744073.709551";
 
 /// A head with a time.
@@ -58,7 +58,7 @@ pub(super) fn with_time(line: &[u8]) -> Option<Head<'_>> {
     }
 }
 
-/// The colon after a time: a blank follows it, or nothing.
+/// The colon after a time, followed by a blank or the end of the line.
 #[inline]
 fn find_time_end(text: &[u8]) -> Option<usize> {
     let mut from = 0;
@@ -134,12 +134,12 @@ fn what<'a>(text: &'a [u8], head: &mut Head<'a>) {
         return;
     }
     let mut name = text;
-    if let Some((period, behind)) = leading_decimal(text)
-        && behind.starts_with(b" ")
+    if let Some((period, after)) = leading_decimal(text)
+        && after.starts_with(b" ")
     {
-        name = trim_start(behind);
+        name = trim_start(after);
         head.period = Some(period);
-        head.period_text = text.get(..text.len() - behind.len()).unwrap_or_default();
+        head.period_text = text.get(..text.len() - after.len()).unwrap_or_default();
         head.rest = name;
     }
     let end = name
@@ -169,7 +169,7 @@ pub(super) fn without_time(line: &[u8]) -> Option<Head<'_>> {
         head.event = event.get(..end)?;
         head.rest = trim(event.get(end + 1..)?);
         before = trim(threads);
-        // A period is before the event.
+        // A period precedes the event.
         if let Some((other, number)) = rsplit_once(before, b" ")
             && let Some(period) = decimal(number)
             && other
@@ -194,7 +194,7 @@ pub(super) fn without_time(line: &[u8]) -> Option<Head<'_>> {
     Some(head)
 }
 
-/// Where the word begins that ends in the colon of the event.
+/// Offset of the word that ends with the event's colon.
 fn event_start(text: &[u8]) -> Option<usize> {
     let colon = if text.ends_with(b":") {
         text.len() - 1

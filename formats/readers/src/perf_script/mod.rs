@@ -1,4 +1,4 @@
-//! What `perf script` prints: samples with their stacks, tracepoints with their payloads, and, on request, perf's own
+//! The output of `perf script`: samples with their stacks, tracepoints with their payloads, and, on request, perf's own
 //! records.
 //!
 //! ```text
@@ -8,14 +8,14 @@
 //!
 //!             dd   479/479   [001]   256.369262940:          1  probe:vfs_write: (ffffffff81442060) count=4096
 //! ```
-//! After `tools/perf/builtin-script.c` of Linux 3.x to 7.x: the default form and those of `-F` with comm, tid, pid, cpu,
-//! time, period, event, ip, sym, symoff, dso, brstack, trace, in perf's own order, any of them missing.
+//! Format: `tools/perf/builtin-script.c` of Linux 3.x to 7.x. The default fields, and those of `-F` with comm, tid,
+//! pid, cpu, time, period, event, ip, sym, symoff, dso, brstack, trace, in perf's own order, with any of them missing.
 //!
-//! - One number in front is the thread, `1/2` process and thread.
-//! - A sample ends with an empty line or the next head. Frames come leaf first; those of the kernel are the kernel's
-//!   stack, the rest that of user space. Without a call chain the place on the head's line is the only frame.
-//! - Payloads are taken apart as those of ftrace ([`crate::payload_text`]).
-//! - Lines of source code after a frame (`-F +srcline`) are not kept.
+//! - A single number in front is the TID, `1/2` PID and TID.
+//! - A sample ends with an empty line or the next head. Frames come leaf first; those of the kernel form the kernel
+//!   stack, the others the user stack. Without a call chain, the location on the head's line is the only frame.
+//! - Payloads are parsed like those of ftrace ([`crate::payload_text`]).
+//! - Source lines after a frame (`-F +srcline`) are dropped.
 //! - Every line is data, header, blank, a loss or a problem; the fact `perf_script.lines` has the counts.
 
 mod frame;
@@ -30,7 +30,7 @@ pub use sniff::is_report;
 
 use perfquet_events::Format;
 
-/// perf script's text.
+/// The text of perf script.
 pub const PERF_SCRIPT: Format = Format {
     name: "perf-script",
     about: "text output of perf script: samples with stacks, tracepoints",

@@ -14,15 +14,15 @@ use super::record;
 use crate::lines::{Counts, Line, LineProblems, Lines, Meter, quoted};
 use crate::payload_text::{Added, Payloads, Style};
 
-/// What is read twice, to learn the types of columns.
+/// Size of the part that is read twice, to learn the types of columns.
 const LEARN_BYTES: usize = 1 << 20;
-/// Deeper than any stack that perf records.
+/// More frames than any stack that perf records.
 const MAX_FRAMES: usize = 1 << 16;
-/// Counters of a file; a hostile one may name any number.
+/// Maximum number of counters: a hostile file may name any number.
 const MAX_COUNTERS: usize = 4096;
-/// Longer than any line of perf, of which those with branches are the longest.
+/// Longer than any line of perf; those with branches are the longest.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// Pages of the input are given back after this many bytes.
+/// Pages of the input are released after this many bytes.
 const RELEASE_BYTES: u64 = 64 << 20;
 
 /// Reads all lines.
@@ -56,7 +56,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     session.finish(input.damage())
 }
 
-/// Takes everything and does nothing.
+/// Discards all events.
 struct Silent;
 
 impl Sink for Silent {
@@ -75,9 +75,9 @@ struct Session<'a, 's> {
     frames: Vec<NamedFrame<'a>>,
     branches: Vec<Branch>,
     counters: HashMap<&'a [u8], EventId>,
-    /// The open sample has more frames than are kept.
+    /// Whether the open sample has more frames than are kept.
     is_cut: bool,
-    /// An empty line has stood between the head and its frames.
+    /// Whether an empty line separates the head from its frames.
     is_parted: bool,
 }
 
@@ -107,7 +107,7 @@ impl<'a, 's> Session<'a, 's> {
                 break;
             };
             self.line(line)?;
-            meter.tell(progress, self.sink)?;
+            meter.report(progress, self.sink)?;
             if progress.done - released >= RELEASE_BYTES {
                 released = progress.done;
                 release();
@@ -118,9 +118,9 @@ impl<'a, 's> Session<'a, 's> {
 
     fn finish(mut self, damage: Option<&str>) -> Result<(), Error> {
         if let Some(damage) = damage {
-            self.problems.tell(Place::Whole, damage, self.sink)?;
+            self.problems.report(Place::Whole, damage, self.sink)?;
         }
-        self.counts.tell("perf_script.lines", self.sink)?;
+        self.counts.report("perf_script.lines", self.sink)?;
         self.problems.finish(self.sink)
     }
 
@@ -143,7 +143,7 @@ impl<'a, 's> Session<'a, 's> {
             }
             _ => {}
         }
-        // perf begins frames with a tab; a name like `dd` in the first column is an address as well.
+        // perf begins frames with a tab; in the first column, a comm like `dd` could be an address too.
         if text.first() == Some(&b'\t') && self.frame(text) {
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl<'a, 's> Session<'a, 's> {
         self.other(line)
     }
 
-    /// Takes a frame of the open sample; false: it is none.
+    /// Parses a frame of the open sample. Returns false if the line is not one.
     #[inline]
     fn frame(&mut self, text: &'a [u8]) -> bool {
         let Some(frame) = frame::frame(text).filter(|_| self.open.is_some()) else {
@@ -191,7 +191,7 @@ impl<'a, 's> Session<'a, 's> {
             self.counts.header += 1;
             return Ok(());
         }
-        // What stands in the first column, and is a name at least.
+        // An unindented line, which is at least a name.
         let is_indented = matches!(text.first(), Some(b' ' | b'\t'));
         let is_text = text
             .iter()
@@ -217,7 +217,7 @@ impl<'a, 's> Session<'a, 's> {
         self.frames.clear();
     }
 
-    /// Ends a sample that has frames; one without may get them after the line.
+    /// Ends a sample that has frames; a sample without frames may get them after the empty line.
     fn blank(&mut self) -> Result<(), Error> {
         if self.frames.is_empty() && self.open.is_some() && !self.is_parted {
             self.is_parted = true;
@@ -259,7 +259,7 @@ impl<'a, 's> Session<'a, 's> {
         self.sink.event(Event::Fact(fact))
     }
 
-    /// One of perf's own records.
+    /// Handles one of perf's own records.
     fn record(&mut self, head: &Head<'a>) -> Result<(), Error> {
         match record::event(head.rest, head.time, head.cpu) {
             Some(event) => {
@@ -288,7 +288,7 @@ impl<'a, 's> Session<'a, 's> {
         }
     }
 
-    /// Hands over the sample that is open.
+    /// Emits the open sample.
     #[inline]
     fn end_sample(&mut self) -> Result<(), Error> {
         match self.open.take() {
@@ -298,7 +298,7 @@ impl<'a, 's> Session<'a, 's> {
     }
 
     fn sample(&mut self, mut head: Head<'a>, line: Line<'a>) -> Result<(), Error> {
-        // A name alone is a head only if frames follow.
+        // A comm alone is a head only if frames follow.
         if head.time.is_none() && head.event.is_empty() && self.frames.is_empty() {
             self.counts.data -= 1;
             self.counts.problem += 1;
@@ -314,7 +314,7 @@ impl<'a, 's> Session<'a, 's> {
         let mut sample = sample_of(&head);
         if tracepoint.is_some() {
             if self.frames.is_empty()
-                && let Some((payload, frame)) = frame::behind_payload(head.rest)
+                && let Some((payload, frame)) = frame::after_payload(head.rest)
             {
                 head.rest = payload;
                 self.frames.push(frame);
@@ -322,7 +322,7 @@ impl<'a, 's> Session<'a, 's> {
         } else if !head.rest.is_empty() {
             sample.addr = self.place(head.rest, line)?;
         }
-        // The frames leave the session for a moment, so that it can be used beside them.
+        // Take the frames out of the session during the call, so that both can be used.
         let frames = std::mem::take(&mut self.frames);
         let branches = std::mem::take(&mut self.branches);
         let result = self.emit(&head, tracepoint, with_stacks(sample, &frames, &branches));
@@ -342,7 +342,7 @@ impl<'a, 's> Session<'a, 's> {
             let slot = self
                 .payloads
                 .slot(Style::Event, system, name, kind_of(system, name));
-            // A period of 1 says nothing.
+            // A period of 1 carries no information.
             let period = match head.period {
                 Some(1) => b"",
                 _ => head.period_text,
@@ -362,18 +362,18 @@ impl<'a, 's> Session<'a, 's> {
         }))
     }
 
-    /// The part after a counter's name: `[addr] ip symbol (module)`, or branches. Returns the data address.
+    /// Parses the part after a counter's name: `[addr] ip symbol (module)`, or branches. Returns the data address.
     fn place(&mut self, rest: &'a [u8], line: Line<'a>) -> Result<Option<u64>, Error> {
         let mut addr = None;
         let mut text = rest;
         let is_hex = |word: &[u8]| perfquet_events::scan::bare_hex(word);
-        if let Some((first, behind)) = word(text)
-            && let (Some(address), Some((second, _))) = (is_hex(first), word(behind))
+        if let Some((first, after)) = word(text)
+            && let (Some(address), Some((second, _))) = (is_hex(first), word(after))
             && is_hex(second).is_some()
             && second.len() > 4
         {
             addr = Some(address);
-            text = behind;
+            text = after;
         }
         let words = text
             .split(|&byte| byte == b' ')
@@ -435,7 +435,7 @@ impl<'a, 's> Session<'a, 's> {
     }
 }
 
-/// Events that the kernel counts itself (`tools/perf/util/parse-events.c`).
+/// The kernel's software events (`tools/perf/util/parse-events.c`).
 const SOFTWARE: &[&str] = &[
     "cpu-clock",
     "task-clock",
@@ -468,7 +468,7 @@ const HARDWARE: &[&str] = &[
     "stalled-cycles-backend",
 ];
 
-/// System and name of a tracepoint or probe; `None`: a counter, of which letters after a colon are modifiers.
+/// System and name of a tracepoint or probe. `None` for a counter, where letters after a colon are modifiers.
 #[inline]
 fn tracepoint(event: &[u8]) -> Option<(&[u8], &[u8])> {
     let (system, name) = split_once(event, b":")?;
@@ -511,7 +511,7 @@ fn sample_of<'a>(head: &Head<'a>) -> Sample<'a> {
     }
 }
 
-/// The kernel's frames are the leaves; one that has user frames after it stays in its place.
+/// Splits a chain: the kernel's frames are the leaves. A kernel frame followed by user frames keeps its position.
 #[inline]
 fn with_stacks<'v>(
     sample: Sample<'v>,
@@ -536,7 +536,7 @@ fn with_stacks<'v>(
     }
 }
 
-/// `  file.c:12`: where a frame is in the source.
+/// `  file.c:12`: the source location of a frame.
 fn is_source(text: &[u8]) -> bool {
     let parts = rsplit_once(trim(text), b":");
     matches!(text.first(), Some(b' ' | b'\t'))

@@ -1,4 +1,4 @@
-//! perf's own records, printed by `--show-mmap-events` and its relatives.
+//! perf's own records, printed with `--show-mmap-events` and similar options.
 //!
 //! ```text
 //! PERF_RECORD_COMM exec: ls:197/197             PERF_RECORD_FORK(198:198):(197:197)         PERF_RECORD_LOST lost 12
@@ -11,7 +11,7 @@ use perfquet_events::scan::{
     word,
 };
 
-/// What a record says; `None`: it is one of those that are kept as they are.
+/// The event of a record; `None` for records that are kept as text.
 pub(super) fn event(text: &[u8], time: Option<i64>, cpu: Option<u32>) -> Option<Event<'_>> {
     let rest = text.strip_prefix(b"PERF_RECORD_")?;
     let end = rest

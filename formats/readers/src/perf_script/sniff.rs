@@ -1,14 +1,14 @@
-//! Recognizes perf script's text: by perf's header, else by heads of samples.
+//! Recognizes perf script's text by perf's header or by heads of samples.
 
 use perfquet_events::Guess;
 
 use super::{frame, head};
 use crate::lines::Lines;
 
-/// Lines that are looked at.
+/// Number of lines examined.
 const LINES: usize = 40;
 
-/// Certain by perf's header or by a head with frames below; otherwise likely.
+/// Certain with perf's header or with a head followed by frames; otherwise likely.
 pub(super) fn sniff(text: &[u8]) -> Guess {
     if text.contains(&0) {
         return Guess::No;
@@ -33,13 +33,13 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
         };
         lines.iter().filter(is_other).count()
     };
-    // Below heads with times everything that can be a frame is one.
+    // Below heads with times, every line that can be a frame is one.
     let is_any_frame =
         |line: &[u8]| is_frame(line) || line.starts_with(b"\t") && frame::frame(line).is_some();
     if heads > 0 && heads >= others(is_any_frame) {
         return Guess::Likely;
     }
-    // Heads without times: what is not indented, and frames below it.
+    // Heads without times: unindented lines with frames below.
     let starts_sample = lines.windows(2).filter(|pair| match pair {
         [first, second] => {
             head::without_time(first).is_some()
@@ -52,7 +52,7 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     });
     let frames = lines.iter().filter(|line| is_frame(line)).count();
     let samples = starts_sample.count();
-    // Other tools indent numbers and names below a title as well.
+    // Other tools also indent numbers and names below a title.
     if samples > 0 && samples + frames >= others(is_frame) {
         Guess::Likely
     } else {
@@ -60,13 +60,14 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     }
 }
 
-/// What perf report prints has the same header, and sums below it instead of events.
+/// perf report prints the same header, followed by totals instead of events.
 pub fn is_report(text: &[u8]) -> bool {
     const STARTS: [&[u8]; 3] = [b"# Samples: ", b"# Total Lost Samples: ", b"# Overhead"];
     Lines::of(text).any(|line| STARTS.iter().any(|start| line.text.starts_with(start)))
 }
 
-/// An indented address with a symbol: numbers alone are other formats' rows. Pasted, it may have lost its blanks.
+/// An indented address with a symbol: rows of other formats have numbers alone. Pasted text may have lost its
+/// indentation.
 fn is_frame(line: &[u8]) -> bool {
     let is_indented = matches!(line.first(), Some(b' ' | b'\t'));
     let is_long = line

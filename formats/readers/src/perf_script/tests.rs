@@ -16,7 +16,7 @@ fn golden() {
     }
 }
 
-/// The five counts of `perf_script.lines` after their sum, which is the first number.
+/// The five counts of `perf_script.lines`; the first number is their sum.
 fn counts(events: &str) -> (u64, Vec<u64>) {
     let line = events
         .lines()
@@ -51,7 +51,7 @@ fn check(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn frames_may_stand_behind_an_empty_line() {
+fn frames_may_follow_an_empty_line() {
     check(
         "a 1 1.5: 7 cycles:u:\n\n\t401186 f+0x1 (/x)\n\nb 2 1.6: 8 cycles:u:\n\n\nc 3 1.7: 9 cycles:u:\n",
         &[
@@ -88,7 +88,7 @@ fn a_stack_that_is_cut_is_a_problem() {
 }
 
 #[test]
-fn times_that_do_not_fit_are_told_apart_from_none() {
+fn times_out_of_range_differ_from_no_time() {
     check(
         "a 1 9223372036.854775808: cycles:u:\na 1 18446744073.709551: cycles:u:\n",
         &[
@@ -118,7 +118,7 @@ proptest! {
         read_bytes(&PERF_SCRIPT, &bytes);
     }
 
-    /// Pieces of what real lines are made of, in any order.
+    /// Fragments of real lines, in any order.
     #[test]
     fn any_pieces(pieces in prop::collection::vec(
         prop::sample::select(vec![
@@ -136,7 +136,7 @@ proptest! {
         }
     }
 
-    /// What a file gives begins with what any prefix of it gives, but for the sample that was cut.
+    /// Events of a prefix are a prefix of the whole file's events, except for the truncated sample.
     #[test]
     fn prefixes(cut in 0usize..2000) {
         let whole = "workload   220    50.102807555:    1001001 cpu-clock: \n\tffffffff81c95a7f __memset+0xf ([kernel.kallsyms])\n\

@@ -1,13 +1,13 @@
-//! What a time stamp of a ring counts, and how it becomes nanoseconds of the trace's clock.
+//! Units of the ring buffer's timestamps, and their conversion to nanoseconds on the trace's clock.
 //!
 //! ```text
 //! local, global, perf, mono, mono_raw, boot, tai   nanoseconds
 //! x86-tsc, tsc2nsec with an option TSC2NSEC        cycles * mult >> shift
 //! uptime                                           ticks of 10 ms (USER_HZ)
-//! counter, x86-tsc, ppc-tb, …                      of no known unit: no time
+//! counter, x86-tsc, ppc-tb, …                      unit unknown: no time
 //! ```
-//! kernel/trace/trace.c, `trace_clocks`. A guest's file brings samples of the difference to its host's clock, by which
-//! trace-cmd corrects every stamp before all else (`timestamp_host_sync`); an OFFSET is added to the result.
+//! Source: `trace_clocks` in kernel/trace/trace.c. A guest's file has samples of the difference to its host's clock.
+//! trace-cmd first corrects each timestamp by them (`timestamp_host_sync`), then adds the OFFSET.
 
 use std::rc::Rc;
 
@@ -15,9 +15,9 @@ use perfquet_events::event::TIME_BEYOND;
 
 use crate::trace_dat::options::{Options, Shift, TimeShift, Tsc};
 
-/// Nanoseconds of a tick: the kernel counts them at 100 Hz for user space, whatever its own rate is.
+/// Nanoseconds per tick: the kernel reports ticks to user space at 100 Hz, whatever its own rate.
 const TICK_NANOSECONDS: u64 = 10_000_000;
-/// The offset changes evenly between two samples.
+/// The offset changes linearly between two samples.
 const INTERPOLATE: u32 = 1;
 
 /// The clock of one buffer.
@@ -37,7 +37,7 @@ enum Unit {
 }
 
 impl Clock {
-    /// The clock called `name` in a file with these options.
+    /// Returns the clock named `name` in a file with these options.
     pub(super) fn new(name: &[u8], options: &Options<'_>) -> Clock {
         let tsc = options.tsc.filter(|tsc| tsc.mult != 0);
         Clock {
@@ -45,7 +45,7 @@ impl Clock {
                 (b"x86-tsc" | b"tsc2nsec", Some(tsc)) => Unit::Cycles(tsc),
                 (b"local" | b"global" | b"perf" | b"boot" | b"tai", _) => Unit::Nanoseconds,
                 (b"mono" | b"mono_raw", _) => Unit::Nanoseconds,
-                // Not told: what a ring counts that nobody changed.
+                // No clock given: the default clock of a ring buffer.
                 (b"", _) => Unit::Nanoseconds,
                 (b"uptime", _) => Unit::Ticks,
                 _ => Unit::Unknown,
@@ -55,12 +55,12 @@ impl Clock {
         }
     }
 
-    /// Whether its stamps have a time.
+    /// Whether timestamps of this clock are times.
     pub(super) fn has_time(&self) -> bool {
         self.unit != Unit::Unknown
     }
 
-    /// Nanoseconds, or, for a clock of an unknown unit, the count itself: what events are put in order by.
+    /// Nanoseconds, or the raw count if the unit is unknown: the sort key of events.
     #[inline]
     pub(super) fn key(&self, stamp: u64, cpu: u32) -> i64 {
         let stamp = match &self.shift {
@@ -79,7 +79,7 @@ impl Clock {
     }
 }
 
-/// A guest's stamp by its host's clock.
+/// Converts a guest's timestamp to its host's clock.
 #[cold]
 fn shifted(stamp: u64, shift: &TimeShift, cpu: u32) -> u64 {
     let samples = usize::try_from(cpu)
@@ -93,9 +93,9 @@ fn shifted(stamp: u64, shift: &TimeShift, cpu: u32) -> u64 {
         [only] => return stamp.wrapping_add_signed(only.offset),
         [first, second] => (first, second),
         samples => {
-            // Before the first and after the last, the nearest two tell.
-            let behind = samples.partition_point(|sample| sample.time <= stamp);
-            let at = behind.clamp(1, samples.len() - 1);
+            // Before the first and after the last sample, the nearest two apply.
+            let after = samples.partition_point(|sample| sample.time <= stamp);
+            let at = after.clamp(1, samples.len() - 1);
             match (samples.get(at - 1), samples.get(at)) {
                 (Some(first), Some(second)) => (first, second),
                 _ => return stamp,
@@ -119,7 +119,7 @@ fn corrected(stamp: u64, flags: u32, first: &Shift, second: &Shift) -> u64 {
     u64::try_from(scaled as i128 + offset).unwrap_or(0)
 }
 
-/// What the manifest calls a clock.
+/// The clock's name in the manifest.
 pub(super) fn name_of(clock: &[u8]) -> &'static str {
     match clock {
         b"mono" => "monotonic",
@@ -185,7 +185,7 @@ mod tests {
             ],
         };
         let at = |stamp, shift: &TimeShift| shifted(stamp, shift, 1);
-        // As trace-cmd: before the first sample its offset, after the last that of the one before it.
+        // As in trace-cmd: before the first sample, its offset; after the last, the offset of the second to last.
         assert_eq!(
             [50, 100, 150, 200, 900].map(|stamp| at(stamp, &shift)),
             [60, 110, 160, 220, 920]

@@ -1,4 +1,4 @@
-//! Declares event types when their first event comes, and finds out which need a treatment of their own.
+//! Declares each event type at its first event, and finds the types that need special treatment.
 
 use std::rc::Rc;
 
@@ -11,30 +11,30 @@ use perfquet_events::event::{
 use perfquet_events::event_format::EventFormat;
 
 use crate::trace_dat::formats::Formats;
-use crate::trace_dat::read::Teller;
+use crate::trace_dat::read::Reporter;
 
-/// What becomes of the events of an id. Small, for it is looked up for every event.
+/// How events of an ID are handled. Small, because it is looked up for every event.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     /// Not looked up yet.
     New,
     /// A sample with its payload.
     Plain(EventId),
-    /// More than that: its place among those.
+    /// A special event: its index among those.
     Special(u32),
 }
 
 /// Events that are more than a sample with a payload.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Special {
-    /// It names threads.
+    /// Names threads.
     Sched(EventId, Names),
-    /// It has columns beside its fields, and so comes as values.
+    /// Has columns besides its fields, so it is emitted as values.
     Decoded(EventId, Option<Names>),
     Function(Function),
     Enter(Entry),
     Leave(Exit),
-    /// A stack that found no event before it.
+    /// A stack without a preceding event.
     KernelStack(EventId),
     UserStack(EventId),
     Print(EventId, Print),
@@ -50,7 +50,8 @@ pub(super) struct Function {
     pub(super) args: Option<Op>,
 }
 
-/// `funcgraph_entry`, `fgraph_retaddr_entry`: func, depth; retaddr or, since 6.15, args of which it is the first.
+/// `funcgraph_entry`, `fgraph_retaddr_entry`: func, depth; then retaddr or, since 6.15, args, whose first element it
+/// is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) func: Op,
@@ -60,7 +61,7 @@ pub(super) struct Entry {
     pub(super) first_arg_is_retaddr: bool,
 }
 
-/// `funcgraph_exit`: func, depth, calltime, rettime, overrun, where the kernel has it retval.
+/// `funcgraph_exit`: func, depth, calltime, rettime, overrun, and retval if the kernel has it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exit {
     pub(super) func: Op,
@@ -75,20 +76,20 @@ pub(super) struct Exit {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Print {
     pub(super) ip: Op,
-    /// Address of the format or of the text.
+    /// Address of the format or of the string.
     pub(super) address: Option<Op>,
-    /// Where the text, or the arguments, begin.
+    /// Offset of the string or of the arguments.
     pub(super) start: u32,
 }
 
-/// `sched_switch`, `sched_wakeup`: threads and their names.
+/// `sched_switch`, `sched_wakeup`: TIDs and comms.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names {
     pub(super) first: (Op, Op),
     pub(super) second: Option<(Op, Op)>,
 }
 
-/// Where stacks have what: `size`, or `tgid`; `caller`.
+/// Field offsets in stacks: `size` or `tgid`; `caller`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StackFields {
     pub(super) count: Option<Op>,
@@ -96,12 +97,12 @@ pub(super) struct StackFields {
     pub(super) callers: Option<u32>,
 }
 
-/// Columns that events have beside their fields, in files where they tell something.
+/// Columns of events besides their fields, in files where they have information.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Extras {
-    /// `buffer`: which instance's they are.
+    /// `buffer`: the name of the instance.
     pub(super) buffer: bool,
-    /// `clock_value`: what a clock without a unit said.
+    /// `clock_value`: the count of a clock without a unit.
     pub(super) clock_value: bool,
 }
 
@@ -125,7 +126,7 @@ impl Extras {
     }
 }
 
-/// Ids that a `common_type` of two bytes can tell.
+/// Number of IDs that a `common_type` of two bytes can hold.
 const IDS: usize = 1 << 16;
 
 /// All event types of a file.
@@ -151,33 +152,38 @@ impl<'s> Types<'s> {
         }
     }
 
-    /// What becomes of the events of `id`; declares their type, if need be.
+    /// How events of `id` are handled; declares their type if necessary.
     #[inline]
     pub(super) fn kind(
         &mut self,
         id: u32,
         place: Place,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<Kind, Error> {
         match self.kinds.get(id as usize) {
-            None | Some(Kind::New) => self.look_up(id, place, tell),
+            None | Some(Kind::New) => self.look_up(id, place, reporter),
             Some(kind) => Ok(*kind),
         }
     }
 
     #[cold]
-    fn look_up(&mut self, id: u32, place: Place, tell: &mut Teller<'_>) -> Result<Kind, Error> {
+    fn look_up(
+        &mut self,
+        id: u32,
+        place: Place,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<Kind, Error> {
         let kind = match self.formats.parse(id) {
-            Some(Ok((system, format))) => self.declare(system, format, tell)?,
+            Some(Ok((system, format))) => self.declare(system, format, reporter)?,
             missing => {
                 let reason = match missing {
                     Some(Err(reason)) => format!("the format of event {id}: {reason}"),
                     _ => format!("expected a format for event {id}, found none"),
                 };
-                tell.problem(place, "format", || reason)?;
+                reporter.problem(place, "format", || reason)?;
                 let fields = vec![raw_field()];
                 let name = format!("event-{id}");
-                let event = self.tell_type(String::new(), name, fields, None, tell)?;
+                let event = self.declare_type(String::new(), name, fields, None, reporter)?;
                 match self.extras.any() {
                     true => self.special_kind(Special::Decoded(event, None)),
                     false => Kind::Plain(event),
@@ -198,15 +204,15 @@ impl<'s> Types<'s> {
         &mut self,
         system: String,
         mut format: EventFormat,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<Kind, Error> {
         if system == "ftrace"
-            && let Some(special) = self.own(&format, tell)?
+            && let Some(special) = self.own(&format, reporter)?
         {
             return Ok(self.special_kind(special));
         }
         if system == "ftrace" && format.name == "raw_data" {
-            // Whatever a program wrote into trace_marker_raw.
+            // Any bytes that a program wrote into trace_marker_raw.
             for field in format.fields.iter_mut().filter(|field| field.name == "buf") {
                 field.kind = FieldType::Binary;
             }
@@ -225,7 +231,7 @@ impl<'s> Types<'s> {
             print_format: format.print_format,
             ..EventType::default()
         };
-        let event = self.tell_declared(&event, tell)?;
+        let event = self.emit_declared(&event, reporter)?;
         if self.extras.any() {
             return Ok(self.special_kind(Special::Decoded(event, names)));
         }
@@ -251,17 +257,17 @@ impl<'s> Types<'s> {
 
     fn special_kind(&mut self, special: Special) -> Kind {
         self.specials.push(Rc::new(special));
-        // As many as there are ids, at most.
+        // At most as many as there are IDs.
         Kind::Special(self.specials.len() as u32 - 1)
     }
 
-    /// One of those that are more than their fields.
+    /// One of the special events.
     #[inline]
     pub(super) fn special(&self, index: u32) -> Option<Rc<Special>> {
         self.specials.get(index as usize).map(Rc::clone)
     }
 
-    /// Events that name threads, which the saved command lines may lack.
+    /// The fields with TIDs and comms, which the saved command lines may lack.
     fn names(&self, system: &str, format: &EventFormat) -> Option<Names> {
         let op = |name: &str| {
             let field = format.fields.iter().find(|field| field.name == name)?;
@@ -280,11 +286,11 @@ impl<'s> Types<'s> {
         }
     }
 
-    /// Those of ftrace's own events that are more than their fields.
+    /// Whether the event is one of ftrace's own that need special treatment.
     fn own(
         &mut self,
         format: &EventFormat,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<Option<Special>, Error> {
         let endian = self.endian;
         let field = |name: &str| format.fields.iter().find(|field| field.name == name);
@@ -320,7 +326,8 @@ impl<'s> Types<'s> {
             }),
             "kernel_stack" | "user_stack" => {
                 let system = "ftrace".to_owned();
-                let event = self.tell_type(system, format.name.clone(), Vec::new(), None, tell)?;
+                let event =
+                    self.declare_type(system, format.name.clone(), Vec::new(), None, reporter)?;
                 Some(match format.name.as_str() {
                     "kernel_stack" => Special::KernelStack(event),
                     _ => Special::UserStack(event),
@@ -336,7 +343,7 @@ impl<'s> Types<'s> {
                     return Ok(None);
                 };
                 let print = Print { ip, address, start };
-                let event = self.tell_marker(format, tell)?;
+                let event = self.declare_marker(format, reporter)?;
                 Some(match format.name.as_str() {
                     "print" => Special::Print(event, print),
                     "bprint" => Special::BinaryPrint(event, print),
@@ -348,11 +355,11 @@ impl<'s> Types<'s> {
         Ok(kind)
     }
 
-    /// Texts: the fields come as values, with the address of a format replaced by its text.
-    fn tell_marker(
+    /// Declares a marker: the fields are emitted as values, with the address of a format replaced by its string.
+    fn declare_marker(
         &mut self,
         format: &EventFormat,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<EventId, Error> {
         let fields = format.fields.iter().map(|field| Field {
             name: field.name.clone(),
@@ -363,7 +370,7 @@ impl<'s> Types<'s> {
             layout: None,
             declaration: field.declaration.clone(),
         });
-        // Where it was written.
+        // The address of the writer.
         let function = Field {
             name: "function".into(),
             kind: FieldType::Text,
@@ -382,16 +389,16 @@ impl<'s> Types<'s> {
             print_format,
             ..EventType::default()
         };
-        self.tell_declared(&event, tell)
+        self.emit_declared(&event, reporter)
     }
 
-    fn tell_type(
+    fn declare_type(
         &mut self,
         system: String,
         name: String,
         fields: Vec<Field>,
         print_format: Option<String>,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<EventId, Error> {
         let event = EventType {
             system,
@@ -401,13 +408,13 @@ impl<'s> Types<'s> {
             big_endian: self.endian == Endian::Big,
             ..EventType::default()
         };
-        self.tell_declared(&event, tell)
+        self.emit_declared(&event, reporter)
     }
 
-    fn tell_declared(
+    fn emit_declared(
         &mut self,
         event: &EventType,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<EventId, Error> {
         let id = EventId(self.plans.len() as u32);
         self.plans
@@ -415,14 +422,14 @@ impl<'s> Types<'s> {
         if self.extras.any() {
             let mut event = event.clone();
             event.fields.extend(self.extras.fields());
-            tell.sink.event(Event::Type(&event))?;
+            reporter.sink.event(Event::Type(&event))?;
         } else {
-            tell.sink.event(Event::Type(event))?;
+            reporter.sink.event(Event::Type(event))?;
         }
         Ok(id)
     }
 
-    /// Where the stacks of this file have what.
+    /// The field offsets of this file's stacks.
     pub(super) fn stack_fields(&self, id: u32) -> StackFields {
         let Some(Ok((_, format))) = self.formats.parse(id) else {
             return StackFields::default();
@@ -437,7 +444,7 @@ impl<'s> Types<'s> {
     }
 }
 
-/// Without its format the payload is kept as it is.
+/// Without its format, the payload is kept as bytes.
 fn raw_field() -> Field {
     Field {
         name: "raw".into(),

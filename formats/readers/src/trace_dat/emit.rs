@@ -15,12 +15,12 @@ use crate::trace_dat::formats::number;
 use crate::trace_dat::kallsyms::Kallsyms;
 use crate::trace_dat::page::Lost;
 use crate::trace_dat::printk::Printk;
-use crate::trace_dat::read::Teller;
+use crate::trace_dat::read::Reporter;
 use crate::trace_dat::stream::{Event as Hit, Span, Stream};
 
-/// Threads whose overruns are kept in mind.
+/// Maximum number of threads whose overruns are remembered.
 const THREADS_MAX: usize = 1 << 20;
-/// Where the ring says that it lost events.
+/// Reason for losses reported by the ring buffer.
 pub(super) const OVERRUN: &str = "buffer overrun";
 
 /// Turns the records of all streams into events.
@@ -32,14 +32,14 @@ pub(super) struct Emitter<'s> {
     pub(super) long_size: u8,
     pub(super) kernel_stacks: StackFields,
     pub(super) user_stacks: StackFields,
-    /// Threads whose names are known.
+    /// Threads with a known name.
     pub(super) named: HashSet<i32>,
-    /// Functions that did not fit the return stack of a thread, as last told.
+    /// Functions that did not fit on a thread's return stack, as last reported.
     pub(super) overruns: HashMap<i32, u64>,
     pub(super) scratch: Option<Box<Scratch>>,
 }
 
-/// Memory that is used again and again.
+/// Buffers reused for every event.
 #[derive(Default)]
 pub(super) struct Scratch {
     kernel: Vec<u64>,
@@ -48,10 +48,10 @@ pub(super) struct Scratch {
     lists: Lists,
 }
 
-/// Who, when, where, on which stacks.
+/// Time, thread, CPU and stacks of an event.
 #[derive(Clone, Copy)]
 struct Where<'a> {
-    /// What stands in the columns beside the event's own.
+    /// Values of the columns besides the event's own.
     extras: [Option<Value<'a>>; 2],
     time: Option<i64>,
     cpu: Option<u32>,
@@ -101,12 +101,12 @@ impl<'a> Where<'a> {
         }
     }
 
-    /// Hands over an event that comes as values.
-    fn tell(
+    /// Emits the event with its values.
+    fn emit(
         &self,
         event: EventId,
         mut values: Vec<Value<'a>>,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         values.extend(self.extras.iter().flatten());
         let sample = Sample {
@@ -116,7 +116,7 @@ impl<'a> Where<'a> {
             },
             ..self.sample(event, Fields::None)
         };
-        tell.sink.event(Event::Sample(&sample))
+        reporter.sink.event(Event::Sample(&sample))
     }
 }
 
@@ -128,7 +128,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// Decodes the arrays: one list of each kind for each field, mostly empty.
+    /// Decodes the arrays into one list of each kind per field; most stay empty.
     fn take(&mut self, ops: &[Op], payload: &[u8]) {
         self.signed.resize_with(ops.len(), Vec::new);
         self.unsigned.resize_with(ops.len(), Vec::new);
@@ -161,7 +161,7 @@ impl Lists {
     }
 }
 
-/// Which buffer an event is of, and what its clock said if that has no unit.
+/// The event's buffer, and its clock's count if that has no unit.
 fn extras<'a>(extras: Extras, stream: &'a Stream<'_>, hit: &Hit) -> [Option<Value<'a>>; 2] {
     let buffer = match &stream.buffer_name[..] {
         b"" => Value::Null,
@@ -184,26 +184,32 @@ fn name_at<'k>(kallsyms: &Kallsyms<'k>, address: Option<u64>) -> Value<'k> {
 }
 
 impl Emitter<'_> {
-    /// Hands over the event that a stream has at hand.
+    /// Emits the stream's current event.
     #[inline]
-    pub(super) fn emit(&mut self, stream: &Stream<'_>, tell: &mut Teller<'_>) -> Result<(), Error> {
+    pub(super) fn emit(
+        &mut self,
+        stream: &Stream<'_>,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<(), Error> {
         let Some(hit) = &stream.current else {
             return Ok(());
         };
         let time = stream.clock.has_time().then_some(hit.key);
         if hit.record.lost != Lost::Nothing {
-            self.lost(time, stream.cpu, hit.record.lost, tell)?;
+            self.lost(time, stream.cpu, hit.record.lost, reporter)?;
         }
         let payload = stream.bytes(hit.record.payload);
-        let kind = self.types.kind(hit.record.common.id, Place::Whole, tell)?;
+        let kind = self
+            .types
+            .kind(hit.record.common.id, Place::Whole, reporter)?;
         let (kernel, user) = (hit.kernel_stack, hit.user_stack);
         if let (Kind::Plain(event), None, None) = (kind, kernel, user) {
             let at = Where::of(stream, hit, time);
             let sample = at.sample(event, self.types.fields(event, payload));
-            return tell.sink.event(Event::Sample(&sample));
+            return reporter.sink.event(Event::Sample(&sample));
         }
         let mut scratch = self.scratch.take().unwrap_or_default();
-        let result = self.emit_as(kind, stream, hit, time, payload, &mut scratch, tell);
+        let result = self.emit_as(kind, stream, hit, time, payload, &mut scratch, reporter);
         self.scratch = Some(scratch);
         result
     }
@@ -218,7 +224,7 @@ impl Emitter<'_> {
         time: Option<i64>,
         payload: &[u8],
         scratch: &mut Scratch,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         let mut at = Where::of(stream, hit, time);
         if self.types.extras.any() {
@@ -243,49 +249,49 @@ impl Emitter<'_> {
             (Some(special), _) => special,
             (None, Kind::Plain(event)) => {
                 let sample = at.sample(event, self.types.fields(event, payload));
-                return tell.sink.event(Event::Sample(&sample));
+                return reporter.sink.event(Event::Sample(&sample));
             }
             (None, Kind::New | Kind::Special(_)) => return Ok(()),
         };
         match *special {
             Special::Sched(event, names) => {
-                self.name(names.first, time, payload, tell)?;
+                self.name(names.first, time, payload, reporter)?;
                 if let Some(second) = names.second {
-                    self.name(second, time, payload, tell)?;
+                    self.name(second, time, payload, reporter)?;
                 }
                 let sample = at.sample(event, self.types.fields(event, payload));
-                tell.sink.event(Event::Sample(&sample))
+                reporter.sink.event(Event::Sample(&sample))
             }
             Special::Decoded(event, names) => {
                 if let Some(names) = names {
-                    self.name(names.first, time, payload, tell)?;
+                    self.name(names.first, time, payload, reporter)?;
                     if let Some(second) = names.second {
-                        self.name(second, time, payload, tell)?;
+                        self.name(second, time, payload, reporter)?;
                     }
                 }
                 let ops = self.types.ops(event);
                 scratch.lists.take(ops, payload);
                 let values = scratch.lists.values(ops, payload);
-                at.tell(event, values, tell)
+                at.emit(event, values, reporter)
             }
             Special::KernelStack(event) | Special::UserStack(event) => {
-                at.tell(event, Vec::new(), tell)
+                at.emit(event, Vec::new(), reporter)
             }
-            Special::Function(ref function) => self.function(function, at, payload, tell),
-            Special::Enter(ref entry) => self.enter(entry, at, payload, tell),
-            Special::Leave(ref exit) => self.leave(exit, at, payload, tell),
+            Special::Function(ref function) => self.function(function, at, payload, reporter),
+            Special::Enter(ref entry) => self.enter(entry, at, payload, reporter),
+            Special::Leave(ref exit) => self.leave(exit, at, payload, reporter),
             Special::Print(event, print) => {
                 let text = payload.get(print.start as usize..);
                 let text = text.map_or(Value::Null, |text| Value::Bytes(line(before_nul(text))));
                 let ip = number(&print.ip, payload);
-                at.tell(
+                at.emit(
                     event,
                     vec![value(ip), text, name_at(&self.kallsyms, ip)],
-                    tell,
+                    reporter,
                 )
             }
             Special::BinaryPrint(event, print) => {
-                self.binary_print(event, print, at, payload, &mut scratch.text, tell)
+                self.binary_print(event, print, at, payload, &mut scratch.text, reporter)
             }
             Special::PutString(event, print) => {
                 let address = print.address.and_then(|op| number(&op, payload));
@@ -293,24 +299,24 @@ impl Emitter<'_> {
                 let known = text.is_some();
                 let text = text.map_or(Value::Null, |text| Value::Bytes(line(text)));
                 let ip = number(&print.ip, payload);
-                at.tell(
+                at.emit(
                     event,
                     vec![value(ip), text, name_at(&self.kallsyms, ip)],
-                    tell,
+                    reporter,
                 )?;
-                unknown_text(known, address, tell)
+                unknown_text(known, address, reporter)
             }
         }
     }
 
-    /// Takes the name of a thread from an event, if nothing else has told it; so does `trace-cmd report`.
+    /// Takes a thread's name from an event if no earlier record had it, as `trace-cmd report` does.
     #[inline]
     fn name(
         &mut self,
         (tid, comm): (Op, Op),
         time: Option<i64>,
         payload: &[u8],
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         let Some(tid) = number(&tid, payload).map(|tid| tid as i32) else {
             return Ok(());
@@ -321,7 +327,7 @@ impl Emitter<'_> {
         let Value::Bytes(comm) = comm.decode(payload) else {
             return Ok(());
         };
-        tell.sink.event(Event::Comm(Comm {
+        reporter.sink.event(Event::Comm(Comm {
             time,
             pid: None,
             tid,
@@ -330,7 +336,7 @@ impl Emitter<'_> {
         }))
     }
 
-    /// Fills the lists of addresses; says which process the user stack is of.
+    /// Fills the lists of addresses. Returns the process of the user stack.
     #[cold]
     fn stacks(
         &self,
@@ -345,7 +351,7 @@ impl Emitter<'_> {
         }
         let payload = stream.bytes(user?);
         self.addresses(&self.user_stacks, payload, &mut scratch.user);
-        // The kernel fills the rest of its eight places with zeros.
+        // The kernel fills unused entries of its eight with zeros.
         let used = scratch.user.iter().position(|&address| address == 0);
         scratch.user.truncate(used.unwrap_or(usize::MAX));
         let tgid = self.user_stacks.tgid.and_then(|op| number(&op, payload));
@@ -378,7 +384,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The function at an address that an event holds.
+    /// The function at an address given in an event.
     #[inline]
     fn at(&self, address: Option<u64>) -> Named<'_> {
         match address {
@@ -401,12 +407,12 @@ impl Emitter<'_> {
         fields: &Function,
         at: Where<'_>,
         payload: &[u8],
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         let texts = arguments(fields.args, payload, 0);
         let args: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
         let parent = fields.parent.and_then(|op| number(&op, payload));
-        tell.sink.event(Event::Call(&Call {
+        reporter.sink.event(Event::Call(&Call {
             common: at.common(),
             function: self.at(number(&fields.ip, payload)),
             caller: self.at(parent),
@@ -424,7 +430,7 @@ impl Emitter<'_> {
         fields: &Entry,
         at: Where<'_>,
         payload: &[u8],
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         let skipped = usize::from(fields.first_arg_is_retaddr);
         let texts = arguments(fields.args, payload, skipped);
@@ -435,7 +441,7 @@ impl Emitter<'_> {
         {
             caller = list.unsigned().next();
         }
-        tell.sink.event(Event::Enter(&Enter {
+        reporter.sink.event(Event::Enter(&Enter {
             common: at.common(),
             function: self.at(number(&fields.func, payload)),
             caller: self.at(caller),
@@ -450,7 +456,7 @@ impl Emitter<'_> {
         fields: &Exit,
         at: Where<'_>,
         payload: &[u8],
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         let get = |op: Option<Op>| op.and_then(|op| number(&op, payload));
         let duration = match (get(fields.calltime), get(fields.rettime)) {
@@ -459,9 +465,9 @@ impl Emitter<'_> {
         };
         let overrun = get(fields.overrun).unwrap_or(0);
         if overrun > 0 {
-            self.overrun(overrun, at, tell)?;
+            self.overrun(overrun, at, reporter)?;
         }
-        tell.sink.event(Event::Leave(&Leave {
+        reporter.sink.event(Event::Leave(&Leave {
             common: at.common(),
             function: self.at(number(&fields.func, payload)),
             depth: fields.depth.and_then(|op| depth(op, payload)),
@@ -471,16 +477,22 @@ impl Emitter<'_> {
         }))
     }
 
-    /// The thread had more open functions than its return stack has places: the kernel counts those it left out.
+    /// Reports that a thread had more open functions than its return stack has entries; the kernel counts the omitted
+    /// ones.
     #[cold]
-    fn overrun(&mut self, count: u64, at: Where<'_>, tell: &mut Teller<'_>) -> Result<(), Error> {
+    fn overrun(
+        &mut self,
+        count: u64,
+        at: Where<'_>,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<(), Error> {
         if self.overruns.len() > THREADS_MAX {
             self.overruns.clear();
         }
         let known = self.overruns.insert(at.hit.record.common.tid, count);
         match count.saturating_sub(known.unwrap_or(0)) {
             0 => Ok(()),
-            fresh => tell.sink.event(Event::Loss(Loss {
+            fresh => reporter.sink.event(Event::Loss(Loss {
                 time: at.time,
                 cpu: at.cpu,
                 event: None,
@@ -498,7 +510,7 @@ impl Emitter<'_> {
         at: Where<'_>,
         payload: &[u8],
         text: &mut Vec<u8>,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         text.clear();
         let address = print.address.and_then(|op| number(&op, payload));
@@ -521,25 +533,25 @@ impl Emitter<'_> {
             },
             name_at(kallsyms, ip),
         ];
-        at.tell(event, values, tell)?;
-        unknown_text(known, address, tell)
+        at.emit(event, values, reporter)?;
+        unknown_text(known, address, reporter)
     }
 
-    /// Tells of events that are missing before one.
+    /// Reports the events lost before an event.
     #[cold]
     pub(super) fn lost(
         &self,
         time: Option<i64>,
         cpu: Option<u32>,
         lost: Lost,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         let count = match lost {
             Lost::Nothing | Lost::Count(0) => return Ok(()),
             Lost::Some => None,
             Lost::Count(count) => Some(count),
         };
-        tell.sink.event(Event::Loss(Loss {
+        reporter.sink.event(Event::Loss(Loss {
             time,
             cpu,
             event: None,
@@ -557,13 +569,17 @@ fn stack(space: Space, span: Option<Span>, addresses: &[u64]) -> Stack<'_> {
     }
 }
 
-/// A format or text that `printk_formats` does not have.
+/// Reports a format or string missing from `printk_formats`.
 #[inline]
-fn unknown_text(known: bool, address: Option<u64>, tell: &mut Teller<'_>) -> Result<(), Error> {
+fn unknown_text(
+    known: bool,
+    address: Option<u64>,
+    reporter: &mut Reporter<'_>,
+) -> Result<(), Error> {
     if known {
         return Ok(());
     }
-    tell.problem(Place::Whole, "printk", || {
+    reporter.problem(Place::Whole, "printk", || {
         let address = address.unwrap_or(0);
         format!("expected the text at {address:#x} among the printk formats, found none")
     })
@@ -573,7 +589,7 @@ fn value(number: Option<u64>) -> Value<'static> {
     number.map_or(Value::Null, Value::UInt)
 }
 
-/// A text without the newline that ends it.
+/// The string without its final newline.
 fn line(text: &[u8]) -> &[u8] {
     text.strip_suffix(b"\n").unwrap_or(text)
 }
@@ -582,7 +598,7 @@ fn depth(op: Op, payload: &[u8]) -> Option<u32> {
     number(&op, payload)?.try_into().ok()
 }
 
-/// Registers of arguments. How many of them the function takes is not given.
+/// Registers with arguments. The event does not give the number of the function's parameters.
 #[inline]
 fn arguments(args: Option<Op>, payload: &[u8], skipped: usize) -> Vec<String> {
     let Some(Value::Array(list)) = args.map(|op| op.decode(payload)) else {

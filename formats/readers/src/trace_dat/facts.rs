@@ -1,4 +1,4 @@
-//! What a file tells beside its events: facts, command lines, mappings, and what the rings counted as lost.
+//! Contents of a file besides its events: facts, command lines, mappings, and the losses counted by the ring buffers.
 
 use hashbrown::{HashMap, HashSet};
 use perfquet_events::Error;
@@ -10,23 +10,23 @@ use crate::trace_dat::emit::OVERRUN;
 use crate::trace_dat::head::{Head, Opened};
 use crate::trace_dat::kallsyms::Kallsyms;
 use crate::trace_dat::options::Options;
-use crate::trace_dat::read::Teller;
+use crate::trace_dat::read::Reporter;
 
-/// An address that the kernel puts into stacks for code of ftrace's own (FTRACE_TRAMPOLINE_MARKER).
+/// Address that the kernel stores in stacks for ftrace's own code (FTRACE_TRAMPOLINE_MARKER).
 const TRAMPOLINE: u64 = i32::MAX as u64;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(before_nul(bytes)).trim().to_owned()
 }
 
-/// Tells the facts of a file.
-pub(super) fn tell(
+/// Emits the facts of a file.
+pub(super) fn report(
     head: &Head<'_>,
     opened: &Opened<'_>,
-    tell: &mut Teller<'_>,
+    reporter: &mut Reporter<'_>,
 ) -> Result<(), Error> {
     let options = &opened.options;
-    let mut fact = |fact: Fact<'_>| tell.sink.event(Event::Fact(fact));
+    let mut fact = |fact: Fact<'_>| reporter.sink.event(Event::Fact(fact));
     if let Some(version) = &options.version {
         let version = text(version);
         // "3.1.6 not-a-git-repo"
@@ -102,8 +102,8 @@ pub(super) fn tell(
     Ok(())
 }
 
-/// Tells the names of threads: `174 dd`, one a line. Returns the threads.
-pub(super) fn comms(saved: &[u8], tell: &mut Teller<'_>) -> Result<HashSet<i32>, Error> {
+/// Emits the names of threads: `174 dd`, one per line. Returns the TIDs.
+pub(super) fn comms(saved: &[u8], reporter: &mut Reporter<'_>) -> Result<HashSet<i32>, Error> {
     let mut named = HashSet::from([0]);
     let comm = |tid: i32, comm| {
         Event::Comm(Comm {
@@ -114,8 +114,8 @@ pub(super) fn comms(saved: &[u8], tell: &mut Teller<'_>) -> Result<HashSet<i32>,
             exec: false,
         })
     };
-    // As trace-cmd names what runs when nothing runs; the kernel does not save it.
-    tell.sink.event(comm(0, b"<idle>"))?;
+    // trace-cmd's name for the idle task, which the kernel does not save.
+    reporter.sink.event(comm(0, b"<idle>"))?;
     for line in before_nul(saved).split(|&byte| byte == b'\n') {
         if line.is_empty() {
             continue;
@@ -130,11 +130,11 @@ pub(super) fn comms(saved: &[u8], tell: &mut Teller<'_>) -> Result<HashSet<i32>,
             });
         match parsed {
             Some((tid, name)) => {
-                tell.sink.event(comm(tid, name))?;
+                reporter.sink.event(comm(tid, name))?;
                 named.insert(tid);
             }
             None => {
-                tell.problem(Place::Whole, "comm", || {
+                reporter.problem(Place::Whole, "comm", || {
                     let found = String::from_utf8_lossy(line.get(..60).unwrap_or(line));
                     format!("command lines: expected a number and a name, found {found:?}")
                 })?;
@@ -144,10 +144,10 @@ pub(super) fn comms(saved: &[u8], tell: &mut Teller<'_>) -> Result<HashSet<i32>,
     Ok(named)
 }
 
-/// Tells the mappings of the traced processes: `160 13 /usr/bin/dd`, numbers hexadecimal; then one a line,
-/// `55a287134000 55a287136000 /usr/bin/dd`. Offsets in the files are not given: that of a mapping is taken for its
-/// distance from the file's first one, which holds for code as GNU ld lays it out.
-pub(super) fn mappings(options: &Options<'_>, tell: &mut Teller<'_>) -> Result<(), Error> {
+/// Emits the mappings of the traced processes: `160 13 /usr/bin/dd`, numbers in hexadecimal; then one per line,
+/// `55a287134000 55a287136000 /usr/bin/dd`. The file has no offsets: a mapping's offset is assumed to be its distance
+/// from the first mapping of the file, which holds for code as GNU ld lays it out.
+pub(super) fn mappings(options: &Options<'_>, reporter: &mut Reporter<'_>) -> Result<(), Error> {
     for maps in &options.proc_maps {
         let mut pid = None;
         let mut first_of: (&[u8], u64) = (b"", 0);
@@ -169,10 +169,10 @@ pub(super) fn mappings(options: &Options<'_>, tell: &mut Teller<'_>) -> Result<(
                     if path.starts_with(b"/") {
                         mapping.file_offset = start - first_of.1;
                     }
-                    tell.sink.event(Event::Mapping(mapping))?;
+                    reporter.sink.event(Event::Mapping(mapping))?;
                 }
                 _ => {
-                    tell.problem(Place::Whole, "mapping", || {
+                    reporter.problem(Place::Whole, "mapping", || {
                         let found = String::from_utf8_lossy(line.get(..60).unwrap_or(line));
                         format!("mappings: expected two addresses and a path, found {found:?}")
                     })?;
@@ -201,8 +201,8 @@ fn mapping(pid: i32, start: u64, end: u64, path: &[u8]) -> Mapping<'_> {
     }
 }
 
-/// Tells the names of the kernel's functions, for the stacks.
-pub(super) fn symbols(kallsyms: &Kallsyms<'_>, tell: &mut Teller<'_>) -> Result<(), Error> {
+/// Emits the names of the kernel's functions, for the stacks.
+pub(super) fn symbols(kallsyms: &Kallsyms<'_>, reporter: &mut Reporter<'_>) -> Result<(), Error> {
     let symbol = |start, length, name| {
         Event::Symbol(Symbol {
             module: None,
@@ -214,16 +214,16 @@ pub(super) fn symbols(kallsyms: &Kallsyms<'_>, tell: &mut Teller<'_>) -> Result<
     let mut any = false;
     for (address, length, found) in kallsyms.iter() {
         any = true;
-        tell.sink.event(symbol(address, length, found.name))?;
+        reporter.sink.event(symbol(address, length, found.name))?;
     }
     if any {
         let name = b"[FTRACE TRAMPOLINE]";
-        tell.sink.event(symbol(TRAMPOLINE, 1, name))?;
+        reporter.sink.event(symbol(TRAMPOLINE, 1, name))?;
     }
     Ok(())
 }
 
-/// Events that the rings counted as lost, by name of the buffer and CPU.
+/// Events lost as counted by the ring buffers, by buffer name and CPU.
 pub(super) fn counted_losses(cpu_stats: &[u8]) -> HashMap<(Vec<u8>, u32), u64> {
     let mut losses = HashMap::new();
     let (mut buffer, mut cpu) = (Vec::new(), None);
@@ -251,16 +251,16 @@ pub(super) fn counted_losses(cpu_stats: &[u8]) -> HashMap<(Vec<u8>, u32), u64> {
     losses
 }
 
-/// Tells how many events of a CPU were lost beyond those that its pages told.
-pub(super) fn tell_rest(
+/// Reports the events of a CPU that were lost beyond those reported in its pages.
+pub(super) fn report_rest(
     cpu: u32,
     counted: u64,
-    told: u64,
-    tell: &mut Teller<'_>,
+    in_pages: u64,
+    reporter: &mut Reporter<'_>,
 ) -> Result<(), Error> {
-    match counted.saturating_sub(told) {
+    match counted.saturating_sub(in_pages) {
         0 => Ok(()),
-        rest => tell.sink.event(Event::Loss(Loss {
+        rest => reporter.sink.event(Event::Loss(Loss {
             time: None,
             cpu: Some(cpu),
             event: None,

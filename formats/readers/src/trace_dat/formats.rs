@@ -1,6 +1,6 @@
-//! Which event an id stands for: the format files in the file, parsed when the first event of their kind comes.
+//! Event IDs: the format files in the trace, each parsed at the first event of its kind.
 //!
-//! A file of `trace-cmd record -e all` has 2 300 of them, of which a trace mostly meets a few dozen.
+//! A file of `trace-cmd record -e all` has 2,300 of them, and its events usually use a few dozen.
 
 use hashbrown::HashMap;
 use perfquet_events::bytes::Endian;
@@ -17,19 +17,19 @@ mod flag {
     pub(super) const NMI: u8 = 0x40;
 }
 
-/// What every event tells.
+/// The common fields of every event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Common {
-    /// Its format's id.
+    /// The ID of its format.
     pub(super) id: u32,
     pub(super) tid: i32,
-    /// Process, where the kernel was made to tell it (`common_tgid` of old Android kernels).
+    /// The PID, if the kernel reports it (`common_tgid` of old Android kernels).
     pub(super) pid: Option<i32>,
     flags: u8,
 }
 
 impl Common {
-    /// In which context it happened.
+    /// The context of the event.
     pub(super) fn context(&self) -> Context {
         match self.flags {
             flags if flags & flag::NMI != 0 => Context::Nmi,
@@ -46,14 +46,14 @@ impl Common {
     }
 }
 
-/// Stacks, which belong to the event before them.
+/// Kinds of stacks, which belong to the preceding event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StackKind {
     Kernel,
     User,
 }
 
-/// Where all payloads have their common fields, and the ids of stacks.
+/// Offsets of the common fields of all payloads, and the IDs of stacks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CommonFields {
     id: Op,
@@ -70,7 +70,7 @@ impl CommonFields {
         let id = number(&self.id, payload)?;
         let tid = number(&self.tid, payload)?;
         Some(Common {
-            // Two bytes in every kernel.
+            // IDs have two bytes in every kernel.
             id: u32::from(id as u16),
             tid: tid as i32,
             pid: match &self.tgid {
@@ -101,7 +101,7 @@ impl CommonFields {
     }
 }
 
-/// The value of a field that is a number; its bits, if it is signed.
+/// The value of a numeric field; its bits, if it is signed.
 #[inline]
 pub(super) fn number(op: &Op, payload: &[u8]) -> Option<u64> {
     match op.decode(payload) {
@@ -111,7 +111,7 @@ pub(super) fn number(op: &Op, payload: &[u8]) -> Option<u64> {
     }
 }
 
-/// Formats whose common fields are compared.
+/// Number of formats whose common fields are compared.
 const WITNESSES: usize = 5;
 
 struct Text<'s> {
@@ -119,7 +119,7 @@ struct Text<'s> {
     text: &'s [u8],
 }
 
-/// Ids of events, which have 16 bits.
+/// IDs of known events, which have 16 bits.
 pub(super) struct KnownIds(Vec<u64>);
 
 impl KnownIds {
@@ -136,12 +136,12 @@ pub(super) struct Formats<'s> {
     by_id: HashMap<u32, usize>,
     endian: Endian,
     long_size: u8,
-    /// Others were there that are lost.
+    /// Whether further formats were lost.
     is_incomplete: bool,
 }
 
 impl<'s> Formats<'s> {
-    /// Finds the ids of all; also says how many have none.
+    /// Finds the IDs of all formats; also returns the number of formats without one.
     pub(super) fn new(data: &TracingData<'s>, long_size: u8) -> (Formats<'s>, u64) {
         let ftrace = data.ftrace.iter().map(|text| (&b"ftrace"[..], *text));
         let mut formats = Formats {
@@ -166,14 +166,14 @@ impl<'s> Formats<'s> {
         (formats, damaged)
     }
 
-    /// Parses the format of an id: its system, and what it says.
+    /// Parses the format of an ID: its system and fields.
     pub(super) fn parse(&self, id: u32) -> Option<Result<(String, EventFormat), String>> {
         let text = self.texts.get(*self.by_id.get(&id)?)?;
         let system = String::from_utf8_lossy(text.system).into_owned();
         Some(EventFormat::parse(text.text, self.long_size).map(|format| (system, format)))
     }
 
-    /// The ids of all formats, one bit each.
+    /// The IDs of all formats, one bit each.
     pub(super) fn ids(&self) -> KnownIds {
         let mut known = KnownIds(vec![0; 1 << 10]);
         for id in self.by_id.keys() {
@@ -181,7 +181,7 @@ impl<'s> Formats<'s> {
                 *word |= 1 << (id % 64);
             }
         }
-        // An event without its format keeps its bytes.
+        // An event without a format keeps its bytes.
         if self.by_id.is_empty() || self.is_incomplete {
             known.0.fill(u64::MAX);
         }
@@ -220,7 +220,7 @@ impl<'s> Formats<'s> {
         }
     }
 
-    /// The common fields that most of the first formats have: one of them may be damaged.
+    /// The common fields shared by most of the first formats: any single one may be damaged.
     fn common_fields(&self) -> Vec<Field> {
         let parsed = self.texts.iter().filter_map(|text| {
             let format = EventFormat::parse(text.text, self.long_size).ok()?;
@@ -233,7 +233,7 @@ impl<'s> Formats<'s> {
         best.cloned().unwrap_or_default()
     }
 
-    /// Id of one of ftrace's own events.
+    /// ID of one of ftrace's own events.
     fn id_of_own(&self, name: &[u8]) -> Option<u32> {
         let is_it = |text: &&Text<'_>| {
             let first = text.text.split(|&byte| byte == b'\n').next();

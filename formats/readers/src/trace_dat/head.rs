@@ -1,4 +1,4 @@
-//! What both versions begin with, and what both are taken apart into.
+//! The head that both versions share, and the common result of parsing either.
 
 use perfquet_events::bytes::{Cursor, Endian, Short};
 use perfquet_events::scan::find_text;
@@ -12,20 +12,20 @@ pub(super) struct Head<'m> {
     /// "6", "7"
     pub(super) version: &'m [u8],
     pub(super) endian: Endian,
-    /// Size of `long` of the recorder; the kernel's is told by header_page.
+    /// Size of `long` on the recorder; header_page has that of the kernel.
     pub(super) long_size: u8,
     pub(super) page_size: u32,
-    /// Bytes taken.
+    /// Number of bytes parsed.
     pub(super) length: u64,
-    /// It was not there: version 6 begins with `header_page`, version 7 with its sections.
+    /// The head was missing: version 6 begins with `header_page`, version 7 with its sections.
     pub(super) is_guessed: bool,
 }
 
 impl<'m> Head<'m> {
-    /// Reads the part that all versions have.
+    /// Parses the part common to all versions.
     pub(super) fn parse(bytes: &'m [u8]) -> Result<Head<'m>, Short> {
         let mut cursor = Cursor::new(bytes, 0, Endian::Little);
-        // What does not begin so was recognized by other signs.
+        // A file without the magic was recognized by other signs.
         if !(bytes.starts_with(TRACING_MAGIC) && is_begun_well(bytes))
             && let Some(head) = Head::find(bytes)
         {
@@ -53,8 +53,8 @@ impl<'m> Head<'m> {
         })
     }
 
-    /// The head of a file whose first bytes are damaged: a byte lost or doubled before its version, or all of it
-    /// something else.
+    /// Reconstructs the head of a file whose first bytes are damaged: a byte lost or duplicated before the version, or
+    /// the whole head overwritten.
     pub(super) fn find(bytes: &'m [u8]) -> Option<Head<'m>> {
         let front = bytes.get(..FRONT_BYTES.min(bytes.len()))?;
         let begin = front.get(..32)?;
@@ -63,12 +63,12 @@ impl<'m> Head<'m> {
             let version = place + b"racing".len();
             return Self::parse_from(bytes, version);
         }
-        // Unpacked sections hold the same texts as version 6.
+        // Unpacked sections contain the same strings as version 6.
         let endians = [Endian::Little, Endian::Big];
         if let Some(endian) = endians.iter().find(|endian| has_sections(bytes, **endian)) {
             return Some(Self::guessed(b"7", *endian, 0));
         }
-        // `header_page` is where the reading begins; of what is before `header_event`, some lines may be left.
+        // Reading begins at `header_page`; only some lines before `header_event` may be left.
         let page = find_text(front, HEADER_PAGE).map(|place| (place, place + HEADER_PAGE.len()));
         let event = || find_text(front, HEADER_EVENT).map(|place| (0, place + HEADER_EVENT.len()));
         let (length, size) = page.or_else(event)?;
@@ -109,7 +109,7 @@ impl<'m> Head<'m> {
     }
 }
 
-/// Whether what follows the magic is a version, also one that is not known here, a byte order and a size of `long`.
+/// Whether the magic is followed by a version, known or not, a byte order and a size of `long`.
 fn is_begun_well(bytes: &[u8]) -> bool {
     let rest = bytes.get(TRACING_MAGIC.len()..).unwrap_or_default();
     let mut cursor = Cursor::new(rest, 0, Endian::Little);
@@ -120,20 +120,20 @@ fn is_begun_well(bytes: &[u8]) -> bool {
 
 const HEADER_PAGE: &[u8] = b"header_page\0";
 
-/// Whether the size of a text is here; of `header_event`, the number of formats follows, of `header_page`, another text.
+/// Whether the size of a text is here. The number of formats follows `header_event`; another text follows
+/// `header_page`.
 fn is_text(bytes: &[u8], endian: Endian) -> bool {
     let mut cursor = Cursor::new(bytes, 0, endian);
     let size = cursor.u64().ok().filter(|size| *size < 1 << 16);
     let is_whole = size.is_some_and(|size| cursor.bytes(size).is_ok());
-    // What follows may be cut off.
+    // The following data may be truncated.
     is_whole
         && (cursor.rest().starts_with(HEADER_EVENT)
             || cursor.u32().is_ok_and(|count| count < 1 << 16)
             || cursor.is_empty())
 }
 
-/// Whether two sections of version 7 follow each other, the first of them near the front: `u16 id, u16 flags, u32 name,
-/// u64 size`.
+/// Whether two consecutive sections of version 7 begin near the front: `u16 id, u16 flags, u32 name, u64 size`.
 fn has_sections(bytes: &[u8], endian: Endian) -> bool {
     let head = |offset: usize| {
         let mut cursor = Cursor::new(bytes.get(offset..)?, 0, endian);
@@ -149,27 +149,27 @@ fn has_sections(bytes: &[u8], endian: Endian) -> bool {
     (0..FRONT_BYTES.min(bytes.len())).any(|offset| head(offset).and_then(head).is_some())
 }
 
-/// A file taken apart.
+/// A parsed file.
 pub(super) struct Opened<'s> {
     /// Format files, kallsyms, printk formats, command lines.
     pub(super) texts: TracingData<'s>,
     pub(super) options: Options<'s>,
-    /// The ring buffers with their events: the top one, then the instances.
+    /// The ring buffers with events: the top-level one, then the instances.
     pub(super) buffers: Vec<Buffer>,
-    /// Texts of `trace` that lie where the events should be (latency tracers).
+    /// Texts of `trace` in place of events (latency tracers).
     pub(super) reports: Vec<Report<'s>>,
-    /// What packs it: "zstd", "zlib", "none"; empty in version 6.
+    /// Compression of the file: "zstd", "zlib", "none"; empty in version 6.
     pub(super) packed_by: &'s [u8],
 }
 
-/// A ring buffer: that of the top, or of an instance.
+/// The ring buffer of the top level or of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Buffer {
-    /// Empty for the top one.
+    /// Empty for the top level.
     pub(super) name: Vec<u8>,
     /// Name of its clock; empty if not given.
     pub(super) clock: Vec<u8>,
-    /// Bytes of a page of the ring.
+    /// Size of a ring buffer page in bytes.
     pub(super) page_size: u64,
     pub(super) cpus: Vec<CpuData>,
 }
@@ -177,13 +177,13 @@ pub(super) struct Buffer {
 /// The pages of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CpuData {
-    /// `None`: found in a damaged file, of which CPU is not given.
+    /// `None`: found in a damaged file that does not state the CPU.
     pub(super) cpu: Option<u32>,
-    /// Which file: 0 is the trace.dat itself, the others lie beside it.
+    /// Index of the file: 0 is the trace.dat itself, the others are in the same directory.
     pub(super) file: usize,
     pub(super) offset: u64,
     pub(super) size: u64,
-    /// In chunks, whose own heads are to be trusted more than `size`.
+    /// Packed into chunks, whose own heads are more reliable than `size`.
     pub(super) packed: bool,
 }
 

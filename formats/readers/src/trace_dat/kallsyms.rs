@@ -1,28 +1,28 @@
-//! Names of the kernel's functions, from the copy of `/proc/kallsyms` in the file.
+//! Names of kernel functions, from the copy of `/proc/kallsyms` in the file.
 //!
 //! ```text
 //! ffffffff81445d50 T vfs_write
 //! ffffffffc0a5e000 t ext4_file_read_iter  [ext4]
 //! ```
-//! Of several names of one address the first is taken, as the kernel itself does when it prints one
-//! (`kallsyms_lookup`). Entries without an address (kptr_restrict), `A` (offsets of per-CPU variables) and `$x` (marks of
-//! ARM's linker) name nothing. After a line that is damaged, or missing at the end, nobody knows where the function before
-//! it ends: of that one only the first address has a name.
+//! If an address has several names, the first is used, as in the kernel's own output (`kallsyms_lookup`). Entries
+//! without an address (kptr_restrict), `A` (offsets of per-CPU variables) and `$x` (mapping symbols of ARM's linker)
+//! are skipped. If the next line is damaged or missing, the end of a function is unknown: then only its first address
+//! gets its name.
 
 use std::cell::Cell;
 
-/// Slots of the memory of names looked up.
+/// Number of slots in the lookup cache.
 const SLOTS: usize = 1 << 12;
-/// How far the last symbol reaches.
+/// Assumed length of the last symbol.
 const LAST_BYTES: u64 = 4096;
 
 #[derive(Debug, Clone, Copy)]
 struct Symbol {
     address: u64,
-    /// Where in the text its name begins.
+    /// Offset of the name in the text.
     at: u32,
     length: u16,
-    /// Of the module's name, which follows in brackets after a tab; 0: none.
+    /// Length of the module's name, which follows in brackets after a tab; 0 if there is none.
     module_length: u16,
 }
 
@@ -38,17 +38,17 @@ pub(super) struct Kallsyms<'s> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Named<'s> {
     pub(super) name: &'s [u8],
-    /// Empty for the kernel proper.
+    /// Empty for the core kernel.
     pub(super) module: &'s [u8],
 }
 
 impl<'s> Kallsyms<'s> {
-    /// Reads the lines; also says how many are no symbols.
+    /// Parses the lines; also returns the number of lines that are not symbols.
     pub(super) fn parse(text: &'s [u8]) -> (Kallsyms<'s>, u64) {
         let mut symbols = Vec::new();
         let mut bad = 0;
         let mut start = 0usize;
-        // Of the last good line, and whether a damaged one follows it.
+        // The last good line, and whether a damaged line follows each symbol.
         let (mut last, mut ends) = (None, Vec::new());
         let is_cut = !text.is_empty() && !text.ends_with(b"\n") && !text.ends_with(b"\0");
         for line in text.split(|&byte| byte == b'\n') {
@@ -57,8 +57,8 @@ impl<'s> Kallsyms<'s> {
             match parse_line(line) {
                 Some((0, _, _)) => {}
                 Some((address, name_at, length)) => {
-                    let behind = line.get(name_at + length..).unwrap_or_default();
-                    let module = module_of(behind).len();
+                    let after = line.get(name_at + length..).unwrap_or_default();
+                    let module = module_of(after).len();
                     if let (Ok(at), Ok(length), Ok(module_length)) = (
                         u32::try_from(at + name_at),
                         length.try_into(),
@@ -72,7 +72,7 @@ impl<'s> Kallsyms<'s> {
                         });
                         last = Some(address);
                         if is_cut && start > text.len() {
-                            // Its name may go on.
+                            // The name may be truncated.
                             symbols.pop();
                             ends.push(address.saturating_sub(1));
                         }
@@ -124,11 +124,11 @@ impl<'s> Kallsyms<'s> {
     }
 
     fn search(&self, address: u64) -> Option<usize> {
-        let behind = self
+        let after = self
             .symbols
             .partition_point(|symbol| symbol.address <= address);
-        let index = behind.checked_sub(1)?;
-        let is_last = behind == self.symbols.len();
+        let index = after.checked_sub(1)?;
+        let is_last = after == self.symbols.len();
         let start = self.symbols.get(index)?.address;
         (!is_last || address - start < LAST_BYTES).then_some(index)
     }
@@ -149,35 +149,35 @@ impl<'s> Kallsyms<'s> {
         }
     }
 
-    /// All symbols with their addresses and lengths; 0: up to the next.
+    /// All symbols with their addresses and lengths; 0 means up to the next.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64, Named<'s>)> {
-        let behind = self.symbols.iter().skip(1).map(Some).chain([None]);
-        let symbols = self.symbols.iter().zip(behind);
+        let after = self.symbols.iter().skip(1).map(Some).chain([None]);
+        let symbols = self.symbols.iter().zip(after);
         symbols
             .filter(|(symbol, _)| symbol.length > 0)
-            .map(|(symbol, behind)| {
-                let is_followed_by_damage = behind.is_some_and(|behind| behind.length == 0);
+            .map(|(symbol, after)| {
+                let is_followed_by_damage = after.is_some_and(|after| after.length == 0);
                 let length = u64::from(is_followed_by_damage);
                 (symbol.address, length, self.named(symbol))
             })
     }
 }
 
-/// The name of the module in what follows a name: `\t[ext4]`.
-fn module_of(behind: &[u8]) -> &[u8] {
-    let inside = behind.strip_prefix(b"\t[").or(behind.strip_prefix(b" ["));
+/// The module's name in the text after a name: `\t[ext4]`.
+fn module_of(after: &[u8]) -> &[u8] {
+    let inside = after.strip_prefix(b"\t[").or(after.strip_prefix(b" ["));
     let inside = inside.and_then(|rest| rest.split(|&byte| byte == b']').next());
     inside.unwrap_or_default()
 }
 
-/// Symbols that name no place of code or data.
+/// Whether a symbol does not name a location of code or data.
 fn is_passed_over(line: &[u8]) -> bool {
     let mut words = line.split(|&byte| byte == b' ');
     let (_, letter, name) = (words.next(), words.next(), words.next());
     matches!(letter, Some(b"A" | b"a")) || name.is_some_and(|name| name.starts_with(b"$"))
 }
 
-/// Address, and where in the line the name stands.
+/// The address, and the range of the name in the line.
 fn parse_line(line: &[u8]) -> Option<(u64, usize, usize)> {
     let digits = line.iter().position(|&byte| byte == b' ')?;
     let hexadecimal = str::from_utf8(line.get(..digits)?).ok()?;
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(name(0x1fff).as_deref(), Some("first "));
             assert_eq!(name(0x2001).as_deref(), Some("second "));
             assert_eq!(name(0x3000).as_deref(), Some("probe ext4"));
-            // The damaged line may be a function after it.
+            // The damaged line may be a following function.
             assert_eq!(name(0x3001), None);
             assert_eq!(name(0x4000), None);
         }

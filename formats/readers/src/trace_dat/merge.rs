@@ -1,4 +1,4 @@
-//! The events of all CPUs and buffers in the order of time.
+//! Merges the events of all CPUs and buffers in time order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,20 +6,20 @@ use std::collections::binary_heap::PeekMut;
 
 use perfquet_events::Error;
 
-use crate::trace_dat::read::Teller;
+use crate::trace_dat::read::Reporter;
 use crate::trace_dat::stream::{Ring, Stream};
 
-/// Hands out the current event of the stream whose turn it is, until none is left. Of equal times, the earlier
-/// stream's goes first, as with `trace-cmd report`.
+/// Passes on the current event of the stream with the lowest time, until no event is left. At equal times, the earlier
+/// stream goes first, as in `trace-cmd report`.
 pub(super) fn merge<'m>(
     streams: &mut [Stream<'m>],
     ring: &Ring,
-    tell: &mut Teller<'_>,
-    mut hand_out: impl FnMut(&Stream<'m>, &mut Teller<'_>) -> Result<(), Error>,
+    reporter: &mut Reporter<'_>,
+    mut hand_out: impl FnMut(&Stream<'m>, &mut Reporter<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut turns = BinaryHeap::with_capacity(streams.len());
     for (index, stream) in streams.iter_mut().enumerate() {
-        stream.advance(ring, tell)?;
+        stream.advance(ring, reporter)?;
         if let Some(event) = &stream.current {
             turns.push(Reverse((event.key, index)));
         }
@@ -29,10 +29,10 @@ pub(super) fn merge<'m>(
             PeekMut::pop(turn);
             continue;
         };
-        hand_out(stream, tell)?;
-        stream.advance(ring, tell)?;
+        hand_out(stream, reporter)?;
+        stream.advance(ring, reporter)?;
         match &stream.current {
-            // Put in its place when `turn` goes: mostly that is where it is, for events come in bursts.
+            // `turn` moves to its position when dropped. Most often it stays on top, since events come in bursts.
             Some(event) => turn.0.0 = event.key,
             None => {
                 PeekMut::pop(turn);

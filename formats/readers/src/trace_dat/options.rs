@@ -1,15 +1,15 @@
-//! Options: what the recorder tells about the recording, and in version 7 where the sections are.
+//! Options: the recorder's description of the recording, and in version 7 the offsets of the sections.
 //!
 //! ```text
 //! 04 00  43 00 00 00  "[local] global counter …\n\0"     u16 id, u32 size, data
 //! ```
-//! Both versions number them alike (trace-cmd's include/private/trace-cmd-private.h, enum of TRACECMD_OPTION_*).
+//! Both versions use the same IDs (trace-cmd's include/private/trace-cmd-private.h, enum of TRACECMD_OPTION_*).
 
 use std::rc::Rc;
 
 use perfquet_events::bytes::{Cursor, Endian, Short, before_nul};
 
-/// Ids of options; those of sections are the same numbers.
+/// IDs of options; sections use the same IDs.
 pub(super) mod id {
     pub(in crate::trace_dat) const DONE: u16 = 0;
     pub(super) const DATE: u16 = 1;
@@ -39,22 +39,22 @@ pub(super) mod id {
     pub(in crate::trace_dat) const MODULES_FILE: u16 = 25;
 }
 
-/// What the options of a file say. Texts are kept as found, without their NUL.
+/// The contents of a file's options. Strings are kept as found, without their NUL.
 #[derive(Debug, Default)]
 pub(super) struct Options<'s> {
-    /// Wall time less the trace's clock, in nanoseconds.
+    /// Wall time minus the trace's clock, in nanoseconds.
     pub(super) date: Option<i64>,
-    /// Nanoseconds to be added to each time.
+    /// Nanoseconds to add to each time.
     pub(super) offset: i64,
-    /// The bracketed name of `trace_clock`.
+    /// The name in brackets in `trace_clock`.
     pub(super) clock: Option<Vec<u8>>,
-    /// There is a TRACECLOCK: in version 6 the clock is told again after the table of CPUs.
+    /// Whether there is a TRACECLOCK: then version 6 repeats the clock after the table of CPUs.
     pub(super) has_clock: bool,
     pub(super) uname: Option<Vec<u8>>,
     pub(super) version: Option<Vec<u8>>,
     pub(super) hooks: Vec<Vec<u8>>,
     pub(super) cpu_count: Option<u32>,
-    /// `per_cpu/cpuN/stats` one after the other, with `Buffer: NAME` before those of an instance.
+    /// `per_cpu/cpuN/stats`, concatenated, with `Buffer: NAME` before those of an instance.
     pub(super) cpu_stats: Vec<u8>,
     pub(super) proc_maps: Vec<Vec<u8>>,
     pub(super) trace_id: Option<u64>,
@@ -62,15 +62,15 @@ pub(super) struct Options<'s> {
     pub(super) guests: Vec<Guest>,
     pub(super) tsc: Option<Tsc>,
     pub(super) last_boot: Option<Vec<u8>>,
-    /// Buffers: what is in the option, and the option's offset.
+    /// Buffers: the option's offset and content.
     pub(super) buffers: Vec<(u64, std::borrow::Cow<'s, [u8]>)>,
     /// Texts in place of buffers.
     pub(super) texts: Vec<(u64, std::borrow::Cow<'s, [u8]>)>,
-    /// Sections by their id.
+    /// Sections: ID and offset.
     pub(super) sections: Vec<(u16, u64)>,
 }
 
-/// How cycles become nanoseconds: `cycles * mult >> shift`.
+/// Conversion of cycles to nanoseconds: `cycles * mult >> shift`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tsc {
     pub(super) mult: u32,
@@ -78,25 +78,25 @@ pub(super) struct Tsc {
     pub(super) offset: u64,
 }
 
-/// How a guest's clock becomes the host's.
+/// Conversion of a guest's clock to the host's.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct TimeShift {
-    /// Trace id of the host's file.
+    /// Trace ID of the host's file.
     pub(super) peer: u64,
-    /// Bit 0: between two samples, the offset changes evenly.
+    /// Bit 0: the offset changes linearly between two samples.
     pub(super) flags: u32,
-    /// Of each CPU, in the order of time.
+    /// Samples of each CPU, in time order.
     pub(super) cpus: Vec<Vec<Shift>>,
 }
 
 /// A sample of the difference of two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Shift {
-    /// By the guest's clock.
+    /// On the guest's clock.
     pub(super) time: u64,
     pub(super) offset: i64,
     pub(super) scaling: u64,
-    /// Bits of `scaling` after the point.
+    /// Fractional bits of `scaling`.
     pub(super) fraction: u64,
 }
 
@@ -109,22 +109,22 @@ pub(super) struct Guest {
     pub(super) cpus: Vec<(u32, u32)>,
 }
 
-/// What was taken.
+/// The result of parsing one option.
 enum Taken {
     Option,
-    /// The end, and what it holds.
+    /// The end, with the value of DONE.
     Done(Option<u64>),
 }
 
 impl<'s> Options<'s> {
-    /// Takes options up to DONE. Returns what DONE holds (version 7: offset of the next options).
+    /// Parses options up to DONE. Returns the value of DONE (version 7: offset of the next options).
     pub(super) fn take_all(
         &mut self,
         cursor: &mut Cursor<'_>,
-        tell: &mut dyn FnMut(u64, String),
+        report: &mut dyn FnMut(u64, String),
     ) -> Result<Option<u64>, Short> {
         loop {
-            if let Taken::Done(next) = self.take_one(cursor, tell)? {
+            if let Taken::Done(next) = self.take_one(cursor, report)? {
                 return Ok(next);
             }
         }
@@ -133,11 +133,11 @@ impl<'s> Options<'s> {
     fn take_one(
         &mut self,
         cursor: &mut Cursor<'_>,
-        tell: &mut dyn FnMut(u64, String),
+        report: &mut dyn FnMut(u64, String),
     ) -> Result<Taken, Short> {
         let offset = cursor.offset();
         let option = cursor.u16()?;
-        // Version 6 ends with an id alone; what follows is a tag of letters, never a size of 8.
+        // Version 6 ends with an ID alone; a tag of letters follows, never a size of 8.
         if option == id::DONE && (cursor.left() < 4 || !is_done_with_offset(*cursor)) {
             return Ok(Taken::Done(None));
         }
@@ -147,30 +147,30 @@ impl<'s> Options<'s> {
             return Ok(Taken::Done(Some(data.u64()?)));
         }
         if let Err(message) = self.take(option, data, offset) {
-            tell(offset, message);
+            report(offset, message);
         }
         Ok(Taken::Option)
     }
 
-    /// Takes the options of a section of version 7, which should have `size` bytes, and those after a damaged one too.
-    /// Returns the offset of the next options; an error says where the damage is, if no options follow it.
+    /// Parses the options of a section of version 7, which should have `size` bytes, and those after a damaged option
+    /// too. Returns the offset of the next options, or the offset of the damage if no options follow it.
     pub(super) fn take_section(
         &mut self,
         mut body: Cursor<'_>,
         size: u64,
-        tell: &mut dyn FnMut(u64, String),
+        report: &mut dyn FnMut(u64, String),
     ) -> Result<u64, Short> {
         let end = body.offset().saturating_add(size);
         let mut last = body;
         loop {
             let here = body;
-            let short = match self.take_one(&mut body, tell) {
+            let short = match self.take_one(&mut body, report) {
                 Ok(Taken::Option) => {
                     last = here;
                     continue;
                 }
                 Ok(Taken::Done(Some(next))) => return Ok(next),
-                // Without an offset only version 6 ends.
+                // Only version 6 ends without an offset.
                 Ok(Taken::Done(None)) => Short {
                     offset: here.offset(),
                     wanted: DONE_BYTES as u64,
@@ -178,7 +178,7 @@ impl<'s> Options<'s> {
                 },
                 Err(short) => short,
             };
-            // The option before may have lost a byte, and have taken one of the next.
+            // The preceding option may have lost a byte, and taken one from the next.
             let before = here.offset().saturating_sub(SHIFT_MAX as u64);
             let from = before.max(last.offset() + 1);
             body = last;
@@ -186,7 +186,7 @@ impl<'s> Options<'s> {
             let skipped = find_options_before(body, end).ok_or(short)?;
             body.bytes(skipped)?;
             last = body;
-            tell(here.offset(), {
+            report(here.offset(), {
                 let further = body.offset() as i64 - here.offset() as i64;
                 format!("expected an option, found the next one {further} bytes further on")
             });
@@ -231,7 +231,7 @@ impl<'s> Options<'s> {
                 let section = data.u64().map_err(short)?;
                 self.sections.push((option, section));
             }
-            // Types of the kernel's functions: nothing that is asked of a trace.
+            // BTF of the kernel: not used.
             id::BTF_FILE => {}
             _ => return Err(format!("option {option} is not known here")),
         }
@@ -239,8 +239,8 @@ impl<'s> Options<'s> {
     }
 }
 
-/// How far from `body` the next options are that lead up to `end`, or to some bytes before or after it, where a byte
-/// is lost or doubled.
+/// Distance from `body` to the next options that lead to `end`, or to a few bytes before or after it, if a byte is lost
+/// or duplicated.
 fn find_options_before(body: Cursor<'_>, end: u64) -> Option<u64> {
     let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
     let mut ends = std::iter::once(0)
@@ -252,17 +252,17 @@ fn find_options_before(body: Cursor<'_>, end: u64) -> Option<u64> {
     })
 }
 
-/// Bytes that a section may lie before or after its place.
+/// Maximum distance of a section from its expected offset, in bytes.
 pub(super) const SHIFT_MAX: i64 = 8;
-/// Bytes that are searched for options: the largest hold the mappings of some processes.
+/// Bytes searched for options: the largest contain the mappings of a few processes.
 const SEARCHED_BYTES_MAX: usize = 4 << 20;
 /// `u16 id, u32 size`
 const OPTION_HEAD_BYTES: usize = 6;
 /// DONE with its offset.
 const DONE_BYTES: usize = OPTION_HEAD_BYTES + 8;
 
-/// Offset in `bytes` of the first option from which one follows the other up to DONE, which ends where `bytes` do.
-/// Bytes are met by chance that look like an option, hardly ever some that lead to that very place.
+/// Offset in `bytes` of the first option of a sequence up to DONE that ends where `bytes` end. Random bytes may look
+/// like an option, but hardly ever form a sequence to exactly that offset.
 pub(super) fn find_options(bytes: &[u8], endian: Endian) -> Option<usize> {
     let begin = bytes.len().saturating_sub(SEARCHED_BYTES_MAX);
     let bytes = bytes.get(begin..)?;
@@ -275,7 +275,7 @@ pub(super) fn find_options(bytes: &[u8], endian: Endian) -> Option<usize> {
     if head(done) != Some((id::DONE, 8)) {
         return None;
     }
-    // From the end on, so that each place is looked at once.
+    // Going backwards visits each offset once.
     let mut leads_to_done = vec![false; done + 1];
     *leads_to_done.last_mut()? = true;
     let mut first = done;
@@ -294,7 +294,7 @@ pub(super) fn find_options(bytes: &[u8], endian: Endian) -> Option<usize> {
     Some(begin + first)
 }
 
-/// Whether an option may have so many bytes of data.
+/// Whether an option may have this many bytes of data.
 fn is_sized(option: u16, size: usize) -> bool {
     match option {
         id::CPUCOUNT => size == 4,
@@ -303,12 +303,12 @@ fn is_sized(option: u16, size: usize) -> bool {
     }
 }
 
-/// Whether behind DONE come a size of 8 and an offset, as in version 7.
+/// Whether DONE is followed by a size of 8 and an offset, as in version 7.
 fn is_done_with_offset(mut cursor: Cursor<'_>) -> bool {
     cursor.u32().is_ok_and(|size| size == 8)
 }
 
-/// As strtoll reads it: `0x60dd710211802`, `-5`.
+/// Parses a number like strtoll: `0x60dd710211802`, `-5`.
 fn number(text: &[u8]) -> Result<i64, String> {
     let text = String::from_utf8_lossy(text);
     let text = text.trim();
@@ -336,7 +336,7 @@ pub(super) fn current_clock(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// `u64 peer, u32 flags, u32 cpus; { u32 n, u64 times[n], i64 offsets[n], u64 scalings[n] }; { u64 fractions[n] }`;
-/// the last part only in newer files.
+/// only newer files have the last part.
 fn time_shift(mut data: Cursor<'_>) -> Result<TimeShift, Short> {
     let mut shift = TimeShift {
         peer: data.u64()?,
@@ -385,31 +385,31 @@ fn guest(mut data: Cursor<'_>) -> Result<Guest, Short> {
     Ok(guest)
 }
 
-/// The pages of one CPU, as a BUFFER option of version 7 tells them.
-pub(super) struct ToldCpu {
+/// The pages of one CPU, from a BUFFER option of version 7.
+pub(super) struct BufferCpu {
     pub(super) cpu: u32,
     pub(super) offset: u64,
     pub(super) size: u64,
 }
 
 /// A BUFFER option of version 7, or a BUFFER_TEXT, which ends after the clock.
-pub(super) struct ToldBuffer<'a> {
+pub(super) struct BufferOption<'a> {
     pub(super) section: u64,
     pub(super) name: &'a [u8],
     pub(super) clock: &'a [u8],
     pub(super) page_size: u32,
-    pub(super) cpus: Vec<ToldCpu>,
+    pub(super) cpus: Vec<BufferCpu>,
 }
 
-/// Takes a BUFFER option of version 7 apart.
-pub(super) fn told_buffer<'a>(
+/// Parses a BUFFER option of version 7.
+pub(super) fn buffer_option<'a>(
     bytes: &'a [u8],
     offset: u64,
     endian: Endian,
     is_text: bool,
-) -> Result<ToldBuffer<'a>, Short> {
+) -> Result<BufferOption<'a>, Short> {
     let mut data = Cursor::new(bytes, offset, endian);
-    let mut told = ToldBuffer {
+    let mut buffer = BufferOption {
         section: data.u64()?,
         name: data.text_to_nul(),
         clock: data.text_to_nul(),
@@ -417,17 +417,17 @@ pub(super) fn told_buffer<'a>(
         cpus: Vec::new(),
     };
     if is_text {
-        return Ok(told);
+        return Ok(buffer);
     }
-    told.page_size = data.u32()?;
+    buffer.page_size = data.u32()?;
     for _ in 0..data.u32()? {
-        told.cpus.push(ToldCpu {
+        buffer.cpus.push(BufferCpu {
             cpu: data.u32()?,
             offset: data.u64()?,
             size: data.u64()?,
         });
     }
-    Ok(told)
+    Ok(buffer)
 }
 
 #[cfg(test)]
@@ -443,12 +443,12 @@ mod tests {
 
     fn take(bytes: &[u8]) -> (Options<'static>, Option<u64>, Vec<String>) {
         let mut options = Options::default();
-        let mut told = Vec::new();
+        let mut problems = Vec::new();
         let mut cursor = Cursor::new(bytes, 0, Endian::Little);
         let next = options
-            .take_all(&mut cursor, &mut |_, message| told.push(message))
+            .take_all(&mut cursor, &mut |_, message| problems.push(message))
             .unwrap();
-        (options, next, told)
+        (options, next, problems)
     }
 
     #[test]
@@ -459,13 +459,13 @@ mod tests {
         bytes.extend(option(99, b"??"));
         bytes.extend(option(id::OFFSET, b"later\0"));
         bytes.extend(option(id::DONE, &77u64.to_le_bytes()));
-        let (options, next, told) = take(&bytes);
+        let (options, next, problems) = take(&bytes);
         assert_eq!(options.date, Some(0x0006_0dd7_1021_1802 * 1000));
         assert_eq!(options.offset, -7);
         assert_eq!(options.clock.as_deref(), Some(&b"mono"[..]));
         assert_eq!(next, Some(77));
-        assert_eq!(told.len(), 2, "{told:?}");
-        // Version 6: an id alone, then a tag.
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        // Version 6: an ID alone, then a tag.
         let (options, next, _) =
             take(&[option(id::UNAME, b"Linux\0"), b"\0\0flyrec".to_vec()].concat());
         assert_eq!(
@@ -526,7 +526,7 @@ mod tests {
                 }
                 let (options, next) = taken(&damaged);
                 assert_eq!(next, Ok(77), "{place} {damage}");
-                // Only that option is lost in which the damage is.
+                // Only the damaged option is lost.
                 let before = sizes[0];
                 if place >= before {
                     assert_eq!(options.date, Some(0x0006_0dd7_1021_1802 * 1000));
@@ -544,7 +544,7 @@ mod tests {
                 }
             }
         }
-        // A page of zeros is no end of the options.
+        // A page of zeros does not end the options.
         let zeros = [vec![0; sizes[0]], bytes[sizes[0]..].to_vec()].concat();
         let (options, next) = taken(&zeros);
         assert_eq!((options.cpu_count, next), (Some(2), Ok(77)));

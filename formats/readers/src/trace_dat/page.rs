@@ -1,17 +1,18 @@
 //! Pages of the kernel's ring buffer, and the events in them.
 //!
 //! ```text
-//! u64 time   long commit   data…                    by the offsets in header_page
-//! commit     bits 0–26: bytes of data used; bit 31: events were lost before this page; bit 30: how many stands, as a
-//!            long, after the data
+//! u64 time   long commit   data…                    at the offsets in header_page
+//! commit     bits 0–26: bytes of data used; bit 31: events were lost before this page; bit 30: their number follows
+//!            the data, as a long
 //! event      u32 head: 5 bits length or kind, 27 bits time since the event before
 //!   0        u32 length (these four bytes included), payload
 //!   1 … 28   payload of four times as many bytes
 //!   29       padding: to the end of the page if the time is 0; else u32 length to skip
 //!   30       u32: time since the event before, bits 27 and up
-//!   31       u32: time stamp, bits 27 to 58; the five above are those of the stamp before
+//!   31       u32: timestamp, bits 27 to 58; the upper five are those of the preceding timestamp
 //! ```
-//! On a big-endian machine the five bits are the upper ones. include/linux/ring_buffer.h, `enum ring_buffer_type`.
+//! On a big-endian host, the five bits are the upper ones. Source: include/linux/ring_buffer.h, `enum
+//! ring_buffer_type`.
 
 use std::ops::Range;
 
@@ -20,10 +21,10 @@ use perfquet_events::bytes::{Cursor, Endian, Short};
 const USED_MASK: u64 = (1 << 27) - 1;
 const LOST: u64 = 1 << 31;
 const LOST_COUNT_STORED: u64 = 1 << 30;
-/// Bits that an absolute stamp does not have.
+/// Bits that an absolute timestamp lacks.
 const TIME_HIGH: u64 = 0xf8 << 56;
 
-/// Where a page holds what.
+/// The layout of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) endian: Endian,
@@ -32,12 +33,12 @@ pub(super) struct Layout {
     /// Size of the kernel's `long`.
     pub(super) long_size: u8,
     data: u64,
-    /// Bytes of a page as the kernel says, data and head; 0: not given.
+    /// Size of a page in bytes as stated by the kernel, head included; 0 if not given.
     pub(super) page_size: u64,
 }
 
 impl Layout {
-    /// As `header_page` tells it; where that is silent, as all kernels so far have it.
+    /// Parses `header_page`; missing values default to those of all kernels so far.
     pub(super) fn parse(header_page: &[u8], endian: Endian, long_size: u8) -> Layout {
         let mut layout = Layout {
             endian,
@@ -74,7 +75,7 @@ impl Layout {
         self.data
     }
 
-    /// Reads the head of the page that `page` begins with. `size` is that of a whole page.
+    /// Parses the head of the page at the start of `page`. `size` is that of a whole page.
     pub(super) fn head(&self, page: &[u8], offset: u64, size: u64) -> Result<Head, String> {
         let at = |place: u64| {
             let rest = usize::try_from(place)
@@ -89,7 +90,7 @@ impl Layout {
         let text = |short: Short| format!("page: {short}");
         let time = at(self.time).u64().map_err(text)?;
         let mut commit = long(at(self.commit)).map_err(text)?;
-        // The kernel adds its flag (1 << 31), an int, to a long: all bits above are set with it (ring_buffer.c).
+        // The kernel adds its flag (1 << 31), an int, to a long, which sets all higher bits too (ring_buffer.c).
         if commit & LOST != 0 && commit >> 32 == u64::from(u32::MAX) {
             commit &= u64::from(u32::MAX);
         }
@@ -125,7 +126,7 @@ fn field(line: &str) -> Option<(&str, u64, u64)> {
     for part in parts {
         if let Some((key, value)) = part.trim().split_once(':') {
             match key {
-                // Beyond any page: a hostile number must not overflow a sum.
+                // Larger than any page: a hostile number must not overflow a sum.
                 "offset" => offset = value.parse().ok().filter(|&value: &u64| value < 1 << 32),
                 "size" => size = value.parse().ok().filter(|&value: &u64| value < 1 << 32),
                 _ => {}
@@ -144,29 +145,29 @@ pub(super) struct Head {
     pub(super) lost: Lost,
 }
 
-/// Events that are missing before a page.
+/// Number of events lost before a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Lost {
     #[default]
     Nothing,
-    /// Some; how many is not given.
+    /// Some; the number is not given.
     Some,
-    /// This number.
+    /// This many.
     Count(u64),
 }
 
-/// What stands in a page next.
+/// The next item in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step<'a> {
-    /// An event, with its stamp.
+    /// An event, with its timestamp.
     Event(u64, &'a [u8]),
-    /// Only time passes, or bytes are skipped.
+    /// A time advance, or skipped bytes.
     Time(u64),
     /// The rest of the page is empty.
     End,
 }
 
-/// Takes the next thing out of a page, after an event with the stamp `time`.
+/// Parses the next item of a page, after an event with the timestamp `time`.
 #[inline(always)]
 pub(super) fn step<'a>(data: &mut Cursor<'a>, time: u64) -> Result<Step<'a>, String> {
     let head = data.u32().map_err(cut)?;
@@ -193,7 +194,7 @@ pub(super) fn step<'a>(data: &mut Cursor<'a>, time: u64) -> Result<Step<'a>, Str
         }
         29 if delta == 0 => Ok(Step::End),
         29 => {
-            // The length counts its own four bytes.
+            // The length includes its own four bytes.
             let length = u64::from(data.u32().map_err(cut)?);
             data.bytes(length.saturating_sub(4)).map_err(cut)?;
             Ok(Step::Time(after))
@@ -209,16 +210,17 @@ pub(super) fn step<'a>(data: &mut Cursor<'a>, time: u64) -> Result<Step<'a>, Str
     }
 }
 
-/// Bytes that a page may lie before or after its place, where a byte before it is lost or doubled.
+/// Maximum distance of a page from its expected offset, in bytes, after a byte was lost or duplicated.
 const SHIFT_MAX: i64 = 8;
-/// A gap between two pages that is believed: a hundred days.
+/// Maximum plausible gap between two pages: a hundred days.
 const GAP_MAX: u64 = 8_640_000_000_000_000;
 
-/// Bytes of a page's events that can be read: all of them, or those before the damage. After it no event has a
-/// known time, since each counts from the one before. The last before it goes, too: it may have lost a byte.
+/// Number of readable bytes in a page's events: all of them, or those before the damage. Times are relative to the
+/// preceding event, so no event after the damage has a known time. The last event before the damage is dropped too,
+/// since it may have lost a byte.
 ///
-/// `is_known` says whether a payload is one that the file describes. Others are believed where the events fill
-/// the page and their times lead up to `next_time`, that of the next page.
+/// `is_known` returns whether the file describes a payload. An unknown payload is accepted if the events fill the page
+/// and their times lead up to `next_time`, that of the next page.
 pub(super) fn sound_bytes(
     data: &[u8],
     time: u64,
@@ -228,7 +230,7 @@ pub(super) fn sound_bytes(
 ) -> usize {
     let mut cursor = Cursor::new(data, 0, endian);
     let (mut now, mut before) = (time, 0);
-    // What is readable if the unknown event is damage.
+    // Readable bytes if the unknown event turns out to be damage.
     let mut unknown = None;
     while !cursor.is_empty() {
         let here = data.len() - cursor.rest().len();
@@ -253,7 +255,7 @@ pub(super) fn sound_bytes(
 }
 
 impl Layout {
-    /// Whether a page may begin here: its head is one, and its events are.
+    /// Whether a page may begin here: its head and its events are valid.
     pub(super) fn is_page(&self, page: &[u8], size: u64, is_known: impl Fn(&[u8]) -> bool) -> bool {
         let Ok(head) = self.head(page, 0, size) else {
             return false;
@@ -264,7 +266,7 @@ impl Layout {
         head.used > 0 && head.time > 0 && sound == data.len()
     }
 
-    /// How far from `start` the page begins that should begin there: 0, unless a byte is lost or doubled.
+    /// Distance from `start` to the page expected there: 0, unless a byte is lost or duplicated.
     pub(super) fn shift(
         &self,
         bytes: &[u8],
@@ -289,7 +291,7 @@ impl Layout {
     }
 }
 
-/// Where in a sequence of pages time goes back: there the pages of another CPU begin.
+/// Splits a sequence of pages where time goes back: there the pages of another CPU begin.
 pub(super) fn runs(bytes: &[u8], page_size: usize, layout: &Layout) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let (mut start, mut last) = (0, 0);
@@ -372,7 +374,7 @@ mod tests {
         assert_eq!(lost(4 | LOST | sign), Ok((4, Lost::Some)));
         assert!(lost(4 | sign).is_err());
         assert_eq!(lost(4 | LOST | LOST_COUNT_STORED), Ok((4, Lost::Count(9))));
-        // Cut off before the count.
+        // Truncated before the count.
         assert_eq!(lost(12 | LOST | LOST_COUNT_STORED), Ok((12, Lost::Some)));
         assert!(head(4081).is_err());
         assert!(layout.head(&[0; 15], 0, 4096).is_err());
@@ -425,7 +427,7 @@ mod tests {
                     0, // eight bytes
                     head(29, 3),
                     8,
-                    0, // discarded: its time counts
+                    0, // discarded; its time still advances
                     head(1, 0),
                     0,
                     head(31, 40),

@@ -1,12 +1,12 @@
-//! The text of `trace_printk`: the kernel stores the address of its format and the arguments in binary.
+//! The strings of `trace_printk`: the kernel stores the address of the format, and the arguments in binary.
 //!
 //! ```text
-//! 0xffffffff8246d2dd : "CPU_ON"              printk_formats: addresses and texts, escaped as in C
+//! 0xffffffff8246d2dd : "CPU_ON"              printk_formats: addresses and strings, escaped as in C
 //! fmt = 0xffffffff8246d300  buf = 05 00 00 00 64 64 00     "%d of %s\n", 5, "dd"
 //! ```
-//! Arguments lie as `vbin_printf` of lib/vsprintf.c puts them: each at a multiple of its size but 4 at most, texts with
-//! their NUL as they are. What a `%p` with letters leads to is put in as text, but for `%ps`, `%pS`, `%px`, `%pK`, `%pe`,
-//! which are addresses (and `%pf`, `%pF` of kernels before 5.5).
+//! The arguments are laid out by `vbin_printf` of lib/vsprintf.c: each is aligned to its size, but to 4 at most;
+//! strings are inline, with their NUL. `%p` with a suffix is stored as the formatted string, except for `%ps`, `%pS`,
+//! `%px`, `%pK`, `%pe` (and `%pf`, `%pF` of kernels before 5.5), which are stored as addresses.
 
 use hashbrown::HashMap;
 use perfquet_events::bytes::{Endian, before_nul};
@@ -26,7 +26,7 @@ pub(super) struct Printk<'s> {
     long_size: u8,
 }
 
-/// A format, ready to be filled in.
+/// A parsed format.
 struct Prepared {
     arguments: Vec<Argument>,
     fields: Vec<Field>,
@@ -37,13 +37,13 @@ struct Prepared {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Argument {
-    /// Number of this many bytes, and whether it is signed.
+    /// Number of this many bytes; whether it is signed.
     Number(u8, bool),
     Text,
 }
 
 impl<'s> Printk<'s> {
-    /// Reads `printk_formats`; also says how many lines are none.
+    /// Parses `printk_formats`; also returns the number of invalid lines.
     pub(super) fn parse(text: &'s [u8], endian: Endian, long_size: u8) -> (Printk<'s>, u64) {
         let mut texts = HashMap::new();
         let mut bad = 0;
@@ -64,7 +64,7 @@ impl<'s> Printk<'s> {
         (printk, bad)
     }
 
-    /// The text at an address, without escapes (`trace_puts`).
+    /// The string at an address, without escapes (`trace_puts`).
     pub(super) fn plain(&mut self, address: u64) -> Option<&[u8]> {
         Some(&self.prepare(address)?.plain)
     }
@@ -76,7 +76,7 @@ impl<'s> Printk<'s> {
         Some(made.or_insert_with(|| Prepared::new(text, long_size)))
     }
 
-    /// Appends the text of a format with its arguments to `out`. `false`: there is no such format.
+    /// Appends the format filled with its arguments to `out`. Returns `false` if the format is unknown.
     pub(super) fn print(
         &mut self,
         address: u64,
@@ -130,7 +130,7 @@ impl Prepared {
     }
 }
 
-/// The template with `%s` for what the kernel printed itself, and the arguments that lie in the event.
+/// The template, with `%s` for values formatted by the kernel, and the arguments stored in the event.
 fn rewrite(text: &str, long_size: u8) -> (String, Vec<Argument>) {
     let mut template = String::with_capacity(text.len());
     let mut arguments = Vec::new();
@@ -146,13 +146,13 @@ fn rewrite(text: &str, long_size: u8) -> (String, Vec<Argument>) {
             rest = conversion.get(2..).unwrap_or_default();
             continue;
         }
-        let (head, behind) = conversion.split_at(flags_end);
+        let (head, after) = conversion.split_at(flags_end);
         let stars = head.matches('*').count();
         arguments.extend(std::iter::repeat_n(Argument::Number(4, true), stars));
-        let size_end = behind
+        let size_end = after
             .find(|c: char| !matches!(c, 'h' | 'l' | 'L' | 'z' | 'Z' | 't' | 'j'))
-            .unwrap_or(behind.len());
-        let (size, behind) = behind.split_at(size_end);
+            .unwrap_or(after.len());
+        let (size, after) = after.split_at(size_end);
         let bytes = match size {
             "hh" => 1,
             "h" => 2,
@@ -160,7 +160,7 @@ fn rewrite(text: &str, long_size: u8) -> (String, Vec<Argument>) {
             "l" | "z" | "Z" | "t" => long_size,
             _ => 4,
         };
-        let mut letters = behind.chars();
+        let mut letters = after.chars();
         let kind = letters.next();
         rest = letters.as_str();
         template.push_str(head);
@@ -177,8 +177,8 @@ fn rewrite(text: &str, long_size: u8) -> (String, Vec<Argument>) {
                 let end = rest
                     .find(|c: char| !c.is_ascii_alphanumeric())
                     .unwrap_or(rest.len());
-                let (extension, behind) = rest.split_at(end);
-                rest = behind;
+                let (extension, after) = rest.split_at(end);
+                rest = after;
                 let is_address = match extension.chars().next() {
                     None | Some('s' | 'S' | 'x' | 'K' | 'e') => true,
                     Some('f' | 'F') => !extension.contains('w'),
@@ -208,7 +208,7 @@ fn rewrite(text: &str, long_size: u8) -> (String, Vec<Argument>) {
     (template, arguments)
 }
 
-/// Takes the arguments out of an event; those that are cut off are missing.
+/// Decodes the arguments of an event; truncated ones are missing.
 fn values<'a>(arguments: &[Argument], bytes: &'a [u8], endian: Endian) -> Vec<Value<'a>> {
     let mut values = Vec::with_capacity(arguments.len());
     let mut at = 0usize;
@@ -258,10 +258,10 @@ mod tests {
     }
 
     #[test]
-    fn arguments_lie_as_the_kernel_puts_them() {
+    fn arguments_are_aligned_as_in_the_kernel() {
         check("plain", b"", "plain");
         check("%d of %s\\n", b"\xfb\xff\xff\xffdd\0", "-5 of dd\n");
-        // After a text, a number begins at a multiple of 4.
+        // After a string, a number is aligned to 4.
         check("%s %u 100%%", b"dd\0\0\x07\0\0\0", "dd 7 100%");
         check("%llx %c", b"\x10\0\0\0\x01\0\0\0A", "100000010 A");
         check("%*d|", b"\x04\0\0\0\x07\0\0\0", "   7|");

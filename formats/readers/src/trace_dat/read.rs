@@ -1,4 +1,4 @@
-//! The way through a file: what it holds, then its events.
+//! Reads a file: first its description, then its events.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,15 +28,15 @@ use crate::trace_dat::version7::Sections;
 use crate::trace_dat::{facts, restore, version6};
 use crate::tracing_data::{TRACING_MAGIC, printk_formats};
 
-/// Bytes of pages between two reports of progress.
+/// Bytes of pages between two progress reports.
 const PROGRESS_BYTES: u64 = 1 << 20;
-/// Mapped bytes that may be resident before they are given back.
+/// Mapped bytes that may be resident before they are released.
 const RESIDENT_BYTES_MAX: u64 = 64 << 20;
 /// The kernel's largest sub-buffer has 64 KiB; this leaves room for others.
 const PAGE_BYTES_MAX: u64 = 1 << 26;
 
-/// The sink, with what is told of the way itself.
-pub(super) struct Teller<'k> {
+/// The sink, with progress and problems of this file.
+pub(super) struct Reporter<'k> {
     pub(super) sink: &'k mut dyn Sink,
     problems: Problems,
     maps: Vec<Arc<Map>>,
@@ -46,7 +46,7 @@ pub(super) struct Teller<'k> {
     total: u64,
 }
 
-impl Teller<'_> {
+impl Reporter<'_> {
     pub(super) fn problem(
         &mut self,
         place: Place,
@@ -69,7 +69,7 @@ impl Teller<'_> {
             self.resident = 0;
             self.maps.iter().for_each(|map| map.release());
         }
-        // Packed pages are more than the bytes that they lie in.
+        // Packed pages are larger than their bytes in the file.
         let done = self.done.min(self.total);
         let total = Some(self.total);
         self.sink.event(Event::Progress(Progress { done, total }))
@@ -96,7 +96,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
             format!("truncated header: {short}"),
         )
     })?;
-    let mut tell = Teller {
+    let mut reporter = Reporter {
         sink,
         problems: Problems::default(),
         maps: vec![Arc::clone(&map)],
@@ -107,24 +107,24 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     };
     if let Some(reason) = input.damage() {
         let reason = reason.to_owned();
-        tell.problem(Place::Offset(map.len() as u64), "input", || reason)?;
+        reporter.problem(Place::Offset(map.len() as u64), "input", || reason)?;
     }
     if head.is_guessed || !map.starts_with(TRACING_MAGIC) {
-        tell.problem(Place::Offset(0), "head", || {
+        reporter.problem(Place::Offset(0), "head", || {
             "expected \"tracing\" and a version, found something else; what follows is read as far as it can be found".into()
         })?;
     }
     let found = match head.version {
         b"6" => {
-            let opened = version6::open(&map, &head, &mut tell)?;
-            read_opened(input, &map, &head, opened, &mut tell)?
+            let opened = version6::open(&map, &head, &mut reporter)?;
+            read_opened(input, &map, &head, opened, &mut reporter)?
         }
         b"7" => {
-            let mut sections = Sections::load(&map, &head, &mut tell)?;
+            let mut sections = Sections::load(&map, &head, &mut reporter)?;
             let options = sections.take_options();
-            let mut opened = sections.opened(&mut tell)?;
+            let mut opened = sections.opened(&mut reporter)?;
             opened.options = options;
-            read_opened(input, &map, &head, opened, &mut tell)?
+            read_opened(input, &map, &head, opened, &mut reporter)?
         }
         version => {
             return Err(Error::Unsupported {
@@ -136,8 +136,8 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
             });
         }
     };
-    tell.problems.finish(tell.sink)?;
-    for map in tell.maps.iter().skip(1) {
+    reporter.problems.finish(reporter.sink)?;
+    for map in reporter.maps.iter().skip(1) {
         input.watch(format!("{name}: an adjacent file"), map);
     }
     if !found {
@@ -148,13 +148,13 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     Ok(())
 }
 
-/// Reads what a file holds. `false`: neither events nor a place for them.
+/// Reads the contents of a file. Returns `false` if it has neither events nor a place for them.
 fn read_opened(
     input: &Input,
     map: &Arc<Map>,
     head: &Head<'_>,
     mut opened: Opened<'_>,
-    tell: &mut Teller<'_>,
+    reporter: &mut Reporter<'_>,
 ) -> Result<bool, Error> {
     let texts = &opened.texts;
     let layout = Layout::parse(texts.header_page, head.endian, head.long_size);
@@ -165,37 +165,37 @@ fn read_opened(
         let clock = opened.options.clock.clone().unwrap_or_default();
         let page_size = layout.page_size.max(head.page_size.into());
         let beside = restore::beside(path, &clock, page_size);
-        tell.total += beside.maps.iter().map(|map| map.len() as u64).sum::<u64>();
-        tell.maps.extend(beside.maps.iter().map(Arc::clone));
+        reporter.total += beside.maps.iter().map(|map| map.len() as u64).sum::<u64>();
+        reporter.maps.extend(beside.maps.iter().map(Arc::clone));
         maps.extend(beside.maps);
         opened.buffers.extend(beside.buffers);
         for message in beside.unreadable {
-            tell.problem(Place::Whole, "adjacent file", || message)?;
+            reporter.problem(Place::Whole, "adjacent file", || message)?;
         }
     }
-    facts::tell(head, &opened, tell)?;
+    facts::report(head, &opened, reporter)?;
     if opened.buffers.is_empty() && opened.reports.is_empty() {
         return Ok(false);
     }
     for (index, report) in opened.reports.iter().enumerate() {
-        // Its events are numbered from 0, as those of a ring are: there can be one or the other.
+        // The text's events are numbered from 0, like those of a ring buffer, so a file can have only one of them.
         if index == 0 && opened.buffers.iter().all(|buffer| buffer.cpus.is_empty()) {
             let mut text = Input::from_bytes(input.name(), &report.text)?;
-            (FTRACE_TEXT.read)(&mut text, tell.sink)?;
+            (FTRACE_TEXT.read)(&mut text, reporter.sink)?;
             continue;
         }
         let bytes = report.text.len();
-        tell.problem(Place::Offset(report.offset), "text", || {
+        reporter.problem(Place::Offset(report.offset), "text", || {
             format!("the text of a latency tracer ({bytes} bytes) among other events")
         })?;
     }
-    let named = facts::comms(opened.texts.saved_cmdlines, tell)?;
-    facts::mappings(&opened.options, tell)?;
+    let named = facts::comms(opened.texts.saved_cmdlines, reporter)?;
+    facts::mappings(&opened.options, reporter)?;
     let (kallsyms, bad_symbols) = Kallsyms::parse(opened.texts.kallsyms);
     let (printk, bad_formats) =
         Printk::parse(opened.texts.printk_formats, head.endian, layout.long_size);
-    facts::symbols(&kallsyms, tell)?;
-    printk_formats::tell(opened.texts.printk_formats, tell.sink)?;
+    facts::symbols(&kallsyms, reporter)?;
+    printk_formats::tell(opened.texts.printk_formats, reporter.sink)?;
     let (formats, unnumbered) = Formats::new(&opened.texts, layout.long_size);
     for (count, what) in [
         (bad_symbols, "kallsyms: lines without a symbol"),
@@ -203,7 +203,8 @@ fn read_opened(
         (unnumbered, "format files without an ID"),
     ] {
         if count > 0 {
-            tell.sink
+            reporter
+                .sink
                 .event(Event::Problem(perfquet_events::event::Problem {
                     place: Place::Whole,
                     count,
@@ -218,7 +219,7 @@ fn read_opened(
         unpacker: RefCell::new(Unpacker::new(Packing::named(opened.packed_by))),
         unpacked_bytes: Cell::new(0),
     };
-    let mut streams = streams(&opened, &maps, head, &ring, tell)?;
+    let mut streams = streams(&opened, &maps, head, &ring, reporter)?;
     let extras = Extras {
         buffer: streams.iter().any(|stream| !stream.buffer_name.is_empty()),
         clock_value: streams.iter().any(|stream| !stream.clock.has_time()),
@@ -237,42 +238,42 @@ fn read_opened(
         overruns: HashMap::new(),
         scratch: None,
     };
-    merge(&mut streams, &ring, tell, |stream, tell| {
-        emitter.emit(stream, tell)
+    merge(&mut streams, &ring, reporter, |stream, reporter| {
+        emitter.emit(stream, reporter)
     })?;
     let mut counted = facts::counted_losses(&opened.options.cpu_stats);
     for stream in &streams {
-        emitter.lost(None, stream.cpu, stream.lost_at_end(), tell)?;
+        emitter.lost(None, stream.cpu, stream.lost_at_end(), reporter)?;
         if let Some(cpu) = stream.cpu
             && let Some(count) = counted.remove(&(stream.buffer_name.to_vec(), cpu))
         {
-            facts::tell_rest(cpu, count, stream.lost, tell)?;
+            facts::report_rest(cpu, count, stream.lost, reporter)?;
         }
     }
     let mut rest: Vec<_> = counted.into_iter().collect();
     rest.sort();
     for ((_, cpu), count) in rest {
-        facts::tell_rest(cpu, count, 0, tell)?;
+        facts::report_rest(cpu, count, 0, reporter)?;
     }
     Ok(true)
 }
 
-/// A stream for each CPU of each buffer that has pages.
+/// Returns a stream for each CPU of each buffer that has pages.
 fn streams<'m>(
     opened: &Opened<'_>,
     maps: &'m [Arc<Map>],
     head: &Head<'_>,
     ring: &Ring,
-    tell: &mut Teller<'_>,
+    reporter: &mut Reporter<'_>,
 ) -> Result<Vec<Stream<'m>>, Error> {
     let layout = &ring.layout;
     let packing = Packing::named(opened.packed_by);
     let mut streams = Vec::new();
-    // Ends by file and start: pages that lie in one another would be read many times.
+    // Ends by file and start: overlapping pages would be read many times.
     let mut taken: BTreeMap<(usize, u64), u64> = BTreeMap::new();
     for buffer in &opened.buffers {
         let Some(page_size) = page_size(buffer, head, layout) else {
-            tell.problem(Place::Whole, "buffer", || {
+            reporter.problem(Place::Whole, "buffer", || {
                 let name = String::from_utf8_lossy(&buffer.name);
                 let size = buffer.page_size;
                 format!("buffer {name:?}: expected pages of at most 64 MiB, found {size} bytes")
@@ -288,7 +289,7 @@ fn streams<'m>(
             let end = data.offset.saturating_add(data.size);
             let before = taken.range(..(data.file, end)).next_back();
             if before.is_some_and(|((file, _), &other)| *file == data.file && other > data.offset) {
-                tell.problem(Place::Offset(data.offset), "overlap", || {
+                reporter.problem(Place::Offset(data.offset), "overlap", || {
                     let cpu = data.cpu.unwrap_or(0);
                     format!("the pages of CPU {cpu} belong to another CPU")
                 })?;
@@ -297,13 +298,13 @@ fn streams<'m>(
             taken.insert((data.file, data.offset), end);
             let page_size = page_size as usize;
             let start = data.offset.min(map.len() as u64) as usize;
-            // A byte lost or doubled in front of them.
+            // A byte was lost or duplicated before the pages.
             let shift = match data.packed {
                 true => shift_of_chunks(map, start, head.endian, packing),
                 false => layout.shift(map, start, page_size, |payload| ring.is_known(payload)),
             };
             if shift != 0 {
-                tell.problem(Place::Offset(data.offset), "cpu", || {
+                reporter.problem(Place::Offset(data.offset), "cpu", || {
                     let cpu = data.cpu.unwrap_or(0);
                     format!("expected the pages of CPU {cpu}, found them {shift} bytes later")
                 })?;
@@ -312,7 +313,7 @@ fn streams<'m>(
                 offset: data.offset.saturating_add_signed(shift),
                 ..*data
             };
-            let bytes = pages(map, data, tell)?;
+            let bytes = pages(map, data, reporter)?;
             let cpu = data.cpu;
             if cpu.is_none() && !data.packed {
                 for run in runs(bytes, page_size, layout) {
@@ -339,7 +340,7 @@ fn streams<'m>(
                 data.offset,
             );
             streams.push(if data.packed {
-                // The size leaves out the word that counts the chunks in some versions of trace-cmd.
+                // Some versions of trace-cmd do not count the word with the number of chunks in the size.
                 let whole = usize::try_from(data.offset).ok();
                 let whole = whole.and_then(|start| map.get(start..)).unwrap_or_default();
                 let cursor = Cursor::new(whole, data.offset, head.endian);
@@ -352,25 +353,25 @@ fn streams<'m>(
     Ok(streams)
 }
 
-/// Bytes of a buffer's pages: as the buffer says, or the kernel, or the machine's page.
+/// Size of a buffer's pages in bytes, as stated by the buffer, the kernel, or the host's page size.
 fn page_size(buffer: &Buffer, head: &Head<'_>, layout: &Layout) -> Option<u64> {
     let known = [buffer.page_size, layout.page_size, head.page_size.into()];
-    let told = known.into_iter().find(|&size| size > layout.data_start())?;
-    // Version 6 tells the machine's page only, though sub-buffers may be larger.
+    let stated = known.into_iter().find(|&size| size > layout.data_start())?;
+    // Version 6 states only the host's page size, though sub-buffers may be larger.
     let size = match head.version {
-        b"6" => told.max(layout.page_size),
-        _ => told,
+        b"6" => stated.max(layout.page_size),
+        _ => stated,
     };
     (size <= PAGE_BYTES_MAX).then_some(size)
 }
 
 /// The bytes of a CPU's pages, as far as the file has them.
-fn pages<'m>(map: &'m Map, data: &CpuData, tell: &mut Teller<'_>) -> Result<&'m [u8], Error> {
+fn pages<'m>(map: &'m Map, data: &CpuData, reporter: &mut Reporter<'_>) -> Result<&'m [u8], Error> {
     let length = map.len() as u64;
     let end = data.offset.saturating_add(data.size);
     if end > length && !data.packed {
         let cpu = data.cpu.map_or("?".into(), |cpu| cpu.to_string());
-        tell.problem(Place::Offset(length), "cut short", || {
+        reporter.problem(Place::Offset(length), "cut short", || {
             format!("CPU {cpu}: expected pages up to {end:#x}, found the end of the file")
         })?;
     }

@@ -1,13 +1,13 @@
-//! Files of single CPUs that a dead recorder left: pages as they came out of the kernel, without anything else.
+//! Per-CPU files left by a killed recorder: raw kernel pages without any description.
 //!
 //! ```text
-//! trace.dat.cpu0  trace.dat.cpu1            the top buffer of `trace-cmd record -o trace.dat`
-//! trace.dat.sched.cpu0                      an instance's
-//! trace-partial.dat                         heads and formats, written by `trace-cmd restore -c` on that machine
-//! .trace.dat.cpu0                           of our own recorder, whose head is trace.dat
+//! trace.dat.cpu0  trace.dat.cpu1            the top-level buffer of `trace-cmd record -o trace.dat`
+//! trace.dat.sched.cpu0                      an instance
+//! trace-partial.dat                         heads and formats, written by `trace-cmd restore -c` on that host
+//! .trace.dat.cpu0                           perfquet-record, whose head is trace.dat
 //! ```
-//! They are taken if the trace.dat itself holds no events: those with its own name, or, for a file named differently,
-//! those of the one recording that lies in the same directory. An empty one is of a CPU on which nothing happened.
+//! They are used if the trace.dat itself has no events: those named after it, or, for a file with another name, those
+//! of the only recording in its directory. An empty file belongs to a CPU without events.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,17 +20,17 @@ use crate::trace_dat::head::{Buffer, CpuData};
 /// The files of one recording, by instance and CPU.
 type Found = BTreeMap<(String, u32), PathBuf>;
 
-/// What lies beside a file.
+/// Files in the same directory.
 #[derive(Default)]
 pub(super) struct Beside {
     pub(super) buffers: Vec<Buffer>,
-    /// The files, mapped. Their numbers in [`CpuData::file`] begin at 1.
+    /// The mapped files. Their indexes in [`CpuData::file`] begin at 1.
     pub(super) maps: Vec<Arc<Map>>,
-    /// Which files cannot be read, and why.
+    /// Files that cannot be read, with the reasons.
     pub(super) unreadable: Vec<String>,
 }
 
-/// Files that lie beside `path`, and what buffers they make up.
+/// Finds the files next to `path`, and the buffers that they make up.
 pub(super) fn beside(path: &Path, clock: &[u8], page_size: u64) -> Beside {
     let mut beside = Beside::default();
     let Beside {

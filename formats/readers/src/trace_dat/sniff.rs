@@ -1,5 +1,5 @@
-//! Recognizes a trace.dat by the ten bytes that it shares with perf's bundle of format files, and a damaged one by what
-//! follows them.
+//! Recognizes a trace.dat by the ten bytes that it shares with perf's bundle of format files, and a damaged one by the
+//! data after them.
 
 use perfquet_events::Guess;
 

@@ -1,13 +1,13 @@
-//! The pages of one CPU → its events in their order, each with the stacks that belong to it.
+//! The pages of one CPU → its events in order, each with its stacks.
 //!
 //! ```text
-//! [page][page]…                               as they lie in the file, or
+//! [page][page]…                               as stored in the file, or
 //! u32 chunks, { u32, u32, packed pages }…     unpacked one by one
 //!
 //! sched_switch  kernel_stack  sched_waking  …  →  sched_switch with its stack, sched_waking, …
 //! ```
-//! The kernel writes an event and then, as events of their own, the stacks requested of it. So one record is
-//! read ahead: if it is a stack of the same thread in the same context, it belongs to the event at hand.
+//! The kernel writes an event and then, as separate events, its stacks. So the stream reads one record ahead: a stack
+//! of the same thread in the same context belongs to the current event.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,83 +19,83 @@ use perfquet_events::event::Place;
 use crate::trace_dat::clock::Clock;
 use crate::trace_dat::formats::{Common, CommonFields, KnownIds, StackKind};
 use crate::trace_dat::page::{Layout, Lost, Step, sound_bytes, step};
-use crate::trace_dat::read::Teller;
+use crate::trace_dat::read::Reporter;
 use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
 
-/// Chunks that are unpacked at the same time, one of each CPU.
+/// Maximum size of the chunks unpacked at the same time, one per CPU.
 const CHUNKS_BYTES_MAX: usize = 256 << 20;
 
-/// What a chunk begins with: its sizes.
+/// Size of a chunk's head.
 const CHUNK_HEAD_BYTES: u64 = 8;
-/// As many chunks as there are.
+/// The number of chunks is unknown.
 const UNCOUNTED: u32 = u32::MAX;
-/// Bytes that the chunks of a CPU may take beyond the size that is told: the word that counts them, and a shift.
+/// Bytes that a CPU's chunks may have beyond the stated size: the word that counts them, and a shift.
 const END_BYTES: u64 = SHIFT_MAX + 4;
-/// Bytes that are searched for the next chunk of packed pages.
+/// Bytes searched for the next chunk of packed pages.
 const CHUNK_SEARCHED: usize = 4 << 20;
-/// Bytes that a chunk may begin before its place.
+/// Maximum distance of a chunk before its expected offset, in bytes.
 const SHIFT_MAX: u64 = 8;
 
-/// Where bytes of a record are: in the pages at hand, or in a copy.
+/// A byte range of a record, in the current pages or in a copy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     start: usize,
-    /// Shorter than a page.
+    /// Less than a page.
     length: u32,
     copied: bool,
 }
 
-/// An event of the ring.
+/// An event of the ring buffer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
-    /// As the ring has it.
+    /// The ring buffer's timestamp.
     pub(super) stamp: u64,
     pub(super) common: Common,
     pub(super) payload: Span,
-    /// What is missing before it.
+    /// Events lost before it.
     pub(super) lost: Lost,
 }
 
-/// An event with what belongs to it.
+/// An event with its stacks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Event {
     pub(super) record: Record,
-    /// Its time, or what stands in for one.
+    /// The time, or the sort key that replaces it.
     pub(super) key: i64,
     pub(super) kernel_stack: Option<Span>,
     pub(super) user_stack: Option<Span>,
 }
 
-/// Where the pages come from.
+/// The source of the pages.
 enum Source<'m> {
     Plain,
-    /// Chunks that are still to be unpacked.
+    /// Chunks not unpacked yet.
     Packed {
         rest: Cursor<'m>,
         chunks: u32,
-        /// Chunks of another CPU begin here.
+        /// Offset of another CPU's chunks.
         end: u64,
     },
 }
 
-/// What all streams of a file share.
+/// Shared state of all streams of a file.
 pub(super) struct Ring {
     pub(super) layout: Layout,
-    /// Reads what all payloads begin with.
+    /// Reads the common fields of all payloads.
     pub(super) common: CommonFields,
-    /// Which events there are: others are damage.
+    /// The events that exist: others are damage.
     pub(super) known: KnownIds,
-    /// One for all: zstd's own tables are large.
+    /// Shared, because zstd's own tables are large.
     pub(super) unpacker: RefCell<Unpacker>,
-    /// Bytes of all chunks that are unpacked at the time.
+    /// Total size of the chunks currently unpacked.
     pub(super) unpacked_bytes: Cell<usize>,
 }
 
 impl Ring {
-    /// Whether a payload can be an event's.
+    /// Whether a payload can be that of an event.
     #[inline]
     pub(super) fn is_known(&self, payload: &[u8]) -> bool {
-        // More threads than any kernel numbers (PID_MAX_LIMIT, 2^22).
+        // Above any TID the kernel assigns (PID_MAX_LIMIT, 2^22).
         const TIDS_MAX: i32 = 1 << 23;
         self.common
             .read(payload)
@@ -105,27 +105,27 @@ impl Ring {
 
 /// The events of one CPU.
 pub(super) struct Stream<'m> {
-    /// Name of its buffer; empty for the top one.
+    /// Name of the buffer; empty for the top-level one.
     pub(super) buffer_name: Rc<[u8]>,
     pub(super) cpu: Option<u32>,
     pub(super) clock: Clock,
-    /// Events lost, as counted by the pages.
+    /// Number of events lost, as counted in the pages.
     pub(super) lost: u64,
-    /// Events read.
+    /// Number of events read.
     pub(super) events: u64,
     page_size: usize,
     source: Source<'m>,
-    /// Pages at hand: a part of the map, or unpacked.
+    /// The current pages: a part of the map, or unpacked.
     plain: &'m [u8],
     unpacked: Vec<u8>,
-    /// Offset in the file of the pages at hand; of the chunk, for unpacked ones.
+    /// Offset in the file of the current pages, or of their chunk.
     offset: u64,
-    /// In the pages at hand: where the next page begins, what is left of this one.
+    /// In the current pages: offset of the next page, rest of this one.
     next_page: usize,
     position: usize,
     page_end: usize,
     time: u64,
-    /// Tell this with the next event.
+    /// Loss to report with the next event.
     pending_loss: Lost,
     pub(super) current: Option<Event>,
     ahead: Option<Record>,
@@ -133,7 +133,7 @@ pub(super) struct Stream<'m> {
 }
 
 impl<'m> Stream<'m> {
-    /// The events in `bytes`, which lie at `offset` of their file.
+    /// A stream of the events in `bytes`, which are at `offset` in their file.
     pub(super) fn new(
         buffer_name: Rc<[u8]>,
         cpu: Option<u32>,
@@ -164,8 +164,8 @@ impl<'m> Stream<'m> {
         }
     }
 
-    /// The same, with the pages packed in chunks. `rest` begins with their number and may end after the last.
-    /// `size` is what the file says of them, which is not the whole of it in all versions.
+    /// A stream of pages packed into chunks. `rest` begins with their number and may end after the last. `size` is the
+    /// size stated in the file, which in some versions omits a part.
     pub(super) fn packed(
         mut self,
         mut rest: Cursor<'m>,
@@ -173,7 +173,7 @@ impl<'m> Stream<'m> {
         packing: Packing,
     ) -> Stream<'m> {
         let end = rest.offset().saturating_add(size).saturating_add(END_BYTES);
-        // The number of chunks may be damaged: then they are counted by finding them.
+        // The number of chunks may be damaged: then they are counted by searching.
         let most = size / CHUNK_HEAD_BYTES;
         let chunks = match rest.u32() {
             Ok(0) if most > 0 => UNCOUNTED,
@@ -198,14 +198,18 @@ impl<'m> Stream<'m> {
         rest.get(..span.length as usize).unwrap_or_default()
     }
 
-    /// Puts the next event with its stacks into `current`.
+    /// Moves to the next event and its stacks, in `current`.
     #[inline]
-    pub(super) fn advance(&mut self, ring: &Ring, tell: &mut Teller<'_>) -> Result<(), Error> {
+    pub(super) fn advance(
+        &mut self,
+        ring: &Ring,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<(), Error> {
         self.current = None;
         self.copies.clear();
         let record = match self.ahead.take() {
             Some(record) => record,
-            None => match self.next(ring, tell)? {
+            None => match self.next(ring, reporter)? {
                 Some(record) => record,
                 None => return Ok(()),
             },
@@ -216,7 +220,7 @@ impl<'m> Stream<'m> {
             kernel_stack: None,
             user_stack: None,
         });
-        while let Some(following) = self.next(ring, tell)? {
+        while let Some(following) = self.next(ring, reporter)? {
             let Some(event) = &mut self.current else {
                 break;
             };
@@ -238,12 +242,12 @@ impl<'m> Stream<'m> {
         Ok(())
     }
 
-    /// Takes the next record out of the pages.
+    /// Takes the next record from the pages.
     #[inline]
-    fn next(&mut self, ring: &Ring, tell: &mut Teller<'_>) -> Result<Option<Record>, Error> {
+    fn next(&mut self, ring: &Ring, reporter: &mut Reporter<'_>) -> Result<Option<Record>, Error> {
         loop {
             if self.position >= self.page_end {
-                if !self.turn_page(ring, tell)? {
+                if !self.turn_page(ring, reporter)? {
                     return Ok(None);
                 }
                 continue;
@@ -263,7 +267,7 @@ impl<'m> Stream<'m> {
                     self.position = end;
                     let Some(common) = ring.common.read(payload) else {
                         let found = payload.len();
-                        tell.problem(self.place(), "event", || {
+                        reporter.problem(self.place(), "event", || {
                             format!("event: expected a type and a thread, found {found} bytes")
                         })?;
                         continue;
@@ -286,7 +290,7 @@ impl<'m> Stream<'m> {
                 }
                 Ok(Step::End) => self.position = self.page_end,
                 Err(message) => {
-                    tell.problem(self.place(), "event", || message)?;
+                    reporter.problem(self.place(), "event", || message)?;
                     self.position = self.page_end;
                 }
             }
@@ -301,14 +305,14 @@ impl<'m> Stream<'m> {
         }
     }
 
-    /// Goes to the next page. `false`: there is none.
-    fn turn_page(&mut self, ring: &Ring, tell: &mut Teller<'_>) -> Result<bool, Error> {
+    /// Moves to the next page. Returns `false` if there is none.
+    fn turn_page(&mut self, ring: &Ring, reporter: &mut Reporter<'_>) -> Result<bool, Error> {
         let window_length = match self.source {
             Source::Plain => self.plain.len(),
             Source::Packed { .. } => self.unpacked.len(),
         };
         if self.next_page >= window_length {
-            return self.next_chunk(ring, tell);
+            return self.next_chunk(ring, reporter);
         }
         let window = match self.source {
             Source::Plain => self.plain,
@@ -322,7 +326,7 @@ impl<'m> Stream<'m> {
         let start = self.next_page.saturating_add_signed(shift as isize);
         if shift != 0 {
             let place = Place::Offset(self.offset + self.next_page as u64);
-            tell.problem(place, "page", || {
+            reporter.problem(place, "page", || {
                 format!("expected a page, found it {shift} bytes further on")
             })?;
         }
@@ -330,7 +334,7 @@ impl<'m> Stream<'m> {
         self.next_page = end;
         self.position = end;
         self.page_end = end;
-        tell.progress((end - start) as u64)?;
+        reporter.progress((end - start) as u64)?;
         let window = match self.source {
             Source::Plain => self.plain,
             Source::Packed { .. } => &self.unpacked[..],
@@ -344,7 +348,7 @@ impl<'m> Stream<'m> {
         let head = match ring.layout.head(page, offset, self.page_size as u64) {
             Ok(head) => head,
             Err(message) => {
-                tell.problem(place, "page", || message)?;
+                reporter.problem(place, "page", || message)?;
                 return Ok(true);
             }
         };
@@ -352,13 +356,13 @@ impl<'m> Stream<'m> {
         let used = head.used as usize;
         let found = page.len().saturating_sub(data);
         if used > found {
-            tell.problem(place, "page", || {
+            reporter.problem(place, "page", || {
                 format!("cut short: expected {used} bytes of events, found {found}")
             })?;
         }
-        // The kernel stamps a page with its first event.
+        // The kernel stamps a page with the time of its first event.
         if head.time == 0 && used == 0 {
-            tell.problem(place, "page", || {
+            reporter.problem(place, "page", || {
                 "page: expected the time of its first event, found zeros".into()
             })?;
             self.note(Lost::Some);
@@ -384,7 +388,7 @@ impl<'m> Stream<'m> {
                 Source::Plain => Place::Offset(offset + (data + sound) as u64),
                 Source::Packed { .. } => Place::Offset(self.offset),
             };
-            tell.problem(place, "event", || {
+            reporter.problem(place, "event", || {
                 format!("page: expected an event, found other bytes; the last {left} bytes of its events are not read")
             })?;
             self.page_end = self.position + sound;
@@ -405,13 +409,13 @@ impl<'m> Stream<'m> {
         };
     }
 
-    /// What is missing after the last event.
+    /// The loss after the last event.
     pub(super) fn lost_at_end(&self) -> Lost {
         self.pending_loss
     }
 
-    /// Unpacks the next chunk. `false`: there is none.
-    fn next_chunk(&mut self, ring: &Ring, tell: &mut Teller<'_>) -> Result<bool, Error> {
+    /// Unpacks the next chunk. Returns `false` if there is none.
+    fn next_chunk(&mut self, ring: &Ring, reporter: &mut Reporter<'_>) -> Result<bool, Error> {
         self.copy_current();
         let Source::Packed { rest, chunks, end } = &mut self.source else {
             return Ok(false);
@@ -425,7 +429,7 @@ impl<'m> Stream<'m> {
             let place = Place::Offset(self.offset);
             let packing = ring.unpacker.borrow().packing();
             if let Some(skipped) = skip_to_chunk(rest, *end, packing) {
-                tell.problem(place, "chunk", || {
+                reporter.problem(place, "chunk", || {
                     format!("expected a chunk of pages, found the next one after {skipped} bytes")
                 })?;
                 self.offset = rest.offset();
@@ -440,11 +444,11 @@ impl<'m> Stream<'m> {
             let chunk = match take_chunk(rest, *chunks, packing) {
                 Ok(chunk) => chunk,
                 Err((message, last)) => {
-                    tell.problem(place, "chunk", || message)?;
-                    // Another may follow inside of what this one seemed to be.
-                    let mut behind = *rest;
-                    if skip_to_chunk(&mut behind, *end, packing).is_some() {
-                        *rest = behind;
+                    reporter.problem(place, "chunk", || message)?;
+                    // Another chunk may begin inside this false one.
+                    let mut after = *rest;
+                    if skip_to_chunk(&mut after, *end, packing).is_some() {
+                        *rest = after;
                     } else {
                         *chunks = 0;
                     }
@@ -455,7 +459,7 @@ impl<'m> Stream<'m> {
                 .saturating_sub(others)
                 .min(CHUNK_BYTES_MAX as usize);
             if chunk.bytes as usize > room {
-                tell.problem(place, "chunk", || {
+                reporter.problem(place, "chunk", || {
                     format!(
                         "expected a chunk of at most {room} bytes, found {}",
                         chunk.bytes
@@ -466,7 +470,7 @@ impl<'m> Stream<'m> {
             let bytes = u64::from(chunk.bytes);
             let mut unpacker = ring.unpacker.borrow_mut();
             if let Err(message) = unpacker.unpack(chunk.data, bytes, &mut self.unpacked) {
-                tell.problem(place, "chunk", || format!("chunk of pages: {message}"))?;
+                reporter.problem(place, "chunk", || format!("chunk of pages: {message}"))?;
             }
             if !self.unpacked.is_empty() {
                 ring.unpacked_bytes.set(others + self.unpacked.capacity());
@@ -478,7 +482,7 @@ impl<'m> Stream<'m> {
         Ok(false)
     }
 
-    /// Keeps the bytes of the event at hand when its pages go.
+    /// Copies the bytes of the current event before its pages are released.
     #[cold]
     fn copy_current(&mut self) {
         let Some(mut event) = self.current else {
@@ -510,11 +514,11 @@ impl<'m> Stream<'m> {
 #[derive(Clone, Copy, Default)]
 struct Chunk<'m> {
     data: &'m [u8],
-    /// Unpacked.
+    /// Size after unpacking.
     bytes: u32,
 }
 
-/// Whether a chunk begins here: sizes that can be, and the packer's magic after them.
+/// Whether a chunk begins here: plausible sizes, followed by the magic of the compression.
 fn is_chunk(mut cursor: Cursor<'_>, packing: Packing) -> bool {
     let (Ok(packed_bytes), Ok(bytes)) = (cursor.u32(), cursor.u32()) else {
         return false;
@@ -528,7 +532,7 @@ fn is_chunk(mut cursor: Cursor<'_>, packing: Packing) -> bool {
         && u64::from(bytes) <= CHUNK_BYTES_MAX
 }
 
-/// How far from `start` the number of chunks is that should be there: 0, unless a byte is lost or doubled.
+/// Distance from `start` to the number of chunks expected there: 0, unless a byte is lost or duplicated.
 pub(super) fn shift_of_chunks(bytes: &[u8], start: usize, endian: Endian, packing: Packing) -> i64 {
     let is_there = |shift: i64| {
         let first = (start as u64 + 4).checked_add_signed(shift);
@@ -545,8 +549,8 @@ pub(super) fn shift_of_chunks(bytes: &[u8], start: usize, endian: Endian, packin
         .unwrap_or(0)
 }
 
-/// Goes to the next chunk if none begins here, and says how many bytes that were; `None`: one begins here, or there is
-/// none at all, or the file ends.
+/// Moves to the next chunk if none begins here, and returns the number of bytes skipped. Returns `None` if one begins
+/// here, if there is none, or at the end of the file.
 fn skip_to_chunk(rest: &mut Cursor<'_>, end: u64, packing: Packing) -> Option<i64> {
     if rest.left() < 8 || is_chunk(*rest, packing) {
         return None;
@@ -563,9 +567,10 @@ fn skip_to_chunk(rest: &mut Cursor<'_>, end: u64, packing: Packing) -> Option<i6
     Some(skipped as i64)
 }
 
-/// Takes a chunk after which so many `more` should follow; what is there of the last one comes with the message.
+/// Takes a chunk that this many `more` should follow. The available part of the last chunk comes with the message.
 ///
-/// Where the next one begins inside of this one, or some bytes after it, a byte is lost or doubled: the search finds it.
+/// If the next chunk begins inside this one, or a few bytes after it, a byte was lost or duplicated: a search finds the
+/// chunk.
 fn take_chunk<'m>(
     rest: &mut Cursor<'m>,
     more: u32,

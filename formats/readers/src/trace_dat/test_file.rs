@@ -1,8 +1,8 @@
-//! For tests: trace.dat files of every shape that no recorder at hand writes.
+//! For tests: builds trace.dat files in forms that no available recorder writes.
 
 use perfquet_events::bytes::Endian;
 
-/// What to write.
+/// The contents of the file.
 #[derive(Clone)]
 pub(super) struct TestFile {
     pub(super) endian: Endian,
@@ -178,7 +178,7 @@ impl TestFile {
         }
     }
 
-    /// A payload: what all begin with, and `rest`. `flags` are those of the context.
+    /// A payload: the common fields, then `rest`. `flags` are those of the context.
     pub(super) fn payload(&self, id: u16, flags: u8, tid: i32, rest: &[&[u8]]) -> Vec<u8> {
         let mut bytes = self.u16(id);
         bytes.extend([flags, 0]);
@@ -187,7 +187,7 @@ impl TestFile {
         bytes
     }
 
-    /// The head of an event: kind and time since the one before.
+    /// The head of an event: kind, and time since the preceding event.
     pub(super) fn head(&self, kind: u32, delta: u32) -> Vec<u8> {
         self.u32(match self.endian {
             Endian::Little => kind | delta << 5,
@@ -289,7 +289,7 @@ impl TestFile {
         [self.u16(id), self.u32(data.len() as u32), data.to_vec()].concat()
     }
 
-    /// As trace-cmd before 3.0 writes it. CPUs are numbered from 0.
+    /// The file as written by trace-cmd before 3.0. CPUs are numbered from 0.
     pub(super) fn version6(&self) -> Vec<u8> {
         let mut bytes = self.start(b"6");
         bytes.extend(self.headers());
@@ -331,7 +331,7 @@ impl TestFile {
         bytes
     }
 
-    /// As trace-cmd since 3.0 writes it: "none", "zlib" or "zstd".
+    /// The file as written by trace-cmd since 3.0, compressed with "none", "zlib" or "zstd".
     pub(super) fn version7(&self, packer: &str) -> Vec<u8> {
         let mut bytes = self.start(b"7");
         bytes.extend(packer.as_bytes());
@@ -356,7 +356,7 @@ impl TestFile {
         let here = self.u64(bytes.len() as u64);
         bytes[first_options..][..8].copy_from_slice(&here);
         for (name, clock, cpus) in &self.buffers {
-            // Options, then the events, whose own option comes with the next options.
+            // The events follow these options; the next options name them.
             options.extend(self.option(0, &[0; 8]));
             bytes.extend(self.section(0, "none", &options));
             let next_options = bytes.len() - 8;
@@ -411,7 +411,7 @@ impl TestFile {
         [head.concat(), body].concat()
     }
 
-    /// Two pages a chunk.
+    /// Packs two pages per chunk.
     pub(super) fn packed_pages(&self, packer: &str, pages: &[Vec<u8>]) -> Vec<u8> {
         if packer == "none" {
             return pages.concat();

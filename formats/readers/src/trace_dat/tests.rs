@@ -1,4 +1,4 @@
-//! Golden files, whole and damaged; files made here for what no recorder at hand writes; random damage.
+//! Golden files, whole and damaged; files built here in forms that no available recorder writes; random damage.
 
 use perfquet_events::bytes::Endian;
 use perfquet_events::{Guess, Input};
@@ -8,7 +8,7 @@ use super::TRACE_DAT;
 use super::test_file::*;
 use crate::golden::*;
 
-/// The events as text, without the names of functions, of which every file tells some hundreds.
+/// The events as text, without the names of functions, of which every file has hundreds.
 fn without_symbols(text: &str) -> String {
     let is_symbol = |line: &&str| line.starts_with("Symbol(");
     let count = text.lines().filter(is_symbol).count();
@@ -41,14 +41,14 @@ fn golden() {
     }
 }
 
-/// What comes out of a file, line by line; facts and symbols left out.
+/// The events of a file, one per line, without facts and symbols.
 fn events(bytes: &[u8]) -> Vec<String> {
     let text = read_bytes(&TRACE_DAT, bytes);
-    let is_told = |line: &&str| !line.starts_with("Symbol(") && !line.starts_with("Fact(");
-    text.lines().filter(is_told).map(readable).collect()
+    let is_listed = |line: &&str| !line.starts_with("Symbol(") && !line.starts_with("Fact(");
+    text.lines().filter(is_listed).map(readable).collect()
 }
 
-/// Those that happened.
+/// The events that are hits.
 fn hits(bytes: &[u8]) -> Vec<String> {
     let mut lines = events(bytes);
     lines.retain(|line| {
@@ -65,7 +65,7 @@ fn comm(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// A file with one of everything, and what it gives.
+/// A file with one of everything, and the events that it gives.
 fn one_of_everything(endian: Endian, long_size: usize) -> (TestFile, Vec<&'static str>) {
     let mut made = TestFile::new(endian, long_size);
     let long = |value: u64| made.long(value);
@@ -127,7 +127,7 @@ fn one_of_everything(endian: Endian, long_size: usize) -> (TestFile, Vec<&'stati
             [made.head(30, 0), made.u32(1)].concat(),
             made.event(0, &function),
             made.event(4, &print),
-            // A discarded event: its time counts.
+            // A discarded event: its time still advances.
             [made.head(29, 6), made.u32(8), made.u32(0)].concat(),
             made.event(0, &bprint),
             // The stack of another thread.
@@ -202,7 +202,7 @@ fn all_shapes_give_the_same_events() {
     }
 }
 
-/// The golden file of a machine that nobody here has: as [`one_of_everything`] makes it.
+/// The golden file of a host not available here: as built by [`one_of_everything`].
 #[test]
 fn golden_files_that_are_made_are_fresh() {
     for (name, bytes) in [
@@ -227,7 +227,7 @@ fn golden_files_that_are_made_are_fresh() {
     }
 }
 
-/// Two instances beside the top buffer; the times of all are mixed.
+/// Two instances besides the top-level buffer; their times interleave.
 fn instances() -> TestFile {
     let mut made = TestFile::new(Endian::Little, 8);
     made.page_size = 512;
@@ -350,14 +350,14 @@ fn offsets_and_shifts_change_the_time() {
 }
 
 #[test]
-fn rings_that_lost_events_say_so_once() {
+fn lost_events_are_reported_once() {
     let (mut made, _) = one_of_everything(Endian::Little, 8);
     let stats = b"CPU: 0\nentries: 4\noverrun: 20\ncommit overrun: 0\ndropped events: 1\n\0";
     made.options = vec![(2, stats.to_vec())];
     let lines = hits(&made.version7("none"));
     let rest = "Loss(Loss { time: None, cpu: Some(0), event: None, count: Some(12), in_all: None, reason: \
                 \"buffer overrun\" })";
-    // 9 of the 21 were told by a page.
+    // 9 of the 21 were reported in a page.
     assert_eq!(
         lines.iter().filter(|line| *line == rest).count(),
         1,
@@ -370,7 +370,7 @@ fn a_file_whose_last_options_are_cut_off_keeps_its_events() {
     let (made, expected) = one_of_everything(Endian::Little, 8);
     for packer in ["none", "zlib", "zstd"] {
         let bytes = made.version7(packer);
-        // The last section holds where the events are.
+        // The last section has the offsets of the events.
         let cut = &bytes[..bytes.len() - 60];
         let lines = hits(cut);
         assert_eq!(lines.len(), expected.len(), "{packer}: {lines:?}");
@@ -387,20 +387,20 @@ const GARBAGE: [u8; 64] = [0xa7; 64];
 #[track_caller]
 fn assert_same_hits(whole: &[u8], damaged: &[u8], what: &str) {
     assert_eq!(hits(damaged), hits(whole), "{what}");
-    let is_told = events(damaged)
+    let is_reported = events(damaged)
         .iter()
         .any(|line| line.starts_with("problem"));
-    assert!(is_told, "{what}");
+    assert!(is_reported, "{what}");
 }
 
 #[test]
-fn a_head_of_garbage_costs_no_event() {
+fn garbage_in_the_head_loses_no_event() {
     for endian in [Endian::Little, Endian::Big] {
         for long_size in [4, 8] {
             let made = one_of_everything(endian, long_size).0;
             let versions = ["none", "zlib", "zstd"].map(|packer| (packer, made.version7(packer)));
             for (name, whole) in versions.into_iter().chain([("6", made.version6())]) {
-                // Only its two heads tell a kernel of 32 bits: one that is lost, and a packed one.
+                // Only the two heads identify a 32-bit kernel: one is lost, the other packed.
                 if long_size == 4 && matches!(name, "zlib" | "zstd") {
                     continue;
                 }
@@ -412,7 +412,7 @@ fn a_head_of_garbage_costs_no_event() {
     }
 }
 
-/// Where the sections of a file are that the test made: id and offset.
+/// ID and offset of each section in a file built by a test.
 fn sections(bytes: &[u8], packer: &str) -> Vec<(u16, usize)> {
     let packed = u8::from(packer != "none");
     let is_head = |place: &usize, id: u8| {
@@ -443,12 +443,12 @@ fn heads_of_sections_and_of_options_are_not_needed() {
             damaged[place..place + 16].copy_from_slice(&GARBAGE[..16]);
             assert_same_hits(&whole, &damaged, &format!("{packer}: section {id}"));
         }
-        // Nothing leads to the options any more.
+        // No offset leads to the options.
         let mut damaged = whole.clone();
         let first_options = 18 + packer.len() + 5;
         damaged[first_options..first_options + 8].copy_from_slice(&GARBAGE[..8]);
         assert_same_hits(&whole, &damaged, packer);
-        // What packed it is not told.
+        // The compression is not stated.
         let mut damaged = whole.clone();
         damaged[18] = b'?';
         assert_same_hits(&whole, &damaged, packer);
@@ -517,7 +517,7 @@ fn files_of_a_recorder_that_died_are_read_beside_its_heads() {
     assert!(text.contains("error"), "{text}");
 }
 
-/// The recorder of this project writes a head of version 6 that ends behind its options, and hides the pages.
+/// perfquet-record writes a version 6 head that ends after its options, and puts the pages in hidden files.
 #[test]
 fn a_head_of_version_6_with_hidden_pages_beside_it() {
     let (mut made, expected) = one_of_everything(Endian::Little, 8);
@@ -531,7 +531,7 @@ fn a_head_of_version_6_with_hidden_pages_beside_it() {
         let name = format!(".trace.dat.cpu{cpu}");
         std::fs::write(folder.path().join(name), pages.concat()).unwrap();
     }
-    // Others' files do not matter to it, an empty one is of a CPU on which nothing happened.
+    // Files of other recordings are ignored; an empty one belongs to a CPU without events.
     std::fs::write(folder.path().join("other.dat.cpu0"), "x").unwrap();
     std::fs::write(folder.path().join(".trace.dat.cpu9"), "").unwrap();
     let text = as_text(&TRACE_DAT, &mut Input::open(&head).unwrap());
@@ -542,13 +542,13 @@ fn a_head_of_version_6_with_hidden_pages_beside_it() {
     });
     assert_eq!(lines.count(), expected.len(), "{text}");
     assert!(!text.contains("Problem"), "{text}");
-    // One that cannot be read is told.
+    // An unreadable file is reported.
     let unreadable = folder.path().join(".trace.dat.cpu8");
     std::fs::create_dir(&unreadable).unwrap();
     let text = as_text(&TRACE_DAT, &mut Input::open(&head).unwrap());
     assert!(text.contains(".trace.dat.cpu8: "), "{text}");
     std::fs::remove_dir(&unreadable).unwrap();
-    // Nothing happened at all: a recording without calls, not a damaged file.
+    // No events at all: a recording without calls, not a damaged file.
     for (cpu, _) in &cpus {
         let name = format!(".trace.dat.cpu{cpu}");
         std::fs::write(folder.path().join(name), "").unwrap();
@@ -560,7 +560,7 @@ fn a_head_of_version_6_with_hidden_pages_beside_it() {
     );
 }
 
-/// Latency tracers leave the text of `trace` instead of a ring.
+/// Latency tracers write the text of `trace` instead of a ring buffer.
 #[test]
 fn the_text_of_a_latency_tracer_is_read_as_such() {
     let text = b"# tracer: irqsoff\n#\n\
@@ -585,7 +585,7 @@ fn the_text_of_a_latency_tracer_is_read_as_such() {
             &body,
         ];
         made.options = vec![(22, [&made.u64(0)[..], b"\0local\0"].concat())];
-        // Its place is known once the option is there.
+        // Its offset is known once the option is written.
         let place = made.version7(packer).len() as u64;
         made.options = vec![(22, [&made.u64(place)[..], b"\0local\0"].concat())];
         let bytes = [made.version7(packer), section.concat()].concat();
@@ -600,7 +600,7 @@ fn the_text_of_a_latency_tracer_is_read_as_such() {
 }
 
 #[test]
-fn many_buffers_at_one_place_are_not_read_again_and_again() {
+fn many_buffers_at_one_offset_are_read_once() {
     let (mut made, _) = one_of_everything(Endian::Little, 8);
     let ours = made.options.len();
     let mut bytes = Vec::new();
@@ -623,12 +623,12 @@ fn many_buffers_at_one_place_are_not_read_again_and_again() {
 }
 
 #[test]
-fn pages_of_two_cpus_at_one_place_are_read_once() {
+fn pages_of_two_cpus_at_one_offset_are_read_once() {
     let (mut made, _) = one_of_everything(Endian::Little, 8);
     let pages = made.buffers[0].2[1].1.clone();
     made.buffers[0].2 = vec![(0, pages)];
     let mut bytes = made.version6();
-    // The table of one CPU, made that of two.
+    // The table of one CPU, changed to that of two.
     let table = bytes
         .windows(10)
         .position(|window| window == b"flyrecord\0")
@@ -658,7 +658,7 @@ fn pages_of_two_cpus_at_one_place_are_read_once() {
 }
 
 #[test]
-fn strangers_are_refused_with_a_reason() {
+fn other_files_are_rejected_with_a_reason() {
     assert_eq!((TRACE_DAT.sniff)(b"\x17\x08\x44tracin"), Guess::No);
     let refused = |bytes: &[u8], reason: &str| {
         let text = read_bytes(&TRACE_DAT, bytes);
@@ -708,11 +708,11 @@ proptest! {
         read_bytes(&TRACE_DAT, &file);
     }
 
-    /// A part of a file gives a part of its events, in their order.
+    /// A part of a file gives a part of its events, in order.
     #[test]
     fn prefixes(part in 0.0..1.0f64) {
         for bytes in small_files() {
-            // Of which CPU they are may be told behind the cut, and with them the loss that a page counts.
+            // Their CPU, and the loss counted in a page, may be stated after the cut.
             let plain = |bytes: &[u8]| -> Vec<String> {
                 let mut lines = hits(bytes);
                 lines.retain(|line| !line.starts_with("Loss"));
@@ -725,7 +725,7 @@ proptest! {
             let some = plain(&bytes[..(bytes.len() as f64 * part) as usize]);
             let mut rest = whole.iter();
             for line in &some {
-                // Its stack, and with it the process, may be cut off; columns depend on the buffers left.
+                // Its stack, and with it the process, may be cut off; columns depend on the remaining buffers.
                 let kind = |line: &str| -> Vec<String> {
                     let words = line.split(' ').enumerate();
                     let kept = words.filter(|(index, word)| {
@@ -738,7 +738,7 @@ proptest! {
         }
     }
 
-    /// Damaged bytes cost what they cover, never the reader.
+    /// Damaged bytes lose only the events that they cover; the reader continues.
     #[test]
     fn flips(places in prop::collection::vec((0.0..1.0f64, any::<u8>()), 1..40)) {
         for mut bytes in small_files() {
@@ -750,7 +750,7 @@ proptest! {
         }
     }
 
-    /// Whatever the times are, they come out in order, each CPU's events in theirs.
+    /// Events come out in time order, and each CPU's events in theirs.
     #[test]
     fn merged_in_order(deltas in prop::collection::vec(prop::collection::vec(0u32..1000, 0..40), 1..5)) {
         let mut made = TestFile::new(Endian::Little, 8);

@@ -1,4 +1,4 @@
-//! Sections and chunks that are packed by zlib or zstd.
+//! Sections and chunks compressed with zlib or zstd.
 //!
 //! ```text
 //! section  u32 packed bytes, u32 unpacked bytes, data
@@ -10,18 +10,18 @@ use std::io::Read;
 
 use perfquet_events::bytes::{Cursor, Endian, Short};
 
-/// All packed sections of a file: the format files of a whole kernel have 8 MB, its kallsyms 20.
+/// Limit for all compressed sections of a file: the format files of a whole kernel have 8 MB, its kallsyms 20.
 const SECTION_BYTES_MAX: u64 = 96 << 20;
-/// Ten pages of the ring, which have 64 KiB at most: sub-buffers may be larger.
+/// A chunk has ten ring buffer pages of at most 64 KiB; larger sub-buffers are possible.
 pub(super) const CHUNK_BYTES_MAX: u64 = 16 << 20;
 
-/// How the sections of a file are packed.
+/// The compression of a file's sections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Packing {
     None,
     Zlib,
     Zstd,
-    /// By something that is not known here.
+    /// An unknown compression.
     Other,
 }
 
@@ -36,11 +36,11 @@ impl Packing {
     }
 }
 
-/// Whether bytes begin as those do that are packed so.
+/// Whether the data begins with the magic of this compression.
 pub(super) fn is_packed_by(data: &[u8], packing: Packing) -> bool {
     match packing {
         Packing::Zstd => data.starts_with(b"\x28\xb5\x2f\xfd"),
-        // The second byte makes both a multiple of 31 (RFC 1950).
+        // RFC 1950: the first two bytes are a multiple of 31.
         Packing::Zlib => Cursor::new(data, 0, Endian::Big)
             .u16()
             .is_ok_and(|head| head >> 8 == 0x78 && head.is_multiple_of(31)),
@@ -48,10 +48,10 @@ pub(super) fn is_packed_by(data: &[u8], packing: Packing) -> bool {
     }
 }
 
-/// Unpacks, and keeps what zstd wants to keep.
+/// A decompressor that reuses zstd's context.
 pub(super) struct Unpacker {
     packing: Packing,
-    /// Of all sections so far.
+    /// Total size of the sections so far.
     sections_bytes: u64,
     zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
@@ -65,13 +65,12 @@ impl Unpacker {
         }
     }
 
-    /// How the chunks are packed.
+    /// The compression of the chunks.
     pub(super) fn packing(&self) -> Packing {
         self.packing
     }
 
-    /// The body of a section; the message says what is wrong, if something is, and then the part before the
-    /// damage comes with it.
+    /// The body of a section. With a message, if it is damaged; then the body is the part before the damage.
     pub(super) fn section<'m>(
         &mut self,
         mut body: Cursor<'m>,
@@ -107,7 +106,7 @@ impl Unpacker {
         (Cow::Owned(unpacked), damage)
     }
 
-    /// Unpacks `data` into `bytes` bytes; on an error `out` holds what came before it.
+    /// Unpacks `data` into `bytes` bytes; on an error, `out` has the part before it.
     pub(super) fn unpack(
         &mut self,
         data: &[u8],
@@ -140,7 +139,7 @@ impl Unpacker {
 
     fn unpack_zstd(&mut self, data: &[u8], bytes: u64, out: &mut Vec<u8>) -> Result<usize, String> {
         let text = |error: std::io::Error| error.to_string();
-        // In one go, which keeps zstd's own tables from chunk to chunk.
+        // One call per chunk keeps zstd's tables between chunks.
         let zstd = match &mut self.zstd {
             Some(zstd) => zstd,
             none => none.insert(zstd::bulk::Decompressor::new().map_err(text)?),
@@ -152,7 +151,7 @@ impl Unpacker {
         {
             return Ok(count);
         }
-        // Damaged or longer than told: byte by byte, to keep what comes before.
+        // Damaged or longer than stated: decompress in small steps, to keep the part before the damage.
         out.clear();
         let mut decoder = zstd::stream::read::Decoder::with_buffer(data).map_err(text)?;
         decoder.window_log_max(27).map_err(text)?;

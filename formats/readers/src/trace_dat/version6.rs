@@ -1,15 +1,15 @@
-//! Version 6 (trace-cmd before 3.0): one thing after the other.
+//! Version 6 (trace-cmd before 3.0): all parts in a fixed order.
 //!
 //! ```text
 //! format files, kallsyms, printk formats          as in perf's tracing data
 //! u64 size, text                                  saved_cmdlines
 //! u32 cpus
 //! "options  \0" { u16 id, u32 size, data } u16 0  mostly
-//! "flyrecord\0" { u64 offset, u64 size } per CPU  the top buffer; with a clock after it, if the options have one
+//! "flyrecord\0" { u64 offset, u64 size } per CPU  the top-level buffer; with a clock after it, if the options have one
 //! "latency  \0" text                              instead: the text of `trace`
 //! pages, from a multiple of the page size on
 //! ```
-//! The events of an instance have a table of their own, at an offset that a BUFFER option tells.
+//! The events of an instance have a separate table, at an offset given in a BUFFER option.
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
@@ -19,20 +19,20 @@ use perfquet_events::scan::find_text;
 
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
 use crate::trace_dat::options::{Options, current_clock};
-use crate::trace_dat::read::Teller;
+use crate::trace_dat::read::Reporter;
 use crate::tracing_data::TracingData;
 
 const TAG_BYTES: u64 = 10;
-/// Of a table, for each CPU.
+/// Size of a table's row, one per CPU.
 const TABLE_ROW_BYTES: u64 = 16;
 /// Longer than any list of clocks.
 const CLOCK_BYTES_MAX: u64 = 4096;
 
-/// Takes a file apart. What cannot be read is told; what comes before it is there.
+/// Parses a file. Damage is reported; the data before it is kept.
 pub(super) fn open<'m>(
     bytes: &'m [u8],
     head: &Head<'m>,
-    tell: &mut Teller<'_>,
+    reporter: &mut Reporter<'_>,
 ) -> Result<Opened<'m>, Error> {
     let texts = TracingData::parse(bytes, 0).unwrap_or_else(|| {
         let rest = usize::try_from(head.length).ok();
@@ -50,7 +50,7 @@ pub(super) fn open<'m>(
     };
     let start = opened.texts.length;
     if let Some(damage) = opened.texts.damage.take() {
-        tell.problem(Place::Offset(start), "head", || damage)?;
+        reporter.problem(Place::Offset(start), "head", || damage)?;
     }
     let rest = usize::try_from(start)
         .ok()
@@ -77,10 +77,10 @@ pub(super) fn open<'m>(
         result = read_tags(&mut opened, bytes, head, &mut cursor, &mut messages);
     }
     for (offset, message) in messages {
-        tell.problem(Place::Offset(offset), "option", || message)?;
+        reporter.problem(Place::Offset(offset), "option", || message)?;
     }
     if let Err(short) = result {
-        tell.problem(Place::Offset(short.offset), "head", || short.to_string())?;
+        reporter.problem(Place::Offset(short.offset), "head", || short.to_string())?;
     }
     Ok(opened)
 }
@@ -97,7 +97,7 @@ fn read<'m>(
     read_tags(opened, bytes, head, cursor, messages)
 }
 
-/// Where the number of CPUs is, which is in front of the options, if there are any, and of the table.
+/// Offset of the number of CPUs, which precedes the options, if there are any, and the table.
 fn find_tags(bytes: &[u8]) -> Option<usize> {
     let options = find_text(bytes, b"options  \0");
     let table = find_text(bytes, b"flyrecord\0")?;
@@ -115,12 +115,12 @@ fn read_tags<'m>(
     let mut cpus = cursor.u32()?;
     let mut tag = cursor.bytes(TAG_BYTES)?;
     if tag.starts_with(b"options") {
-        let mut tell = |offset, message| messages.push((offset, message));
+        let mut reporter = |offset, message| messages.push((offset, message));
         let start = *cursor;
-        if opened.options.take_all(cursor, &mut tell).is_err()
+        if opened.options.take_all(cursor, &mut reporter).is_err()
             || !cursor.is_empty() && !starts_with_tag(cursor.rest())
         {
-            // Damaged options say nothing about where the table is.
+            // Damaged options do not lead to the table.
             let Some(table) = find_text(start.rest(), b"flyrecord\0") else {
                 return Err(Short {
                     offset: start.offset(),
@@ -128,12 +128,12 @@ fn read_tags<'m>(
                     left: start.left(),
                 });
             };
-            tell(start.offset(), "the options are damaged".into());
+            reporter(start.offset(), "the options are damaged".into());
             *cursor = start;
             cursor.bytes(table as u64)?;
         }
         if cursor.is_empty() {
-            return Ok(()); // a head alone: the events lie beside it
+            return Ok(()); // a head alone: the events are in adjacent files
         }
         tag = cursor.bytes(TAG_BYTES)?;
     }
@@ -155,7 +155,7 @@ fn read_tags<'m>(
         );
         messages.push((cursor.offset().saturating_sub(TAG_BYTES), message));
     }
-    // Tables do not share their bytes: many options that tell one place are no reason to read it often.
+    // Tables do not overlap: many options with the same offset must not cause repeated reads.
     let mut room = bytes.len() as u64 / TABLE_ROW_BYTES;
     let mut places: HashMap<Vec<u8>, usize> = (opened.buffers.iter().enumerate())
         .map(|(place, buffer)| (buffer.name.clone(), place))
@@ -181,7 +181,7 @@ fn read_tags<'m>(
         }
         let mut buffer = table(&mut cursor, cpus, page_size, &mut opened.options)?;
         buffer.name = name.to_vec();
-        // The one for the top comes again with its name, where it alone was converted.
+        // A file converted from the top-level buffer alone names that buffer in a second table.
         let known = places.get(name);
         match known.and_then(|&place| opened.buffers.get_mut(place)) {
             Some(known) if known.cpus.iter().all(|cpu| cpu.size == 0) => *known = buffer,
@@ -199,7 +199,7 @@ fn starts_with_tag(bytes: &[u8]) -> bool {
     bytes.starts_with(b"flyrecord") || bytes.starts_with(b"latency")
 }
 
-/// Offset and size for each CPU, and the clock where the options announce it.
+/// Offset and size for each CPU, and the clock if the options announce one.
 fn table(
     cursor: &mut Cursor<'_>,
     cpus: u32,
@@ -220,7 +220,7 @@ fn table(
         });
     }
     if options.has_clock {
-        // trace-cmd had times in which it wrote something else here.
+        // Some versions of trace-cmd write other data here.
         let mut ahead = *cursor;
         let size = ahead.u64().unwrap_or(0).min(CLOCK_BYTES_MAX);
         if let Some(clock) = ahead.bytes(size).ok().and_then(current_clock) {

@@ -1,13 +1,13 @@
-//! Version 7 (trace-cmd since 3.0): sections anywhere in the file, found through options, packed or not.
+//! Version 7 (trace-cmd since 3.0): sections anywhere in the file, found through options, compressed or not.
 //!
 //! ```text
-//! head, name and version of the packer, u64 offset of the first options
-//! section  u16 id, u16 flags (1: packed), u32 name (offset in the section of strings), u64 size, body
+//! head, name and version of the compression, u64 offset of the first options
+//! section  u16 id, u16 flags (1: packed), u32 name (offset in the string section), u64 size, body
 //! ```
-//! Options name the sections and the next options; the last of them come after the events. A file that was cut, or
-//! whose recorder died, lacks these: then the sections are found by walking from one to the next, and the pages of
-//! the CPUs after the head of their section, each from a multiple of the page size on. Options that nothing leads to
-//! any more are read on the way, also those whose own head is damaged: each leads to the next, up to the section's end.
+//! Options name the sections and the next options; the last options follow the events. A truncated file, or that of a
+//! killed recorder, lacks them. Then the sections are found by walking from one to the next, and the pages of the CPUs
+//! after the head of their section, each aligned to the page size. Unreachable options are read on the way, even if
+//! their own head is damaged: each leads to the next, up to the section's end.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,21 +18,21 @@ use perfquet_events::event::Place;
 use perfquet_events::scan::find_text;
 
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
-use crate::trace_dat::options::{Options, SHIFT_MAX, find_options, id, told_buffer};
-use crate::trace_dat::read::Teller;
+use crate::trace_dat::options::{Options, SHIFT_MAX, buffer_option, find_options, id};
+use crate::trace_dat::read::Reporter;
 use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
 use crate::tracing_data::{FRONT_BYTES, HEADER_EVENT, TracingData};
 
 const SECTION_HEAD_BYTES: u64 = 16;
 const PACKED: u16 = 1;
-/// More than the names of all sections take.
+/// Maximum size of the names of all sections.
 const NAMES_BYTES_MAX: u32 = 1 << 20;
-/// A latency tracer keeps one ring's worth.
+/// Maximum size of a latency tracer's text, which is at most one ring buffer.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
-/// Sections of options that are followed: one for each buffer, and the first.
+/// Maximum number of option sections followed: there is one per buffer, and the first.
 const OPTIONS_MAX: usize = 1 << 16;
 
-/// The sections of a file, unpacked: what [`Opened`] borrows from.
+/// The unpacked sections of a file, from which [`Opened`] borrows.
 pub(super) struct Sections<'m> {
     bytes: &'m [u8],
     endian: Endian,
@@ -40,15 +40,15 @@ pub(super) struct Sections<'m> {
     packed_by: &'m [u8],
     bodies: Vec<Body<'m>>,
     options: Options<'m>,
-    /// Where the options are that were taken.
+    /// Offsets of the options already taken.
     taken: HashSet<u64>,
-    /// Where the options say that sections are.
-    told: Vec<u64>,
-    /// Some of the options are not where they should be.
+    /// Offsets of sections, as listed in the options.
+    listed: Vec<u64>,
+    /// Whether some of the options are not at their expected offsets.
     is_cut: bool,
-    /// Format files are damaged.
+    /// Whether format files are damaged.
     lacks_formats: bool,
-    /// Sections with events that were found without options.
+    /// Sections with events found without options.
     found: Vec<Found>,
 }
 
@@ -69,17 +69,17 @@ struct Found {
 struct SectionHead {
     id: u16,
     flags: u16,
-    /// Offset of its name in the section of strings.
+    /// Offset of the name in the string section.
     name: u32,
     size: u64,
 }
 
 impl<'m> Sections<'m> {
-    /// Finds and unpacks all sections but those of events.
+    /// Finds and unpacks all sections except those with events.
     pub(super) fn load(
         bytes: &'m [u8],
         head: &Head<'m>,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<Sections<'m>, Error> {
         let mut sections = Sections {
             bytes,
@@ -89,7 +89,7 @@ impl<'m> Sections<'m> {
             bodies: Vec::new(),
             options: Options::default(),
             taken: HashSet::new(),
-            told: Vec::new(),
+            listed: Vec::new(),
             is_cut: false,
             lacks_formats: false,
             found: Vec::new(),
@@ -100,12 +100,12 @@ impl<'m> Sections<'m> {
             cursor.text_to_nul();
         }
         if Packing::named(sections.packed_by) == Packing::Other || head.is_guessed {
-            let told = String::from_utf8_lossy(sections.packed_by).into_owned();
+            let stated = String::from_utf8_lossy(sections.packed_by).into_owned();
             sections.packed_by = sections.packer().unwrap_or(sections.packed_by);
             let found = String::from_utf8_lossy(sections.packed_by);
-            if !head.is_guessed && told != found {
-                tell.problem(Place::Offset(head.length), "head", || {
-                    format!("expected none, zlib or zstd, found {told:?}; its sections are packed by {found}")
+            if !head.is_guessed && stated != found {
+                reporter.problem(Place::Offset(head.length), "head", || {
+                    format!("expected none, zlib or zstd, found {stated:?}; its sections are packed by {found}")
                 })?;
             }
         }
@@ -113,37 +113,42 @@ impl<'m> Sections<'m> {
         sections.is_cut = head.is_guessed;
         if !head.is_guessed {
             match cursor.u64() {
-                Ok(options) => sections.follow_options(options, &mut unpacker, tell)?,
+                Ok(options) => sections.follow_options(options, &mut unpacker, reporter)?,
                 Err(short) => {
-                    tell.problem(Place::Offset(short.offset), "head", || short.to_string())?;
+                    reporter.problem(Place::Offset(short.offset), "head", || short.to_string())?;
                     return Ok(sections);
                 }
             }
         }
-        sections.add_told(&mut unpacker, tell)?;
+        sections.add_listed(&mut unpacker, reporter)?;
         if sections.is_cut {
             let start = match sections.is_section(cursor.offset()) {
                 true => cursor.offset(),
                 false => head.length,
             };
-            sections.walk(start, &mut unpacker, tell)?;
-            sections.add_told(&mut unpacker, tell)?;
+            sections.walk(start, &mut unpacker, reporter)?;
+            sections.add_listed(&mut unpacker, reporter)?;
         }
         Ok(sections)
     }
 
-    /// Unpacks the sections that the options name.
-    fn add_told(&mut self, unpacker: &mut Unpacker, tell: &mut Teller<'_>) -> Result<(), Error> {
-        let told: Vec<(u16, u64)> = std::mem::take(&mut self.options.sections);
-        self.told.extend(told.iter().map(|(_, offset)| *offset));
-        for (id, offset) in told {
-            self.add(id, offset, unpacker, tell)?;
+    /// Unpacks the sections listed in the options.
+    fn add_listed(
+        &mut self,
+        unpacker: &mut Unpacker,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<(), Error> {
+        let sections: Vec<(u16, u64)> = std::mem::take(&mut self.options.sections);
+        self.listed
+            .extend(sections.iter().map(|(_, offset)| *offset));
+        for (id, offset) in sections {
+            self.add(id, offset, unpacker, reporter)?;
         }
         Ok(())
     }
 
-    /// The body of a section whose head is damaged, and whether it is packed: after the sizes that packed bytes begin
-    /// with, or up to where the options say that another section is.
+    /// The body of a section whose head is damaged, and whether it is packed. Packed data begins with two sizes; other
+    /// data ends at the next section listed in the options.
     fn headless(&self, offset: u64, packing: Packing) -> Option<(Cursor<'m>, bool)> {
         let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
         let bodies = std::iter::once(0).chain(shifts).filter_map(|shift| {
@@ -162,21 +167,21 @@ impl<'m> Sections<'m> {
         if packing != Packing::None {
             return None;
         }
-        let others = self.told.iter().chain(&self.taken);
+        let others = self.listed.iter().chain(&self.taken);
         let end = *others.filter(|other| **other > offset).min()?;
         let mut body = self.at(offset + SECTION_HEAD_BYTES);
         let size = end.checked_sub(body.offset())?;
         Some((body.part(size).ok()?, false))
     }
 
-    /// What packed the sections of a file that does not say so any more; `None`: nothing known.
+    /// The compression of a file that does not state it; `None` if unknown.
     fn packer(&self) -> Option<&'static [u8]> {
         let mut packed = (0..self.bytes.len() as u64).filter_map(|offset| {
             let (head, body) = self.section_at(offset)?;
             let is_packed = head.flags & PACKED != 0
                 && matches!(head.id, id::HEADER_INFO..=id::CMDLINES)
                 && self.is_section(offset);
-            // Their two sizes are in front of the bytes.
+            // The two sizes precede the data.
             is_packed.then_some(body + 8)
         });
         let Some(data) = packed.next() else {
@@ -197,11 +202,11 @@ impl<'m> Sections<'m> {
         Cursor::new(rest.unwrap_or_default(), offset, self.endian)
     }
 
-    /// The section that should be at `offset`; some bytes before or after it, where a byte before it is lost or doubled.
+    /// The section expected at `offset`; possibly a few bytes before or after it, if a byte was lost or duplicated.
     fn section(&self, offset: u64, id: u16) -> Cursor<'m> {
         let head = |cursor: &Cursor<'m>| section_head(&mut { *cursor }).ok();
         let there = self.at(offset);
-        // The id of options is 0, as are many bytes: none without a body.
+        // The ID of options is 0, as are many bytes: require a body.
         let is_it = |cursor: &Cursor<'m>| {
             head(cursor).is_some_and(|head| {
                 let left = cursor.left().saturating_sub(SECTION_HEAD_BYTES);
@@ -213,7 +218,7 @@ impl<'m> Sections<'m> {
             .chain(shifts)
             .filter_map(|shift| Some(self.at(offset.checked_add_signed(shift)?)))
             .find(is_it);
-        // It may be cut off, or damaged.
+        // The section may be truncated or damaged.
         near.unwrap_or(there)
     }
 
@@ -221,13 +226,13 @@ impl<'m> Sections<'m> {
         &mut self,
         first: u64,
         unpacker: &mut Unpacker,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         let mut next = first;
         while next != 0 {
             let mut cursor = self.section(next, id::DONE);
             if !self.taken.insert(cursor.offset()) || self.taken.len() > OPTIONS_MAX {
-                tell.problem(Place::Offset(next), "options", || {
+                reporter.problem(Place::Offset(next), "options", || {
                     "the options lead back to where they were".into()
                 })?;
                 break;
@@ -238,7 +243,7 @@ impl<'m> Sections<'m> {
                 Ok(head) => {
                     self.is_cut = true;
                     self.taken.remove(&start);
-                    tell.problem(Place::Offset(next), "options", || {
+                    reporter.problem(Place::Offset(next), "options", || {
                         format!("expected a section of options, found section {}", head.id)
                     })?;
                     break;
@@ -246,7 +251,7 @@ impl<'m> Sections<'m> {
                 Err(_) => {
                     self.is_cut = true;
                     let length = self.bytes.len();
-                    tell.problem(Place::Offset(length as u64), "options", || {
+                    reporter.problem(Place::Offset(length as u64), "options", || {
                         format!(
                             "cut short: expected options at {next:#x}, found the end of the file"
                         )
@@ -254,23 +259,24 @@ impl<'m> Sections<'m> {
                     break;
                 }
             };
-            match self.take_options_at(cursor, head, unpacker, tell)? {
+            match self.take_options_at(cursor, head, unpacker, reporter)? {
                 Some(offset) => next = offset,
                 None => break,
             }
         }
-        // A recorder that died has written none yet.
+        // A killed recorder has not written options yet.
         self.is_cut |= first == 0;
         Ok(())
     }
 
-    /// Takes the options of the section whose body is at `cursor`. Returns where the next are; `None`: that is lost.
+    /// Parses the options of the section whose body is at `cursor`. Returns the offset of the next ones; `None` if it
+    /// is lost.
     fn take_options_at(
         &mut self,
         cursor: Cursor<'m>,
         head: SectionHead,
         unpacker: &mut Unpacker,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<Option<u64>, Error> {
         let (body, damage) = unpacker.section(cursor, head.flags & PACKED != 0);
         let size = match &body {
@@ -282,14 +288,14 @@ impl<'m> Sections<'m> {
         let mut note = |offset, message| messages.push((offset, message));
         let done = self.options.take_section(options, size, &mut note);
         for (offset, message) in messages {
-            tell.problem(Place::Offset(offset), "option", || message)?;
+            reporter.problem(Place::Offset(offset), "option", || message)?;
         }
         match done {
             Ok(next) => Ok(Some(next)),
             Err(short) => {
                 self.is_cut = true;
                 let message = damage.unwrap_or_else(|| short.to_string());
-                tell.problem(Place::Offset(short.offset), "options", || message)?;
+                reporter.problem(Place::Offset(short.offset), "options", || message)?;
                 Ok(None)
             }
         }
@@ -301,7 +307,7 @@ impl<'m> Sections<'m> {
         id: u16,
         offset: u64,
         unpacker: &mut Unpacker,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         if self.bodies.iter().any(|body| body.id == id) {
             return Ok(());
@@ -337,19 +343,20 @@ impl<'m> Sections<'m> {
         let Some(message) = message else {
             return Ok(());
         };
-        tell.problem(Place::Offset(offset), "section", || {
+        reporter.problem(Place::Offset(offset), "section", || {
             format!("section {id} ({}): {message}", section_name(id))
         })
     }
 
-    /// Offset of the next section: where it should be, a few bytes before, or further on.
+    /// Offset of the next section: the expected one, a few bytes before it, or further on.
     fn section_from(&self, offset: u64) -> Option<u64> {
         let is_there = |offset: &u64| self.is_section(*offset);
         if is_there(&offset) || self.at(offset).left() < SECTION_HEAD_BYTES {
             return Some(offset);
         }
         let length = self.bytes.len() as u64;
-        // Where it should be, less is needed: what follows may be cut off. Its size is wrong if others are inside of it.
+        // At the expected offset, less is required: the data after it may be truncated. Its size is wrong if it
+        // contains others.
         if let Some((head, body)) = self.section_at(offset) {
             let end = body.saturating_add(head.size).min(length);
             return (body..end).find(is_there).or(Some(offset));
@@ -360,7 +367,7 @@ impl<'m> Sections<'m> {
             .or_else(|| (offset + 1..length).find(is_there))
     }
 
-    /// The head of a section of a known kind, and where its body is.
+    /// The head of a section of a known kind, and the offset of its body.
     fn section_at(&self, offset: u64) -> Option<(SectionHead, u64)> {
         let mut cursor = self.at(offset);
         let head = section_head(&mut cursor).ok()?;
@@ -372,45 +379,45 @@ impl<'m> Sections<'m> {
         is_head.then_some((head, cursor.offset()))
     }
 
-    /// Whether a section begins here: of a known kind, whole, and another one or the end after it.
+    /// Whether a section begins here: of a known kind, complete, and followed by another one or the end.
     fn is_section(&self, offset: u64) -> bool {
         let Some((head, body)) = self.section_at(offset) else {
             return false;
         };
         let end = body.saturating_add(head.size);
         let length = self.bytes.len() as u64;
-        // What a dead recorder did not finish has no size, or ends with the file.
+        // A killed recorder leaves a section without a size, or one that ends with the file.
         end == length
             || head.id == id::BUFFER && (head.size == 0 || end > length)
             || head.size > 0 && end < length && self.is_begun(end)
     }
 
-    /// Whether a section seems to begin here; many bytes are zeros.
+    /// Whether a section seems to begin here. Runs of zeros do not count.
     fn is_begun(&self, offset: u64) -> bool {
         let head = self.section_at(offset);
         head.is_some_and(|(head, _)| head.size > 0 || head.id == id::BUFFER)
     }
 
-    /// Goes from section to section, and takes those that no option told.
+    /// Walks from section to section, and takes those missing from the options.
     fn walk(
         &mut self,
         start: u64,
         unpacker: &mut Unpacker,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         let mut offset = start;
         loop {
             let Some(found) = self.section_from(offset) else {
-                return self.take_headless(offset, self.bytes.len() as u64, tell);
+                return self.take_headless(offset, self.bytes.len() as u64, reporter);
             };
             if found != offset {
-                tell.problem(Place::Offset(offset), "section", || {
+                reporter.problem(Place::Offset(offset), "section", || {
                     format!(
                         "expected a section, found the next one {} bytes further on",
                         found as i64 - offset as i64
                     )
                 })?;
-                self.take_headless(offset, found, tell)?;
+                self.take_headless(offset, found, reporter)?;
             }
             offset = found;
             let mut cursor = self.at(offset);
@@ -419,11 +426,11 @@ impl<'m> Sections<'m> {
             };
             let end = cursor.offset().saturating_add(head.size);
             match head.id {
-                id::HEADER_INFO..=id::CMDLINES => self.add(head.id, offset, unpacker, tell)?,
+                id::HEADER_INFO..=id::CMDLINES => self.add(head.id, offset, unpacker, reporter)?,
                 id::BUFFER => {
                     self.found.push(Found {
                         section: offset,
-                        // The size is filled in when the section is complete.
+                        // The size is written when the section is complete.
                         end: match head.size {
                             0 => self.bytes.len() as u64,
                             _ => end.min(self.bytes.len() as u64),
@@ -432,7 +439,7 @@ impl<'m> Sections<'m> {
                     });
                 }
                 id::DONE if head.size > 0 && self.taken.insert(offset) => {
-                    self.take_options_at(cursor, head, unpacker, tell)?;
+                    self.take_options_at(cursor, head, unpacker, reporter)?;
                 }
                 _ => {}
             }
@@ -443,8 +450,13 @@ impl<'m> Sections<'m> {
         }
     }
 
-    /// Takes the options between two offsets, of a section whose head is damaged: they lead up to where it ends.
-    fn take_headless(&mut self, from: u64, to: u64, tell: &mut Teller<'_>) -> Result<(), Error> {
+    /// Parses the options between two offsets, in a section whose head is damaged: they lead to its end.
+    fn take_headless(
+        &mut self,
+        from: u64,
+        to: u64,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<(), Error> {
         let gap = self.at(from).bytes(to.saturating_sub(from));
         let gap = gap.unwrap_or_default();
         let Some(skipped) = find_options(gap, self.endian) else {
@@ -457,29 +469,29 @@ impl<'m> Sections<'m> {
         let offset = body.offset();
         let mut messages = Vec::new();
         let mut note = |offset, message| messages.push((offset, message));
-        // They lead up to their end, so there is no error.
+        // They lead to their end, so there is no error.
         let _ = self.options.take_section(body, to - offset, &mut note);
         for (offset, message) in messages {
-            tell.problem(Place::Offset(offset), "option", || message)?;
+            reporter.problem(Place::Offset(offset), "option", || message)?;
         }
         Ok(())
     }
 
-    /// Puts together what the sections hold.
-    pub(super) fn opened(&self, tell: &mut Teller<'_>) -> Result<Opened<'_>, Error> {
+    /// Combines the contents of the sections.
+    pub(super) fn opened(&self, reporter: &mut Reporter<'_>) -> Result<Opened<'_>, Error> {
         let mut opened = Opened {
-            texts: self.texts(tell)?,
+            texts: self.texts(reporter)?,
             options: Options::default(),
             buffers: Vec::new(),
             reports: Vec::new(),
             packed_by: self.packed_by,
         };
         for (offset, option) in &self.options.buffers {
-            match told_buffer(option, *offset, self.endian, false) {
-                Ok(told) => {
-                    let packed = section_head(&mut self.section(told.section, id::BUFFER));
+            match buffer_option(option, *offset, self.endian, false) {
+                Ok(buffer) => {
+                    let packed = section_head(&mut self.section(buffer.section, id::BUFFER));
                     let packed = packed.is_ok_and(|head| head.flags & PACKED != 0);
-                    let cpus = told.cpus.iter().map(|cpu| CpuData {
+                    let cpus = buffer.cpus.iter().map(|cpu| CpuData {
                         cpu: Some(cpu.cpu),
                         file: 0,
                         offset: cpu.offset,
@@ -487,33 +499,33 @@ impl<'m> Sections<'m> {
                         packed,
                     });
                     opened.buffers.push(Buffer {
-                        name: told.name.to_vec(),
-                        clock: told.clock.to_vec(),
-                        page_size: told.page_size.into(),
+                        name: buffer.name.to_vec(),
+                        clock: buffer.clock.to_vec(),
+                        page_size: buffer.page_size.into(),
                         cpus: cpus.collect(),
                     });
                 }
                 Err(short) => {
-                    tell.problem(Place::Offset(*offset), "option", || {
+                    reporter.problem(Place::Offset(*offset), "option", || {
                         format!("buffer: {short}")
                     })?;
                 }
             }
         }
         for found in &self.found {
-            let told = |buffer: &Buffer| {
+            let is_listed = |buffer: &Buffer| {
                 let inside = |cpu: &CpuData| (found.section..found.end).contains(&cpu.offset);
                 buffer.cpus.iter().any(inside)
             };
-            if !opened.buffers.iter().any(told) {
+            if !opened.buffers.iter().any(is_listed) {
                 opened.buffers.push(self.search(*found));
             }
         }
         for (offset, option) in &self.options.texts {
-            match told_buffer(option, *offset, self.endian, true) {
-                Ok(told) => self.report(told.section, &mut opened, tell)?,
+            match buffer_option(option, *offset, self.endian, true) {
+                Ok(text) => self.report(text.section, &mut opened, reporter)?,
                 Err(short) => {
-                    tell.problem(Place::Offset(*offset), "option", || {
+                    reporter.problem(Place::Offset(*offset), "option", || {
                         format!("text: {short}")
                     })?;
                 }
@@ -522,7 +534,7 @@ impl<'m> Sections<'m> {
         Ok(opened)
     }
 
-    /// The options, which can be taken once.
+    /// Takes the options out; possible once.
     pub(super) fn take_options(&mut self) -> Options<'m> {
         let kept = |list: &Vec<(u64, Cow<'m, [u8]>)>| list.clone();
         let (buffers, texts) = (kept(&self.options.buffers), kept(&self.options.texts));
@@ -534,7 +546,7 @@ impl<'m> Sections<'m> {
         taken
     }
 
-    fn texts(&self, tell: &mut Teller<'_>) -> Result<TracingData<'_>, Error> {
+    fn texts(&self, reporter: &mut Reporter<'_>) -> Result<TracingData<'_>, Error> {
         let mut texts = TracingData {
             endian: self.endian,
             page_size: self.page_size,
@@ -551,7 +563,7 @@ impl<'m> Sections<'m> {
                     true => cursor.u64()?,
                     false => cursor.u32()?.into(),
                 };
-                // The part before a damage is as good as any.
+                // The part before the damage is usable.
                 Ok(match cursor.bytes(size) {
                     Ok(text) => text,
                     Err(_) => cursor.rest(),
@@ -572,12 +584,12 @@ impl<'m> Sections<'m> {
                 texts.search_section(&body.bytes, body.id == id::FTRACE_EVENTS);
             }
             if let Err(short) = result {
-                tell.problem(Place::Offset(body.offset), "section", || {
+                reporter.problem(Place::Offset(body.offset), "section", || {
                     format!("section {} ({}): {short}", body.id, section_name(body.id))
                 })?;
             }
         }
-        // Of an unpacked text whose front is damaged, some lines may be left.
+        // An uncompressed text with a damaged beginning may have readable lines.
         let front = self.bytes.get(..FRONT_BYTES).unwrap_or(self.bytes);
         if texts.header_page.is_empty()
             && let Some(place) = find_text(front, HEADER_EVENT)
@@ -591,13 +603,13 @@ impl<'m> Sections<'m> {
         &'s self,
         section: u64,
         opened: &mut Opened<'s>,
-        tell: &mut Teller<'_>,
+        reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         let mut cursor = self.section(section, id::BUFFER_TEXT);
         let head = match section_head(&mut cursor) {
             Ok(head) => head,
             Err(short) => {
-                return tell.problem(Place::Offset(section), "section", || {
+                return reporter.problem(Place::Offset(section), "section", || {
                     format!("section {} (text): {short}", id::BUFFER_TEXT)
                 });
             }
@@ -626,13 +638,12 @@ impl<'m> Sections<'m> {
         });
         match damage {
             Ok(()) => Ok(()),
-            Err(message) => tell.problem(Place::Offset(section), "section", || message),
+            Err(message) => reporter.problem(Place::Offset(section), "section", || message),
         }
     }
 
-    /// Finds the pages of CPUs in a section that no option tells of. Those of packed ones follow each other at
-    /// multiples of the page size; unpacked ones cannot be told apart but by their time
-    /// ([`runs`](crate::trace_dat::page::runs)).
+    /// Finds the pages of CPUs in a section that no option lists. Packed ones follow each other, aligned to the page
+    /// size; unpacked ones are separated only by their times ([`runs`](crate::trace_dat::page::runs)).
     fn search(&self, found: Found) -> Buffer {
         let page_size = u64::from(self.page_size).max(16);
         let mut buffer = Buffer {
@@ -684,7 +695,7 @@ impl<'m> Sections<'m> {
     }
 }
 
-/// Goes through `u32 count, { u32 packed bytes, u32 bytes, data }`.
+/// Walks through `u32 count, { u32 packed bytes, u32 bytes, data }`.
 fn chunks(
     mut cursor: Cursor<'_>,
     mut take: impl FnMut(&[u8], u64) -> Result<(), String>,

@@ -1,4 +1,4 @@
-//! The bundle of `format` files that perf and trace-cmd put into their files.
+//! The bundle of `format` files embedded in files of perf and trace-cmd.
 //!
 //! ```text
 //! 17 08 44 "tracing" "0.6\0" 00 08 00100000       magic, version, endian, sizeof(long), page size
@@ -10,8 +10,8 @@
 //! u32 size, text                                  printk_formats
 //! u64 size, text                                  saved_cmdlines, from version 0.6 on
 //! ```
-//! Written by perf's util/trace-event-info.c; trace.dat version 6 begins with the same. The byte order is
-//! the bundle's own, whatever the file around it says.
+//! Written by perf's util/trace-event-info.c; trace.dat version 6 begins with the same data. The bundle has its own
+//! byte order, independent of the enclosing file.
 
 pub(crate) mod printk_formats;
 mod search;
@@ -25,48 +25,48 @@ use search::find_texts;
 /// First bytes of the bundle.
 pub(crate) const TRACING_MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
-/// The second text, by which a bundle is known whose front is damaged.
+/// The second text, which identifies a bundle with a damaged beginning.
 pub(crate) const HEADER_EVENT: &[u8] = b"header_event\0";
-/// Bytes in which it is searched.
+/// Bytes searched for it.
 pub(crate) const FRONT_BYTES: usize = 4096;
 
-/// The bundle, taken apart; texts borrow from the input.
+/// The parsed bundle; texts borrow from the input.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TracingData<'a> {
     /// "0.5", "0.6"; "6" in a trace.dat.
     pub(crate) version: &'a [u8],
-    /// Byte order of the traced machine.
+    /// Byte order of the traced host.
     pub(crate) endian: Endian,
-    /// Size of `long` of the recorder's process, bytes.
+    /// Size of `long` in the recorder's process, in bytes.
     pub(crate) long_size: u8,
-    /// Page size of the traced machine, bytes.
+    /// Page size of the traced host, in bytes.
     pub(crate) page_size: u32,
-    /// Layout of a ring buffer's page.
+    /// Layout of a ring buffer page.
     pub(crate) header_page: &'a [u8],
-    /// Layout of the head of its events.
+    /// Layout of an event head in it.
     pub(crate) header_event: &'a [u8],
-    /// ftrace's own formats.
+    /// Formats of ftrace's own events.
     pub(crate) ftrace: Vec<&'a [u8]>,
-    /// All other formats, with their system.
+    /// All other formats, each with its system.
     pub(crate) events: Vec<(&'a [u8], &'a [u8])>,
-    /// /proc/kallsyms, mostly empty.
+    /// /proc/kallsyms, usually empty.
     pub(crate) kallsyms: &'a [u8],
-    /// Addresses and texts of the kernel's `trace_printk`.
+    /// Addresses and strings of the kernel's `trace_printk`.
     pub(crate) printk_formats: &'a [u8],
     /// Lines "tid comm".
     pub(crate) saved_cmdlines: &'a [u8],
-    /// Bytes taken; after them a trace.dat of version 6 goes on.
+    /// Number of bytes parsed; a trace.dat of version 6 continues after them.
     pub(crate) length: u64,
-    /// What is damaged, if anything is; what can be found is there all the same.
+    /// A description of the damage, if any; readable data is kept.
     pub(crate) damage: Option<String>,
-    /// Reading stopped before the end.
+    /// Whether reading stopped before the end.
     pub(crate) is_cut: bool,
-    /// Format files are missing that were there.
+    /// Whether format files were lost.
     pub(crate) lacks_formats: bool,
 }
 
 impl<'a> TracingData<'a> {
-    /// Reads a bundle. `None`: it is none.
+    /// Parses a bundle; `None` if it is not one.
     pub(crate) fn parse(bytes: &'a [u8], offset: u64) -> Option<TracingData<'a>> {
         let rest = bytes.strip_prefix(TRACING_MAGIC)?;
         let mut data = TracingData {
@@ -97,8 +97,8 @@ impl<'a> TracingData<'a> {
         self.read_body(cursor)
     }
 
-    /// Reads a bundle whose first bytes, up to `header_page`, are known from elsewhere. `bytes` follow them and are
-    /// at `offset`.
+    /// Parses a bundle whose first bytes, up to `header_page`, are known from elsewhere. `bytes` follow them and are at
+    /// `offset`.
     pub(crate) fn headless(
         bytes: &'a [u8],
         offset: u64,
@@ -164,7 +164,7 @@ impl<'a> TracingData<'a> {
         self.read_event_formats(cursor)
     }
 
-    /// Whether what was read are format files, and not what is beside them.
+    /// Whether the parsed texts are format files.
     pub(crate) fn are_formats(&self) -> bool {
         let mut texts = self
             .ftrace
@@ -173,7 +173,7 @@ impl<'a> TracingData<'a> {
         texts.all(|text| text.is_empty() || text.starts_with(b"name:"))
     }
 
-    /// The same for a section of trace.dat version 7: ftrace's own, or all others.
+    /// Searches a section of trace.dat version 7: ftrace's own formats, or all others.
     pub(crate) fn search_section(&mut self, bytes: &'a [u8], is_ftrace: bool) {
         let found = find_texts(bytes, self.endian);
         let texts = found.events.iter().map(|(_, text)| *text);
@@ -183,7 +183,7 @@ impl<'a> TracingData<'a> {
         }
     }
 
-    /// Takes the format files that can be found by their text, and says where the last of them ends.
+    /// Takes the format files found by their text. Returns the end of the last one.
     fn search(&mut self, bytes: &'a [u8]) -> usize {
         let found = find_texts(bytes, self.endian);
         if found.ftrace.len() + found.events.len() >= self.ftrace.len() + self.events.len()
@@ -194,8 +194,8 @@ impl<'a> TracingData<'a> {
         found.end
     }
 
-    /// Goes to `header_event` where the front is damaged. The rest of `header_page` is before it: a text whose lines
-    /// are read one by one.
+    /// Skips to `header_event` if the beginning is damaged. The rest of `header_page` precedes it and is parsed line by
+    /// line.
     fn skip_header_page(&mut self, cursor: &mut Cursor<'a>) -> bool {
         let bytes = cursor.rest();
         if bytes.starts_with(b"header_page\0") {
@@ -223,7 +223,7 @@ impl<'a> TracingData<'a> {
         Ok(())
     }
 
-    /// How many of ftrace's own formats, and each with its size.
+    /// The number of ftrace's own formats, and each with its size.
     pub(crate) fn read_ftrace_formats(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Short> {
         for _ in 0..cursor.u32()? {
             let size = cursor.u64()?;
@@ -232,7 +232,7 @@ impl<'a> TracingData<'a> {
         Ok(())
     }
 
-    /// How many systems, and each with its name and its formats.
+    /// The number of systems, and each with its name and formats.
     pub(crate) fn read_event_formats(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Short> {
         for _ in 0..cursor.u32()? {
             let system = cursor.text_to_nul();
@@ -244,8 +244,8 @@ impl<'a> TracingData<'a> {
         Ok(())
     }
 
-    /// Parses every event's format: system and format, ftrace's own first. Those that cannot be read are
-    /// handed to `damaged` with the reason.
+    /// Parses every event's format, and returns systems and formats, ftrace's own first. Unreadable ones go to
+    /// `damaged` with the reason.
     pub(crate) fn formats(
         &self,
         mut damaged: impl FnMut(&str, String),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn any_prefix_is_read_as_far_as_it_goes() {
+    fn any_prefix_is_read_to_its_end() {
         let bytes = sample();
         assert!(TracingData::parse(&bytes[..9], 0).is_none());
         for length in TRACING_MAGIC.len()..bytes.len() {

@@ -1,15 +1,15 @@
-//! Texts that stand in the kernel and are recorded as their addresses (tracefs `printk_formats`).
+//! Strings of the kernel that are recorded as addresses (tracefs `printk_formats`).
 //!
 //! ```text
 //! 0xffffffff8246d2dd : "CPU_ON"              escaped as in C
 //! ```
-//! They are the formats of `trace_printk`, and the texts of fields such as `const char * s` of `rcu:rcu_utilization`.
+//! They are the formats of `trace_printk`, and the strings of fields such as `const char * s` of `rcu:rcu_utilization`.
 
 use perfquet_events::Error;
 use perfquet_events::bytes::before_nul;
 use perfquet_events::event::{Event, KernelText, Sink};
 
-/// The addresses and escaped texts of all lines that are not empty; `None`: a line that is none.
+/// The addresses and escaped strings of all lines that are not empty; `None` for an invalid line.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Option<(u64, &str)>> {
     let lines = text.split(|&byte| byte == b'\n');
     let lines = lines.filter(|line| !before_nul(line).trim_ascii().is_empty());
@@ -24,7 +24,7 @@ fn line(line: &[u8]) -> Option<(u64, &str)> {
     Some((address, text.strip_suffix('"').unwrap_or(text)))
 }
 
-/// Tells the texts that payloads name by their addresses.
+/// Emits the strings that payloads reference by address.
 pub(crate) fn tell(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
     for (address, text) in lines(text).flatten() {
         let text = &unescaped(text);
@@ -33,7 +33,7 @@ pub(crate) fn tell(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
     Ok(())
 }
 
-/// `a\n` as the two characters that it means. The kernel escapes newlines, tabs, quotes and backslashes only.
+/// Resolves escapes. The kernel escapes only newlines, tabs, quotes and backslashes.
 pub(crate) fn unescaped(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

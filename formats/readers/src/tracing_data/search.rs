@@ -3,8 +3,8 @@
 //! ```text
 //! "sched\0"  u32 n  u64 size  "name: sched_switch\nID: 316\nformat:\n … print fmt: …\n"  u64 size  "name: …
 //! ```
-//! Each text begins with `name:` and ends with the line `print fmt:`, so the texts around a lost byte are whole. The
-//! system's name is in front of its first text; a text after another belongs to the same system.
+//! Each text begins with `name:` and ends with the line `print fmt:`, so the texts around a lost byte are complete. The
+//! system's name precedes its first text; a text after another belongs to the same system.
 
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::scan::find_text;
@@ -13,20 +13,20 @@ const BEGIN: &[u8] = b"name: ";
 const ID: &[u8] = b"\nID: ";
 const FORMAT: &[u8] = b"\nformat:\n";
 const PRINT: &[u8] = b"\nprint fmt: ";
-/// Longer than any name, and where the line `ID:` is at the latest.
+/// Maximum length of a name, and maximum offset of the line `ID:`.
 const NAME_BYTES_MAX: usize = 256;
-/// Bytes between a system's name and its first text: how many, and the size of the first.
+/// Bytes between a system's name and its first text: their number, and the size of the first.
 const BETWEEN: usize = 12;
 /// Longer than any format file.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// What was found.
+/// The texts found.
 #[derive(Debug, Default)]
 pub(super) struct FoundTexts<'a> {
     /// Texts before the first system: ftrace's own.
     pub(super) ftrace: Vec<&'a [u8]>,
     pub(super) events: Vec<(&'a [u8], &'a [u8])>,
-    /// Where the last of them ends.
+    /// The end of the last text.
     pub(super) end: usize,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn find_texts(bytes: &[u8], endian: Endian) -> FoundTexts<'_> {
     found
 }
 
-/// Bytes of the text at the front, if one begins here and is whole.
+/// Length of the text at the front, if a complete one begins here.
 fn length_of(bytes: &[u8]) -> Option<usize> {
     let head = bytes.get(..NAME_BYTES_MAX.min(bytes.len()))?;
     find_text(head, ID)?;
@@ -77,8 +77,8 @@ fn length_of(bytes: &[u8]) -> Option<usize> {
 /// The system whose first text follows `before`.
 fn system_before(before: &[u8], endian: Endian) -> Option<&[u8]> {
     let name_end = before.len().checked_sub(BETWEEN + 1)?;
-    let mut behind = Cursor::new(before.get(name_end..)?, 0, endian);
-    let (nul, count) = (behind.u8().ok()?, behind.u32().ok()?);
+    let mut after = Cursor::new(before.get(name_end..)?, 0, endian);
+    let (nul, count) = (after.u8().ok()?, after.u32().ok()?);
     if nul != 0 || !(1..1 << 16).contains(&count) {
         return None;
     }

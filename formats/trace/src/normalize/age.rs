@@ -1,4 +1,4 @@
-//! When an input was recorded, as far as that can be known: it decides which files may name frames without a build ID.
+//! The recording time of an input, as far as it is known: it decides which files may name frames without a build ID.
 //!
 //! ```text
 //! times 17.2 s … 47.9 s, wall offset 1,790,000,000 s           recorded from 1,790,000,017.2 s on
@@ -20,7 +20,7 @@ pub(crate) struct Age {
 }
 
 impl Age {
-    /// Something happened at a time.
+    /// Adds the time of an event.
     #[inline]
     pub(crate) fn see(&mut self, time: Option<i64>) {
         let Some(time) = time else { return };
@@ -32,7 +32,7 @@ impl Age {
         }
     }
 
-    /// Where and when it was recorded.
+    /// Host and time of the recording.
     pub(crate) fn origin(&self, facts: &Facts) -> Origin {
         let mut origin = Origin::of_facts(facts, self.first);
         if let (None, Some(written), Some(last)) = (origin.wall_offset, self.written, self.last) {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_wall_offset_the_file_is_asked() {
+    fn without_a_wall_offset_the_age_of_the_file_counts() {
         let mut age = Age::default();
         let mut facts = Facts::default();
         for time in [None, Some(30), Some(10), Some(50)] {

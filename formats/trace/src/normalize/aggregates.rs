@@ -1,4 +1,4 @@
-//! Aggregations that another tool made become rows of `aggregates` and `buckets`.
+//! Aggregations of other tools, as rows of `aggregates` and `buckets`.
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
@@ -8,27 +8,27 @@ use super::stacks::StackId;
 use super::{Normalizer, samples};
 use crate::tables;
 
-/// Stacks that are remembered by their numbers, 16 bytes each.
-const TOLD_MAX: usize = 1 << 20;
+/// Maximum number of stacks remembered by ID, 16 bytes each.
+const STACKS_MAX: usize = 1 << 20;
 
-/// Stacks that precede their references.
+/// Stacks recorded before the aggregations that reference them.
 #[derive(Default)]
-pub(super) struct ToldStacks {
+pub(super) struct StacksById {
     by_id: HashMap<u64, StackId>,
     given_up: u64,
 }
 
-impl ToldStacks {
-    /// How many were not kept.
+impl StacksById {
+    /// Number of stacks that were not kept.
     pub(super) fn given_up(&self) -> u64 {
         self.given_up
     }
 }
 
 impl Normalizer<'_> {
-    /// Takes a stack that later aggregations name by its number. Now its addresses can be resolved.
-    pub(super) fn told_stack(&mut self, told: &ToldStack<'_>) -> Result<(), Error> {
-        if let Some(time) = told.time
+    /// Adds a stack that later aggregations reference by ID. Its addresses can be resolved only now.
+    pub(super) fn stack_record(&mut self, record: &ToldStack<'_>) -> Result<(), Error> {
+        if let Some(time) = record.time
             && !self.generated.is_empty()
         {
             self.generated.advance(time, &mut self.life);
@@ -37,31 +37,31 @@ impl Normalizer<'_> {
             life,
             frames,
             stacks,
-            told_stacks,
+            stacks_by_id,
             ..
         } = self;
-        if let Some(stack) = samples::stack_of(told.stack, told.pid, life, stacks, frames) {
-            if told_stacks.by_id.len() < TOLD_MAX {
-                told_stacks.by_id.insert(told.id, stack);
+        if let Some(stack) = samples::stack_of(record.stack, record.pid, life, stacks, frames) {
+            if stacks_by_id.by_id.len() < STACKS_MAX {
+                stacks_by_id.by_id.insert(record.id, stack);
             } else {
-                told_stacks.given_up += 1;
+                stacks_by_id.given_up += 1;
             }
         }
         self.make_room()
     }
 
-    /// Takes one key of an aggregation.
+    /// Adds one key of an aggregation.
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate<'_>) -> Result<(), Error> {
         let Normalizer {
             life,
             frames,
             stacks,
             output,
-            told_stacks,
+            stacks_by_id,
             ..
         } = self;
         let mut stack = |stack| match stack {
-            Stack::Told(id) => told_stacks.by_id.get(&id).copied(),
+            Stack::Told(id) => stacks_by_id.by_id.get(&id).copied(),
             stack => samples::stack_of(stack, None, life, stacks, frames),
         };
         let kernel_stack = stack(aggregate.kernel_stack);

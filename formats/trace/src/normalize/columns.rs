@@ -1,14 +1,13 @@
-//! The table of an event: its name and its columns, made from what the trace declares.
+//! The table of an event: its name and columns, from the trace's declarations.
 //!
 //! ```text
 //! sched:sched_wakeup (comm, pid, prio)    events/sched/sched_wakeup:
 //!     time cpu pid tid comm kernel_stack user_stack | arg_comm arg_pid prio
 //! ```
-//! Behind the common columns come the event's fields, behind these what else was recorded with it
-//! (`sample_period`, `sample_addr`, …). A field that bears the name of a common column is called `arg_NAME`: the
-//! columns `pid` and `comm` are in every table those of the thread that the event happened in. A name that another
-//! field has already (capitals do not count, as in SQL) gets a number: `flags`, `flags_2`. What is no letter, digit
-//! or `_` becomes `_`.
+//! The common columns come first, then the event's fields, then other recorded values (`sample_period`, `sample_addr`,
+//! …). A field with the name of a common column is called `arg_NAME`: in every table, the columns `pid` and `comm` are
+//! those of the thread in which the event happened. A field whose name is taken (ignoring case, as in SQL) gets a
+//! number: `flags`, `flags_2`. Characters other than letters, digits and `_` become `_`.
 
 use perfquet_events::event::{EventType, Extras, Field, FieldType};
 
@@ -18,12 +17,12 @@ use crate::tables;
 /// Longer names are cut; the kernel's have at most 64 bytes.
 const NAME_BYTES: usize = 128;
 
-/// Where an event's rows go: "events/sched/sched_switch".
+/// Path of an event's table: "events/sched/sched_switch".
 pub(crate) fn table_name(event: &EventType) -> String {
     format!("events/{}/{}", plain(&event.system), plain(&event.name))
 }
 
-/// A table's name as SQL has it: "sched.sched_switch".
+/// A table's name in SQL: "sched.sched_switch".
 pub(crate) fn sql_name(table: &str) -> String {
     table
         .strip_prefix("events/")
@@ -56,7 +55,7 @@ pub(crate) fn event_schema(table: &str, event: &EventType, extras: Extras) -> Ta
 /// Whether an extra was recorded.
 type Recorded = fn(Extras) -> bool;
 
-/// What may be recorded with an event beside its fields, and whether it was.
+/// Values that may be recorded with an event besides its fields, each with a test whether it was.
 fn extra_columns() -> impl Iterator<Item = (ColumnSchema, Recorded)> {
     let extra = |name: &str, kind, unit: &str, doc: &str| ColumnSchema {
         name: format!("sample_{name}"),
@@ -134,7 +133,7 @@ fn field_column(name: String, field: &Field) -> ColumnSchema {
     }
 }
 
-/// Pointers are worth showing in hexadecimal.
+/// Pointers are displayed in hexadecimal.
 fn is_address(field: &Field) -> bool {
     field.kind == FieldType::UInt(8) && field.declaration.contains('*')
 }
@@ -172,7 +171,7 @@ fn field_name(name: &str, taken: &[ColumnSchema]) -> String {
     free_name(name, taken)
 }
 
-/// Returns `name`, or with the first suffix number that makes it unique.
+/// Returns `name`, with the first suffix number that makes it unique if necessary.
 fn free_name(name: String, taken: &[ColumnSchema]) -> String {
     let is_free = |name: &str| {
         !taken
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn extras_stand_behind_the_fields() {
+    fn extras_follow_the_fields() {
         let extras = Extras {
             addr: true,
             period: true,

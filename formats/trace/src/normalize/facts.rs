@@ -1,7 +1,7 @@
-//! Facts about the recording, on their way into the manifest.
+//! Facts about the recording, for the manifest.
 //!
-//! The first input's facts are the trace's. Different facts of a later input are kept too, under its number
-//! (`input2.host`): a trace made from two machines must not look like one.
+//! The first input's facts are the trace's. Different facts of a later input are kept too, with its number
+//! (`input2.host`): a trace made from two hosts must be recognizable.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +21,14 @@ const OTHERS: usize = 4096;
 
 /// Facts of one input.
 #[derive(Default)]
-pub(crate) struct CollectedFacts {
+pub(crate) struct InputFacts {
     pub(crate) facts: Facts,
     pub(crate) kernel_build_id: Option<Vec<u8>>,
 }
 
-impl CollectedFacts {
+impl InputFacts {
     /// Stores a fact; a repeated one replaces the earlier.
-    pub(crate) fn tell(&mut self, fact: Fact<'_>) {
+    pub(crate) fn add(&mut self, fact: Fact<'_>) {
         let facts = &mut self.facts;
         let text = |value: &str| Some(value.to_owned());
         match fact {
@@ -54,45 +54,45 @@ impl CollectedFacts {
         }
     }
 
-    /// Joins them to those of the inputs before.
+    /// Merges these facts with those of earlier inputs.
     pub(crate) fn store(self, all: &mut Facts) {
         let number = all.sources.len() + 1;
-        let told = self.facts;
+        let facts = self.facts;
         let mut differing = BTreeMap::new();
-        let mut join = |name: &str, known: &mut Option<String>, told: Option<String>| match known {
-            None => *known = told,
+        let mut join = |name: &str, known: &mut Option<String>, facts: Option<String>| match known {
+            None => *known = facts,
             Some(known) => {
-                if let Some(told) = told.filter(|told| told != known) {
-                    differing.insert(format!("input{number}.{name}"), told);
+                if let Some(facts) = facts.filter(|facts| facts != known) {
+                    differing.insert(format!("input{number}.{name}"), facts);
                 }
             }
         };
-        join("clock", &mut all.clock, told.clock);
-        join("host", &mut all.host, told.host);
-        join("os_release", &mut all.os_release, told.os_release);
-        join("architecture", &mut all.architecture, told.architecture);
-        join("recorder", &mut all.recorder, told.recorder);
-        join("command_line", &mut all.command_line, told.command_line);
-        join("cpu_model", &mut all.cpu_model, told.cpu_model);
+        join("clock", &mut all.clock, facts.clock);
+        join("host", &mut all.host, facts.host);
+        join("os_release", &mut all.os_release, facts.os_release);
+        join("architecture", &mut all.architecture, facts.architecture);
+        join("recorder", &mut all.recorder, facts.recorder);
+        join("command_line", &mut all.command_line, facts.command_line);
+        join("cpu_model", &mut all.cpu_model, facts.cpu_model);
         join(
             "kernel_build_id",
             &mut all.kernel_build_id,
-            told.kernel_build_id,
+            facts.kernel_build_id,
         );
-        let mut join_number = |name: &str, known: Option<String>, told: Option<String>| {
+        let mut join_number = |name: &str, known: Option<String>, facts: Option<String>| {
             let mut known = known;
-            join(name, &mut known, told);
+            join(name, &mut known, facts);
         };
         let number_of = |value: Option<i64>| value.map(|value| value.to_string());
         join_number(
             "wall_offset",
             number_of(all.wall_offset),
-            number_of(told.wall_offset),
+            number_of(facts.wall_offset),
         );
-        all.wall_offset = all.wall_offset.or(told.wall_offset);
-        all.cpus = all.cpus.or(told.cpus);
-        all.memory_bytes = all.memory_bytes.or(told.memory_bytes);
-        for (name, value) in told.other {
+        all.wall_offset = all.wall_offset.or(facts.wall_offset);
+        all.cpus = all.cpus.or(facts.cpus);
+        all.memory_bytes = all.memory_bytes.or(facts.memory_bytes);
+        for (name, value) in facts.other {
             let known = all
                 .other
                 .entry(name.clone())
@@ -111,18 +111,18 @@ mod tests {
     use crate::store::Source;
 
     #[test]
-    fn a_second_input_keeps_what_differs() {
+    fn a_second_input_keeps_differing_facts() {
         let mut all = Facts::default();
-        let mut first = CollectedFacts::default();
-        first.tell(Fact::Host("a"));
-        first.tell(Fact::Host("b"));
-        first.tell(Fact::WallOffset(5));
+        let mut first = InputFacts::default();
+        first.add(Fact::Host("a"));
+        first.add(Fact::Host("b"));
+        first.add(Fact::WallOffset(5));
         first.store(&mut all);
         all.sources.push(Source::default());
-        let mut second = CollectedFacts::default();
-        second.tell(Fact::Host("c"));
-        second.tell(Fact::WallOffset(6));
-        second.tell(Fact::Clock("monotonic"));
+        let mut second = InputFacts::default();
+        second.add(Fact::Host("c"));
+        second.add(Fact::WallOffset(6));
+        second.add(Fact::Clock("monotonic"));
         second.store(&mut all);
         assert_eq!(all.host.as_deref(), Some("b"));
         assert_eq!(all.wall_offset, Some(5));

@@ -1,12 +1,12 @@
-//! Places in code, each once: a frame is a module and an offset, so that a thousand processes of one binary share it.
+//! Distinct code locations: a frame is a module and an offset, so that a thousand processes of one binary share it.
 //!
 //! ```text
 //! 40: 0x55d3c0001234 → frame 1: /bin/sh + 0x1234        41: 0x561200001234 → frame 1
-//! 40: 0x55d3c0001234 as a return address → frame 2      (the call is the instruction before)
+//! 40: 0x55d3c0001234 as a return address → frame 2      (the call is the preceding instruction)
 //! kernel: 0xffffffff81000042 → frame 3: [kernel.kallsyms], absolute
 //! ```
-//! Frames that come with names (text formats) are told apart by all that is said of them, the chain of what is
-//! inlined into them included.
+//! Frames that come with names (text formats) are distinguished by all their members, including the chain of functions
+//! inlined into them.
 
 use std::hash::BuildHasher;
 
@@ -19,26 +19,26 @@ use super::mappings::{AddressMap, Range};
 use super::modules::{ModuleId, Modules, Placing};
 use super::texts::{TextId, Texts};
 
-/// Places of the cache in front of the hash table.
+/// Slots of the cache in front of the hash table.
 const RECENT: usize = 4096;
 
-/// Number of a frame, as in `frames.frame_id`.
+/// ID of a frame, as in `frames.frame_id`.
 pub(crate) type FrameId = u32;
 
-/// What a frame is.
+/// The identity of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Frame {
     /// An offset in a module's file.
     Offset(ModuleId, u64),
     /// An absolute address in a module.
     Address(ModuleId, u64),
-    /// An absolute address of which no module is known.
+    /// An absolute address without a known module.
     Unmapped(u64),
-    /// Members recorded by its format.
+    /// A frame named by its format.
     Named(TextId),
 }
 
-/// A frame with where it runs and how it was reached, in 16 bytes: there are millions.
+/// A frame with its space and whether it is a return address, in 16 bytes: there are millions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameKey {
     place: u64,
@@ -73,7 +73,7 @@ impl FrameKey {
         }
     }
 
-    /// What it is.
+    /// The identity of the frame.
     pub(crate) fn frame(&self) -> Frame {
         match self.kind {
             Kind::Offset => Frame::Offset(ModuleId(self.module), self.place),
@@ -94,7 +94,7 @@ impl FrameKey {
 
 /// One frame of a group: an inlined frame and its outer frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct GroupFrame {
     pub(crate) function: Vec<u8>,
     pub(crate) module: Vec<u8>,
     pub(crate) function_offset: Option<u64>,
@@ -104,12 +104,12 @@ pub(crate) struct Said {
 #[derive(Clone, Copy, Default)]
 struct Recent {
     address: u64,
-    /// Generation of the map, space and direction; 0: free.
+    /// Generation of the map, space and direction; 0 if free.
     tag: u64,
     id: FrameId,
 }
 
-/// A frame in the table: half of its hash decides nearly always, without a look at the frame.
+/// A frame in the table: half of its hash nearly always decides without reading the frame.
 #[derive(Clone, Copy)]
 struct Indexed {
     hash: u32,
@@ -119,12 +119,12 @@ struct Indexed {
 /// All frames not written yet.
 pub(crate) struct Frames {
     keys: Vec<FrameKey>,
-    /// How many of them are kept.
+    /// Maximum number of frames kept.
     most: usize,
-    /// Id of the first of `keys`.
+    /// ID of the first of `keys`.
     first: FrameId,
     index: HashTable<Indexed>,
-    /// The range that the last address was found in, and the map's generation.
+    /// The range of the last address, and its map's generation.
     last_range: (u64, Option<Range>),
     recent: Box<[Recent; RECENT]>,
     named: Texts,
@@ -149,7 +149,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// No frames, whose first gets this number.
+    /// An empty set of frames, whose first gets this ID.
     pub(crate) fn starting_at(first: FrameId, limits: Limits) -> Frames {
         Frames {
             first,
@@ -184,26 +184,26 @@ impl Frames {
         id
     }
 
-    /// The frame that a format names: the code that ran, and behind it what that was inlined into.
+    /// The frame named by a format: the code that ran, then the functions that it was inlined into.
     pub(crate) fn named(&mut self, group: &[NamedFrame<'_>], return_address: bool) -> FrameId {
         self.scratch.clear();
-        for said in group {
-            append(&mut self.scratch, said.function);
-            append(&mut self.scratch, said.module);
-            append_number(&mut self.scratch, said.function_offset);
-            append_number(&mut self.scratch, said.address);
+        for frame in group {
+            append(&mut self.scratch, frame.function);
+            append(&mut self.scratch, frame.module);
+            append_number(&mut self.scratch, frame.function_offset);
+            append_number(&mut self.scratch, frame.address);
         }
-        let said = self.named.intern(&self.scratch);
-        let space = group.first().map_or(Space::Unknown, |said| said.space);
-        self.intern(FrameKey::new(Frame::Named(said), space, return_address))
+        let text = self.named.intern(&self.scratch);
+        let space = group.first().map_or(Space::Unknown, |frame| frame.space);
+        self.intern(FrameKey::new(Frame::Named(text), space, return_address))
     }
 
     /// Members of a named frame, innermost first.
-    pub(crate) fn said(&self, id: TextId) -> Vec<Said> {
+    pub(crate) fn group(&self, id: TextId) -> Vec<GroupFrame> {
         let mut rest = self.named.get(id);
         let mut group = Vec::new();
-        while let Some(said) = take_said(&mut rest) {
-            group.push(said);
+        while let Some(frame) = take_group_frame(&mut rest) {
+            group.push(frame);
         }
         group
     }
@@ -214,12 +214,12 @@ impl Frames {
         self.keys.len() >= self.most
     }
 
-    /// The frames kept, and the id of the first.
+    /// The frames kept, and the ID of the first.
     pub(crate) fn kept(&self) -> (FrameId, &[FrameKey]) {
         (self.first, &self.keys)
     }
 
-    /// Forgets all frames; the next gets the id `next`.
+    /// Forgets all frames; the next gets the ID `next`.
     pub(crate) fn restart(&mut self, next: FrameId) {
         self.keys.clear();
         self.index.clear();
@@ -256,7 +256,7 @@ impl Frames {
         map: &AddressMap,
         modules: &Modules,
     ) -> Frame {
-        // The call may be the last instruction of its mapping: then the return address lies behind it.
+        // The call may be the last instruction of its mapping: then the return address is past its end.
         let looked_up = address.saturating_sub(u64::from(return_address));
         let range = match self.last_range {
             (generation, Some(range))
@@ -283,7 +283,7 @@ impl Frames {
     }
 }
 
-/// The half of a hash that is kept, as one that the table can use: it looks at the lowest and at the highest bits.
+/// The half of a hash that is kept, spread for the table, which uses the lowest and the highest bits.
 #[inline]
 fn spread(half: u32) -> u64 {
     u64::from(half).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -299,8 +299,8 @@ fn append_number(out: &mut Vec<u8>, number: Option<u64>) {
     out.extend_from_slice(&number.unwrap_or(0).to_le_bytes());
 }
 
-/// Takes one frame off what [`Frames::named`] put together; `None` at the end.
-fn take_said(rest: &mut &[u8]) -> Option<Said> {
+/// Takes one frame off the bytes built by [`Frames::named`]; `None` at the end.
+fn take_group_frame(rest: &mut &[u8]) -> Option<GroupFrame> {
     let mut take = |count: usize| {
         let (taken, left) = rest.split_at_checked(count)?;
         *rest = left;
@@ -316,7 +316,7 @@ fn take_said(rest: &mut &[u8]) -> Option<Said> {
         let number = Endian::Little.u64_at(take(8)?, 0)?;
         Some(known.then_some(number))
     };
-    Some(Said {
+    Some(GroupFrame {
         function,
         module,
         function_offset: number()?,
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_without_a_mapping_are_told_apart_by_address_space_and_direction() {
+    fn frames_without_a_mapping_differ_by_address_space_and_direction() {
         let mut frames = Frames::default();
         let (map, modules) = (AddressMap::default(), Modules::default());
         let mut at = |address, returned, space| frames.at(address, returned, space, &map, &modules);
@@ -365,11 +365,11 @@ mod tests {
         let Frame::Named(id) = keys[0].frame() else {
             panic!("not a named frame")
         };
-        let said = frames.said(id);
-        assert_eq!(said.len(), 2);
-        assert_eq!(said[0].function, b"inner");
-        assert_eq!(said[1].module, b"/bin/a");
-        assert_eq!(said[1].address, Some(0x1234));
-        assert_eq!(said[0].address, None);
+        let group = frames.group(id);
+        assert_eq!(group.len(), 2);
+        assert_eq!(group[0].function, b"inner");
+        assert_eq!(group[1].module, b"/bin/a");
+        assert_eq!(group[1].address, Some(0x1234));
+        assert_eq!(group[0].address, None);
     }
 }

@@ -1,11 +1,12 @@
-//! JIT code in the address maps: code of a jitdump is mapped at its time of creation.
+//! JIT code in the address maps: the code of a jitdump is mapped at its creation time.
 //!
 //! ```text
 //! 4711 maps /tmp/jit-4711.dump               the dump is opened and followed
-//! its LOAD: time 50, 0x7f2c1000, 420 bytes   from 50 on these addresses are the dump's file, at the code's offset
+//! its LOAD: time 50, 0x7f2c1000, 420 bytes   from time 50, these addresses map the dump's file, at the code's offset
 //! ```
-//! The runtime's own mappings of that memory say less and do not take it away again, as in `perf inject --jit`. A dump
-//! whose times are not the trace's names code by address alone, and so do records that came to the file too late.
+//! The runtime's own mappings of that memory have less information and do not replace the dump's, as in `perf inject
+//! --jit`. A dump with another clock than the trace's names code by address alone, and so do records that reached the
+//! file too late.
 
 use perfquet_events::event::{Mapping, Space};
 
@@ -14,7 +15,7 @@ use crate::symbols::{Change, Follower, Options, is_dump};
 
 /// PROT_EXEC
 const EXECUTABLE: u32 = 4;
-/// Dumps that are open at a time: each holds a file.
+/// Maximum number of open dumps: each holds a file.
 const DUMPS: usize = 256;
 
 /// The dumps of one input.
@@ -65,13 +66,13 @@ impl Generated {
         problem
     }
 
-    /// Whether there is anything to follow.
+    /// Whether any dump is followed.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.dumps.is_empty()
     }
 
-    /// Maps what came up to a time.
+    /// Maps the code created up to a time.
     pub(crate) fn advance(&mut self, time: i64, life: &mut Life) {
         let Ok(time) = u64::try_from(time) else {
             return;
@@ -87,7 +88,7 @@ impl Generated {
         }
     }
 
-    /// Whether a mapping of memory without a file lies over code that a dump has told.
+    /// Whether a mapping without a file covers code of a dump.
     pub(crate) fn covers(&self, mapping: &Mapping<'_>, life: &Life) -> bool {
         let mut own = self.dumps.iter().filter(|dump| dump.pid == mapping.pid);
         let has_file = mapping.path.starts_with(b"/") && !mapping.path.starts_with(b"//");
@@ -102,7 +103,7 @@ impl Generated {
         })
     }
 
-    /// Processes and their dumps.
+    /// PIDs and their dumps.
     pub(crate) fn dumps(&self) -> impl Iterator<Item = (i32, &str)> {
         self.dumps.iter().map(|dump| (dump.pid, dump.path.as_str()))
     }

@@ -1,10 +1,10 @@
-//! Fields that are addresses of texts in the kernel become these texts.
+//! Resolves fields that are addresses of strings in the kernel.
 //!
 //! ```text
 //! field:const char * s; … print fmt: "%s", REC->s      0xffffffff8281a88f ─► "End RCU core"
 //! ```
-//! Only those that `print fmt` shows by `%s` and uses for nothing else: others (`const char * filename` of a system call)
-//! are addresses of the program. What is not known is shown as the address, as perf does.
+//! Only for fields that `print fmt` formats with `%s` and uses nowhere else: others (`const char * filename` of a
+//! system call) are user addresses. An unknown string is shown as its address, as in perf.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use hashbrown::HashMap;
 use perfquet_events::event::{EventType, Field, FieldType, KernelText};
 use perfquet_events::event_format::print::PrintFormat;
 
-/// Texts by their addresses; cheap to clone.
+/// Strings by address; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KernelTexts {
     texts: Arc<HashMap<u64, Box<[u8]>>>,
 }
 
 impl KernelTexts {
-    /// One more. Those told behind a type that has such fields are not taken.
-    pub(crate) fn add(&mut self, told: KernelText<'_>) {
+    /// Adds a string. Strings that follow the declaration of a type with such fields are ignored.
+    pub(crate) fn add(&mut self, text: KernelText<'_>) {
         if let Some(texts) = Arc::get_mut(&mut self.texts) {
-            texts.insert(told.address, told.text.into());
+            texts.insert(text.address, text.text.into());
         }
     }
 
-    /// Which fields of a type are such addresses. None where no text was told.
+    /// The fields of a type that are such addresses; none if no string was recorded.
     pub(crate) fn fields(&self, event: &EventType) -> Vec<usize> {
         let format = event.print_format.as_deref().unwrap_or_default();
         let is_pointer = |field: &Field| {
@@ -48,7 +48,7 @@ impl KernelTexts {
         shown
     }
 
-    /// The text at an address, or the address.
+    /// The string at an address, or the address.
     pub(crate) fn at(&self, address: u64) -> Cow<'_, [u8]> {
         match self.texts.get(&address) {
             Some(text) => Cow::Borrowed(text),
@@ -57,7 +57,7 @@ impl KernelTexts {
     }
 }
 
-/// How often each field is used.
+/// Number of uses of each field.
 fn uses(format: &str) -> HashMap<&str, u32> {
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let mut uses = HashMap::new();
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_shown_as_a_text() {
+    fn only_fields_formatted_as_a_string() {
         let field = |name: &str, declaration: &str| Field {
             name: name.to_owned(),
             kind: FieldType::UInt(8),

@@ -1,7 +1,7 @@
 //! Threads and mappings together: the effect of events on both, and their rows.
 //!
-//! Mappings are kept as rows until the input ends, since build IDs may come last (in a pipe); those
-//! of very long recordings are written earlier, with the build IDs known by then.
+//! Mappings are kept as rows until the input ends, since build IDs may come last (in a pipe). In very long recordings
+//! they are written earlier, with the build IDs known by then.
 
 use perfquet_events::Error;
 use perfquet_events::event::{Comm, Exit, Fork, KernelSymbol, Mapping};
@@ -13,7 +13,7 @@ use super::output::Output;
 use super::threads::{Thread, Threads};
 use crate::tables;
 
-/// Threads, mappings, and what lies behind these.
+/// Threads, mappings and modules.
 #[derive(Default)]
 pub(crate) struct Life {
     pub(crate) threads: Threads,
@@ -35,7 +35,7 @@ struct MappingRow {
 }
 
 impl Life {
-    /// Nothing yet.
+    /// Empty, with these limits.
     pub(crate) fn within(limits: Limits) -> Life {
         Life {
             limits,
@@ -154,7 +154,7 @@ impl Life {
     }
 }
 
-/// Bytes as two digits each.
+/// Bytes as two hexadecimal digits each.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     const DIGITS: [char; 16] = [
         '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_known_by_its_first_sample_or_fork() {
+    fn a_thread_is_known_from_its_first_sample_or_fork() {
         let mut world = World::attached();
         world.seen(8);
         world.exit(P);
@@ -270,7 +270,7 @@ mod tests {
         };
         world.0.threads.fork(&fork);
         world.exit(8);
-        // An exiting thread is switched out after its end was recorded.
+        // An exiting thread is switched out after its exit was recorded.
         world.seen(8);
         assert!(world.is_mapped());
         world.exit(9);
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_ends_alone_is_not_the_process() {
-        // Nothing but the end of a thread was seen of it.
+        // Only the end of a thread of this process was recorded.
         let mut world = World::attached();
         world.exit(8);
         assert!(world.is_mapped());
@@ -293,7 +293,7 @@ mod tests {
         for tid in [P, 8] {
             world.comm(&comm(tid, false));
         }
-        // Thread 8 calls exec: the first thread ends, and 8 takes its number over.
+        // Thread 8 calls exec: the first thread ends, and 8 takes over its ID.
         world.exit(P);
         world.comm(&comm(P, true));
         assert!(!world.is_mapped());

@@ -1,29 +1,29 @@
-//! How much is kept of an input before it is written, or forgotten and begun anew.
+//! Limits of the state kept of an input, before it is written or reset.
 //!
 //! ```text
-//! limit reached            stacks: numbers go on, the tree begins anew        frames: named and written, then the same
+//! limit reached            stacks: the tree is reset, IDs continue            frames: symbolized and written, then reset
 //! ```
-//! Nothing is lost at a limit: a stack or frame that comes again gets a second number.
+//! No data is lost at a limit: a stack or frame that recurs gets a second ID.
 
 /// Maximum number of entries in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Frames before they are named and written, 16 bytes each and 10 in their table, which is full at 7/8 of a power
-    /// of two. Most traces stay far below, but stacks walked by frame pointers through code without them end in
+    /// Frames before they are symbolized and written: 16 bytes each, and 10 in their table, which is full at 7/8 of a
+    /// power of two. Most traces stay far below. But stacks walked by frame pointers through code without them end in
     /// random addresses: a compiler sampled at 10 kHz gave a million in half a minute.
     pub frames: usize,
-    /// Nodes of stacks to find them again, 8 bytes each.
+    /// Nodes of stacks kept for lookup, 8 bytes each.
     pub nodes: usize,
-    /// How many of these may be in the table, 13 bytes each, full at 7/8 of a power of two.
+    /// Number of nodes in the hash table, 13 bytes each, full at 7/8 of a power of two.
     pub branches: usize,
     /// Words of whole chains that are found by one hash, 8 bytes each.
     pub chain_words: usize,
-    /// Rows of mappings (72 bytes), and of threads that ended (48 bytes), before they are written.
+    /// Rows of mappings (72 bytes), and of ended threads (48 bytes), before they are written.
     pub rows: usize,
 }
 
 impl Limits {
-    /// Where the machine is ours: 39 MiB of frames, 66 of stacks, 40 of mappings.
+    /// For imports, which may use the host: 39 MiB of frames, 66 of stacks, 40 of mappings.
     pub const IMPORT: Limits = Limits {
         frames: 7 << 18,
         nodes: 4 << 20,
@@ -32,8 +32,8 @@ impl Limits {
         rows: 1 << 19,
     };
 
-    /// Beside a recording, which is to take little from what is recorded: 11 MiB of frames, 19 of stacks, 8 of mappings
-    /// and threads.
+    /// For imports during a recording, which must take little from the recorded programs: 11 MiB of frames, 19 of
+    /// stacks, 8 of mappings and threads.
     pub const RECORDING: Limits = Limits {
         frames: 7 << 16,
         nodes: 1 << 20,
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use perfquet_events::event::{Event, Exit, Fork, Sample, Space, Stack};
 
-    /// A shell whose children end, each with stacks that share what is outermost.
+    /// A shell whose children end, each with stacks that share the outermost frames.
     fn recorded(limits: Limits) -> Rows {
         let mut trace = Trace::new();
         trace.limits = limits;
@@ -102,7 +102,7 @@ mod tests {
         trace.finish()
     }
 
-    /// Time and name of each sample, and the places of its stack.
+    /// Time and name of each sample, and its stack's locations.
     fn samples(rows: &Rows) -> Vec<String> {
         let samples = rows.of("samples", &["time", "comm", "user_stack"]);
         let with_stack = |row: &String| {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_and_comes_again_is_right() {
+    fn forgotten_frames_that_recur_are_right() {
         let whole = recorded(Limits::IMPORT);
         let expected = samples(&whole);
         assert!(expected[0].contains("/lib/a+"), "{}", expected[0]);
@@ -166,7 +166,7 @@ mod tests {
                 );
             }
         }
-        // They were reached: what came again has other numbers.
+        // The limits were reached: recurring frames have other IDs.
         let parts = recorded(small);
         assert!(parts.counts.frames > 2 * whole.counts.frames);
         assert!(parts.counts.stacks > whole.counts.stacks);

@@ -4,9 +4,9 @@
 //! Mapping { pid: 40, start: 0x401000, length: 0x2000, file_offset: 0x1000, path: "/bin/sh" }
 //! 40: 0x401234 → /bin/sh + 0x1234        pid -1: 0xffffffff81000042 → [kernel.kallsyms], kept as address
 //! ```
-//! A fork copies the map (by reference until one of the two changes), an exec empties it, and a later mapping
-//! takes its range from the earlier ones, as mmap does. Code that has no file of its own — generated
-//! code, the kernel — keeps its absolute address, under the module's name.
+//! A fork copies the map (by reference until either changes), an exec empties it, and a later mapping replaces the
+//! overlapping part of earlier ones, as with mmap. Code without a file (generated code, the kernel) keeps its absolute
+//! address, under the module's name.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,11 +16,11 @@ use perfquet_events::event::{Fork, KernelSymbol, Mapping, Space};
 
 use super::modules::{ModuleId, Modules};
 
-/// Ranges in one map: as many as the kernel allows a process (vm.max_map_count).
+/// Ranges in one map: the kernel's limit per process (vm.max_map_count).
 const RANGES_PER_MAP: usize = 65_536;
-/// Ranges in all maps together; beyond, a process' map is emptied rather than copied.
+/// Ranges in all maps together; above it, a process's map is emptied instead of copied.
 const RANGES_IN_ALL: usize = 1 << 20;
-/// Processes that have a map.
+/// Maximum number of processes with a map.
 const PROCESSES: usize = 1 << 18;
 
 /// A mapped address range.
@@ -31,26 +31,26 @@ pub(crate) struct Range {
     pub(crate) end: u64,
     pub(crate) file_offset: u64,
     pub(crate) module: ModuleId,
-    /// Code may run there.
+    /// Whether code may run there.
     pub(crate) executable: bool,
 }
 
 /// The map of one process, or of a kernel.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AddressMap {
-    /// Another number after every change, never used twice: what was found under it stays true.
+    /// Changes with every modification and is never reused, so that cached lookups stay valid.
     pub(crate) generation: u64,
     ranges: BTreeMap<u64, Range>,
 }
 
 impl AddressMap {
-    /// The range that holds `address`.
+    /// The range that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<Range> {
         let (_, range) = self.ranges.range(..=address).next_back()?;
         (address < range.end).then_some(*range)
     }
 
-    /// The ranges that share an address with this one.
+    /// The ranges that overlap this one.
     pub(crate) fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Range> {
         let before = self.ranges.range(..start).next_back();
         let inside = self.ranges.range(start..end.max(start));
@@ -63,13 +63,12 @@ impl AddressMap {
         self.insert(range)
     }
 
-    /// All ranges, in the order of addresses.
+    /// All ranges in address order.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = &Range> {
         self.ranges.values()
     }
 
-    /// Takes the range from all that lie there; what sticks out on either side stays.
-    /// `false`: there is no more room.
+    /// Inserts a range; overlapping ranges keep only their parts outside it. Returns `false` if there is no room.
     fn insert(&mut self, new: Range) -> bool {
         let all_stay = self.remove(new.start, new.end);
         let room = self.ranges.len() < RANGES_PER_MAP;
@@ -79,10 +78,10 @@ impl AddressMap {
         room && all_stay
     }
 
-    /// Takes the range from all that lie there. `false`: of one that it parts there is no room for both.
+    /// Removes a range from the map. Returns `false` if a range would be split and there is no room for both parts.
     fn remove(&mut self, start: u64, end: u64) -> bool {
         let mut all_stay = true;
-        // From behind, so that each step looks at the last one that begins before `end`.
+        // From the end, so that each step looks at the last range that begins before `end`.
         while let Some((&key, &old)) = self.ranges.range(..end).next_back() {
             if old.end <= start {
                 break;
@@ -91,7 +90,7 @@ impl AddressMap {
             if old.end > end {
                 let room = self.ranges.len() < RANGES_PER_MAP;
                 if room {
-                    self.ranges.insert(end, behind(old, end));
+                    self.ranges.insert(end, after(old, end));
                 }
                 all_stay &= room;
             }
@@ -105,7 +104,7 @@ impl AddressMap {
 }
 
 /// The part of `range` from `start` on.
-fn behind(range: Range, start: u64) -> Range {
+fn after(range: Range, start: u64) -> Range {
     Range {
         start,
         file_offset: range.file_offset.wrapping_add(start - range.start),
@@ -120,9 +119,9 @@ pub(crate) struct Mappings {
     guest_kernel: AddressMap,
     empty: AddressMap,
     next_generation: u64,
-    /// Ranges in the maps of all processes, each map counted once however many share it.
+    /// Ranges in the maps of all processes; a shared map counts once.
     total: usize,
-    /// Ranges and maps that were given up because there were too many.
+    /// Ranges and maps dropped at the limits.
     given_up: u64,
 }
 
@@ -156,7 +155,7 @@ impl Default for Mappings {
 }
 
 impl Mappings {
-    /// The map that addresses of `space` in `pid` are to be looked up in.
+    /// The map for addresses of `space` in `pid`.
     pub(crate) fn of(&self, pid: Option<i32>, space: Space) -> &AddressMap {
         match space {
             Space::Kernel | Space::Hypervisor => &self.kernel,
@@ -169,7 +168,7 @@ impl Mappings {
         }
     }
 
-    /// Something was mapped.
+    /// Adds a mapping.
     pub(crate) fn map(&mut self, event: &Mapping<'_>, modules: &mut Modules) -> ModuleId {
         let module = modules.of_mapping(event);
         let range = Range {
@@ -185,7 +184,7 @@ impl Mappings {
         let generation = self.generation();
         let room = match event.space {
             Space::GuestKernel => self.guest_kernel.change(generation, range),
-            // The kernel's own mappings carry pid -1, whatever their misc bits say.
+            // The kernel's own mappings have pid -1, whatever their misc bits.
             Space::User | Space::Unknown | Space::GuestUser if event.pid != -1 => {
                 let guest = event.space == Space::GuestUser;
                 let pid = event.pid;
@@ -218,7 +217,7 @@ impl Mappings {
         }
     }
 
-    /// A new process has its creator's map; a new thread shares it.
+    /// A new process gets a copy of its creator's map; a new thread shares it.
     pub(crate) fn fork(&mut self, event: &Fork) {
         let host = |pid| ProcessKey { pid, guest: false };
         if event.pid == event.parent_pid {
@@ -228,7 +227,7 @@ impl Mappings {
             .processes
             .get(&host(event.parent_pid))
             .map(|parent| Rc::clone(&parent.map));
-        // What was so at the start has its own mappings told.
+        // Processes that existed at the start have their own mapping records.
         if event.time.is_none() && self.processes.contains_key(&host(event.pid)) {
             return;
         }
@@ -243,12 +242,12 @@ impl Mappings {
         }
     }
 
-    /// A process has a new image, or is over: nothing is mapped.
+    /// Empties the map of a process that called exec or ended.
     pub(crate) fn forget(&mut self, pid: i32) {
         self.drop_process(ProcessKey { pid, guest: false });
     }
 
-    /// How many ranges, or whole maps, were given up because there were too many to keep.
+    /// Number of ranges and whole maps dropped at the limits.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up
     }
@@ -363,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_mapping_takes_its_range_from_earlier_ones() {
+    fn a_later_mapping_replaces_earlier_ones() {
         let mut world = World::new();
         world.map(1, 0x10_000, 0x20_000, "/a");
         world.map(1, 0x14_000, 0x15_000, "/b");
@@ -373,7 +372,7 @@ mod tests {
         assert_eq!(world.at(1, 0x15_000), "/a+6000");
         assert_eq!(world.at(1, 0x1f_fff), "/a+10fff");
         assert_eq!(world.at(1, 0x20_000), "-");
-        // Over both edges and everything between.
+        // Across both edges and all ranges between.
         world.map(1, 0x13_000, 0x16_000, "/c");
         assert_eq!(world.at(1, 0x12_fff), "/a+3fff");
         assert_eq!(world.at(1, 0x14_800), "/c+2800");
@@ -436,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_do_not_make_more_ranges_than_there_may_be() {
+    fn holes_do_not_exceed_the_limit_of_ranges() {
         let mut world = World::new();
         let holes = RANGES_PER_MAP as u64 + 100;
         world.map(-1, 0, (2 * holes + 1) << 12, "[kernel.kallsyms]_text");
@@ -456,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_processes_have_a_map() {
+    fn the_number_of_maps_is_bounded() {
         let mut world = World::new();
         world.map(1, 0x10_000, 0x20_000, "/sh");
         for pid in 2..PROCESSES as i32 + 10 {

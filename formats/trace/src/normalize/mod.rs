@@ -1,4 +1,4 @@
-//! What needs memory: turns the events of an input into the rows of a trace directory.
+//! The stateful part: turns the events of an input into the rows of a trace directory.
 //!
 //! ```text
 //! Event::Comm, Fork, Exit ─► threads ──┐ who?
@@ -7,8 +7,8 @@
 //! Event::Enter, Leave, Call, pairs of samples ─► calls ────────────┤
 //! Event::Loss, Problem, Fact ─► losses, problems, manifest         └─► frames, named at the end
 //! ```
-//! [`Normalizer`] is the [`Sink`] of one input; [`Output`] outlives it. What it keeps is bounded: caches and
-//! trees have limits, and begin anew when these are reached.
+//! [`Normalizer`] is the [`Sink`] of one input; [`Output`] outlives it. Its state is bounded: caches and trees have
+//! limits, and are reset when they reach them.
 
 mod age;
 mod aggregates;
@@ -59,7 +59,7 @@ use frames::Frames;
 use generated::Generated;
 use kernel_texts::KernelTexts;
 use life::Life;
-use names::RecordedSymbols;
+use names::InputSymbols;
 use reads::Reads;
 use rows::Plan;
 use selected::Selected;
@@ -69,7 +69,7 @@ use window::Window;
 
 /// Prefix of the loss reasons for recorded calls outside the selection.
 const FILTERED_CALLS: &str = "filtered: calls ";
-/// Rows of `stacks` that may wait to be written.
+/// Maximum number of `stacks` rows that wait to be written.
 const FRESH_STACKS: usize = 4096;
 
 /// The sink of one input.
@@ -95,12 +95,12 @@ pub struct Normalizer<'o> {
     pairs: Pairs,
     call_names: calls::Names,
     kernel_texts: KernelTexts,
-    told: RecordedSymbols,
-    told_stacks: aggregates::ToldStacks,
+    input_symbols: InputSymbols,
+    stacks_by_id: aggregates::StacksById,
     kernel: symbols::KernelFacts,
     generated: Generated,
-    facts: facts::CollectedFacts,
-    /// Events whose time does not fit into a row.
+    facts: facts::InputFacts,
+    /// Number of events whose time does not fit into a row.
     times_beyond: u64,
 }
 
@@ -120,7 +120,7 @@ impl<'o> Normalizer<'o> {
         let mut calls = Calls::starting_at(output.next_call);
         let selected = match output.selected.take() {
             Some(selected) => selected.continued(),
-            None => Selected::telling(kept),
+            None => Selected::reporting_to(kept),
         };
         calls.select(selected.selection());
         let known = output.life.take();
@@ -146,24 +146,24 @@ impl<'o> Normalizer<'o> {
             pairs: Pairs::default(),
             call_names: calls::Names::default(),
             kernel_texts: KernelTexts::default(),
-            told: RecordedSymbols::default(),
-            told_stacks: aggregates::ToldStacks::default(),
+            input_symbols: InputSymbols::default(),
+            stacks_by_id: aggregates::StacksById::default(),
             kernel: symbols::KernelFacts::default(),
             generated: Generated::default(),
-            facts: facts::CollectedFacts::default(),
+            facts: facts::InputFacts::default(),
             times_beyond: 0,
         }
     }
 
-    /// The input's file was last changed then.
+    /// Sets the time of the input file's last change.
     pub fn set_written(&mut self, written: Option<SystemTime>) {
         self.age.written = written;
     }
 
-    /// The input has ended: writes what was kept.
+    /// Ends the input: writes the remaining state.
     pub fn finish(mut self) -> Result<(), Error> {
         self.write_calls_if(true)?;
-        self.tell_filtered()?;
+        self.report_filtered()?;
         self.output.next_call = self.calls.next_id();
         if !self.output.is_one_recording {
             self.life.write_all(self.output)?;
@@ -172,10 +172,10 @@ impl<'o> Normalizer<'o> {
         self.write_frames()?;
         if let Some(counts) = self.unwinding.counts() {
             self.output.unwound.push(counts);
-            self.facts.tell(Fact::Other {
+            self.facts.add(Fact::Other {
                 name: "user_stacks.unwound",
                 value: &format!(
-                    "{} to their start, {} to the end of the copy, {} until nothing told how to go on, {} not supported",
+                    "{} to their start, {} to the end of the copy, {} until unwind information was missing, {} not supported",
                     counts.complete, counts.memory_ended, counts.lost, counts.unsupported
                 ),
             });
@@ -190,15 +190,15 @@ impl<'o> Normalizer<'o> {
                 event: None,
                 count: Some(left_out),
                 in_all: None,
-                reason: "filtered: outside the time asked for",
+                reason: "filtered: outside the selected time",
             })?;
-            // Nobody lost them.
+            // These were dropped on purpose.
             self.output.counts.left_out += left_out;
             self.output.counts.losses -= 1;
             let lost = &mut self.output.counts.lost;
             *lost = lost.saturating_sub(left_out);
         }
-        self.tell_times_beyond();
+        self.report_times_beyond();
         let given_up = self.life.mappings.given_up();
         if given_up > 0 {
             self.problem(
@@ -206,7 +206,7 @@ impl<'o> Normalizer<'o> {
                 "more mappings than can be kept: frames of some processes have addresses only",
             );
         }
-        let given_up = self.told_stacks.given_up();
+        let given_up = self.stacks_by_id.given_up();
         if given_up > 0 {
             self.problem(
                 given_up,
@@ -220,19 +220,19 @@ impl<'o> Normalizer<'o> {
                 "more open calls than can be kept: these have no exit",
             );
         }
-        self.selected.facts(|fact| self.facts.tell(fact));
+        self.selected.facts(|fact| self.facts.add(fact));
         for plan in std::mem::take(&mut self.plans) {
             plan.finish(self.output)?;
         }
         if let Some((name, address)) = &self.kernel.reference {
-            self.facts.tell(Fact::Other {
+            self.facts.add(Fact::Other {
                 name: facts::KERNEL_REFERENCE,
                 value: &format!("{name} {address:#x}"),
             });
         }
         let origin = self.age.origin(&self.facts.facts);
         if let (true, Some(offset)) = (origin.is_estimated, origin.wall_offset) {
-            self.facts.tell(Fact::Other {
+            self.facts.add(Fact::Other {
                 name: facts::ESTIMATED_WALL_OFFSET,
                 value: &offset.to_string(),
             });
@@ -245,8 +245,8 @@ impl<'o> Normalizer<'o> {
         Ok(())
     }
 
-    /// Events outside the selection: counted, but not lost.
-    fn tell_filtered(&mut self) -> Result<(), Error> {
+    /// Reports events outside the selection: counted, but not lost.
+    fn report_filtered(&mut self) -> Result<(), Error> {
         let mut all = self.calls.left_out();
         let elsewhere = self.selected.elsewhere();
         if elsewhere > 0 {
@@ -284,12 +284,12 @@ impl<'o> Normalizer<'o> {
             plan.event_name()
         });
         if loss.count == Some(0) {
-            return Ok(()); // nothing that was not told before
+            return Ok(()); // reported before
         }
         let table = self.output.fixed.losses;
         let count = loss.count.unwrap_or(0);
         match loss.reason.starts_with(FILTERED_CALLS) {
-            // Nobody lost them.
+            // These were dropped on purpose.
             true => {
                 let filtered = &mut self.output.counts.filtered;
                 *filtered = filtered.saturating_add(count);
@@ -337,16 +337,17 @@ impl<'o> Normalizer<'o> {
         Ok(())
     }
 
-    /// Names and writes the frames kept, which are then forgotten with the stacks over them; of these none may wait.
+    /// Symbolizes and writes the frames, and resets them with the stacks that use them. No stack may be waiting to be
+    /// written.
     fn write_frames(&mut self) -> Result<(), Error> {
-        // Symbol tables take tens of MB, the kernel's alone 37: first goes what takes as much. The numbers go on.
+        // Symbol tables take tens of MB, the kernel's alone 37, so the large state goes first. IDs continue.
         self.stacks = Stacks::starting_after(&self.stacks);
         self.output.writer.hand_over_all()?;
-        self.told.set_dumps(self.generated.dumps());
+        self.input_symbols.set_dumps(self.generated.dumps());
         let next = names::write(
             &self.frames,
             &mut self.life.modules,
-            &self.told,
+            &self.input_symbols,
             (&self.kernel, self.age.origin(&self.facts.facts)),
             &self.symbols,
             self.output,
@@ -391,13 +392,13 @@ impl Normalizer<'_> {
         }
     }
 
-    /// Everything that comes seldom.
+    /// Handles rare events.
     fn side_band(&mut self, event: Event<'_>) -> Result<(), Error> {
         self.kernel.note(&event);
         match event {
             Event::Sample(sample) => return self.sample(sample),
             Event::Fact(fact) => {
-                self.facts.tell(fact);
+                self.facts.add(fact);
                 match fact {
                     Fact::Clock(clock) => self.generated.clock = clock.to_owned(),
                     Fact::KernelBuildId(id) => self.kernel_build_id(id),
@@ -408,11 +409,11 @@ impl Normalizer<'_> {
                 }
             }
             Event::Selection(selection) => {
-                self.selected.tell(selection);
+                self.selected.select(selection);
                 self.calls.select(selection);
             }
             Event::Type(event) => self.declare(event),
-            // The first input told of all threads that there are, with their names.
+            // The first input reported all existing threads, with their names.
             Event::Comm(comm)
                 if self.is_continued
                     && comm.time.is_none()
@@ -422,7 +423,7 @@ impl Normalizer<'_> {
             Event::Leave(leave) => return self.leave(leave),
             Event::Call(call) => return self.call(call),
             Event::PairedCall(call) => return self.paired_call(call),
-            Event::Stack(told) => return self.told_stack(&told),
+            Event::Stack(stack) => return self.stack_record(&stack),
             Event::Aggregate(aggregate) => return self.aggregate(aggregate),
             Event::Switch(switch) => self.switch(&switch),
             Event::Fork(fork) => {
@@ -445,8 +446,8 @@ impl Normalizer<'_> {
                 }
             }
             Event::KernelSymbol(symbol) => self.life.kernel_symbol(&symbol),
-            Event::KernelText(told) => self.kernel_texts.add(told),
-            Event::Symbol(symbol) => self.told.add(&symbol),
+            Event::KernelText(text) => self.kernel_texts.add(text),
+            Event::Symbol(symbol) => self.input_symbols.add(&symbol),
             Event::Loss(loss) => return self.loss(&loss),
             Event::Problem(problem) => self.output.problems.add(&self.source, &problem),
             Event::Progress(progress) => (self.progress)(progress),

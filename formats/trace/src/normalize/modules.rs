@@ -1,8 +1,8 @@
-//! Mapped files, each once: path, build ID, inode, and whether addresses in it mean an offset.
+//! Distinct mapped files: path, build ID, inode, and whether frames in them are identified by offset.
 //!
 //! A build ID may come with the mapping, or at the end of the input for a path (perf's header, its BUILD_ID records);
-//! these are joined when the tables are written. perf reads the latter from what has the path when it ends, so one that
-//! stands for a path under which several files were mapped is that of none of them.
+//! the two are joined when the tables are written. perf reads the latter from the file at the path when it ends. If
+//! several files were mapped under one path, such a build ID belongs to none of them.
 
 use hashbrown::HashMap;
 use perfquet_events::event::{BuildId, KernelSymbol, Mapping, Space};
@@ -10,7 +10,7 @@ use perfquet_events::event::{BuildId, KernelSymbol, Mapping, Space};
 use super::texts::{TextId, Texts};
 use crate::symbols::{self, FileIdentity, FirstMapped};
 
-/// Number of a module in its [`Modules`].
+/// Index of a module in its [`Modules`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ModuleId(pub(crate) u32);
 
@@ -21,7 +21,7 @@ pub(crate) enum Placing {
     Offset,
     /// By its absolute address: the kernel, and memory without a file (generated code).
     Address,
-    /// By its absolute address, and the module is one symbol that begins here.
+    /// By its absolute address; the module is one symbol, which begins here.
     Symbol {
         /// First address.
         start: u64,
@@ -36,7 +36,7 @@ struct Module {
     placing: Placing,
 }
 
-/// What a path was mapped as.
+/// The files mapped under a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MappedAs {
     One(FileIdentity),
@@ -50,13 +50,13 @@ pub(crate) struct Modules {
     ids: HashMap<Module, u32>,
     texts: Texts,
     first_mapped: Vec<FirstMapped>,
-    /// The files that were mapped under a path.
+    /// The files mapped under each path.
     mapped_as: HashMap<TextId, MappedAs>,
-    /// Build IDs recorded for a path; `None`: several.
-    told: HashMap<TextId, Option<TextId>>,
-    /// The recorded kernel's.
+    /// Build IDs recorded for a path; `None` if several.
+    path_build_ids: HashMap<TextId, Option<TextId>>,
+    /// Build ID of the recorded kernel.
     kernel_build_id: Option<TextId>,
-    /// That of this machine's vDSO, if it runs the recorded kernel.
+    /// Build ID of this host's vDSO, if it runs the recorded kernel.
     vdso_build_id: Option<TextId>,
 }
 
@@ -71,7 +71,7 @@ impl Modules {
         let (path, placing) = if kernel {
             (kernel_module(event.path), Placing::Address)
         } else if is_generated(event) {
-            // Of the process: another has other code at the same address.
+            // Generated code belongs to its process: another has other code at the same address.
             let path = symbols::generated_module(event.pid);
             let id = self.intern(path.as_bytes(), None, None, Placing::Address);
             self.mapped(id, event.time);
@@ -85,7 +85,7 @@ impl Modules {
             Placing::Offset if event.build_id.is_none() => FileIdentity::of(event),
             _ => None,
         };
-        // Programs of 32 bits have another vDSO, of which nobody records a build ID.
+        // 32-bit programs have another vDSO, whose build ID is never recorded.
         let is_vdso = path == VDSO && event.build_id.is_none() && event.start > u64::from(u32::MAX);
         let build_id = match self.vdso_build_id.filter(|_| is_vdso) {
             Some(id) => Some(id),
@@ -96,10 +96,10 @@ impl Modules {
         id
     }
 
-    /// Notes when a module was mapped, and as which file.
+    /// Records when a module was mapped, and as which file.
     fn mapped(&mut self, id: ModuleId, time: FirstMapped) {
         if let Some(first) = self.first_mapped.get_mut(id.0 as usize) {
-            // None, before the recording, is the smallest.
+            // `None`, before the recording, is the smallest.
             *first = time.min(*first);
         }
         let Some(&Module {
@@ -116,18 +116,18 @@ impl Modules {
         }
     }
 
-    /// The module that is one symbol of the kernel; perf too shows its name as that of the module.
+    /// The module of one kernel symbol; perf too uses the symbol's name as that of the module.
     pub(crate) fn of_kernel_symbol(&mut self, event: &KernelSymbol<'_>) -> ModuleId {
         let start = event.start;
         self.intern(event.name, None, None, Placing::Symbol { start })
     }
 
-    /// A build id became known for a path.
+    /// Adds a build ID for a path.
     pub(crate) fn build_id(&mut self, event: &BuildId<'_>) {
         let path = self.texts.intern(event.path);
         let build_id = self.texts.intern(event.build_id);
-        let known = self.told.entry(path).or_insert(Some(build_id));
-        // Of the kernel the later one counts: our own, before that of perf's cache.
+        let known = self.path_build_ids.entry(path).or_insert(Some(build_id));
+        // For the kernel, the later build ID counts: perfquet-record's own precedes that of perf's cache.
         if event.space == Space::User && *known != Some(build_id) {
             *known = None;
         } else {
@@ -136,10 +136,10 @@ impl Modules {
         if event.space == Space::Kernel && is_kernel_image(event.path) {
             self.kernel_build_id = Some(build_id);
         }
-        // Modules are mapped as "/lib/modules/…/xfs.ko" or "[xfs]", and told by the other name.
+        // Modules are mapped as "/lib/modules/…/xfs.ko" or "[xfs]", and their build IDs may use the other name.
         if let Some(name) = module_name(event.path) {
             let name = self.texts.intern(&name);
-            self.told.insert(name, Some(build_id));
+            self.path_build_ids.insert(name, Some(build_id));
         }
     }
 
@@ -148,23 +148,23 @@ impl Modules {
         self.kernel_build_id = Some(self.texts.intern(build_id));
     }
 
-    /// The recorded kernel is the one that runs here: its vDSO is ours.
+    /// Sets the vDSO: the recorded kernel is the running one, so its vDSO is the same.
     pub(crate) fn set_vdso(&mut self, build_id: &[u8]) {
         self.vdso_build_id = Some(self.texts.intern(build_id));
     }
 
-    /// Which file it is, where that was recorded instead of a build ID.
+    /// The file's identity, if it was recorded instead of a build ID.
     pub(crate) fn file_of(&self, module: ModuleId) -> Option<FileIdentity> {
         self.get(module)?.file
     }
 
-    /// When it was mapped first.
+    /// The time of the first mapping.
     pub(crate) fn first_mapped(&self, module: ModuleId) -> FirstMapped {
         let first = self.first_mapped.get(module.0 as usize);
         first.copied().flatten()
     }
 
-    /// All of them.
+    /// All modules.
     pub(crate) fn all(&self) -> impl Iterator<Item = ModuleId> + use<> {
         (0..self.modules.len() as u32).map(ModuleId)
     }
@@ -185,11 +185,11 @@ impl Modules {
     /// Build ID: the mapping's own, or the one recorded for its path so far.
     pub(crate) fn build_id_of(&mut self, module: ModuleId) -> Option<&[u8]> {
         let &module = self.get(module)?;
-        let told = || match (module.file, self.mapped_as.get(&module.path)) {
+        let of_path = || match (module.file, self.mapped_as.get(&module.path)) {
             (Some(_), Some(MappedAs::Several)) => None,
-            _ => self.told.get(&module.path).copied().flatten(),
+            _ => self.path_build_ids.get(&module.path).copied().flatten(),
         };
-        let id = match module.build_id.or_else(told) {
+        let id = match module.build_id.or_else(of_path) {
             Some(id) => id,
             None => {
                 let path = self.texts.get(module.path);
@@ -198,7 +198,7 @@ impl Modules {
                 } else {
                     let name = module_name(path)?;
                     let name = self.texts.intern(&name);
-                    (*self.told.get(&name)?)?
+                    (*self.path_build_ids.get(&name)?)?
                 }
             }
         };
@@ -235,7 +235,8 @@ impl Modules {
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 const VDSO: &[u8] = b"[vdso]";
 
-/// "[kernel.kallsyms]_text" names the symbol by which perf measures relocation: the module is what is in brackets.
+/// In "[kernel.kallsyms]_text", perf appends the symbol by which it measures relocation: the module is the part in
+/// brackets.
 fn kernel_module(path: &[u8]) -> &[u8] {
     let bracket = path.iter().position(|&byte| byte == b']');
     match bracket {
@@ -252,7 +253,8 @@ fn is_kernel_image(path: &[u8]) -> bool {
         || path == b"[kernel.vmlinux]"
 }
 
-/// Memory in which an offset means nothing beyond its process (tools/perf/util/map.h, `is_anon_memory`, `is_no_dso_memory`).
+/// Memory in which an offset means nothing outside its process (tools/perf/util/map.h, `is_anon_memory`,
+/// `is_no_dso_memory`).
 fn has_no_file(path: &[u8]) -> bool {
     const PREFIXES: &[&[u8]] = &[
         b"//anon",
@@ -270,7 +272,7 @@ fn has_no_file(path: &[u8]) -> bool {
     path.is_empty() || PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// Memory without a file that holds code, though it is not the kernel's own.
+/// Whether it is memory without a file that contains code, and not the kernel's own.
 fn is_generated(event: &Mapping<'_>) -> bool {
     const PREFIXES: &[&[u8]] = &[
         b"//anon",
@@ -284,7 +286,7 @@ fn is_generated(event: &Mapping<'_>) -> bool {
     has_code && event.pid > 0 && PREFIXES.iter().any(|prefix| event.path.starts_with(prefix))
 }
 
-/// "[xfs]" for "/lib/modules/6.1/kernel/fs/xfs/xfs.ko.xz", where a path is that of a kernel module.
+/// "[xfs]" for "/lib/modules/6.1/kernel/fs/xfs/xfs.ko.xz", if the path is that of a kernel module.
 fn module_name(path: &[u8]) -> Option<Vec<u8>> {
     let file = path.rsplit(|&byte| byte == b'/').next()?;
     let end = file.windows(3).position(|part| part == b".ko")?;
@@ -328,7 +330,7 @@ mod tests {
         }
     }
 
-    fn told<'a>(space: Space, path: &'a [u8], build_id: &'a [u8]) -> BuildId<'a> {
+    fn recorded<'a>(space: Space, path: &'a [u8], build_id: &'a [u8]) -> BuildId<'a> {
         BuildId {
             pid: -1,
             space,
@@ -343,9 +345,9 @@ mod tests {
         let early = modules.of_mapping(&mapping(1, b"/bin/sh", None));
         let own = modules.of_mapping(&mapping(1, b"/bin/ls", Some(b"own")));
         assert_eq!(modules.build_id_of(early), None);
-        modules.build_id(&told(Space::User, b"/bin/sh", b"told"));
-        modules.build_id(&told(Space::User, b"/bin/ls", b"other"));
-        assert_eq!(modules.build_id_of(early), Some(&b"told"[..]));
+        modules.build_id(&recorded(Space::User, b"/bin/sh", b"recorded"));
+        modules.build_id(&recorded(Space::User, b"/bin/ls", b"other"));
+        assert_eq!(modules.build_id_of(early), Some(&b"recorded"[..]));
         assert_eq!(modules.build_id_of(own), Some(&b"own"[..]));
     }
 
@@ -354,8 +356,8 @@ mod tests {
         let mut modules = Modules::default();
         let long = modules.of_mapping(&mapping(-1, b"/lib/modules/6.1/nf-nat.ko.xz", None));
         let short = modules.of_mapping(&mapping(-1, b"[xfs]", None));
-        modules.build_id(&told(Space::Kernel, b"[nf_nat]", b"one"));
-        modules.build_id(&told(Space::Kernel, b"/lib/modules/6.1/xfs.ko", b"two"));
+        modules.build_id(&recorded(Space::Kernel, b"[nf_nat]", b"one"));
+        modules.build_id(&recorded(Space::Kernel, b"/lib/modules/6.1/xfs.ko", b"two"));
         assert_eq!(modules.build_id_of(long), Some(&b"one"[..]));
         assert_eq!(modules.build_id_of(short), Some(&b"two"[..]));
     }
@@ -394,19 +396,19 @@ mod tests {
             ..mapping(1, b"/bin/sh", None)
         };
         let first = modules.of_mapping(&of_inode(10));
-        modules.build_id(&told(Space::User, b"/bin/sh", b"told"));
-        assert_eq!(modules.build_id_of(first), Some(&b"told"[..]));
+        modules.build_id(&recorded(Space::User, b"/bin/sh", b"recorded"));
+        assert_eq!(modules.build_id_of(first), Some(&b"recorded"[..]));
         assert_eq!(modules.of_mapping(&of_inode(10)), first);
         let second = modules.of_mapping(&of_inode(11));
         assert_ne!(first, second);
         assert_eq!(modules.build_id_of(first), None);
         assert_eq!(modules.build_id_of(second), None);
-        // Nor where two were recorded for it.
+        // Nor if two were recorded for it.
         let other = modules.of_mapping(&mapping(1, b"/bin/ls", None));
-        modules.build_id(&told(Space::User, b"/bin/ls", b"one"));
-        modules.build_id(&told(Space::User, b"/bin/ls", b"one"));
+        modules.build_id(&recorded(Space::User, b"/bin/ls", b"one"));
+        modules.build_id(&recorded(Space::User, b"/bin/ls", b"one"));
         assert_eq!(modules.build_id_of(other), Some(&b"one"[..]));
-        modules.build_id(&told(Space::User, b"/bin/ls", b"two"));
+        modules.build_id(&recorded(Space::User, b"/bin/ls", b"two"));
         assert_eq!(modules.build_id_of(other), None);
     }
 

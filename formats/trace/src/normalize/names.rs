@@ -1,8 +1,8 @@
-//! Frames become rows, with the names that can be had for them.
+//! Frames become rows, with their names.
 //!
-//! All distinct frames are asked for at the end: by then the build ids are known, and each place is looked up
-//! once however often it was sampled. Code that was inlined at a frame follows behind all frames, as rows that
-//! point to what they are inlined into:
+//! All distinct frames are symbolized at the end: then build IDs are known, and each location is looked up once,
+//! however often it was sampled. Functions inlined at a frame follow all outer frames, as rows that reference the frame
+//! they are inlined into:
 //!
 //! ```text
 //! frame_id  module    offset  function  inlined_into
@@ -10,12 +10,12 @@
 //!        2  /bin/a    0x1234  parse                1
 //!        3  /bin/a    0x1234  next                 2
 //! ```
-//! Stacks name frame 1 only.
+//! Stacks reference frame 1 only.
 
 use perfquet_events::Error;
 use perfquet_events::event::{Space, Symbol};
 
-use super::frames::{Frame, FrameId, FrameKey, Frames, Said};
+use super::frames::{Frame, FrameId, FrameKey, Frames, GroupFrame};
 use super::life::hexadecimal;
 use super::modules::{ModuleId, Modules, Placing};
 use super::output::Output;
@@ -28,14 +28,14 @@ use crate::tables;
 
 /// Symbols from the input itself.
 #[derive(Default)]
-pub(crate) struct RecordedSymbols {
+pub(crate) struct InputSymbols {
     symbols: Vec<(Option<TextId>, u64, u64, TextId)>,
     /// The dumps of generated code.
     dumps: Vec<(i32, String)>,
     texts: Texts,
 }
 
-impl RecordedSymbols {
+impl InputSymbols {
     pub(crate) fn add(&mut self, symbol: &Symbol<'_>) {
         let module = symbol.module.map(|module| self.texts.intern(module));
         let name = self.texts.intern(symbol.name);
@@ -43,13 +43,13 @@ impl RecordedSymbols {
             .push((module, symbol.start, symbol.length, name));
     }
 
-    /// Takes note of processes and their jitdumps.
+    /// Sets the processes and their jitdumps.
     pub(crate) fn set_dumps<'d>(&mut self, dumps: impl Iterator<Item = (i32, &'d str)>) {
         self.dumps = dumps.map(|(pid, path)| (pid, path.to_owned())).collect();
     }
 
     /// Passes all symbols to a symbolizer.
-    pub(crate) fn tell(&self, symbolizer: &mut Symbolizer) {
+    pub(crate) fn pass_to(&self, symbolizer: &mut Symbolizer) {
         for (pid, path) in &self.dumps {
             symbolizer.add_dump(*pid, path);
         }
@@ -60,7 +60,7 @@ impl RecordedSymbols {
     }
 }
 
-/// A module as requests and rows need it.
+/// A module with the data needed by requests and rows.
 struct Module {
     path: String,
     build_id: Option<Vec<u8>>,
@@ -80,31 +80,31 @@ struct Place<'m> {
     first_mapped: FirstMapped,
     offset: Option<u64>,
     address: Option<u64>,
-    /// Known without looking.
+    /// Known without a lookup.
     names: Vec<Name>,
 }
 
-/// Names and writes all frames kept; gives the id that comes next.
+/// Symbolizes and writes all frames; returns the next ID.
 pub(crate) fn write(
     frames: &Frames,
     modules: &mut Modules,
-    told: &RecordedSymbols,
+    input_symbols: &InputSymbols,
     (kernel, origin): (&KernelFacts, Origin),
     options: &Options,
     output: &mut Output,
 ) -> Result<FrameId, Error> {
     let (first, keys) = frames.kept();
     let mut symbolizer = Symbolizer::new(options.clone(), kernel.clone(), origin)?;
-    told.tell(&mut symbolizer);
+    input_symbols.pass_to(&mut symbolizer);
     let modules = resolve(modules);
     let found = look_up(&mut symbolizer, keys, &modules);
     output.symbols.push(symbolizer.report().clone());
-    // The symbol tables take more than the names.
+    // Free the symbol tables, which take more memory than the names.
     drop(symbolizer);
     let mut inlined = Vec::new();
     for (index, (id, key)) in (first..).zip(keys).enumerate() {
-        let said = said_of(frames, key);
-        let place = place(key, &said, &modules);
+        let group = group_of(frames, key);
+        let place = place(key, &group, &modules);
         let names = found.names(index, &place);
         write_frame(id, key, &place, names.first(), None, output)?;
         if names.len() > 1 {
@@ -114,8 +114,8 @@ pub(crate) fn write(
     let mut id = first.wrapping_add(keys.len() as FrameId);
     for (index, mut into) in inlined {
         let Some(key) = keys.get(index) else { continue };
-        let said = said_of(frames, key);
-        let place = place(key, &said, &modules);
+        let group = group_of(frames, key);
+        let place = place(key, &group, &modules);
         for name in found.names(index, &place).iter().skip(1) {
             write_frame(id, key, &place, Some(name), Some(into), output)?;
             into = id;
@@ -125,8 +125,8 @@ pub(crate) fn write(
     Ok(id)
 }
 
-/// The names of all frames that do not bring their own. They are asked for module by module, so that one symbol table is
-/// in memory at a time; the kernel's, which is large, comes last.
+/// The names of all frames that come without one. They are looked up module by module, so that one symbol table is in
+/// memory at a time; the kernel's, which is large, comes last.
 fn look_up(symbolizer: &mut Symbolizer, keys: &[FrameKey], modules: &[Module]) -> FoundNames {
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     let key_at = |index: &u32| keys.get(*index as usize);
@@ -161,11 +161,11 @@ fn look_up(symbolizer: &mut Symbolizer, keys: &[FrameKey], modules: &[Module]) -
     found
 }
 
-/// Names that were found, in few bytes: there are as many as frames.
+/// The names found, stored compactly: there are as many as frames.
 struct FoundNames {
-    /// Of each frame its function.
+    /// The function of each frame.
     outer: Vec<Option<FoundName>>,
-    /// What is inlined there, from the outside in, with the frame's place.
+    /// Functions inlined there, outermost first, with the frame's index.
     inner: Vec<(u32, FoundName)>,
     texts: Texts,
 }
@@ -175,7 +175,7 @@ struct FoundNames {
 struct FoundName {
     function_offset: Option<u64>,
     function: TextId,
-    /// File and line, one more than the index among the texts and than the line; 0: not known.
+    /// File index + 1 among the strings, and line + 1; 0 if unknown.
     file: u32,
     line: u32,
     is_unverified: bool,
@@ -224,7 +224,7 @@ impl FoundNames {
         }
     }
 
-    /// The names of the frame at this index: those that it brought, or those that were found.
+    /// The names of the frame at this index: from the input, or found.
     fn names(&self, index: usize, place: &Place<'_>) -> Vec<Name> {
         let Some(outer) = self.outer.get(index).copied().flatten() else {
             return place.names.clone();
@@ -256,14 +256,14 @@ fn resolve(modules: &mut Modules) -> Vec<Module> {
         .collect()
 }
 
-fn said_of(frames: &Frames, key: &FrameKey) -> Vec<Said> {
+fn group_of(frames: &Frames, key: &FrameKey) -> Vec<GroupFrame> {
     match key.frame() {
-        Frame::Named(id) => frames.said(id),
+        Frame::Named(id) => frames.group(id),
         Frame::Offset(..) | Frame::Address(..) | Frame::Unmapped(_) => Vec::new(),
     }
 }
 
-fn place<'m>(key: &FrameKey, said: &'m [Said], modules: &'m [Module]) -> Place<'m> {
+fn place<'m>(key: &FrameKey, group: &'m [GroupFrame], modules: &'m [Module]) -> Place<'m> {
     let of = |module: ModuleId| match modules.get(module.0 as usize) {
         Some(module) => Place {
             module: Some(&module.path),
@@ -289,11 +289,11 @@ fn place<'m>(key: &FrameKey, said: &'m [Said], modules: &'m [Module]) -> Place<'
             address: Some(address),
             ..Place::default()
         },
-        Frame::Named(_) => said_place(said),
+        Frame::Named(_) => group_place(group),
     }
 }
 
-/// The module that is one symbol names its frames itself.
+/// The module of a single symbol names its frames itself.
 fn symbol_name(module: Option<&Module>, address: u64) -> Vec<Name> {
     match module {
         Some(Module {
@@ -311,15 +311,15 @@ fn symbol_name(module: Option<&Module>, address: u64) -> Vec<Name> {
     }
 }
 
-/// The outermost of a group has the place, the others are inlined there.
-fn said_place(said: &[Said]) -> Place<'_> {
-    let Some(outer) = said.last() else {
+/// The outermost of a group has the location; the others are inlined there.
+fn group_place(group: &[GroupFrame]) -> Place<'_> {
+    let Some(outer) = group.last() else {
         return Place::default();
     };
-    let is_named = said.iter().any(|said| !said.function.is_empty());
-    let name = |said: &Said| Name {
-        function: String::from_utf8_lossy(&said.function).into_owned(),
-        function_offset: said.function_offset,
+    let is_named = group.iter().any(|frame| !frame.function.is_empty());
+    let name = |frame: &GroupFrame| Name {
+        function: String::from_utf8_lossy(&frame.function).into_owned(),
+        function_offset: frame.function_offset,
         file: None,
         line: None,
         is_unverified: false,
@@ -330,7 +330,7 @@ fn said_place(said: &[Said]) -> Place<'_> {
             .filter(|module| !module.is_empty()),
         address: outer.address,
         names: match is_named {
-            true => said.iter().rev().map(name).collect(),
+            true => group.iter().rev().map(name).collect(),
             false => Vec::new(),
         },
         ..Place::default()

@@ -1,7 +1,7 @@
-//! What outlives one input: the writer, the numbering of stacks and frames, the tables of events.
+//! State that outlives one input: the writer, the IDs of stacks and frames, the tables of events.
 //!
-//! Several inputs may go into one trace directory. Each has its own threads, mappings and frames; the rows
-//! and their numbers continue.
+//! Several inputs may go into one trace directory. Each has its own threads, mappings and frames; rows and IDs
+//! continue.
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
@@ -19,40 +19,40 @@ use crate::tables;
 /// Maximum number of forms of one event, each with its own fields.
 const MOST_FORMS: usize = 256;
 
-/// The trace directory that is being filled.
+/// The trace directory being written.
 pub struct Output {
     pub(crate) writer: Writer,
     pub(crate) fixed: FixedTables,
-    /// Id of the next frame and of the next stack.
+    /// ID of the next frame and of the next stack.
     pub(crate) next_frame: u32,
     pub(crate) next_stack: u32,
-    /// Number of the next row of `calls` and of `aggregates`.
+    /// ID of the next row of `calls` and of `aggregates`.
     pub(crate) next_call: i64,
     pub(crate) next_aggregate: i64,
     /// Facts for the manifest.
     pub facts: Facts,
     pub(crate) problems: Problems,
-    /// What could not be named, input by input.
+    /// Symbolization results, input by input.
     pub(crate) symbols: Vec<symbols::Report>,
-    /// How the walks through copied stacks ended, input by input.
+    /// Results of unwinding copied stacks, input by input.
     pub(crate) unwound: Vec<symbols::UnwindCounts>,
     events: Vec<EventTable>,
-    /// System and name of an event → its place in `events`.
+    /// System and name of an event → its index in `events`.
     event_places: HashMap<(String, String), usize>,
-    /// Names of tables, each with the number that the next event gets whose name looks the same in a path.
+    /// Names of tables, each with the number for the next event whose name has the same path.
     names: HashMap<String, u32>,
-    /// The input that is being read.
+    /// The current input.
     pub(crate) source: String,
     types: Vec<TypeRow>,
-    /// What makes a row of `event_types` another one → its place in `types`.
+    /// The key of an `event_types` row → its index in `types`.
     type_places: HashMap<TypeKey, usize>,
     /// Rows of samples and event tables, of losses.
     pub(crate) counts: Counts,
-    /// The inputs are files of one recording: threads and mappings of one apply to the next.
+    /// Whether the inputs are files of one recording: threads and mappings of one apply to the next.
     pub is_one_recording: bool,
-    /// That, while it waits for the next.
+    /// The threads and mappings, while they wait for the next input.
     pub(crate) life: Option<Life>,
-    /// Likewise: from when to when.
+    /// The selection, likewise.
     pub(crate) selected: Option<Selected>,
 }
 
@@ -75,17 +75,17 @@ pub struct Counts {
     pub filtered: u64,
     /// Rows of `losses`.
     pub losses: u64,
-    /// Places that could not be read.
+    /// Number of read errors.
     pub problems: u64,
     /// Rows of `stacks`.
     pub stacks: u64,
     /// Rows of `frames`.
     pub frames: u64,
-    /// Rows of `frames` that have a function.
+    /// Rows of `frames` with a function.
     pub named_frames: u64,
 }
 
-/// The tables that every trace has and that are filled here.
+/// The tables that every trace has and that are written here.
 #[derive(Clone, Copy)]
 pub(crate) struct FixedTables {
     pub(crate) samples: TableId,
@@ -101,14 +101,14 @@ pub(crate) struct FixedTables {
     pub(crate) event_types: TableId,
 }
 
-/// The table of an event. Its fields may change while it is recorded, and differ between the kernels of two inputs.
+/// The table of an event. Its fields may change during the recording, and differ between the kernels of two inputs.
 struct EventTable {
-    /// As the store names it.
+    /// The path in the store.
     path: String,
-    /// As SQL names it.
+    /// The name in SQL.
     name: String,
     forms: Vec<Form>,
-    /// Those of all forms.
+    /// The columns of all forms.
     columns: Vec<ColumnSchema>,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct TypeRow {
     pub(crate) lost: Option<u64>,
 }
 
-/// Where its rows go, event, kind, period, frequency, filter.
+/// Table, event, kind, period, frequency, filter.
 type TypeKey = (
     Option<TableId>,
     String,
@@ -138,13 +138,13 @@ type TypeKey = (
     Option<String>,
 );
 
-/// Where the rows of an event go.
+/// The destination of an event's rows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Target {
     pub(crate) id: TableId,
-    /// As SQL names it.
+    /// The name in SQL.
     pub(crate) name: String,
-    /// The extras that the table has columns for.
+    /// The extras with columns in the table.
     pub(crate) extras: Extras,
 }
 
@@ -188,9 +188,9 @@ impl Output {
         })
     }
 
-    /// Where the rows of an event go: to its table, there to the form with its fields, which is made if there is none
-    /// yet. The same event with the same fields may be declared several times, and come from several inputs. `None`:
-    /// it came in more forms than anybody has.
+    /// The destination of an event's rows: the form with its fields, in its table; created if necessary. The same event
+    /// with the same fields may be declared several times, and come from several inputs. `None` if the event has too
+    /// many forms.
     pub(crate) fn target(
         &mut self,
         event: &EventType,
@@ -216,8 +216,8 @@ impl Output {
         self.add_form(place, event, extras)
     }
 
-    /// The place of an event's table, which is named after it; with a number where the name of another event looks the
-    /// same in a path.
+    /// The index of an event's table, which is named after the event; with a number if another event's name has the
+    /// same path.
     fn event_place(&mut self, event: &EventType) -> usize {
         let key = (event.system.clone(), event.name.clone());
         if let Some(&place) = self.event_places.get(&key) {
@@ -253,7 +253,7 @@ impl Output {
         };
         let mut schema = event_schema(&table.path, event, extras);
         for column in &mut schema.columns {
-            // SQL does not tell `Flags` from `flags`: they are one column.
+            // SQL does not distinguish `Flags` from `flags`: they are one column.
             let same = |known: &&ColumnSchema| known.name.eq_ignore_ascii_case(&column.name);
             if let Some(known) = table.columns.iter().find(same) {
                 column.name.clone_from(&known.name);
@@ -287,7 +287,7 @@ impl Output {
         Ok(Some(target))
     }
 
-    /// Counts what was recorded; one declared alike in several places is one row.
+    /// Counts an event type; equal declarations from several places are one row.
     pub(crate) fn add_type(&mut self, row: TypeRow) {
         let key = (
             row.target.as_ref().map(|target| target.id),
@@ -316,7 +316,7 @@ impl Output {
         counts.events + counts.calls + counts.aggregates == 0
     }
 
-    /// Writes the remaining rows, and completes the trace. The report lacks what only the inputs know.
+    /// Writes the remaining rows, and completes the trace. The report lacks the facts known only to the inputs.
     pub fn finish(mut self) -> Result<Report, Error> {
         if let Some(mut life) = self.life.take() {
             life.write_all(&mut self)?;
@@ -391,7 +391,7 @@ impl Form {
     }
 }
 
-/// The columns whose values are another kind of value in the table of all forms than in one of them, in words.
+/// Describes columns whose value kind in the table of all forms differs from that in one of them.
 fn changes(
     former: &[ColumnSchema],
     added: &[ColumnSchema],
@@ -420,15 +420,15 @@ fn changes(
     changed
 }
 
-/// The kernel's `dummy` event has no hits of its own: it is there for the mappings and names that come with it. Where it
-/// lost some of these, that is part of the sum.
+/// Whether the event is the kernel's `dummy`, which has no hits: it carries the mappings and comms. Their losses are
+/// part of the total.
 fn is_carrier(row: &TypeRow) -> bool {
     let name = row.event.name.split(':').next();
     let is_empty = row.rows == 0 && row.lost.unwrap_or(0) == 0;
     row.event.kind == EventKind::Software && name == Some("dummy") && is_empty
 }
 
-/// Where a payload holds them may differ (another machine's), names and types not.
+/// Compares names and types of fields. Offsets in the payload may differ (on another host).
 fn same_columns(a: &[Field], b: &[Field]) -> bool {
     a.len() == b.len()
         && a.iter()

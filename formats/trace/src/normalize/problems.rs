@@ -1,4 +1,4 @@
-//! Problems as rows: the first thousand one by one, the others counted by message.
+//! Problems as rows: the first thousand individually, the others counted by message.
 //!
 //! A damaged input can have a problem at every record, so memory and output are bounded.
 
@@ -9,7 +9,7 @@ use perfquet_events::event::{Place, Problem};
 use crate::store::{TableId, Writer};
 use crate::tables;
 
-/// Problems kept with their place, and further ones kept by their message.
+/// Problems kept with their place, and further ones kept by message.
 const KEPT: usize = 1000;
 /// A message that quotes its input may be long.
 const MESSAGE_BYTES: usize = 1000;
@@ -18,7 +18,7 @@ const MESSAGE_BYTES: usize = 1000;
 #[derive(Default)]
 pub(crate) struct Problems {
     rows: Vec<Kept>,
-    /// Source and message → index into `rows`, of those counted without a place.
+    /// Source and message → index into `rows`, for problems counted without a place.
     counted: HashMap<(String, String), usize>,
     total: u64,
 }
@@ -120,14 +120,14 @@ mod tests {
             );
         }
         assert_eq!(problems.total, KEPT as u64 * 6);
-        // Zeros are counted in one row, of the numbers a thousand have one each, less that of the zeros.
+        // The zeros have one row with their count; the numbers share the remaining rows up to the limit.
         assert!(problems.rows.len() <= 2 * KEPT + 1);
         let counted: u64 = problems.rows.iter().map(|row| row.count).sum();
         assert_eq!(counted, problems.total);
     }
 
     #[test]
-    fn counts_of_a_damaged_input_end_somewhere() {
+    fn counts_of_a_damaged_input_are_bounded() {
         let mut problems = Problems::default();
         for _ in 0..KEPT + 2 {
             problems.add(

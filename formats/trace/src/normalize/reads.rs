@@ -1,17 +1,18 @@
-//! Counter values read with a sample: what each counter grew by since its last reading.
+//! Counter values read with a sample: the growth of each counter since its last reading.
 //!
 //! ```text
 //! sample of {cycles 100, instructions 250}     rows: cycles 100, instructions 250
 //! sample of {cycles 180, instructions 250}     row:  cycles 80
 //! ```
-//! This is what `perf script` prints (tools/perf/util/session.c, `deliver_sample_value`): one row for each member of
-//! the group whose value grew, its growth being the period.
+//! Same result as `perf script` (tools/perf/util/session.c, `deliver_sample_value`): one row for each member of the
+//! group whose value grew, with the growth as period.
 
 use hashbrown::HashMap;
 
 use perfquet_events::event::ReadValue;
 
-/// Counters remembered. There is one per event, CPU and thread; a hostile input could name any number.
+/// Maximum number of counters remembered. There is one per event, CPU and thread; a hostile input could name any
+/// number.
 const COUNTERS: usize = 1 << 20;
 
 /// The last reading of every counter.
@@ -20,7 +21,7 @@ pub(crate) struct Reads {
     last: HashMap<Counter, u64>,
 }
 
-/// A counter is known by its id; of events that threads inherit, each thread has one of its own under the same id.
+/// A counter's ID, and its thread: an event inherited by threads has one counter per thread, all with the same ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Counter {
     id: Option<u64>,
@@ -29,7 +30,7 @@ struct Counter {
 }
 
 impl Reads {
-    /// What the counter grew by; `None` if it did not, or belongs to no event that is known.
+    /// The growth of a counter; `None` if it did not grow, or belongs to no known event.
     pub(crate) fn growth(&mut self, read: &ReadValue, thread: Option<i32>) -> Option<i64> {
         let counter = Counter {
             id: read.id,
@@ -40,7 +41,7 @@ impl Reads {
             self.last.clear();
         }
         let before = self.last.insert(counter, read.value).unwrap_or(0);
-        // A value that fell (a counter that was reset) gives a negative growth: the sum stays the last value.
+        // A value that fell (after a reset) gives a negative growth: the sum stays the last value.
         let growth = read.value.wrapping_sub(before) as i64;
         (growth != 0).then_some(growth)
     }
@@ -52,7 +53,7 @@ mod tests {
     use perfquet_events::event::EventId;
 
     #[test]
-    fn periods_are_what_a_counter_grew_by() {
+    fn periods_are_the_growth_of_counters() {
         let mut reads = Reads::default();
         let mut growth = |id, value, thread| {
             let read = ReadValue {
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_without_an_event_are_left_out() {
+    fn counters_without_an_event_are_skipped() {
         let read = ReadValue {
             event: None,
             id: Some(1),

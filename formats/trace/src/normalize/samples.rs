@@ -1,4 +1,4 @@
-//! A sample becomes a row: who, on which stacks, with which values.
+//! A sample becomes a row: thread, stacks, values.
 
 use perfquet_events::Error;
 use perfquet_events::event::{Purpose, Sample, Space, Stack};
@@ -21,7 +21,7 @@ struct Pair {
 }
 
 impl Normalizer<'_> {
-    /// Takes one hit or sample.
+    /// Handles one hit or sample.
     #[inline]
     pub(super) fn sample(&mut self, sample: &Sample<'_>) -> Result<(), Error> {
         if !self.window.holds(sample.time) {
@@ -59,7 +59,7 @@ impl Normalizer<'_> {
         if !has_row {
             plan.count();
         }
-        // The kernel writes -1 for a thread that is already gone.
+        // The kernel writes -1 for a thread that has already exited.
         let tid = sample.tid.filter(|&tid| tid >= 0);
         let mut pid = sample.pid.filter(|&pid| pid >= 0);
         let mut comm = None;
@@ -105,7 +105,7 @@ impl Normalizer<'_> {
         let is_edge = plan.role.is_some();
         let mut homeless = 0;
         if !has_row || plan.is_asked_for() && !selected.holds_hit(sample.fields) {
-            // No row of its own; it may be an edge.
+            // The hit has no row; it may be an edge of a call.
         } else if sample.read.is_empty() {
             let period = sample.period.map(|period| period as i64);
             homeless += u64::from(!push(plan, output, &common, sample, period)?);
@@ -137,7 +137,7 @@ impl Normalizer<'_> {
         self.make_room()
     }
 
-    /// Writes stacks and frames where too many of them wait.
+    /// Writes stacks and frames if too many are waiting.
     #[inline]
     pub(super) fn make_room(&mut self) -> Result<(), Error> {
         if self.stacks.fresh_count() >= FRESH_STACKS {
@@ -151,7 +151,7 @@ impl Normalizer<'_> {
     }
 }
 
-/// Whether a hit is that of a trigger, which then has done its work.
+/// Whether a hit is that of a trigger, which needs no further handling.
 #[cold]
 fn is_trigger(selected: &mut Selected, plan: &Plan, sample: &Sample<'_>, life: &mut Life) -> bool {
     let who = match sample.tid.filter(|&tid| tid >= 0) {
@@ -214,7 +214,7 @@ pub(super) fn stack_of(
     frames: &mut Frames,
 ) -> Option<StackId> {
     match stack {
-        // Only aggregations name stacks by numbers.
+        // Only aggregations reference stacks by ID.
         Stack::None | Stack::Told(_) => None,
         Stack::Addresses { space, addresses } => {
             let chain = Chain {
@@ -229,7 +229,7 @@ pub(super) fn stack_of(
     }
 }
 
-/// Without a chain, the place itself is a stack of one frame.
+/// Without a chain, the IP is a stack of one frame.
 #[inline]
 fn stack_of_ip(
     ip: u64,
@@ -241,7 +241,7 @@ fn stack_of_ip(
     frames: &mut Frames,
 ) -> Pair {
     let space = match space {
-        // Kernels of 64 bits have the upper half; of an unknown one with 32 nothing can be told.
+        // 64-bit kernels use the upper half; the space is unknown on 32-bit kernels.
         Space::Unknown if ip >> 63 == 1 => Space::Kernel,
         Space::Unknown => Space::User,
         known => known,

@@ -1,14 +1,14 @@
 //! Applies the recorder's selection: triggers, contexts, maximum number of rows.
 //!
-//! Events come in order of time, so a trigger's hit separates earlier from later events,
-//! whatever the recorder had written by then.
+//! Events come in time order, so a trigger's hit separates earlier from later events, however late the recorder noticed
+//! it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perfquet_events::event::{Fact, Fields, Purpose, Selection, span};
 
-/// Where in the trace we are.
+/// The current phase of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
     #[default]
@@ -37,8 +37,8 @@ pub(crate) struct Selected {
 }
 
 impl Selected {
-    /// Counted rows are reported to `kept`.
-    pub(crate) fn telling(kept: Option<Arc<AtomicU64>>) -> Selected {
+    /// Creates a selection that reports the number of counted rows to `kept`.
+    pub(crate) fn reporting_to(kept: Option<Arc<AtomicU64>>) -> Selected {
         Selected {
             kept: kept.unwrap_or_default(),
             ..Selected::default()
@@ -54,13 +54,13 @@ impl Selected {
         self
     }
 
-    /// The selection.
+    /// The current selection.
     pub(crate) fn selection(&self) -> &Selection {
         &self.selection
     }
 
     /// Sets the recorder's selection.
-    pub(crate) fn tell(&mut self, selection: &Selection) {
+    pub(crate) fn select(&mut self, selection: &Selection) {
         self.is_active = *selection != Selection::default();
         if self.started_by.is_none() {
             self.begin = selection.begin;
@@ -78,7 +78,7 @@ impl Selected {
         self.end = begin.and_then(|begin| begin.checked_add(after?));
     }
 
-    /// An event was declared: it may be a trigger.
+    /// Registers a declared event, which may be a trigger.
     pub(crate) fn declare(&mut self, purpose: &Purpose) {
         match purpose {
             Purpose::Start(text) => self.start_triggers.push(text.clone()),
@@ -88,7 +88,7 @@ impl Selected {
         self.is_active |= matches!(purpose, Purpose::Start(_) | Purpose::Stop(_));
     }
 
-    /// The hit of a trigger. `false`: the event is none.
+    /// Handles a trigger's hit. Returns `false` if the event is not a trigger.
     pub(crate) fn trigger(&mut self, purpose: &Purpose, time: Option<i64>, who: &str) -> bool {
         match (purpose, self.state) {
             (Purpose::Rows | Purpose::Edge(_), _) => return false,
@@ -108,7 +108,7 @@ impl Selected {
         true
     }
 
-    /// Whether something that happened then is in the trace.
+    /// Whether an event at this time is selected.
     #[inline]
     pub(crate) fn holds(&mut self, time: Option<i64>) -> bool {
         !self.is_active || self.is_within(time)
@@ -124,7 +124,7 @@ impl Selected {
         self.state == State::Within && self.begin.is_none_or(|begin| time >= begin)
     }
 
-    /// The same for something that lasted: all of it is.
+    /// Whether an interval is selected as a whole.
     pub(crate) fn holds_all(&mut self, start: Option<i64>, end: Option<i64>) -> bool {
         let begin = self.begin;
         self.holds(end) && (start.is_none() || begin.is_none() || start >= begin)
@@ -150,7 +150,7 @@ impl Selected {
         has_room
     }
 
-    /// Whether one more row may come.
+    /// Takes room for one more row, if there is any.
     pub(crate) fn take_room(&mut self) -> bool {
         let Some(most) = self.selection.max_events else {
             return true;
@@ -173,46 +173,46 @@ impl Selected {
         }
     }
 
-    /// Hits in other contexts.
+    /// Number of hits in other contexts.
     pub(crate) fn elsewhere(&self) -> u64 {
         self.elsewhere
     }
 
-    /// What the manifest keeps of it.
-    pub(crate) fn facts(&self, mut tell: impl FnMut(Fact<'_>)) {
-        let mut tell = |name, value: &str| tell(Fact::Other { name, value });
+    /// The facts for the manifest.
+    pub(crate) fn facts(&self, mut add: impl FnMut(Fact<'_>)) {
+        let mut add = |name, value: &str| add(Fact::Other { name, value });
         if !self.is_active {
             return;
         }
         let text = self.selection.text();
         if !text.is_empty() {
-            tell("record.selection", &text);
+            add("record.selection", &text);
         }
         if self.selection.waits {
-            tell("record.start_on", &self.start_triggers.join(" "));
+            add("record.start_on", &self.start_triggers.join(" "));
             match (&self.started_by, self.begin) {
                 (Some(by), Some(time)) => {
-                    tell("record.started_by", by);
-                    tell("record.started_at", &time.to_string());
+                    add("record.started_by", by);
+                    add("record.started_at", &time.to_string());
                 }
-                _ => tell("record.started_by", "no trigger fired"),
+                _ => add("record.started_by", "no trigger fired"),
             }
         }
         let after = self.selection.stop_after;
         let mut stops = self.stop_triggers.clone();
         stops.extend(after.map(|after| format!("time:{}", span(after))));
         if !stops.is_empty() {
-            tell("record.stop_on", &stops.join(" "));
+            add("record.stop_on", &stops.join(" "));
             match (&self.stopped_by, self.end, self.state) {
                 (Some(by), Some(time), _) => {
-                    tell("record.stopped_by", by);
-                    tell("record.stopped_at", &time.to_string());
+                    add("record.stopped_by", by);
+                    add("record.stopped_at", &time.to_string());
                 }
                 (None, Some(time), State::After) => {
-                    tell("record.stopped_by", "time");
-                    tell("record.stopped_at", &time.to_string());
+                    add("record.stopped_by", "time");
+                    add("record.stopped_at", &time.to_string());
                 }
-                _ => tell("record.stopped_by", "the recording ended first"),
+                _ => add("record.stopped_by", "the recording ended first"),
             }
         }
     }
@@ -227,9 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn from_the_first_trigger_to_the_first_behind_it() {
+    fn from_the_first_start_trigger_to_the_next_stop_trigger() {
         let mut selected = Selected::default();
-        selected.tell(&Selection {
+        selected.select(&Selection {
             waits: true,
             ..Selection::default()
         });
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn so_long_after_the_beginning() {
         let mut selected = Selected::default();
-        selected.tell(&Selection {
+        selected.select(&Selection {
             begin: Some(5),
             stop_after: Some(3),
             ..Selection::default()
@@ -276,11 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn so_many() {
+    fn the_number_of_rows_is_limited() {
         let kept = Arc::new(AtomicU64::new(0));
-        let mut selected = Selected::telling(Some(Arc::clone(&kept)));
+        let mut selected = Selected::reporting_to(Some(Arc::clone(&kept)));
         assert!(selected.holds_hit(Fields::None));
-        selected.tell(&Selection {
+        selected.select(&Selection {
             max_events: Some(2),
             ..Selection::default()
         });

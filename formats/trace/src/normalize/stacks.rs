@@ -4,12 +4,12 @@
 //! main ← parse ← read        node 1: main         node 2: parse, parent 1      node 3: read, parent 2
 //! main ← parse ← skip        node 4: skip, parent 2
 //! ```
-//! Nodes are numbered from 1 in the order of arrival, so that a parent is always smaller; 0 is the empty stack. They
-//! become rows immediately; only the index is kept.
+//! Nodes are numbered from 1 in the order of arrival, so that a parent's ID is always smaller; 0 is the empty stack.
+//! They become rows immediately; only the index is kept.
 //!
-//! Most chains are repeated: those are found whole by one hash. Of the others most share their outer part with the
-//! chain before: that part is found by comparing. What is new comes as a run of nodes, each the child of the one before:
-//! a child that stands right behind its parent is found there, and only the others are in a hash table.
+//! Most chains are repeated: those are found whole by one hash. Most others share their outer part with the preceding
+//! chain, which is found by comparing. The rest is usually a run of new nodes, each the child of the one before: a
+//! child directly after its parent is found there, and only other nodes are in a hash table.
 
 use std::hash::BuildHasher;
 
@@ -21,10 +21,10 @@ use super::limits::Limits;
 use super::mappings::AddressMap;
 use super::modules::Modules;
 
-/// Number of a node, as in `stacks.stack_id`.
+/// ID of a node, as in `stacks.stack_id`.
 pub(crate) type StackId = u32;
 
-/// A row of `stacks`, its number being given by its place.
+/// A row of `stacks`; its ID follows from its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) parent: StackId,
@@ -32,7 +32,7 @@ pub(crate) struct Node {
     pub(crate) depth: u32,
 }
 
-/// A chain of addresses and what gives them meaning.
+/// A chain of addresses, and the context that resolves them.
 #[derive(Clone, Copy)]
 pub(crate) struct Chain<'a> {
     /// Leaf first.
@@ -45,15 +45,14 @@ pub(crate) struct Chain<'a> {
 /// The tree.
 #[derive(Default)]
 pub(crate) struct Stacks {
-    /// Beyond, the tree begins anew behind the old one: stacks stay right, but one that comes again gets a second
-    /// number.
+    /// At the limits, the tree is reset with higher IDs: stacks stay right, but one that recurs gets a second ID.
     limits: Limits,
-    /// Parent and frame of the nodes kept, in their order.
+    /// Parent and frame of the kept nodes, in order.
     nodes: Vec<(StackId, FrameId)>,
-    /// Those that do not stand right behind their parent. They are in the table as a whole, so that finding one
-    /// costs one miss of the cache.
+    /// Nodes that do not directly follow their parent. The table contains them as a whole, so that a lookup costs one
+    /// cache miss.
     branches: HashTable<Branch>,
-    /// Number of the last node.
+    /// ID of the last node.
     last: StackId,
     /// Number of times the tree was reset.
     epoch: u32,
@@ -72,7 +71,7 @@ struct Branch {
     id: StackId,
 }
 
-/// The callers of the chain before, outermost first.
+/// The callers of the preceding chain, outermost first.
 #[derive(Default)]
 struct Trail {
     tag: u64,
@@ -80,7 +79,7 @@ struct Trail {
 }
 
 impl Stacks {
-    /// An empty tree, whose first node gets this number.
+    /// An empty tree, whose first node gets this ID.
     pub(crate) fn starting_at(first: StackId, limits: Limits) -> Stacks {
         Stacks {
             limits,
@@ -89,7 +88,7 @@ impl Stacks {
         }
     }
 
-    /// An empty tree that goes on where another one ends, whose nodes are all written.
+    /// An empty tree that continues another, whose nodes are all written.
     pub(crate) fn starting_after(former: &Stacks) -> Stacks {
         Stacks {
             epoch: former.epoch + 1,
@@ -97,18 +96,18 @@ impl Stacks {
         }
     }
 
-    /// The number of the node that comes next.
+    /// The ID of the next node.
     pub(crate) fn next_id(&self) -> StackId {
         self.last + 1
     }
 
-    /// Changes when the tree is reset: nodes found before must not be reused.
+    /// Changes when the tree is reset: earlier nodes must not be reused.
     #[inline]
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// The node of a chain; `None` when all numbers are used up.
+    /// The node of a chain; `None` if IDs are exhausted.
     #[inline]
     pub(crate) fn of(&mut self, chain: Chain<'_>, frames: &mut Frames) -> Option<StackId> {
         if chain.addresses.is_empty() {
@@ -126,7 +125,7 @@ impl Stacks {
         Some(stack)
     }
 
-    /// The node of a chain that its format names, leaf first.
+    /// The node of a chain named by its format, leaf first.
     pub(crate) fn of_named(
         &mut self,
         chain: &[NamedFrame<'_>],
@@ -138,7 +137,7 @@ impl Stacks {
         let mut is_new = false;
         let mut end = chain.len();
         while end > 0 {
-            // A group: code that has a place of its own, before it what is inlined into that.
+            // A group: code with its own location, preceded by the functions inlined into it.
             let inlined = chain
                 .get(..end - 1)
                 .unwrap_or_default()
@@ -155,13 +154,13 @@ impl Stacks {
         Some(parent)
     }
 
-    /// Nodes that came since the last call, with the number of the first.
+    /// Nodes added since the last call, with the ID of the first.
     pub(crate) fn take_fresh(&mut self) -> (StackId, Vec<Node>) {
         let fresh = std::mem::take(&mut self.fresh);
         (self.last + 1 - fresh.len() as u32, fresh)
     }
 
-    /// How many nodes wait to be written.
+    /// Number of nodes that wait to be written.
     #[inline]
     pub(crate) fn fresh_count(&self) -> usize {
         self.fresh.len()
@@ -175,14 +174,14 @@ impl Stacks {
         self.forget_chains();
     }
 
-    /// Forgets what was found under a state that has gone.
+    /// Forgets chains found before the reset.
     fn forget_chains(&mut self) {
         self.cache = Cache::default();
         self.kernel_trail = Trail::default();
         self.user_trail = Trail::default();
     }
 
-    /// Room for the longest chain; `None` when the numbers, which are of 31 bits, are used up.
+    /// Makes room for the longest chain; `None` if the IDs, which have 31 bits, are exhausted.
     fn make_room(&mut self) -> Option<()> {
         let Limits {
             nodes, branches, ..
@@ -190,7 +189,7 @@ impl Stacks {
         if self.nodes.len() >= nodes || self.branches.len() >= branches {
             self.restart();
         }
-        // No chain is longer than a record can hold.
+        // No chain is longer than a record.
         (self.last < i32::MAX as u32 - (1 << 24)).then_some(())
     }
 
@@ -235,7 +234,8 @@ impl Stacks {
         }
     }
 
-    /// The node of `frame` below `parent`, added if it is new, and whether it is. Below a new node everything is.
+    /// The node of `frame` below `parent`, added if necessary, and whether it is new. Below a new node, all nodes are
+    /// new.
     fn child(
         &mut self,
         parent: StackId,
@@ -244,8 +244,8 @@ impl Stacks {
         is_parent_new: bool,
     ) -> (StackId, bool) {
         let first = self.last + 1 - self.nodes.len() as u32;
-        let behind = (parent + 1).wrapping_sub(first) as usize;
-        if !is_parent_new && self.nodes.get(behind) == Some(&(parent, frame)) {
+        let after = (parent + 1).wrapping_sub(first) as usize;
+        if !is_parent_new && self.nodes.get(after) == Some(&(parent, frame)) {
             return (parent + 1, false);
         }
         let id = self.last + 1;
@@ -277,7 +277,7 @@ fn hash_node(hasher: &DefaultHashBuilder, parent: StackId, frame: FrameId) -> u6
     hasher.hash_one(u64::from(parent) << 32 | u64::from(frame))
 }
 
-/// Whole chains seen of late.
+/// Recently seen whole chains.
 #[derive(Default)]
 struct Cache {
     /// Tag and addresses of each stack, concatenated.
@@ -291,7 +291,7 @@ struct CachedChain {
     start: u32,
     length: u32,
     stack: StackId,
-    /// Its hash, to grow the table without reading the chains again.
+    /// The hash, to grow the table without reading the chains.
     hash: u64,
 }
 
@@ -312,7 +312,7 @@ impl Cache {
             .map(|chain| chain.stack)
     }
 
-    /// Adds a chain; forgets all others where there would be more than `most` words.
+    /// Adds a chain; forgets all others if there would be more than `most` words.
     fn insert(&mut self, hash: u64, tag: u64, addresses: &[u64], stack: StackId, most: usize) {
         if self.words.len() + addresses.len() >= most {
             self.words.clear();
@@ -372,7 +372,7 @@ mod tests {
             stack
         }
 
-        /// Addresses from the leaf to the root, as the rows tell them.
+        /// Addresses from the leaf to the root, read back from the rows.
         fn chain(&self, mut stack: StackId) -> Vec<u64> {
             let mut addresses = Vec::new();
             let mut depth = None;
@@ -402,15 +402,15 @@ mod tests {
         assert_eq!(forest.add(&[4, 2, 1], Space::User), 4);
         assert_eq!(forest.add(&[3, 2, 1], Space::User), 3);
         assert_eq!(forest.add(&[], Space::User), 0);
-        // The same address as leaf is another place: there nothing was called.
+        // As a leaf, the same address is another frame: there it is not a return address.
         assert_eq!(forest.add(&[2, 1], Space::User), 5);
-        // And the kernel's are others.
+        // The kernel's frames are separate too.
         assert_eq!(forest.add(&[2, 1], Space::Kernel), 7);
         assert_eq!(forest.rows.len(), 7);
     }
 
     #[test]
-    fn begins_anew_behind_the_old_tree() {
+    fn a_reset_tree_continues_the_numbers() {
         let mut forest = Forest::default();
         let old = forest.add(&[3, 2, 1], Space::User);
         forest.stacks.restart();
@@ -441,7 +441,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn gives_back_every_chain(chains in prop::collection::vec(
+        fn every_chain_reads_back(chains in prop::collection::vec(
             (prop::collection::vec(0u64..6, 0..12), prop::bool::ANY), 0..200,
         )) {
             let mut forest = Forest::default();

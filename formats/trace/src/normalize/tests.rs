@@ -1,4 +1,4 @@
-//! Whole ways: events in, the rows of a trace directory out.
+//! End to end: events in, the rows of a trace directory out.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::{Counts, Limits, Normalizer, Output, TimeRange};
 use crate::store::{Directory, Writer, WriterOptions};
 use crate::symbols;
 
-/// A trace of one input after the other, in a directory of its own.
+/// A trace of several inputs, in a temporary directory.
 pub(super) struct Trace {
     folder: tempfile::TempDir,
     output: Output,
@@ -68,7 +68,7 @@ impl Trace {
     }
 }
 
-/// What was written.
+/// The result of the write.
 pub(super) struct Rows {
     _folder: tempfile::TempDir,
     directory: Directory,
@@ -76,7 +76,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The rows of a table, some columns of it, "-" for NULL.
+    /// Some columns of a table's rows, "-" for NULL.
     pub(super) fn of(&self, table: &str, columns: &[&str]) -> Vec<String> {
         let mut rows = Vec::new();
         let options = FormatOptions::default().with_null("-");
@@ -100,7 +100,7 @@ impl Rows {
         rows
     }
 
-    /// Functions or places of a stack, leaf first.
+    /// Functions or locations of a stack, leaf first.
     pub(super) fn stack(&self, id: &str) -> String {
         let nodes = self.of("stacks", &["stack_id", "parent_id", "frame_id"]);
         let frames = self.of(
@@ -168,7 +168,7 @@ pub(super) fn clock() -> EventType {
     }
 }
 
-/// `pid` at 0, a text at 4, an array by its place at 12.
+/// `pid` at 0, a string at 4, an array by its offset at 12.
 fn tracepoint() -> EventType {
     let field = |name: &str, kind, offset, size, place| Field {
         name: name.to_owned(),
@@ -229,7 +229,7 @@ fn samples_know_who_and_where() {
             ..at(0, 100, 40)
         };
         send(sink, Event::Sample(&both));
-        // The same places in another process of that program.
+        // The same locations in another process of that program.
         let other = Sample {
             user_stack: Stack::Addresses {
                 space: Space::User,
@@ -238,7 +238,7 @@ fn samples_know_who_and_where() {
             ..at(0, 110, 41)
         };
         send(sink, Event::Sample(&other));
-        // Only an ip, and nothing mapped there.
+        // Only an IP, and nothing mapped there.
         let ip = Sample {
             ip: Some(0x9999),
             space: Space::User,
@@ -301,7 +301,7 @@ fn samples_know_who_and_where() {
 }
 
 #[test]
-fn addresses_of_kernel_texts_become_the_texts() {
+fn addresses_of_kernel_strings_become_the_strings() {
     let field = |name: &str, declaration: &str, offset| Field {
         name: name.to_owned(),
         kind: FieldType::UInt(8),
@@ -339,7 +339,7 @@ fn addresses_of_kernel_texts_become_the_texts() {
             ..at(0, 25, 3)
         };
         send(sink, Event::Sample(&sample));
-        // Cut off.
+        // Truncated.
         let sample = Sample {
             fields: Fields::Raw(Payload {
                 bytes: &[0; 4],
@@ -483,7 +483,7 @@ fn times_that_do_not_fit_are_null_and_a_problem() {
 }
 
 #[test]
-fn losses_that_a_damaged_input_tells_end_somewhere() {
+fn losses_of_a_damaged_input_are_bounded() {
     let mut trace = Trace::new();
     trace.input("test", |sink| {
         for reason in [
@@ -617,9 +617,9 @@ fn a_second_input_continues_the_numbers() {
     assert_eq!(rows.of("event_types", &["event", "rows"]), ["cpu-clock 2"]);
 }
 
-/// What perf's side-band tells of threads names the calls in the file beside it, and is written once.
+/// perf's side-band records of threads also name the calls of the adjacent file, and are written once.
 #[test]
-fn files_of_one_recording_tell_of_the_same_threads() {
+fn files_of_one_recording_share_threads() {
     let call = |tid: i32| Enter {
         common: Common {
             time: Some(5),
@@ -646,7 +646,7 @@ fn files_of_one_recording_tell_of_the_same_threads() {
             );
         });
         trace.input("trace.dat", |sink| {
-            // What the kernel still had under these numbers.
+            // Buffered events of earlier threads with these IDs.
             send(sink, comm(7, b"perfquet-record"));
             send(sink, comm(88, b"stranger"));
             send(sink, Event::Enter(&call(7)));
@@ -661,7 +661,7 @@ fn files_of_one_recording_tell_of_the_same_threads() {
         ["7 dd ksys_write"]
     );
     assert_eq!(rows.of("threads", &["tid", "comm", "end"]), ["7 dd 9"]);
-    // Otherwise each input has its own.
+    // Otherwise each input has its own threads.
     let mut trace = Trace::new();
     feed(&mut trace);
     let rows = trace.finish();
@@ -704,13 +704,13 @@ fn names_that_come_with_the_input_are_used() {
             ..Sample::of(EventId(0))
         };
         send(sink, Event::Sample(&kernel));
-        let told = Symbol {
+        let named = Symbol {
             module: Some(b"/bin/sh"),
             start: 0x200,
             length: 0x100,
-            name: b"told",
+            name: b"named",
         };
-        send(sink, Event::Symbol(told));
+        send(sink, Event::Symbol(named));
         send(sink, mapping(4, 0x1000, b"/bin/sh"));
         let user = Sample {
             pid: Some(4),
@@ -731,7 +731,7 @@ fn names_that_come_with_the_input_are_used() {
             "1 main - -",
             "2 parse - -",
             "3 bpf_prog_1 16 -",
-            "4 told 8 -",
+            "4 named 8 -",
             "5 next - 2"
         ]
     );
@@ -749,7 +749,7 @@ fn an_event_that_never_came_has_an_empty_table() {
         send(sink, Event::Type(&clock()));
         send(sink, Event::Sample(&at(1, 100, 1)));
         send(sink, Event::Sample(&at(1, 105, 1)));
-        // Never declared: counted, not lost in silence.
+        // Never declared: counted, not lost silently.
         send(sink, Event::Sample(&at(9, 101, 1)));
     });
     let rows = trace.finish();

@@ -1,28 +1,28 @@
-//! Byte strings, each kept once and named by a number.
+//! Byte strings, each kept once and referenced by ID.
 //!
-//! Names of threads, modules and functions come by the million and differ by the hundred: what is kept
-//! per thread, mapping or frame is four bytes.
+//! Names of threads, modules and functions come by the million, but only hundreds are distinct: each thread, mapping or
+//! frame keeps four bytes.
 
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Number of a text in its [`Texts`], from 0 in the order of arrival.
+/// ID of a string in its [`Texts`], from 0 in the order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TextId(pub(crate) u32);
 
-/// The texts.
+/// The strings.
 #[derive(Default)]
 pub(crate) struct Texts {
     bytes: Vec<u8>,
-    /// End of each text in `bytes`; it begins where the former one ends.
+    /// End of each string in `bytes`; it begins at the end of the one before.
     ends: Vec<usize>,
     ids: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
 impl Texts {
-    /// The number of `text`, which is added if it is new.
+    /// The ID of `text`, which is added if it is new.
     pub(crate) fn intern(&mut self, text: &[u8]) -> TextId {
         let hash = self.hasher.hash_one(text);
         let (bytes, ends, hasher) = (&self.bytes, &self.ends, &self.hasher);
@@ -38,18 +38,18 @@ impl Texts {
         TextId(id)
     }
 
-    /// The text of a number; empty for one that was never given out.
+    /// The string with an ID; empty for an unknown ID.
     pub(crate) fn get(&self, id: TextId) -> &[u8] {
         text_of(&self.bytes, &self.ends, id.0)
     }
 
-    /// Bytes of all texts, with what each costs beside.
+    /// Bytes of all strings, including their overhead.
     pub(crate) fn bytes(&self) -> usize {
         const BESIDE: usize = 16;
         self.bytes.len() + self.ends.len() * BESIDE
     }
 
-    /// How many texts there are.
+    /// Number of strings.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.ends.len()

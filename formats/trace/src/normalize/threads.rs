@@ -1,4 +1,4 @@
-//! Who runs under which number: names, processes, births and deaths of threads.
+//! Threads by ID: names, processes, creation and exit.
 //!
 //! ```text
 //! Comm { tid: 40, comm: "sh" }              40 is sh
@@ -7,8 +7,8 @@
 //! Exit { tid: 41 }                          it still switches out as ls, after its exit event
 //! Fork { tid: 41, parent_tid: 40 }          another thread: a row of `threads` ends, a new one begins
 //! ```
-//! Thread 0 is the idle task of every CPU and bears the name "swapper", as `perf script` has it. What is not known
-//! stays unknown: a thread without a name is no ":41".
+//! Thread 0 is the idle task of every CPU and has the name "swapper", as in `perf script`. Unknown names stay unknown:
+//! a thread without a name does not become ":41".
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -17,15 +17,14 @@ use perfquet_events::event::{Comm, Exit, Fork};
 
 use super::texts::{TextId, Texts};
 
-/// Threads that ended are remembered, since their last events come after their exit; but not all of them
-/// for ever.
+/// Ended threads are remembered, since their last events come after their exit; but only this many.
 const ENDED_REMEMBERED: usize = 1 << 16;
-/// Longer names are cut: the kernel's have 15 bytes, those of text formats might be anything.
+/// Longer names are cut: the kernel's have 15 bytes, those of text formats may have any length.
 const COMM_BYTES: usize = 256;
-/// Places of the cache in front of the hash table.
+/// Slots of the cache in front of the hash table.
 const RECENT: usize = 256;
 
-/// Index of a thread's life, as given out by [`Threads::at`]; valid until the next fork or exit.
+/// Index of a thread's life, as returned by [`Threads::at`]; valid until the next fork or exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ThreadIndex(u32);
 
@@ -34,7 +33,7 @@ pub(crate) struct ThreadIndex(u32);
 pub(crate) struct Thread {
     pub(crate) tid: i32,
     pub(crate) pid: Option<i32>,
-    /// Process that created it.
+    /// The process that created it.
     pub(crate) parent: Option<i32>,
     pub(crate) comm: Option<TextId>,
     pub(crate) start: Option<i64>,
@@ -46,17 +45,17 @@ pub(crate) struct Thread {
 
 /// All threads of one input.
 pub(crate) struct Threads {
-    /// Latest life under each tid, as index into `lives`.
+    /// Latest life of each TID, as index into `lives`.
     latest: HashMap<i32, u32>,
     lives: Vec<Thread>,
     free: Vec<u32>,
     /// Ended or forgotten threads, as rows for the table.
     finished: Vec<Thread>,
-    /// Ended ones in the order of their ends.
+    /// Ended threads in the order of their exits.
     ended: VecDeque<(i32, u32)>,
-    /// pid and tid of the threads seen in any event that have not ended.
+    /// PID and TID of all threads that occurred in an event and have not ended.
     living: BTreeSet<(i32, i32)>,
-    /// tid → index, at the place of its low bits: most events are of a few threads.
+    /// TID → index, at the slot of its low bits: most events are of a few threads.
     recent: Box<[Option<(i32, u32)>; RECENT]>,
     comms: Texts,
 }
@@ -124,7 +123,7 @@ impl Threads {
         self.life(tid).is_some_and(|thread| thread.comm.is_none())
     }
 
-    /// Its process and name.
+    /// The process and name of a thread.
     #[inline]
     pub(crate) fn describe(&self, index: ThreadIndex) -> (Option<i32>, Option<TextId>) {
         match self.lives.get(index.0 as usize) {
@@ -139,7 +138,7 @@ impl Threads {
         self.comms.get(comm)
     }
 
-    /// An event came with the name of its thread.
+    /// Sets the name of a thread from an event that has it.
     #[inline]
     pub(crate) fn seen_as(&mut self, index: ThreadIndex, comm: &[u8]) -> TextId {
         let known = self
@@ -157,7 +156,7 @@ impl Threads {
 
     /// Renames a thread.
     pub(crate) fn comm(&mut self, event: &Comm<'_>) {
-        // A number that was free again, and whose fork nobody saw.
+        // The ID was free, and the fork of its new thread was not recorded.
         let reused = event.time.is_some()
             && self
                 .life(event.tid)
@@ -174,8 +173,8 @@ impl Threads {
 
     /// Adds a new thread with its creator's name.
     pub(crate) fn fork(&mut self, event: &Fork) {
-        // What was so at the start is told again and again: by the recorder's walk through /proc, and by the
-        // kernel for those that came into being meanwhile.
+        // The state at the start is reported repeatedly: by the recorder's walk through /proc, and by the kernel for
+        // threads created during it.
         if let (None, Some(thread)) = (event.time, self.life(event.tid))
             && !thread.ended
         {
@@ -194,7 +193,7 @@ impl Threads {
         }
     }
 
-    /// A thread ended. Its number keeps its name until another takes it over.
+    /// Ends a thread. Its ID keeps the name until another thread takes the ID over.
     pub(crate) fn exit(&mut self, event: &Exit) {
         let index = self.at(event.tid, Some(event.pid)).0;
         let Some(thread) = self.lives.get_mut(index as usize) else {
@@ -213,15 +212,15 @@ impl Threads {
         }
     }
 
-    /// Whether a process is over: its first thread was seen to end, and so was every other one that was seen. Threads that
+    /// Whether a process has ended: its first thread was seen to end, and so was every other known thread. Threads that
     /// ran when the recording began are known by their names, or by their first sample.
     pub(crate) fn is_over(&self, pid: i32) -> bool {
         let first_ended = self.life(pid).is_some_and(|first| first.ended);
         first_ended && self.living_in(pid).next().is_none()
     }
 
-    /// A process has a new image. All other threads are gone; the one that called exec, which has the number of the first
-    /// one from now on, has no exit under its own.
+    /// Handles an exec: all other threads are gone. The thread that called exec takes over the ID of the first one, and
+    /// has no exit under its own.
     pub(crate) fn exec(&mut self, pid: i32, time: Option<i64>) {
         let others: Vec<i32> = self.living_in(pid).filter(|&tid| tid != pid).collect();
         for tid in others {
@@ -240,7 +239,7 @@ impl Threads {
         all.map(|&(_, tid)| tid)
     }
 
-    /// Lives that are over, for the table; all that remain with `all`.
+    /// Ended lives, for the table; all remaining ones with `all`.
     pub(crate) fn take_finished(&mut self, all: bool) -> Vec<Thread> {
         if all {
             let remaining: Vec<i32> = self.latest.keys().copied().collect();
@@ -330,7 +329,7 @@ impl Threads {
     }
 }
 
-/// The creating process; a process is not its own parent, its threads have it as theirs.
+/// The creating process. A process is not its own parent; its threads have the process as parent.
 fn parent_of(event: &Fork) -> Option<i32> {
     (event.parent_pid >= 0).then_some(event.parent_pid)
 }
@@ -375,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_bears_its_parents_name_until_it_has_its_own() {
+    fn a_child_has_its_parents_name_until_it_has_its_own() {
         let mut threads = Threads::default();
         threads.comm(&comm(40, None, b"sh"));
         threads.fork(&fork(41, 40, 100));
@@ -388,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_reused_after_the_exit_but_named_until_then() {
+    fn an_id_keeps_its_name_after_the_exit_until_it_is_reused() {
         let mut threads = Threads::default();
         threads.comm(&comm(40, None, b"sh"));
         threads.fork(&fork(41, 40, 100));
@@ -415,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_after_the_exit_is_another_life() {
+    fn a_name_after_the_exit_begins_another_life() {
         let mut threads = Threads::default();
         threads.comm(&comm(41, Some(1), b"a"));
         threads.exit(&exit(41, 2));
@@ -424,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_so_at_the_start_may_be_told_twice() {
+    fn the_state_at_the_start_may_be_reported_twice() {
         let mut threads = Threads::default();
         threads.comm(&comm(41, None, b"a"));
         threads.fork(&Fork {
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_threads_are_forgotten_in_the_end() {
+    fn old_ended_threads_are_forgotten() {
         let mut threads = Threads::default();
         for tid in 1..=ENDED_REMEMBERED as i32 + 10 {
             threads.fork(&fork(tid, 0, i64::from(tid)));

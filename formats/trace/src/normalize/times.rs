@@ -1,6 +1,6 @@
 //! Times that do not fit into a row: 2^63 ns and more, which is 292 years.
 //!
-//! Readers hand them over as [`TIME_BEYOND`]. Here, for every format, they become NULL and are counted.
+//! Readers pass them as [`TIME_BEYOND`]. Here, for every format, they become NULL and are counted.
 
 use perfquet_events::Error;
 use perfquet_events::event::{Call, Common, Enter, Event, Leave, PairedCall, Sample, TIME_BEYOND};
@@ -25,7 +25,7 @@ impl Normalizer<'_> {
         self.sample(&Sample { time, ..*sample })
     }
 
-    /// Any other event, whether its time fits or not.
+    /// Handles any other event, whether its time fits or not.
     pub(super) fn side_band_in_time(&mut self, mut event: Event<'_>) -> Result<(), Error> {
         let mut is_any = false;
         let mut check = |time: &mut Option<i64>| {
@@ -96,8 +96,8 @@ impl Normalizer<'_> {
         }
     }
 
-    /// How many there were, as a problem.
-    pub(super) fn tell_times_beyond(&mut self) {
+    /// Reports their number as a problem.
+    pub(super) fn report_times_beyond(&mut self) {
         if self.times_beyond > 0 {
             let message = "expected times below 2^63 ns, found later ones: these are NULL";
             self.problem(self.times_beyond, message);

@@ -1,5 +1,5 @@
-//! User stacks behind copied stack memory (`perf record --call-graph dwarf`): who has which code mapped is told to
-//! the unwinder when a stack of that process comes, and again after its map has changed.
+//! User stacks from copied stack memory (`perf record --call-graph dwarf`). The unwinder gets a process's code mappings
+//! with the first stack of that process, and again after its map has changed.
 
 use hashbrown::HashMap;
 use perfquet_events::event::{Mapping, Registers, Sample, Space, Stack};
@@ -8,19 +8,19 @@ use super::mappings::Mappings;
 use super::modules::Modules;
 use crate::symbols::{Options, Origin, UnwindCounts, Unwinder};
 
-/// Processes that the unwinder knows at a time.
+/// Maximum number of processes known to the unwinder at a time.
 const PROCESSES: usize = 512;
 /// PROT_EXEC
 const EXECUTABLE: u32 = 4;
 
-/// The unwinder of one input; made when the first copied stack comes.
+/// The unwinder of one input; created with the first copied stack.
 pub(crate) struct Unwinding {
     options: Options,
-    /// As the input tells it; without, it is taken for this machine's.
+    /// From the input; otherwise this host's.
     pub(crate) architecture: Option<String>,
     unwinder: Option<Unwinder>,
-    /// Process → generation of the map that the unwinder has of it.
-    told: HashMap<i32, u64>,
+    /// PID → generation of the map that the unwinder has.
+    known: HashMap<i32, u64>,
     addresses: Vec<u64>,
 }
 
@@ -30,7 +30,7 @@ impl Unwinding {
             options,
             architecture: None,
             unwinder: None,
-            told: HashMap::new(),
+            known: HashMap::new(),
             addresses: Vec::new(),
         }
     }
@@ -54,9 +54,9 @@ impl Unwinding {
             )
         });
         let map = mappings.of(Some(pid), Space::User);
-        if self.told.get(&pid) != Some(&map.generation) {
-            if self.told.len() >= PROCESSES {
-                self.told.drain().for_each(|(pid, _)| unwinder.clear(pid));
+        if self.known.get(&pid) != Some(&map.generation) {
+            if self.known.len() >= PROCESSES {
+                self.known.drain().for_each(|(pid, _)| unwinder.clear(pid));
             }
             unwinder.restart(pid);
             for range in map.ranges().filter(|range| range.executable) {
@@ -78,18 +78,18 @@ impl Unwinding {
                     flags: None,
                 });
             }
-            self.told.insert(pid, map.generation);
+            self.known.insert(pid, map.generation);
         }
         unwinder.unwind(pid, registers, sample.user_memory, &mut self.addresses);
         (self.addresses.len() > recorded(&sample.user_stack)).then_some(&self.addresses)
     }
 
-    /// How many walks ended how; `None`: there were none.
+    /// Number of walks per result; `None` if there were no walks.
     pub(crate) fn counts(&self) -> Option<UnwindCounts> {
         self.unwinder.as_ref().map(Unwinder::counts)
     }
 
-    /// Tells what stood in the way.
+    /// Logs the obstacles.
     pub(crate) fn log(&self) {
         let missing = self.unwinder.iter().flat_map(Unwinder::missing);
         for (module, reason) in missing {

@@ -1,9 +1,9 @@
-//! A part of the time: what happened outside is not kept, but counted.
+//! A time range: events outside it are dropped and counted.
 
 /// A range of time, in nanoseconds after the first event of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TimeRange {
-    /// Its first nanosecond; `None`: from the start.
+    /// The first nanosecond; `None` for the start.
     pub start: Option<i64>,
     /// First time past the end; `None` for an open end.
     pub end: Option<i64>,

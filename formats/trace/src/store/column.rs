@@ -1,13 +1,13 @@
-//! The rows of a table while they are collected: one vector per column.
+//! Buffers the rows of a table: one vector per column.
 //!
 //! ```text
 //! let rows = writer.rows(table);
 //! if let [time, comm] = rows.columns_mut() { time.push_i64(5); comm.push_bytes(b"bash"); }
 //! writer.end_row(table)?;
 //! ```
-//! NULL takes no place among the values, as in a Parquet page; who is NULL is a bit set, kept only once values
-//! and NULLs are mixed. Integers of up to 32 bits take 4 bytes, others 8, a text 4 and its place among the
-//! distinct ones. A push costs a few ns: no allocation, no hashing but of a text that differs from the last.
+//! NULL takes no space among the values, as in a Parquet page; a bit set records which rows are NULL, once values and
+//! NULLs are mixed. Integers of up to 32 bits take 4 bytes, others 8, a string 4 plus its entry among the distinct
+//! ones. A push costs a few ns: it allocates nothing, and hashes only a string that differs from the last.
 
 use std::ops::Range;
 use std::str;
@@ -15,12 +15,12 @@ use std::str;
 use super::intern::{Handed, Interner};
 use super::table::{ColumnType, TableSchema};
 
-/// A table's rows that were not handed to the encoder yet.
+/// Rows of a table that were not passed to the encoder yet.
 #[derive(Debug)]
 pub struct Rows {
     columns: Vec<Column>,
     count: usize,
-    /// Memory of a row without its texts and lists.
+    /// Memory of a row without its strings and lists.
     row_bytes: usize,
     /// Columns whose values vary in size.
     varying: Vec<usize>,
@@ -54,13 +54,13 @@ impl Rows {
         }
     }
 
-    /// The columns, in the schema's order. Each row pushes exactly one value, or NULL, to each.
+    /// The columns, in the schema's order. Each row pushes exactly one value or NULL to each.
     #[inline]
     pub fn columns_mut(&mut self) -> &mut [Column] {
         &mut self.columns
     }
 
-    /// One column, by its place in the schema.
+    /// One column, by its index in the schema.
     ///
     /// # Panics
     /// If the schema has fewer columns.
@@ -70,12 +70,12 @@ impl Rows {
         &mut self.columns[index]
     }
 
-    /// Rows that were ended since the last batch.
+    /// Rows ended since the last batch.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Counts a row; gives the memory that it took.
+    /// Counts a row; returns the memory that it took.
     #[inline]
     pub(super) fn end_row(&mut self) -> usize {
         self.count += 1;
@@ -93,7 +93,8 @@ impl Rows {
         bytes
     }
 
-    /// Takes the rows out; with `forget` the distinct texts, too. `Err` is the index of a column that does not have one value for each row.
+    /// Takes the rows out; with `forget`, the distinct strings too. `Err` is the index of a column that does not have
+    /// one value per row.
     pub(super) fn take(&mut self, forget: bool) -> Result<Batch, usize> {
         let count = self.count;
         if let Some(wrong) = self.columns.iter().position(|c| c.len() != count) {
@@ -110,7 +111,7 @@ impl Rows {
         })
     }
 
-    /// Memory that stays with the table after its rows were taken: the distinct texts.
+    /// Memory that stays with the table after its rows were taken: the distinct strings.
     pub(super) fn kept_bytes(&self) -> usize {
         self.columns.iter().map(Column::kept_bytes).sum()
     }
@@ -121,17 +122,17 @@ impl Rows {
 pub(super) struct Presence {
     rows: usize,
     nulls: usize,
-    /// One bit per row, 1 for a value; empty while all rows are alike.
+    /// One bit per row, 1 for a value; empty while all rows are values or all are NULL.
     bits: Vec<u64>,
 }
 
 impl Presence {
-    /// Rows, with a value or without.
+    /// Number of rows, with a value or without.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Rows without a value.
+    /// Number of rows without a value.
     pub(super) fn nulls(&self) -> usize {
         self.nulls
     }
@@ -149,7 +150,7 @@ impl Presence {
         }
     }
 
-    /// These rows alone.
+    /// The presence of these rows alone.
     pub(super) fn slice(&self, rows: Range<usize>) -> Presence {
         let mut slice = Presence::default();
         for row in rows {
@@ -179,7 +180,7 @@ impl Presence {
         self.nulls += 1;
     }
 
-    /// Sets the bit of the next row, after those of the rows so far if they were all alike.
+    /// Sets the bit of the next row; first creates the bits of earlier rows if they were uniform.
     #[inline]
     fn mixed(&mut self, value: bool) {
         if self.bits.is_empty() {
@@ -198,14 +199,14 @@ impl Presence {
     fn fill(&mut self) {
         let all = if self.nulls == 0 { u64::MAX } else { 0 };
         self.bits.resize(self.rows.div_ceil(64), all);
-        // The bits of rows to come are 0.
+        // The bits of later rows are 0.
         if let (Some(last), bits @ 1..) = (self.bits.last_mut(), self.rows % 64) {
             *last &= (1 << bits) - 1;
         }
     }
 }
 
-/// The values of one column, NULLs left out.
+/// The values of one column, without NULLs.
 #[derive(Debug)]
 pub(super) struct Values {
     pub(super) presence: Presence,
@@ -214,17 +215,17 @@ pub(super) struct Values {
 
 #[derive(Debug)]
 pub(super) enum Data {
-    /// Integers of up to 32 bits (signed ones extended to 32), and truth values.
+    /// Integers of up to 32 bits (signed ones extended to 32), and booleans.
     Narrow(Vec<u32>),
     /// 64-bit integers.
     Wide(Vec<u64>),
     /// Floating point.
     Float(Vec<f64>),
-    /// Numbers of texts or of binary values.
+    /// IDs of strings or of binary values.
     Text(TextData),
-    /// Lists: how many items each has, and all items.
+    /// Lists: the number of items in each, and all items.
     WideList { lengths: Vec<u32>, items: Vec<u64> },
-    /// Lists of texts.
+    /// Lists of strings.
     TextList { lengths: Vec<u32>, items: TextData },
 }
 
@@ -234,17 +235,17 @@ pub(super) struct TextData {
     pub(super) texts: Handed,
 }
 
-/// The values of one column that were not handed to the encoder yet.
+/// The values of one column that were not passed to the encoder yet.
 #[derive(Debug)]
 pub struct Column {
     kind: ColumnType,
     nullable: bool,
     presence: Presence,
     values: Buffer,
-    /// Integers below or above do not fit.
+    /// The range of integers that fit.
     low: i64,
     high: u64,
-    /// Memory taken since the row began, beside `row_bytes`.
+    /// Memory taken since the row began, besides `row_bytes`.
     grown: usize,
 }
 
@@ -266,7 +267,7 @@ impl Column {
             Int8 => (i64::from(i8::MIN), i8::MAX as u64),
             Int16 => (i64::from(i16::MIN), i16::MAX as u64),
             Int32 => (i64::from(i32::MIN), i32::MAX as u64),
-            // No part has the type int128 (shape.rs refuses it).
+            // No part has the type int128 (shape.rs rejects it).
             Int64 | Int128 | Int64List => (i64::MIN, i64::MAX as u64),
             UInt8 => (0, u64::from(u8::MAX)),
             UInt16 => (0, u64::from(u16::MAX)),
@@ -295,7 +296,7 @@ impl Column {
         }
     }
 
-    /// Pushes NULL. A column that may not hold NULL gets the type's zero, or an empty text or list.
+    /// Pushes NULL. A column that is not nullable gets zero, or an empty string or list.
     #[inline]
     pub fn push_null(&mut self) {
         if self.nullable {
@@ -305,13 +306,13 @@ impl Column {
         }
     }
 
-    /// Pushes a truth value.
+    /// Pushes a boolean.
     #[inline]
     pub fn push_bool(&mut self, value: bool) {
         self.push_u64(u64::from(value));
     }
 
-    /// Pushes an integer. One that does not fit becomes NULL, or the nearest that fits where NULL may not be.
+    /// Pushes an integer. One that does not fit becomes NULL, or the nearest that fits if the column is not nullable.
     #[inline]
     pub fn push_i64(&mut self, value: i64) {
         if value < self.low || (value >= 0 && value as u64 > self.high) {
@@ -326,8 +327,8 @@ impl Column {
         self.presence.value();
     }
 
-    /// Pushes an unsigned integer. One that does not fit becomes NULL, or the nearest that fits where NULL
-    /// may not be.
+    /// Pushes an unsigned integer. One that does not fit becomes NULL, or the nearest that fits if the column is not
+    /// nullable.
     #[inline]
     pub fn push_u64(&mut self, value: u64) {
         if value > self.high {
@@ -352,7 +353,7 @@ impl Column {
         self.presence.value();
     }
 
-    /// Pushes a text or a binary value. In a text, what is no UTF-8 becomes U+FFFD.
+    /// Pushes a string or a binary value. In a string, invalid UTF-8 becomes U+FFFD.
     #[inline]
     pub fn push_bytes(&mut self, value: &[u8]) {
         let Buffer::Text(keys, interner) = &mut self.values else {
@@ -377,7 +378,7 @@ impl Column {
         );
     }
 
-    /// Pushes a list of unsigned integers. In a list of signed ones, one that does not fit becomes the nearest
+    /// Pushes a list of unsigned integers. In a list of signed ones, an integer that does not fit becomes the nearest
     /// that fits.
     pub fn push_u64_list(&mut self, values: &[u64]) {
         let high = self.high;
@@ -394,7 +395,7 @@ impl Column {
         self.presence.value();
     }
 
-    /// Pushes a list of texts.
+    /// Pushes a list of strings.
     pub fn push_text_list<'a>(&mut self, values: impl Iterator<Item = &'a [u8]>) {
         let Buffer::TextList(lengths, items, interner) = &mut self.values else {
             return self.push_misfit(false);
@@ -409,7 +410,7 @@ impl Column {
         self.presence.value();
     }
 
-    /// A value of another type, or out of the type's range.
+    /// Handles a value of another type, or out of the type's range.
     #[cold]
     fn push_misfit(&mut self, above: bool) {
         if self.nullable {
@@ -487,7 +488,7 @@ impl Column {
     }
 }
 
-/// Takes the values. Of a table that fills its batches, the next one gets as much room at once: growing copies.
+/// Takes the values. The next batch of a table that fills its batches gets the same capacity at once: growing copies.
 fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
     const MANY: usize = 1 << 15;
     let room = if values.len() >= MANY {
@@ -505,7 +506,7 @@ fn take_text(keys: &mut Vec<u32>, interner: &mut Interner, forget: bool) -> Text
     }
 }
 
-/// Text is checked when it is new; what has a number has been checked.
+/// A string is validated when it is new; one with an ID is valid.
 #[inline]
 fn intern_text(interner: &mut Interner, text: &[u8]) -> (u32, usize) {
     match interner.recent(text) {
@@ -553,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_null_or_nearest() {
+    fn values_that_do_not_fit_become_null_or_nearest() {
         let mut nullable = column(ColumnType::Int8, true);
         nullable.push_i64(128);
         nullable.push_u64(u64::MAX);

@@ -1,7 +1,7 @@
-//! The encoder's thread: takes batches, and turns them into parts.
+//! The encoder thread: turns batches into parts.
 //!
-//! Each table, and each form of it, has at most one open part. A part is a file `NNNNN.parquet.tmp`; when it is full, or the trace is
-//! finished, it is closed, synced and renamed, and then the manifest names it.
+//! Each table, and each form of it, has at most one open part: a file `NNNNN.parquet.tmp`. When it is full, or the
+//! trace is finished, it is closed, synced and renamed; then the manifest lists it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,44 +22,44 @@ use super::shape;
 use super::table::TableSchema;
 use super::writer::{Gauge, Job, WriterOptions};
 
-/// What the encoder's thread owns.
+/// The state of the encoder thread.
 pub(super) struct Encoder {
     path: PathBuf,
     manifest: Manifest,
-    /// The trace was whole before, and some of its tables are being replaced: the manifest changes at the end.
+    /// Whether some tables of a complete trace are being replaced: the manifest changes at the end.
     replacing: bool,
     options: WriterOptions,
     gauge: Arc<Gauge>,
     tables: Vec<Table>,
-    /// Their forms: each has parts of its own, all in the table's folder.
+    /// The forms of the tables: each has separate parts, all in the table's directory.
     forms: Vec<Form>,
     /// Name of a table → its index.
     names: HashMap<String, usize>,
-    /// Parts that have no name yet, and the forms that they are of.
+    /// Parts that still have their temporary names, each with its form.
     written: Vec<(usize, Written)>,
     /// Memory of all row groups that are being filled.
     held: usize,
     shop: Workshop,
 }
 
-/// A table as the encoder knows it.
+/// The encoder's state of a table.
 struct Table {
     name: String,
     entry: manifest::Table,
-    /// Indexes of its forms: one, but for events whose fields changed.
+    /// Indexes of its forms: one, except for events whose fields changed.
     forms: Vec<usize>,
-    /// Its parts that are whole, each with its form's place among the table's.
+    /// Its complete parts, each with the index of its form in the table.
     parts: Vec<(usize, manifest::Part)>,
     first_part: u32,
     next_part: u32,
 }
 
-/// A table's rows with the same columns.
+/// Rows of a table with the same columns.
 struct Form {
     table: usize,
     schema: Arc<TableSchema>,
     shape: SchemaDescPtr,
-    /// Distinct texts of each column; none for columns without.
+    /// Distinct strings of each column; none for columns without strings.
     texts: Vec<Entries>,
     part: Option<Part>,
 }
@@ -87,7 +87,7 @@ impl Encoder {
         })
     }
 
-    /// Works until the trace is whole, or the writer was dropped: then open parts are given up.
+    /// Runs until the trace is complete, or the writer is dropped: then open parts are discarded.
     pub(super) fn run(mut self, jobs: Receiver<Job>) -> Result<Summary, Error> {
         let result = self.work(&jobs);
         if !matches!(result, Ok(Some(_))) {
@@ -114,7 +114,7 @@ impl Encoder {
         Ok(None)
     }
 
-    /// Adds a table, or another form of one that there is already.
+    /// Adds a table, or another form of an existing one.
     fn add_table(&mut self, schema: TableSchema) -> Result<(), Error> {
         let shape = shape::describe(&schema).map_err(|error| Error::Unsupported {
             input: self.path.display().to_string(),
@@ -125,7 +125,7 @@ impl Encoder {
         if place.is_none() {
             let mut entry = manifest::Table::new(&schema);
             let mut next_part = 0;
-            // A table that is replaced goes on counting: its old parts stay until the manifest names the new ones.
+            // A replaced table continues the part numbers: its old parts stay until the manifest lists the new ones.
             if let Some(former) = self.manifest.tables.get(&schema.name) {
                 entry.folder.clone_from(&former.folder);
                 let numbers = former.parts.iter().map(manifest::Part::number);
@@ -182,7 +182,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Writes the row groups that take most, until half of the room is free again.
+    /// Writes the largest row groups, until half of the budget is free again.
     fn relieve(&mut self) -> Result<(), Error> {
         let memory = |form: &Form| form.part.as_ref().map_or(0, Part::memory);
         let mut order: Vec<(usize, usize)> = self.forms.iter().map(memory).zip(0..).collect();
@@ -220,7 +220,7 @@ impl Encoder {
         self.publish(State::Recording)
     }
 
-    /// Makes all parts whole, then the manifest.
+    /// Completes all parts, then the manifest.
     fn finish(&mut self, mut facts: Facts) -> Result<Summary, Error> {
         self.end_parts()?;
         let former = self.former_parts();
@@ -238,8 +238,7 @@ impl Encoder {
         Ok(self.manifest.summary())
     }
 
-    /// Writes all open parts, and gives them their names. When the disk is full in the middle, those that are
-    /// whole get theirs all the same.
+    /// Writes all open parts, and gives them their names. If the disk becomes full, the complete ones still get theirs.
     fn end_parts(&mut self) -> Result<(), Error> {
         let done = (0..self.forms.len()).try_for_each(|index| self.end_part(index));
         if done.is_err() && self.replacing {
@@ -249,8 +248,8 @@ impl Encoder {
         done
     }
 
-    /// Writes what there is of a form's open part. Other programs find the fixed tables by `TABLE/*.parquet`: of
-    /// those there is a part even without a row. Of hundreds of events that never came, the manifest is enough.
+    /// Writes the rest of a form's open part. Other programs find the fixed tables by `TABLE/*.parquet`, so each has a
+    /// part even without a row. Hundreds of events without hits are only in the manifest.
     fn end_part(&mut self, index: usize) -> Result<(), Error> {
         let Some(form) = self.forms.get_mut(index) else {
             return Ok(());
@@ -268,12 +267,12 @@ impl Encoder {
         Ok(())
     }
 
-    /// Gives the parts that are written their names.
+    /// Gives the written parts their names.
     fn settle(&mut self) -> Result<(), Error> {
         let settled = settle(&self.written, self.options.sync);
         for (index, written) in self.written.drain(..) {
             let form = self.forms.get(index).map(|form| form.table);
-            // When one has failed, the others count all the same.
+            // If one has failed, the others are kept.
             let is_named = written.is_named();
             if let Some(table) = form.and_then(|table| self.tables.get_mut(table))
                 && is_named
@@ -312,7 +311,7 @@ impl Encoder {
         self.manifest.write(&self.path, self.options.sync)
     }
 
-    /// What was begun and cannot be finished only takes room; parts that are whole stay, and are named.
+    /// Discards unfinished parts, which only take space; complete parts stay, and get their names.
     fn give_up(&mut self) {
         for form in &mut self.forms {
             form.part = None;
@@ -320,7 +319,7 @@ impl Encoder {
         self.written.clear();
         if self.replacing {
             for (_, part) in self.tables.iter().flat_map(|table| &table.parts) {
-                // The manifest names the older ones.
+                // The manifest lists the old ones.
                 let _ = std::fs::remove_file(self.path.join(&part.file));
             }
         }
@@ -334,14 +333,14 @@ impl Encoder {
 }
 
 impl Drop for Encoder {
-    /// Whoever waits for room must not wait for ever.
+    /// Releases a writer that waits for room.
     fn drop(&mut self) {
         self.gauge.close();
     }
 }
 
 impl Form {
-    /// Takes the distinct texts that came with a batch.
+    /// Adds the distinct strings that came with a batch.
     fn learn(&mut self, batch: &Batch) {
         for (texts, handed) in self.texts.iter_mut().zip(handed_texts(batch)) {
             if let Some(handed) = handed {
@@ -350,7 +349,7 @@ impl Form {
         }
     }
 
-    /// Forgets the texts whose numbers mean others in the next batch.
+    /// Forgets strings whose IDs change their meaning in the next batch.
     fn forget(&mut self, batch: &Batch) {
         for (texts, handed) in self.texts.iter_mut().zip(handed_texts(batch)) {
             if handed.is_some_and(|handed| handed.ends) {
@@ -359,7 +358,7 @@ impl Form {
         }
     }
 
-    /// Makes sure that there is an open part.
+    /// Ensures that there is an open part.
     fn open(&mut self, table: &mut Table, path: &Path) -> Result<(), Error> {
         if self.part.is_none() {
             let folder = &table.entry.folder;
@@ -372,7 +371,7 @@ impl Form {
     }
 }
 
-/// The texts that came with each column; `None` for columns without.
+/// The strings that came with each column; `None` for columns without strings.
 fn handed_texts(batch: &Batch) -> impl Iterator<Item = Option<&Handed>> {
     batch.columns.iter().map(|values| match &values.data {
         Data::Text(data) | Data::TextList { items: data, .. } => Some(&data.texts),

@@ -1,26 +1,26 @@
-//! Files of a trace directory: made so that nobody else reads them and that a name stands for a whole file.
+//! Files of a trace directory: readable only by the owner, and with their final name only when complete.
 //!
 //! ```text
 //! samples/00000.parquet.tmp   being written: O_EXCL, O_NOFOLLOW, mode 0600
-//! samples/00000.parquet       whole and synced; counts once the manifest names it
+//! samples/00000.parquet       complete and synced; valid once the manifest lists it
 //! ```
-//! Traces hold secrets and the recorder runs as root: a directory has mode 0700, and a link that lies in the
-//! way is an error, never followed.
+//! Traces contain secrets and the recorder runs as root: a directory has mode 0700, and a link in the path is an error,
+//! never followed.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Ending of a file that is not whole yet. No `*.parquet` finds it.
+/// Extension of an incomplete file. `*.parquet` does not match it.
 pub(super) const TEMPORARY: &str = ".tmp";
 
-/// Makes a directory that only its owner can enter; fails if anything has that name.
+/// Creates a directory that only its owner can enter; fails if the name exists.
 pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Makes the folders of `inner` below `root` that are not there yet.
+/// Creates the missing directories of `inner` below `root`.
 pub(super) fn create_folders(root: &Path, inner: &str) -> io::Result<()> {
     let mut path = root.to_path_buf();
     for step in inner.split('/') {
@@ -38,7 +38,7 @@ pub(super) fn create_folders(root: &Path, inner: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a file to be written; fails if anything has that name.
+/// Creates a file for writing; fails if the name exists.
 pub(super) fn create(path: &Path) -> io::Result<File> {
     File::options()
         .write(true)
@@ -48,7 +48,7 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Opens a file of ours again, to append to it.
+/// Reopens a file of this writer, to append to it.
 pub(super) fn reopen(path: &Path) -> io::Result<File> {
     File::options()
         .append(true)
@@ -56,14 +56,14 @@ pub(super) fn reopen(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// `path` with `.tmp` behind.
+/// `path` with `.tmp` appended.
 pub(super) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY);
     PathBuf::from(name)
 }
 
-/// Writes a small file in place of another, so that a reader sees the one or the other, whole.
+/// Replaces a small file atomically: a reader sees the old or the new one, complete.
 pub(super) fn replace(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
     let temporary = temporary(path);
     match std::fs::remove_file(&temporary) {
@@ -76,7 +76,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
         false => Ok(()),
     });
     if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, path)) {
-        // On a full disk, half of it would take the room that something else needs.
+        // On a full disk, the incomplete file would only take space.
         let _ = std::fs::remove_file(&temporary);
         return Err(error);
     }
@@ -86,15 +86,15 @@ pub(super) fn replace(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
     }
 }
 
-/// Makes the names in a directory last.
+/// Makes the names in a directory durable.
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Folder of a table, below the trace directory: its name, with what could harm there as `%XX`. Names of events
-/// come from foreign files.
+/// Directory of a table, below the trace directory: its name, with unsafe characters as `%XX`. Names of events come
+/// from foreign files.
 pub(super) fn folder_of(table: &str) -> String {
-    /// A file name has at most 255 bytes; a part of a longer one, and its checksum, name it as well.
+    /// A file name has at most 255 bytes; a longer name becomes its beginning and a checksum.
     const LONGEST: usize = 160;
     let mut folder = String::new();
     for step in table.split('/') {
@@ -103,7 +103,7 @@ pub(super) fn folder_of(table: &str) -> String {
         }
         let start = folder.len();
         for (index, byte) in step.bytes().enumerate() {
-            // No leading dot or dash; no `=`, which engines take for a partition, no wildcard.
+            // No leading dot or dash; no `=`, which engines read as a partition; no wildcard.
             let plain = byte.is_ascii_alphanumeric()
                 || byte == b'_'
                 || (index > 0 && matches!(byte, b'-' | b'.' | b'+' | b':' | b'@'));
@@ -124,7 +124,7 @@ pub(super) fn folder_of(table: &str) -> String {
     folder
 }
 
-/// FNV-1a: only to tell two long names apart.
+/// FNV-1a: distinguishes two long names.
 fn checksum(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_the_way_is_followed() {
+    fn links_in_the_path_are_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         std::fs::write(&target, "keep").unwrap();

@@ -1,10 +1,10 @@
-//! The distinct texts of a column, numbered in the order of their first use.
+//! The distinct strings of a column, numbered in the order of their first use.
 //!
 //! ```text
 //! push "swapper" → 0   push "bash" → 1   push "swapper" → 0
 //! ```
-//! Rows keep the numbers, and these go down to the page: a text is hashed once, when it is pushed, and not at
-//! all if it is the one before. The encoder holds a copy of the entries; each batch brings it the new ones.
+//! Rows keep the IDs, which are used down to the page: a string is hashed once, when it is pushed, and not at all if it
+//! equals the last one. The encoder has a copy of the entries; each batch brings the new ones.
 
 use std::hash::BuildHasher as _;
 
@@ -13,15 +13,15 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::short::{Recent, Short};
 
-/// Above so many entries, or bytes in them, the numbers begin anew with the next batch: a column whose texts
-/// hardly repeat must not keep all of them.
+/// Above this many entries, or bytes in them, IDs restart with the next batch: a column whose strings rarely repeat
+/// must not keep all of them.
 const MAX_ENTRIES: usize = 1 << 16;
 const MAX_BYTES: usize = 4 << 20;
 
-/// Look-ups after which the recent short texts are remembered.
+/// Number of lookups after which recent short strings are cached.
 const MANY: u32 = 4096;
 
-/// Texts one behind the other.
+/// Concatenated strings.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entries {
     bytes: Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Appends a text.
+    /// Appends a string.
     pub(super) fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len());
@@ -42,7 +42,7 @@ impl Entries {
         self.ends.extend(others.ends.iter().map(|end| end + shift));
     }
 
-    /// The text of this number; empty if there is none.
+    /// The string with this ID; empty if there is none.
     #[inline]
     pub(super) fn get(&self, number: u32) -> &[u8] {
         let number = number as usize;
@@ -56,12 +56,12 @@ impl Entries {
         }
     }
 
-    /// How many there are.
+    /// Number of strings.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Their memory.
+    /// Memory of the strings.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len() + self.ends.len() * size_of::<usize>()
     }
@@ -78,54 +78,54 @@ impl Entries {
         }
     }
 
-    /// Forgets the texts behind the first `count`.
+    /// Forgets the strings after the first `count`.
     pub(super) fn truncate(&mut self, count: usize) {
         self.ends.truncate(count);
         self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
     }
 }
 
-/// What comes with the numbers of a batch.
+/// The strings that come with a batch's IDs.
 #[derive(Debug, Default)]
 pub(super) struct Handed {
-    /// Entries that were not handed over yet.
+    /// Entries that were not passed on yet.
     pub(super) fresh: Entries,
-    /// Numbers mean other texts than in the batch before.
+    /// Whether IDs mean other strings than in the batch before.
     pub(super) begins: bool,
-    /// Numbers mean other texts in the next batch.
+    /// Whether IDs mean other strings in the next batch.
     pub(super) ends: bool,
 }
 
-/// Gives equal texts equal numbers.
+/// Gives equal strings equal IDs.
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     entries: Entries,
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
     last: u32,
-    /// Made after `MANY` look-ups: most tables of a trace have few rows.
+    /// Created after `MANY` lookups: most tables of a trace have few rows.
     recent: Option<Recent>,
     looked_up: u32,
-    /// How many of the entries the encoder has.
+    /// Number of entries that the encoder has.
     handed: usize,
-    /// The entries began anew after the last batch.
+    /// Whether the entries restarted after the last batch.
     restarted: bool,
 }
 
 impl Interner {
-    /// The number of `text` if it is the same as the last one, or a short one that was seen lately.
+    /// The ID of `text` if it equals the last string, or is a recent short one.
     #[inline]
     pub(super) fn recent(&self, text: &[u8]) -> Option<u32> {
         match (&self.recent, Short::new(text)) {
             (Some(recent), Some(short)) => recent.get(short),
-            // What is not there is an empty text, too.
+            // A missing entry reads as an empty string too.
             _ => {
                 (self.entries.get(self.last) == text && self.entries.len() > 0).then_some(self.last)
             }
         }
     }
 
-    /// The number of `text`, and the memory that it took if it is new.
+    /// The ID of `text`, and the memory that it took if it is new.
     #[inline]
     pub(super) fn intern(&mut self, text: &[u8]) -> (u32, usize) {
         match self.recent(text) {
@@ -134,7 +134,7 @@ impl Interner {
         }
     }
 
-    /// Whether `text` has a number already.
+    /// The ID of `text`, if it has one.
     pub(super) fn find(&mut self, text: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
         let number = *self
@@ -169,7 +169,7 @@ impl Interner {
         (number, grown + self.remember(text, number))
     }
 
-    /// Finds `text` faster the next time. Gives the memory that this took.
+    /// Caches `text`. Returns the memory that this took.
     fn remember(&mut self, text: &[u8], number: u32) -> usize {
         self.last = number;
         self.looked_up = self.looked_up.saturating_add(1);
@@ -183,8 +183,7 @@ impl Interner {
         grown
     }
 
-    /// The entries that the encoder does not have yet. The numbers begin anew behind them if there are too many, or
-    /// if the memory is needed.
+    /// The entries that the encoder lacks. IDs restart after them if there are too many, or if the memory is needed.
     pub(super) fn hand_over(&mut self, forget: bool) -> Handed {
         let fresh = self.entries.from(self.handed);
         let begins = std::mem::take(&mut self.restarted);
@@ -205,7 +204,7 @@ impl Interner {
         }
     }
 
-    /// Memory that stays with the column after a batch was handed over.
+    /// Memory that stays with the column after a batch was passed on.
     pub(super) fn bytes(&self) -> usize {
         let recent = self.recent.as_ref().map_or(0, Recent::bytes);
         self.entries.bytes() + self.numbers.capacity() * 2 * size_of::<u32>() + recent
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn begins_anew_when_texts_hardly_repeat() {
+    fn restarts_if_strings_rarely_repeat() {
         let mut interner = Interner::default();
         for number in 0..=MAX_ENTRIES {
             interner.intern(number.to_string().as_bytes());

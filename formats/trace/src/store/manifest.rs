@@ -1,4 +1,4 @@
-//! `manifest.json`: what a trace directory holds. It is replaced as a whole, after the parts that it names.
+//! `manifest.json`: the contents of a trace directory. It is replaced as a whole, after the parts that it lists.
 //!
 //! ```text
 //! { "version": 1, "state": "complete",
@@ -388,7 +388,7 @@ impl Manifest {
             place: perfquet_events::event::Place::Line(error.line() as u64),
             message: format!("expected a manifest: {error}"),
         };
-        // The version first: what a later one means by the rest is not known.
+        // Check the version first: the meaning of the rest may differ in later ones.
         #[derive(Deserialize)]
         struct Head {
             version: u32,

@@ -1,16 +1,16 @@
-//! Whether the rows of a part are in the order that their table declares: ascending, NULL first.
+//! Whether the rows of a part are in the order declared by their table: ascending, NULL first.
 //!
-//! Readers skip sorting where the footer says that it is not needed, so it is said only if it was seen to be true.
+//! Readers skip sorting if the footer declares the order, so it is declared only if verified.
 
 use std::cmp::Ordering;
 
 use super::column::{Batch, Data, Values};
 use super::table::{ColumnType, TableSchema};
 
-/// Watches the rows of a part.
+/// Verifies the order of a part's rows.
 #[derive(Debug)]
 pub(super) struct Order {
-    /// Columns by which the rows are to be ordered, and whether their integers are signed.
+    /// Columns that define the order, and whether their integers are signed.
     columns: Vec<(usize, bool)>,
     /// Values of the last row; `None` is NULL.
     last: Option<Vec<Option<i128>>>,
@@ -26,7 +26,7 @@ impl Order {
             match kind {
                 Int8 | Int16 | Int32 | Int64 => Some((index, true)),
                 Bool | UInt8 | UInt16 | UInt32 | UInt64 => Some((index, false)),
-                // Tables are ordered by times and numbers.
+                // Tables are ordered by times and IDs.
                 Int128 | Float64 | Text | Binary | Int64List | UInt64List | TextList => None,
             }
         };
@@ -38,12 +38,12 @@ impl Order {
         }
     }
 
-    /// Whether all rows so far were in order, and there is one to be in.
+    /// Whether all rows so far were in order, and there is at least one.
     pub(super) fn holds(&self) -> bool {
         self.holds
     }
 
-    /// Looks at the rows of a batch.
+    /// Verifies the rows of a batch.
     pub(super) fn check(&mut self, batch: &Batch) {
         if !self.holds || batch.count == 0 {
             return;
@@ -76,7 +76,7 @@ impl Order {
     }
 }
 
-/// One column: NULLs in front, then a loop that the compiler can vectorize.
+/// Verifies one column: NULLs first, then a loop that the compiler can vectorize.
 fn column_ascends(column: &Values, signed: bool) -> bool {
     let nulls_first = (0..column.presence.nulls()).all(|row| !column.presence.has(row));
     nulls_first
@@ -90,8 +90,8 @@ fn column_ascends(column: &Values, signed: bool) -> bool {
 }
 
 fn ascends<T: Copy, K: PartialOrd>(data: &[T], key: impl Fn(T) -> K) -> bool {
-    let behind = data.get(1..).unwrap_or_default();
-    data.iter().zip(behind).all(|(&a, &b)| key(a) <= key(b))
+    let after = data.get(1..).unwrap_or_default();
+    data.iter().zip(after).all(|(&a, &b)| key(a) <= key(b))
 }
 
 fn rows_ascend(columns: &[(&Values, bool)], count: usize) -> bool {
@@ -107,7 +107,7 @@ fn rows_ascend(columns: &[(&Values, bool)], count: usize) -> bool {
     true
 }
 
-/// The values of a row. The cursors stand at its values, and are moved behind them.
+/// The values of a row. The cursors point at its values, and advance past them.
 fn row(columns: &[(&Values, bool)], index: usize, cursors: &mut [usize]) -> Vec<Option<i128>> {
     columns
         .iter()

@@ -1,11 +1,10 @@
-//! One Parquet file while it is written: row groups one behind the other, the footer at the end.
+//! A Parquet file being written: row groups, then the footer.
 //!
 //! ```text
 //! PAR1 | row group: column chunks | … | column index | offset index | footer | length | PAR1
 //! ```
-//! Pages wait in memory until their row group is full. The file is only open while something is written to it:
-//! hundreds of tables would take hundreds of file descriptors. That its rows are ordered is said in the footer
-//! only if they are.
+//! Pages wait in memory until their row group is full. The file is only open during a write: hundreds of tables would
+//! take hundreds of file descriptors. The footer declares the rows sorted only if they are.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -35,10 +34,10 @@ use super::manifest;
 use super::order::Order;
 use super::table::TableSchema;
 
-/// Of so many row groups the footer becomes large; they come from a budget of memory that is too small.
+/// Maximum number of row groups: more make a large footer, and result from a memory budget that is too small.
 const MOST_GROUPS: usize = 4096;
 
-/// A part that is not whole yet.
+/// An incomplete part.
 pub(super) struct Part {
     /// Path below the trace directory.
     file: String,
@@ -48,7 +47,7 @@ pub(super) struct Part {
     sink: TrackedWrite<Sink>,
     properties: WriterPropertiesPtr,
     groups: Vec<Group>,
-    /// The row group that is being filled.
+    /// The row group being filled.
     chunks: Vec<Chunk>,
     group_rows: u64,
     rows: u64,
@@ -56,15 +55,15 @@ pub(super) struct Part {
     time: Bounds,
 }
 
-/// A part whose bytes are all written; its name is still the temporary one.
+/// A part that is completely written, with its temporary name.
 pub(super) struct Written {
     temporary: Temporary,
     path: PathBuf,
     pub(super) entry: manifest::Part,
 }
 
-/// The temporary name of a part. The file goes with it, unless it has got its name: whatever fails on the way, a full
-/// disk above all, nothing is left that only takes room.
+/// The temporary name of a part. Dropping it removes the file unless it was renamed: after any failure, above all on a
+/// full disk, no file is left that only takes space.
 struct Temporary {
     path: PathBuf,
     is_renamed: AtomicBool,
@@ -84,13 +83,13 @@ impl Drop for Temporary {
     }
 }
 
-/// Makes the parts last, and gives them their names.
+/// Makes the parts durable, and gives them their names.
 ///
-/// Several at once: a disk that takes 6 ms to sync one file takes 12 to sync eight (measured on ext4, whose
-/// journal commits them together), and a trace has at least a dozen.
+/// Syncs in parallel: on ext4, one sync takes 6 ms, eight together 12 ms (one journal commit), and a trace has at least
+/// a dozen parts.
 pub(super) fn settle(written: &[(usize, Written)], sync: bool) -> Result<(), Error> {
     const AT_ONCE: usize = 8;
-    // Where one fails, the others get their names all the same.
+    // If one fails, the others still get their names.
     let name_all = |share: &[(usize, Written)]| {
         let one = |(_, part): &(usize, Written)| match sync {
             true => part.sync_and_rename(),
@@ -118,7 +117,7 @@ pub(super) fn settle(written: &[(usize, Written)], sync: bool) -> Result<(), Err
 }
 
 impl Written {
-    /// Whether it has its name.
+    /// Whether the part has its name.
     pub(super) fn is_named(&self) -> bool {
         self.temporary.is_renamed.load(Ordering::Relaxed)
     }
@@ -142,7 +141,7 @@ impl Written {
     }
 }
 
-/// A row group that is written.
+/// A written row group.
 struct Group {
     metadata: RowGroupMetaData,
     columns: Vec<ColumnIndexMetaData>,
@@ -150,7 +149,7 @@ struct Group {
 }
 
 impl Part {
-    /// Begins a part. Its file is made when the first row group is full.
+    /// Begins a part. Its file is created when the first row group is full.
     pub(super) fn create(
         root: &Path,
         file: String,
@@ -177,27 +176,27 @@ impl Part {
         }
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Rows of the row group that is being filled.
+    /// Number of rows in the row group being filled.
     pub(super) fn group_rows(&self) -> u64 {
         self.group_rows
     }
 
-    /// Bytes so far, of full row groups.
+    /// Size of the full row groups so far, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.sink.bytes_written() as u64
     }
 
-    /// Memory of the row group that is being filled.
+    /// Memory of the row group being filled.
     pub(super) fn memory(&self) -> usize {
         self.chunks.iter().map(Chunk::memory).sum()
     }
 
-    /// Whether a footer with yet more row groups would be too large.
+    /// Whether more row groups would make the footer too large.
     pub(super) fn is_fragmented(&self) -> bool {
         self.groups.len() >= MOST_GROUPS
     }
@@ -226,7 +225,7 @@ impl Part {
         Ok(())
     }
 
-    /// Writes the row group that was filled.
+    /// Writes the filled row group.
     pub(super) fn close_group(&mut self, shop: &mut Workshop) -> Result<(), Error> {
         if self.group_rows == 0 {
             return Ok(());
@@ -283,7 +282,7 @@ impl Part {
         Ok(())
     }
 
-    /// Writes what is left, and the footer.
+    /// Writes the rest, and the footer.
     pub(super) fn finish(mut self, root: &Path, shop: &mut Workshop) -> Result<Written, Error> {
         self.close_group(shop)?;
         let sorted = self.order.holds();
@@ -307,7 +306,7 @@ impl Part {
         })
     }
 
-    /// Gives the size of the file.
+    /// Writes the footer. Returns the size of the file.
     fn write_footer(&mut self, sorted: bool) -> Result<u64, Error> {
         let place = self.sink.inner().path.clone();
         self.begin_file()
@@ -343,7 +342,7 @@ impl Part {
         write_metadata(sink, metadata).map_err(|error| Error::io(place)(system_error(error)))
     }
 
-    /// The columns by which the rows are ordered, as Parquet numbers them.
+    /// The columns that define the order, by Parquet's index.
     fn sorting_columns(&self) -> Option<Vec<SortingColumn>> {
         let columns: Option<Vec<SortingColumn>> = self
             .schema
@@ -362,7 +361,7 @@ impl Part {
     }
 }
 
-/// Writes indexes and footer behind the row groups. Gives the size of the file, which now is whole.
+/// Writes indexes and footer after the row groups. Returns the size of the complete file.
 fn write_metadata(
     sink: TrackedWrite<Sink>,
     metadata: parquet::file::metadata::ParquetMetaData,
@@ -370,14 +369,14 @@ fn write_metadata(
     let path = sink.inner().path.clone();
     let error = Arc::clone(&sink.inner().error);
     ParquetMetaDataWriter::new_with_tracked(sink, &metadata).finish()?;
-    // The writer took the sink and let it go: an error of its last bytes is found here only.
+    // The writer consumed the sink: only here can an error of its last bytes be found.
     if let Some(&kind) = error.get() {
         return Err(io::Error::from(kind).into());
     }
     Ok(std::fs::symlink_metadata(path)?.len())
 }
 
-/// A file that is opened when something is written to it.
+/// A file that is opened for each write.
 struct Sink {
     path: PathBuf,
     file: Option<File>,
@@ -431,7 +430,7 @@ fn failed(sink: &TrackedWrite<Sink>, error: ParquetError) -> Error {
     Error::io(&sink.inner().path)(system_error(error))
 }
 
-/// The system's own error, if there is one inside.
+/// The system error inside, if there is one.
 fn system_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

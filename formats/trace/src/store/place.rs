@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! a.pqt        absent              created
-//!              exists              refused; with `force` set aside as a.pqt.perfquet-old until the new one is whole
-//!              only journal/, or   with `adopt` taken over: what a dead writer left of the tables is removed,
+//!              exists              rejected; with `force` set aside as a.pqt.perfquet-old until the new one is complete
+//!              only journal/, or   with `adopt` taken over: tables left by a killed writer are removed,
 //!              state recording     the journal stays
 //! ```
 //! The name a.pqt.perfquet-old marks the file as perfquet's: other adjacent files, such as a.pqt.old, belong to
@@ -192,7 +192,7 @@ pub fn set_file_aside(path: &Path) -> Result<(), Error> {
         _ => return Err(refused("another kind of file")),
     }
     match aside.symlink_metadata() {
-        // An earlier overwriting died: what it set aside is the last whole one.
+        // An earlier overwriting was killed: the file that it set aside is the last complete one.
         Ok(_) => std::fs::remove_file(path).map_err(Error::io(path)),
         Err(_) => std::fs::rename(path, &aside).map_err(Error::io(path)),
     }
@@ -214,7 +214,7 @@ pub fn set_aside(path: &Path) -> Result<(), Error> {
         });
     }
     refuse_foreign(path, "overwritten", "move that file, or use another name")?;
-    // Nobody may be writing it; the lock goes with the renamed directory.
+    // No writer may be active; the lock moves with the renamed directory.
     let _lock = lock(path)?;
     let aside = aside(path);
     if aside.symlink_metadata().is_ok() {
@@ -292,7 +292,7 @@ fn remove_parts(folder: &Path, top: bool) -> io::Result<()> {
                 continue;
             }
             remove_parts(&entry.path(), false)?;
-            // Whatever else lies in it keeps it.
+            // Other files keep the directory.
             let _ = std::fs::remove_dir(entry.path());
         } else if !top && is_of_trace(&name, false) {
             std::fs::remove_file(entry.path())?;
@@ -331,7 +331,7 @@ mod tests {
             Place::make(&path, false, true),
             Err(Error::Exists { .. })
         ));
-        // The second one dies, the third must keep what was whole.
+        // The second one is killed; the third must keep the complete one.
         drop(Place::make(&path, true, false).unwrap());
         assert_eq!(names(folder.path()), ["a.pqt", "a.pqt.perfquet-old"]);
         let place = Place::make(&path, true, false).unwrap();
@@ -342,12 +342,12 @@ mod tests {
     }
 
     #[test]
-    fn removes_nothing_that_was_not_written_here() {
+    fn removes_only_files_of_the_store() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pqt");
         drop(Place::make(&path, false, false).unwrap());
         complete(&path);
-        // Somebody's own copy, and one that is no trace.
+        // A user's copy, and a directory that is not a trace.
         let own = folder.path().join("a.pqt.old");
         std::fs::create_dir(&own).unwrap();
         std::fs::write(own.join("thesis"), "").unwrap();
@@ -355,7 +355,7 @@ mod tests {
         complete(&path);
         place.finished().unwrap();
         assert!(own.join("thesis").exists());
-        // A file of another kind inside of the trace.
+        // A foreign file inside the trace.
         std::fs::create_dir(path.join("samples")).unwrap();
         for foreign in ["notes", "samples/mine.parquet"] {
             std::fs::write(path.join(foreign), "").unwrap();
@@ -372,18 +372,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_writer_left_undone_is_completed() {
+    fn steps_of_a_killed_writer_are_completed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pqt");
         drop(Place::make(&path, false, false).unwrap());
         complete(&path);
-        // Killed after setting aside: it comes back, and is then refused as any other.
+        // Killed after setting aside: the trace is restored, and then rejected like any other.
         set_aside(&path).unwrap();
         assert_eq!(names(folder.path()), ["a.pqt.perfquet-old"]);
         let refused = Place::make(&path, false, false);
         assert!(matches!(refused, Err(Error::Exists { .. })));
         assert_eq!(names(folder.path()), ["a.pqt"]);
-        // Killed after the new one was whole: the old one goes.
+        // Killed after the new one was complete: the old one is removed.
         set_aside(&path).unwrap();
         files::create_directory(&path).unwrap();
         Manifest::new().write(&path, false).unwrap();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn adopts_what_a_dead_writer_left_but_not_a_live_ones() {
+    fn adopts_a_killed_writers_directory_but_not_a_live_ones() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pqt");
         std::fs::create_dir_all(path.join("journal")).unwrap();

@@ -58,7 +58,7 @@ fn value(name: &str, kind: ColumnType, repetition: Repetition) -> Result<TypePtr
         ColumnType::UInt32 => Some(LogicalType::integer(32, false)),
         ColumnType::UInt64 => Some(LogicalType::integer(64, false)),
         ColumnType::Text => Some(LogicalType::String),
-        // Parquet's own integers are signed and of 32 and 64 bits.
+        // Parquet's own integers are signed and have 32 and 64 bits.
         _ => None,
     };
     let built = Type::primitive_type_builder(name, physical(kind))
@@ -68,7 +68,7 @@ fn value(name: &str, kind: ColumnType, repetition: Repetition) -> Result<TypePtr
     Ok(Arc::new(built))
 }
 
-/// How Parquet stores a value of this type, or an item of such a list.
+/// Parquet's physical type for a value of this type, or for an item of such a list.
 pub(super) fn physical(kind: ColumnType) -> PhysicalType {
     match kind {
         ColumnType::Bool => PhysicalType::BOOLEAN,

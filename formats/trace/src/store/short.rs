@@ -1,17 +1,17 @@
-//! Finds the numbers of short texts without hashing and comparing bytes: names of threads have at most 15.
+//! Finds the IDs of short strings without hashing or comparing bytes: names of threads have at most 15.
 //!
 //! ```text
-//! "kworker/0:1" → its first 8 bytes, its last 8 bytes, its length → one of 256 places → number 7, or not here
+//! "kworker/0:1" → its first 8 bytes, its last 8 bytes, its length → one of 256 slots → ID 7, or absent
 //! ```
-//! A text of up to 16 bytes is told by two integers and its length. What a place held before is overwritten, so
-//! this only ever spares the way to the interner, never replaces it.
+//! Two integers and the length identify a string of up to 16 bytes. A slot's earlier string is overwritten, so this is
+//! a cache in front of the interner, not a replacement.
 
 use perfquet_events::bytes::Endian;
 
-/// Places; 8 KiB, made once a column has looked up often.
+/// Number of slots: 8 KiB, allocated once a column has had many lookups.
 const PLACES: usize = 256;
 
-/// A text of up to 16 bytes.
+/// A string of up to 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Short {
     front: u64,
@@ -20,7 +20,7 @@ pub(super) struct Short {
 }
 
 impl Short {
-    /// `None`: it is too long.
+    /// `None` if it is longer.
     #[inline]
     pub(super) fn new(text: &[u8]) -> Option<Short> {
         let (front, back) = match text.len() {
@@ -54,7 +54,7 @@ impl Short {
     }
 }
 
-/// The numbers that short texts had lately.
+/// The IDs of recent short strings.
 #[derive(Debug)]
 pub(super) struct Recent {
     places: Box<[Option<(Short, u32)>]>,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_was_set_or_nothing() {
+    fn finds_a_cached_string_or_nothing() {
         let mut recent = Recent::new();
         let mut all = HashMap::new();
         for number in 0..2000 {

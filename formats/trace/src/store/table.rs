@@ -1,7 +1,7 @@
-//! What a table is.
+//! Declarations of tables and columns.
 //!
-//! The declarations of the fixed tables are generated from `schemas/*.toml` into `tables.rs`; those of
-//! event tables are made from the event's fields when it is declared.
+//! The declarations of the fixed tables are generated from `schemas/*.toml` into `tables.rs`; those of event tables are
+//! built from the event's fields when it is declared.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub struct ColumnSchema {
     pub unit: String,
     /// One sentence for `tables`.
     pub doc: String,
-    /// How its pages are encoded.
+    /// Encoding of its pages.
     pub encoding: Encoding,
 }
 
@@ -57,8 +57,8 @@ pub enum ColumnType {
     UInt32,
     /// 64-bit unsigned: addresses, masks, raw arguments.
     UInt64,
-    /// Any integer of 64 bits, signed or not. Only of a table whose parts hold [`ColumnType::Int64`] and
-    /// [`ColumnType::UInt64`] under one name: no part is written with it.
+    /// Any 64-bit integer, signed or not. Only a table whose parts have [`ColumnType::Int64`] and
+    /// [`ColumnType::UInt64`] under one name has this type: no part is written with it.
     Int128,
     /// 64-bit floating point.
     Float64,
@@ -72,21 +72,21 @@ pub enum ColumnType {
     /// List of 64-bit unsigned integers.
     #[serde(rename = "list<uint64>")]
     UInt64List,
-    /// List of texts.
+    /// List of strings.
     #[serde(rename = "list<text>")]
     TextList,
 }
 
-/// How the pages of a column are encoded.
+/// Encoding of a column's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
-    /// A dictionary while it pays, else plain.
+    /// A dictionary while it is smaller, else plain.
     #[default]
     Dictionary,
-    /// DELTA_BINARY_PACKED: times, row ids, parents of stacks.
+    /// DELTA_BINARY_PACKED: times, row IDs, parents of stacks.
     Delta,
-    /// Plain: values that hardly repeat.
+    /// Plain: values that rarely repeat.
     Plain,
 }
 
@@ -113,7 +113,7 @@ impl ColumnType {
         }
     }
 
-    /// Type of a list's items; `None` for what is no list.
+    /// Type of a list's items; `None` if this is not a list.
     pub fn item(self) -> Option<ColumnType> {
         match self {
             ColumnType::Int64List => Some(ColumnType::Int64),

@@ -1,13 +1,13 @@
-//! Columns of several forms of one table as one list: by name, with NULL where a form lacks a column, and in the
-//! smallest type that holds the values of all forms.
+//! Unites the columns of several forms of a table: by name, with NULL where a form lacks a column, and in the smallest
+//! type that holds the values of all forms.
 //!
 //! ```text
 //! form 1:  time int64, a int32, b uint64        together:  time int64, a int64, b int128, c text
 //! form 2:  time int64, a int64, b int32, c text
 //! ```
-//! The forms of an event within one trace, the traces of one query and the declarations of an older version all go
-//! through [`unite`], so that a table looks the same however it came together. Parts keep the types that they were
-//! written with; whoever reads them converts.
+//! The forms of an event within one trace, the traces of one query and the declarations of an older version all use
+//! [`unite`], so that a table has the same columns regardless of its origin. Parts keep the types that they were
+//! written with; readers convert.
 
 use std::collections::HashMap;
 
@@ -46,7 +46,7 @@ where
 }
 
 impl ColumnType {
-    /// The smallest type that holds the values of all `kinds`. Text only where nothing else does.
+    /// The smallest type that holds the values of all `kinds`. Text only if no other does.
     pub fn holding(kinds: &[ColumnType]) -> ColumnType {
         use ColumnType::*;
         let [first, others @ ..] = kinds else {
@@ -59,7 +59,7 @@ impl ColumnType {
         let any = |is: fn(ColumnType) -> bool| kinds.iter().any(|&kind| is(kind));
         let all = |is: fn(ColumnType) -> bool| kinds.iter().all(|&kind| is(kind));
         if any(|kind| kind.item().is_some()) {
-            // One value is a list of one.
+            // A single value becomes a list of one.
             return match () {
                 () if has(Binary) => Text,
                 () if all(|kind| kind.fits_into(Int64List)) => Int64List,
@@ -76,14 +76,14 @@ impl ColumnType {
             .unwrap_or(Text)
     }
 
-    /// Whether every value of this type is one of `wide`, too. Of 64-bit integers, floating point keeps 53 bits.
+    /// Whether every value of this type can be represented in `wide`. Of 64-bit integers, floating point keeps 53 bits.
     fn fits_into(self, wide: ColumnType) -> bool {
         use ColumnType::*;
         if self == wide {
             return true;
         }
         match (self, wide) {
-            // The value as a number, but no reader knows it as one of 128 bits.
+            // Numerically valid, but no reader converts it to 128 bits.
             (Bool, Int128) => false,
             (Bool, wide) => wide.is_number() || matches!(wide, Int64List | UInt64List),
             (kind, Int64List) => kind.fits_into(Int64),
@@ -104,7 +104,7 @@ impl ColumnType {
         self == ColumnType::Float64 || self.integer_bits().is_some()
     }
 
-    /// Whether integers are signed, and how many bits they have.
+    /// Signedness and number of bits, for integers.
     fn integer_bits(self) -> Option<(bool, u8)> {
         Some(match self {
             ColumnType::Int8 => (true, 8),
@@ -126,8 +126,8 @@ impl ColumnType {
         })
     }
 
-    /// Whether a value of this type is another kind of value as one of `united`, and not only wider: a number that
-    /// became text, a 64-bit integer that became floating point.
+    /// Whether a value of this type changes its kind in `united`, beyond being widened: a number that became text, a
+    /// 64-bit integer that became floating point.
     pub fn changes_in(self, united: ColumnType) -> bool {
         use ColumnType::*;
         match united {

@@ -90,7 +90,7 @@ pub struct Writer {
 struct Open {
     name: String,
     rows: Rows,
-    /// Their memory.
+    /// Memory of the rows.
     bytes: usize,
 }
 
@@ -144,7 +144,7 @@ impl Gauge {
         held.bytes += bytes;
     }
 
-    /// A batch is finished.
+    /// Removes a finished batch.
     pub(super) fn subtract(&self, bytes: usize) {
         let mut held = self.lock();
         held.bytes = held.bytes.saturating_sub(bytes);
@@ -191,7 +191,7 @@ impl Writer {
             options.clone(),
             Arc::clone(&gauge),
         )?;
-        // Without a name of its own: a recorder leaves its threads out of the trace by the name they inherit.
+        // Unnamed: a recorder excludes its own threads from the trace by the name that they inherit.
         let thread = std::thread::Builder::new()
             .spawn(move || encoder.run(received))
             .map_err(Error::io(&place.path))?;
@@ -238,7 +238,7 @@ impl Writer {
         Ok(id)
     }
 
-    /// Names come from inputs: rejects two that share a directory, or the name of the journal.
+    /// Checks a name, which comes from an input: rejects two that share a directory, or the name of the journal.
     fn check_name(&mut self, name: &str) -> Result<(), Error> {
         let folder = files::folder_of(name);
         let is_journal = folder.split('/').next() == Some(super::place::JOURNAL);
@@ -332,7 +332,7 @@ impl Writer {
         Ok(summary)
     }
 
-    /// Hands all rows over to the encoder, where they take a fraction of the memory: something else needs it.
+    /// Passes all rows to the encoder, where they take a fraction of the memory that is needed elsewhere.
     pub(crate) fn hand_over_all(&mut self) -> Result<(), Error> {
         (0..self.tables.len()).try_for_each(|table| self.hand_over(table, false))
     }
@@ -361,7 +361,7 @@ impl Writer {
         let Some(open) = self.tables.get_mut(table) else {
             return Ok(());
         };
-        // Distinct texts that take more than the rows are worth less than the memory.
+        // Distinct strings larger than the rows are not worth their memory.
         let kept = open.rows.kept_bytes();
         let forget = relieving && kept > open.bytes / 4;
         if open.rows.count() == 0 && !forget {
@@ -369,7 +369,7 @@ impl Writer {
         }
         let bytes = open.bytes;
         let batch = open.rows.take(forget);
-        // The distinct texts stay, and the encoder has a copy of them.
+        // The distinct strings stay, and the encoder has a copy of them.
         open.bytes = open.rows.kept_bytes();
         self.buffered = (self.buffered + open.bytes).saturating_sub(bytes);
         let name = open.name.clone();
@@ -393,7 +393,7 @@ impl Writer {
     fn send(&mut self, job: Job) -> Result<(), Error> {
         match &self.encoder {
             Some(encoder) if encoder.jobs.send(job).is_ok() => Ok(()),
-            // It ended before its time: its error is ours.
+            // The encoder ended early: report its error.
             _ => self.join().and(Err(Error::Unsupported {
                 input: self.path_text(),
                 message: "cannot write after a failure".to_owned(),

@@ -1,13 +1,13 @@
-//! Build ids: how they compare, and how they become paths.
+//! Build IDs: comparison, and conversion to paths.
 //!
 //! ```text
 //! 93ac61ec5a8eb1396f9fbd350e3169a558528a40  →  .build-id/93/ac61ec5a8eb1396f9fbd350e3169a558528a40
 //! ```
-//! perf pads shorter ids (16 bytes of MD5) with zeros to 20, so zeros at the end do not count.
+//! perf pads shorter IDs (16 bytes of MD5) with zeros to 20, so trailing zeros are ignored.
 
 use std::fmt::Write;
 
-/// Whether two ids are the same.
+/// Whether two IDs are the same.
 pub(super) fn equal(one: &[u8], other: &[u8]) -> bool {
     let one = unpadded(one);
     !one.is_empty() && one == unpadded(other)
@@ -19,7 +19,7 @@ pub(super) fn unpadded(id: &[u8]) -> &[u8] {
     id.get(..id.len() - zeros).unwrap_or_default()
 }
 
-/// As one writes it.
+/// The ID in hexadecimal.
 pub(super) fn hex(id: &[u8]) -> String {
     let mut text = String::with_capacity(id.len() * 2);
     for byte in id {
@@ -29,14 +29,14 @@ pub(super) fn hex(id: &[u8]) -> String {
     text
 }
 
-/// Its directory and file below `.build-id`.
+/// The directory and file below `.build-id`.
 pub(super) fn directory_and_file(id: &[u8]) -> Option<(String, String)> {
-    // MD5, padded by perf. (One id of SHA-1 in 2^32 ends so by itself.)
+    // MD5, padded by perf. (One SHA-1 ID in 2^32 ends this way by itself.)
     let id = match id {
         [short @ .., 0, 0, 0, 0] if short.len() == 16 => short,
         _ => id,
     };
-    // An id of which only padding is left, or a name longer than any file system allows, is none.
+    // An ID of padding alone, or a name longer than any file system allows, has no path.
     let (first, rest) = id.split_first()?;
     if rest.is_empty() || id.len() > 64 || unpadded(id).is_empty() {
         return None;

@@ -1,25 +1,25 @@
-//! Names of C++ and Rust functions as one writes them.
+//! Demangled names of C++ and Rust functions.
 //!
 //! ```text
 //! _ZN4core3ptr13drop_in_place17h0123456789abcdefE   core::ptr::drop_in_place
 //! _RNvCs1234_7mycrate3foo                            mycrate::foo
 //! _ZNSt6vectorIiSaIiEE9push_backEOi                  std::vector<int, std::allocator<int> >::push_back
 //! ```
-//! Without the parameters of C++, as perf prints them. A name of a foreign file may unfold without end: what grows
-//! beyond 16 KiB stays mangled.
+//! Without the parameters of C++, as printed by perf. A name from a foreign file may expand exponentially: above 16 KiB
+//! it stays mangled.
 
 use std::fmt::{self, Write};
 
 const DEMANGLED_MAX: usize = 16 << 10;
 const MANGLED_MAX: usize = 8 << 10;
 
-/// Whether it may be a mangled name; many can be asked, cheaply.
+/// Whether the name may be mangled; a cheap filter.
 pub fn may_be_mangled(name: &[u8]) -> bool {
     let mangled: [&[u8]; 3] = [b"_Z", b"_R", b"__Z"];
     mangled.iter().any(|start| name.starts_with(start))
 }
 
-/// Demangles a name, or takes it as it is; either without the version of its symbol.
+/// Demangles a name, or returns it unchanged; in both cases without its symbol version.
 pub fn demangle(name: &[u8]) -> String {
     let name = String::from_utf8_lossy(without_version(name));
     match unmangled(&name) {
@@ -75,8 +75,8 @@ fn unmangled(name: &str) -> Option<String> {
     Some(with_suffixes(without_empty_arguments(without_const(out.0))))
 }
 
-/// Without what LLVM puts behind the name of a part of a function (`.llvm.123`, `.warm`, `.cold`): perf leaves it
-/// out, so that all parts are one function.
+/// Strips the suffixes that LLVM adds to parts of a function (`.llvm.123`, `.warm`, `.cold`), as perf does, so that all
+/// parts are one function.
 fn without_suffix(name: &str) -> &str {
     let end = match name.strip_prefix("_R") {
         Some(_) => name.find('.'),
@@ -85,7 +85,7 @@ fn without_suffix(name: &str) -> &str {
     end.and_then(|end| name.get(..end)).unwrap_or(name)
 }
 
-/// Without the `const` of a member function, which belongs to the parameters.
+/// Strips the `const` of a member function, which belongs to the parameters.
 fn without_const(mut name: String) -> String {
     if name.ends_with(" const") && !name.contains("operator ") {
         name.truncate(name.len() - " const".len());
@@ -93,18 +93,18 @@ fn without_const(mut name: String) -> String {
     name
 }
 
-/// `AnalysisManager<Function, >` as others write it: an empty pack of arguments is none.
+/// `AnalysisManager<Function, >` as other demanglers print it, without the empty pack of arguments.
 fn without_empty_arguments(name: String) -> String {
     if !name.contains(", >") {
         return name;
     }
-    // libiberty puts a blank between two of these only where it wrote the first one just before.
+    // libiberty separates two of these with a blank only if it printed the first one just before.
     name.replace(", > >", ">>")
         .replace(">, >", "> >")
         .replace(", >", ">")
 }
 
-/// `Array<4096ul>` instead of `Array<(unsigned long)4096>`, as libiberty, and so perf, writes numbers.
+/// `Array<4096ul>` instead of `Array<(unsigned long)4096>`, as libiberty, and so perf, prints numbers.
 fn with_suffixes(mut name: String) -> String {
     const TYPES: [(&str, &str); 6] = [
         ("(int)", ""),
@@ -135,7 +135,7 @@ fn with_suffixes(mut name: String) -> String {
     name
 }
 
-/// Text that refuses to grow beyond [`DEMANGLED_MAX`].
+/// A string that does not grow beyond [`DEMANGLED_MAX`].
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_tell_overloads_apart() {
+    fn parameters_distinguish_overloads() {
         let check = |mangled: &str, expected: &str| {
             assert_eq!(demangle_with_parameters(mangled), expected);
         };
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn refuses_to_explode() {
-        // Each S_ repeats everything before it: doubles 60 times.
+        // Each S_ repeats all text before it: doubles 60 times.
         let mut name = String::from("_Z1fI1aIi");
         for _ in 0..60 {
             name.push_str("S_IS_S_E");

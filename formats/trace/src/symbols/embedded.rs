@@ -1,4 +1,4 @@
-//! Symbols contained in a trace: BPF programs that came while recording, simpleperf's symbol tables.
+//! Symbols contained in a trace: BPF programs loaded while recording, simpleperf's symbol tables.
 
 use std::collections::HashMap;
 
@@ -7,9 +7,9 @@ use super::demangle::demangle;
 use super::elf::Part;
 use super::table::{Symbol, Table};
 
-/// EmbeddedSymbols symbols, by module; the kernel's without one.
+/// Symbols by module; the kernel's without one.
 #[derive(Default)]
-pub(super) struct EmbeddedSymbols {
+pub(super) struct TraceSymbols {
     modules: HashMap<Option<String>, List>,
 }
 
@@ -17,14 +17,14 @@ pub(super) struct EmbeddedSymbols {
 struct List {
     symbols: Vec<Symbol>,
     text: Vec<u8>,
-    /// Of all symbols so far; built on request.
+    /// A table of all symbols so far; built on request.
     table: Option<Table>,
 }
 
-impl EmbeddedSymbols {
+impl TraceSymbols {
     pub(super) fn add(&mut self, module: Option<&str>, start: u64, length: u64, name: &[u8]) {
         let list = self.modules.entry(module.map(str::to_owned)).or_default();
-        // 4 GiB of names: later symbols have none.
+        // Above 4 GiB of names, later symbols have none.
         let (Ok(at), Ok(bytes)) = (u32::try_from(list.text.len()), u32::try_from(name.len()))
         else {
             return;

@@ -1,17 +1,17 @@
-//! Finds the file of a module, and the file with its debugging information.
+//! Finds the file of a module, and the file with its debug info.
 //!
 //! ```text
-//! /usr/bin/dd, build id 1a2b…    DIR/.build-id/1a/2b…, DIR/usr/bin/dd, DIR/dd      (--symbols DIR, in their order)
-//!                                any file below DIR with that build id
+//! /usr/bin/dd, build ID 1a2b…    DIR/.build-id/1a/2b…, DIR/usr/bin/dd, DIR/dd      (--symbols DIR, in their order)
+//!                                any file below DIR with that build ID
 //!                                /usr/bin/dd                                        the recorded path
 //!                                /usr/lib/debug/.build-id/1a/2b…[.debug]            debug packages
 //!                                ~/.debug/.build-id/1a/2b…/elf                      perf's cache
 //!                                ~/.cache/debuginfod_client/1a2b…/executable, …/debuginfo
 //! ```
-//! A file whose build ID is not the recorded one is another program and never used. Where none was recorded, inode and
-//! age decide ([`Origin`]); files below `--symbols` are taken at their word, but count as unverified. `/bin/a (deleted)`
-//! is looked for as `/bin/a` by build ID only: what has that path now is mostly its successor. Paths come from a trace of
-//! anybody: they are opened for reading only, and only regular files.
+//! A file with another build ID than the recorded one is another program and is never used. If no build ID was
+//! recorded, inode and age decide ([`Origin`]); files below `--symbols` are trusted, but count as unverified. `/bin/a
+//! (deleted)` is searched as `/bin/a` by build ID only: the file at that path is most likely its successor. Paths come
+//! from foreign traces: they are opened read-only, and only if they are regular files.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -26,49 +26,49 @@ use super::elf::{Bad, Content, Elf};
 use super::origin::{FileIdentity, FirstMapped, Likeness, Origin};
 use super::roots::Roots;
 
-/// What the kernel calls the code that it maps into every process.
+/// The kernel's name for the code that it maps into every process.
 const VDSO: &str = "[vdso]";
 /// Suffix of the path of a file deleted while mapped.
 const DELETED: &str = " (deleted)";
 
-/// Somebody may give `/` as directory of symbols.
+/// Maximum number of files indexed: the user may give `/` as symbol directory.
 const INDEXED_MAX: u32 = 20_000;
 const INDEXED_DEPTH_MAX: u32 = 8;
 
 /// A module's file.
 #[derive(Clone)]
 pub(super) struct Found {
-    /// What was mapped, or at least a file with its segments.
+    /// The mapped file, or at least a file with its segments.
     pub(super) image: Arc<Elf>,
-    /// The file with its symbol table and debugging information, if that is another one.
+    /// The file with its symbol table and debug info, if it is a separate one.
     pub(super) debug: Option<Arc<Elf>>,
-    /// It is proven to be the recorded one.
+    /// Whether the file is proven to be the recorded one.
     pub(super) is_verified: bool,
 }
 
-/// Why there is no file for a module.
+/// The reason for a module without a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Missing {
-    /// It is no file: anonymous memory, a stack, generated code.
+    /// Not a file: anonymous memory, a stack, generated code.
     NoFile,
-    /// Nothing was found under its path or build id.
+    /// No file was found by path or build ID.
     NotFound,
-    /// Files were found, with other build IDs; the first of them.
+    /// Files were found, but with other build IDs; the first of them.
     OtherBuildId(String),
-    /// Without a build ID, a file at its path that is not, or need not be, the recorded one.
+    /// No build ID was recorded, and the file at the path is not, or may not be, the recorded one.
     OtherFile(String),
-    /// It was removed or replaced while it was mapped, and nothing proves another file to be the same.
+    /// The file was removed or replaced while mapped, and no other file is proven to be the same.
     Deleted,
-    /// A file was found that could not be read as ELF.
+    /// The file found is not valid ELF.
     Unreadable(String),
-    /// Only its debugging information was found; without the program's segments, offsets say nothing.
+    /// Only its debug info was found; without the program's segments, offsets have no meaning.
     DebugOnly,
 }
 
 impl std::fmt::Display for Missing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Missing::NoFile => f.write_str("no file is behind it"),
+            Missing::NoFile => f.write_str("it is not a file"),
             Missing::NotFound => f.write_str("no file found"),
             Missing::OtherBuildId(what) => write!(f, "its build id differs, {what}"),
             Missing::OtherFile(what) => f.write_str(what),
@@ -79,41 +79,41 @@ impl std::fmt::Display for Missing {
     }
 }
 
-/// A module as it was recorded.
+/// A module as recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ModuleKey {
-    /// Its path, or a name in brackets.
+    /// The path, or a name in brackets.
     pub(super) path: String,
     pub(super) build_id: Option<Vec<u8>>,
     pub(super) file: Option<FileIdentity>,
     pub(super) first_mapped: FirstMapped,
 }
 
-/// Where a candidate comes from.
+/// The origin of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// The very file, by whatever name: somebody holds it open.
+    /// The mapped file itself, under any name: a process holds it open.
     Held,
     /// Named by the user.
     Given,
-    /// The recorded path, or a cache of this machine.
+    /// The recorded path, or a cache on this host.
     System,
 }
 
-/// Where to look, and what was found already.
+/// The search paths, and the files found so far.
 pub(super) struct Files {
     directories: Vec<PathBuf>,
     roots: Roots,
     system: bool,
     home: Option<PathBuf>,
     origin: Origin,
-    /// Build ids of the files below the directories, made when nothing else helped.
+    /// Build IDs of the files below the directories; built when all else fails.
     by_build_id: OnceCell<HashMap<Vec<u8>, Vec<PathBuf>>>,
     found: HashMap<ModuleKey, Result<Found, Missing>>,
 }
 
 impl Files {
-    /// Looks where the options say.
+    /// Searches in the places given by the options.
     pub(super) fn new(options: &Options, origin: Origin) -> Files {
         Files {
             directories: options.directories.clone(),
@@ -126,7 +126,7 @@ impl Files {
         }
     }
 
-    /// A file that is meant as it is: nobody recorded it.
+    /// Opens a file that no trace refers to.
     pub(super) fn open(&self, path: &Path) -> Result<Found, Missing> {
         let image = open(path)?;
         if !image.holds_code() {
@@ -145,7 +145,7 @@ impl Files {
         found
     }
 
-    /// Forgets the files that were found; they may be found again.
+    /// Forgets the files found; they may be found again.
     pub(super) fn forget(&mut self) {
         self.found.retain(|_, found| found.is_err());
     }
@@ -178,7 +178,7 @@ impl Files {
                     return Ok(self.with_debug(elf, &candidate, is_verified));
                 }
                 Ok(_) => reason = Missing::DebugOnly,
-                // Of several reasons the one that says most.
+                // Of several reasons, the most informative.
                 Err(
                     missing @ (Missing::OtherBuildId(_)
                     | Missing::OtherFile(_)
@@ -204,8 +204,8 @@ impl Files {
         }
     }
 
-    /// Holds a file against what was recorded, and says whether it is proven to be that. One with the recorded build
-    /// ID is; with another it is another program. Without a recorded one its inode and age decide.
+    /// Compares a file with the recorded one, and returns whether it is proven to be that. A file with the recorded
+    /// build ID is; one with another build ID is another program. Without a recorded build ID, inode and age decide.
     fn judge(
         &self,
         elf: &Elf,
@@ -238,13 +238,13 @@ impl Files {
         }
     }
 
-    /// Where the file may lie that was mapped.
+    /// Possible locations of the mapped file.
     fn candidates(&self, key: &ModuleKey) -> Vec<(PathBuf, Place)> {
         let build_id = key.build_id.as_deref();
         let held = self.roots.held(build_id, key.file);
         let mut candidates: Vec<_> = held.map(|path| (path, Place::Held)).into_iter().collect();
         candidates.extend(self.images(Path::new(&key.path), build_id));
-        // Only a build ID shows whether it came back.
+        // Only a build ID shows whether the file is back.
         if let (Some(former), Some(_)) = (key.path.strip_suffix(DELETED), build_id) {
             candidates.extend(self.images(Path::new(former), build_id));
         }
@@ -290,7 +290,7 @@ impl Files {
         candidates.into_iter().enumerate().map(with_place).collect()
     }
 
-    /// The file with the full symbol table of `image`, if that was moved out of it.
+    /// The file with the full symbol table of `image`, if that was stripped.
     fn debug_file(&self, image: &Elf, image_path: &Path) -> Option<Elf> {
         if image.has_symbol_table() && image.section(b".debug_info").is_some() {
             return None;
@@ -359,7 +359,7 @@ impl Files {
         candidates
     }
 
-    /// Files below the given directories that have a build id, whatever their names.
+    /// Files below the given directories with this build ID, whatever their names.
     fn with_build_id(&self, build_id: Option<&[u8]>) -> Vec<PathBuf> {
         let Some(build_id) = build_id.filter(|_| !self.directories.is_empty()) else {
             return Vec::new();
@@ -376,7 +376,7 @@ impl Files {
         found.cloned().unwrap_or_default()
     }
 
-    /// The recorded one: kept in a symbol directory or in perf's cache, or this host's own.
+    /// The recorded vDSO: from a symbol directory, from perf's cache, or this host's own.
     fn vdso(&self, build_id: Option<&[u8]>) -> Result<Found, Missing> {
         let wanted = build_id.ok_or(Missing::NotFound)?;
         let cache = self.home.as_ref().filter(|_| self.system);
@@ -418,7 +418,7 @@ impl Files {
     }
 }
 
-/// Notes the build ids of the files of a directory and of those below it.
+/// Records the build IDs of the files in a directory and its subdirectories.
 fn index_directory(
     directory: &Path,
     depth: u32,
@@ -465,7 +465,7 @@ fn open(path: &Path) -> Result<Elf, Missing> {
     }
 }
 
-/// In the directory where debuginfod's client keeps what it has fetched (debuginfod_find_debuginfo(3)).
+/// Path in the cache of debuginfod's client (debuginfod_find_debuginfo(3)).
 pub(super) fn debuginfod(build_id: &[u8], kind: &str) -> Option<PathBuf> {
     let folder = |name| std::env::var_os(name).filter(|path| !path.is_empty());
     let place = match (folder("DEBUGINFOD_CACHE_PATH"), folder("XDG_CACHE_HOME")) {
@@ -476,7 +476,7 @@ pub(super) fn debuginfod(build_id: &[u8], kind: &str) -> Option<PathBuf> {
     Some(place.join(hex(build_id)).join(kind))
 }
 
-/// A path to put below a directory; none if it would lead out of it.
+/// A path to append to a directory; `None` if it would lead out of it.
 pub(super) fn relative(path: &Path) -> Option<PathBuf> {
     let mut below = PathBuf::new();
     for component in path.components() {
@@ -489,12 +489,12 @@ pub(super) fn relative(path: &Path) -> Option<PathBuf> {
     Some(below)
 }
 
-/// Build ID of the vDSO of the kernel that runs here.
+/// Build ID of the running kernel's vDSO.
 pub(crate) fn own_vdso_build_id() -> Option<Vec<u8>> {
     own_vdso()?.build_id().map(<[u8]>::to_vec)
 }
 
-/// The vDSO as it is mapped into this process.
+/// The vDSO mapped into this process.
 fn own_vdso() -> Option<Elf> {
     use std::os::unix::fs::FileExt;
     const VDSO_MAX: u64 = 1 << 20;

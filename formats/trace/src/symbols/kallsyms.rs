@@ -1,12 +1,12 @@
-//! `/proc/kallsyms` and `System.map`: the kernel's functions by address, one a line.
+//! `/proc/kallsyms` and `System.map`: the kernel's functions by address, one per line.
 //!
 //! ```text
 //! ffffffff81442060 t do_sys_openat2
 //! ffffffffc0a5e000 t ext4_file_read_iter [ext4]
 //! ```
-//! Type letters as in nm(1): `T` code, `W` weak, lower case local. Without lengths, so a function reaches up to the next
-//! symbol; the last of a module to the end of its page. Addresses are all zero for those who may not see them
-//! (sysctl kernel.kptr_restrict).
+//! Type letters as in nm(1): `T` code, `W` weak, lower case local. There are no lengths, so a function extends to the
+//! next symbol, and the last one of a module to the end of its page. Addresses are zero for unprivileged users (sysctl
+//! kernel.kptr_restrict).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,19 +16,19 @@ use std::path::Path;
 use super::elf::Part;
 use super::table::{Symbol, Table, name_in};
 
-/// More than any kernel has: a quarter of a million symbols make 14 MB.
+/// More than any kernel has: a quarter of a million symbols take 14 MB.
 const FILE_MAX: u64 = 1 << 30;
 
-/// What such a file holds.
+/// The contents of such a file.
 pub(super) struct Kallsyms {
     pub(super) table: Table,
-    /// Addresses are there but hidden.
+    /// Whether the addresses are hidden.
     pub(super) hidden: bool,
-    /// Lines that are no symbol.
+    /// Number of lines that are not symbols.
     pub(super) bad_lines: u64,
 }
 
-/// Reads a file of that form. (`/proc/kallsyms` says that it is empty: it is read, not mapped.)
+/// Reads a file of that form. (`/proc/kallsyms` has size 0, so it is read, not mapped.)
 pub(super) fn read(path: &Path, with_modules: bool) -> io::Result<Kallsyms> {
     let file = File::options()
         .read(true)
@@ -45,7 +45,7 @@ pub(super) fn read(path: &Path, with_modules: bool) -> io::Result<Kallsyms> {
     Ok(parse(text, with_modules))
 }
 
-/// Reads such text; the symbols of modules only `with_modules`.
+/// Parses such text; includes the symbols of modules only `with_modules`.
 pub(super) fn parse(text: Vec<u8>, with_modules: bool) -> Kallsyms {
     let mut symbols = Vec::new();
     let mut hidden = 0u64;
@@ -127,7 +127,7 @@ fn is_kept(letter: u8, name: &[u8]) -> bool {
     matches!(letter.to_ascii_uppercase(), b'T' | b'W' | b'D' | b'B') && !name.starts_with(b"$")
 }
 
-/// `[ext4]`, or nothing for the kernel itself.
+/// `[ext4]`, or empty for the core kernel.
 fn module_in<'t>(text: &'t [u8], symbol: &Symbol) -> &'t [u8] {
     let name_end = symbol.name as usize + name_in(text, symbol).len();
     let rest = text.get(name_end..).unwrap_or_default();
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn one_name_of_several() {
-        // Without lengths the last of the aliases is the one that reaches somewhere, so perf takes it.
+        // Without lengths, only the last of the aliases has an extent, so perf uses it.
         let aliases =
             "0000000000001000 t __do\n0000000000001000 T do_it\n0000000000002000 T next\n";
         check(aliases, 0x1008, Some("do_it+0x8"));

@@ -1,13 +1,13 @@
-//! Names in the kernel: which list of symbols is the recorded kernel's, and by how much it is shifted.
+//! Kernel symbols: finds the list that belongs to the recorded kernel, and its offset.
 //!
 //! ```text
-//! recorded: [kernel.kallsyms]_text at ffffffff93000000, build id 5be1…, release 6.12.117
+//! recorded: [kernel.kallsyms]_text at ffffffff93000000, build ID 5be1…, release 6.12.117
 //! System.map: ffffffff81000000 T _text                           → every address is 0x12000000 higher
 //! ```
-//! Without a given list, this machine's `/proc/kallsyms` serves if its kernel is the recorded one: same build id, or where
-//! that is unknown same release and same address of `_text`. A wrong list gives wrong names that look right, so in doubt
-//! there are none, and the report says why. A list has no build ID: names from one that was given are unverified, and one
-//! that was not given serves only where the recorded kernel has none either.
+//! Without a given list, this host's `/proc/kallsyms` is used if its kernel is the recorded one: same build ID or, if
+//! unknown, same release and same address of `_text`. A wrong list gives wrong names that look right, so in doubt there
+//! are none, and the report states the reason. A list has no build ID: names from a given list are unverified, and any
+//! other list is used only if the recorded kernel has no build ID either.
 
 use std::path::{Path, PathBuf};
 
@@ -22,35 +22,35 @@ use super::table::Table;
 use super::{KernelFacts, KernelSource, Options};
 
 const KALLSYMS: &str = "/proc/kallsyms";
-/// More than the code of any kernel takes.
+/// Larger than the code of any kernel.
 const IMAGE_MAX_BYTES: u64 = 64 << 20;
 
-/// The kernel's symbols, as far as they are to be had.
+/// The state of the kernel's symbols.
 pub(super) enum Kernel {
-    /// Not looked for yet.
+    /// Not searched yet.
     Unasked,
     Known(Known),
-    /// Why there are none.
+    /// The reason for not having any.
     Unknown(String),
 }
 
 /// A list of symbols.
 pub(super) struct Known {
     table: Table,
-    /// Add this to an address of the list to get one of the trace.
+    /// Offset from an address of the list to one of the trace.
     shift: u64,
-    /// Where it comes from.
+    /// Where it was found.
     source: String,
-    /// It names no modules.
+    /// The reason for not naming modules.
     without_modules: Option<&'static str>,
-    /// It is proven to be the recorded kernel's.
+    /// Whether it is proven to be the recorded kernel's.
     is_verified: bool,
 }
 
-/// What was found for an address.
+/// The name found for an address.
 pub(super) struct KernelName<'k> {
     pub(super) name: &'k [u8],
-    /// Where its function starts, as recorded.
+    /// Start of the function, as recorded.
     pub(super) start: u64,
 }
 
@@ -64,7 +64,7 @@ impl Known {
         })
     }
 
-    /// Where the names come from, as a sentence for the report.
+    /// The source of the names, as a sentence for the report.
     pub(super) fn about(&self) -> String {
         let shift = match self.shift {
             0 => String::new(),
@@ -78,17 +78,17 @@ impl Known {
         self.is_verified
     }
 
-    /// Why it has no names for modules, if it has none.
+    /// The reason for having no names of modules, if so.
     pub(super) fn without_modules(&self) -> Option<&'static str> {
         self.without_modules
     }
 }
 
-/// Reads the list that was given; a list that cannot be read is an error, since the user requested it.
+/// Reads the given list. An unreadable list is an error, since the user requested it.
 pub(super) fn given(options: &Options, facts: &KernelFacts) -> Result<Kernel, Error> {
     let (path, known) = match &options.kernel {
         KernelSource::Auto => return Ok(Kernel::Unasked),
-        KernelSource::None => return Ok(Kernel::Unknown("not asked for".into())),
+        KernelSource::None => return Ok(Kernel::Unknown("not requested".into())),
         KernelSource::Kallsyms(path) | KernelSource::SystemMap(path) => {
             let is_verified = path == Path::new(KALLSYMS) && Running::here().is(facts);
             (path, from_list(path, facts, is_verified))
@@ -104,7 +104,7 @@ pub(super) fn given(options: &Options, facts: &KernelFacts) -> Result<Kernel, Er
     }
 }
 
-/// Looks for the recorded kernel's symbols: in the given directories, in this machine's kernel, in the usual places.
+/// Searches the recorded kernel's symbols: in the given directories, in this host's kernel, in the usual places.
 pub(super) fn find(options: &Options, facts: &KernelFacts) -> Kernel {
     let mut reason = None;
     for path in in_directories(options, facts) {
@@ -180,7 +180,7 @@ fn usual_places(facts: &KernelFacts) -> Vec<PathBuf> {
     paths
 }
 
-/// Where a kernel with its debugging information may be installed.
+/// Paths where a kernel with its debug info may be installed.
 pub fn kernel_debug_files(release: &str, build_id: Option<&[u8]>) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     if is_plain(release) {
@@ -197,12 +197,12 @@ pub fn kernel_debug_files(release: &str, build_id: Option<&[u8]>) -> Vec<PathBuf
     paths
 }
 
-/// The release comes from the trace and becomes part of a path.
+/// Whether a release, which comes from the trace, is safe as part of a path.
 fn is_plain(release: &str) -> bool {
     !release.is_empty() && !release.contains('/') && release.len() < 128
 }
 
-/// A file of any of the kinds; `None` if there is none at that path.
+/// Reads a file of any kind; `None` if there is none at that path.
 fn from_any(path: &Path, facts: &KernelFacts) -> Option<Result<Known, String>> {
     if !path.is_file() {
         return None;
@@ -223,7 +223,7 @@ fn from_list(path: &Path, facts: &KernelFacts, is_verified: bool) -> Result<Know
     let read = |with_modules| kallsyms::read(path, with_modules).map_err(|e| e.to_string());
     let kallsyms = check_list(read(true)?)?;
     let shift = shift_of(&kallsyms.table, facts)?;
-    // Of another boot: where its modules were says nothing.
+    // From another boot: module addresses differ.
     let (table, without_modules) = match shift {
         0 => (kallsyms.table, None),
         _ => (
@@ -246,7 +246,7 @@ fn check_list(kallsyms: Kallsyms) -> Result<Kallsyms, String> {
             "all addresses are 0, hidden from this user (sysctl kernel.kptr_restrict)".into(),
         );
     }
-    // Debian's System.map is one line that says where the true one is.
+    // Debian's System.map is a single line that names the package with the real one.
     if kallsyms.table.len() < 2 {
         return Err(format!(
             "expected lines like \"ffffffff81000000 T _text\", found {} of them and {} others",
@@ -291,7 +291,7 @@ fn from_vmlinux(path: &Path, facts: &KernelFacts, given: bool) -> Result<Known, 
     })
 }
 
-/// How much higher the kernel lay than in the list: address space randomization.
+/// Offset of the kernel relative to the list: address space randomization.
 fn shift_of(table: &Table, facts: &KernelFacts) -> Result<u64, String> {
     let Some((name, recorded)) = &facts.reference else {
         return Ok(0);
@@ -299,22 +299,22 @@ fn shift_of(table: &Table, facts: &KernelFacts) -> Result<u64, String> {
     if let Some(listed) = table.address_of(name.as_bytes()) {
         return Ok(recorded.wrapping_sub(listed));
     }
-    // A part of a list of the same boot may lack it.
+    // A partial list of the same boot may lack it.
     let first = table.next_at(*recorded);
     if first.is_some_and(|symbol| symbol.start - recorded < IMAGE_MAX_BYTES) {
         return Ok(0);
     }
     Err(format!(
-        "it has no symbol {name}, by which the recording says where the kernel lay"
+        "it has no symbol {name}, which the recording uses to state the kernel's address"
     ))
 }
 
-/// Build ID of the kernel that this program runs on.
+/// Build ID of the running kernel.
 pub(crate) fn running_build_id() -> Option<Vec<u8>> {
     Running::here().build_id
 }
 
-/// The kernel that this program runs on.
+/// The running kernel.
 struct Running {
     build_id: Option<Vec<u8>>,
     os_release: Option<String>,
@@ -336,7 +336,7 @@ impl Running {
         }
     }
 
-    /// Whether it is the recorded kernel for certain.
+    /// Whether it is certainly the recorded kernel.
     fn is(&self, facts: &KernelFacts) -> bool {
         match (&self.build_id, &facts.build_id) {
             (Some(here), Some(recorded)) => build_id::equal(here, recorded),
@@ -344,7 +344,7 @@ impl Running {
         }
     }
 
-    /// Its symbols if it is the recorded kernel, or why not.
+    /// The symbols if it is the recorded kernel, or the reason why not.
     fn symbols(&self, facts: &KernelFacts) -> Result<Known, String> {
         let proven = self.is(facts);
         if let (false, Some(here), Some(recorded)) = (proven, &self.build_id, &facts.build_id) {

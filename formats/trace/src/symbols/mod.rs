@@ -4,9 +4,10 @@
 //! Request { module: "/usr/bin/dd", build_id: 1a2b…, offset: 0x6f21, return_address: true }  →  [dd_copy+0x1c2]
 //! Request { module: "[kernel.kallsyms]", address: 0xffffffff81456a76 }                     →  [getname_flags+0x26]
 //! ```
-//! Nothing is ever guessed: a file is used only if its build ID is the recorded one, kernel symbols only if they are the
-//! recorded kernel's; where nothing was recorded to compare, [`Name::is_unverified`] is set. Among the names of one address perf's choice is taken, so that both print the same. What has no
-//! name keeps module and offset, is counted in the [`Report`] with the reason, and can be given names later.
+//! Names are never guessed: a file is used only if its build ID is the recorded one, kernel symbols only if they are
+//! the recorded kernel's. If the trace recorded nothing to compare, [`Name::is_unverified`] is set. If an address has
+//! several names, perf's choice is used, so that both print the same. A frame without a name keeps module and offset,
+//! is counted in the [`Report`] with the reason, and can be named later.
 //! Symbol tables are read by `elf` and `table`; `lines` has blazesym read DWARF for lines and inlined
 //! functions; framehop unwinds.
 
@@ -39,7 +40,7 @@ use std::path::{Path, PathBuf};
 use perfquet_events::Error;
 use perfquet_events::event::{Event, Fact, Space};
 
-use embedded::EmbeddedSymbols;
+use embedded::TraceSymbols;
 use files::{Files, Missing, ModuleKey};
 use jit::Generated;
 use kernel::Kernel;
@@ -59,31 +60,32 @@ pub use roots::Roots;
 pub use unwind::{UnwindCounts, Unwinder, Unwound};
 pub use variables::{LinePlace, Location, Member, Scope, Shape, SourceLines, Variable};
 
-/// Bytes of symbol tables and mapped files beyond which those at hand are forgotten before another one is read. Half of
-/// all programs take less than 1 MiB, a compiler's library 200.
+/// Size of symbol tables and mapped files above which the current ones are released before another is read. Half of all
+/// programs take less than 1 MiB, a compiler's library 200.
 const MODULES_KEPT_BYTES: usize = 32 << 20;
 
 /// Name of the kernel as a module.
 pub const KERNEL: &str = "[kernel.kallsyms]";
 
-/// Number of frames to pass to [`Symbolizer::names`] at once: their names, of some hundred bytes each, are in memory together.
+/// Number of frames to pass to [`Symbolizer::names`] at once: their names, of a few hundred bytes each, are in memory
+/// together.
 pub(crate) const FRAMES_AT_ONCE: usize = 1 << 12;
 
-/// Where names may come from.
+/// Sources of names.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Symbols of the kernel.
     pub kernel: KernelSource,
-    /// Directories with programs and debugging information, searched first: by build id
-    /// (`.build-id/1a/2b….debug`), by the recorded path below them, by file name.
+    /// Directories with programs and debug info, searched first: by build ID (`.build-id/1a/2b….debug`), by the
+    /// recorded path below them, by file name.
     pub directories: Vec<PathBuf>,
-    /// Name user frames.
+    /// Whether to name user frames.
     pub user: bool,
-    /// Files, lines and inlined functions too, where there is debugging information, read there: a hundred times slower.
+    /// Reader of files, lines and inlined functions from debug info; `None` to skip them. A hundred times slower.
     pub lines: Option<LineReader>,
-    /// Roots of processes that see other files, to find in them what they had mapped.
+    /// Roots of processes with another file system, to find their mapped files.
     pub roots: Roots,
-    /// Look at this machine: recorded paths, `/usr/lib/debug`, the caches of perf and debuginfod, its kernel.
+    /// Whether to search this host: recorded paths, `/usr/lib/debug`, the caches of perf and debuginfod, its kernel.
     pub system: bool,
 }
 
@@ -101,8 +103,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Takes a file or directory as given to `--symbols`: a directory of programs, a vmlinux, or a list of kernel
-    /// symbols (kallsyms, System.map).
+    /// Adds a file or directory given to `--symbols`: a directory of programs, a vmlinux, or a list of kernel symbols
+    /// (kallsyms, System.map).
     pub fn add(&mut self, path: &Path) -> Result<(), Error> {
         let metadata = std::fs::metadata(path).map_err(Error::io(path))?;
         if metadata.is_dir() {
@@ -116,17 +118,17 @@ impl Options {
     }
 }
 
-/// Where the kernel's symbols come from.
+/// Source of the kernel's symbols.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum KernelSource {
-    /// From the directories, this machine's kernel, its debug packages: whichever is the recorded kernel's.
+    /// The directories, this host's kernel, its debug packages: whichever is the recorded kernel's.
     #[default]
     Auto,
     /// A copy of `/proc/kallsyms`.
     Kallsyms(PathBuf),
     /// A System.map of the build.
     SystemMap(PathBuf),
-    /// The kernel before it was packed.
+    /// The uncompressed kernel (vmlinux).
     Vmlinux(PathBuf),
     /// No names for the kernel.
     None,
@@ -137,9 +139,9 @@ pub enum KernelSource {
 pub struct KernelFacts {
     /// `uname -r`
     pub os_release: Option<String>,
-    /// Build id of the kernel.
+    /// Build ID of the kernel.
     pub build_id: Option<Vec<u8>>,
-    /// A symbol of the kernel and its address then: `_text` or `_stext`.
+    /// A kernel symbol and its address while recording: `_text` or `_stext`.
     pub reference: Option<(String, u64)>,
 }
 
@@ -152,7 +154,7 @@ impl KernelFacts {
             Event::BuildId(id) if id.space == Space::Kernel && id.path.starts_with(b"[kernel") => {
                 self.build_id = Some(id.build_id.to_vec());
             }
-            // perf writes the address of the symbol as the offset in the file: "[kernel.kallsyms]_text".
+            // perf writes the symbol's address as the offset in the file: "[kernel.kallsyms]_text".
             Event::Mapping(mapping) if mapping.space != Space::User => {
                 let name = mapping.path.strip_prefix(KERNEL.as_bytes());
                 if let Some(name) = name.filter(|name| !name.is_empty())
@@ -172,24 +174,24 @@ impl KernelFacts {
     }
 }
 
-/// A frame to be named.
+/// A frame to symbolize.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Request<'a> {
     /// Path of the module as recorded.
     pub module: Option<&'a str>,
     /// Its build ID.
     pub build_id: Option<&'a [u8]>,
-    /// The mapped file, where the recording says which it was.
+    /// The mapped file, if the recording identifies it.
     pub file: Option<FileIdentity>,
-    /// When that was mapped first.
+    /// The time of its first mapping.
     pub first_mapped: FirstMapped,
     /// Offset in the module's file.
     pub offset: Option<u64>,
     /// Absolute address, for the kernel.
     pub address: Option<u64>,
-    /// Where the code runs.
+    /// Space in which the code runs.
     pub space: Space,
-    /// The address follows a call and is not that of an executed instruction.
+    /// Whether the address follows a call, and is not that of an executed instruction.
     pub return_address: bool,
 }
 
@@ -198,13 +200,13 @@ pub struct Request<'a> {
 pub struct Name {
     /// Function, demangled.
     pub function: String,
-    /// Bytes from its start; not known for inlined ones.
+    /// Bytes from its start; unknown for inlined ones.
     pub function_offset: Option<u64>,
     /// Source file.
     pub file: Option<String>,
     /// Line in it.
     pub line: Option<u32>,
-    /// From a file that is not proven to be the recorded one.
+    /// Whether the file is not proven to be the recorded one.
     pub is_unverified: bool,
 }
 
@@ -228,21 +230,21 @@ pub struct Symbolizer {
     kernel: Kernel,
     files: Files,
     modules: HashMap<ModuleKey, Result<Module, Missing>>,
-    told: EmbeddedSymbols,
+    trace_symbols: TraceSymbols,
     generated: Generated,
     lines: Option<Lines>,
     report: Report,
 }
 
 impl Symbolizer {
-    /// Reads the given kernel symbols; everything else on request.
+    /// Reads the given kernel symbols; other symbols on request.
     pub fn new(options: Options, facts: KernelFacts, origin: Origin) -> Result<Symbolizer, Error> {
         Ok(Symbolizer {
             kernel: kernel::given(&options, &facts)?,
             generated: Generated::new(&options, origin.clone()),
             files: Files::new(&options, origin),
             modules: HashMap::new(),
-            told: EmbeddedSymbols::default(),
+            trace_symbols: TraceSymbols::default(),
             lines: options.lines.clone().map(Lines::new),
             report: Report::default(),
             options,
@@ -250,10 +252,10 @@ impl Symbolizer {
         })
     }
 
-    /// Adds a symbol from the trace itself; it goes before all others. Without a module, `start` is an absolute
-    /// address of the kernel; with one, an offset in its file. A length of 0 reaches up to the next symbol.
+    /// Adds a symbol from the trace itself, which precedes all others. Without a module, `start` is an absolute address
+    /// of the kernel; with one, an offset in its file. A length of 0 extends to the next symbol.
     pub fn add_symbol(&mut self, module: Option<&str>, start: u64, length: u64, name: &[u8]) {
-        self.told.add(module, start, length, name);
+        self.trace_symbols.add(module, start, length, name);
     }
 
     /// Records where a process wrote its generated code.
@@ -261,11 +263,11 @@ impl Symbolizer {
         self.generated.add_dump(pid, path);
     }
 
-    /// Names of each frame, from the function to the innermost one inlined there; empty if unknown. Best asked for
-    /// many frames at once, each one once.
+    /// Returns the names of each frame, from the function to the innermost one inlined there; empty if unknown. Most
+    /// efficient with many distinct frames at once.
     pub fn names(&mut self, requests: &[Request<'_>]) -> Vec<Vec<Name>> {
         let mut names = vec![Vec::new(); requests.len()];
-        // In order, so that files are read and reported in the same order every time.
+        // Sorted, so that files are read and reported in the same order every time.
         let mut places: BTreeMap<Recorded<'_>, Vec<Place>> = BTreeMap::new();
         self.report.frames += requests.len() as u64;
         for (index, (request, name)) in requests.iter().zip(&mut names).enumerate() {
@@ -312,39 +314,39 @@ impl Symbolizer {
         names
     }
 
-    /// Memory of the symbol tables at hand, with the files that they point into.
+    /// Memory of the loaded symbol tables and their files.
     fn held_bytes(&self) -> usize {
         let modules = self.modules.values().flatten();
         modules.map(Module::held_bytes).sum()
     }
 
-    /// Forgets the symbol tables; what could not be found is not looked for again.
+    /// Releases the symbol tables; files that were not found are not searched again.
     fn forget_modules(&mut self) {
         self.modules.retain(|_, module| module.is_err());
         self.files.forget();
-        // What was read of their debugging information keeps them.
+        // The debug info readers hold references to them.
         if let Some(lines) = &mut self.lines {
             lines.close();
         }
     }
 
-    /// What has no name, and why.
+    /// Frames without a name, and the reasons.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// The name of generated code; `None`: it is none.
+    /// The name of generated code; `None` if the frame is not generated code.
     fn generated_name(&mut self, request: &Request<'_>) -> Option<Result<Name, String>> {
         let module = request.module.filter(|_| self.options.user)?;
-        let behind = u64::from(request.return_address);
+        let after = u64::from(request.return_address);
         match (request.offset, request.address) {
             (Some(offset), _) if is_dump(module) => {
-                let code = offset.saturating_sub(behind);
+                let code = offset.saturating_sub(after);
                 Some(self.generated.in_dump(module, code, offset))
             }
             (None, Some(address)) => {
                 let pid = jit::pid_of(module)?;
-                let code = address.saturating_sub(behind);
+                let code = address.saturating_sub(after);
                 Some(self.generated.at(pid, code, address, request.first_mapped))
             }
             _ => None,
@@ -358,11 +360,11 @@ impl Symbolizer {
             return Vec::new();
         };
         let code = address.saturating_sub(u64::from(request.return_address));
-        if let Some(name) = self.told.name(None, code, address) {
+        if let Some(name) = self.trace_symbols.name(None, code, address) {
             return vec![name];
         }
         if matches!(self.kernel, Kernel::Unasked) {
-            // Its own table is a large one.
+            // The kernel's symbol table is a large one.
             self.forget_modules();
             self.kernel = kernel::find(&self.options, &self.facts);
         }
@@ -407,8 +409,8 @@ impl Symbolizer {
         let module = recorded.module;
         places.retain(|place| {
             let code = place.offset_of_code();
-            let told = self.told.name(Some(module), code, place.offset);
-            match (told, names.get_mut(place.request)) {
+            let name = self.trace_symbols.name(Some(module), code, place.offset);
+            match (name, names.get_mut(place.request)) {
                 (Some(name), Some(slot)) => {
                     *slot = vec![name];
                     false
@@ -421,7 +423,7 @@ impl Symbolizer {
         }
         if !self.options.user {
             self.report
-                .add(module, "not asked for", places.len() as u64);
+                .add(module, "not requested", places.len() as u64);
             return;
         }
         let key = recorded.key();
@@ -465,7 +467,7 @@ impl Symbolizer {
     }
 }
 
-/// A module as requests name it.
+/// A module as identified in requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Recorded<'a> {
     module: &'a str,

@@ -1,15 +1,15 @@
-//! Whether a file without a recorded build ID is the one that was mapped: by its inode and age.
+//! Checks whether a file without a recorded build ID is the mapped one, by its inode and age.
 //!
 //! ```text
 //! recorded: device 254:0, inode 131342, first mapped at 12:00:07      the file at the path has
 //!     inode 131342, born 11:58, changed 11:58                         the same: its names are right
-//!     inode 131342, born 12:05                                        a later file: the number was used again
-//!     inode 140001                                                    another file has taken its place
+//!     inode 131342, born 12:05                                        a later file: the inode was reused
+//!     inode 140001                                                    another file has replaced it
 //! recorded: the path alone, the recording began at 12:00:00
 //!     last changed at 11:58                                           used, but unverified
 //!     last changed at 12:01                                           not used
 //! ```
-//! A wrong name looks right, a missing one does not: whatever is not proven or at least plausible names nothing.
+//! A wrong name looks right, a missing one does not: a file must be proven or at least plausible.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -19,14 +19,14 @@ use perfquet_events::event::Mapping;
 
 use crate::store::Facts;
 
-/// Where and when a trace was recorded.
+/// Host and time of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Host name.
     pub host: Option<String>,
-    /// Nanoseconds since 1970 at which time 0 of the trace's clock was.
+    /// Nanoseconds since 1970 at time 0 of the trace's clock.
     pub wall_offset: Option<i64>,
-    /// The offset was estimated from the age of the recording's file, and may be too large.
+    /// Whether the offset was estimated from the age of the recording's file, and may be too large.
     pub is_estimated: bool,
     /// First time of the recording, on its own clock.
     pub began: Option<i64>,
@@ -42,7 +42,7 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// What the record of a mapping says of its file.
+    /// The file identity in a mapping record.
     pub(crate) fn of(mapping: &Mapping<'_>) -> Option<FileIdentity> {
         Some(FileIdentity {
             device: mapping.device?,
@@ -51,22 +51,22 @@ impl FileIdentity {
     }
 }
 
-/// When a file was first seen mapped, on the clock of the trace; `None`: before the recording began.
+/// Time of a file's first mapping, on the clock of the trace; `None` before the recording began.
 pub type FirstMapped = Option<i64>;
 
-/// How far a file is the recorded one.
+/// Result of comparing a file with the recorded one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Likeness {
-    /// It is.
+    /// The same file.
     Same,
-    /// Nothing speaks against it.
+    /// No evidence against it.
     Plausible,
-    /// It is another, or may be; why, as part of a sentence.
+    /// Another file, or possibly another; the reason, as part of a sentence.
     Other(String),
 }
 
 impl Origin {
-    /// What the manifest of a trace says; `first` is the first time in it.
+    /// Origin from the facts in a trace's manifest; `first` is the first time in it.
     pub fn of_facts(facts: &Facts, first: Option<i64>) -> Origin {
         Origin {
             host: facts.host.clone(),
@@ -76,7 +76,7 @@ impl Origin {
         }
     }
 
-    /// Estimates the time of day from the last change of the recording's file, which was when it ended or later.
+    /// Estimates the time of day from the last change of the recording's file, which is at its end or later.
     pub fn estimate(&mut self, written: SystemTime, last: i64) {
         let written = written.duration_since(UNIX_EPOCH).ok();
         let written = written.and_then(|since| i64::try_from(since.as_nanos()).ok());
@@ -84,7 +84,7 @@ impl Origin {
         self.is_estimated = true;
     }
 
-    /// Whether another machine recorded.
+    /// Whether another host recorded.
     fn is_foreign(&self) -> bool {
         self.host.as_ref().is_some_and(|host| {
             let here = std::fs::read_to_string("/proc/sys/kernel/hostname");
@@ -97,7 +97,7 @@ impl Origin {
         self.wall_offset?.checked_add(time.or(self.began)?)
     }
 
-    /// Judges a file at the path of the recorded one.
+    /// Compares a file at the recorded path with the recorded file.
     pub(super) fn judge(
         &self,
         found: &Metadata,
@@ -113,7 +113,7 @@ impl Origin {
         if let Some(recorded) = recorded {
             let device = (libc::major(found.dev()), libc::minor(found.dev()));
             let is_same_inode = found.ino() == recorded.inode;
-            // overlayfs and btrfs have devices without a major number in stat, others in mappings.
+            // On overlayfs and btrfs, stat reports devices without a major number, unlike mappings.
             let is_same_device = device == recorded.device;
             let may_differ = device.0 == 0;
             if is_same_inode && (is_same_device || may_differ) {
@@ -121,13 +121,13 @@ impl Origin {
             }
             if !may_differ || is_same_device {
                 return Likeness::Other(format!(
-                    "another file lies there now (inode {}, recorded {})",
+                    "another file has replaced it (inode {}, recorded {})",
                     found.ino(),
                     recorded.inode
                 ));
             }
         }
-        // Renaming a file into its place leaves the time of its contents; that of its inode is the later one.
+        // Renaming a file keeps its mtime, but updates its ctime.
         let placed = changed.max(nanoseconds(found.ctime(), found.ctime_nsec()));
         match self.wall(None) {
             None => {
@@ -140,14 +140,15 @@ impl Origin {
         }
     }
 
-    /// Why a list of generated code that lies in a temporary folder of this machine is not that of the recorded process, whose first
-    /// such code was mapped then; `None`: nothing speaks against it. Lists outlive their process, and numbers of processes are used again.
+    /// The reason why a list of generated code in a temporary directory of this host is not that of the recorded
+    /// process, whose first generated code was mapped at that time; `None` if it may be. Lists outlive their process,
+    /// and PIDs are reused.
     pub(super) fn is_other_list(
         &self,
         found: &Metadata,
         first_mapped: FirstMapped,
     ) -> Option<&'static str> {
-        /// A list may be written while memory is filled that is executable only afterwards.
+        /// A list may be written while memory is filled that is made executable only later.
         const SLACK: i64 = 1_000_000_000;
         if self.is_foreign() {
             return Some("recorded on another host");
@@ -158,7 +159,7 @@ impl Origin {
             .then_some("it is older than the process")
     }
 
-    /// Numbers of inodes are used again: it must be older than its first mapping, and its contents too.
+    /// Inodes are reused: the file must be older than its first mapping, and its contents too.
     fn same_inode(&self, found: &Metadata, changed: i64, first_mapped: FirstMapped) -> Likeness {
         let Some(mapped) = self.wall(first_mapped) else {
             return Likeness::Plausible;
@@ -168,7 +169,7 @@ impl Origin {
         let born = born.and_then(|since| i64::try_from(since.as_nanos()).ok());
         let born = born.unwrap_or_else(|| nanoseconds(found.ctime(), found.ctime_nsec()));
         if born > mapped {
-            return Likeness::Other("a file that was created later lies there now".into());
+            return Likeness::Other("a file created later has replaced it".into());
         }
         if changed > mapped {
             return Likeness::Other("its contents were changed after it was mapped".into());

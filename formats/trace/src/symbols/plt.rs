@@ -3,9 +3,9 @@
 //! ```text
 //! 1030: ff 25 e2 2f 00 00   jmp *0x2fe2(%rip)   # slot 0x4018, relocated to malloc  →  malloc@plt
 //! ```
-//! No symbol table names them. Each entry is decoded as far as the slot of the global offset table that it jumps
-//! through; the relocation of this slot names the function. So any order and any flavour of entries (`.plt`,
-//! `.plt.sec`, `.plt.got`) is right. x86-64 and aarch64.
+//! No symbol table names them. Each entry is decoded up to the slot of the global offset table through which it jumps;
+//! the relocation of this slot names the function. This works for any order and kind of entries (`.plt`, `.plt.sec`,
+//! `.plt.got`). x86-64 and aarch64.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use super::table::{Symbol, Table};
 const R_X86_64_IRELATIVE: u32 = 37;
 const R_AARCH64_IRELATIVE: u32 = 1032;
 
-/// One jump: where it starts, its bytes, the slot that it goes through.
+/// One jump: its start, its bytes, and its slot.
 struct Jump {
     start: u64,
     bytes: u64,

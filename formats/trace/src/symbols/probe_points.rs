@@ -1,4 +1,4 @@
-//! What can be probed in a program or library: its functions, and the static probes that its makers left in it.
+//! Probe targets in a program or library: its functions, and its static probes.
 //!
 //! ```text
 //! malloc          at 0x9d1e0 in the file, 599 bytes
@@ -26,20 +26,20 @@ const NT_STAPSDT: u32 = 3;
 pub struct Object {
     path: PathBuf,
     image: Arc<Elf>,
-    /// Its symbols where they were stripped from it.
+    /// The file with its symbols, if they were stripped.
     debug: Option<Arc<Elf>>,
-    /// Places are told by address: it is no file that is mapped.
+    /// Whether locations are addresses: the kernel is not a mapped file.
     is_kernel: bool,
 }
 
-/// A function in it.
+/// A function in an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeSymbol {
     /// As in the symbol table, mangled or not.
     pub name: String,
-    /// Where it begins, in the file.
+    /// File offset of its start.
     pub offset: u64,
-    /// Its length; 0: not told.
+    /// Length in bytes; 0 if unknown.
     pub bytes: u64,
 }
 
@@ -50,28 +50,28 @@ pub struct StaticProbe {
     pub provider: String,
     /// What it is called.
     pub name: String,
-    /// Where it is, in the file.
+    /// File offset.
     pub offset: u64,
-    /// Where its counter of listeners is, in the file; `None`: it has none.
+    /// File offset of its semaphore; `None` if it has none.
     pub semaphore_offset: Option<u64>,
-    /// Where its arguments are, in the assembler's words: "8@%rbx -4@12(%rsp)".
+    /// Locations of its arguments, in assembler syntax: "8@%rbx -4@12(%rsp)".
     pub arguments: String,
 }
 
 impl CodeSymbol {
-    /// The name as one writes it in C++ or Rust, without parameters, as frames have it.
+    /// The demangled name without parameters, as in frames.
     pub fn readable(&self) -> String {
         demangle(self.name.as_bytes())
     }
 
-    /// The same with the parameters of C++.
+    /// The demangled name with the parameters of C++.
     pub fn readable_with_parameters(&self) -> String {
         demangle_with_parameters(&self.name)
     }
 }
 
 impl Object {
-    /// Opens a file, and that with its symbols, if it was stripped and they are installed.
+    /// Opens a file, and the one with its symbols if it is stripped and they are installed.
     pub fn open(path: &Path) -> Result<Object, Error> {
         let unreadable = |message: String| Error::Symbols {
             path: path.to_owned(),
@@ -89,8 +89,8 @@ impl Object {
         })
     }
 
-    /// Opens a kernel (vmlinux) with its debugging information, or a file with that alone. Its places are addresses of the
-    /// build, not offsets in the file.
+    /// Opens a kernel (vmlinux) with its debug info, or a file with the debug info alone. Its locations are addresses
+    /// of the build, not offsets in the file.
     pub fn open_kernel(path: &Path) -> Result<Object, Error> {
         let unreadable = |message: String| Error::Symbols {
             path: path.to_owned(),
@@ -109,7 +109,7 @@ impl Object {
         })
     }
 
-    /// Identifies its build.
+    /// The build ID.
     pub fn build_id(&self) -> Option<&[u8]> {
         self.image.build_id()
     }
@@ -130,7 +130,7 @@ impl Object {
             for function in &functions.list {
                 let name = functions.names.get(function.name as usize..);
                 let name = without_version(before_nul(name.unwrap_or_default()));
-                // The debugging file has the addresses, but not the bytes: the image knows where they are.
+                // The debug file has the addresses, but not the bytes: the image maps them to offsets.
                 if let Some(offset) = self.offset_of(function.address) {
                     symbols.push(CodeSymbol {
                         name: String::from_utf8_lossy(name).into_owned(),
@@ -148,7 +148,7 @@ impl Object {
         symbols
     }
 
-    /// The static probes, in the order of their notes. A note that cannot be read ends them.
+    /// The static probes, in the order of their notes. An unreadable note ends them.
     pub fn static_probes(&self) -> Vec<StaticProbe> {
         let Some(notes) = self.image.contents(b".note.stapsdt") else {
             return Vec::new();
@@ -161,7 +161,7 @@ impl Object {
         probes
     }
 
-    /// The bytes of code at an offset in the file, as many of them as there are.
+    /// The code at an offset in the file, up to `bytes` bytes.
     pub fn code(&self, offset: u64, bytes: usize) -> &[u8] {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let content = self.image.content();
@@ -190,7 +190,7 @@ impl Object {
         let (place, base, semaphore) = (word()?, word()?, word()?);
         let mut text = || String::from_utf8_lossy(body.text_to_nul()).into_owned();
         let (provider, name, arguments) = (text(), text(), text());
-        // A prelinked file was moved as a whole: .stapsdt.base moved with it, the note did not.
+        // Prelinking moves the whole file: .stapsdt.base moved with it, the note did not.
         let moved = self
             .image
             .section(b".stapsdt.base")

@@ -1,4 +1,4 @@
-//! What has no name, and why: for one line on stderr, the problems table and `-v`.
+//! Frames without names and the reasons: for one line on stderr, the problems table and `-v`.
 //!
 //! ```text
 //! symbols of /usr/bin/foo: its build id differs, /usr/bin/foo has build id 1a2b…: 512 frames
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Frames without a name, by module and reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Where the kernel's names come from, or why there are none; `None` if no kernel frame was requested.
+    /// The source of the kernel's names, or the reason for not having any; `None` if no kernel frame was requested.
     pub kernel: Option<String>,
     /// Frames requested.
     pub frames: u64,
@@ -25,9 +25,9 @@ pub struct Report {
 pub struct Unnamed<'r> {
     /// Module, or `[kernel.kallsyms]`.
     pub module: &'r str,
-    /// Why, as a sentence without a stop.
+    /// The reason, as a sentence without a full stop.
     pub reason: &'r str,
-    /// How many distinct frames.
+    /// Number of distinct frames.
     pub frames: u64,
 }
 
@@ -48,7 +48,7 @@ impl Report {
         *self.without_line.entry(key).or_default() += 1;
     }
 
-    /// All modules with frames that have a name but no line, where lines were requested: those with most of them first.
+    /// All modules with frames that have a name but no line although lines were requested, most frames first.
     pub fn without_line(&self) -> Vec<Unnamed<'_>> {
         most_first(&self.without_line)
     }
@@ -59,13 +59,13 @@ impl Report {
         modules.map(|(module, &frames)| (module.as_str(), frames))
     }
 
-    /// All modules with frames that have no name, those with most of them first.
+    /// All modules with frames that have no name, most frames first.
     pub fn unnamed(&self) -> Vec<Unnamed<'_>> {
         most_first(&self.missing)
     }
 }
 
-/// The modules, those with most frames first.
+/// The modules, most frames first.
 fn most_first<R: AsRef<str>>(frames: &BTreeMap<(String, R), u64>) -> Vec<Unnamed<'_>> {
     let mut list: Vec<_> = frames
         .iter()
@@ -79,7 +79,7 @@ fn most_first<R: AsRef<str>>(frames: &BTreeMap<(String, R), u64>) -> Vec<Unnamed
     list
 }
 
-/// Says of how many files the names are unverified; `None`: of none.
+/// A sentence on the files with unverified names; `None` if there are none.
 pub fn unverified_sentence(reports: &[Report]) -> Option<String> {
     let modules: BTreeMap<&str, u64> = reports.iter().flat_map(Report::unverified).collect();
     let first = modules.iter().max_by_key(|(_, frames)| **frames)?.0;
@@ -93,7 +93,7 @@ pub fn unverified_sentence(reports: &[Report]) -> Option<String> {
     ))
 }
 
-/// Says how many named frames have no line, where lines were requested, and why most of them have none.
+/// A sentence on named frames without a line, where lines were requested, with the most common reason.
 pub fn without_line_sentence(reports: &[Report]) -> Option<String> {
     let without: Vec<_> = reports.iter().flat_map(Report::without_line).collect();
     let most = without.iter().max_by_key(|module| module.frames)?;

@@ -1,11 +1,11 @@
-//! Files that have another path than the recorded one: below the roots of containers and chroots, or none at all since
-//! they were replaced while they ran.
+//! Files not reachable at their recorded path: below the roots of containers and chroots, or without any path since
+//! they were replaced while mapped.
 //!
 //! ```text
-//! /proc/4711/root      usr/bin/app of that container; its process 4711 is process 7 in there
+//! /proc/4711/root      usr/bin/app of that container; PID 4711 is PID 7 inside it
 //! ```
-//! Whoever records adds them while it runs; a name may be asked for after the process has ended, so a root is best
-//! a path that holds on (`/proc/self/fd/12`).
+//! A recorder adds them while it runs. Names may be looked up after the process has ended, so a root should be a
+//! lasting path (`/proc/self/fd/12`).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,16 +13,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::origin::FileIdentity;
 
-/// Roots, shared with whoever adds to them.
+/// Roots, shared between the recorder and the symbolizer.
 #[derive(Debug, Clone, Default)]
 pub struct Roots(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
     roots: Vec<PathBuf>,
-    /// Process → its root, and its number in there.
+    /// PID → its root, and its PID inside.
     processes: HashMap<i32, (usize, i32)>,
-    /// Files that were mapped but have no path any more.
+    /// Mapped files without a path.
     files: Vec<HeldFile>,
 }
 
@@ -34,19 +34,19 @@ struct HeldFile {
 }
 
 impl Roots {
-    /// Adds a root; the number is for [`Roots::add_process`].
+    /// Adds a root; the result is for [`Roots::add_process`].
     pub fn add(&self, root: PathBuf) -> usize {
         let mut known = self.lock();
         known.roots.push(root);
         known.roots.len() - 1
     }
 
-    /// Tells which root a process has, and which number it has in there.
+    /// Sets the root of a process, and its PID inside.
     pub fn add_process(&self, pid: i32, root: usize, pid_inside: i32) {
         self.lock().processes.insert(pid, (root, pid_inside));
     }
 
-    /// Adds a mapped file that no path leads to, by one that opens it all the same.
+    /// Adds a mapped file that its own path no longer reaches, with one that opens it.
     pub fn add_file(&self, identity: FileIdentity, build_id: Option<Vec<u8>>, path: PathBuf) {
         self.lock().files.push(HeldFile {
             identity,
@@ -55,7 +55,7 @@ impl Roots {
         });
     }
 
-    /// A path that opens such a file: by its build ID, or where none was recorded by its inode.
+    /// A path that opens such a file: by its build ID, or by its inode if none was recorded.
     pub(super) fn held(
         &self,
         build_id: Option<&[u8]>,
@@ -74,14 +74,14 @@ impl Roots {
         self.lock().roots.clone()
     }
 
-    /// Root of a process, and its number in there.
+    /// The root of a process, and its PID inside.
     pub(super) fn of(&self, pid: i32) -> Option<(PathBuf, i32)> {
         let known = self.lock();
         let &(root, inside) = known.processes.get(&pid)?;
         Some((known.roots.get(root)?.clone(), inside))
     }
 
-    /// Additions leave it whole, whoever panicked.
+    /// Additions cannot leave it inconsistent, even if a thread panicked.
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

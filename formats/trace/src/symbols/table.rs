@@ -1,13 +1,13 @@
-//! Names by address: a sorted symbol table, put in order as perf does it.
+//! A sorted symbol table, with perf's choice of names.
 //!
 //! ```text
 //! ffffffff813c9d90  kmem_cache_alloc_noprof   up to the next symbol
 //! 0000000000001189  work_inner                35 bytes
 //! ```
-//! Of several names of one address, one is kept, by the rules of `choose_best_symbol` in perf's
-//! `util/symbol.c`, so that the same trace has the same names here and there: a length before none, strong before
-//! weak, global before local, fewer leading underscores, the longer name (both demangled). A linker that folds equal
-//! functions gives one address thousands of names, so the choice is made when an address is looked up.
+//! If an address has several names, one is kept, by the rules of `choose_best_symbol` in perf's `util/symbol.c`, so
+//! that both tools print the same: a length before none, strong before weak, global before local, fewer leading
+//! underscores, the longer name (both demangled). A linker that folds equal functions gives one address thousands of
+//! names, so the choice is made at lookup.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use super::demangle::demangle;
 use super::elf::{Function, Functions, Part};
 
-/// A name and the addresses that bear it.
+/// A name and its address range.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Symbol {
     pub(super) start: u64,
@@ -29,7 +29,7 @@ pub(super) struct Symbol {
 }
 
 impl Symbol {
-    /// A symbol that ends at `end`, or where the next one starts if `end` is `start`.
+    /// A symbol that ends at `end`, or at the next one if `end` is `start`.
     pub(super) fn new(start: u64, end: u64, name: u32, length: u32) -> Symbol {
         Symbol {
             start,
@@ -41,7 +41,7 @@ impl Symbol {
         }
     }
 
-    /// As told by the type letter of kallsyms: `W` weak, upper case global.
+    /// Applies the type letter of kallsyms: `W` weak, upper case global.
     pub(super) fn with_type_letter(mut self, letter: u8) -> Symbol {
         self.weak = letter == b'W';
         self.global = letter.is_ascii_uppercase() && !self.weak;
@@ -49,15 +49,15 @@ impl Symbol {
     }
 }
 
-/// Symbols in the order of their addresses.
+/// Symbols in address order.
 pub(super) struct Table {
     symbols: Vec<Symbol>,
     text: Part,
-    /// Of several symbols with one address the best, by the index of the first; those asked for so far.
+    /// The best of several symbols with one address, by the index of the first; filled by lookups.
     chosen: RefCell<HashMap<usize, usize>>,
 }
 
-/// How far back a symbol that holds an address may lie behind others that start later and end sooner.
+/// Maximum distance to search back for a symbol that contains an address, past others that start later and end sooner.
 const NESTING_MAX: usize = 32;
 
 impl Table {
@@ -66,7 +66,7 @@ impl Table {
         Table::new(Vec::new(), Part::default(), |_, _, _| true)
     }
 
-    /// A table of what an ELF file holds.
+    /// A table of an ELF file's functions.
     pub(super) fn of_functions(functions: Functions) -> Table {
         let Functions { names, mut list } = functions;
         list.sort_by_key(|function| function.address);
@@ -93,8 +93,8 @@ impl Table {
         Table::new(symbols, names, |_, _, _| true)
     }
 
-    /// Sorts; lets a symbol without length end where the next one starts if `joined` says that nothing lies
-    /// between the two, else a page later.
+    /// Sorts; a symbol without a length ends at the next one if `joined` returns that the two are adjacent, else a page
+    /// later.
     pub(super) fn new(
         mut symbols: Vec<Symbol>,
         text: Part,
@@ -125,7 +125,7 @@ impl Table {
         }
     }
 
-    /// The symbol that holds an address; of several the one that starts last.
+    /// The symbol that contains an address; of several, the one that starts last.
     pub(super) fn at(&self, address: u64) -> Option<&Symbol> {
         let mut count = self
             .symbols
@@ -155,12 +155,12 @@ impl Table {
         symbols.get(index)
     }
 
-    /// Its name as found, maybe mangled.
+    /// The name as found, possibly mangled.
     pub(super) fn name(&self, symbol: &Symbol) -> &[u8] {
         name_in(&self.text, symbol)
     }
 
-    /// The first symbol from an address on.
+    /// The first symbol at or after an address.
     pub(super) fn next_at(&self, address: u64) -> Option<&Symbol> {
         let count = self
             .symbols
@@ -168,7 +168,7 @@ impl Table {
         self.symbols.get(count)
     }
 
-    /// The address of the first symbol of that name.
+    /// The address of the first symbol with that name.
     pub(super) fn address_of(&self, name: &[u8]) -> Option<u64> {
         self.symbols
             .iter()
@@ -176,12 +176,12 @@ impl Table {
             .map(|symbol| symbol.start)
     }
 
-    /// How many addresses have a name.
+    /// Number of symbols.
     pub(super) fn len(&self) -> usize {
         self.symbols.len()
     }
 
-    /// Whether it is empty.
+    /// Whether the table is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.symbols.is_empty()
     }
@@ -194,7 +194,7 @@ pub(super) fn name_in<'t>(text: &'t [u8], symbol: &Symbol) -> &'t [u8] {
         .unwrap_or_default()
 }
 
-/// The index of the best of several symbols with one address; of equals the first.
+/// The index of the best of several symbols with one address; the first, if equal.
 fn best_of(symbols: &[Symbol], text: &[u8]) -> usize {
     let kind = |symbol: &Symbol| (symbol.end > symbol.start, !symbol.weak, symbol.global);
     let best_kind = symbols.iter().map(kind).max();
@@ -211,7 +211,7 @@ fn best_of(symbols: &[Symbol], text: &[u8]) -> usize {
     best.map_or(0, |(_, _, Reverse(index))| index)
 }
 
-/// `next_multiple_of`, or the largest address where there is none.
+/// `next_multiple_of`, or the largest address on overflow.
 trait NextMultiple {
     fn next_multiple_of_or_max(self, step: u64) -> u64;
 }

@@ -1,4 +1,4 @@
-//! Names as perf prints them for the corpus, and files made on the spot.
+//! Names as printed by perf for the corpus, and files built for the tests.
 
 mod identity;
 mod lines;
@@ -13,7 +13,7 @@ use perfquet_events::event::{Mapping, Registers};
 use super::elf::{Content, Elf};
 use super::*;
 
-/// The recordings of this project, and those of others where they are.
+/// The recordings of this project, and downloaded ones if available.
 fn corpora() -> Vec<PathBuf> {
     let clone = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -48,7 +48,7 @@ fn printed(line: &str) -> Option<Printed> {
     })
 }
 
-/// The distinct frames of all perf script outputs of a folder.
+/// The distinct frames of all perf script outputs in a directory.
 fn all_printed(folder: &Path) -> BTreeSet<Printed> {
     let mut all = BTreeSet::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
@@ -84,8 +84,8 @@ fn request(frame: &Printed) -> Request<'_> {
     }
 }
 
-/// Stacks are printed with offsets in the file, single addresses as they were: those of a program that is always
-/// mapped at 0x400000 can be told, others not.
+/// perf prints stacks with file offsets, single addresses as recorded: they are known only for a program that is always
+/// mapped at 0x400000.
 fn in_file(frame: Printed) -> Option<Printed> {
     let address = match frame.address {
         small if small < 0x40_0000 => small,
@@ -181,7 +181,7 @@ __attribute__((weak, alias(\"outer\"))) void __weak_name(int n);
 int main(int argc, char **argv) { outer(argc); return 0; }
 ";
 
-/// A folder of its own with the program in it, if there is a compiler.
+/// A temporary directory with the program in it, if there is a compiler.
 struct Built {
     folder: tempfile::TempDir,
 }
@@ -196,7 +196,7 @@ impl Built {
         built.run("cc", &all).then_some(built)
     }
 
-    /// Runs a tool in the folder; says so if it is not there.
+    /// Runs a tool in the directory; reports if it is missing.
     fn run(&self, tool: &str, arguments: &[&str]) -> bool {
         if !crate::needs::met(&[tool]) {
             return false;
@@ -213,7 +213,7 @@ impl Built {
         self.folder.path().join("program")
     }
 
-    /// The offset in the file of a function of the program, and its length.
+    /// File offset and length of a function in the program.
     fn function(&self, name: &str) -> (u64, u64) {
         let elf = Elf::open(&self.program()).unwrap();
         let functions = elf.functions().unwrap();
@@ -245,7 +245,7 @@ fn user_request(module: &str, offset: u64, return_address: bool) -> Request<'_> 
     }
 }
 
-/// Of a recording that began now, at time 0.
+/// The origin of a recording that began now, at time 0.
 fn now() -> Origin {
     let now = std::time::SystemTime::now();
     let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -275,7 +275,7 @@ fn check_program(arguments: &[&str]) {
     let (ends, length) = built.function("ends");
     let names = built.names(Options::default(), ends + length, true);
     let expected = format!("ends+{length:#x}");
-    assert_eq!(as_printed(&names), Some(expected), "behind its last call");
+    assert_eq!(as_printed(&names), Some(expected), "after its last call");
     assert_eq!(built.names(Options::default(), 1 << 40, false), []);
 }
 
@@ -287,7 +287,7 @@ fn names_of_a_program() {
 }
 
 #[test]
-fn a_stripped_program_and_its_debugging_information() {
+fn a_stripped_program_and_its_debug_info() {
     let Some(built) = Built::new(&[]) else { return };
     let (outer, _) = built.function("outer");
     let split = built.run(
@@ -302,7 +302,7 @@ fn a_stripped_program_and_its_debugging_information() {
         [],
         "stripped"
     );
-    // By its build id, in a given directory, under any name.
+    // By its build ID, in a given directory, under any name.
     let directory = built.folder.path().join("symbols");
     fs::create_dir(&directory).unwrap();
     fs::rename(
@@ -318,7 +318,7 @@ fn a_stripped_program_and_its_debugging_information() {
     let names = built.names(options, outer, false);
     assert_eq!(as_printed(&names).as_deref(), Some("outer+0x0"));
     assert!(names[0].file.as_deref().unwrap().ends_with("program.c"));
-    // By the link that it holds, beside it.
+    // By its debug link, in the same directory.
     fs::rename(
         directory.join("x"),
         built.folder.path().join("program.debug"),
@@ -361,7 +361,7 @@ fn another_build_is_not_used() {
 }
 
 #[test]
-fn what_is_no_file_is_not_opened() {
+fn only_regular_files_are_opened() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status();
@@ -535,7 +535,7 @@ fn a_list_that_cannot_be_used() {
 }
 
 #[test]
-fn symbols_that_the_trace_tells() {
+fn symbols_from_the_trace() {
     let mut symbolizer = new_symbolizer(Options::default(), facts(1));
     symbolizer.add_symbol(None, 0xffff_ffff_c000_1000, 0x40, b"bpf_prog_1234_count");
     symbolizer.add_symbol(Some("/system/lib/libart.so"), 0x500, 0, b"_ZN3art3RunEv");

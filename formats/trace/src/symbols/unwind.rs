@@ -5,9 +5,9 @@
 //!   workload-nofp .eh_frame: caller's frame is at rsp+8     →  0x5647b6e51222, 0x5647b6e512e7
 //!   libc.so.6     .eh_frame: …                              →  0x7f332063124a, 0x7f3320631305, …
 //! ```
-//! Per process the mappings that hold code; per file the unwind sections, mapped once. x86-64 and aarch64
-//! (`arch/*/include/uapi/asm/perf_regs.h` numbers the registers). Memory and files may be anybody's: the walk ends after
-//! 1024 frames, or where an address is outside all code.
+//! Kept per process: the mappings with code. Per file: the unwind sections, mapped once. Supports x86-64 and aarch64
+//! (`arch/*/include/uapi/asm/perf_regs.h` numbers the registers). Memory and files may be hostile: the walk ends after
+//! 1024 frames, or at an address outside all code.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -26,11 +26,11 @@ use super::files::{Files, Found, ModuleKey};
 use super::jit::{is_dump, pid_of as pid_of_list};
 use super::origin::{FileIdentity, FirstMapped, Origin};
 
-/// Frames of a stack. perf stops at 127; recursion deeper than this says no more.
+/// Maximum number of frames in a stack. perf stops at 127; deeper recursion adds no information.
 const DEPTH_MAX: usize = 1024;
 
-/// framehop tells its cache by a counter of 16 bits that every process and every added module advances: before it
-/// wraps around, the cache is rebuilt.
+/// framehop identifies the state of its cache by a 16-bit counter that every process and every added module advances:
+/// before it wraps around, the cache is rebuilt.
 const GENERATIONS_MAX: u32 = 60_000;
 
 const X86_BP: u32 = 6;
@@ -44,20 +44,20 @@ const ARM_PC: u32 = 32;
 const PROT_EXEC: u32 = 4;
 const ABI_64: u64 = 2;
 
-/// How a walk ended.
+/// Result of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unwound {
-    /// At the start of the thread.
+    /// Reached the start of the thread.
     Complete,
-    /// Where the copied memory ends: the outer frames are missing.
+    /// Reached the end of the copied memory: the outer frames are missing.
     MemoryEnded,
-    /// Where the next address would be outside all code, or no unwind rule exists.
+    /// The next address would be outside all code, or no unwind rule exists.
     Lost,
-    /// Without registers, of 32 bits, or of an architecture that is not unwound here.
+    /// No registers, 32-bit, or an unsupported architecture.
     Unsupported,
 }
 
-/// How many walks ended how.
+/// Number of walks per result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnwindCounts {
     /// [`Unwound::Complete`]
@@ -75,7 +75,7 @@ pub struct Unwinder {
     files: Files,
     machine: Machine,
     processes: HashMap<i32, Process>,
-    /// Modules without a file, and why.
+    /// Modules without a file, and the reasons.
     missing: BTreeMap<String, String>,
     counts: UnwindCounts,
 }
@@ -97,7 +97,7 @@ enum Machine {
 struct Process {
     regions: BTreeMap<u64, Region>,
     modules: Option<Modules>,
-    /// Result for the regions before they were reported again.
+    /// The state before the mappings were reported again.
     former: Option<(BTreeMap<u64, Region>, Modules)>,
 }
 
@@ -117,7 +117,7 @@ enum Modules {
 }
 
 impl Unwinder {
-    /// For traces of an architecture as reported by `uname -m`.
+    /// Creates an unwinder for traces of an architecture as reported by `uname -m`.
     pub fn new(options: &Options, origin: Origin, architecture: &str) -> Unwinder {
         Unwinder {
             files: Files::new(options, origin),
@@ -138,7 +138,7 @@ impl Unwinder {
         }
     }
 
-    /// A process maps code. What it mapped there before is gone.
+    /// Adds a mapping of code, which replaces earlier mappings there.
     pub fn add_mapping(&mut self, mapping: &Mapping<'_>) {
         let end = mapping.start.saturating_add(mapping.length);
         let has_code = mapping.protection.is_none_or(|p| p & PROT_EXEC != 0);
@@ -148,7 +148,7 @@ impl Unwinder {
         let process = self.processes.entry(mapping.pid).or_default();
         let made_room = process.make_room(mapping.start..end);
         if made_room || has_code {
-            // Made again when a stack of this process comes.
+            // Rebuilt at the next stack of this process.
             process.modules = None;
         }
         if !has_code {
@@ -168,7 +168,7 @@ impl Unwinder {
         );
     }
 
-    /// All mappings of a process come once more, some of them others.
+    /// Starts a repeated report of all mappings of a process, some of them changed.
     pub fn restart(&mut self, pid: i32) {
         if let Some(process) = self.processes.get_mut(&pid) {
             let regions = std::mem::take(&mut process.regions);
@@ -177,13 +177,13 @@ impl Unwinder {
         }
     }
 
-    /// A process ended, or has a new image: its mappings are gone.
+    /// Removes the mappings of a process that ended or has a new image.
     pub fn clear(&mut self, pid: i32) {
         self.processes.remove(&pid);
     }
 
-    /// Walks a stack: puts the address where the thread was and then the return addresses, leaf first, into
-    /// `addresses`. `memory` is what was copied from the stack pointer upwards.
+    /// Walks a stack: puts the thread's current address and then the return addresses, leaf first, into `addresses`.
+    /// `memory` is the copy from the stack pointer upwards.
     pub fn unwind(
         &mut self,
         pid: i32,
@@ -203,12 +203,12 @@ impl Unwinder {
         unwound
     }
 
-    /// How many walks ended how.
+    /// Number of walks per result.
     pub fn counts(&self) -> UnwindCounts {
         self.counts
     }
 
-    /// Modules whose file was not found, and why: stacks through them may be cut or follow frame pointers.
+    /// Modules without a file, and the reasons: stacks through them may be truncated or follow frame pointers.
     pub fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
         self.missing
             .iter()
@@ -252,7 +252,8 @@ impl Unwinder {
                     return Unwound::Unsupported;
                 };
                 let mut memory = |address| word(memory, sp, address);
-                // User addresses of Linux have 48 bits (52 with large ones); the rest signs the pointer.
+                // User addresses of Linux have 48 bits (52 with large addresses); the rest is the pointer
+                // authentication code.
                 let mask = PtrAuthMask::from_max_known_address(modules.max_known_code_address());
                 let registers = UnwindRegsAarch64::new_with_ptr_auth_mask(mask, lr, sp, fp);
                 let frames = modules.iter_frames(pc, registers, cache, &mut memory);
@@ -260,7 +261,7 @@ impl Unwinder {
             }
             _ => Unwound::Unsupported,
         };
-        // Damaged unwind tables must not end an import, whatever the library makes of them.
+        // Damaged unwind tables must not end an import, even if the library panics.
         match catch_unwind(AssertUnwindSafe(walk)) {
             Ok(unwound) => unwound,
             Err(_) => {
@@ -270,7 +271,7 @@ impl Unwinder {
         }
     }
 
-    /// Reads the unwind tables of what a process has mapped.
+    /// Reads the unwind tables of a process's mappings.
     fn prepare(&mut self, pid: i32) {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
@@ -318,7 +319,7 @@ impl Unwinder {
         if *added > GENERATIONS_MAX {
             *added = 0;
             self.machine.forget();
-            // Theirs come round as well.
+            // Other processes are rebuilt too.
             for (_, other) in self
                 .processes
                 .iter_mut()
@@ -343,13 +344,13 @@ impl Machine {
 }
 
 impl Process {
-    /// Cuts a range out of what is mapped, and says whether something was there.
+    /// Cuts a range out of the mappings, and returns whether any overlapped.
     fn make_room(&mut self, range: Range<u64>) -> bool {
         let overlapping: Vec<u64> = self
             .regions
             .range(..range.end)
             .rev()
-            // Regions do not overlap each other: the first that ends before the range is the last to look at.
+            // Regions do not overlap: the first that ends before the range is the last to check.
             .take_while(|(_, region)| region.end > range.start)
             .map(|(&start, _)| start)
             .collect();
@@ -382,7 +383,7 @@ impl Process {
     }
 }
 
-/// The regions that files with unwind tables may lie in; generated code comes and goes without them.
+/// The regions that may belong to files with unwind tables; generated code has none.
 fn files_of(regions: &BTreeMap<u64, Region>) -> impl Iterator<Item = (&u64, &Region)> {
     regions.iter().filter(|(_, region)| {
         let is_generated = str::from_utf8(&region.path)
@@ -391,7 +392,7 @@ fn files_of(regions: &BTreeMap<u64, Region>) -> impl Iterator<Item = (&u64, &Reg
     })
 }
 
-/// Takes the frames that lie in code.
+/// Collects the frames that are in code.
 fn follow<U, F>(
     mut frames: framehop::UnwindIterator<'_, '_, '_, U, F>,
     process: &Process,
@@ -434,7 +435,7 @@ fn word(memory: &[u8], sp: u64, address: u64) -> Result<u64, ()> {
     Endian::Little.u64_at(memory, offset).ok_or(())
 }
 
-/// What framehop needs of a mapped file.
+/// A mapped file in the form that framehop needs.
 fn module(path: &str, start: u64, region: &Region, found: &Found) -> Option<Module<Part>> {
     let image = &found.image;
     let bias = start
@@ -471,7 +472,7 @@ fn module(path: &str, start: u64, region: &Region, found: &Found) -> Option<Modu
     ))
 }
 
-/// A section with more than its end mark in it.
+/// A section with more than its end mark.
 fn contents(elf: &Elf, name: &[u8]) -> Option<Part> {
     elf.contents(name).filter(|contents| contents.len() > 4)
 }
@@ -484,7 +485,7 @@ mod tests {
     use perfquet_events::event::Space;
 
     #[test]
-    fn files_that_stay_are_not_taken_apart_again() {
+    fn unchanged_files_are_not_parsed_again() {
         let program = std::env::current_exe().unwrap();
         let elf = Elf::open(&program).unwrap();
         let code = (0..).step_by(0x1000);
@@ -498,9 +499,9 @@ mod tests {
             ..Origin::default()
         };
         let mut unwinder = Unwinder::new(&Options::default(), later, "x86_64");
-        let mut added = |told: &[(u64, &[u8])]| {
+        let mut added = |regions: &[(u64, &[u8])]| {
             unwinder.restart(1);
-            for &(start, path) in told {
+            for &(start, path) in regions {
                 unwinder.add_mapping(&Mapping {
                     time: None,
                     pid: 1,

@@ -1,11 +1,11 @@
-//! Names in programs and libraries: module and offset in its file to function.
+//! Names in programs and libraries: module and file offset → function.
 //!
 //! ```text
 //! /usr/lib/x86_64-linux-gnu/libc.so.6 + 0x2724a  →  address 0x2724a  →  __libc_start_call_main+0x7a
 //! /w/workload + 0x11a7                           →  address 0x4011a7 →  work_inner+0x21
 //! ```
-//! The symbol table is that of the file with debugging information if there is one, else the program's own, else the
-//! dynamic one; entries of the linkage table have names too.
+//! The symbol table is that of the file with debug info if there is one, else the program's own, else the dynamic one;
+//! entries of the linkage table have names too.
 
 use std::collections::HashMap;
 
@@ -16,35 +16,35 @@ use super::lines::{Lines, Location, NoLines};
 use super::plt;
 use super::table::{Symbol, Table};
 
-/// Why a file that was found gives no name.
+/// The reason for a found file that gives no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum NoName {
-    /// It has no symbols.
+    /// The file has no symbols.
     NoSymbols,
-    /// None of its symbols holds the address.
+    /// No symbol contains the address.
     NoSymbolThere,
-    /// The offset is in no segment of it.
+    /// The offset is in none of its segments.
     OutsideSegments,
 }
 
-/// One requested place.
+/// One requested location.
 pub(super) struct Place {
     /// Index of the request.
     pub(super) request: usize,
     /// Offset in the module's file.
     pub(super) offset: u64,
-    /// The address follows a call.
+    /// Whether the address follows a call.
     pub(super) return_address: bool,
 }
 
 impl Place {
     /// The offset to look up: a call that never returns may be its function's last instruction.
     pub(super) fn offset_of_code(&self) -> u64 {
-        self.offset - self.behind()
+        self.offset - self.after()
     }
 
-    /// Distance of the place past its code.
-    fn behind(&self) -> u64 {
+    /// Distance of the location past its code.
+    fn after(&self) -> u64 {
         u64::from(self.return_address && self.offset > 0)
     }
 }
@@ -67,7 +67,7 @@ impl Module {
             .functions()
             .map_or_else(Table::empty, Table::of_functions);
         let jumps = plt::names(&found.image, &symbols);
-        // Symbol tables and names were read from end to end, and few of them are looked at again.
+        // The symbol tables were read from end to end, and few of their pages are needed again.
         for file in std::iter::once(&found.image).chain(&found.debug) {
             file.release();
         }
@@ -78,14 +78,14 @@ impl Module {
         }
     }
 
-    /// Memory of the tables, with the files that they point into.
+    /// Memory of the tables and their files.
     pub(super) fn held_bytes(&self) -> usize {
         let files = std::iter::once(&self.found.image).chain(&self.found.debug);
         let mapped: usize = files.map(|file| file.content().len()).sum();
         mapped + (self.symbols.len() + self.jumps.len()) * size_of::<Symbol>()
     }
 
-    /// Names places; `name` gets each request's index and what was found.
+    /// Names locations; `name` gets each request's index and the result.
     pub(super) fn names(
         &self,
         places: &[Place],
@@ -100,8 +100,8 @@ impl Module {
                 name(place.request, Err(NoName::OutsideSegments), None);
                 continue;
             };
-            // Nothing calls what a signal handler returns to: its first byte is the return address.
-            let itself = address.saturating_add(place.behind());
+            // A signal handler's return address is not preceded by a call: it is the first byte of its function.
+            let itself = address.saturating_add(place.after());
             let (table, symbol) = match self.at(address).or_else(|| self.at(itself)) {
                 Some(found) => found,
                 None => {
@@ -130,7 +130,7 @@ impl Module {
         }
     }
 
-    /// The symbol that holds an address, with its table.
+    /// The symbol that contains an address, with its table.
     fn at(&self, address: u64) -> Option<(&Table, &Symbol)> {
         let tables = [&self.symbols, &self.jumps];
         tables
@@ -166,5 +166,5 @@ impl Module {
     }
 }
 
-/// What is known of requests beside their symbols, or why nothing is.
+/// Locations by request index, or the reasons for having none.
 type Located = HashMap<usize, Result<Location, NoLines>>;

@@ -147,7 +147,7 @@ impl Completer {
         {
             return (start, tables().collect());
         }
-        // Columns of the tables that are named already come alone; before FROM, all.
+        // Columns of the tables already named; before FROM, columns of all tables.
         let named: BTreeSet<&str> = line
             .split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.')))
             .collect();
@@ -204,7 +204,7 @@ impl rustyline::completion::Completer for Completer {
 }
 
 impl Validator for Completer {
-    /// A question goes on until its semicolon; a backslash command is one line.
+    /// A query continues until its semicolon; a backslash command is one line.
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let text = context.input();
         let blank = sql::statements(text).is_empty();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_behind_from_columns_elsewhere() {
+    fn tables_after_from_columns_elsewhere() {
         let completer = completer();
         assert_eq!(
             completer.candidates("SELECT * FROM s").1,

@@ -1,4 +1,4 @@
-//! Backslash commands of the shell, as psql has them.
+//! Backslash commands of the shell, as in psql.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use crate::commands::tables;
 use crate::functions::FUNCTIONS;
 use crate::render::{self, Format};
 
-/// A command: its letters, its argument, what it does.
+/// A command: its letters, its argument, its effect.
 pub(super) struct Meta {
     pub(super) name: &'static str,
     argument: &'static str,

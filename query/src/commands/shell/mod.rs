@@ -161,9 +161,9 @@ impl State {
             _ => {}
         }
         let start = Instant::now();
-        let asked = self.ask(piece);
+        let outcome = self.ask(piece);
         std::io::stdout().flush()?;
-        match asked {
+        match outcome {
             Ok(()) => {}
             // Only the query was interrupted, not the shell.
             Err(error) if error.is::<Interrupted>() => say!("interrupted"),

@@ -1,4 +1,4 @@
-//! Which aggregation of the script a printed key belongs to.
+//! The aggregation of the script that a printed key belongs to.
 //!
 //! ```text
 //! @a[execname] = count(); @b[pid, execname] = sum(1); @c[execname] = quantize(2);
@@ -9,8 +9,8 @@
 //!
 //!   dd                            a distribution: @c
 //! ```
-//! They are printed in the order of the script. Another one begins after a blank line, or when a key comes again, or when
-//! a key has another shape.
+//! Aggregations are printed in the order of the script. The next one begins after a blank line, at a repeated key, or
+//! at a key of another shape.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -20,27 +20,27 @@ use perfquet_events::event::Action;
 use super::super::emit::Key;
 use super::{Aggregation, Script};
 
-/// Keys remembered of one printing.
+/// Maximum number of keys remembered per printing.
 const KEYS_MAX: usize = 1 << 20;
 
-/// Where the reading is in the order of the script.
+/// The current position in the order of the script.
 pub(in super::super) struct Follow {
     /// Indexes of aggregations in the order of printing.
     order: Vec<usize>,
-    /// The place in `order`; `None`: before the first.
+    /// The position in `order`; `None` before the first.
     at: Option<usize>,
     hasher: RandomState,
-    /// Keys of the printing at hand.
+    /// Keys of the current printing.
     seen: HashSet<u64>,
     /// How often each aggregation was printed.
     printings: Vec<u32>,
-    /// The printing with a format that is at hand.
+    /// The current printing with a format.
     format: Option<usize>,
 }
 
 impl Follow {
     pub(in super::super) fn new(script: &Script) -> Follow {
-        // What printa prints is not printed once more at the end.
+        // dtrace does not print an aggregation again at the end if `printa` printed it.
         let plain = script
             .printings
             .iter()
@@ -55,7 +55,7 @@ impl Follow {
                 .any(|printing| printing.of.contains(index))
         };
         order.extend((0..script.aggregations.len()).filter(|index| !is_printed(index)));
-        // Distributions have a head of their own, whatever the format of their key is.
+        // Distributions have their own heading, whatever the format of their key.
         let has_bars = |index: &usize| script.aggregations.get(*index).is_some_and(is_of_bars);
         let formatted = script
             .printings
@@ -73,8 +73,8 @@ impl Follow {
         }
     }
 
-    /// The aggregation that a key is of, and which printing of it. `is_new_block`: a blank line is before it, and
-    /// its kind has none inside.
+    /// The aggregation that a key belongs to, and the number of its printing. `is_new_block`: a blank line precedes the
+    /// key, and its kind contains none.
     pub(in super::super) fn find<'s>(
         &mut self,
         script: &'s Script,
@@ -118,7 +118,7 @@ impl Follow {
         Some((script.aggregations.get(index)?, self.printing(index)))
     }
 
-    /// A line of the `printa` with that number in the script, which has a format.
+    /// A line of the script's `printa` with this number, which has a format.
     pub(in super::super) fn formatted(&mut self, script: &Script, number: usize, keys: &[&[u8]]) {
         let hash = self.hasher.hash_one(keys);
         if self.format != Some(number) || self.seen.contains(&hash) {
@@ -141,7 +141,7 @@ impl Follow {
         }
     }
 
-    /// Which printing of an aggregation is at hand, from 0.
+    /// The current printing of an aggregation, from 0.
     pub(in super::super) fn printing(&self, index: usize) -> u32 {
         self.printings
             .get(index)
@@ -152,7 +152,7 @@ impl Follow {
         script.aggregations.get(*self.order.get(at)?)
     }
 
-    /// The next one after the place at hand that fits, around the end.
+    /// The next matching aggregation after the current position, wrapping around.
     fn next(&self, script: &Script, key: &Key<'_>, is_distribution: bool) -> Option<usize> {
         let count = self.order.len();
         let start = self.at.map_or(0, |at| at + 1);

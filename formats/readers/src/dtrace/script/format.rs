@@ -1,10 +1,10 @@
-//! Formats of `printa`, read backwards: from a line to the keys and values that it was made of.
+//! Formats of `printa`, read backwards: a line → the keys and values that were printed.
 //!
 //! ```text
 //! "%6d  %21s  %@15d\n"      100018        iflib_fast_intr             4195      keys 100018, iflib_fast_intr; 4195
 //! ```
 
-/// A format, up to its end of line.
+/// A format, up to its newline.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct Format {
     pieces: Vec<Piece>,
@@ -44,15 +44,15 @@ impl Format {
                 literal.push(character);
                 continue;
             }
-            if let Some(behind) = rest.strip_prefix('%') {
+            if let Some(after) = rest.strip_prefix('%') {
                 literal.push('%');
-                rest = behind;
+                rest = after;
                 continue;
             }
             let end = rest.find(|c: char| c.is_ascii_alphabetic() && !"hlL".contains(c));
             let Some(end) = end else { break };
-            let (flags, behind) = rest.split_at(end);
-            let conversion = behind.chars().next().unwrap_or('s');
+            let (flags, after) = rest.split_at(end);
+            let conversion = after.chars().next().unwrap_or('s');
             if !literal.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut literal)));
             }
@@ -68,7 +68,7 @@ impl Format {
                 width: digits.parse().unwrap_or(0).min(4096),
                 is_number: "diuxXo".contains(conversion),
             });
-            rest = behind.get(1..).unwrap_or_default();
+            rest = after.get(1..).unwrap_or_default();
         }
         if !literal.is_empty() {
             pieces.push(Piece::Text(literal));
@@ -76,7 +76,7 @@ impl Format {
         Format { pieces }
     }
 
-    /// Whether anything but cells and blanks is in it, or there are several cells: so that a line can be known by it.
+    /// Whether the format has text besides cells and blanks, or several cells, and so identifies its lines.
     fn is_telling(&self) -> bool {
         let cells = self
             .pieces
@@ -89,7 +89,7 @@ impl Format {
         cells.count() >= 2 || has_text
     }
 
-    /// The cells of a line that was printed with this format.
+    /// The cells of a line printed with this format.
     pub(in super::super) fn read<'a>(&self, line: &'a [u8]) -> Option<Printed<'a>> {
         if !self.is_telling() {
             return None;
@@ -98,7 +98,7 @@ impl Format {
         let mut rest = line;
         for (place, piece) in self.pieces.iter().enumerate() {
             match piece {
-                Piece::Text(text) => rest = behind_text(rest, text.as_bytes())?,
+                Piece::Text(text) => rest = after_text(rest, text.as_bytes())?,
                 Piece::Cell {
                     is_value,
                     width,
@@ -106,7 +106,7 @@ impl Format {
                 } => {
                     let next = self.pieces.get(place + 1);
                     let end = cell_end(rest, *width, next)?;
-                    let (cell, behind) = rest.split_at_checked(end)?;
+                    let (cell, after) = rest.split_at_checked(end)?;
                     let cell = cell.trim_ascii();
                     let number = crate::lines::signed(cell);
                     if *is_number && number.is_none() && !cell.starts_with(b"0x") {
@@ -116,7 +116,7 @@ impl Format {
                         true => printed.values.push(number?),
                         false => printed.keys.push(cell),
                     }
-                    rest = behind;
+                    rest = after;
                 }
             }
         }
@@ -124,8 +124,8 @@ impl Format {
     }
 }
 
-/// Blanks at the end of a line may have been cut off.
-fn behind_text<'a>(line: &'a [u8], text: &[u8]) -> Option<&'a [u8]> {
+/// Matches text whose trailing blanks may have been cut off at the end of the line.
+fn after_text<'a>(line: &'a [u8], text: &[u8]) -> Option<&'a [u8]> {
     match line.strip_prefix(text) {
         Some(rest) => Some(rest),
         None if line.len() < text.len() => text
@@ -136,7 +136,7 @@ fn behind_text<'a>(line: &'a [u8], text: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Where a cell ends: at its width, or after it where what follows the cell begins.
+/// Where a cell ends: at its width, or further on where the text after the cell begins.
 fn cell_end(line: &[u8], width: usize, next: Option<&Piece>) -> Option<usize> {
     let start = width.min(line.len());
     match next {
@@ -157,7 +157,7 @@ fn cell_end(line: &[u8], width: usize, next: Option<&Piece>) -> Option<usize> {
                 .position(|part| part == text);
             match found {
                 Some(at) => Some(from + at),
-                // Its blanks may have been cut off at the end of the line.
+                // The blanks may have been cut off at the end of the line.
                 None => text.trim_ascii().is_empty().then_some(line.len()),
             }
         }

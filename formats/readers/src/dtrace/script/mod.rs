@@ -1,11 +1,11 @@
-//! What a D script tells of its output: names and functions of aggregations, their order, formats, providers.
+//! Facts about the output, from its D script: names and functions of aggregations, their order, formats, providers.
 //!
 //! ```text
 //! fbt::malloc:entry { @sizes[execname, stack()] = quantize(arg0); }
 //! END { printa("%-20s %@8d\n", @counts); }
 //! ```
-//! Only as much of D is understood as this needs: comments, strings, probe descriptions, `@name[keys] = action(…)` and
-//! `printa(…)`. What is not understood tells nothing.
+//! Only the parts of D needed for this are parsed: comments, strings, probe descriptions, `@name[keys] = action(…)` and
+//! `printa(…)`. Everything else is ignored.
 
 mod follow;
 mod format;
@@ -16,10 +16,10 @@ use perfquet_events::event::Action;
 
 use format::Format;
 
-/// A script of more is no script.
+/// Maximum number of aggregations; beyond it, the text is not a script.
 const AGGREGATIONS_MAX: usize = 10_000;
 
-/// What a script says.
+/// The facts from a script.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Script {
     /// In the order of their first use, which is that of printing at the end.
@@ -32,14 +32,14 @@ pub(super) struct Script {
 /// `@name[keys] = action(…)`
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Aggregation {
-    /// Empty: `@[…]`.
+    /// Empty for `@[…]`.
     pub(super) name: String,
     pub(super) action: Option<Action>,
     pub(super) texts: usize,
     pub(super) stacks: Vec<Side>,
 }
 
-/// Whose stack a key is.
+/// The stack that a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Kernel,
@@ -54,7 +54,7 @@ pub(super) struct Printing {
     pub(super) of: Vec<usize>,
 }
 
-/// `provider:module:function:name`; empty: any.
+/// `provider:module:function:name`; an empty part matches any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Probe {
     provider: String,
@@ -73,12 +73,12 @@ impl Script {
         };
         let mut printings = Vec::new();
         let mut rest = text.as_str();
-        // A printa may stand before the aggregation that it prints.
+        // A printa may precede the aggregation that it prints.
         while let Some(at) = rest.find(['@', 'p', '"']) {
             let (before, here) = rest.split_at(at);
             rest = here.get(1..).unwrap_or_default();
             if here.starts_with('"') {
-                rest = behind_string(rest);
+                rest = after_string(rest);
             } else if let Some(call) = here.strip_prefix("printa") {
                 let is_word = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
                 if let (false, Some(inside)) = (is_word, inside(call, '(', ')')) {
@@ -95,15 +95,15 @@ impl Script {
         script
     }
 
-    /// The part after an `@`.
+    /// Parses the part after an `@`.
     fn aggregation(&mut self, text: &str) {
-        let (name, behind) = split_name(text);
-        let behind = behind.trim_start();
-        let (keys, behind) = match inside(behind, '[', ']') {
-            Some(keys) => (keys, behind.get(keys.len() + 2..).unwrap_or_default()),
-            None => ("", behind),
+        let (name, after) = split_name(text);
+        let after = after.trim_start();
+        let (keys, after) = match inside(after, '[', ']') {
+            Some(keys) => (keys, after.get(keys.len() + 2..).unwrap_or_default()),
+            None => ("", after),
         };
-        let Some(call) = behind.trim_start().strip_prefix('=') else {
+        let Some(call) = after.trim_start().strip_prefix('=') else {
             return;
         };
         let (action, _) = split_name(call.trim_start());
@@ -144,7 +144,7 @@ impl Script {
         }
     }
 
-    /// Provider and module of the probe `function:name`, where all probes of the script that fit agree.
+    /// Provider and module of the probe `function:name`, if all matching probes of the script agree.
     pub(super) fn provider(&self, function: &[u8], name: &[u8]) -> Option<(&str, &str)> {
         let fits = |probe: &&Probe| {
             matches(probe.function.as_bytes(), function) && matches(probe.name.as_bytes(), name)
@@ -162,13 +162,13 @@ impl Script {
     }
 }
 
-/// Whether a glob of D (`*`, `?`) fits a text; empty fits all.
+/// Whether a glob of D (`*`, `?`) matches a string; the empty glob matches all.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     if pattern.is_empty() {
         return true;
     }
     let (mut at, mut place) = (0, 0);
-    // Where to go on when the last star takes one more.
+    // Where to resume when the last star consumes one more byte.
     let mut star: Option<(usize, usize)> = None;
     while place < text.len() {
         let byte = text.get(place);
@@ -186,11 +186,11 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
                 place += 1;
             }
             _ => {
-                let Some((behind, taken)) = star else {
+                let Some((after, taken)) = star else {
                     return false;
                 };
-                star = Some((behind, taken + 1));
-                at = behind;
+                star = Some((after, taken + 1));
+                at = after;
                 place = taken + 1;
             }
         }
@@ -215,7 +215,7 @@ fn action_of(name: &str) -> Option<Action> {
     })
 }
 
-/// The script with blanks in place of comments and of lines for the preprocessor. Strings are kept.
+/// The script with comments and preprocessor lines replaced by blanks. Strings are kept.
 fn without_comments(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -226,10 +226,10 @@ fn without_comments(text: &str) -> String {
         } else if rest.starts_with("//") || (next == '#' && is_line_start) {
             rest.find('\n')
         } else if next == '"' {
-            let behind = behind_string(rest.get(1..).unwrap_or_default());
-            let (string, behind) = rest.split_at(rest.len() - behind.len());
+            let after = after_string(rest.get(1..).unwrap_or_default());
+            let (string, after) = rest.split_at(rest.len() - after.len());
             plain.push_str(string);
-            rest = behind;
+            rest = after;
             continue;
         } else {
             plain.push(next);
@@ -242,8 +242,8 @@ fn without_comments(text: &str) -> String {
     plain
 }
 
-/// The part after the string whose inside begins here.
-fn behind_string(text: &str) -> &str {
+/// The part after a string whose content begins here.
+fn after_string(text: &str) -> &str {
     let mut is_escaped = false;
     for (place, character) in text.char_indices() {
         match character {
@@ -254,30 +254,30 @@ fn behind_string(text: &str) -> &str {
     ""
 }
 
-/// The text between a bracket that begins `text` and the one that closes it.
+/// The text between the bracket that begins `text` and its closing bracket.
 fn inside(text: &str, open: char, close: char) -> Option<&str> {
     let text = text.strip_prefix(open)?;
     let mut depth = 0usize;
     let mut rest = text;
     while let Some(at) = rest.find([open, close, '"']) {
-        let behind = rest.get(at + 1..).unwrap_or_default();
+        let after = rest.get(at + 1..).unwrap_or_default();
         match rest.get(at..)?.chars().next() {
-            Some('"') => rest = behind_string(behind),
+            Some('"') => rest = after_string(after),
             Some(bracket) if bracket == open => {
                 depth += 1;
-                rest = behind;
+                rest = after;
             }
-            _ if depth == 0 => return text.get(..text.len() - behind.len() - 1),
+            _ if depth == 0 => return text.get(..text.len() - after.len() - 1),
             _ => {
                 depth -= 1;
-                rest = behind;
+                rest = after;
             }
         }
     }
     None
 }
 
-/// Parts between commas that stand in no bracket and no string.
+/// Parts separated by commas outside brackets and strings.
 fn arguments(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0i32, 0);
@@ -290,8 +290,8 @@ fn arguments(text: &str) -> Vec<&str> {
             '(' | '[' | '{' => depth += 1,
             ')' | ']' | '}' => depth -= 1,
             '"' => {
-                let behind = behind_string(text.get(place + 1..).unwrap_or_default());
-                skip_to = text.len() - behind.len();
+                let after = after_string(text.get(place + 1..).unwrap_or_default());
+                skip_to = text.len() - after.len();
             }
             ',' if depth == 0 => {
                 parts.push(text.get(start..place).unwrap_or_default());
@@ -328,7 +328,7 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// The descriptions that stand before the blocks of the script.
+/// The probe descriptions that precede the blocks of the script.
 fn probes(text: &str) -> Vec<Probe> {
     let mut probes = Vec::new();
     let mut rest = text;
@@ -354,7 +354,7 @@ fn probe(description: &str) -> Option<Probe> {
     }
     let mut parts: Vec<&str> = description.split(':').collect();
     let mut take = || parts.pop().unwrap_or_default().to_owned();
-    // What is left out is left out in front.
+    // Omitted parts are the leading ones.
     let (name, function, module, provider) = (take(), take(), take(), take());
     Some(Probe {
         provider,

@@ -1,4 +1,4 @@
-//! Arguments of a call that probes fetched, as `name=value`.
+//! Arguments of a call recorded by probes, as `name=value`.
 
 use perfquet_events::event::{Array, EventType, FieldType, Sample, Value};
 
@@ -7,7 +7,7 @@ use perfquet_events::event::{Array, EventType, FieldType, Sample, Value};
 pub(super) struct Arg {
     place: usize,
     name: String,
-    /// As the kernel prints it: `x64` in a definition.
+    /// As printed by the kernel: `x64` in a definition.
     is_hexadecimal: bool,
     is_signed: bool,
 }
@@ -33,8 +33,8 @@ pub(super) fn is_number(event: &EventType, place: usize) -> bool {
     field.is_some_and(|field| matches!(field.kind, FieldType::Int(_) | FieldType::UInt(_)))
 }
 
-/// The arguments of a hit, as texts.
-pub(super) fn told(args: &[Arg], sample: &Sample<'_>) -> Vec<Box<[u8]>> {
+/// The arguments of a hit, as strings.
+pub(super) fn fetched(args: &[Arg], sample: &Sample<'_>) -> Vec<Box<[u8]>> {
     args.iter()
         .map(|arg| {
             let mut text = arg.name.clone().into_bytes();

@@ -10,10 +10,10 @@ use perfquet_events::event::{
 use super::super::samples::stack_of;
 use super::super::texts::TextId;
 use super::super::{Normalizer, stacks::StackId};
-use super::pairs::{self, Edge, NameOf, PROBE, Recorded, SOFTIRQS, TOLD};
+use super::pairs::{self, DECLARED, Edge, NameOf, PROBE, Recorded, SOFTIRQS};
 use super::{Calls, Entry, Exit, NUMBERED, Pair, Place, args};
 
-/// What [`Normalizer::sample`] found out about a sample.
+/// The data of a sample determined by [`Normalizer::sample`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hit {
     pub(crate) pid: Option<i32>,
@@ -24,7 +24,7 @@ pub(crate) struct Hit {
 }
 
 impl Normalizer<'_> {
-    /// A function was entered.
+    /// Handles a function entry.
     pub(crate) fn enter(&mut self, enter: &Enter<'_>) -> Result<(), Error> {
         if !self.window.holds(enter.common.time) || !self.selected.holds(enter.common.time) {
             return Ok(());
@@ -52,7 +52,7 @@ impl Normalizer<'_> {
         })
     }
 
-    /// A function was left.
+    /// Handles a function exit.
     pub(crate) fn leave(&mut self, leave: &Leave<'_>) -> Result<(), Error> {
         let time = leave.common.time;
         if time.is_some() && !(self.window.holds(time) && self.selected.holds(time)) {
@@ -73,7 +73,7 @@ impl Normalizer<'_> {
         self.write_calls()
     }
 
-    /// A whole call.
+    /// Handles a complete call.
     pub(crate) fn call(&mut self, call: &Call<'_>) -> Result<(), Error> {
         if !self.window.holds(call.common.time) || !self.selected.holds(call.common.time) {
             return Ok(());
@@ -95,7 +95,7 @@ impl Normalizer<'_> {
         self.write_calls()
     }
 
-    /// A call paired by a BPF program.
+    /// Handles a call paired by a BPF program.
     pub(crate) fn paired_call(&mut self, paired: &PairedCall<'_>) -> Result<(), Error> {
         let call = &paired.call;
         let end = call.common.time.zip(call.duration);
@@ -122,7 +122,7 @@ impl Normalizer<'_> {
         self.write_calls()
     }
 
-    /// Another thread runs on a CPU.
+    /// Handles a thread switch on a CPU.
     pub(crate) fn switch(&mut self, switch: &Switch<'_>) {
         let threads = &mut self.life.threads;
         let mut name = |tid, comm: &[u8]| {
@@ -138,7 +138,7 @@ impl Normalizer<'_> {
             .switch(switch.cpu, switch.previous_tid, comm, switch.next_tid);
     }
 
-    /// A sample of an event that is one edge of a pair.
+    /// Handles a sample of an event that is one edge of a pair.
     pub(crate) fn pair(&mut self, sample: &Sample<'_>, hit: &Hit) -> Result<(), Error> {
         let event = sample.event.0 as usize;
         let role = self
@@ -162,7 +162,7 @@ impl Normalizer<'_> {
             (Some(_), Value::UInt(key)) => key,
             (Some(_), Value::Int(key)) => key as u64,
             (Some(_), Value::Bytes(text)) => key_of_text(text, role.class == PROBE),
-            // Not recorded: nothing says which call it is.
+            // Not recorded: the call is unknown.
             (Some(_), _) => return Ok(()),
         };
         let pair = Pair {
@@ -174,9 +174,9 @@ impl Normalizer<'_> {
             Value::UInt(value) => Some(value as i64),
             _ => None,
         };
-        let fetched = args::told(&role.args, sample);
-        let is_told = role.class == TOLD;
-        let context = match is_told {
+        let fetched = args::fetched(&role.args, sample);
+        let is_declared = role.class == DECLARED;
+        let context = match is_declared {
             true => sample.fields.context().or(Some(role.context)),
             false => Some(role.context),
         };
@@ -240,7 +240,7 @@ impl Normalizer<'_> {
                 if self.calls.ended > ended {
                     self.selected.call_ended();
                 }
-                // From now on entries of that probe are known to be such.
+                // From now on, entries of that probe are known to have exits.
                 let plan = entered_by.and_then(|event| self.plans.get_mut(event as usize));
                 if let (true, Some(role)) = (is_probe, plan.and_then(|plan| plan.role.as_mut())) {
                     role.is_proven = true;
@@ -291,7 +291,7 @@ impl Normalizer<'_> {
                     Value::UInt(number) => number as i64,
                     _ => return Ok(None),
                 };
-                // Few numbers, again and again: system calls.
+                // Few distinct numbers, often repeated: system calls.
                 let key = (sample.event.0, number);
                 let known = calls.numbered.get(&key).copied();
                 return Ok(Some(known.unwrap_or_else(|| {
@@ -324,7 +324,7 @@ impl Normalizer<'_> {
             Value::Int(address) => Some(address as u64),
             _ => None,
         };
-        // Functions of user code are named by the event: where its file is mapped is not looked up here.
+        // User functions are named by the event: the mapping of their file is not looked up here.
         let space = Space::Kernel;
         let named = match address.filter(|address| address >> 63 == 1) {
             Some(address) => self.name(Function::Address { space, address })?.function,
@@ -371,7 +371,7 @@ impl Normalizer<'_> {
         self.call_names.of(
             function,
             &mut self.calls.texts,
-            &self.told,
+            &self.input_symbols,
             &self.kernel,
             &self.symbols,
         )
@@ -409,8 +409,8 @@ fn symbol_of(text: &[u8]) -> &[u8] {
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()
 }
 
-/// A number for a text that both edges have. Of a place in a function ("vfs_read+0x4/0x2b0") so that
-/// differences are bytes, as between addresses.
+/// A key for a string that both edges have. For a location in a function ("vfs_read+0x4/0x2b0"), differences of keys
+/// are bytes, as between addresses.
 fn key_of_text(text: &[u8], is_place: bool) -> u64 {
     let hash = |text: &[u8]| foldhash(text) & !0xffff_ffff;
     if !is_place {
@@ -430,7 +430,7 @@ fn key_of_text(text: &[u8], is_place: bool) -> u64 {
 }
 
 fn foldhash(text: &[u8]) -> u64 {
-    // The same within one run of the program is enough.
+    // The hash must be stable only within one run of the program.
     static STATE: std::sync::LazyLock<hashbrown::DefaultHashBuilder> =
         std::sync::LazyLock::new(hashbrown::DefaultHashBuilder::default);
     STATE.hash_one(text)

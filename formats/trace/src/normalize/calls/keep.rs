@@ -11,20 +11,20 @@ use super::pending::{CallId, Pending};
 #[derive(Debug, Default)]
 pub(super) struct Keep {
     selection: Selection,
-    /// All calls were requested, not only those marked as such.
+    /// Whether all calls were requested, not only marked ones.
     pub(super) counts_all: bool,
     too_short: u64,
     too_long: u64,
     untimed: u64,
     elsewhere: u64,
-    /// Calls that are no rows, with those around them: what is inside of them lies in these.
+    /// Calls without a row, with the calls around them, which become the parents of calls inside.
     gone: HashMap<CallId, Option<CallId>>,
-    /// The same in the order of going, each with the number from which on nothing is inside of it.
+    /// The same calls in order of their removal, each with the ID from which on no call is inside it.
     going: VecDeque<(CallId, i64)>,
 }
 
 impl Keep {
-    pub(super) fn tell(&mut self, selection: &Selection) {
+    pub(super) fn select(&mut self, selection: &Selection) {
         self.selection = selection.clone();
     }
 
@@ -33,7 +33,7 @@ impl Keep {
         self.refusal(row).is_none()
     }
 
-    /// Whether a call that was recorded may become no row.
+    /// Whether recorded calls may be excluded.
     pub(super) fn is_limited(&self) -> bool {
         let selection = &self.selection;
         selection.min_duration.is_some()
@@ -74,13 +74,13 @@ impl Keep {
         is_long.then_some(Refusal::Long)
     }
 
-    /// A call is no row; calls numbered from `next` on are not inside of it.
+    /// Removes a call; calls numbered from `next` on are not inside it.
     pub(super) fn went(&mut self, id: CallId, parent: Option<CallId>, next: i64) {
         self.gone.insert(id, parent);
         self.going.push_back((id, next));
     }
 
-    /// The innermost call around another that is a row, beginning with `parent`.
+    /// The innermost enclosing call with a row, beginning with `parent`.
     pub(super) fn parent_of(&self, parent: Option<CallId>) -> Option<CallId> {
         let mut parent = parent;
         while let Some(id) = parent
@@ -91,7 +91,7 @@ impl Keep {
         parent
     }
 
-    /// Calls up to `first` are written: what has none of the others inside can be forgotten.
+    /// Forgets removed calls without any remaining calls inside; calls up to `first` are written.
     pub(super) fn forget(&mut self, first: i64) {
         while let Some((id, _)) = self.going.front().filter(|(_, next)| *next <= first) {
             self.gone.remove(id);
@@ -125,7 +125,7 @@ impl Keep {
     }
 }
 
-/// Why a call is no row.
+/// The reason for excluding a call.
 enum Refusal {
     Elsewhere,
     Untimed,

@@ -1,10 +1,10 @@
-//! Entry and exit become calls: who was called, by whom, how long, how much of it in others.
+//! Entries and exits become calls: function, caller, duration, self time.
 //!
 //! ```text
 //! Enter ksys_write           lane of thread 220: ksys_write
 //!   Enter vfs_write                              ksys_write, vfs_write
-//!   Leave                    a row: vfs_write, 5 µs, inside of ksys_write
-//! Leave                      a row: ksys_write, 9 µs, of which 4 µs itself
+//!   Leave                    a row: vfs_write, 5 µs, inside ksys_write
+//! Leave                      a row: ksys_write, 9 µs, 4 µs of them self time
 //! ```
 //! Rules, each with its test:
 //! - A *lane* is a unit of nesting: a thread with its interrupts; the idle task of each CPU; a CPU where
@@ -43,28 +43,28 @@ use super::threads::Threads;
 
 pub(crate) use edges::Hit;
 pub(crate) use names::Names;
-use pairs::{ENTRY_BYTES, MARKER, PROBE, SystemCall, TOLD};
+use pairs::{DECLARED, ENTRY_BYTES, MARKER, PROBE, SystemCall};
 pub(crate) use pairs::{Pairs, Role};
 use pending::{CallId, Pending, PendingRows, Place};
 
-/// Calls that one lane may have open: deeper than any kernel stack; user code may recurse deeper.
+/// Maximum number of open calls in one lane: above any kernel stack, but user code may recurse deeper.
 const DEEPEST: usize = 8192;
-/// Lanes kept: threads and CPUs.
+/// Maximum number of lanes: threads and CPUs.
 const LANES: usize = 1 << 18;
-/// Bytes of distinct names of functions, callers and arguments.
+/// Maximum size of the distinct names of functions, callers and arguments, in bytes.
 const TEXT_BYTES: usize = 64 << 20;
 /// Maximum number of calls awaited after a nested one.
 const EXPECTED: usize = 1 << 16;
 /// Maximum number of cached names of numbers.
 const NUMBERED: usize = 1 << 14;
-/// Durations and times of text formats have microseconds: so far may they be apart and still be the same.
+/// Durations and times of text formats have microseconds: equal times may differ by this much.
 const SLACK_NS: i64 = 1_500;
 
-/// What nests in itself.
+/// A unit of nesting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Lane {
     Thread(i32),
-    /// The idle tasks of all CPUs share the number 0.
+    /// The idle tasks of all CPUs share the TID 0.
     Idle(u32),
     /// The thread is unknown.
     Cpu(u32),
@@ -82,7 +82,7 @@ impl Lane {
     }
 }
 
-/// A call that is not over.
+/// An open call.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     id: CallId,
@@ -90,46 +90,46 @@ struct Open {
     time: Option<i64>,
     /// As recorded by the input.
     depth: Option<u32>,
-    /// For those that events of two types make.
+    /// Of calls made from events of two types.
     pair: Option<Pair>,
-    /// The type of the entry, for those.
+    /// The event type of the entry, for such calls.
     event: u32,
     /// The exit may not be recorded at all: not known to be a call.
     is_provisional: bool,
     end: End,
-    /// How many losses there had been.
+    /// Number of losses at the entry.
     losses: u64,
-    /// Of a system call: which events are its edges,
+    /// Of a system call: the events of its edges,
     system_call: Option<SystemCall>,
     /// and its number.
     number: Option<u64>,
-    /// For one that other events report too.
+    /// Of a call that other events report too.
     twin: Twin,
 }
 
-/// A system call that is told twice, and the other telling of it beside it.
+/// A system call reported by two kinds of events, and the state of the other report.
 #[derive(Debug, Clone, Copy, Default)]
 struct Twin {
-    /// The other one is below.
+    /// The other report is directly below.
     is_upper: bool,
-    /// The other one becomes the row.
-    is_told_elsewhere: bool,
-    /// The other one has ended: so will this.
+    /// The other report becomes the row.
+    is_reported_elsewhere: bool,
+    /// The other report has ended: so will this one.
     is_over: bool,
 }
 
-/// When a call is over.
+/// The end of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// When its leave comes.
+    /// Its leave.
     ByLeave,
-    /// At this time; it is whole, and waits for those inside of it.
+    /// At this time; the call is complete, and waits for calls inside it.
     At(i64),
-    /// Missing in its line.
-    Untold,
+    /// Not stated in its line.
+    Unknown,
 }
 
-/// What makes two events edges of one call: the pair of event types, and a key in both payloads.
+/// Identifies two events as edges of one call: the pair of event types, and a key in both payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pair {
     pub(crate) class: u32,
@@ -180,7 +180,7 @@ struct Exit {
 /// A call with a nested call that came first.
 struct Awaited {
     id: CallId,
-    /// Calls inside of it that wait for it.
+    /// Calls inside it that wait for it.
     inside: Vec<CallId>,
 }
 
@@ -196,7 +196,7 @@ pub(crate) struct Calls {
     generation: u32,
     losses: u64,
     rows: PendingRows,
-    /// Calls whose exit could not be waited for: too deep, too many threads.
+    /// Number of calls given up at the limits of depth or lanes.
     given_up: u64,
     /// Calls that enclose calls recorded before them, by entry time.
     expected: HashMap<(Lane, i64), Awaited>,
@@ -205,7 +205,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Calls are numbered from `first`.
+    /// Numbers calls from `first`.
     pub(crate) fn starting_at(first: i64) -> Calls {
         Calls {
             lanes: HashMap::new(),
@@ -228,7 +228,7 @@ impl Calls {
 
     /// Sets the recorder's selection.
     pub(crate) fn select(&mut self, selection: &Selection) {
-        self.rows.keep.tell(selection);
+        self.rows.keep.select(selection);
     }
 
     /// Returns the number of excluded calls per reason.
@@ -236,22 +236,22 @@ impl Calls {
         self.rows.keep.left_out()
     }
 
-    /// The number of the next call.
+    /// The ID of the next call.
     pub(crate) fn next_id(&self) -> i64 {
         self.rows.next_id()
     }
 
-    /// Calls whose exit could not be waited for.
+    /// Number of calls given up at the limits.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up + self.rows.given_up
     }
 
-    /// Events are lost: from here on, a leave must prove that it belongs to an open call.
+    /// Records a loss: from here on, a leave must prove that it belongs to an open call.
     pub(crate) fn loss(&mut self) {
         self.losses += 1;
         let rows = &mut self.rows;
         self.lanes.retain(|_, lane| {
-            // Without a depth nobody would ever come to end them.
+            // Without a depth, no event would end them.
             let cut = lane
                 .iter()
                 .position(|open| open.depth.is_none() && open.end == End::ByLeave);
@@ -262,14 +262,14 @@ impl Calls {
         });
     }
 
-    /// The number of a thread was given to another.
+    /// Ends the calls of a thread whose ID was reused.
     pub(crate) fn reused(&mut self, tid: i32) {
         if let Some(mut lane) = self.lanes.remove(&Lane::Thread(tid)) {
             abandon(&mut self.rows, &mut lane, 0);
         }
     }
 
-    /// Another thread runs on a CPU: what was open there without a thread was the previous one's.
+    /// Handles a thread switch: open calls without a thread on this CPU belong to the previous one.
     fn switch(&mut self, cpu: u32, previous: i32, previous_comm: Option<TextId>, next: i32) {
         self.running.insert(cpu, next);
         let Some(mut lane) = self.lanes.remove(&Lane::Cpu(cpu)) else {
@@ -298,7 +298,7 @@ impl Calls {
         self.lanes.insert(to, lane);
     }
 
-    /// The lane of a place, which must not grow beyond all bounds.
+    /// The lane of a place; the number of lanes is bounded.
     fn lane(&mut self, place: &Place) -> Lane {
         let lane = Lane::of(place.tid, place.cpu);
         if self.lanes.len() >= LANES && !self.lanes.contains_key(&lane) {
@@ -312,31 +312,31 @@ impl Calls {
         lane
     }
 
-    /// A function is entered.
+    /// Handles a function entry.
     fn enter(&mut self, entry: Entry) {
         let lane = self.lane(&entry.place);
         let losses = self.losses;
         let opens = self.lanes.entry(lane).or_default();
         end_before(&mut self.rows, opens, &entry);
-        let is_as_below = is_told_twice(opens, &entry, losses);
-        // The name tells more, if its exit will come.
-        let is_told_elsewhere = is_as_below
+        let is_as_below = is_reported_twice(opens, &entry, losses);
+        // The report by name has more information, if its exit is recorded.
+        let is_reported_elsewhere = is_as_below
             && match entry.system_call {
                 Some(SystemCall::Named) => entry.is_provisional,
                 _ => !opens.last().is_some_and(|below| below.is_provisional),
             };
         if let Some(below) = opens
             .last_mut()
-            .filter(|_| is_as_below && !is_told_elsewhere)
+            .filter(|_| is_as_below && !is_reported_elsewhere)
         {
             below.is_provisional = true;
-            below.twin.is_told_elsewhere = true;
+            below.twin.is_reported_elsewhere = true;
             if let Some(row) = self.rows.get_mut(below.id) {
                 row.is_provisional = true;
             }
         }
         if opens.len() >= DEEPEST {
-            // The outermost has waited longest and is the least likely to end soon.
+            // The outermost call has waited longest and is the least likely to end soon.
             self.given_up += 1;
             let outermost = opens.remove(0);
             self.rows.close(outermost.id);
@@ -349,14 +349,14 @@ impl Calls {
             depth: entry.depth,
             pair: entry.pair,
             event: entry.event,
-            is_provisional: entry.is_provisional || is_told_elsewhere,
+            is_provisional: entry.is_provisional || is_reported_elsewhere,
             end: End::ByLeave,
             losses,
             system_call: entry.system_call,
             number: entry.number,
             twin: Twin {
                 is_upper: is_as_below,
-                is_told_elsewhere,
+                is_reported_elsewhere,
                 is_over: false,
             },
         };
@@ -367,7 +367,7 @@ impl Calls {
         opens.push(Open { id, ..open });
     }
 
-    /// A function is left. Gives the type of the event that was its entry.
+    /// Handles a function exit. Returns the event type of the entry.
     fn leave(&mut self, mut exit: Exit) -> Option<u32> {
         let lane = self.lane(&exit.place);
         let losses = self.losses;
@@ -382,7 +382,7 @@ impl Calls {
                 abandon(&mut self.rows, opens, place + 2);
                 twin = opens.pop();
             }
-            // What is inside of it, and it itself if it is another call after all.
+            // Abandon the calls inside, and the call itself if the exit is not its own.
             abandon(&mut self.rows, opens, place + usize::from(proven.is_some()));
         } else if let Some(depth) = exit.depth {
             let inside = |open: &Open| open.depth.is_some_and(|inner| inner >= depth);
@@ -408,7 +408,7 @@ impl Calls {
             },
             ..open
         }));
-        if open.twin.is_told_elsewhere {
+        if open.twin.is_reported_elsewhere {
             self.rows.close(open.id);
             return Some(open.event);
         }
@@ -418,23 +418,23 @@ impl Calls {
             _ => None,
         };
         let duration = exit.duration.or(measured);
-        let is_told = exit.pair.is_some_and(|pair| pair.class == TOLD);
+        let is_declared = exit.pair.is_some_and(|pair| pair.class == DECLARED);
         if let Some(row) = self.rows.get_mut(open.id) {
             row.duration = duration;
             row.retval = exit.retval;
             row.exit_seen = true;
-            if is_told {
-                // At an entry by breakpoint the kernel looks as if it were in an interrupt.
+            if is_declared {
+                // At a breakpoint the kernel reports interrupt context, so only the exit knows the real one.
                 row.context = exit.context.or(row.context);
             }
             row.function = row.function.or(exit.function);
             row.is_provisional = false;
-            // What was lost may have been inside of it.
+            // Lost calls may have been inside it.
             if open.losses != losses {
                 row.in_others = None;
             }
             let parent = row.parent_id;
-            let is_wanted = is_told && self.rows.is_asked_for(open.id);
+            let is_wanted = is_declared && self.rows.is_selected(open.id);
             self.ended += u64::from(is_wanted);
             self.rows.close(open.id);
             self.rows.add_child(parent, duration);
@@ -442,24 +442,24 @@ impl Calls {
         Some(open.event)
     }
 
-    /// A complete call, in the order of entries.
+    /// Handles a complete call, in the order of entries.
     fn call(&mut self, entry: Entry, exit: Exit, may_nest: bool) {
         let lane = self.lane(&entry.place);
         let losses = self.losses;
         let opens = self.lanes.entry(lane).or_default();
         end_before(&mut self.rows, opens, &entry);
-        let told = exit.duration.is_some();
+        let has_duration = exit.duration.is_some();
         let parent = around(opens, losses);
         let (function, time, depth) = (entry.function, entry.place.time, entry.depth);
         let mut row = Pending::of(entry, parent.map(|parent| parent.id), calls_in(opens));
         row.caller = row.caller.or(parent.and_then(|parent| parent.function));
         row.duration = exit.duration;
         row.retval = exit.retval;
-        row.exit_seen = told;
+        row.exit_seen = has_duration;
         let parent = row.parent_id;
         let id = self.rows.add(row);
-        // Of a function whose end nobody records (the `function` tracer), nothing is taken from those around it.
-        if told || may_nest {
+        // A call without a recorded end (the `function` tracer) takes no self time from its parents.
+        if has_duration || may_nest {
             self.rows.add_child(parent, exit.duration);
         }
         if !may_nest || opens.len() >= DEEPEST {
@@ -476,7 +476,7 @@ impl Calls {
             is_provisional: false,
             end: match (time, exit.duration) {
                 (Some(time), Some(duration)) => End::At(time.saturating_add(duration)),
-                _ => End::Untold,
+                _ => End::Unknown,
             },
             losses,
             system_call: None,
@@ -485,7 +485,7 @@ impl Calls {
         });
     }
 
-    /// A call that comes when it is over, after those inside of it: these named it by its entry.
+    /// Handles a call reported at its end, after the calls inside it, which named it by its entry.
     fn paired(&mut self, entry: Entry, exit: Exit, parent_entry: Option<i64>, inside: i64) {
         let lane = self.lane(&entry.place);
         let time = entry.place.time;
@@ -499,7 +499,7 @@ impl Calls {
         let rows = &mut self.rows;
         let mut parent = parent_entry.map(|time| {
             self.expected.entry((lane, time)).or_insert_with(|| {
-                // No row as long as nothing more is told of it.
+                // Not a row until it is reported itself.
                 let unknown = Entry {
                     is_provisional: true,
                     ..Entry::default()
@@ -525,14 +525,14 @@ impl Calls {
             }
             None => rows.add(row),
         };
-        // Whether the call around it is a row is known when that is told.
+        // Whether the enclosing call is a row is known when it is reported.
         match &mut parent {
             Some(awaited) if awaited.inside.len() < DEEPEST => awaited.inside.push(id),
             _ => rows.close(id),
         }
     }
 
-    /// Whether enough is over to be written.
+    /// Whether enough calls have ended to write them.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.rows.is_due() || self.is_too_much()
@@ -571,13 +571,14 @@ impl Calls {
     }
 }
 
-/// Whether the innermost call is the system call that begins, told by the other events for it: within one there is no other.
-fn is_told_twice(opens: &[Open], entry: &Entry, losses: u64) -> bool {
+/// Whether the innermost call is the beginning system call, reported by the other events: no system call is inside
+/// another.
+fn is_reported_twice(opens: &[Open], entry: &Entry, losses: u64) -> bool {
     let Some(innermost) = opens.last() else {
         return false;
     };
     let numbers = innermost.number.zip(entry.number);
-    // One whose exits may not be recorded matches no other.
+    // A call whose exits may not be recorded matches no other.
     let is_numbered_known = match (innermost.system_call, entry.system_call) {
         (Some(SystemCall::Numbered), Some(SystemCall::Named)) => !innermost.is_provisional,
         (Some(SystemCall::Named), Some(SystemCall::Numbered)) => !entry.is_provisional,
@@ -586,21 +587,21 @@ fn is_told_twice(opens: &[Open], entry: &Entry, losses: u64) -> bool {
     is_numbered_known
         && numbers.is_none_or(|(below, own)| below == own)
         && innermost.losses == losses
-        && !(innermost.twin.is_upper || innermost.twin.is_told_elsewhere)
+        && !(innermost.twin.is_upper || innermost.twin.is_reported_elsewhere)
 }
 
-/// The call that another begins in; none across a loss.
+/// The call in which another begins; none across a loss.
 fn around(opens: &[Open], losses: u64) -> Option<&Open> {
     let known = opens.iter().rev().find(|open| !open.is_provisional);
     known.filter(|open| open.losses == losses)
 }
 
-/// How many calls another begins in.
+/// The number of calls in which another begins.
 fn calls_in(opens: &[Open]) -> usize {
     opens.iter().filter(|open| !open.is_provisional).count()
 }
 
-/// Ends the open calls from `place` inwards: their exit was not seen, or they are whole.
+/// Closes the open calls from `place` inwards: they are complete, or their exit was not seen.
 fn abandon(rows: &mut PendingRows, opens: &mut Vec<Open>, place: usize) {
     for open in opens.drain(place.min(opens.len())..).rev() {
         if open.end == End::ByLeave
@@ -614,16 +615,16 @@ fn abandon(rows: &mut PendingRows, opens: &mut Vec<Open>, place: usize) {
     }
 }
 
-/// Ends what cannot be around a call that begins now.
+/// Closes calls that cannot enclose one that begins now.
 fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &Entry) {
     let place = match (entry.depth, entry.pair) {
         (Some(depth), _) => opens
             .iter()
             .position(|open| open.depth.is_some_and(|other| other >= depth)),
-        // Functions and sections may be inside of themselves.
-        (None, Some(pair)) if [MARKER, TOLD].contains(&pair.class) => None,
+        // Functions and sections may be recursive.
+        (None, Some(pair)) if [MARKER, DECLARED].contains(&pair.class) => None,
         (None, Some(pair)) if pair.class == PROBE && !entry.is_provisional => None,
-        // A system call, an interrupt is not: the exit of the first was missed.
+        // System calls and interrupts are not: the exit of the first was missed.
         (None, Some(pair)) => opens.iter().position(|open| open.pair == Some(pair)),
         (None, None) => None,
     };
@@ -632,7 +633,7 @@ fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &Entry) {
     if let Some(place) = place {
         abandon(rows, opens, place);
     }
-    // Whole calls: those that are over, unless the caller is told and just ends (times have microseconds).
+    // Close complete calls that have ended, but not a recorded caller that is just ending (times have microseconds).
     let Some(time) = entry.place.time else {
         return;
     };
@@ -640,8 +641,8 @@ fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &Entry) {
     while let Some(open) = opens.last() {
         let is_over = match open.end {
             End::At(end) => end < time || (end == time && !is_caller(open)),
-            // Without its end, only the caller's name can show it.
-            End::Untold => !is_caller(open) && opens.iter().any(is_caller),
+            // Without its end, only the caller's name identifies it.
+            End::Unknown => !is_caller(open) && opens.iter().any(is_caller),
             End::ByLeave => false,
         };
         if !is_over {
@@ -651,7 +652,7 @@ fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &Entry) {
     }
 }
 
-/// Which open call is left.
+/// The index of the open call that an exit belongs to.
 fn place_of(opens: &[Open], exit: &Exit) -> Option<usize> {
     let by_leave = |open: &Open| open.end == End::ByLeave;
     if let Some(pair) = exit.pair {
@@ -675,12 +676,12 @@ fn place_of(opens: &[Open], exit: &Exit) -> Option<usize> {
     }
 }
 
-/// Whether a leave proves by its own duration that a call is its.
+/// Whether a leave proves by its duration that it belongs to a call.
 fn is_proven(open: &Open, exit: &Exit) -> bool {
     match (open.time, exit.place.time, exit.duration) {
         (Some(start), Some(end), Some(duration)) => {
-            let told = end.saturating_sub(duration);
-            start.abs_diff(told) <= SLACK_NS.unsigned_abs()
+            let proven_start = end.saturating_sub(duration);
+            start.abs_diff(proven_start) <= SLACK_NS.unsigned_abs()
         }
         _ => false,
     }

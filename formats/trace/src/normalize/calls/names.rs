@@ -1,5 +1,4 @@
-//! Functions that an input gives by address get their names at once, from the symbols that the user gave or
-//! that the trace brought.
+//! Names of functions that an input gives by address, from the user's symbols or those of the trace.
 
 use std::borrow::Cow;
 
@@ -7,13 +6,13 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::event::{Function, Space};
 
-use super::super::names::RecordedSymbols;
+use super::super::names::InputSymbols;
 use super::super::texts::{TextId, Texts};
 use crate::symbols::{self, KernelFacts, Options, Origin, Request, Symbolizer};
 
-/// Addresses remembered.
+/// Maximum number of addresses remembered.
 const KNOWN: usize = 1 << 20;
-/// Mangled names remembered.
+/// Maximum number of mangled names remembered.
 const READABLE: usize = 1 << 12;
 
 /// Names of addresses, looked up once each.
@@ -21,11 +20,11 @@ const READABLE: usize = 1 << 12;
 pub(crate) struct Names {
     symbolizer: Option<Symbolizer>,
     known: HashMap<(Space, u64), Box<[u8]>>,
-    /// By the name of the symbol.
+    /// By symbol.
     readable: HashMap<Box<[u8]>, Box<[u8]>>,
 }
 
-/// A function's name and module among the texts.
+/// A function's name and module, as string IDs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) function: Option<TextId>,
@@ -38,7 +37,7 @@ impl Names {
         &mut self,
         function: Function<'_>,
         texts: &mut Texts,
-        told: &RecordedSymbols,
+        input_symbols: &InputSymbols,
         kernel: &KernelFacts,
         options: &Options,
     ) -> Result<Named, Error> {
@@ -55,7 +54,7 @@ impl Names {
                         module: None,
                     });
                 }
-                let name = self.look_up(space, address, told, kernel, options)?;
+                let name = self.look_up(space, address, input_symbols, kernel, options)?;
                 let function = Some(texts.intern(&name));
                 if self.known.len() >= KNOWN {
                     self.known.clear();
@@ -69,7 +68,7 @@ impl Names {
         })
     }
 
-    /// The name as one writes it: functions of C++ and Rust are recorded by their symbols.
+    /// The demangled name: functions of C++ and Rust are recorded by symbol.
     fn readable<'n>(&mut self, name: &'n [u8]) -> Cow<'n, [u8]> {
         if !symbols::may_be_mangled(name) {
             return Cow::Borrowed(name);
@@ -89,7 +88,7 @@ impl Names {
         &mut self,
         space: Space,
         address: u64,
-        told: &RecordedSymbols,
+        input_symbols: &InputSymbols,
         kernel: &KernelFacts,
         options: &Options,
     ) -> Result<Box<[u8]>, Error> {
@@ -98,7 +97,7 @@ impl Names {
             none => {
                 let mut symbolizer =
                     Symbolizer::new(options.clone(), kernel.clone(), Origin::default())?;
-                told.tell(&mut symbolizer);
+                input_symbols.pass_to(&mut symbolizer);
                 none.insert(symbolizer)
             }
         };
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_symbols_become_readable() {
+    fn symbols_are_demangled() {
         let mut names = Names::default();
         let mut check = |symbol: &[u8], expected: &str| {
             let readable = String::from_utf8(names.readable(symbol).into_owned()).unwrap();

@@ -1,4 +1,4 @@
-//! Which events are the two edges of one call: system calls, interrupts, work, timers, probes, Android's markers.
+//! Pairs of events that are the edges of one call: system calls, interrupts, work, timers, probes, Android's markers.
 //!
 //! ```text
 //! syscalls:sys_enter_openat … sys_exit_openat         sys_openat, retval = ret
@@ -6,8 +6,8 @@
 //! ftrace:print buf="B|611|draw" … buf="E|611"         draw
 //! probe:vfs_read (__probe_ip) … __return (__probe_func, __probe_ret_ip)     vfs_read, retval = arg1 or ret
 //! ```
-//! Nothing is guessed from names alone: these pairs are the kernel's own. A probe's entry and return belong together by
-//! the address of the function, which both carry. An entry whose exit is not recorded at all is no call.
+//! Pairs are never guessed from names: these are the kernel's own. A probe's entry and return are matched by the
+//! address of the function, which both carry. An entry whose exit is never recorded is not a call.
 
 use perfquet_events::event::{CallEdge, Context, EventType, Field, Purpose};
 
@@ -15,24 +15,24 @@ use super::super::texts::TextId;
 use super::args::{self, Arg};
 use hashbrown::HashMap;
 
-/// Bytes into a function at which a probe still is at its entry: `endbr64`, the patched call of ftrace.
+/// Maximum offset in a function at which a probe is still at its entry: `endbr64`, the patched call of ftrace.
 pub(super) const ENTRY_BYTES: u64 = 16;
 /// The class of all probes; their key is the address of the function.
 pub(super) const PROBE: u32 = 0;
-/// The class of all markers. Like functions, they lie in one another.
+/// The class of all markers, which nest like functions.
 pub(super) const MARKER: u32 = 1;
 /// Class of edges with a function declared by the recorder; their key is the function's ID.
-pub(super) const TOLD: u32 = 2;
+pub(super) const DECLARED: u32 = 2;
 
-/// What a type of events is to calls.
+/// The role of an event type in calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Role {
     pub(super) edge: Edge,
-    /// Number of the pair; [`PROBE`] for all probes, [`MARKER`] for all markers.
+    /// The pair's class; [`PROBE`] for all probes, [`MARKER`] for all markers.
     pub(super) class: u32,
-    /// Field that both edges have in common.
+    /// Field common to both edges.
     pub(super) key: Option<usize>,
-    /// The key of those that have it not in a field.
+    /// The key, if it is not in a field.
     pub(super) number: u64,
     pub(super) name: NameOf,
     /// File that contains the function; empty if unknown.
@@ -41,15 +41,15 @@ pub(crate) struct Role {
     pub(super) args: Vec<Arg>,
     pub(super) retval: Option<usize>,
     pub(super) context: Context,
-    /// For edges of system calls: which events they are.
+    /// For edges of system calls: the kind of event.
     pub(super) system_call: Option<SystemCall>,
-    /// Field with its number.
+    /// Field with the system call number.
     pub(super) number_of_call: Option<usize>,
-    /// For entries of probes: a return of that function was seen.
+    /// For entries of probes: whether a return of the function was seen.
     pub(super) is_proven: bool,
-    /// Hits while it was not known whether it is an edge.
+    /// Number of hits before it was known to be an edge.
     pub(super) hits: u32,
-    /// The fixed name among the texts of a generation of them.
+    /// The fixed name as a string ID, with the generation of the strings.
     pub(super) interned: Option<(u32, TextId)>,
 }
 
@@ -68,12 +68,12 @@ pub(super) enum SystemCall {
     Numbered,
 }
 
-/// Where the name of the call is from.
+/// The source of the call's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameOf {
-    /// It is this.
+    /// A fixed name.
     Fixed(String),
-    /// A text in the payload, with this in front.
+    /// A string in the payload, with this prefix.
     Text(&'static str, usize),
     /// The number of a softirq in the payload.
     Softirq(usize),
@@ -81,27 +81,27 @@ pub(super) enum NameOf {
     Function(usize),
     /// In the text of a marker.
     Marker(usize),
-    /// The other edge has it.
+    /// Known from the other edge.
     Unknown,
 }
 
-/// The pairs met so far.
+/// The pairs found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
-    /// Those of the probes, of the markers, of the edges that are told are the first.
+    /// The first are those of probes, of markers, and of declared edges.
     classes: Vec<Class>,
-    /// Numbers of functions, with their modules, whose edges the recorder reports.
-    told: HashMap<(String, String), u64>,
+    /// IDs of functions, with their modules, whose edges the recorder declares.
+    declared: HashMap<(String, String), u64>,
 }
 
-/// State of an entry's exit.
+/// Whether an entry's exit is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recorded {
     /// It is recorded.
     Yes,
-    /// It may be declared yet, or it is not known to be of this function.
+    /// It may still be declared, or is not known to be of this function.
     Perhaps,
-    /// It is not.
+    /// No exit is recorded.
     No,
 }
 
@@ -222,12 +222,12 @@ impl Role {
 }
 
 impl Pairs {
-    /// What a type of events is to calls.
+    /// The role of an event type in calls.
     pub(crate) fn role_of(&mut self, event: &EventType) -> Option<Role> {
         if self.classes.is_empty() {
             self.class("probes");
             self.class("markers");
-            self.class("told");
+            self.class("declared");
         }
         if let Purpose::Edge(edge) = &event.purpose {
             return Some(self.edge(edge, event));
@@ -252,7 +252,7 @@ impl Pairs {
             return Recorded::No;
         };
         let both = class.has_enter && class.has_leave;
-        if role.is_proven || role.class == TOLD || (both && role.class != PROBE) {
+        if role.is_proven || role.class == DECLARED || (both && role.class != PROBE) {
             return Recorded::Yes;
         }
         role.hits = role.hits.saturating_add(1);
@@ -277,7 +277,7 @@ impl Pairs {
 
     /// An edge declared by the recorder.
     fn edge(&mut self, edge: &CallEdge, event: &EventType) -> Role {
-        let next = self.told.len() as u64;
+        let next = self.declared.len() as u64;
         let key = (edge.module.clone(), edge.function.clone());
         let retval = place("ret", event).filter(|_| !edge.is_entry);
         let retval = retval.filter(|&place| args::is_number(event, place));
@@ -287,8 +287,8 @@ impl Pairs {
             } else {
                 Edge::Leave
             },
-            class: TOLD,
-            number: *self.told.entry(key).or_insert(next),
+            class: DECLARED,
+            number: *self.declared.entry(key).or_insert(next),
             name: NameOf::Fixed(edge.function.clone()),
             module: edge.module.clone(),
             args: args::of(event, retval),
@@ -327,7 +327,7 @@ impl Pairs {
         };
         let name = match edge {
             Edge::Enter => (known.name)(event),
-            // The name of an interrupt's handler is in the entry only.
+            // Only the entry has the name of an interrupt's handler.
             Edge::Leave => match (known.name)(event) {
                 NameOf::Function(_) => NameOf::Unknown,
                 name => name,
@@ -336,7 +336,7 @@ impl Pairs {
         Some(Role {
             edge,
             class: self.class(known.enter),
-            // Without the key nothing says which of them ended.
+            // Without the key, the ended call is unknown.
             key: Some(place(known.key, event)?),
             name,
             retval: place(known.retval, event),
@@ -389,13 +389,13 @@ fn probe(event: &EventType) -> Option<Role> {
     })
 }
 
-/// What programs write into the trace: Android's and others' begin and end of a section are among it.
+/// Strings written by user programs, including begin and end of Android's sections.
 fn marker(event: &EventType) -> Option<Role> {
     if event.system != "ftrace" || event.name != "print" {
         return None;
     }
     Some(Role {
-        // Or a leave: the text says which, if it is one.
+        // The string decides; it may also be a leave.
         edge: Edge::Enter,
         class: MARKER,
         key: None,
@@ -404,8 +404,8 @@ fn marker(event: &EventType) -> Option<Role> {
     })
 }
 
-/// Which edge a marker is, with the name of the section that begins: `B|PID|NAME`, `E` or `E|PID`.
-/// (system/core/libcutils/include/cutils/trace.h of Android, and Perfetto's and Chromium's `trace_marker` writers.)
+/// The edge of a marker, with the name of the section if it begins one: `B|PID|NAME`, `E` or `E|PID`.
+/// (system/core/libcutils/include/cutils/trace.h of Android, and the `trace_marker` writers of Perfetto and Chromium.)
 pub(super) fn edge_of_marker(text: &[u8]) -> Option<(Edge, &[u8])> {
     let text = text.trim_ascii_end();
     match text {
@@ -420,7 +420,7 @@ pub(super) fn edge_of_marker(text: &[u8]) -> Option<(Edge, &[u8])> {
     is_section.then_some((Edge::Enter, name))
 }
 
-/// The name of a probed function for an address without symbols: perf and tracefs put it into the event's name.
+/// The name of a probed function whose address has no symbol: perf and tracefs put it into the event's name.
 pub(super) fn name_of_probe(event: &str) -> &str {
     let name = event.strip_prefix("p_").or(event.strip_prefix("r_"));
     let name = name.unwrap_or(event);
@@ -429,7 +429,7 @@ pub(super) fn name_of_probe(event: &str) -> &str {
         .iter()
         .find_map(|end| name.strip_suffix(end))
         .unwrap_or(name);
-    // tracefs appends the offset, perf a number to the second of a name.
+    // tracefs appends the offset; perf appends a number to a repeated name.
     let base = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
     base.strip_suffix('_')
         .filter(|base| !base.is_empty())

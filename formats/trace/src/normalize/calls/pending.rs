@@ -1,4 +1,4 @@
-//! PendingRows of `calls` that wait: for their end, and for those entered before them.
+//! Rows of `calls` that wait for their end, and for those entered before them.
 
 use std::collections::VecDeque;
 
@@ -12,39 +12,40 @@ use super::super::stacks::StackId;
 use super::super::texts::{TextId, Texts};
 use super::super::threads::Threads;
 use super::keep::Keep;
-use super::pairs::TOLD;
+use super::pairs::DECLARED;
 use super::{Entry, Exit};
 use crate::tables;
 
-/// PendingRows that may wait for one that is open: some 25 MiB. Then that one is set aside, and comes late.
+/// Maximum number of rows that wait for an open one (about 25 MiB). Then the open row is set aside, and written late.
 const WAITING: usize = 1 << 17;
-/// PendingRows set aside; then the first of them is written without its end.
+/// Maximum number of rows set aside; then the first is written without its end.
 const ASIDE: usize = 1 << 17;
 
-/// PendingRows that are looked through at each switch of threads: more hardly lie between two, and hostile files have many.
+/// Maximum number of rows scanned at each thread switch: more are rarely between two switches, and hostile files have
+/// many.
 const LOOKED_THROUGH: usize = 1 << 14;
 
-/// Bytes of arguments that probes fetched, in rows that wait.
+/// Maximum size of arguments recorded by probes, in waiting rows, in bytes.
 const FETCHED_BYTES: usize = 128 << 20;
 
-/// Number of a call in the table.
+/// ID of a call in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct CallId(pub(super) i64);
 
-/// Who, where, when, with everything looked up.
+/// Thread, CPU and time, with everything looked up.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Place {
     pub(super) time: Option<i64>,
     pub(super) cpu: Option<u32>,
     pub(super) pid: Option<i32>,
     pub(super) tid: Option<i32>,
-    /// Among the threads' names.
+    /// Among the thread names.
     pub(super) comm: Option<TextId>,
     pub(super) kernel_stack: Option<StackId>,
     pub(super) user_stack: Option<StackId>,
 }
 
-/// A row that waits.
+/// A waiting row.
 #[derive(Debug, Clone)]
 pub(super) struct Pending {
     pub(super) place: Place,
@@ -55,10 +56,10 @@ pub(super) struct Pending {
     pub(super) parent_id: Option<CallId>,
     pub(super) context: Option<Context>,
     pub(super) args: Box<[TextId]>,
-    /// Arguments that probes fetched: seldom the same, and so not among the texts.
+    /// Arguments recorded by probes: rarely repeated, so not interned.
     pub(super) fetched: Vec<Box<[u8]>>,
     pub(super) duration: Option<i64>,
-    /// Time in the calls inside; `None`: not known of all of them.
+    /// Time in the calls inside; `None` if unknown for some.
     pub(super) in_others: Option<i64>,
     pub(super) retval: Option<i64>,
     pub(super) entry_seen: bool,
@@ -86,7 +87,7 @@ impl Pending {
             depth: entry.depth.unwrap_or(around as u32),
             parent_id,
             context: entry.context,
-            is_wanted: entry.pair.is_some_and(|pair| pair.class == TOLD),
+            is_wanted: entry.pair.is_some_and(|pair| pair.class == DECLARED),
             args: entry.args,
             fetched: entry.fetched,
             duration: None,
@@ -105,7 +106,7 @@ impl Pending {
         if let (Some(time), Some(duration)) = (place.time, exit.duration) {
             place.time = Some(time.saturating_sub(duration));
         }
-        // The stacks, if any, are those at the end.
+        // The stacks, if any, are those at the exit.
         place.kernel_stack = None;
         place.user_stack = None;
         Pending {
@@ -116,7 +117,7 @@ impl Pending {
             depth: exit.depth.unwrap_or(around as u32),
             parent_id,
             context: exit.context,
-            is_wanted: exit.pair.is_some_and(|pair| pair.class == TOLD),
+            is_wanted: exit.pair.is_some_and(|pair| pair.class == DECLARED),
             args: Box::default(),
             fetched: exit.fetched,
             duration: exit.duration,
@@ -137,18 +138,18 @@ fn bytes_of(fetched: &[Box<[u8]>]) -> usize {
 
 /// The rows, in the order of their entries.
 pub(super) struct PendingRows {
-    /// Number of the first in `waiting`.
+    /// ID of the first row in `waiting`.
     first: i64,
     waiting: VecDeque<Pending>,
-    /// Still open when later calls had been written.
+    /// Calls still open when later ones were written.
     aside: HashMap<CallId, Pending>,
-    /// Those set aside, oldest first; closed ones are forgotten lazily.
+    /// The calls set aside, oldest first; closed ones are removed lazily.
     aside_order: VecDeque<CallId>,
-    /// Set aside, and now closed.
+    /// Calls set aside that have been closed.
     late: Vec<(CallId, Pending)>,
-    /// PendingRows whose exit could not be waited for.
+    /// Number of rows whose exit was given up.
     pub(super) given_up: u64,
-    /// Of arguments that probes fetched, in all rows that wait.
+    /// Size of the arguments recorded by probes, in all waiting rows.
     fetched_bytes: usize,
     pub(super) keep: Keep,
 }
@@ -185,13 +186,13 @@ impl PendingRows {
         }
     }
 
-    /// The rows after an open call, as far as searched.
+    /// The rows after an open call, as far as scanned.
     pub(super) fn since(&mut self, id: CallId) -> impl Iterator<Item = &mut Pending> {
         let from = usize::try_from(id.0 - self.first).unwrap_or(0);
         self.waiting.iter_mut().skip(from).take(LOOKED_THROUGH)
     }
 
-    /// A call that was awaited has come.
+    /// Replaces an awaited call.
     pub(super) fn replace(&mut self, id: CallId, row: Pending) {
         self.fetched_bytes += row.fetched_bytes();
         if let Some(place) = self.get_mut(id) {
@@ -200,7 +201,7 @@ impl PendingRows {
         }
     }
 
-    /// More arguments of a call, recorded at its end.
+    /// Adds arguments recorded at a call's end.
     pub(super) fn fetch(&mut self, id: CallId, mut more: Vec<Box<[u8]>>) {
         let bytes = bytes_of(&more);
         if let Some(row) = self.get_mut(id) {
@@ -209,14 +210,14 @@ impl PendingRows {
         }
     }
 
-    /// More than may wait.
+    /// Whether more rows wait than may.
     #[inline]
     pub(super) fn is_too_much(&self) -> bool {
         self.fetched_bytes > FETCHED_BYTES
     }
 
     /// Whether a call in its current state matches the selection.
-    pub(super) fn is_asked_for(&mut self, id: CallId) -> bool {
+    pub(super) fn is_selected(&mut self, id: CallId) -> bool {
         let row = match usize::try_from(id.0 - self.first) {
             Ok(place) => self.waiting.get(place),
             Err(_) => self.aside.get(&id),
@@ -224,7 +225,7 @@ impl PendingRows {
         row.is_some_and(|row| self.keep.would_hold(row))
     }
 
-    /// Time that a call spent in one inside of it; `None`: not known.
+    /// Adds time that a call spent in a call inside it; `None` if unknown.
     pub(super) fn add_child(&mut self, parent: Option<CallId>, duration: Option<i64>) {
         if let Some(row) = parent.and_then(|parent| self.get_mut(parent)) {
             row.in_others = match (row.in_others, duration) {
@@ -245,24 +246,24 @@ impl PendingRows {
         }
     }
 
-    /// The call around another, as far as it is a row or will be one.
+    /// The enclosing call, as far as it is a row or will be one.
     fn parent_of(&self, id: CallId, row: &Pending, selected: &Selected) -> Option<CallId> {
         let parent = self.keep.parent_of(row.parent_id)?;
         if let Ok(place) = usize::try_from(parent.0 - self.first) {
-            // It is told later, if at all.
+            // It is reported later, if at all.
             let will_be_row = |row: &Pending| !row.is_provisional && self.keep.would_hold(row);
-            let is_told = self.waiting.get(place).is_some_and(will_be_row);
+            let has_row = self.waiting.get(place).is_some_and(will_be_row);
             let rows = parent.0.abs_diff(id.0).saturating_add(1);
-            return (is_told && selected.has_room(rows)).then_some(parent);
+            return (has_row && selected.has_room(rows)).then_some(parent);
         }
         match self.aside.get(&parent) {
-            // How long it is nobody knows yet.
+            // Its duration is not known yet.
             Some(row) if row.is_provisional || self.keep.is_limited() => None,
             _ => Some(parent),
         }
     }
 
-    /// Later rows need not wait for a row that is still open.
+    /// Sets aside a row that is still open, so that later rows need not wait for it.
     fn set_aside(&mut self, id: CallId, row: Pending) {
         self.aside.insert(id, row);
         self.aside_order.push_back(id);
@@ -272,7 +273,7 @@ impl PendingRows {
         }
     }
 
-    /// Of too many that are set aside, the one that has waited longest.
+    /// If too many are set aside, the one that has waited longest.
     fn take_overdue(&mut self) -> Option<(CallId, Pending)> {
         while self.aside.len() > ASIDE {
             let oldest = self.aside_order.pop_front()?;
@@ -284,7 +285,7 @@ impl PendingRows {
         None
     }
 
-    /// Whether there is something to write.
+    /// Whether any row can be written.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         let first = self.waiting.front();
@@ -293,7 +294,7 @@ impl PendingRows {
             || first.is_some_and(|row| row.is_closed)
     }
 
-    /// Writes the rows that are over, up to the first that is not; all of them with `all`.
+    /// Writes the rows that have ended, up to the first that has not; all rows with `all`.
     pub(super) fn write(
         &mut self,
         texts: &Texts,
@@ -314,7 +315,7 @@ impl PendingRows {
             }
         };
         let next = self.next_id();
-        // Several may be closed at once, from tables whose order is random.
+        // Several may close at once, from tables in random order.
         let mut late = std::mem::take(&mut self.late);
         late.sort_unstable_by_key(|(id, _)| *id);
         for (id, mut row) in late {
@@ -375,7 +376,7 @@ fn push(
     let fetched = row.fetched.iter().map(|arg| &arg[..]);
     let args: Vec<&[u8]> = row.args.iter().copied().map(text).chain(fetched).collect();
     let self_time = match (row.duration, row.in_others) {
-        // Times of text formats are rounded: what is inside may add up to more.
+        // Times of text formats are rounded: the calls inside may add up to more.
         (Some(duration), Some(inside)) => Some(duration.saturating_sub(inside).max(0)),
         _ => None,
     };
@@ -413,7 +414,7 @@ mod tests {
     use perfquet_events::event::Selection;
 
     #[test]
-    fn nothing_lies_in_a_call_that_may_become_no_row() {
+    fn no_row_is_inside_a_call_that_may_be_dropped() {
         let mut rows = PendingRows::starting_at(1);
         let around = CallId(rows.first);
         rows.set_aside(around, Pending::of(Entry::default(), None, 0));
@@ -421,7 +422,7 @@ mod tests {
         let inside = Pending::of(Entry::default(), Some(around), 1);
         let parent = |rows: &PendingRows| rows.parent_of(CallId(2), &inside, &Selected::default());
         assert_eq!(parent(&rows), Some(around));
-        rows.keep.tell(&Selection {
+        rows.keep.select(&Selection {
             max_duration: Some(5),
             ..Selection::default()
         });
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_wait_are_counted() {
+    fn waiting_arguments_are_counted() {
         let mut rows = PendingRows::starting_at(0);
         let fetched = || vec![Box::from(&b"count=1"[..])];
         let id = rows.add(Pending::of(Entry::default(), None, 0));
@@ -448,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn only_too_many_open_ones_are_given_up() {
+    fn open_calls_are_given_up_only_above_the_limit() {
         let mut rows = PendingRows::starting_at(0);
         let row = Pending::of(Entry::default(), None, 0);
         let set_aside = |rows: &mut PendingRows| {

@@ -1,13 +1,13 @@
-//! The rules, each by a few edges and the rows that they become.
+//! The rules, each with a few edges and the resulting rows.
 //!
 //! ```text
-//! > 10 a tid=5        a is entered at 10 by thread 5          ! a loss
-//! < 30 a tid=5        a is left                               f 5 the number 5 is a new thread's
-//! = 10 a dur=20       a whole call; `leaf`: nothing in it     s cpu=0 5 6  on CPU 0, 6 runs after 5
-//! p 10 a dur=20       likewise, told at its end: up= the entry of the call around it, in= time in others
-//! & min_duration=5    what is to be kept
+//! > 10 a tid=5        thread 5 enters a at 10          ! a loss
+//! < 30 a tid=5        a returns                               f 5 TID 5 is a new thread
+//! = 10 a dur=20       a complete call; `leaf`: without calls     s cpu=0 5 6  on CPU 0, 6 runs after 5
+//! p 10 a dur=20       likewise, reported at its end: up= the entry of the enclosing call, in= time in others
+//! & min_duration=5    the selection
 //! ```
-//! A row: function, caller, number of the call around it, depth, time, duration, self time; `no entry`, `no exit`.
+//! A row: function, caller, ID of the enclosing call, depth, time, duration, self time; `no entry`, `no exit`.
 
 use perfquet_events::event::*;
 
@@ -173,9 +173,9 @@ fn nesting() {
     );
 }
 
-/// Many are open for so long that those entered later are written before them, and end all at once.
+/// Many calls stay open so long that later ones are written before them, and end all at once.
 #[test]
-fn rows_that_come_late_are_in_the_order_of_their_entries() {
+fn late_rows_are_in_the_order_of_their_entries() {
     let open: String = (1..=100)
         .map(|tid| format!("> {tid} a tid={tid}\n"))
         .collect();
@@ -203,7 +203,7 @@ fn calls_told_at_their_ends() {
             "a - - 0 10 8 8",
         ],
     );
-    // The call around it is not told: it is still open, or too long.
+    // The enclosing call is not reported: it is still open, or too long.
     check(
         "p 30 c tid=5 dur=2 by=b depth=2 up=20
          p 20 b tid=5 dur=30 by=a depth=1 up=10 in=2",
@@ -212,7 +212,7 @@ fn calls_told_at_their_ends() {
 }
 
 #[test]
-fn a_call_told_later_that_is_no_row_has_nothing_inside() {
+fn a_dropped_call_reported_later_has_nothing_inside() {
     check(
         "& max_duration=30
          p 30 c tid=5 dur=2 by=b depth=2 up=20
@@ -223,7 +223,7 @@ fn a_call_told_later_that_is_no_row_has_nothing_inside() {
 }
 
 #[test]
-fn what_was_not_asked_for_is_no_row() {
+fn calls_outside_the_selection_have_no_row() {
     let script = |selection: &str| {
         format!(
             "& {selection}
@@ -240,7 +240,7 @@ fn what_was_not_asked_for_is_no_row() {
         &script("min_duration=30"),
         &["a - - 0 10 80 50", "b a 1 1 20 30 25"],
     );
-    // Inside of one that is no row: nothing is around it.
+    // Inside a call without a row: no parent.
     check(
         &script("max_duration=30"),
         &["b a - 1 20 30 25", "c b 2 2 30 5 5"],
@@ -313,7 +313,7 @@ fn calls_open_at_the_start_and_at_the_end() {
 }
 
 #[test]
-fn a_missed_exit_ends_with_what_is_around() {
+fn a_missed_exit_ends_with_the_enclosing_call() {
     check(
         "> 10 a tid=5
          > 20 b tid=5
@@ -323,7 +323,7 @@ fn a_missed_exit_ends_with_what_is_around() {
 }
 
 #[test]
-fn depths_decide_where_they_are_told() {
+fn recorded_depths_decide() {
     check(
         "> 10 a tid=5 depth=0
          > 20 b tid=5 depth=1
@@ -339,7 +339,7 @@ fn depths_decide_where_they_are_told() {
             "d a 1 1 60 10 10",
         ],
     );
-    // The entry of what is left was not seen: another one is open at its depth.
+    // The entry of this call was not seen: another one is open at its depth.
     check(
         "> 10 a tid=5 depth=0
          < 90 b tid=5 depth=0 dur=5",
@@ -355,7 +355,7 @@ fn nothing_is_paired_across_a_loss() {
          < 90 a tid=5",
         &["a - - 0 10 - - no exit", "a - - 0 90 - - no entry"],
     );
-    // But for a leave whose duration leads back to the entry; what it did itself is not known.
+    // Except for a leave whose duration leads back to the entry; its self time is unknown.
     check(
         "> 10 a tid=5 depth=0
          !
@@ -383,7 +383,7 @@ fn a_number_taken_over() {
 }
 
 #[test]
-fn whole_calls_lie_in_one_another_by_their_times() {
+fn complete_calls_nest_by_their_times() {
     check(
         "= 10 a tid=5 dur=80
          = 20 b tid=5 dur=30
@@ -398,7 +398,7 @@ fn whole_calls_lie_in_one_another_by_their_times() {
             "e - - 0 95 1 1",
         ],
     );
-    // Where times are as coarse as this, the caller's name decides; and so it does for a call without its end.
+    // With times this coarse, the caller's name decides; and for a call without its end too.
     check(
         "= 10 a tid=5 dur=10
          = 20 b tid=5 dur=0 by=a
@@ -434,7 +434,7 @@ fn leaves_of_a_graph_and_functions_without_end() {
 }
 
 #[test]
-fn a_switch_tells_whose_the_calls_are() {
+fn a_switch_names_the_thread_of_the_calls() {
     let mut trace = Trace::new();
     trace.input("test", |sink| {
         play(
@@ -463,7 +463,7 @@ fn a_switch_tells_whose_the_calls_are() {
 }
 
 #[test]
-fn a_lane_stays_as_deep_as_it_may_be_when_two_become_one() {
+fn merged_lanes_stay_within_the_limit() {
     let mut trace = Trace::new();
     trace.input("test", |sink| {
         for _ in 0..3 {
@@ -482,7 +482,7 @@ fn a_lane_stays_as_deep_as_it_may_be_when_two_become_one() {
     );
 }
 
-/// A type of events with fields of 64 bits.
+/// A type of events with 64-bit fields.
 fn event_type(system: &str, name: &str, fields: &[&str]) -> EventType {
     EventType {
         system: system.to_owned(),
@@ -500,7 +500,7 @@ fn event_type(system: &str, name: &str, fields: &[&str]) -> EventType {
     }
 }
 
-/// Hits of the declared types: number of the type, time, thread, values.
+/// Hits of the declared types: index of the type, time, thread, values.
 #[track_caller]
 fn check_pairs(types: &[EventType], hits: &[(u32, i64, i32, &[i64])], expected: &[&str]) {
     let mut trace = Trace::new();
@@ -558,9 +558,9 @@ fn system_calls_and_interrupts_in_them() {
     check_pairs(&types[..1], &[(0, 10, 5, &[3]), (0, 20, 5, &[3])], &[]);
 }
 
-/// Both kinds of events fire at the same places, at entry and exit in the same order.
+/// Both kinds of events fire at the same locations, at entry and exit in the same order.
 #[test]
-fn a_system_call_told_twice_is_one_call() {
+fn a_system_call_reported_twice_is_one_call() {
     let types = [
         event_type("raw_syscalls", "sys_enter", &["id"]),
         event_type("raw_syscalls", "sys_exit", &["id", "ret"]),
@@ -588,10 +588,10 @@ fn a_system_call_told_twice_is_one_call() {
             (5, 130, 5, &[9]),
             (3, 190, 5, &[8]),
             (1, 191, 5, &[0, 8]),
-            // By its number alone.
+            // By number alone.
             (0, 200, 5, &[39]),
             (1, 210, 5, &[39, 5]),
-            // The exit of the name was missed.
+            // The exit by name was missed.
             (0, 300, 5, &[0]),
             (2, 301, 5, &[0, 3]),
             (1, 390, 5, &[0, 7]),
@@ -621,9 +621,9 @@ fn a_system_call_told_twice_is_one_call() {
     );
 }
 
-/// As long as the exits of a name are not known, its number tells a call.
+/// While the exits of a name are unknown, its number reports the call.
 #[test]
-fn a_name_whose_exits_are_not_known_tells_no_call() {
+fn a_name_without_known_exits_reports_no_call() {
     let types = [
         event_type("raw_syscalls", "sys_enter", &["id"]),
         event_type("raw_syscalls", "sys_exit", &["id", "ret"]),
@@ -647,7 +647,7 @@ fn a_name_whose_exits_are_not_known_tells_no_call() {
     );
 }
 
-/// `B|PID|NAME` and `E` of Android: sections lie in one another, and in what the kernel does around them.
+/// `B|PID|NAME` and `E` of Android: sections nest in one another, and in the kernel's work around them.
 #[test]
 fn sections_that_programs_mark() {
     let mut print = event_type("ftrace", "print", &["ip", "buf"]);
@@ -701,7 +701,7 @@ fn probes_by_the_address_of_their_function() {
     check_pairs(
         &types,
         &[
-            // Nobody knows yet that it has an end; then it has.
+            // Its end is not known yet; then it is.
             (0, 10, 5, &[0x1004]),
             (1, 12, 5, &[0x1040]),
             (2, 20, 5, &[0x1000, 0x2000, 64]),
@@ -721,7 +721,7 @@ fn probes_by_the_address_of_their_function() {
 }
 
 #[test]
-fn what_may_be_no_call_makes_nothing_deeper() {
+fn a_provisional_call_adds_no_depth() {
     let types = [
         event_type("probe", "vfs_read", &["__probe_ip"]),
         event_type(
@@ -740,7 +740,7 @@ fn what_may_be_no_call_makes_nothing_deeper() {
 }
 
 #[test]
-fn rows_come_in_the_order_of_entries_however_long_one_stays_open() {
+fn rows_stay_in_the_order_of_entries_however_long_one_is_open() {
     let mut trace = Trace::new();
     trace.input("test", |sink| {
         play(sink, "> 1 main tid=1\n > 2 poll tid=2");

@@ -1,18 +1,18 @@
-//! Smallest and largest value of a page and of a chunk: readers skip what cannot match.
+//! Minimum and maximum of a page and of a chunk: readers skip pages without matches.
 //!
-//! Unsigned values are compared unsigned and stored in the bytes of the signed type: addresses of the kernel lie
-//! above 2^63, and DataFusion stops with an assertion where the order is not the column's own. Of long texts,
-//! bounds are cut: a smaller smallest and a larger largest bound as well.
+//! Unsigned values are compared unsigned and stored in the bytes of the signed type: kernel addresses are above 2^63,
+//! and DataFusion fails an assertion if the order is not the column's own. Bounds of long strings are shortened: a
+//! lower minimum and a higher maximum are valid too.
 
 use parquet::data_type::ByteArray;
 use parquet::file::statistics::{Statistics, ValueStatistics};
 
 use crate::store::table::ColumnType;
 
-/// Longer texts are cut in bounds.
+/// Longer strings are shortened in bounds.
 const LONGEST: usize = 64;
 
-/// Smallest and largest value.
+/// Minimum and maximum.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::store) enum Bounds {
     /// There is no value, or none that can be compared (NaN).
@@ -20,11 +20,11 @@ pub(in crate::store) enum Bounds {
     None,
     /// Of signed integers.
     Signed(i64, i64),
-    /// Of unsigned integers, and truth values.
+    /// Of unsigned integers, and booleans.
     Unsigned(u64, u64),
     /// Of floating-point numbers.
     Float(f64, f64),
-    /// Of texts and binary values.
+    /// Of strings and binary values.
     Text(Vec<u8>, Vec<u8>),
 }
 
@@ -69,8 +69,8 @@ impl Bounds {
         }
     }
 
-    /// Of floating-point numbers; NaN is left out. Zeros are widened to −0 and +0, which compare equal but are
-    /// not to every reader.
+    /// Of floating-point numbers, without NaN. Zeros are widened to −0 and +0: they compare equal, but some readers
+    /// distinguish them.
     pub(super) fn float(values: &[f64]) -> Bounds {
         let mut numbers = values.iter().copied().filter(|value| !value.is_nan());
         let Some(first) = numbers.next() else {
@@ -95,7 +95,7 @@ impl Bounds {
         Bounds::Text(low.to_vec(), high.to_vec())
     }
 
-    /// Widens these by those of another page.
+    /// Widens the bounds by those of another page.
     pub(in crate::store) fn widen(&mut self, other: &Bounds) {
         match (&mut *self, other) {
             (_, Bounds::None) => {}
@@ -123,7 +123,7 @@ impl Bounds {
         }
     }
 
-    /// Lowest value and span, in the bits of integers; spans all of them where there is no order of integers.
+    /// Minimum and span, in the bits of integers; the full span if integers have no order.
     pub(super) fn span(&self) -> (u64, u64) {
         match *self {
             Bounds::Signed(low, high) => (low as u64, high.wrapping_sub(low) as u64),
@@ -145,7 +145,7 @@ impl Bounds {
         }
     }
 
-    /// Their bytes for a column index; `None` if there are none.
+    /// The bytes for a column index; `None` if there are no bounds.
     pub(super) fn bytes(&self, kind: ColumnType) -> Option<(Vec<u8>, Vec<u8>)> {
         let integer = |value: u64| match kind {
             ColumnType::Bool => vec![value as u8],
@@ -229,7 +229,7 @@ impl Bounds {
     }
 }
 
-/// A text that is not above this one, and short.
+/// A short string not above this one.
 fn cut_low(text: &[u8], utf8: bool) -> &[u8] {
     let Some(front) = text.get(..LONGEST).filter(|_| text.len() > LONGEST) else {
         return text;
@@ -242,13 +242,13 @@ fn cut_low(text: &[u8], utf8: bool) -> &[u8] {
     front.get(..length).unwrap_or(front)
 }
 
-/// A text that is above this one, and short if that can be.
+/// A string above this one, shortened if possible.
 fn cut_high(text: &[u8], utf8: bool) -> Vec<u8> {
     if text.len() <= LONGEST {
         return text.to_vec();
     }
     let mut front = cut_low(text, utf8).to_vec();
-    // The last byte that can be raised: in UTF-8 an ASCII character, so that it stays UTF-8.
+    // The last byte that can be increased: in UTF-8 only an ASCII character, so that the result stays valid.
     let limit = if utf8 { 0x7f } else { 0xff };
     while let Some(last) = front.pop() {
         if last < limit {

@@ -1,10 +1,10 @@
-//! A column of a row group while its pages are made: a batch becomes a page.
+//! A column chunk being built: each batch becomes a page.
 //!
 //! ```text
 //! page 1: dictionary, keys        page 2: dictionary, keys        page 3: too many distinct values: plain
 //! ```
-//! The dictionary grows from page to page and is written in front of them when the row group is closed. Where it
-//! does not pay (values that hardly repeat) or becomes too large, the pages from there on are plain.
+//! The dictionary grows from page to page and is written before them when the row group is closed. If it does not pay
+//! (values that rarely repeat) or becomes too large, the remaining pages are plain.
 
 use bytes::Bytes;
 use parquet::basic::{
@@ -28,17 +28,17 @@ use crate::store::intern::Entries;
 use crate::store::shape;
 use crate::store::table::{ColumnType, Encoding};
 
-/// Plain texts of a page; more go to a page of their own, which a reader has to hold in memory.
+/// Maximum size of the plain strings in a page; more go to another page, since readers hold a page in memory.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// What all columns use, one after the other.
+/// Buffers shared by all columns, one after the other.
 pub(in crate::store) struct Workshop {
     compressor: zstd::bulk::Compressor<'static>,
     /// The page before and after compression.
     body: Vec<u8>,
     packed: Vec<u8>,
     keys: Vec<u32>,
-    /// Keys by distance from the smallest value, or the distinct keys of a page.
+    /// Keys by distance from the minimum, or the distinct keys of a page.
     scratch: Vec<u32>,
 }
 
@@ -67,7 +67,7 @@ impl Workshop {
         Ok(Bytes::copy_from_slice(packed))
     }
 
-    /// Appends the keys to the page, their width in front.
+    /// Appends the keys to the page, preceded by their width.
     fn write_keys(&mut self, width: u32) {
         self.body.push(width as u8);
         hybrid::encode(&self.keys, width, &mut self.body);
@@ -82,7 +82,7 @@ pub(in crate::store) struct Chunk {
     mode: Mode,
     dictionary: Dictionary,
     pages: Vec<Page>,
-    /// Compressed bytes of the pages.
+    /// Compressed size of the pages.
     bytes: usize,
     bounds: Bounds,
     nulls: usize,
@@ -90,7 +90,7 @@ pub(in crate::store) struct Chunk {
     last: Option<Bounds>,
 }
 
-/// How the next page is encoded.
+/// Encoding of the next page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Plain,
@@ -114,11 +114,11 @@ struct Page {
     /// Values, and entries that represent NULL and an empty list.
     levels: usize,
     nulls: usize,
-    /// Smallest and largest value, as the column index has them.
+    /// Minimum and maximum, as stored in the column index.
     bounds: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What a page was made of.
+/// The contents of a page.
 struct Body {
     encoding: PageEncoding,
     rows: usize,
@@ -167,12 +167,12 @@ impl Chunk {
         self.bytes + self.pages.len() * size_of::<Page>() + dictionary
     }
 
-    /// Smallest and largest value of all pages.
+    /// Minimum and maximum of all pages.
     pub(in crate::store) fn bounds(&self) -> &Bounds {
         &self.bounds
     }
 
-    /// Makes a page of the values, or several of very long texts.
+    /// Builds a page from the values, or several pages from very long strings.
     pub(in crate::store) fn append(
         &mut self,
         values: &Values,
@@ -274,7 +274,7 @@ impl Chunk {
         encoding
     }
 
-    /// Writes the keys of the values if a dictionary pays. Otherwise says how the values are to be written.
+    /// Writes the keys of the values if a dictionary pays. Otherwise returns the encoding for the values.
     fn write_integers(
         &mut self,
         values: impl ExactSizeIterator<Item = u64>,
@@ -305,7 +305,7 @@ impl Chunk {
         PageEncoding::PLAIN
     }
 
-    /// Writes the keys of the texts if a dictionary pays; `None`: write the texts themselves.
+    /// Writes the keys of the strings if a dictionary pays; `None`: write the strings themselves.
     fn write_keys(
         &mut self,
         data: &TextData,
@@ -338,7 +338,7 @@ impl Chunk {
         None
     }
 
-    /// Writes texts as they are, so many to a page that it stays small.
+    /// Writes plain strings, in pages of limited size.
     fn append_plain(
         &mut self,
         presence: &Presence,
@@ -348,7 +348,7 @@ impl Chunk {
         shop: &mut Workshop,
     ) -> Result<()> {
         let size = |keys: &[u32]| -> usize { keys.iter().map(|&key| texts.get(key).len()).sum() };
-        // Rows, values and items in front of the page; values are lists where there are lists.
+        // Rows, values and items before the page; values are lists in list columns.
         let (mut row, mut value, mut item) = (0, 0, 0);
         while row < presence.rows() {
             let (first_row, first_value, first_item) = (row, value, item);
@@ -417,7 +417,7 @@ impl Chunk {
         )
     }
 
-    /// Ends the chunk: its bytes, and what the footer says of it with places counted from their start.
+    /// Ends the chunk: returns its bytes, and its metadata for the footer with offsets relative to their start.
     pub(in crate::store) fn close(
         mut self,
         column: &ColumnDescPtr,
@@ -533,20 +533,20 @@ impl Page {
             encoding: self.encoding,
             def_level_encoding: PageEncoding::RLE,
             rep_level_encoding: PageEncoding::RLE,
-            // Readers use the column index; in the page's head they would only cost.
+            // Readers use the column index; in the page header, statistics would only take space.
             statistics: None,
         };
         CompressedPage::new(page, self.unpacked_bytes)
     }
 }
 
-/// Whether a dictionary is smaller than the texts themselves.
+/// Whether a dictionary is smaller than the strings themselves.
 fn pays(keys: &[u32], texts: &Entries, fresh: usize, width: u32) -> bool {
     if fresh < keys.len() / 4 {
         return true;
     }
     let whole: usize = keys.iter().map(|&key| texts.get(key).len() + 4).sum();
-    // The fresh ones are among them, of about the mean length.
+    // The new ones are among them, assumed to have the mean length.
     let dictionary = whole / keys.len() * fresh;
     dictionary + keys.len() * width as usize / 8 < whole
 }

@@ -1,7 +1,7 @@
-//! DELTA_BINARY_PACKED: times and row numbers, whose differences are small.
+//! DELTA_BINARY_PACKED: times and row IDs, whose differences are small.
 //!
 //! ```text
-//! head:   128 values in a block, 4 miniblocks, how many values, the first one (zigzag)
+//! head:   128 values in a block, 4 miniblocks, number of values, the first one (zigzag)
 //! block:  smallest difference (zigzag), 4 widths, 4 × 32 differences less the smallest, bit-packed
 //! ```
 //! Differences wrap, so that any values can be encoded.
@@ -80,7 +80,7 @@ fn subtract<const NARROW: bool>(a: i64, b: i64) -> i64 {
     }
 }
 
-/// What is left of a difference without the smallest one is meant without sign, in its own width.
+/// A difference minus the smallest one is unsigned, in its own width.
 #[inline]
 fn bits_of<const NARROW: bool>(difference: i64) -> u64 {
     if NARROW {

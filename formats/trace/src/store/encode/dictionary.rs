@@ -1,8 +1,8 @@
 //! Dictionaries of a chunk: each distinct value once, in the order of first use.
 //!
-//! Integers (and the bits of floating-point numbers) are looked up by a hash; values of a page that lie close
-//! together — CPUs, threads, priorities — by their distance from the smallest, which costs a load. Texts come
-//! with their interner's numbers, which are only mapped to the smaller set that this chunk uses.
+//! Integers (and the bits of floating-point numbers) are looked up by hash. If the values of a page are close together
+//! (CPUs, threads, priorities), they are looked up by their distance from the smallest, which costs one load. Strings
+//! come with their interner's IDs, which are only mapped to the smaller set in this chunk.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -11,13 +11,13 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::store::intern::Entries;
 
-/// No dictionary has more entries: above, its keys are hardly smaller than the values.
+/// Maximum number of entries: above it, keys are hardly smaller than the values.
 pub(super) const MAX_ENTRIES: usize = 1 << 16;
 
-/// Bytes of texts in a dictionary.
+/// Maximum size of the strings in a dictionary, in bytes.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Up to this span, values of a page are looked up by their distance from the smallest.
+/// Maximum span of a page's values to look them up by their distance from the smallest.
 const MAX_SPAN: u64 = 1 << 16;
 
 const ABSENT: u32 = u32::MAX;
@@ -45,8 +45,8 @@ impl Integers {
         }
     }
 
-    /// Replaces `keys` by those of `values`, which lie between `low` and `low + span`. `false`: there are too many
-    /// distinct ones; the keys are of no use then.
+    /// Replaces `keys` by those of `values`, which are between `low` and `low + span`. Returns `false` if there are too
+    /// many distinct ones; then the keys are invalid.
     pub(super) fn keys_of(
         &mut self,
         values: impl ExactSizeIterator<Item = u64>,
@@ -133,23 +133,23 @@ impl Integers {
     }
 }
 
-/// Distinct texts: numbers of the column's interner.
+/// Distinct strings: IDs of the column's interner.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
-    /// The texts, by key.
+    /// The strings, by key.
     pub(super) entries: Entries,
-    /// Key by number, or `ABSENT`.
+    /// Key by ID, or `ABSENT`.
     keys: Vec<u32>,
-    /// Keys by text, once numbers changed their meaning: the same texts come with other ones.
+    /// Keys by string, once IDs changed their meaning: the same strings come with other ones.
     by_text: Option<(HashTable<u32>, DefaultHashBuilder)>,
-    /// The page that a key was last used in, by key.
+    /// The page in which each key was last used.
     pages: Vec<u32>,
     page: u32,
 }
 
 impl Texts {
-    /// Replaces `keys` by those of `numbers`, and `used` by the distinct ones among them. `false`: there are too
-    /// many distinct ones.
+    /// Replaces `keys` by those of `numbers`, and `used` by the distinct ones among them. Returns `false` if there are
+    /// too many distinct ones.
     pub(super) fn keys_of(
         &mut self,
         numbers: &[u32],
@@ -182,7 +182,7 @@ impl Texts {
         self.entries.len() <= MAX_ENTRIES && self.entries.bytes() <= MAX_BYTES
     }
 
-    /// Numbers mean other texts from here on.
+    /// IDs mean other strings from here on.
     pub(super) fn restart(&mut self) {
         self.keys.clear();
         if self.by_text.is_none() {
@@ -196,7 +196,7 @@ impl Texts {
         }
     }
 
-    /// The key of a text whose number is seen for the first time.
+    /// The key of a string whose ID occurs for the first time.
     fn key_of(&mut self, text: &[u8]) -> u32 {
         let next = self.entries.len() as u32;
         if let Some((table, hasher)) = &mut self.by_text {

@@ -13,16 +13,16 @@ pub(super) fn width(count: usize) -> u32 {
 
 /// Appends `keys`, each below `1 << width`; width up to 16.
 pub(super) fn encode(keys: &[u32], width: u32, output: &mut Vec<u8>) {
-    // What was not written yet: groups of 8 that are not all alike, then `rest`.
+    // Not written yet: groups of 8 that are not all equal, then `rest`.
     let mut packed = keys;
     let mut rest = keys;
-    while let Some((group, behind)) = rest.split_first_chunk::<8>() {
+    while let Some((group, after)) = rest.split_first_chunk::<8>() {
         let [first, ..] = *group;
         if group.iter().any(|&key| key != first) {
-            rest = behind;
+            rest = after;
             continue;
         }
-        let alike = behind.iter().take_while(|&&key| key == first).count();
+        let alike = after.iter().take_while(|&&key| key == first).count();
         let run = 8 + alike;
         pack_groups(before(packed, rest), width, output);
         write_varint((run as u64) << 1, output);
@@ -31,7 +31,7 @@ pub(super) fn encode(keys: &[u32], width: u32, output: &mut Vec<u8>) {
         packed = rest;
     }
     match packed {
-        // One value, or some alike, at the end: a run is smaller than a group.
+        // One value, or several equal ones, at the end: a run is smaller than a group.
         [first, others @ ..] if others.iter().all(|key| key == first) => {
             write_varint((packed.len() as u64) << 1, output);
             write_value(*first, width, output);
@@ -46,7 +46,7 @@ pub(super) fn encode_run(value: u32, count: usize, width: u32, output: &mut Vec<
     write_value(value, width, output);
 }
 
-/// Bits that are packed already, 64 to a word: levels of width 1.
+/// Bits that are already packed, 64 to a word: levels of width 1.
 pub(super) fn encode_bits(words: &[u64], count: usize, output: &mut Vec<u8>) {
     let groups = count.div_ceil(8);
     write_varint((groups as u64) << 1 | 1, output);
@@ -54,7 +54,7 @@ pub(super) fn encode_bits(words: &[u64], count: usize, output: &mut Vec<u8>) {
     output.extend(bytes.take(groups));
 }
 
-/// The part of `whole` in front of `rest`, which is its end.
+/// The part of `whole` before `rest`, which is its end.
 fn before<'a>(whole: &'a [u32], rest: &[u32]) -> &'a [u32] {
     whole.get(..whole.len() - rest.len()).unwrap_or_default()
 }
@@ -83,11 +83,11 @@ fn pack_groups(keys: &[u32], width: u32, output: &mut Vec<u8>) {
 #[inline]
 fn pack(group: &[u32; 8], width: u32, output: &mut Vec<u8>) {
     let [a, b, c, d, e, f, g, h] = group.map(u64::from);
-    // Two halves of at most 64 bits each, so that no shift is too far.
+    // Two halves of at most 64 bits each, so that no shift overflows.
     let low = a | b << width | c << (2 * width) | d << (3 * width);
     let high = e | f << width | g << (2 * width) | h << (3 * width);
     let end = output.len() + width as usize;
-    // Copies of a fixed size, of which the end is cut: a copy of `width` bytes would be a call.
+    // Fixed-size copies, then a truncation: a copy of `width` bytes would be a call.
     if width <= 8 {
         output.extend_from_slice(&(low | high << (4 * width)).to_le_bytes());
     } else {

@@ -5,13 +5,13 @@
 //! definition                      0     1      2  2
 //! repetition                      0     0      0  1
 //! ```
-//! In front of a page's values, repetition first, each with its length in bytes; none where there is but one level
+//! Levels precede a page's values, repetition first, each with its length in bytes; omitted if there is only one level
 //! (<https://parquet.apache.org/docs/file-format/nestedencoding/>).
 
 use super::hybrid;
 use crate::store::column::Presence;
 
-/// Appends the definition levels of a column that may hold NULL.
+/// Appends the definition levels of a nullable column.
 pub(super) fn encode_presence(presence: &Presence, output: &mut Vec<u8>) {
     with_length(output, |output| match presence.bits() {
         Some(bits) => hybrid::encode_bits(bits, presence.rows(), output),
@@ -22,7 +22,7 @@ pub(super) fn encode_presence(presence: &Presence, output: &mut Vec<u8>) {
     });
 }
 
-/// Appends the levels of lists of these lengths; gives how many there are.
+/// Appends the levels of lists of these lengths; returns their number.
 pub(super) fn encode_lists(
     presence: &Presence,
     lengths: &[u32],

@@ -5,8 +5,9 @@
 //!        ├─► delta ───────────────────────┼─► levels in front ─► zstd ─► page ─► chunk
 //!        └─► plain ───────────────────────┘
 //! ```
-//! Why not ArrowWriter: it hashes each value of each row again, though the rows come with keys. This is 2 to 3
-//! times faster and a little smaller (`cargo xtask bench encode`). Only what is public in `parquet` is used.
+//! Reason for not using ArrowWriter: it hashes each value of each row again, though the rows come with keys. This
+//! encoder is 2 to 3 times faster and its output a little smaller (research/encoding.md, §2). It uses only the public
+//! API of `parquet`.
 
 mod bounds;
 mod chunk;

@@ -1,4 +1,4 @@
-//! PLAIN: values as they are, little-endian; texts with their length in front; truth values 8 to a byte.
+//! PLAIN: values as they are, little-endian; strings preceded by their length; booleans 8 to a byte.
 
 /// Appends 32-bit values.
 pub(super) fn encode_narrow(values: &[u32], output: &mut Vec<u8>) {
@@ -20,7 +20,7 @@ pub(super) fn encode_wide(values: &[u64], output: &mut Vec<u8>) {
     }
 }
 
-/// Appends truth values, the first one in the lowest bit.
+/// Appends booleans, the first one in the lowest bit.
 pub(super) fn encode_truth(values: &[u32], output: &mut Vec<u8>) {
     for group in values.chunks(8) {
         let bits = group
@@ -31,7 +31,7 @@ pub(super) fn encode_truth(values: &[u32], output: &mut Vec<u8>) {
     }
 }
 
-/// Appends a text.
+/// Appends a string.
 pub(super) fn encode_text(text: &[u8], output: &mut Vec<u8>) {
     output.extend_from_slice(&(text.len() as u32).to_le_bytes());
     output.extend_from_slice(text);

@@ -1,4 +1,4 @@
-//! Traces from strangers: manifests that say what cannot be, parts that are no parts.
+//! Foreign traces: invalid manifests and parts.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn refusal(path: &Path, manifest: &Value) -> String {
 }
 
 #[test]
-fn manifests_that_say_what_cannot_be_are_refused_in_a_sentence() {
+fn invalid_manifests_are_rejected_with_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pqt");
     write(&path, WriterOptions::default(), 5);
@@ -120,7 +120,7 @@ fn manifests_that_say_what_cannot_be_are_refused_in_a_sentence() {
 }
 
 #[test]
-fn a_manifest_that_is_no_file_is_not_read() {
+fn a_manifest_that_is_not_a_regular_file_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pqt");
     write(&path, WriterOptions::default(), 5);
@@ -138,7 +138,7 @@ fn a_manifest_that_is_no_file_is_not_read() {
 }
 
 #[test]
-fn parts_that_are_no_parts_are_not_read() {
+fn invalid_parts_are_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pqt");
     write(&path, WriterOptions::default(), 5);
@@ -170,9 +170,9 @@ fn parts_that_are_no_parts_are_not_read() {
     assert!(refusal().contains("found a symbolic link"), "{}", refusal());
 }
 
-/// A write that fails, as on a full disk: nothing is left under a temporary name.
+/// A write that fails, as on a full disk: no temporary file is left.
 #[test]
-fn what_could_not_be_written_takes_no_room() {
+fn a_failed_write_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pqt");
     let mut writer = Writer::create(&path, WriterOptions::default()).unwrap();
@@ -183,7 +183,7 @@ fn what_could_not_be_written_takes_no_room() {
         rows.columns_mut().iter_mut().for_each(Column::push_null);
         writer.end_row(id).unwrap();
     }
-    // The name that a part is to get belongs to a directory: the last step of one part fails, after its bytes are written.
+    // A directory has the name for a part: the last step of one part fails, after its bytes are written.
     std::fs::create_dir_all(path.join("losses/00000.parquet/x")).unwrap();
     assert!(writer.finish(Facts::default()).is_err());
     let mut left = Vec::new();

@@ -1,4 +1,4 @@
-//! The store as a whole: what is written is read back.
+//! The store as a whole: written data is read back.
 
 use std::path::Path;
 

@@ -79,7 +79,7 @@ pub(super) fn push(column: &mut Column, cell: &Cell) {
     }
 }
 
-/// Writes a trace with one table more than the fixed ones.
+/// Writes a trace with one table besides the fixed ones.
 pub(super) fn write(path: &Path, options: WriterOptions, schema: TableSchema, rows: &[Vec<Cell>]) {
     let mut writer = Writer::create(path, options).unwrap();
     let id = writer.add_table(schema).unwrap();
@@ -161,7 +161,7 @@ pub(super) fn check(options: &WriterOptions, columns: Vec<ColumnSchema>, rows: &
     let found = read(&path, "events/test/table");
     assert_eq!(found.len(), rows.len());
     for (index, (found, row)) in found.iter().zip(rows).enumerate() {
-        // NaN is no equal of itself.
+        // NaN is not equal to itself.
         let same = found == row || format!("{found:?}") == format!("{row:?}");
         assert!(same, "row {index}: expected {row:?}, found {found:?}");
     }

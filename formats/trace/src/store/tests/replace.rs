@@ -1,4 +1,4 @@
-//! Tables of a whole trace are replaced: names are given to frames later.
+//! Replacing tables of a complete trace, as when frames are symbolized later.
 
 use std::path::Path;
 
@@ -64,7 +64,7 @@ fn a_table_is_replaced_as_a_whole_or_not_at_all() {
         ["00000.parquet", "00001.parquet", "00002.parquet"]
     );
 
-    // Given up in the middle: nothing has changed.
+    // Abandoned in the middle: nothing has changed.
     let mut writer = Writer::open(&path, options()).unwrap();
     push_numbers(&mut writer, NAME, 100..150);
     drop(writer);

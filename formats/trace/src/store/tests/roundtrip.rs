@@ -1,4 +1,4 @@
-//! What is written is read back: random tables, and the traps that are known.
+//! Written data is read back: random tables, and the known traps.
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::store::*;
 
 fn value(kind: ColumnType) -> BoxedStrategy<Cell> {
     use ColumnType::*;
-    // Few distinct values or many, so that dictionaries are kept and given up.
+    // Few distinct values or many, so that dictionaries are kept and abandoned.
     fn signed(low: i64, high: i64) -> BoxedStrategy<i64> {
         let few = (low.max(-3)..=high.min(3)).boxed();
         prop_oneof![few, low..=high, Just(low), Just(high)].boxed()
@@ -146,8 +146,8 @@ fn every_type_with_no_row_one_row_one_value_and_only_null() {
 }
 
 #[test]
-fn dictionaries_are_given_up_in_the_middle() {
-    // Few distinct values in the first page, more than a dictionary holds in the next ones.
+fn dictionaries_are_abandoned_in_the_middle() {
+    // Few distinct values in the first page, more than a dictionary's limit in the next ones.
     let number = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let integers = (0..200_000u64).map(|at| number(if at < 70_000 { at % 7 } else { at }));
     let texts = integers
@@ -164,7 +164,7 @@ fn dictionaries_are_given_up_in_the_middle() {
 }
 
 #[test]
-fn long_texts_go_to_pages_of_their_own() {
+fn long_strings_go_to_separate_pages() {
     let text = |at: usize| Cell::Text(at.to_string().repeat(at % 70 * 2000).into_bytes());
     let rows: Vec<Cell> = (0..140).map(text).collect();
     check_column(ColumnType::Text, false, Encoding::Dictionary, rows);
@@ -225,7 +225,7 @@ fn statistics_of_unsigned_are_ordered_unsigned() {
 }
 
 #[test]
-fn dictionaries_hold_only_what_their_chunk_uses() {
+fn dictionaries_contain_only_values_of_their_chunk() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pqt");
     let options = WriterOptions {
@@ -260,7 +260,7 @@ fn dictionaries_hold_only_what_their_chunk_uses() {
 }
 
 #[test]
-fn order_is_declared_only_where_it_is_true() {
+fn order_is_declared_only_if_it_is_true() {
     let time = || column("time", ColumnType::Int64, true, Encoding::Delta);
     let cells = |times: &[i64]| times.iter().map(|&time| Cell::Signed(time)).collect();
     let sorted = part_of(time(), cells(&[-5, 0, 0, 9]));
@@ -305,9 +305,9 @@ fn footers_have_no_entry_without_a_value_and_an_index_of_pages() {
     );
 }
 
-/// So little memory that the distinct texts are forgotten again and again.
+/// So little memory that the distinct strings are forgotten repeatedly.
 #[test]
-fn dictionaries_hold_no_text_twice() {
+fn dictionaries_contain_no_string_twice() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pqt");
     let options = WriterOptions {

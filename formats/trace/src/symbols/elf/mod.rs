@@ -1,12 +1,12 @@
-//! As much of an ELF file as names and unwinding need: segments, sections, notes, symbols.
+//! The parts of an ELF file needed for names and unwinding: segments, sections, notes, symbols.
 //!
 //! ```text
 //! 7f 45 4c 46 02 01 …   class (1: 32-bit, 2: 64-bit), byte order (1: little, 2: big)
 //! PT_LOAD  file offset 0x26000 → address 0x26000, 0x1550fc bytes, executable
 //! .note.gnu.build-id: "GNU", type 3, 93ac61ec…
 //! ```
-//! elf(5); System V ABI, chapters 4 and 5. Both classes and byte orders. The file may be anybody's: every
-//! offset is checked against its length, and nothing is allocated that is larger than the file.
+//! elf(5); System V ABI, chapters 4 and 5. Both classes and byte orders. The file may be hostile: every offset is
+//! checked against its length, and no allocation is larger than the file.
 
 mod symbols;
 mod unpacked;
@@ -48,13 +48,13 @@ const SHF_COMPRESSED: u64 = 0x800;
 const NT_GNU_BUILD_ID: u32 = 3;
 const ET_REL: u16 = 1;
 
-/// `e_machine` values that need care.
+/// `e_machine` values that need special treatment.
 const EM_ARM: u16 = 40;
 pub(in crate::symbols) const EM_X86_64: u16 = 62;
 pub(in crate::symbols) const EM_AARCH64: u16 = 183;
 
-/// A decompressed section larger than this is not read, or one that is more times larger than packed: a few packed bytes
-/// can promise any size. Debug info shrinks to a fifth or a tenth.
+/// Maximum size of a decompressed section, and maximum compression ratio: a few packed bytes can promise any size.
+/// Debug info shrinks to a fifth or a tenth.
 const DECOMPRESSED_MAX: u64 = 1 << 30;
 const DECOMPRESSED_RATIO_MAX: u64 = 64;
 
@@ -109,7 +109,7 @@ impl Deref for Part {
     }
 }
 
-/// Why a file is not read as ELF.
+/// The reason for rejecting a file as ELF.
 #[derive(Debug)]
 pub(in crate::symbols) enum Bad {
     Io(io::Error),
@@ -174,7 +174,7 @@ impl Section {
         }
     }
 
-    /// The addresses that it takes.
+    /// The address range.
     pub(in crate::symbols) fn addresses(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.bytes)
     }
@@ -252,7 +252,7 @@ impl Elf {
         let section_bytes = u64::from(cursor.u16()?);
         let mut section_count = u64::from(cursor.u16()?);
         self.section_names = u32::from(cursor.u16()?);
-        // Counts that do not fit stand in the first section (elf(5), "e_shnum").
+        // Counts that do not fit are in the first section (elf(5), "e_shnum").
         let escaped = section_count == 0 || self.section_names == 0xffff || segment_count == 0xffff;
         if sections_at != 0 && escaped {
             let first = self.section_at(&content, sections_at)?;
@@ -357,12 +357,12 @@ impl Elf {
         }
     }
 
-    /// Its byte order.
+    /// The byte order.
     pub(in crate::symbols) fn endian(&self) -> Endian {
         self.endian
     }
 
-    /// Whether it is an object file (a kernel module), whose addresses are still to be relocated.
+    /// Whether it is an object file (a kernel module), whose addresses are not relocated yet.
     pub(in crate::symbols) fn is_relocatable(&self) -> bool {
         self.kind == ET_REL
     }
@@ -379,21 +379,21 @@ impl Elf {
             .filter(|segment| segment.kind == PT_LOAD)
     }
 
-    /// Whether code is in the file at all: a file of debugging information alone has empty segments, and
-    /// offsets in it say nothing.
+    /// Whether the file contains code: a file of debug info alone has empty segments, and offsets in it have no
+    /// meaning.
     pub(in crate::symbols) fn holds_code(&self) -> bool {
         self.loaded()
             .any(|segment| segment.executable && segment.file_bytes > 0)
     }
 
-    /// The address that a file offset is loaded to, relative to the file's own base.
+    /// The address to which a file offset is loaded, relative to the file's own base.
     pub(in crate::symbols) fn address_of_offset(&self, offset: u64) -> Option<u64> {
         let holds = |segment: &&Segment| {
             offset
                 .checked_sub(segment.offset)
                 .is_some_and(|inside| inside < segment.file_bytes)
         };
-        // Pages at the edge of two segments are mapped twice; code is what is looked for.
+        // Pages at the edge of two segments are mapped twice; prefer code.
         let segment = self
             .loaded()
             .filter(|segment| segment.executable)
@@ -402,8 +402,8 @@ impl Elf {
         (offset - segment.offset).checked_add(segment.address)
     }
 
-    /// By how much addresses are higher than offsets in the segment of code that a mapping from `offset` on
-    /// shows. (Mappings start at whole pages, segments anywhere in them.)
+    /// Difference between addresses and offsets in the code segment shown by a mapping at `offset`. (Mappings start at
+    /// whole pages, segments at any offset.)
     pub(in crate::symbols) fn address_minus_offset(&self, offset: u64) -> Option<u64> {
         let of_page = |page: u64| {
             self.loaded()
@@ -417,7 +417,7 @@ impl Elf {
         Some(segment.address.wrapping_sub(segment.offset))
     }
 
-    /// The section of that name.
+    /// The section with that name.
     pub(in crate::symbols) fn section(&self, name: &[u8]) -> Option<&Section> {
         self.sections
             .iter()
@@ -433,7 +433,7 @@ impl Elf {
             .unwrap_or_default()
     }
 
-    /// Bytes of a section as they lie in the file; `None` if it has none there.
+    /// Bytes of a section in the file; `None` if it has none there.
     fn raw(&self, section: &Section) -> Option<&[u8]> {
         self.content.get(self.range(section)?)
     }
@@ -447,7 +447,7 @@ impl Elf {
         (end <= self.content.len()).then_some(start..end)
     }
 
-    /// Contents of the section of that name, unpacked where it is packed.
+    /// Contents of the section with that name, decompressed if necessary.
     pub(in crate::symbols) fn contents(&self, name: &[u8]) -> Option<Part> {
         let section = self.section(name)?;
         if section.flags & SHF_COMPRESSED != 0 {
@@ -463,7 +463,7 @@ impl Elf {
         })
     }
 
-    /// `Elf64_Chdr`: kind (1: zlib, 2: zstd), size, alignment; then the packed bytes.
+    /// `Elf64_Chdr`: kind (1: zlib, 2: zstd), size, alignment; then the compressed bytes.
     fn unpacked(&self, section: &Section) -> Option<Vec<u8>> {
         let mut cursor = Cursor::new(self.raw(section)?, section.offset, self.endian);
         let kind = cursor.u32().ok()?;
@@ -492,7 +492,7 @@ impl Elf {
         Some(unpacked)
     }
 
-    /// The build id, from the note sections or, in a stripped file, the note segments.
+    /// The build ID, from the note sections or, in a stripped file, the note segments.
     pub(in crate::symbols) fn build_id(&self) -> Option<&[u8]> {
         let in_sections = self
             .sections
@@ -513,7 +513,7 @@ impl Elf {
         })
     }
 
-    /// Name and checksum of the file that holds its debugging information (`.gnu_debuglink`).
+    /// Name and checksum of the file with its debug info (`.gnu_debuglink`).
     pub(in crate::symbols) fn debug_link(&self) -> Option<(&[u8], u32)> {
         let link = self.raw(self.section(b".gnu_debuglink")?)?;
         let name = perfquet_events::bytes::before_nul(link);
@@ -535,7 +535,7 @@ impl Elf {
         &self.content
     }
 
-    /// Gives the pages of a mapped file back until they are looked at again.
+    /// Releases the pages of a mapped file until they are next read.
     pub(in crate::symbols) fn release(&self) {
         match &*self.content {
             Content::Mapped(map) => map.release(),
@@ -544,7 +544,7 @@ impl Elf {
     }
 }
 
-/// Finds the build id among notes (`Elf64_Nhdr`: name size, contents' size, type; both padded to 4).
+/// Finds the build ID among notes (`Elf64_Nhdr`: name size, contents' size, type; both padded to 4).
 pub(in crate::symbols) fn build_id_in_notes(notes: &[u8], endian: Endian) -> Option<&[u8]> {
     let mut cursor = Cursor::new(notes, 0, endian);
     loop {

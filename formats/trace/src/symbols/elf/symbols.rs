@@ -1,4 +1,4 @@
-//! The symbols and relocations of an ELF file, as far as they are about functions.
+//! Symbols and relocations of functions in an ELF file.
 //!
 //! ```text
 //! Elf64_Sym: name 0x1a3, info 0x12 (global function), other 0, section 15, address 0x1189, 102 bytes
@@ -19,9 +19,9 @@ const STT_GNU_IFUNC: u8 = 10;
 /// A function, or a label in code.
 pub(in crate::symbols) struct Function {
     pub(in crate::symbols) address: u64,
-    /// 0: not told.
+    /// 0 if not stated.
     pub(in crate::symbols) bytes: u64,
-    /// Where its section ends.
+    /// End of its section.
     pub(in crate::symbols) section_end: u64,
     /// Offset of the name in [`Functions::names`].
     pub(in crate::symbols) name: u32,
@@ -110,9 +110,9 @@ impl Elf {
         Ok(symbol)
     }
 
-    /// The choice of `dso__load_sym` in perf's `util/symbol-elf.c`: functions, and labels in sections of code
-    /// that are not hidden; neither absolute nor undefined ones, and no mapping symbols of ARM. (perf keeps
-    /// data too; no sampled address of code is in it.)
+    /// The choice of `dso__load_sym` in perf's `util/symbol-elf.c`: functions, and labels in sections of code that are
+    /// not hidden; neither absolute nor undefined ones, and no mapping symbols of ARM. (perf keeps data too, but no
+    /// sampled code address is in it.)
     fn as_function(&self, symbol: &RawSymbol, names: &[u8]) -> Option<Function> {
         const HIDDEN: u8 = 2;
         const INTERNAL: u8 = 1;
@@ -143,7 +143,7 @@ impl Elf {
         if is_arm && is_mapping_symbol(name) {
             return None;
         }
-        // The lowest bit of a function of ARM says that it is Thumb code.
+        // The lowest bit of an ARM function marks Thumb code.
         let thumb = self.machine == EM_ARM && kind == STT_FUNC;
         Some(Function {
             address: symbol.address & !u64::from(thumb),
@@ -203,7 +203,7 @@ fn memchr_text(section_name: &[u8]) -> bool {
     section_name.windows(4).any(|four| four == b"text")
 }
 
-/// `$a`, `$d`, `$x`, `$t`, alone or before a dot: where code and data change, no functions.
+/// `$a`, `$d`, `$x`, `$t`, alone or before a dot: they mark changes between code and data, not functions.
 fn is_mapping_symbol(name: &[u8]) -> bool {
     matches!(
         name,

@@ -1,10 +1,10 @@
-//! A copy of an ELF file that holds its debug info alone, unpacked, and leads to no other file.
+//! A copy of an ELF file with only its debug info, decompressed and without links to other files.
 //!
 //! ```text
 //! header   .debug_info, unpacked   .debug_line   …   .symtab   .strtab   .shstrtab   section headers
 //! ```
-//! For a library that knows one of the two packings, believes their sizes, and opens whatever file `.gnu_debuglink`,
-//! `.gnu_debugaltlink` or `.debug_sup` name.
+//! For a library that supports only one of the two compressions, trusts their sizes, and opens any file that
+//! `.gnu_debuglink`, `.gnu_debugaltlink` or `.debug_sup` name.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Seek, Write};
@@ -31,7 +31,7 @@ struct Copied {
 }
 
 impl Elf {
-    /// Whether it contains its debug info uncompressed, and it leads to no other file.
+    /// Whether its debug info is uncompressed, and it has no links to other files.
     pub(in crate::symbols) fn is_plain(&self) -> bool {
         let is_packed = |name: &str| {
             let section = self.section(name.as_bytes());
@@ -41,7 +41,7 @@ impl Elf {
         !copied_sections().any(is_packed) && !LINKS.iter().any(is_there)
     }
 
-    /// The copy: a temporary file without a name. What cannot be unpacked is invalid data.
+    /// The copy: an unnamed temporary file. A section that cannot be decompressed is invalid data.
     pub(in crate::symbols) fn unpacked_copy(&self) -> io::Result<File> {
         let mut out = Writer::new(self)?;
         for name in copied_sections() {
@@ -69,12 +69,12 @@ impl Elf {
     }
 }
 
-/// The sections that are copied: also the types of DWARF 4.
+/// The sections to copy, including the types of DWARF 4.
 fn copied_sections() -> impl Iterator<Item = &'static str> {
     DEBUG_SECTIONS.into_iter().chain([".debug_types"])
 }
 
-/// Writes the copy, in the byte order of this machine.
+/// Writes the copy, in the byte order of this host.
 struct Writer {
     out: BufWriter<File>,
     offset: u64,
@@ -92,7 +92,7 @@ impl Writer {
             sections: Vec::new(),
             names: vec![0],
         };
-        // Written again when the place of the section headers is known.
+        // Written again when the offset of the section headers is known.
         let header = writer.header(elf, 0, 0);
         writer.write(&header)?;
         Ok(writer)
@@ -110,7 +110,7 @@ impl Writer {
         self.write(&vec![0; padding as usize])
     }
 
-    /// Adds a section; `table` is the section that it refers to and the bytes of its entries.
+    /// Adds a section; `table` is the section that it refers to, and the size of its entries.
     fn section(
         &mut self,
         name: &str,
@@ -193,7 +193,7 @@ impl Writer {
     fn push_word(&self, out: &mut Vec<u8>, word: u64) {
         match self.is_wide {
             true => out.extend(word.to_ne_bytes()),
-            // The copy of a file of 32 bits is larger only if it was made to be.
+            // The copy of a 32-bit file is larger only if the file is hostile.
             false => out.extend((word.min(u32::MAX.into()) as u32).to_ne_bytes()),
         }
     }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_copy_has_the_debug_info_and_the_symbols() {
-        // A program of Rust has both, and so have its tests.
+        // A Rust program has both, and so do its tests.
         let elf = Elf::open(&std::env::current_exe().unwrap()).unwrap();
         let copy = perfquet_events::input::Map::of(elf.unpacked_copy().unwrap()).unwrap();
         let copy = Elf::parse(Content::Mapped(copy)).unwrap();

@@ -1,15 +1,15 @@
-//! jitdump: a runtime's own record of the code it generates, with times, code, names and lines.
+//! jitdump: a runtime's own record of its generated code, with times, code, names and lines.
 //!
 //! ```text
-//! "JiTD", u32 version 1, u32 bytes of this head, u32 machine, u32 0, u32 pid, u64 time, u64 flags
+//! "JiTD", u32 version 1, u32 size of this head, u32 machine, u32 0, u32 pid, u64 time, u64 flags
 //! u32 kind, u32 bytes, u64 time, …     0 LOAD: u32 pid, tid, u64 vma, address, bytes, index, name, NUL, code
 //!                                      1 MOVE: u32 pid, tid, u64 vma, old address, address, bytes, index
 //!                                      2 DEBUG_INFO of the next LOAD: u64 address, count, then of each line
 //!                                        u64 address, u32 line, u32 0, file, NUL ("\xff": the same file)
 //! ```
-//! tools/perf/Documentation/jitdump-specification.txt. The runtime maps the file with PROT_EXEC, which tells a recorder
-//! where it is. A frame in such code is the file and the offset of the code in it: so it is told apart by time, and can
-//! be named later. The file may be anybody's, and may still grow.
+//! tools/perf/Documentation/jitdump-specification.txt. The runtime maps the file with PROT_EXEC, which shows a recorder
+//! its path. A frame in such code is the file and the code's offset in it: so it is distinguished by time, and can be
+//! named later. The file may be hostile, and may still grow.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -28,11 +28,11 @@ const HEAD_BYTES: usize = 40;
 const PREFIX_BYTES: u64 = 16;
 const LOAD_BYTES: u64 = 56;
 const MOVE_BYTES: u64 = 64;
-/// Times are those of the CPU's counter.
+/// Times are those of the CPU's cycle counter.
 const ARCH_TIMESTAMP: u64 = 1;
-/// A name, or the debugging information of one function; of longer ones so much is read.
+/// Maximum size read of a name, or of a function's debug info.
 const PART_MAX: u64 = 16 << 20;
-/// Asking whether the file has grown costs a system call.
+/// Checking whether the file has grown costs a system call.
 const CALLS_PER_LOOK: u32 = 4;
 
 mod kind {
@@ -41,14 +41,14 @@ mod kind {
     pub(super) const DEBUG_INFO: u32 = 2;
 }
 
-/// Code came, or went elsewhere.
+/// Code was generated or moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Change {
     /// When.
     pub(crate) time: u64,
-    /// Where the code is from then on.
+    /// Address of the code from then on.
     pub(crate) address: u64,
-    /// How much.
+    /// Size of the code.
     pub(crate) bytes: u64,
     /// Its offset in the file.
     pub(crate) offset: u64,
@@ -61,7 +61,7 @@ struct Records {
     flags: u64,
     at: u64,
     length: u64,
-    /// Something that cannot be followed came.
+    /// A record that cannot be followed has been read.
     is_damaged: bool,
 }
 
@@ -69,7 +69,7 @@ struct Record {
     kind: u32,
     bytes: u64,
     time: u64,
-    /// Of the record in the file.
+    /// Offset of the record in the file.
     at: u64,
 }
 
@@ -106,7 +106,7 @@ impl Records {
         })
     }
 
-    /// The next record, if it is there as a whole.
+    /// The next record, if it is complete.
     fn peek(&mut self) -> Option<Record> {
         let at = self.at;
         let end_of_prefix = at.checked_add(PREFIX_BYTES)?;
@@ -148,7 +148,7 @@ impl Records {
         let body = self.read(record.at, LOAD_BYTES)?;
         let mut cursor = Cursor::new(body.get(32..)?, record.at, self.endian);
         let (address, bytes, index) = (cursor.u64().ok()?, cursor.u64().ok()?, cursor.u64().ok()?);
-        // The code is the last thing in it.
+        // The code is the last part of the record.
         (bytes <= record.bytes - LOAD_BYTES).then_some((address, bytes, index))
     }
 
@@ -163,10 +163,10 @@ impl Records {
     }
 }
 
-/// Follows where code is, in the order of time.
+/// Follows the locations of code, in time order.
 pub(crate) struct Follower {
     records: Records,
-    /// The next one, once it is there: samples come far more often.
+    /// The next record, once it is there: samples come far more often.
     next: Option<Record>,
     /// The file offset of each index's code.
     offsets: HashMap<u64, u64>,
@@ -174,7 +174,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Opens the file that a trace names.
+    /// Opens the file named in a trace.
     pub(crate) fn open(path: &str, options: &Options) -> Result<Follower, String> {
         let places = super::Generated::new(options, super::Origin::default()).places;
         let records = super::first(places.of_dump(Path::new(path)), |candidate| {
@@ -239,7 +239,7 @@ impl Follower {
         })
     }
 
-    /// It may be written while we read.
+    /// Checks for growth: the file may be written during the import.
     fn look_again(&mut self) {
         self.calls += 1;
         if self.calls >= CALLS_PER_LOOK {
@@ -255,7 +255,7 @@ impl Follower {
 pub(super) struct Dump {
     functions: BTreeMap<u64, Function>,
     records: Records,
-    /// What was last at each address: its end, and the offset of its code.
+    /// The last code at each address: its end, and the offset of its code.
     last: Option<BTreeMap<u64, (u64, u64)>>,
 }
 
@@ -263,13 +263,13 @@ pub(super) struct Dump {
 struct Function {
     bytes: u64,
     address: u64,
-    /// Record of its name, and that of its lines.
+    /// Offset of the record with its name, and of that with its lines.
     load: (u64, u64),
     lines: Option<(u64, u64)>,
 }
 
 impl Dump {
-    /// Reads where the functions are.
+    /// Reads the locations of the functions.
     pub(super) fn open(path: &Path) -> io::Result<Dump> {
         let mut records = Records::open(path)?;
         let mut functions = BTreeMap::new();
@@ -300,7 +300,7 @@ impl Dump {
         })
     }
 
-    /// The function at an offset of the file; `offset` is what its own offset is counted to.
+    /// The function at an offset of the file; its own offset is relative to `offset`.
     pub(super) fn name(&self, code: u64, offset: u64) -> Option<Name> {
         let (&start, function) = self.functions.range(..=code).next_back()?;
         if code - start >= function.bytes {
@@ -321,7 +321,7 @@ impl Dump {
         })
     }
 
-    /// The function that was last at an address of the process.
+    /// The last function at an address of the process.
     pub(super) fn name_at(&mut self, code: u64, address: u64) -> Option<Name> {
         let last = self.last.get_or_insert_with(|| {
             let mut last = BTreeMap::new();
@@ -351,7 +351,7 @@ impl Dump {
                 break;
             };
             let name = cursor.text_to_nul();
-            // NUL after it.
+            // A NUL follows.
             if name != b"\xff" {
                 file = name;
             }

@@ -1,4 +1,4 @@
-//! Made-up dumps: of both byte orders, growing, damaged.
+//! Generated dumps: of both byte orders, growing, damaged.
 
 use proptest::prelude::*;
 
@@ -86,7 +86,7 @@ fn made(big: bool) -> Made {
     made.lines(9, 0x1000, &lines);
     made.load(10, 0x1000, 1, "first", &[0xc3; 16]);
     made.load(20, 0x2000, 2, "second", &[0x90; 8]);
-    // Memory is used again.
+    // The memory is reused.
     made.load(30, 0x1008, 3, "third", &[0xcc; 4]);
     made.moved(40, 0x2000, 0x3000, 8, 2);
     made
@@ -101,7 +101,7 @@ fn name(dump: &Dump, offset: u64) -> Option<Named> {
 }
 
 #[test]
-fn code_is_told_apart_by_time_and_named_by_offset() {
+fn code_is_distinguished_by_time_and_named_by_offset() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jit-4711.dump");
     for big in [false, true] {
@@ -130,7 +130,7 @@ fn code_is_told_apart_by_time_and_named_by_offset() {
         assert_eq!(name(&dump, first.offset + 16), None);
         assert_eq!(name(&dump, third.offset).unwrap().0, "third");
         assert_eq!(name(&dump, 0), None);
-        // By address alone the last one counts.
+        // By address alone, the last one counts.
         assert_eq!(dump.name_at(0x1008, 0x1009).unwrap().function, "third");
         assert_eq!(
             dump.name_at(0x1008, 0x1009).unwrap().function_offset,
@@ -184,7 +184,7 @@ fn what_is_no_dump_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the bytes are, both readers come to an end.
+    /// For any bytes, both readers terminate.
     #[test]
     fn damage(places in prop::collection::vec((40usize..400, any::<u8>()), 0..20), cut in 40usize..500) {
         let folder = tempfile::tempdir().unwrap();

@@ -22,15 +22,15 @@ use super::{FirstMapped, Name, Options, Origin};
 use dump::Dump;
 pub(crate) use dump::{Change, Follower};
 
-/// Larger than any list that was seen; a file may be anybody's.
+/// Larger than any known list; a file may be hostile.
 const FILE_MAX: u64 = 1 << 30;
 
-/// The module of a process' generated code.
+/// The module of a process's generated code.
 pub(crate) fn module_of(pid: i32) -> String {
     format!("/tmp/perf-{pid}.map")
 }
 
-/// The process whose generated code a module is.
+/// The process of a module of generated code.
 pub(super) fn pid_of(module: &str) -> Option<i32> {
     number_in(module.strip_prefix("/tmp/")?, "perf-", ".map")
 }
@@ -41,12 +41,12 @@ pub(crate) fn is_dump(path: &str) -> bool {
     number_in(file, "jit-", ".dump").is_some()
 }
 
-fn number_in(text: &str, before: &str, behind: &str) -> Option<i32> {
-    let digits = text.strip_prefix(before)?.strip_suffix(behind)?;
+fn number_in(text: &str, before: &str, after: &str) -> Option<i32> {
+    let digits = text.strip_prefix(before)?.strip_suffix(after)?;
     digits.parse().ok().filter(|&pid| pid > 0)
 }
 
-/// What was read so far.
+/// The files read so far.
 pub(super) struct Generated {
     places: Places,
     lists: HashMap<i32, Result<List, String>>,
@@ -55,7 +55,7 @@ pub(super) struct Generated {
     dump_of: HashMap<i32, String>,
 }
 
-/// Where such files may lie.
+/// Possible locations of such files.
 struct Places {
     directories: Vec<PathBuf>,
     roots: Roots,
@@ -83,8 +83,8 @@ impl Generated {
         self.dump_of.insert(pid, path.to_owned());
     }
 
-    /// The function at `code` of a process; `address` is what its offset is counted to. The first code without a file was mapped
-    /// at `first_mapped`.
+    /// The function at `code` of a process; its offset is relative to `address`. The first code without a file was
+    /// mapped at `first_mapped`.
     pub(super) fn at(
         &mut self,
         pid: i32,
@@ -97,7 +97,11 @@ impl Generated {
             let (path, text) = places.read_list(pid, first_mapped)?;
             let list = List::parse(text);
             if list.bad_lines > 0 {
-                log::info!("{}: {} lines are no names", path.display(), list.bad_lines);
+                log::info!(
+                    "{}: {} lines without a name",
+                    path.display(),
+                    list.bad_lines
+                );
             }
             Ok(list)
         });
@@ -135,7 +139,7 @@ impl Generated {
 }
 
 impl Places {
-    /// The first list that is there. One below a given directory is taken at its word.
+    /// The first list that exists. One below a given directory is trusted.
     fn read_list(&self, pid: i32, first_mapped: FirstMapped) -> Result<(PathBuf, Vec<u8>), String> {
         first(self.of_list(pid), |candidate| {
             let file = open(candidate)?;
@@ -183,7 +187,7 @@ impl Places {
     }
 }
 
-/// Opens the first of several files that is there and can be read; otherwise what stood in the way.
+/// Opens the first readable file; otherwise returns the obstacle.
 fn first<T>(candidates: Vec<PathBuf>, open: impl Fn(&Path) -> io::Result<T>) -> Result<T, String> {
     let mut reason = "no file found".to_owned();
     for candidate in candidates {
@@ -196,7 +200,7 @@ fn first<T>(candidates: Vec<PathBuf>, open: impl Fn(&Path) -> io::Result<T>) -> 
     Err(reason)
 }
 
-/// Opens a regular file that may be anybody's. No link is followed: `/tmp` is everybody's.
+/// Opens a regular file that may be hostile. Links are not followed: `/tmp` is world-writable.
 fn open(path: &Path) -> io::Result<File> {
     let file = File::options()
         .read(true)
@@ -209,7 +213,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A list of names: by start, with the end and the name's place in the text.
+/// A list of names: by start, with the end and the name's range in the text.
 struct List {
     functions: BTreeMap<u64, (u64, (usize, usize))>,
     text: Vec<u8>,
@@ -246,7 +250,7 @@ impl List {
     }
 }
 
-/// Removes what overlaps: its memory was used again.
+/// Removes overlapping functions: their memory was reused.
 fn make_room<T>(functions: &mut BTreeMap<u64, (u64, T)>, start: u64, end: u64) {
     while let Some((&old, &(old_end, _))) = functions.range(..end).next_back()
         && old_end > start
@@ -255,20 +259,20 @@ fn make_room<T>(functions: &mut BTreeMap<u64, (u64, T)>, start: u64, end: u64) {
     }
 }
 
-/// `START LENGTH NAME`, hexadecimal, some write 0x in front; the name may hold blanks.
+/// `START LENGTH NAME`, hexadecimal; some runtimes add 0x; the name may contain blanks.
 fn parse_line(line: &[u8]) -> Option<(u64, u64, usize)> {
     let number = |from: usize| {
         let rest = line.get(from..)?;
         let length = rest.iter().position(|&byte| byte == b' ')?;
         let digits = str::from_utf8(rest.get(..length)?).ok()?;
         let digits = digits.strip_prefix("0x").unwrap_or(digits);
-        // No sign: from_str_radix would take one.
+        // Reject a sign, which from_str_radix would accept.
         let is_plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         let number = u64::from_str_radix(digits, 16).ok()?;
         is_plain.then_some((number, from + length + 1))
     };
-    let (start, behind) = number(0)?;
-    let (length, name_at) = number(behind)?;
+    let (start, after) = number(0)?;
+    let (length, name_at) = number(after)?;
     let has_name = line
         .get(name_at..)
         .is_some_and(|name| !name.trim_ascii().is_empty());
@@ -291,7 +295,7 @@ mod tests {
             3000 10\n-5 3 sign\nffffffffffffffff 5 beyond\n4000 0 without length\n1f0";
         let list = List::parse(text.to_vec());
         assert_eq!(list.bad_lines, 5);
-        // The later line took the place of the first.
+        // The later line replaced the first.
         assert_eq!(at(&list, 0x1000), None);
         assert_eq!(at(&list, 0x1008), Some((0x1008, "again".into())));
         assert_eq!(at(&list, 0x201f), Some((0x2000, "second".into())));

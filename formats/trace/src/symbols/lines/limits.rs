@@ -1,47 +1,47 @@
-//! What the process that reads debug info may take: time and memory that grow with the file.
+//! Limits of the process that reads debug info: CPU time and memory, in proportion to the file.
 //!
 //! ```text
-//! 120 MB of debug info   →   12 s of a CPU, 2 GiB beside what the process has already
+//! 120 MB of debug info   →   12 s of CPU time, 2 GiB above the current size of the process
 //! ```
-//! blazesym reads 100 MB of it in a second or two and keeps about as many bytes as it reads.
+//! blazesym reads 100 MB in a second or two and keeps about as many bytes as it reads.
 
 use std::io;
 
 use rlimit::Resource;
 
-/// Seconds of a CPU for a file of any size.
+/// CPU seconds for a file of any size.
 pub(super) const SMALL_FILE_S: u64 = 5;
-/// Seconds that all small files of a trace may waste before the rest gets less.
+/// Total seconds that small files of a trace may waste before later ones get less.
 pub(super) const ALL_FILES_S: u64 = 30;
-/// Debug info for which there is one more second.
+/// Size of debug info for one more second.
 const BYTES_PER_S: u64 = 16 << 20;
 
 const MEMORY_BYTES: u64 = 1 << 30;
 const MEMORY_PER_BYTE: u64 = 8;
 
-/// Seconds for a file, of those that are left.
+/// Seconds for a file, out of those left.
 pub(super) fn seconds(patience_s: u64, bytes: u64) -> u64 {
     SMALL_FILE_S.min(patience_s).max(1) + bytes / BYTES_PER_S
 }
 
-/// Lets this process take no more than so many seconds since its start, and so much memory as debug info of this size
-/// should take.
+/// Limits this process to this much CPU time since its start, and to the memory that debug info of this size should
+/// take.
 pub(super) fn set(seconds: u64, bytes: u64) -> io::Result<()> {
-    // Too short for any file, and the one length for which the kernel starts no collector of core dumps.
+    // Too small for any file, and the one limit at which the kernel starts no core dump handler.
     lower(Resource::CORE, 1)?;
-    // The signal is SIGXCPU, by which the parent knows.
+    // The signal is SIGXCPU, which the parent recognizes.
     lower(Resource::CPU, seconds)?;
     let more = MEMORY_BYTES.saturating_add(bytes.saturating_mul(MEMORY_PER_BYTE));
     lower(Resource::AS, taken_bytes()?.saturating_add(more))
 }
 
-/// Sets the limit that a process may raise again: this one does for larger files.
+/// Sets the soft limit, which a process may raise again: this one does so for larger files.
 fn lower(resource: Resource, soft: u64) -> io::Result<()> {
     let hard = resource.get_hard()?;
     resource.set(soft.min(hard), hard)
 }
 
-/// Addresses in use now: "VmSize:     8192 kB".
+/// Address space in use: "VmSize:     8192 kB".
 fn taken_bytes() -> io::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let size = status

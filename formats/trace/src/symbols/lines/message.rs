@@ -1,10 +1,10 @@
-//! What goes between a program and the process that reads debug info for it: lines of JSON, over one socket.
+//! Messages between a program and the process that reads debug info for it: lines of JSON, over one socket.
 //!
 //! ```text
 //! [4438,4451]                                                                      addresses, in their order
 //! {"texts":["/w/a.c","next"],"places":[{"Ok":[[null,0,6],[1,0,3]]},{"Err":"NotThere"}]}
 //! ```
-//! A text is sent once and numbered from then on, since a thousand addresses share a file.
+//! A string is sent once and referenced by ID from then on, since a thousand addresses share a file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{Located, Location, NoLines};
 
-/// Bytes of texts about one file, above which no more are sent. A program of a gigabyte has some ten million.
+/// Maximum size of strings sent about one file. A program of a gigabyte has about ten million bytes.
 const TEXTS_MAX_BYTES: usize = 64 << 20;
 
 /// The answer to some addresses.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Reply {
-    /// New texts, the first with the number after the last one sent.
+    /// New strings; the first one's ID follows the last one sent.
     pub(super) texts: Vec<String>,
     /// For each address.
     pub(super) places: Vec<Result<Vec<Level>, NoLines>>,
 }
 
-/// A function at an address, the file and the line there: the function of the symbol first, which has no name here.
+/// A function at an address, with the file and the line: first the symbol's function, which has no name here.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Level(
     pub(super) Option<u32>,
@@ -33,7 +33,7 @@ pub(super) struct Level(
     pub(super) Option<u32>,
 );
 
-/// Numbers of texts, for the side that sends them.
+/// IDs of strings, for the sending side.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     numbers: HashMap<String, u32>,
@@ -41,7 +41,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// The number of a text, which is added to the reply if it is new.
+    /// The ID of a string, which is added to the reply if it is new.
     pub(super) fn number(&mut self, text: &str, reply: &mut Reply) -> Result<u32, NoLines> {
         if let Some(&number) = self.numbers.get(text) {
             return Ok(number);
@@ -57,7 +57,7 @@ impl Numbers {
     }
 }
 
-/// Texts by their numbers, for the side that gets them.
+/// Strings by ID, for the receiving side.
 #[derive(Debug, Default)]
 pub(super) struct Texts(Vec<Arc<str>>);
 

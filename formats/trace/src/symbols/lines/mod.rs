@@ -4,10 +4,11 @@
 //! 0x11d4  →  work_inner, workload.c:16
 //! 0x52e0  →  main, main.rs:9;  inlined: Vec::push, vec/mod.rs:2442;  ptr::write, ptr/mod.rs:1377
 //! ```
-//! A hundred times slower than the symbol table, so only where lines were requested. A file may be anybody's, and blazesym
-//! trusts it: a cycle, a million functions with the same million ranges or blocks nested without end cost it any time and
-//! memory, and a failed allocation ends the process. So the programs have each file read by a process of its own, with
-//! limits ([`LineReader::Program`]): then the file has no lines, and the reason is reported.
+//! Reading debug info is a hundred times slower than the symbol table, so it is done only if lines were requested. A
+//! file may be hostile, and blazesym trusts it: a cycle, a million functions with the same million ranges, or endlessly
+//! nested blocks take unlimited time and memory, and a failed allocation ends the process. So the programs read each
+//! file in a separate process with limits ([`LineReader::Program`]); if that process dies, the file has no lines, and
+//! the reason is reported.
 
 mod limits;
 mod message;
@@ -30,27 +31,27 @@ use worker::Worker;
 
 pub use serve::serve_lines;
 
-/// Files whose debug info is kept open: names are mostly requested of one file after the other.
+/// Number of files whose debug info stays open: most names are requested file by file.
 const KEPT_MAX: usize = 4;
 
-/// Where debug info is read.
+/// The process that reads debug info.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineReader {
-    /// In this process, which a hostile file may end: for files that are trusted.
+    /// This process, which a hostile file may end: for trusted files.
     InProcess,
-    /// In a process for each file, which a hostile file may end without harm: this program, whose `main` begins with
-    /// [`serve_lines`].
+    /// A separate process for each file, which a hostile file may end without harm: this program, whose `main` begins
+    /// with [`serve_lines`].
     Program(PathBuf),
 }
 
-/// Reader of debugging information.
+/// Reader of debug info.
 pub(super) struct Lines {
     reader: LineReader,
     /// By the address of the file in memory, which the value keeps alive.
     files: HashMap<usize, File>,
-    /// The files that are open, the one that was used last at the end.
+    /// The open files, least recently used first.
     open: VecDeque<usize>,
-    /// Seconds that small files may take altogether, so that a thousand hostile ones end too.
+    /// Total seconds for small files, so that a thousand hostile ones end too.
     patience_s: u64,
 }
 
@@ -62,34 +63,34 @@ struct File {
 enum State {
     Here(Box<Reader>, Texts),
     Elsewhere(Worker),
-    /// To be opened again.
+    /// To be reopened.
     Closed,
     Without(NoLines),
 }
 
-/// Why a file has no lines.
+/// The reason for a file without lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum NoLines {
-    /// It has no debugging information.
+    /// It has no debug info.
     NotDescribed,
-    /// That is in other files (-gsplit-dwarf).
+    /// The debug info is in other files (-gsplit-dwarf).
     Split,
-    /// It is damaged.
+    /// The debug info is damaged.
     Damaged,
-    /// It takes more time than a file of its size should.
+    /// Reading takes more time than a file of its size should.
     TooMuch,
-    /// It takes more memory than a file of its size should.
+    /// Reading takes more memory than a file of its size should.
     TooLarge,
-    /// It does not cover the address.
+    /// The debug info does not cover the address.
     NotThere,
-    /// It has the other byte order.
+    /// The file has the other byte order.
     Foreign,
-    /// Its reader lacks what it needs from this machine.
+    /// The reading process could not start.
     NoReader,
 }
 
 impl NoLines {
-    /// As a sentence about a file.
+    /// A sentence about a file.
     pub(super) fn sentence(self) -> &'static str {
         match self {
             NoLines::NotDescribed => "no debug info",
@@ -104,10 +105,10 @@ impl NoLines {
     }
 }
 
-/// What is known of an address beside its symbol.
+/// Lines and inlined functions at an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Location {
-    /// In the function of the symbol: the line, or that of the call of what is inlined there.
+    /// In the function of the symbol: the line, or that of the inlined call.
     outer: Line,
     /// Functions inlined there, the outermost first.
     inlined: Vec<(Arc<str>, Line)>,
@@ -116,7 +117,7 @@ pub(super) struct Location {
 type Line = (Option<Arc<str>>, Option<u32>);
 
 impl Location {
-    /// Puts lines and inlined functions to a name that holds only the symbol.
+    /// Adds lines and inlined functions to names that have only the symbol.
     pub(super) fn add_to(self, names: &mut Vec<Name>) {
         let text = |file: Option<Arc<str>>| file.map(|file| file.to_string());
         if let Some(outer) = names.first_mut() {
@@ -134,7 +135,7 @@ impl Location {
     }
 }
 
-/// A place, or why there is none.
+/// A location, or the reason for having none.
 type Located = Result<Location, NoLines>;
 
 impl Lines {
@@ -148,7 +149,7 @@ impl Lines {
         }
     }
 
-    /// Locates addresses of a file, as its own segments count them.
+    /// Locates addresses of a file, as counted by its own segments.
     pub(super) fn locate(&mut self, elf: &Arc<Elf>, addresses: &[u64]) -> Vec<Located> {
         let mut distinct = addresses.to_vec();
         distinct.sort_unstable();
@@ -203,7 +204,7 @@ impl Lines {
         self.open.clear();
     }
 
-    /// Closes the file that was not used for longest, if one more would be too many.
+    /// Closes the least recently used file, if one more would be too many.
     fn make_room_for(&mut self, key: usize) {
         self.open.retain(|&open| open != key);
         self.open.push_back(key);

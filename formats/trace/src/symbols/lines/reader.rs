@@ -1,7 +1,7 @@
 //! The debug info of one file, open in blazesym.
 //!
-//! blazesym is given nothing but the file: no folder to look for others in, no name that leads to one. What is packed is
-//! unpacked before ([`Elf::unpacked_copy`]), with a bound, and so that both packings of sections are read.
+//! blazesym gets only the file: no directory to search for others, no name that leads to one. Compressed sections are
+//! decompressed before ([`Elf::unpacked_copy`]), with a limit, so that both compressions can be read.
 
 use std::fs::File;
 use std::io;
@@ -21,16 +21,16 @@ use crate::symbols::demangle::demangle;
 use crate::symbols::elf::{Content, Elf};
 use crate::symbols::variables::Sections;
 
-/// Addresses that are looked up at once.
+/// Number of addresses looked up at once.
 pub(super) const SLICE: usize = 256;
 /// Paths and names longer than this are cut.
 const TEXT_MAX_BYTES: usize = 4096;
-/// Deeper nesting is none of a compiler's.
+/// Deeper than the nesting of any compiler.
 const DEPTH_MAX: usize = 64;
 
 /// A file and its debug info.
 pub(super) struct Reader {
-    /// Keeps the descriptor open, by whose number blazesym finds the file.
+    /// Keeps the file descriptor open, by whose number blazesym opens the file.
     elf: Elf,
     source: Source<'static>,
     symbolizer: Symbolizer,
@@ -39,7 +39,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads as much as tells why there are no lines, if there are none.
+    /// Reads enough to determine the reason, if there are no lines.
     pub(super) fn open(file: File) -> Result<Reader, NoLines> {
         let elf = parse(file)?;
         if elf.endian() != Endian::of(cfg!(target_endian = "big")) {
@@ -70,7 +70,7 @@ impl Reader {
         })
     }
 
-    /// Bytes of the file that blazesym reads.
+    /// Size of the data that blazesym reads.
     pub(super) fn bytes(&self) -> u64 {
         self.elf.content().len() as u64
     }
@@ -80,7 +80,7 @@ impl Reader {
         let mut reply = Reply::default();
         let whole = self.look_up(addresses, &mut reply);
         if whole.is_none() {
-            // One of them makes it panic: the others have their lines.
+            // One of them makes blazesym panic: look up the others individually.
             reply.places.clear();
             for address in addresses {
                 if self.look_up(&[*address], &mut reply).is_none() {
@@ -91,13 +91,13 @@ impl Reader {
         reply
     }
 
-    /// Adds the places of some addresses to a reply; `None`: blazesym panicked.
+    /// Adds the locations of some addresses to a reply; `None` if blazesym panicked.
     fn look_up(&mut self, addresses: &[u64], reply: &mut Reply) -> Option<()> {
         let symbolize = || {
             let input = Input::VirtOffset(addresses);
             self.symbolizer.symbolize(&self.source, input)
         };
-        // Its caches are filled whole or not at all, so that it can be asked again.
+        // Its caches are filled completely or not at all, so it can be used again.
         let found = unless_it_panics(symbolize)?;
         let Ok(found) = found else {
             let damaged = addresses.iter().map(|_| Err(NoLines::Damaged));
@@ -127,12 +127,12 @@ fn no_copy(error: io::Error) -> NoLines {
     }
 }
 
-/// Damaged debug info must not end an import, whatever the library makes of it.
+/// Damaged debug info must not end an import, even if the library panics.
 pub(super) fn unless_it_panics<T>(read: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(read)).ok()
 }
 
-/// The function of the symbol at an address, and those that are inlined there, the outermost first.
+/// The symbol's function at an address, and those inlined there, outermost first.
 fn levels(
     symbolized: &Symbolized<'_>,
     numbers: &mut Numbers,

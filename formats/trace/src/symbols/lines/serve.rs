@@ -1,7 +1,7 @@
-//! The process that reads the debug info of one file for another process, and may die of it.
+//! The process that reads the debug info of one file on behalf of another process, and may be killed by it.
 //!
 //! ```text
-//! perfquet-convert --line-worker 30      the file is its stdin, the socket its stdout; 5 seconds of a CPU if it is small
+//! perfquet-convert --line-worker 30      the file is its stdin, the socket its stdout; 5 seconds of CPU time if it is small
 //! ```
 
 use std::ffi::OsString;
@@ -18,8 +18,8 @@ use super::{NoLines, limits};
 /// First argument of a process that reads debug info.
 pub(super) const LINE_WORKER: &str = "--line-worker";
 
-/// Reads debug info for the process that started this one, if that is what it was started for. To be called first of all
-/// in `main` of a program that is a [`super::LineReader::Program`]; if it returns true, the process is to end.
+/// Reads debug info for the parent process, if this process was started for that. Must be called first in `main` of a
+/// program that is a [`super::LineReader::Program`]; if it returns true, the process must exit.
 pub fn serve_lines(arguments: impl IntoIterator<Item = OsString>) -> bool {
     let mut arguments = arguments.into_iter().skip(1);
     if arguments.next().is_none_or(|first| first != LINE_WORKER) {
@@ -29,7 +29,7 @@ pub fn serve_lines(arguments: impl IntoIterator<Item = OsString>) -> bool {
         .next()
         .and_then(|patience| patience.to_str()?.parse().ok())
         .unwrap_or(limits::SMALL_FILE_S);
-    // Nobody is there to be told: the parent sees that the socket is closed.
+    // No report: the parent notices that the socket is closed.
     let _ = serve(patience_s);
     true
 }
@@ -62,7 +62,8 @@ fn serve(patience_s: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The requests, as they come. Their end, also in the midst of a look-up, is the end of the parent, and so of this process.
+/// The requests, as they arrive. Their end, even during a lookup, means that the parent has ended, and ends this
+/// process.
 fn requests(socket: UnixStream) -> mpsc::Receiver<Vec<u64>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {

@@ -1,14 +1,14 @@
-//! Which code has its debug info in other files: that of `-gsplit-dwarf`, whose units here are skeletons.
+//! Code with its debug info in other files: that of `-gsplit-dwarf`, whose units in this file are skeletons.
 //!
 //! ```text
-//! skeleton unit 0x0: main.dwo, 0x1000…0x1200        its rows of lines are here, its inlined functions are not
+//! skeleton unit 0x0: main.dwo, 0x1000…0x1200        its line rows are here, its inlined functions are not
 //! ```
-//! A row alone would give a function the line of what is inlined in it.
+//! A line row alone would give a function the line of a function inlined in it.
 
 use super::NoLines;
 use crate::symbols::variables::{Dwarf, Sections, Unit};
 
-/// The addresses of skeleton units, in their order, apart from each other.
+/// Addresses of skeleton units, sorted and disjoint.
 #[derive(Debug, Default)]
 pub(super) struct Split(Vec<(u64, u64)>);
 
@@ -25,7 +25,7 @@ impl Split {
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {
             count += 1;
-            // Before DWARF 5 only an attribute says so.
+            // Before DWARF 5, only an attribute marks skeletons.
             let may_be =
                 header.version() < 5 || matches!(header.type_(), gimli::UnitType::Skeleton(_));
             let unit = may_be.then(|| dwarf.unit(header).ok()).flatten();
@@ -52,7 +52,7 @@ impl Split {
         Split(joined)
     }
 
-    /// Whether an address is one of theirs.
+    /// Whether an address belongs to a skeleton unit.
     pub(super) fn holds(&self, address: u64) -> bool {
         let count = self.0.partition_point(|&(begin, _)| begin <= address);
         let last = count.checked_sub(1).and_then(|last| self.0.get(last));

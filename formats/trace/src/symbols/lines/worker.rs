@@ -1,4 +1,4 @@
-//! The parent's side of the process that reads the debug info of a file.
+//! The parent's side of the process that reads a file's debug info.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,9 +13,9 @@ use super::message::{Reply, Texts};
 use super::serve::LINE_WORKER;
 use super::{Located, NoLines, limits};
 
-/// A reply is shorter: some hundred addresses of 64 functions, and new texts.
+/// Maximum size of a reply: a few hundred addresses of 64 functions, and new strings.
 const REPLY_MAX_BYTES: u64 = 256 << 20;
-/// A process that waits for others gets less than a CPU, but not a tenth of one.
+/// A process that competes for CPUs gets less than a whole CPU, but not a tenth of one.
 const WAIT_PER_SECOND: u64 = 10;
 
 /// A process with the debug info of a file.
@@ -26,14 +26,14 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts the process. It gets the open file: what its path leads to may be another one by now.
+    /// Starts the process. It gets the open file: its path may lead to another one by now.
     pub(super) fn start(program: &Path, file: File, patience_s: u64) -> Result<Worker, NoLines> {
         let start = || -> io::Result<Worker> {
             let bytes = file.metadata()?.len();
             let wait_s = limits::seconds(patience_s, bytes.saturating_mul(8)) * WAIT_PER_SECOND;
             let (socket, other) = UnixStream::pair()?;
             socket.set_read_timeout(Some(Duration::from_secs(wait_s)))?;
-            // In a group of its own, for Ctrl-C is meant for this process, and its end is the end of that one.
+            // In a separate process group: Ctrl-C is meant for the parent, whose end also ends this process.
             let child = Command::new(program)
                 .arg(LINE_WORKER)
                 .arg(patience_s.to_string())
@@ -54,7 +54,7 @@ impl Worker {
         })
     }
 
-    /// Locates addresses, which are in order; with the reason if it can locate no more.
+    /// Locates sorted addresses; with the reason if it cannot continue.
     pub(super) fn locate(&mut self, addresses: &[u64]) -> (Vec<Located>, Option<NoLines>) {
         let mut located = Vec::with_capacity(addresses.len());
         let failure = self.ask(addresses, &mut located).err().map(|error| {
@@ -87,7 +87,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Why it gave no answer.
+    /// The reason for a missing reply.
     fn reason(&mut self, error: &io::Error) -> NoLines {
         if matches!(
             error.kind(),
@@ -95,11 +95,11 @@ impl Worker {
         ) {
             return NoLines::TooMuch;
         }
-        // It is ending already: the signal that ended it stays.
+        // The process is ending already: the signal that ended it remains.
         let _ = self.child.kill();
         match self.child.wait().map(|status| status.signal()) {
             Ok(Some(libc::SIGXCPU)) => NoLines::TooMuch,
-            // A failed allocation, a stack that is too deep, the kernel's want of memory.
+            // A failed allocation, a stack overflow, the kernel's OOM killer.
             Ok(Some(libc::SIGABRT | libc::SIGKILL)) => NoLines::TooLarge,
             Ok(Some(libc::SIGBUS | libc::SIGSEGV)) => NoLines::Damaged,
             Ok(_) | Err(_) => NoLines::NoReader,

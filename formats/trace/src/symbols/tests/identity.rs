@@ -31,7 +31,7 @@ fn identity_of(path: &Path) -> FileIdentity {
     }
 }
 
-/// A recording that began some seconds after the program was made, or before.
+/// A recording that began a few seconds after the program was built, or before.
 fn began(seconds: i64) -> Origin {
     let mut origin = now();
     origin.wall_offset = origin
@@ -41,7 +41,7 @@ fn began(seconds: i64) -> Origin {
 }
 
 #[test]
-fn a_removed_program_is_not_named_by_what_has_its_path_now() {
+fn a_removed_program_is_not_named_by_its_successor() {
     let Some(built) = Built::new(&[]) else { return };
     let (outer, _) = built.function("outer");
     let path = built.program();
@@ -54,7 +54,7 @@ fn a_removed_program_is_not_named_by_what_has_its_path_now() {
         reason(&report).contains("removed or replaced"),
         "{report:?}"
     );
-    // Removed and installed again: the same build.
+    // Removed and reinstalled: the same build.
     let same = Request {
         build_id: Some(&id),
         ..request
@@ -94,7 +94,7 @@ fn without_a_build_id_the_age_decides() {
     assert_eq!(name, None);
     assert!(reason(&report).contains("another host"), "{report:?}");
 
-    // Somebody says that it is the one.
+    // The user states that it is the one.
     let given = Options {
         directories: vec![built.folder.path().to_owned()],
         ..Options::default()
@@ -102,7 +102,7 @@ fn without_a_build_id_the_age_decides() {
     let (name, _) = outer_of(request, given, began(-60));
     assert_eq!(name.as_deref(), Some("outer unverified"));
 
-    // Moved into its place later, as old as it is.
+    // Renamed into its place later, with an old mtime.
     let hour = SystemTime::now() - Duration::from_secs(3600);
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(hour).unwrap();
@@ -123,7 +123,7 @@ fn without_a_build_id_the_inode_decides() {
         first_mapped: Some(seconds * 1_000_000_000),
         ..user_request(path.to_str().unwrap(), outer, false)
     };
-    // The recording began before the program was made: what counts is when it was mapped.
+    // The recording began before the program was built: the time of its mapping counts.
     let (name, report) = outer_of(mapped_at(70), Options::default(), began(-60));
     assert_eq!(name.as_deref(), Some("outer"));
     assert_eq!(report.unverified().len(), 0);
@@ -142,7 +142,7 @@ fn without_a_build_id_the_inode_decides() {
     assert_eq!(name, None);
     assert!(reason(&report).contains("another file"), "{report:?}");
 
-    // Written over in its place.
+    // Overwritten in place.
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(600))
         .unwrap();
@@ -181,10 +181,10 @@ fn a_file_that_is_held_open_has_no_path() {
     assert_eq!(name, None);
 }
 
-/// `restore` is what a signal handler returns to, as in the C library: nothing calls it, and a byte without a name
-/// lies before it.
+/// `restore` is the return address of a signal handler, as in the C library: no call precedes it, and a byte without a
+/// name is before it.
 #[test]
-fn what_a_signal_handler_returns_to_has_a_name() {
+fn the_return_address_of_a_signal_handler_has_a_name() {
     let Some(built) = Built::new(&[]) else { return };
     let code = ".text\n.globl before\n.type before,@function\nbefore: ret\n.size before,.-before\n nop\n\
                 .globl restore\n.type restore,@function\nrestore: ret\n.size restore,.-restore\n\
@@ -217,7 +217,7 @@ fn a_list_of_another_kernel_is_not_used_unasked() {
     let names = symbolizer.names(&[kernel_request(0xffff_ffff_8100_0123, KERNEL)]);
     assert_eq!(as_printed(&names[0]).as_deref(), Some("vfs_read+0x23"));
     assert!(names[0][0].is_unverified, "no list proves what it is of");
-    // By the build ID, as perf keeps it.
+    // By the build ID, in perf's cache.
     let place = folder
         .path()
         .join(format!(".build-id/07/{}", "07".repeat(19)));
@@ -231,7 +231,7 @@ fn a_list_of_another_kernel_is_not_used_unasked() {
     let names = symbolizer.names(&[kernel_request(0xffff_ffff_8100_0123, KERNEL)]);
     assert_eq!(as_printed(&names[0]).as_deref(), Some("proven+0x23"));
     assert!(!names[0][0].is_unverified);
-    // One that cannot say where the kernel lay.
+    // A list without the kernel's address.
     recorded.reference = Some(("_stext".into(), 0xffff_ffff_9300_0000));
     let options = Options {
         kernel: KernelSource::Kallsyms(list),
@@ -261,7 +261,7 @@ fn a_vmlinux_without_a_build_id_is_not_the_recorded_one() {
 
 #[test]
 fn a_list_of_generated_code_is_not_that_of_an_earlier_process() {
-    // No process has this number: the largest is 2^22.
+    // No process has this PID: the largest is 2^22.
     let pid = 1_000_000_000 + std::process::id().cast_signed();
     let module = format!("/tmp/perf-{pid}.map");
     fs::write(&module, "1000 100 parse\n").unwrap();
@@ -277,7 +277,7 @@ fn a_list_of_generated_code_is_not_that_of_an_earlier_process() {
     };
     let second = 1_000_000_000;
     let found = [
-        // Mapped before the recording, while the list is written, a minute later; on another machine.
+        // Mapped before the recording, while the list is written, a minute later; on another host.
         outer_of(request(None), Options::default(), now()),
         outer_of(request(Some(0)), Options::default(), now()),
         outer_of(request(Some(60 * second)), Options::default(), now()),

@@ -1,5 +1,5 @@
-//! Lines and inlined functions of programs made on the spot. Those of files made to do harm are read by a process of their
-//! own, and so are tested with the program that starts it: convert/tests/lines.rs.
+//! Lines and inlined functions of programs built for the test. Malicious files are read by a separate process, and so
+//! are tested with the program that starts it: convert/tests/lines.rs.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn lines_and_inlined_functions_of(arguments: &[&str], change: impl Fn(&Built) ->
     let inlined = "outer program.c:6 > inlined program.c:3".to_owned();
     assert!(all.contains(&inlined), "{all:#?}");
     assert!(all.contains("outer program.c:8"), "{all:#?}");
-    // Requested again of a file that is open.
+    // A second request for an open file.
     let path = built.program();
     let mut symbolizer = new_symbolizer(with_lines(), KernelFacts::default());
     let request = user_request(path.to_str().unwrap(), outer, false);
@@ -73,7 +73,7 @@ fn code_whose_debug_info_is_elsewhere_has_no_lines() {
         let reason = "its debug info is in .dwo files, which are not read";
         assert_eq!(without[0].reason, reason, "{arguments:?}");
 
-        // Beside code with debug info of its own.
+        // Next to code with debug info in the same file.
         let other = "int other(int x)\n{\n\treturn x * 3;\n}\n";
         fs::write(built.folder.path().join("other.c"), other).unwrap();
         built.run("cc", &["-c", "-g", "-O1", "-o", "other.o", "other.c"]);

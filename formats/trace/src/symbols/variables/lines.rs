@@ -1,4 +1,4 @@
-//! Where the code of each line of a function begins.
+//! Start addresses of the lines of a function.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,15 +12,16 @@ use super::{Dwarf, attribute, function_at, text};
 pub struct SourceLines {
     /// Its source file.
     pub file: String,
-    /// The line that declares it; `None`: no debugging information.
+    /// The line that declares it; `None` without debug info.
     pub first_line: Option<u32>,
-    /// Where the code of each line begins, in the order of lines.
+    /// Start of the code of each line, in line order.
     pub places: Vec<LinePlace>,
-    /// Where the frame is set up, in the file: from there on parameters are in memory, if the code is not optimized.
+    /// File offset where the frame has been set up: from there on, parameters are in memory if the code is not
+    /// optimized.
     pub after_prologue: Option<u64>,
 }
 
-/// Where the code of a line begins.
+/// Start of the code of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinePlace {
     /// Line of the source file.
@@ -66,7 +67,7 @@ pub(super) fn lines_of(
                 text(dwarf, &unit, entry.directory(header)),
                 text(dwarf, &unit, Some(entry.path_name())),
             ];
-            // Each replaces what is before it if it begins at the root.
+            // A part that begins at the root replaces the parts before it.
             let path: PathBuf = parts.into_iter().flatten().collect();
             lines.file = path.to_string_lossy().into_owned();
         }
@@ -78,7 +79,7 @@ pub(super) fn lines_of(
         if !is_inside || !is_own || !row.is_stmt() || row.end_sequence() {
             continue;
         }
-        // The second row begins after the prologue, as gdb and perf have it; some compilers say so.
+        // The second row begins after the prologue, as in gdb and perf; some compilers mark it.
         let is_first = row.address() == address;
         if !is_first && (row.prologue_end() || after_prologue.is_none_or(|at| row.address() < at)) {
             after_prologue = Some(row.address());

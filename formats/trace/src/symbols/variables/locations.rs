@@ -1,4 +1,4 @@
-//! Where the variables of a function are at a place in it.
+//! Locations of a function's variables at an address inside it.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::types::{Member, Shape, Type, add_type};
 use super::{Dwarf, Sections, Slice, Unit, attribute, function_at, text};
 use crate::symbols::elf::Part;
 
-/// Where a variable is.
+/// The location of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// In a register, by the kernel's name of it ("di").
+    /// In a register, with the kernel's name ("di").
     Register(&'static str),
     /// Offset in bytes from a register's value.
     Memory {
@@ -25,18 +25,18 @@ pub enum Location {
     },
 }
 
-/// A variable at a place.
+/// A variable at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable {
     /// Its name.
     pub name: String,
-    /// Where it is, or why that cannot be told.
+    /// Its location, or the reason for having none.
     pub location: Result<Location, String>,
-    /// Its type, to be asked with [`Scope::shape`].
+    /// Its type, for [`Scope::shape`].
     pub kind: u64,
 }
 
-/// The variables that are in scope at a place, and their types.
+/// The variables in scope at an address, and their types.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
     found: bool,
@@ -46,17 +46,17 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Whether the function is described at all.
+    /// Whether the function has debug info.
     pub fn has_debugging_information(&self) -> bool {
         self.found
     }
 
-    /// Whether variables have one place throughout the function: in its frame, once that is set up.
+    /// Whether variables have one location throughout the function: in its frame, once that is set up.
     pub fn is_unoptimized(&self) -> bool {
         self.is_unoptimized
     }
 
-    /// A variable by its name; of several the innermost.
+    /// A variable by its name; of several, the innermost.
     pub fn variable(&self, name: &str) -> Option<&Variable> {
         self.variables
             .iter()
@@ -75,7 +75,7 @@ impl Scope {
         names.map(|variable| variable.name.clone()).collect()
     }
 
-    /// What a type is.
+    /// The shape of a type.
     pub fn shape(&self, kind: u64) -> Shape {
         let found = self.types.get(&kind);
         found.map_or(Shape::Other, |found| found.shape.clone())
@@ -89,23 +89,23 @@ impl Scope {
     }
 }
 
-/// DWARF's numbers of registers (System V ABI for x86-64, figure 3.36) → the kernel's names.
+/// DWARF's register numbers (System V ABI for x86-64, figure 3.36) → the kernel's names.
 pub(super) const X86_64: [&str; 16] = [
     "ax", "dx", "cx", "bx", "si", "di", "bp", "sp", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
     "r15",
 ];
 
-/// The same for aarch64.
+/// The same for aarch64: DWARF's register numbers → the kernel's names.
 pub(super) const AARCH64: [&str; 32] = [
     "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14",
     "x15", "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27",
     "x28", "x29", "x30", "sp",
 ];
 
-/// What the frame of a function begins at: a register, and so many bytes behind it.
+/// The base of a function's frame: a register, plus this many bytes.
 pub(super) type Frame = Option<(u16, i64)>;
 
-/// Where the frame of the function begins at a place: the unwind table knows, in every program.
+/// The base of the function's frame at an address, from the unwind table, which every program has.
 pub(super) fn frame_at(sections: &Sections, unwind: Option<&(u64, Part)>, place: u64) -> Frame {
     let mut context = UnwindContext::new();
     if let Some((address, part)) = unwind {
@@ -187,7 +187,7 @@ pub(super) fn scope_at(
                     AttributeValue::Exprloc(expression) => {
                         location_of(&unit, expression, base, frame, registers)?
                     }
-                    _ => Err("its place is not told".to_owned()),
+                    _ => Err("its location is not described".to_owned()),
                 },
             },
         };
@@ -204,12 +204,12 @@ pub(super) fn scope_at(
             kind,
         });
     }
-    // Optimized code has some in the frame as well, those whose address is taken.
+    // Optimized code has variables in the frame too, if their address is taken.
     scope.is_unoptimized = in_frame > 0 && elsewhere == 0;
     Ok(scope)
 }
 
-/// Whether a variable is only in the frame, as a lone DW_OP_fbreg shows.
+/// Whether a variable is only in the frame, as shown by a lone DW_OP_fbreg.
 fn is_in_frame<'a>(
     unit: &Unit<'a>,
     expression: gimli::Expression<Slice<'a>>,
@@ -224,7 +224,7 @@ type Found<'a> = (
     Option<AttributeValue<Slice<'a>>>,
 );
 
-/// Parameters and variables of a function and of the blocks around a place.
+/// Parameters and variables of a function and of the blocks around an address.
 fn collect<'a>(
     dwarf: &Dwarf<'a>,
     unit: &Unit<'a>,
@@ -301,11 +301,11 @@ fn location_of<'a>(
                     ],
                     _,
                 ) => memory(register.0, start.saturating_add(*offset)),
-                _ => Err("where its frame begins is not told".to_owned()),
+                _ => Err("its frame base is not described".to_owned()),
             }
         }
         [] => Err("it is optimized out".to_owned()),
-        _ => Err("it is computed at that place, and a probe can only fetch".to_owned()),
+        _ => Err("it is computed at that address, and a probe can only fetch".to_owned()),
     })
 }
 

@@ -1,10 +1,11 @@
-//! Lines and variables of a function, from DWARF: where they are while it runs, and what types they have.
+//! Lines and variables of a function, from DWARF: locations and types.
 //!
 //! ```text
 //! work (prog.c:10)   line 12 at 0x11a3   total: -20 from the frame → 12 bytes above the stack pointer, int
 //! ```
-//! DWARF 2 to 5 (<https://dwarfstd.org>), read by gimli. Only places that a probe can follow are told: a register, or
-//! memory at a fixed distance from one. A variable that is computed, split or optimized out there says so.
+//! DWARF 2 to 5 (<https://dwarfstd.org>), read by gimli. Only locations that a probe can follow are supported: a
+//! register, or memory at a fixed distance from one. A variable that is computed, split or optimized out there gets the
+//! reason instead.
 
 mod lines;
 mod locations;
@@ -47,8 +48,8 @@ impl Object {
         }
     }
 
-    /// The name of a function in its debugging information, without the names around it: `gen<u32>`, also where the symbol
-    /// table has it without its type (Rust's older mangling).
+    /// The name of a function in its debug info, without the enclosing names: `gen<u32>`, even if the symbol table has
+    /// it without its type (Rust's older mangling).
     pub fn declared_name(&self, symbol: &CodeSymbol) -> Option<String> {
         let sections = Sections::of(self.with_debugging_information());
         let dwarf = sections.dwarf();
@@ -59,7 +60,7 @@ impl Object {
         text(&dwarf, &unit, name)
     }
 
-    /// The variables in scope at an offset in the file, inside of a function.
+    /// The variables in scope at an offset in the file, inside a function.
     pub fn variables_at(&self, symbol: &CodeSymbol, offset: u64) -> Result<Scope, Error> {
         let elf = self.with_debugging_information();
         let sections = Sections::of(elf);
@@ -88,7 +89,7 @@ impl Object {
     }
 }
 
-/// The sections that DWARF is read from; they outlive what borrows from them.
+/// The sections that DWARF is read from; they outlive their borrowers.
 pub(in crate::symbols) struct Sections {
     parts: BTreeMap<&'static str, Part>,
     endian: Endian,
@@ -106,7 +107,7 @@ impl Sections {
         }
     }
 
-    /// The bytes of a section; none if it is missing.
+    /// The bytes of a section; empty if it is missing.
     pub(in crate::symbols) fn bytes_of(&self, name: &str) -> &[u8] {
         self.parts.get(name).map_or(&[][..], |part| part)
     }
@@ -169,7 +170,7 @@ fn low_address<'a>(
 ) -> Result<Option<u64>, gimli::Error> {
     match entry.attr_value(gimli::DW_AT_low_pc) {
         Some(value) => dwarf.attr_address(unit, value),
-        // In several pieces, the seldom used ones elsewhere: the first holds the entry.
+        // For a function in several pieces, with cold ones elsewhere: the first contains the entry.
         None => match dwarf.die_ranges(unit, entry)?.next()? {
             Some(range) => Ok(Some(range.begin)),
             None => Ok(None),
@@ -177,7 +178,7 @@ fn low_address<'a>(
     }
 }
 
-/// An attribute of an entry, or of what it is an instance of.
+/// An attribute of an entry, or of its abstract origin.
 fn attribute<'a>(
     unit: &Unit<'a>,
     entry: &Entry<'a>,

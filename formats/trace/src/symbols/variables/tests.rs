@@ -1,11 +1,11 @@
-//! A program made on the spot: what its debugging information tells of a function.
+//! A program built for the test, and what its debug info states about a function.
 
 use std::process::Command;
 
 use super::Shape;
 use crate::symbols::probe_points::Object;
 
-/// A function of which the compiler moves a part that seldom runs elsewhere.
+/// A function of which the compiler moves a rarely executed part elsewhere.
 const IN_PIECES: &str = "#include <stdlib.h>
 struct pair { long first, second; };
 volatile long sink;

@@ -1,4 +1,4 @@
-//! Types of variables, as far as fetching a value needs them.
+//! Types of variables, to the extent needed for fetching a value.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use gimli::{AttributeValue, Encoding, Expression, Operation, UnitOffset};
 
 use super::{Dwarf, Slice, Unit, text};
 
-/// Types that one lookup follows: those of a whole kernel structure, and something more.
+/// Types that one lookup follows: enough for a whole kernel structure and more.
 const TYPES: usize = 20_000;
 
-/// What a type is, as far as fetching a value needs it.
+/// The kind of a type, to the extent needed for fetching a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
     /// A number of this many bytes.
     Integer {
         /// 1, 2, 4 or 8
         bytes: u8,
-        /// Below zero, too.
+        /// Whether it may be negative.
         signed: bool,
     },
-    /// An address, and what is there (0: nothing known).
+    /// An address, and the type of its target (0 if unknown).
     Pointer(u64),
     /// A structure or union of this many bytes.
     Structure(u64),
@@ -32,13 +32,13 @@ pub enum Shape {
 /// A member of a structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Empty: its own members count as those of the structure around it.
+    /// Empty if its own members count as those of the enclosing structure.
     pub name: String,
     /// Bytes from the start of the structure.
     pub offset: u64,
     /// Its type.
     pub kind: u64,
-    /// It shares its bytes with others.
+    /// Whether it shares its bytes with others.
     pub is_bit_field: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Type {
     pub(super) members: Vec<Member>,
 }
 
-/// Adds a type and all that it leads to.
+/// Adds a type and all types reachable from it.
 pub(super) fn add_type<'a>(
     dwarf: &Dwarf<'a>,
     unit: &Unit<'a>,
@@ -112,7 +112,7 @@ pub(super) fn add_type<'a>(
     Ok(())
 }
 
-/// Through typedefs and qualifiers.
+/// Resolves typedefs and qualifiers.
 fn plain(unit: &Unit<'_>, mut offset: UnitOffset) -> Result<UnitOffset, gimli::Error> {
     for _ in 0..32 {
         let entry = unit.entry(offset)?;
@@ -171,7 +171,7 @@ fn members_of<'a>(
             Some(AttributeValue::Exprloc(place)) => constant_offset(place, unit.encoding()),
             Some(place) => place.udata_value(),
         };
-        // Of a virtual base it is computed; as a number it would be a wrong one.
+        // A virtual base has a computed offset; as a constant it would be wrong.
         let Some(offset) = offset else {
             continue;
         };
@@ -189,7 +189,7 @@ fn members_of<'a>(
     Ok(members)
 }
 
-/// Up to DWARF 3 a member's offset is a program that adds a number to the structure's address.
+/// Up to DWARF 3, a member's offset is an expression that adds a number to the structure's address.
 fn constant_offset(place: Expression<Slice<'_>>, encoding: Encoding) -> Option<u64> {
     let mut operations = place.operations(encoding);
     match (operations.next().ok()?, operations.next().ok()?) {
