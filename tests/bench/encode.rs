@@ -302,8 +302,7 @@ fn batches(table: &Table) -> Result<Vec<RecordBatch>> {
         .collect()
 }
 
-/// Writes the batches with ArrowWriter's best settings (research/encoding.md, §2, "tuned"); returns their size in
-/// bytes.
+/// Writes the batches with ArrowWriter's best settings; returns their size in bytes.
 fn arrow(table: &Table, batches: &[RecordBatch], folder: &Path) -> Result<u64> {
     let path = folder.join("arrow.parquet");
     let mut properties = WriterProperties::builder()

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use perfquet_events::{Format, Input};
 use perfquet_import::{ImportOptions, import};
-use perfquet_readers::bpftrace::BPFTRACE;
 use perfquet_readers::folded::FOLDED;
 use perfquet_readers::ftrace_text::FTRACE_TEXT;
 use perfquet_readers::perf_data::PERF_DATA;
+use perfquet_readers::perf_script::PERF_SCRIPT;
 use perfquet_readers::trace_dat::TRACE_DAT;
 use perfquet_trace::store::Directory;
 
@@ -123,14 +123,14 @@ fn exporters_write_their_golden_files() {
     for exporter in EXPORTERS {
         for input in [
             "perf_data/golden/user-regs.data",
-            "trace_dat/golden/events-7.3.dat",
-            "bpftrace/golden/stacks.txt",
+            "perf_script/golden/stacks.txt",
+            "trace_dat/golden/stacktrace.dat",
         ] {
             let path = readers.join(input);
             let format = match input.split('/').next() {
                 Some("perf_data") => &PERF_DATA,
                 Some("trace_dat") => &TRACE_DAT,
-                _ => &BPFTRACE,
+                _ => &PERF_SCRIPT,
             };
             let found = exported_from(format, exporter, &std::fs::read(&path).unwrap());
             let stem = path.file_name().unwrap().to_string_lossy();
