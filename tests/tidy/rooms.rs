@@ -60,21 +60,61 @@ fn room_of(path: &Path) -> Option<(String, String)> {
 
 /// Returns the rooms that a source file names: `crate::ROOM` and `crate::{ROOM, …}`.
 fn seen_in(source: &str) -> BTreeSet<String> {
-    let code: String = source
-        .lines()
+    let paths = paths_in(source).into_iter();
+    paths
+        .filter(|path| path.first().is_some_and(|first| first == "crate"))
+        .filter_map(|path| path.get(1).cloned())
+        .collect()
+}
+
+/// Returns the paths that a source file names outside its tests, with the trees of `use` unfolded.
+fn paths_in(source: &str) -> Vec<Vec<String>> {
+    let source = source.split("#[cfg(test)]\nmod tests {").next();
+    let lines = source.unwrap_or_default().lines();
+    let code: Vec<&str> = lines
         .map(|line| line.split("//").next().unwrap_or_default())
-        .collect::<Vec<_>>()
-        .join("\n");
-    let mut seen = BTreeSet::new();
-    for (place, marker) in code.match_indices("crate::") {
-        let after = &code[place + marker.len()..];
-        let names: Vec<&str> = match after.strip_prefix('{') {
-            Some(list) => top_level(list),
-            None => vec![after],
-        };
-        seen.extend(names.into_iter().map(first_word).map(str::to_owned));
+        .collect();
+    let code = code.join("\n");
+    let mut paths = Vec::new();
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let mut rest = code.as_str();
+    while let Some(place) = rest.find("::") {
+        let start = rest[..place]
+            .rfind(|letter| !is_word(letter))
+            .map_or(0, |before| before + 1);
+        let end = unfold(&rest[start..], &[], &mut paths);
+        rest = &rest[start + end.max(place + 2 - start)..];
     }
-    seen
+    paths
+}
+
+/// Adds the paths of `a::b::{c, d::e}` at the beginning of `text`, each after `prefix`; returns its length.
+fn unfold(text: &str, prefix: &[String], paths: &mut Vec<Vec<String>>) -> usize {
+    let mut path = prefix.to_vec();
+    let mut place = 0;
+    loop {
+        let rest = &text[place..];
+        if let Some(list) = rest.strip_prefix('{') {
+            let mut length = 1;
+            for part in top_level(list) {
+                let part_trimmed = part.trim_start();
+                unfold(part_trimmed, &path, paths);
+                length += part.len() + 1;
+            }
+            return place + length;
+        }
+        let word = first_word(rest);
+        if !word.is_empty() {
+            path.push(word.to_owned());
+        }
+        place += word.len();
+        match text[place..].strip_prefix("::") {
+            Some(_) if !word.is_empty() => place += 2,
+            _ => break,
+        }
+    }
+    paths.push(path);
+    place
 }
 
 /// Splits `a, b::{c, d}, e}` at the commas outside inner braces, up to the closing brace.
@@ -99,7 +139,6 @@ fn top_level(list: &str) -> Vec<&str> {
 }
 
 fn first_word(text: &str) -> &str {
-    let text = text.trim_start();
     let end = text
         .find(|c: char| !c.is_alphanumeric() && c != '_')
         .unwrap_or(text.len());
@@ -130,6 +169,86 @@ fn cycles(edges: &Edges) -> BTreeSet<String> {
             back.cloned().collect::<Vec<_>>().join(", ")
         })
         .collect()
+}
+
+/// Files that may see each other: the directory, and the reason.
+const ALLOWED_FILES: [(&str, &str); 1] = [(
+    "formats/readers/src/perf_data/",
+    "a record is resynchronized, read and emitted with the state of one session",
+)];
+
+#[test]
+fn files_of_a_room_see_each_other_in_one_direction() {
+    let sources: BTreeMap<Vec<String>, String> = tracked()
+        .iter()
+        .filter(|path| room_of(path).is_some())
+        .map(|path| (module_of(path), path.display().to_string()))
+        .collect();
+    let mut edges = Edges::new();
+    for path in sources.values().filter(|path| !path.ends_with("tests.rs")) {
+        let module = module_of(Path::new(path));
+        // A directory's own file knows the files in it, and they know it.
+        if path.ends_with("/mod.rs") || sources.keys().any(|other| is_inside(other, &module)) {
+            continue;
+        }
+        for named in paths_in(&read(&root().join(path))) {
+            let seen = file_of(&named, &module, &sources).filter(|seen| seen != path);
+            edges.entry(path.clone()).or_default().extend(seen);
+        }
+    }
+    assert!(edges.len() > 300, "files are found: {}", edges.len());
+    let mut found = cycles(&edges);
+    found.retain(|cycle| {
+        let is_allowed = |file: &str| {
+            ALLOWED_FILES
+                .iter()
+                .any(|(place, _)| file.starts_with(place))
+        };
+        !cycle.split(", ").all(is_allowed)
+    });
+    let wrong: Vec<String> = found
+        .into_iter()
+        .map(|cycle| format!("these see each other: {cycle}"))
+        .collect();
+    assert_none(&wrong);
+}
+
+/// Returns the module of a source file: its crate, and the path inside.
+fn module_of(path: &Path) -> Vec<String> {
+    let text = path.display().to_string();
+    let (package, inside) = text.split_once("/src/").unwrap_or_default();
+    let inside = inside.trim_end_matches(".rs").trim_end_matches("/mod");
+    std::iter::once(package)
+        .chain(inside.split('/'))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn is_inside(inner: &[String], outer: &[String]) -> bool {
+    inner.len() > outer.len() && inner.starts_with(outer)
+}
+
+/// Returns the file of this crate that a path in `module` leads to.
+fn file_of(
+    named: &[String],
+    module: &[String],
+    sources: &BTreeMap<Vec<String>, String>,
+) -> Option<String> {
+    let first = named.first()?.as_str();
+    let ups = named.iter().take_while(|word| *word == "super").count();
+    let mut full = match first {
+        "crate" => module.first().cloned().into_iter().collect(),
+        "super" => module[..module.len().saturating_sub(ups)].to_vec(),
+        _ => return None,
+    };
+    full.extend(named.iter().skip(ups.max(1)).cloned());
+    while full.len() > 1 {
+        if let Some(file) = sources.get(&full) {
+            return Some(file.clone());
+        }
+        full.pop();
+    }
+    None
 }
 
 #[test]

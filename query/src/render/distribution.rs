@@ -9,10 +9,11 @@
 //! ```
 //! Counts below zero (DTrace has them from negative increments) grow to the left of the line.
 
+use crate::text::{Texts, harmless, is_number};
 use std::io::Write;
 
 use anyhow::Result;
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 
 /// Distributions, one after another.
 pub(crate) struct Distributions {
@@ -85,6 +86,27 @@ fn bar(count: i64, total: f64, positives: bool, negatives: bool) -> String {
         (true, true) if count <= 0 => format!("{ats:>width$}|{:width$}", ""),
         (true, true) => format!("{:width$}|{ats:<width$}", ""),
     }
+}
+
+/// Keys as libdtrace prints them: text in 50 columns, numbers in 16.
+pub(crate) fn titles(keys: &[ArrayRef]) -> Result<Vec<String>> {
+    let rows = keys.first().map_or(1, |key| key.len());
+    let mut titles = vec![String::new(); rows];
+    for key in keys {
+        let texts = Texts::new(key)?;
+        for (row, title) in titles.iter_mut().enumerate() {
+            let mut cell = String::new();
+            if !texts.write(row, &mut cell)? {
+                cell.push_str("NULL");
+            }
+            let cell = harmless(&cell);
+            title.push_str(&match is_number(key.data_type()) {
+                true => format!(" {cell:>16}"),
+                false => format!("  {cell:<50}"),
+            });
+        }
+    }
+    Ok(titles)
 }
 
 #[cfg(test)]

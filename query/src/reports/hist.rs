@@ -25,12 +25,11 @@ use crate::bins::Bins;
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::limits::Limits;
-use crate::render::distribution::{Distributions, Drawing, Line};
+use crate::render::distribution::{Distributions, Drawing, Line, titles};
 use crate::render::{Answered, Form, Section};
 use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::Output;
-use crate::text::{Texts, harmless, is_number};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Hist>();
 
@@ -244,27 +243,6 @@ fn read(batch: &RecordBatch, index: usize, keys: usize, bins: &Bins) -> Result<V
         });
     }
     Ok(found)
-}
-
-/// Keys as libdtrace prints them: text in 50 columns, numbers in 16.
-pub(super) fn titles(keys: &[ArrayRef]) -> Result<Vec<String>> {
-    let rows = keys.first().map_or(1, |key| key.len());
-    let mut titles = vec![String::new(); rows];
-    for key in keys {
-        let texts = Texts::new(key)?;
-        for (row, title) in titles.iter_mut().enumerate() {
-            let mut cell = String::new();
-            if !texts.write(row, &mut cell)? {
-                cell.push_str("NULL");
-            }
-            let cell = harmless(&cell);
-            title.push_str(&match is_number(key.data_type()) {
-                true => format!(" {cell:>16}"),
-                false => format!("  {cell:<50}"),
-            });
-        }
-    }
-    Ok(titles)
 }
 
 /// The bars with an empty one on each side, as printed by DTrace.

@@ -13,8 +13,20 @@ use std::io::Write;
 
 use anyhow::Result;
 
-use super::kd::{Log, TreeStyle};
+use super::kd_log::Log;
 use crate::text::harmless;
+
+/// Columns of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TreeStyle {
+    pub(super) entry: bool,
+    pub(super) duration: bool,
+    pub(super) local: bool,
+    pub(super) pid: bool,
+    pub(super) interlaced: bool,
+    pub(super) depth: usize,
+    pub(super) length: usize,
+}
 
 /// kd's duration of a call whose exit was not seen, in microseconds.
 const FOREVER: i64 = 9_999_999;

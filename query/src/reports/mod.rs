@@ -11,6 +11,7 @@ mod function_stats;
 mod heatmap;
 mod hist;
 mod kd;
+mod kd_log;
 mod kd_tree;
 mod paths;
 mod row_source;

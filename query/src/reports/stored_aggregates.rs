@@ -9,11 +9,10 @@ use arrow::datatypes::{Float64Type, Int64Type};
 
 use super::event_weight::EventChoice;
 use super::folding::{Folded, Weighted};
-use super::hist::titles;
 use super::row_source::has_rows;
 use crate::bins::Bins;
 use crate::filter::Filters;
-use crate::render::distribution::{Distributions, Drawing, Line};
+use crate::render::distribution::{Distributions, Drawing, Line, titles};
 use crate::session::Session;
 use crate::stacks::ids;
 use crate::text::{harmless, strings};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use perfquet_ebpf::layout::{Action, Cell, NarrowKey, WideKey};
 use perfquet_ebpf::{Error, Object};
 
-use super::aggregation::{Key, Plan};
+use super::plan::{Key, Plan};
 use crate::journal::told::{Bar, Row};
 use crate::probe::Probe;
 

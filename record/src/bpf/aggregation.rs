@@ -3,19 +3,16 @@
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
-use perfquet_ebpf::layout::{
-    Action, AggSettings, Fetch, KeyPart, MOST_KEYS, NARROW_WORDS, Part, Predicate, TEXT_WORDS,
-    WIDE_WORDS,
-};
+use perfquet_ebpf::layout::{AggSettings, Fetch, KeyPart, MOST_KEYS, NARROW_WORDS, WIDE_WORDS};
 use perfquet_ebpf::{EbpfLoader, Object};
 
+use super::plan::{Key, Plan, Source, are_numbers_told};
 use super::{TOLD, Whom, aggregate_rows, refused, send, tell_losses, whom};
 use crate::failure::{Failure, misuse};
 use crate::journal::told::Told;
 use crate::probe::left_out::LeftOut;
 use crate::probe::{Kind, Probe};
 use crate::recording::{self, NOT_RECORDED, Recording, Settings};
-use crate::sys::host;
 use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::Event;
 use crate::sys::privileges;
@@ -28,107 +25,6 @@ const MOST_STACKS: u32 = 65_536;
 
 /// Rings, maps, the journal.
 const OTHER_FILES: u64 = 100;
-
-/// A part of the key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Key {
-    /// Name of the thread.
-    Comm,
-    /// Process.
-    Process,
-    /// Thread.
-    Thread,
-    /// CPU.
-    Cpu,
-    /// The kernel's stack.
-    KernelStack,
-    /// The user's stack.
-    UserStack,
-    /// A number; whether it has a sign.
-    Number {
-        /// Shown with its sign.
-        is_signed: bool,
-    },
-    /// A text.
-    Text,
-    /// Name of the probe.
-    Probe,
-}
-
-impl Key {
-    fn part(&self) -> Part {
-        match self {
-            Key::Comm => Part::Comm,
-            Key::Process => Part::Process,
-            Key::Thread => Part::Thread,
-            Key::Cpu => Part::Cpu,
-            Key::KernelStack => Part::KernelStack,
-            Key::UserStack => Part::UserStack,
-            Key::Number { .. } => Part::Number,
-            Key::Text => Part::Text,
-            // Without probe numbers, each probe has its own object.
-            Key::Probe if !are_numbers_told() => Part::Nothing,
-            Key::Probe => Part::Probe,
-        }
-    }
-
-    /// Words that it takes.
-    pub(super) fn words(&self) -> usize {
-        match self {
-            Key::Comm => 2,
-            Key::Text => TEXT_WORDS,
-            _ => 1,
-        }
-    }
-}
-
-/// Where hits come from.
-#[derive(Clone)]
-pub(crate) struct Source {
-    /// Which probe.
-    pub(crate) probe: Probe,
-    /// How the value is fetched there,
-    pub(crate) value: Fetch,
-    /// and the parts of the key; not looked at for those that are not fetched.
-    pub(crate) keys: Vec<Fetch>,
-    /// Which of them count.
-    pub(crate) predicate: Predicate,
-}
-
-impl Source {
-    /// Whether one program serves for both.
-    fn fetches_as(&self, other: &Source) -> bool {
-        self.probe.is_sampled() == other.probe.is_sampled()
-            && (&self.value, &self.keys, &self.predicate)
-                == (&other.value, &other.keys, &other.predicate)
-    }
-
-    /// One at which nothing is fetched.
-    pub(crate) fn new(probe: Probe) -> Source {
-        Source {
-            probe,
-            value: Fetch::default(),
-            keys: Vec::new(),
-            predicate: Predicate::default(),
-        }
-    }
-}
-
-/// A requested aggregation.
-pub(crate) struct Plan {
-    /// What it is called in `aggregates`.
-    pub(crate) name: String,
-    /// What it does.
-    pub(crate) action: Action,
-    /// Steps and levels of distributions; the rest is filled in here.
-    pub(crate) settings: AggSettings,
-    /// Of llquantize.
-    pub(crate) edges: Vec<u64>,
-    /// By what.
-    pub(crate) keys: Vec<Key>,
-    /// Probes whose hits it sums up.
-    pub(crate) sources: Vec<Source>,
-}
 
 /// One that is loaded.
 pub(crate) struct Aggregation {
@@ -316,11 +212,6 @@ fn attach(
         attached.map_err(|error| refused(name, &error))?;
     }
     Ok(events)
-}
-
-/// Whether a program gets the number that it was attached with.
-fn are_numbers_told() -> bool {
-    host::is_linux(5, 15)
 }
 
 /// Sources at which the same is fetched share their programs and maps.

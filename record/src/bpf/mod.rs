@@ -15,6 +15,7 @@ mod aggregate_rows;
 mod aggregation;
 pub(crate) mod calls;
 mod off_cpu;
+mod plan;
 mod profile;
 mod whom;
 
@@ -56,7 +57,7 @@ pub(crate) struct Options {
 pub(crate) struct Plans {
     /// Functions whose calls are paired in the kernel.
     pub(crate) calls: Vec<Functions>,
-    aggregations: Vec<aggregation::Plan>,
+    aggregations: Vec<plan::Plan>,
     off_cpu: Option<off_cpu::Plan>,
 }
 

@@ -9,7 +9,7 @@
 use clap::Args;
 use perfquet_ebpf::layout::{Action, AggSettings};
 
-use super::aggregation::{Key, Plan, Source};
+use super::plan::{Key, Plan, Source};
 use crate::failure::Failure;
 use crate::probe::counter;
 

@@ -6,31 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Limit;
-use super::memory::{Memory, Pieces};
+use super::held::Held;
+use super::memory::Memory;
 use super::side_band::SideBand;
 use super::slow::Watch;
 use super::snapshot::Asker;
-use crate::journal::Journal;
 use crate::sys::clock;
-
-/// Everything that a trace is made of, at one moment.
-pub(crate) struct Held {
-    /// Facts, events, formats.
-    head: Arc<Vec<u8>>,
-    /// Who is who.
-    side_band: Vec<u8>,
-    events: Pieces,
-}
-
-impl Held {
-    /// Writes it as a journal.
-    pub(super) fn write_to(&self, journal: &mut Journal) -> io::Result<()> {
-        // No round is ever closed: process records come first, though it is younger than the events.
-        journal.append(&self.head)?;
-        journal.append(&self.side_band)?;
-        self.events.write_to(journal)
-    }
-}
 
 /// What a flight recorder holds.
 pub(crate) struct Buffer {

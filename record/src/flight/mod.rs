@@ -10,6 +10,7 @@
 //! where), [`slow`] looks for calls that took too long, and [`snapshot`] makes a trace of it all.
 
 mod buffer;
+mod held;
 mod memory;
 mod side_band;
 mod slow;

@@ -15,7 +15,7 @@ use perfquet_events::event::Selection;
 use perfquet_import::RING_PREFIX;
 use perfquet_trace::symbols::Roots;
 
-use super::buffer::Held;
+use super::held::Held;
 use super::{numbered, slow};
 use crate::closing_line;
 use crate::encoder::{Encoder, Source, no_tables};
@@ -27,7 +27,7 @@ use crate::sys::thread;
 /// Why there is a snapshot.
 pub(crate) enum Why {
     /// The user requested it.
-    ProbeOption,
+    Requested,
     /// A call took too long.
     Slow(slow::Found),
 }
@@ -35,7 +35,7 @@ pub(crate) enum Why {
 impl std::fmt::Display for Why {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Why::ProbeOption => f.write_str("asked for by a signal"),
+            Why::Requested => f.write_str("asked for by a signal"),
             Why::Slow(slow::Found {
                 function,
                 duration,
@@ -82,7 +82,7 @@ impl Asker {
             return Some(Why::Slow(found));
         }
         let is_asked = self.shared.is_asked.swap(false, Ordering::AcqRel);
-        is_asked.then_some(Why::ProbeOption)
+        is_asked.then_some(Why::Requested)
     }
 
     /// Hands it over.

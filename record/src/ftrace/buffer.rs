@@ -6,17 +6,14 @@
 //! ```
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
+use std::io;
+use std::path::PathBuf;
 
-use super::state::{self, Saved};
+use super::settings::{append, current, read, remove_instance, write};
+use super::state::Saved;
 use crate::failure::{Failure, failed};
+use crate::probe::definition::own_group;
 use crate::sys::tracefs::{Tracefs, read_at_once};
-
-/// How long to retry opening a ring's file while it is being written to.
-const BUSY_TRIES: usize = 20;
 
 /// A ring.
 pub(super) struct Buffer {
@@ -36,7 +33,7 @@ enum Kind {
 impl Buffer {
     /// Makes an instance.
     pub(super) fn own(tracefs: &Tracefs) -> io::Result<Buffer> {
-        let root = tracefs.path("instances").join(state::own_name());
+        let root = tracefs.path("instances").join(own_group());
         fs::create_dir(&root)?;
         Ok(Buffer {
             root,
@@ -153,75 +150,10 @@ impl Drop for Buffer {
     }
 }
 
-/// Removes an instance, whatever it does.
-pub(super) fn remove_instance(root: &Path) -> io::Result<()> {
-    let mut tries = 0;
-    loop {
-        match fs::remove_dir(root) {
-            // A reader that is just going still holds it.
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < BUSY_TRIES => {
-                tries += 1;
-                thread::sleep(Duration::from_millis(50));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            removed => return removed,
-        }
-    }
-}
-
-/// The value of a setting out of what its file shows: `[local] global mono` is local, `7 (expanded: 1408)` is 1408.
-pub(super) fn current(shown: &str) -> String {
-    if let Some((_, behind)) = shown.split_once('[')
-        && let Some((chosen, _)) = behind.split_once(']')
-    {
-        return chosen.to_owned();
-    }
-    if let Some((_, behind)) = shown.split_once("(expanded: ") {
-        return behind.trim_end_matches(')').to_owned();
-    }
-    shown.to_owned()
-}
-
-pub(super) fn read(path: &Path) -> String {
-    fs::read(path)
-        .map(|text| String::from_utf8_lossy(&text).trim().to_owned())
-        .unwrap_or_default()
-}
-
-/// Overwrites: what is a list is empty before.
-pub(super) fn write(path: &Path, value: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
-    file.write_all(format!("{value}\n").as_bytes())
-}
-
-/// Adds to a list.
-pub(super) fn append(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().append(true).open(path)?;
-    file.write_all(text.as_bytes())
-}
-
 /// A setting was refused.
 pub(super) fn refused(buffer: &Buffer, file: &str, value: &str, error: &io::Error) -> Failure {
     failed(format!(
         "cannot set {} to {value}: {error}",
         buffer.path(file).display()
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::current;
-
-    #[test]
-    fn what_is_set() {
-        for (shown, expected) in [
-            ("[local] global counter mono", "local"),
-            ("local global [mono] tai", "mono"),
-            ("7 (expanded: 1408)", "1408"),
-            ("1410", "1410"),
-            ("", ""),
-        ] {
-            assert_eq!(current(shown), expected);
-        }
-    }
 }

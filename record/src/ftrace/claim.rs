@@ -7,7 +7,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::buffer::{Buffer, read};
+use super::buffer::Buffer;
+use super::settings::read;
 use super::state::Saved;
 use crate::failure::{Failure, failed};
 use crate::sys::procfs;

@@ -22,6 +22,7 @@ mod options;
 mod pages;
 mod plan;
 mod refusal;
+mod settings;
 mod setup;
 mod state;
 

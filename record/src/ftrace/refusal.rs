@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::buffer::read;
 use super::plan::Tracer;
+use super::settings::read;
 use crate::failure::{Failure, failed, misuse, similar};
 use crate::sys::tracefs::Tracefs;
 

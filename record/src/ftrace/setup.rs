@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::buffer::{self, Buffer};
 use super::plan::{Plan, Tracer};
+use super::settings::current;
 use super::{claim, refusal};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::host;
@@ -71,7 +72,7 @@ pub(super) fn set_up(
     let mut buffer = choose(tracefs, plan)?;
     log::info!("{} in {}", plan.tracer.name(), buffer.path("").display());
     must(&mut buffer, "tracing_on", "0")?;
-    if buffer::current(&buffer.read("trace_clock")) != CLOCK {
+    if current(&buffer.read("trace_clock")) != CLOCK {
         must(&mut buffer, "trace_clock", CLOCK)?;
     }
     set_size(&mut buffer, whom.cpus.len(), ring_bytes)?;

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::buffer::{current, read, remove_instance, write};
+use super::settings::{current, read, remove_instance, write};
 use crate::failure::{Failure, failed};
 use crate::probe::definition::{is_stale, own_group, pid_of};
 use crate::sys::tracefs::Tracefs;
@@ -42,11 +42,6 @@ enum Undo {
     },
     /// A list that was empty.
     List(String),
-}
-
-/// How an instance of ours is called.
-pub(super) fn own_name() -> String {
-    own_group()
 }
 
 impl Saved {

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use perfquet_events::bytes::Cursor;
 use perfquet_trace::symbols::{FileIdentity, Roots};
 
+use super::record::{Records, kind, misc};
 use crate::sys::host;
 use crate::sys::procfs::Map;
 
@@ -28,6 +29,24 @@ const PT_NOTE: u32 = 4;
 const MOST_HELD: usize = 256;
 /// The kernel's suffix for the path of a deleted file.
 const DELETED: &[u8] = b" (deleted)";
+
+/// A BUILD_ID record: which file a path was when we recorded.
+pub(super) fn add_build_id(records: &mut Records, space: u16, path: &[u8], build_id: &[u8]) {
+    let mut id = [0u8; 20];
+    let Some(place) = id.get_mut(..build_id.len()) else {
+        return; // longer than any that a linker makes
+    };
+    place.copy_from_slice(build_id);
+    records.add(kind::BUILD_ID, space | misc::BUILD_ID_SIZE, |body| {
+        body.i32(-1);
+        body.raw(&id);
+        body.u8(build_id.len() as u8);
+        body.raw(&[0; 3]);
+        let length = (path.len() + 1).next_multiple_of(64);
+        body.raw(path);
+        body.raw(&vec![0; length - path.len()]);
+    });
+}
 
 /// Mapped files and their build IDs, each read once.
 pub(super) struct MappedFiles<'r> {

@@ -3,7 +3,7 @@
 use perfquet_events::event::Selection;
 
 use super::kernel_maps;
-use super::record::{Records, kind, misc};
+use super::record::{Records, kind};
 use super::tracing_data;
 use crate::probe::{Kind, pmu_types};
 use crate::recording::{Recording, Track};
@@ -251,22 +251,4 @@ fn add_formats(head: &mut Vec<u8>, recording: &Recording) {
     head.extend(12u16.to_ne_bytes());
     head.extend((section.len() as u32).to_ne_bytes());
     head.extend(section);
-}
-
-/// A BUILD_ID record: which file a path was when we recorded.
-pub(super) fn add_build_id(records: &mut Records, space: u16, path: &[u8], build_id: &[u8]) {
-    let mut id = [0u8; 20];
-    let Some(place) = id.get_mut(..build_id.len()) else {
-        return; // longer than any that a linker makes
-    };
-    place.copy_from_slice(build_id);
-    records.add(kind::BUILD_ID, space | misc::BUILD_ID_SIZE, |body| {
-        body.i32(-1);
-        body.raw(&id);
-        body.u8(build_id.len() as u8);
-        body.raw(&[0; 3]);
-        let length = (path.len() + 1).next_multiple_of(64);
-        body.raw(path);
-        body.raw(&vec![0; length - path.len()]);
-    });
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use super::header::add_build_id;
+use super::build_ids::add_build_id;
 use super::record::{Records, kind, misc};
 use crate::sys::host;
 

@@ -22,7 +22,8 @@ use std::path::Path;
 use perfquet_events::bytes::{Endian, before_nul};
 use perfquet_readers::perf_data::written_bytes;
 
-use super::header::{add_build_id, feature, update};
+use super::build_ids::add_build_id;
+use super::header::{feature, update};
 use super::record::{Records, TRAILER_BYTES, head, kind, misc};
 use super::walk::{Record, Walk};
 use crate::sys::perf_event::abi;

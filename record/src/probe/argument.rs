@@ -15,7 +15,7 @@ use crate::failure::{Failure, misuse};
 
 /// What a probe is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ProbeOption {
+pub(crate) struct ProbeSpec {
     /// Name of the event, where the user gives one (`NAME=FUNC`).
     pub(crate) event: Option<String>,
     /// Program or library, for probes in user code; module, for probes in the kernel.
@@ -69,7 +69,7 @@ pub(crate) enum Step {
 }
 
 /// Reads `[NAME=][MODULE:]FUNC[+OFFSET|:LINE] ARG...`; of a program, OBJECT takes the place of MODULE.
-pub(crate) fn parse(text: &str, has_object: bool) -> Result<ProbeOption, Failure> {
+pub(crate) fn parse(text: &str, has_object: bool) -> Result<ProbeSpec, Failure> {
     let (place, arguments) = place::split(text);
     if place.is_empty() {
         return Err(misuse("a probe without a place"));
@@ -105,7 +105,7 @@ pub(crate) fn parse(text: &str, has_object: bool) -> Result<ProbeOption, Failure
     if function.is_empty() {
         return Err(misuse(format!("{text}: expected a function")));
     }
-    Ok(ProbeOption {
+    Ok(ProbeSpec {
         event,
         object,
         function: function.to_owned(),
@@ -205,7 +205,7 @@ impl Variable {
     }
 }
 
-impl ProbeOption {
+impl ProbeSpec {
     /// Whether anything is to be fetched by its name.
     pub(crate) fn has_variables(&self) -> bool {
         let mut values = self.arguments.iter().map(|argument| &argument.value);

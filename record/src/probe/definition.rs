@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use perfquet_events::event::Purpose;
 
+use super::form::{Form, Place};
 use super::left_out::LeftOut;
 use super::tracepoint::Tracepoint;
 use super::{Kind, Probe};
@@ -31,15 +32,6 @@ const FILES: [&str; 3] = ["dynamic_events", "kprobe_events", "uprobe_events"];
 /// Names that the kernel takes: MAX_EVENT_NAME_LEN.
 const NAME_BYTES: usize = 63;
 
-/// What kind of place is probed; decides about the file, and about who may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// The kernel.
-    Kernel,
-    /// A program or library.
-    User,
-}
-
 /// A probe to be defined.
 #[derive(Debug, Clone)]
 pub(crate) struct Definition {
@@ -53,24 +45,6 @@ pub(crate) struct Definition {
     pub(crate) name: String,
     /// How it may be written, the best first: the kernel takes one, or refuses all.
     pub(crate) forms: Vec<Form>,
-}
-
-/// One way to write a probe.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Form {
-    /// `p`, `r`, `f` for functions by fprobe; with the number of returns that may be awaited at once.
-    pub(crate) head: String,
-    /// The place and the arguments, in the kernel's words.
-    pub(crate) body: String,
-}
-
-impl Form {
-    pub(crate) fn new(head: impl Into<String>, body: impl Into<String>) -> Form {
-        Form {
-            head: head.into(),
-            body: body.into(),
-        }
-    }
 }
 
 /// What the kernel took.

@@ -13,10 +13,11 @@
 use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::Object;
 
-use super::argument::{self, Argument, ProbeOption, Value};
+use super::argument::{self, Argument, ProbeSpec, Value};
 use super::btf::Btf;
-use super::call::{self, Both, Edge};
-use super::definition::{Definition, Form, Place};
+use super::definition::Definition;
+use super::edges::{Both, Edge, is_retval, sides};
+use super::form::{Form, Place};
 use super::{fetch, place, uprobe, vmlinux};
 use crate::failure::{Failure, failed, misuse, similar};
 use crate::sys::kallsyms;
@@ -91,7 +92,7 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
 }
 
 /// A line of a function, or an offset in it with its variables.
-fn within(text: &str, asked: &ProbeOption, object: &Object) -> Result<Definition, Failure> {
+fn within(text: &str, asked: &ProbeSpec, object: &Object) -> Result<Definition, Failure> {
     let symbol = vmlinux::symbol(text, object, &asked.function)?;
     let place = match asked.line {
         Some(line) => uprobe::place_of_line(text, object, &symbol, line)?,
@@ -130,9 +131,9 @@ fn within(text: &str, asked: &ProbeOption, object: &Object) -> Result<Definition
 
 /// Entry and return of each function that the text asks for. A parameter that one of many functions does not have is
 /// left out there.
-pub(super) fn calls(text: &str, asked: &ProbeOption) -> Result<Vec<Both>, Failure> {
+pub(super) fn calls(text: &str, asked: &ProbeSpec) -> Result<Vec<Both>, Failure> {
     let functions = functions(text, asked)?;
-    let (at_entry, at_return) = call::sides(asked);
+    let (at_entry, at_return) = sides(asked);
     let is_pattern = functions.len() > 1;
     let needs_btf = asked.has_variables() || !at_return.arguments.is_empty();
     let module = asked.object.as_deref();
@@ -176,7 +177,7 @@ pub(super) fn calls(text: &str, asked: &ProbeOption) -> Result<Vec<Both>, Failur
 
 fn definition(
     text: &str,
-    asked: &ProbeOption,
+    asked: &ProbeSpec,
     function: &str,
     edge: Edge,
     btf: Option<&Btf>,
@@ -298,10 +299,6 @@ fn retval_kind(function: &str, btf: Option<&Btf>) -> String {
     kind.unwrap_or_else(|| "s64".to_owned())
 }
 
-pub(super) fn is_retval(argument: &Argument) -> bool {
-    matches!(&argument.value, Value::Raw(raw) if raw == "$retval")
-}
-
 fn parameter(
     text: &str,
     function: &str,
@@ -347,7 +344,7 @@ fn parameter(
     ))
 }
 
-fn functions(text: &str, asked: &ProbeOption) -> Result<Vec<String>, Failure> {
+fn functions(text: &str, asked: &ProbeSpec) -> Result<Vec<String>, Failure> {
     let pattern = &asked.function;
     let module = asked.object.as_deref();
     if let Some(module) = module.filter(|module| !place::is_module(module)) {

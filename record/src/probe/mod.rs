@@ -10,8 +10,10 @@ mod btf;
 pub(crate) mod call;
 pub(crate) mod counter;
 pub(crate) mod definition;
+pub(crate) mod edges;
 mod fetch;
 pub(crate) mod filter;
+pub(crate) mod form;
 mod function_name;
 pub(crate) mod hooks;
 pub(crate) mod kprobe;
@@ -32,7 +34,8 @@ use perfquet_events::event::CallFunction;
 
 use crate::failure::{Failure, misuse, similar};
 use crate::sys::perf_event::{Attr, abi};
-use definition::{Definitions, Form};
+use definition::Definitions;
+use form::Form;
 use tracepoint::Tracepoint;
 
 pub(crate) use place::is_of_program;

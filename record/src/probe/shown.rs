@@ -12,7 +12,7 @@ use std::fs;
 use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::{CodeSymbol, Location, Object, Shape};
 
-use super::argument::ProbeOption;
+use super::argument::ProbeSpec;
 use super::btf::Btf;
 use super::fetch::Types;
 use super::{argument, function_name, place, uprobe, vmlinux};
@@ -195,7 +195,7 @@ fn aligned(rows: &[[String; 3]]) -> String {
 }
 
 /// Function of a program, or with its number of a line of the kernel.
-fn find(text: &str) -> Result<(ProbeOption, Object, CodeSymbol), Failure> {
+fn find(text: &str) -> Result<(ProbeSpec, Object, CodeSymbol), Failure> {
     if !place::is_of_program(text) {
         let asked = argument::parse(text, false)?;
         let object = vmlinux::open_for(text, asked.object.as_deref())?;

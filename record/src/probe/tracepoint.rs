@@ -7,7 +7,8 @@
 use perfquet_cli::glob_matches;
 use perfquet_events::event::Purpose;
 
-use super::{Kind, Probe, definition, modifiers};
+use super::form::{Form, Place};
+use super::{Kind, Probe, modifiers};
 use crate::failure::{Failure, failed, misuse, similar};
 use crate::sys::perf_event::{Attr, abi};
 use crate::sys::tracefs::Tracefs;
@@ -26,7 +27,7 @@ pub(crate) struct Tracepoint {
     /// What its hits are for.
     pub(crate) purpose: Purpose,
     /// How we defined it.
-    pub(crate) definition: Option<(definition::Place, definition::Form)>,
+    pub(crate) definition: Option<(Place, Form)>,
 }
 
 /// The tracepoints that match a name with wildcards.

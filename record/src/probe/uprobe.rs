@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use perfquet_trace::symbols::{CodeSymbol, Object, Scope};
 
-use super::argument::{self, Argument, ProbeOption, Value};
-use super::call::{self, Both, Edge};
-use super::definition::{Definition, Form, Place};
+use super::argument::{self, Argument, ProbeSpec, Value};
+use super::definition::Definition;
+use super::edges::{Both, Edge, is_retval, sides};
+use super::form::{Form, Place};
 use super::function_name::{self, Found};
-use super::kprobe::is_retval;
 use super::{fetch, register, single_step};
 use crate::failure::{Failure, failed, misuse};
 
@@ -66,18 +66,18 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
 
 /// Entry and return of each function that the text asks for. A variable that one of many functions does not have is
 /// left out there.
-pub(super) fn calls(text: &str, asked: &ProbeOption) -> Result<Vec<Both>, Failure> {
+pub(super) fn calls(text: &str, asked: &ProbeSpec) -> Result<Vec<Both>, Failure> {
     let path = find(asked.object.as_deref().unwrap_or_default())?;
     let object = Object::open(&path).map_err(|error| failed(format!("{text}: {error}")))?;
     let symbols = functions(text, asked, &object)?;
-    let (at_entry, mut at_return) = call::sides(asked);
+    let (at_entry, mut at_return) = sides(asked);
     for argument in &mut at_return.arguments {
         if is_retval(argument) && argument.kind.is_none() {
             argument.kind = Some("s64".to_owned());
         }
     }
     let is_pattern = symbols.len() > 1;
-    let define = |asked: &ProbeOption, found: &Found, edge| {
+    let define = |asked: &ProbeSpec, found: &Found, edge| {
         definition(text, asked, &path, &object, found, edge)
     };
     let mut all = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn calls(text: &str, asked: &ProbeOption) -> Result<Vec<Both>, Failur
 
 fn definition(
     text: &str,
-    asked: &ProbeOption,
+    asked: &ProbeSpec,
     path: &Path,
     object: &Object,
     found: &Found,
@@ -188,7 +188,7 @@ fn numbered_arguments(
 
 fn place_of(
     text: &str,
-    asked: &ProbeOption,
+    asked: &ProbeSpec,
     object: &Object,
     symbol: &CodeSymbol,
     edge: Edge,
@@ -411,7 +411,7 @@ fn is_elf(path: &Path) -> bool {
     read.is_ok() && magic == *b"\x7fELF"
 }
 
-fn functions(text: &str, asked: &ProbeOption, object: &Object) -> Result<Vec<Found>, Failure> {
+fn functions(text: &str, asked: &ProbeSpec, object: &Object) -> Result<Vec<Found>, Failure> {
     let found = function_name::find(text, object, &asked.function)?;
     match found.len() {
         ..=MOST => Ok(found),

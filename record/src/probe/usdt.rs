@@ -9,7 +9,8 @@
 use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::{Object, StaticProbe};
 
-use super::definition::{Definition, Form, Place};
+use super::definition::Definition;
+use super::form::{Form, Place};
 use super::register::kernels as register;
 use super::uprobe;
 use crate::failure::{Failure, failed, misuse, similar};

@@ -12,7 +12,9 @@
 
 mod address;
 mod evaluator;
+mod expression;
 mod lexer;
+mod number;
 mod parser;
 mod printf;
 mod record;
@@ -24,7 +26,7 @@ pub use record::Record;
 
 use crate::event::Field;
 use evaluator::Evaluator;
-use parser::Expression;
+use expression::Expression;
 use printf::{Kind, Part, Size};
 
 /// Longer than a page, the most that one event of the kernel holds; a hostile format gets no further.

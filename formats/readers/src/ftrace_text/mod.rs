@@ -37,6 +37,7 @@ mod head;
 mod header;
 mod hist;
 mod mmio;
+mod open_stack;
 mod page;
 mod read;
 mod shape;

@@ -18,8 +18,8 @@ use super::head::{self, Head, Parts};
 use super::header::{self, HeaderLine};
 use super::hist::{HistLine, Histogram};
 use super::mmio::{self, MmioLine};
+use super::open_stack::{self, OpenStack};
 use super::page::{self, Page, PageLine};
-use super::stack::{self, OpenStack};
 use crate::lines::{Counts, Line, LineProblems, Lines, Meter, quoted};
 use crate::payload_text::Payloads;
 
@@ -418,7 +418,7 @@ impl<'a, 's> Session<'a, 's> {
         };
         self.has_heads = true;
         if matches!(payload.first(), Some(b'<' | b'k' | b'u'))
-            && let Some((is_user, rest)) = stack::start(payload)
+            && let Some((is_user, rest)) = open_stack::start(payload)
         {
             self.begin_stack(head, is_user, rest)?;
             return Ok(true);

@@ -12,18 +12,12 @@ use perfquet_events::event::{NamedFrame, Space};
 use perfquet_events::scan::{bare_hex, split_once, trim, trim_start};
 
 use super::head::Head;
+use super::open_stack::OpenStack;
 use super::read::{Item, Session};
 use super::symbol;
 
 /// Maximum number of frames in a stack; the kernel prints at most a few hundred.
 const MAX_FRAMES: usize = 1024;
-
-/// A stack whose frames are being read.
-pub(super) struct OpenStack<'a> {
-    head: Head<'a>,
-    is_user: bool,
-    frames: Vec<NamedFrame<'a>>,
-}
 
 impl<'a> Session<'a, '_> {
     pub(super) fn begin_stack(
@@ -87,22 +81,6 @@ impl<'a> Session<'a, '_> {
         self.flush()?;
         self.emit_stack(&stack.head, stack.is_user, &stack.frames)
     }
-}
-
-/// Whether a stack follows: true for a user stack; and the part after.
-pub(super) fn start(payload: &[u8]) -> Option<(bool, &[u8])> {
-    const STARTS: [(&[u8], bool); 6] = [
-        (b"<stack trace>", false),
-        (b"<stack trace >", false),
-        (b"<user stack trace>", true),
-        (b"<user stack trace >", true),
-        (b"kernel_stack:", false),
-        (b"user_stack:", true),
-    ];
-    STARTS.iter().find_map(|(start, is_user)| {
-        let rest = payload.strip_prefix(*start)?;
-        Some((*is_user, trim(rest)))
-    })
 }
 
 /// `20, 0f, 21, 90, ff, ff, ff, ff, …]`: addresses in little-endian bytes.

@@ -11,7 +11,7 @@ use perfquet_events::event::{
 use perfquet_events::event_format::EventFormat;
 
 use crate::trace_dat::formats::Formats;
-use crate::trace_dat::read::Reporter;
+use crate::trace_dat::reporter::Reporter;
 
 /// How events of an ID are handled. Small, because it is looked up for every event.
 #[derive(Debug, Clone, Copy)]

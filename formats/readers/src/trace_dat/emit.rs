@@ -15,13 +15,11 @@ use crate::trace_dat::formats::number;
 use crate::trace_dat::kallsyms::Kallsyms;
 use crate::trace_dat::page::Lost;
 use crate::trace_dat::printk::Printk;
-use crate::trace_dat::read::Reporter;
+use crate::trace_dat::reporter::{OVERRUN, Reporter};
 use crate::trace_dat::stream::{Event as Hit, Span, Stream};
 
 /// Maximum number of threads whose overruns are remembered.
 const THREADS_MAX: usize = 1 << 20;
-/// Reason for losses reported by the ring buffer.
-pub(super) const OVERRUN: &str = "buffer overrun";
 
 /// Turns the records of all streams into events.
 pub(super) struct Emitter<'s> {

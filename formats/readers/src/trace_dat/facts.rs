@@ -6,11 +6,10 @@ use perfquet_events::bytes::before_nul;
 use perfquet_events::event::{Comm, Event, Fact, Loss, Mapping, Place, Space, Symbol};
 
 use crate::trace_dat::clock::name_of;
-use crate::trace_dat::emit::OVERRUN;
 use crate::trace_dat::head::{Head, Opened};
 use crate::trace_dat::kallsyms::Kallsyms;
 use crate::trace_dat::options::Options;
-use crate::trace_dat::read::Reporter;
+use crate::trace_dat::reporter::{OVERRUN, Reporter};
 
 /// Address that the kernel stores in stacks for ftrace's own code (FTRACE_TRAMPOLINE_MARKER).
 const TRAMPOLINE: u64 = i32::MAX as u64;

@@ -6,7 +6,7 @@ use std::collections::binary_heap::PeekMut;
 
 use perfquet_events::Error;
 
-use crate::trace_dat::read::Reporter;
+use crate::trace_dat::reporter::Reporter;
 use crate::trace_dat::stream::{Ring, Stream};
 
 /// Passes on the current event of the stream with the lowest time, until no event is left. At equal times, the earlier

@@ -42,6 +42,7 @@ mod options;
 mod page;
 mod printk;
 mod read;
+mod reporter;
 mod restore;
 mod sniff;
 mod stream;

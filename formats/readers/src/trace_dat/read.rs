@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use perfquet_events::bytes::Cursor;
-use perfquet_events::event::{Event, Place, Progress, Sink};
+use perfquet_events::event::{Event, Place, Sink};
 use perfquet_events::input::Map;
 use perfquet_events::{Error, Input};
 
 use crate::ftrace_text::FTRACE_TEXT;
-use crate::problems::Problems;
 use crate::trace_dat::clock::Clock;
 use crate::trace_dat::declare::{Extras, Types};
 use crate::trace_dat::emit::Emitter;
@@ -22,59 +21,15 @@ use crate::trace_dat::kallsyms::Kallsyms;
 use crate::trace_dat::merge::merge;
 use crate::trace_dat::page::{Layout, runs};
 use crate::trace_dat::printk::Printk;
+use crate::trace_dat::reporter::Reporter;
 use crate::trace_dat::stream::{Ring, Stream, shift_of_chunks};
 use crate::trace_dat::unpack::{Packing, Unpacker};
 use crate::trace_dat::version7::Sections;
 use crate::trace_dat::{facts, restore, version6};
 use crate::tracing_data::{TRACING_MAGIC, printk_formats};
 
-/// Bytes of pages between two progress reports.
-const PROGRESS_BYTES: u64 = 1 << 20;
-/// Mapped bytes that may be resident before they are released.
-const RESIDENT_BYTES_MAX: u64 = 64 << 20;
 /// The kernel's largest sub-buffer has 64 KiB; this leaves room for others.
 const PAGE_BYTES_MAX: u64 = 1 << 26;
-
-/// The sink, with progress and problems of this file.
-pub(super) struct Reporter<'k> {
-    pub(super) sink: &'k mut dyn Sink,
-    problems: Problems,
-    maps: Vec<Arc<Map>>,
-    done: u64,
-    next_progress: u64,
-    resident: u64,
-    total: u64,
-}
-
-impl Reporter<'_> {
-    pub(super) fn problem(
-        &mut self,
-        place: Place,
-        kind: &'static str,
-        message: impl FnOnce() -> String,
-    ) -> Result<(), Error> {
-        self.problems.report(self.sink, place, kind, message)
-    }
-
-    /// Counts bytes of pages.
-    #[inline]
-    pub(super) fn progress(&mut self, bytes: u64) -> Result<(), Error> {
-        self.done += bytes;
-        if self.done < self.next_progress {
-            return Ok(());
-        }
-        self.next_progress = self.done + PROGRESS_BYTES;
-        self.resident += PROGRESS_BYTES;
-        if self.resident > RESIDENT_BYTES_MAX {
-            self.resident = 0;
-            self.maps.iter().for_each(|map| map.release());
-        }
-        // Packed pages are larger than their bytes in the file.
-        let done = self.done.min(self.total);
-        let total = Some(self.total);
-        self.sink.event(Event::Progress(Progress { done, total }))
-    }
-}
 
 /// Reads a file.
 pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
@@ -96,15 +51,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
             format!("truncated header: {short}"),
         )
     })?;
-    let mut reporter = Reporter {
-        sink,
-        problems: Problems::default(),
-        maps: vec![Arc::clone(&map)],
-        done: 0,
-        next_progress: PROGRESS_BYTES,
-        resident: 0,
-        total: map.len() as u64,
-    };
+    let mut reporter = Reporter::new(sink, &map);
     if let Some(reason) = input.damage() {
         let reason = reason.to_owned();
         reporter.problem(Place::Offset(map.len() as u64), "input", || reason)?;
@@ -136,8 +83,8 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
             });
         }
     };
-    reporter.problems.finish(reporter.sink)?;
-    for map in reporter.maps.iter().skip(1) {
+    reporter.finish()?;
+    for map in reporter.further_maps() {
         input.watch(format!("{name}: an adjacent file"), map);
     }
     if !found {
@@ -165,8 +112,7 @@ fn read_opened(
         let clock = opened.options.clock.clone().unwrap_or_default();
         let page_size = layout.page_size.max(head.page_size.into());
         let beside = restore::beside(path, &clock, page_size);
-        reporter.total += beside.maps.iter().map(|map| map.len() as u64).sum::<u64>();
-        reporter.maps.extend(beside.maps.iter().map(Arc::clone));
+        beside.maps.iter().for_each(|map| reporter.add_map(map));
         maps.extend(beside.maps);
         opened.buffers.extend(beside.buffers);
         for message in beside.unreadable {

@@ -19,7 +19,7 @@ use perfquet_events::event::Place;
 use crate::trace_dat::clock::Clock;
 use crate::trace_dat::formats::{Common, CommonFields, KnownIds, StackKind};
 use crate::trace_dat::page::{Layout, Lost, Step, sound_bytes, step};
-use crate::trace_dat::read::Reporter;
+use crate::trace_dat::reporter::Reporter;
 use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
 
 /// Maximum size of the chunks unpacked at the same time, one per CPU.

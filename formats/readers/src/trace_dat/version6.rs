@@ -19,7 +19,7 @@ use perfquet_events::scan::find_text;
 
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
 use crate::trace_dat::options::{Options, current_clock};
-use crate::trace_dat::read::Reporter;
+use crate::trace_dat::reporter::Reporter;
 use crate::tracing_data::TracingData;
 
 const TAG_BYTES: u64 = 10;

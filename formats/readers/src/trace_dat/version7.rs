@@ -19,7 +19,7 @@ use perfquet_events::scan::find_text;
 
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
 use crate::trace_dat::options::{Options, SHIFT_MAX, buffer_option, find_options, id};
-use crate::trace_dat::read::Reporter;
+use crate::trace_dat::reporter::Reporter;
 use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
 use crate::tracing_data::{FRONT_BYTES, HEADER_EVENT, TracingData};
 

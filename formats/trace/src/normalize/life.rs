@@ -6,11 +6,12 @@
 use perfquet_events::Error;
 use perfquet_events::event::{Comm, Exit, Fork, KernelSymbol, Mapping};
 
+use super::fixed_tables::FixedTables;
 use super::limits::Limits;
 use super::mappings::Mappings;
 use super::modules::{ModuleId, Modules};
-use super::output::Output;
 use super::threads::{Thread, Threads};
+use crate::store::Writer;
 use crate::tables;
 
 /// Threads, mappings and modules.
@@ -43,9 +44,14 @@ impl Life {
         }
     }
 
-    pub(crate) fn comm(&mut self, comm: &Comm<'_>, output: &mut Output) -> Result<(), Error> {
+    pub(crate) fn comm(
+        &mut self,
+        comm: &Comm<'_>,
+        writer: &mut Writer,
+        fixed: &FixedTables,
+    ) -> Result<(), Error> {
         self.know_comm(comm);
-        self.write_some_threads(output)
+        self.write_some_threads(writer, fixed)
     }
 
     fn know_comm(&mut self, comm: &Comm<'_>) {
@@ -57,15 +63,25 @@ impl Life {
         }
     }
 
-    pub(crate) fn fork(&mut self, fork: &Fork, output: &mut Output) -> Result<(), Error> {
+    pub(crate) fn fork(
+        &mut self,
+        fork: &Fork,
+        writer: &mut Writer,
+        fixed: &FixedTables,
+    ) -> Result<(), Error> {
         self.threads.fork(fork);
         self.mappings.fork(fork);
-        self.write_some_threads(output)
+        self.write_some_threads(writer, fixed)
     }
 
-    pub(crate) fn exit(&mut self, exit: &Exit, output: &mut Output) -> Result<(), Error> {
+    pub(crate) fn exit(
+        &mut self,
+        exit: &Exit,
+        writer: &mut Writer,
+        fixed: &FixedTables,
+    ) -> Result<(), Error> {
         self.know_exit(exit);
-        self.write_some_threads(output)
+        self.write_some_threads(writer, fixed)
     }
 
     fn know_exit(&mut self, exit: &Exit) {
@@ -75,7 +91,12 @@ impl Life {
         }
     }
 
-    pub(crate) fn map(&mut self, mapping: &Mapping<'_>, output: &mut Output) -> Result<(), Error> {
+    pub(crate) fn map(
+        &mut self,
+        mapping: &Mapping<'_>,
+        writer: &mut Writer,
+        fixed: &FixedTables,
+    ) -> Result<(), Error> {
         let module = self.mappings.map(mapping, &mut self.modules);
         self.rows.push(MappingRow {
             time: mapping.time,
@@ -88,7 +109,7 @@ impl Life {
             protection: mapping.protection.map(|bits| bits as i32),
         });
         if self.rows.len() >= self.limits.rows {
-            self.write_mappings(output)?;
+            self.write_mappings(writer, fixed)?;
         }
         Ok(())
     }
@@ -98,23 +119,36 @@ impl Life {
     }
 
     /// Writes all rows of threads and mappings.
-    pub(crate) fn write_all(&mut self, output: &mut Output) -> Result<(), Error> {
+    pub(crate) fn write_all(
+        &mut self,
+        writer: &mut Writer,
+        fixed: &FixedTables,
+    ) -> Result<(), Error> {
         let finished = self.threads.take_finished(true);
-        self.write_threads(finished, output)?;
-        self.write_mappings(output)
+        self.write_threads(finished, writer, fixed)?;
+        self.write_mappings(writer, fixed)
     }
 
-    fn write_some_threads(&mut self, output: &mut Output) -> Result<(), Error> {
+    fn write_some_threads(
+        &mut self,
+        writer: &mut Writer,
+        fixed: &FixedTables,
+    ) -> Result<(), Error> {
         if self.threads.finished_count() < self.limits.rows {
             return Ok(());
         }
         let finished = self.threads.take_finished(false);
-        self.write_threads(finished, output)
+        self.write_threads(finished, writer, fixed)
     }
 
-    fn write_threads(&self, mut rows: Vec<Thread>, output: &mut Output) -> Result<(), Error> {
+    fn write_threads(
+        &self,
+        mut rows: Vec<Thread>,
+        writer: &mut Writer,
+        fixed: &FixedTables,
+    ) -> Result<(), Error> {
         rows.sort_by_key(|row| (row.start, row.tid));
-        let table = output.fixed.threads;
+        let table = fixed.threads;
         for row in rows {
             tables::threads::Row {
                 tid: row.tid,
@@ -126,14 +160,14 @@ impl Life {
                 exit_code: row.exit_code,
                 ..tables::threads::Row::default()
             }
-            .push(output.writer.rows(table));
-            output.writer.end_row(table)?;
+            .push(writer.rows(table));
+            writer.end_row(table)?;
         }
         Ok(())
     }
 
-    fn write_mappings(&mut self, output: &mut Output) -> Result<(), Error> {
-        let table = output.fixed.mappings;
+    fn write_mappings(&mut self, writer: &mut Writer, fixed: &FixedTables) -> Result<(), Error> {
+        let table = fixed.mappings;
         for row in std::mem::take(&mut self.rows) {
             let build_id = self.modules.build_id_of(row.module).map(hexadecimal);
             tables::mappings::Row {
@@ -147,8 +181,8 @@ impl Life {
                 inode: row.inode,
                 protection: row.protection,
             }
-            .push(output.writer.rows(table));
-            output.writer.end_row(table)?;
+            .push(writer.rows(table));
+            writer.end_row(table)?;
         }
         Ok(())
     }

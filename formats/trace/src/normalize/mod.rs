@@ -15,6 +15,7 @@ mod aggregates;
 mod calls;
 mod columns;
 pub(crate) mod facts;
+mod fixed_tables;
 mod frames;
 mod generated;
 mod kernel_texts;
@@ -166,7 +167,8 @@ impl<'o> Normalizer<'o> {
         self.report_filtered()?;
         self.output.next_call = self.calls.next_id();
         if !self.output.is_one_recording {
-            self.life.write_all(self.output)?;
+            self.life
+                .write_all(&mut self.output.writer, &self.output.fixed)?;
         }
         self.write_stacks()?;
         self.write_frames()?;
@@ -377,7 +379,8 @@ impl Normalizer<'_> {
         if self.generated.covers(mapping, &self.life) {
             return Ok(());
         }
-        self.life.map(mapping, self.output)
+        self.life
+            .map(mapping, &mut self.output.writer, &self.output.fixed)
     }
 
     fn kernel_build_id(&mut self, build_id: &[u8]) {
@@ -418,7 +421,11 @@ impl Normalizer<'_> {
                 if self.is_continued
                     && comm.time.is_none()
                     && !self.life.threads.is_nameless(comm.tid) => {}
-            Event::Comm(comm) => return self.life.comm(&comm, self.output),
+            Event::Comm(comm) => {
+                return self
+                    .life
+                    .comm(&comm, &mut self.output.writer, &self.output.fixed);
+            }
             Event::Enter(enter) => return self.enter(enter),
             Event::Leave(leave) => return self.leave(leave),
             Event::Call(call) => return self.call(call),
@@ -430,9 +437,15 @@ impl Normalizer<'_> {
                 if fork.time.is_some() {
                     self.calls.reused(fork.tid);
                 }
-                return self.life.fork(&fork, self.output);
+                return self
+                    .life
+                    .fork(&fork, &mut self.output.writer, &self.output.fixed);
             }
-            Event::Exit(exit) => return self.life.exit(&exit, self.output),
+            Event::Exit(exit) => {
+                return self
+                    .life
+                    .exit(&exit, &mut self.output.writer, &self.output.fixed);
+            }
             Event::Mapping(mapping) => {
                 self.age.see(mapping.time);
                 return self.map(&mapping);

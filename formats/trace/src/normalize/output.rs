@@ -8,6 +8,7 @@ use perfquet_events::Error;
 use perfquet_events::event::{EventKind, EventType, Extras, Field, Place, Problem};
 
 use super::columns::{event_schema, sql_name, table_name};
+use super::fixed_tables::FixedTables;
 use super::life::Life;
 use super::problems::Problems;
 use super::selected::Selected;
@@ -83,22 +84,6 @@ pub struct Counts {
     pub frames: u64,
     /// Rows of `frames` with a function.
     pub named_frames: u64,
-}
-
-/// The tables that every trace has and that are written here.
-#[derive(Clone, Copy)]
-pub(crate) struct FixedTables {
-    pub(crate) samples: TableId,
-    pub(crate) stacks: TableId,
-    pub(crate) frames: TableId,
-    pub(crate) threads: TableId,
-    pub(crate) mappings: TableId,
-    pub(crate) calls: TableId,
-    pub(crate) aggregates: TableId,
-    pub(crate) buckets: TableId,
-    pub(crate) losses: TableId,
-    pub(crate) problems: TableId,
-    pub(crate) event_types: TableId,
 }
 
 /// The table of an event. Its fields may change during the recording, and differ between the kernels of two inputs.
@@ -319,7 +304,7 @@ impl Output {
     /// Writes the remaining rows, and completes the trace. The report lacks the facts known only to the inputs.
     pub fn finish(mut self) -> Result<Report, Error> {
         if let Some(mut life) = self.life.take() {
-            life.write_all(&mut self)?;
+            life.write_all(&mut self.writer, &self.fixed)?;
         }
         for row in std::mem::take(&mut self.types) {
             if !is_carrier(&row) {

@@ -1,4 +1,4 @@
-//! Validates manifests, which may be foreign or damaged: checks everything
+//! Reads and validates manifests, which may be foreign or damaged: checks everything
 //! that readers rely on, once, and reports the first violation.
 //!
 //! ```text
@@ -8,15 +8,78 @@
 //! ```
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path};
 
-use super::manifest::{Manifest, Part, Table};
-use super::place::JOURNAL;
+use perfquet_events::Error;
+use serde::Deserialize;
+
+use super::manifest::{FILE_NAME, JOURNAL, Manifest, Part, Table, VERSION};
 use super::table::ColumnType;
 use crate::tables;
 
 /// Maximum number of rows of a table: one row per nanosecond for three days.
 const MOST_ROWS: u64 = 1 << 48;
+
+impl Manifest {
+    /// Reads the manifest of the trace directory `path`.
+    pub fn read(path: &Path) -> Result<Manifest, Error> {
+        let file = path.join(FILE_NAME);
+        let text = match read_file(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound && path.is_dir() => {
+                return Err(Error::Unsupported {
+                    input: path.display().to_string(),
+                    message: format!("expected a trace directory, found no {FILE_NAME}"),
+                });
+            }
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                return Err(Error::Unsupported {
+                    input: path.display().to_string(),
+                    message:
+                        "expected a trace directory, found a file\nhint: import it with perfquet-convert"
+                            .to_owned(),
+                });
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(Error::io(path)(error));
+            }
+            Err(error) => return Err(Error::io(file)(error)),
+        };
+        let damaged = |error: serde_json::Error| Error::Damaged {
+            input: file.display().to_string(),
+            place: perfquet_events::event::Place::Line(error.line() as u64),
+            message: format!("expected a manifest: {error}"),
+        };
+        // Check the version first: the meaning of the rest may differ in later ones.
+        #[derive(Deserialize)]
+        struct Head {
+            version: u32,
+        }
+        let head: Head = serde_json::from_slice(&text).map_err(damaged)?;
+        if head.version > VERSION {
+            return Err(Error::Unsupported {
+                input: path.display().to_string(),
+                message: format!(
+                    "unsupported version {} of a trace directory; the latest supported version is {VERSION}\n\
+                     hint: use a newer perfquet",
+                    head.version
+                ),
+            });
+        }
+        let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
+        match check(&manifest) {
+            Ok(()) => Ok(manifest),
+            Err(message) => Err(Error::Damaged {
+                input: file.display().to_string(),
+                place: perfquet_events::event::Place::Whole,
+                message,
+            }),
+        }
+    }
+}
 
 /// Returns the first violation.
 pub(super) fn check(manifest: &Manifest) -> Result<(), String> {
@@ -147,4 +210,27 @@ fn check_part(table: &Table, part: &Part) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Reads a manifest. Only regular files are read: a link could point anywhere, and a pipe may never end.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    /// A trace with a hundred thousand parts has a manifest of 20 MB.
+    const LARGEST: u64 = 1 << 30;
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::ELOOP) => io::Error::other("expected a manifest, found a symbolic link"),
+            _ => error,
+        })?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.len() > LARGEST {
+        return Err(io::Error::other(
+            "expected a manifest, found a large or special file",
+        ));
+    }
+    let mut text = Vec::new();
+    file.take(LARGEST).read_to_end(&mut text)?;
+    Ok(text)
 }

@@ -16,11 +16,11 @@ use super::column::{Batch, Data};
 use super::encode::Workshop;
 use super::files;
 use super::intern::{Entries, Handed};
+use super::job::{Gauge, Job, WriterOptions};
 use super::manifest::{self, Facts, Manifest, State, Summary};
 use super::part::{Part, Written, settle};
 use super::shape;
 use super::table::TableSchema;
-use super::writer::{Gauge, Job, WriterOptions};
 
 /// The state of the encoder thread.
 pub(super) struct Encoder {

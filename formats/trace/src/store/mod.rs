@@ -12,6 +12,7 @@ mod encode;
 mod encoder;
 mod files;
 mod intern;
+mod job;
 mod manifest;
 mod order;
 mod part;
@@ -27,14 +28,14 @@ mod tests;
 
 pub use column::{Column, Rows};
 pub use directory::{Directory, Form, part_path};
+pub use job::WriterOptions;
 pub use manifest::{
-    Column as ColumnEntry, FILE_NAME, Facts, Manifest, Part, PartColumn, Source, State, Summary,
-    Table as TableEntry, VERSION,
+    Column as ColumnEntry, FILE_NAME, Facts, JOURNAL, Manifest, Part, PartColumn, Source, State,
+    Summary, Table as TableEntry, VERSION,
 };
 pub use place::{
-    JOURNAL, complete_overwriting, put_back, remove_set_aside, remove_trace, set_aside,
-    set_file_aside,
+    complete_overwriting, put_back, remove_set_aside, remove_trace, set_aside, set_file_aside,
 };
 pub use table::{ColumnSchema, ColumnType, Encoding, TableSchema};
 pub use unite::unite;
-pub use writer::{TableId, Writer, WriterOptions};
+pub use writer::{TableId, Writer};

@@ -23,10 +23,7 @@ use perfquet_events::Error;
 use crate::output_file;
 
 use super::files;
-use super::manifest::{FILE_NAME, Manifest, State};
-
-/// Directory of the recorder's raw files, which the store does not touch.
-pub const JOURNAL: &str = "journal";
+use super::manifest::{FILE_NAME, JOURNAL, Manifest, State};
 
 /// Suffix of the previous trace.
 const SET_ASIDE: &str = ".perfquet-old";

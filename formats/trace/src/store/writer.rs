@@ -14,57 +14,21 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use perfquet_events::Error;
 
 use crate::tables;
 
-use super::column::{Batch, Rows};
+use super::column::Rows;
 use super::encoder::Encoder;
 use super::files;
+use super::job::{Gauge, Job, WriterOptions};
 use super::manifest::{Facts, Manifest, Summary};
 use super::place::Place;
 use super::table::TableSchema;
-
-/// Options for writing a trace directory.
-#[derive(Debug, Clone)]
-pub struct WriterOptions {
-    /// Replace an existing trace when the new one is complete.
-    pub force: bool,
-    /// Adopt a directory with only the recorder's journal, or with the files of a killed writer.
-    pub adopt: bool,
-    /// Memory in bytes for the rows of all tables, encoded or not.
-    pub memory_bytes: usize,
-    /// Rows in a page.
-    pub rows_per_page: usize,
-    /// Rows in a row group, if the memory suffices.
-    pub rows_per_group: u64,
-    /// Maximum number of rows in a part.
-    pub rows_per_part: u64,
-    /// Maximum size of a part in bytes.
-    pub bytes_per_part: u64,
-    /// Sync the parts to disk; otherwise a system crash may lose them.
-    pub sync: bool,
-}
-
-impl Default for WriterOptions {
-    /// Sizes by measurement: larger parts and row groups save less than 1 % of space.
-    fn default() -> Self {
-        WriterOptions {
-            force: false,
-            adopt: false,
-            memory_bytes: 128 << 20,
-            rows_per_page: 1 << 16,
-            rows_per_group: 1 << 20,
-            rows_per_part: 64 << 20,
-            bytes_per_part: 512 << 20,
-            sync: true,
-        }
-    }
-}
 
 /// A table of a [`Writer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -100,66 +64,6 @@ struct Running {
     jobs: SyncSender<Job>,
     thread: JoinHandle<Result<Summary, Error>>,
     gauge: Arc<Gauge>,
-}
-
-/// Messages to the encoder.
-#[derive(Debug)]
-pub(super) enum Job {
-    /// Declares the next table.
-    Table(TableSchema),
-    /// Rows of a table, and their memory.
-    Batch {
-        table: usize,
-        batch: Batch,
-        bytes: usize,
-    },
-    /// Completes everything.
-    Finish(Box<Facts>),
-}
-
-/// Memory of the batches that the encoder has not finished.
-#[derive(Debug, Default)]
-pub(super) struct Gauge {
-    held: Mutex<Held>,
-    lower: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Held {
-    bytes: usize,
-    /// The encoder has ended.
-    closed: bool,
-}
-
-impl Gauge {
-    /// Waits until there is room, then adds. One batch always has room.
-    fn add(&self, bytes: usize, limit: usize) {
-        let mut held = self.lock();
-        while held.bytes > 0 && held.bytes + bytes > limit && !held.closed {
-            held = self
-                .lower
-                .wait(held)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        held.bytes += bytes;
-    }
-
-    /// Removes a finished batch.
-    pub(super) fn subtract(&self, bytes: usize) {
-        let mut held = self.lock();
-        held.bytes = held.bytes.saturating_sub(bytes);
-        self.lower.notify_all();
-    }
-
-    /// Ends all waiting.
-    pub(super) fn close(&self) {
-        self.lock().closed = true;
-        self.lower.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Writer {
@@ -241,7 +145,7 @@ impl Writer {
     /// Checks a name, which comes from an input: rejects two that share a directory, or the name of the journal.
     fn check_name(&mut self, name: &str) -> Result<(), Error> {
         let folder = files::folder_of(name);
-        let is_journal = folder.split('/').next() == Some(super::place::JOURNAL);
+        let is_journal = folder.split('/').next() == Some(super::manifest::JOURNAL);
         if is_journal || !self.names.insert(folder) {
             return Err(self.unfit(name, "expected a new name, found one in use"));
         }

@@ -17,7 +17,7 @@ use perfquet_ebpf::layout::{Base, Fetch, MOST_STEPS, Step};
 use super::fields::{self, Field, Kind};
 use super::registers;
 use crate::failure::{Failure, misuse};
-use crate::probe::definition::{Form, Place};
+use crate::probe::form::{Form, Place};
 use crate::probe::{self, Probe};
 
 /// A field, ready to be fetched.

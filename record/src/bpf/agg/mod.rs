@@ -18,7 +18,7 @@ use clap::Args;
 use perfquet_ebpf::layout::{Action, AggSettings, Fetch, Predicate};
 use perfquet_events::event::bars;
 
-use super::aggregation::{Key, Plan, Source};
+use super::plan::{Key, Plan, Source};
 use crate::failure::{Failure, misuse};
 use crate::probe::Probe;
 use fetch::Fetched;
@@ -60,7 +60,7 @@ impl Options {
 
 /// A parsed `--agg` option.
 #[derive(Debug, PartialEq, Eq)]
-struct ProbeOption {
+struct AggregationSpec {
     name: String,
     action: Action,
     /// The aggregated field.
@@ -120,7 +120,11 @@ pub(super) fn plan(
 }
 
 /// How value and key are fetched at a probe.
-fn source(text: &str, asked: &ProbeOption, probe: &Probe) -> Result<(Vec<Key>, Source), Failure> {
+fn source(
+    text: &str,
+    asked: &AggregationSpec,
+    probe: &Probe,
+) -> Result<(Vec<Key>, Source), Failure> {
     let option = format!("--agg {text}");
     let value = match &asked.value {
         None => Fetch::default(),
@@ -162,7 +166,7 @@ fn source(text: &str, asked: &ProbeOption, probe: &Probe) -> Result<(Vec<Key>, S
 }
 
 /// `[NAME =] ACTION([EXPR[, NUMBER]...]) [by KEY[, KEY]...]`
-fn parse(text: &str) -> Result<ProbeOption, Failure> {
+fn parse(text: &str) -> Result<AggregationSpec, Failure> {
     let expected = || {
         misuse(format!("--agg {text}: expected ACTION(FIELD) by KEY")).hint(
             "write --agg like 'quantize(bytes) by comm'; actions are count, sum, avg, min, max, stddev, quantize, lquantize, \
@@ -215,7 +219,7 @@ fn parse(text: &str) -> Result<ProbeOption, Failure> {
     if keys.iter().any(String::is_empty) || name.is_some_and(str::is_empty) {
         return Err(expected());
     }
-    Ok(ProbeOption {
+    Ok(AggregationSpec {
         name: name.map_or_else(
             || format!("{action_name}({})", inside.trim()),
             str::to_owned,

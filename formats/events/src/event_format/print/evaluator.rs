@@ -7,37 +7,11 @@ use std::borrow::Cow;
 
 use super::Names;
 use super::address;
-use super::parser::Expression;
+use super::expression::Expression;
+use super::number::Number;
 use super::printf::{Conversion, Kind, Pointer};
 use super::record::Record;
 use super::types::Type;
-
-/// A number and whether C takes it for unsigned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Number {
-    pub(super) bits: u64,
-    pub(super) unsigned: bool,
-}
-
-impl Number {
-    pub(super) fn signed(bits: u64) -> Number {
-        Number {
-            bits,
-            unsigned: false,
-        }
-    }
-
-    pub(super) fn unsigned(bits: u64) -> Number {
-        Number {
-            bits,
-            unsigned: true,
-        }
-    }
-
-    fn truth(self) -> bool {
-        self.bits != 0
-    }
-}
 
 /// The value of an expression without fields; `None` where a name is not known.
 pub(super) fn constant(expression: &Expression) -> Option<u64> {

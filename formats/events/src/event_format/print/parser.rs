@@ -5,6 +5,7 @@
 //! ```
 //! A format file is input: nesting is bounded, and what is not understood is an error that names it.
 
+use super::expression::{Expression, NamedValues};
 use super::lexer::{self, Token};
 use super::types::{Type, is_type_word, type_of};
 use crate::event::Field;
@@ -15,52 +16,6 @@ const MAX_DEPTH: u32 = 96;
 const MAX_OPERATORS: u32 = 256;
 /// Longer than any kernel's format (4 840 bytes in Linux 6.18).
 const MAX_BYTES: usize = 256 << 10;
-
-/// A table of `{ value, "name" }`; `None`: the value is a name that nothing explains.
-pub(super) type NamedValues = Vec<(Option<u64>, Vec<u8>)>;
-
-/// An expression over the fields of an event.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Expression {
-    /// A constant, and whether it is unsigned.
-    Number(u64, bool),
-    /// A name that the format file does not explain: an enumerator that the kernel left unresolved.
-    Unknown,
-    /// A string literal.
-    Text(Vec<u8>),
-    /// `REC->name`, by its index; a dynamic one as the kernel stores it, or through its `__get_…`.
-    Field(usize),
-    /// `__get_dynamic_array_len(name)`
-    Length(usize),
-    /// A variable of a statement expression, by its number.
-    Local(usize),
-    /// `({ int x = …; …; value; })`
-    Block(Vec<(usize, Expression)>, Box<Expression>),
-    /// `-x`, `~x`, `!x`
-    Unary(&'static str, Box<Expression>),
-    /// `x + y`
-    Binary(&'static str, Box<Expression>, Box<Expression>),
-    /// `x ? y : z`
-    Conditional(Box<[Expression; 3]>),
-    /// `(u8)x`
-    Cast(Type, Box<Expression>),
-    /// `x[i]`; a pointer cast before it says how wide the elements are.
-    Element(Box<Expression>, Option<Type>, Box<Expression>),
-    /// `__print_flags(value, delimiter, …)`
-    Flags(Box<Expression>, Vec<u8>, NamedValues),
-    /// `__print_symbolic(value, …)`
-    Symbolic(Box<Expression>, NamedValues),
-    /// `__print_hex(buffer, length)`, or `__print_hex_str`, which puts no blanks between
-    Hex(Box<Expression>, Box<Expression>, &'static str),
-    /// `__print_array(buffer, count, bytes of one)`
-    Array(Box<[Expression; 3]>),
-    /// `__get_bitmask(name)`
-    Bitmask(usize),
-    /// `__get_cpumask(name)`
-    Cpumask(usize),
-    /// `__print_ns_to_secs(x)`, `__print_ns_without_secs(x)`
-    Nanoseconds(&'static str, Box<Expression>),
-}
 
 /// A parsed `print fmt`: the template, its arguments, how many variables evaluation needs.
 #[derive(Debug, Clone, PartialEq)]

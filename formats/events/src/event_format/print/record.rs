@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::evaluator::Number;
+use super::number::Number;
 use crate::bytes::{Endian, before_nul};
 use crate::event::{Field, FieldPlace, FieldType, Fields, Layout, Value};
 

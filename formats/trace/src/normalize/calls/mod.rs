@@ -31,6 +31,7 @@ mod pairs;
 mod pending;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
@@ -45,7 +46,8 @@ pub(crate) use edges::Hit;
 pub(crate) use names::Names;
 use pairs::{DECLARED, ENTRY_BYTES, MARKER, PROBE, SystemCall};
 pub(crate) use pairs::{Pairs, Role};
-use pending::{CallId, Pending, PendingRows, Place};
+use pending::{CallId, Pending, Place};
+use waiting::PendingRows;
 
 /// Maximum number of open calls in one lane: above any kernel stack, but user code may recurse deeper.
 const DEEPEST: usize = 8192;

@@ -1,0 +1,19 @@
+//! The tables that every trace has.
+
+use crate::store::TableId;
+
+/// The tables that every trace has and that are written here.
+#[derive(Clone, Copy)]
+pub(crate) struct FixedTables {
+    pub(crate) samples: TableId,
+    pub(crate) stacks: TableId,
+    pub(crate) frames: TableId,
+    pub(crate) threads: TableId,
+    pub(crate) mappings: TableId,
+    pub(crate) calls: TableId,
+    pub(crate) aggregates: TableId,
+    pub(crate) buckets: TableId,
+    pub(crate) losses: TableId,
+    pub(crate) problems: TableId,
+    pub(crate) event_types: TableId,
+}

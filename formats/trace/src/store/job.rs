@@ -1,0 +1,104 @@
+//! The boundary between the writer and the encoder's thread: options, messages, and the memory in flight.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::column::Batch;
+use super::manifest::Facts;
+use super::table::TableSchema;
+
+/// Options for writing a trace directory.
+#[derive(Debug, Clone)]
+pub struct WriterOptions {
+    /// Replace an existing trace when the new one is complete.
+    pub force: bool,
+    /// Adopt a directory with only the recorder's journal, or with the files of a killed writer.
+    pub adopt: bool,
+    /// Memory in bytes for the rows of all tables, encoded or not.
+    pub memory_bytes: usize,
+    /// Rows in a page.
+    pub rows_per_page: usize,
+    /// Rows in a row group, if the memory suffices.
+    pub rows_per_group: u64,
+    /// Maximum number of rows in a part.
+    pub rows_per_part: u64,
+    /// Maximum size of a part in bytes.
+    pub bytes_per_part: u64,
+    /// Sync the parts to disk; otherwise a system crash may lose them.
+    pub sync: bool,
+}
+
+impl Default for WriterOptions {
+    /// Sizes by measurement: larger parts and row groups save less than 1 % of space.
+    fn default() -> Self {
+        WriterOptions {
+            force: false,
+            adopt: false,
+            memory_bytes: 128 << 20,
+            rows_per_page: 1 << 16,
+            rows_per_group: 1 << 20,
+            rows_per_part: 64 << 20,
+            bytes_per_part: 512 << 20,
+            sync: true,
+        }
+    }
+}
+
+/// Messages to the encoder.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Declares the next table.
+    Table(TableSchema),
+    /// Rows of a table, and their memory.
+    Batch {
+        table: usize,
+        batch: Batch,
+        bytes: usize,
+    },
+    /// Completes everything.
+    Finish(Box<Facts>),
+}
+
+/// Memory of the batches that the encoder has not finished.
+#[derive(Debug, Default)]
+pub(super) struct Gauge {
+    held: Mutex<Held>,
+    lower: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    /// The encoder has ended.
+    closed: bool,
+}
+
+impl Gauge {
+    /// Waits until there is room, then adds. One batch always has room.
+    pub(super) fn add(&self, bytes: usize, limit: usize) {
+        let mut held = self.lock();
+        while held.bytes > 0 && held.bytes + bytes > limit && !held.closed {
+            held = self
+                .lower
+                .wait(held)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        held.bytes += bytes;
+    }
+
+    /// Removes a finished batch.
+    pub(super) fn subtract(&self, bytes: usize) {
+        let mut held = self.lock();
+        held.bytes = held.bytes.saturating_sub(bytes);
+        self.lower.notify_all();
+    }
+
+    /// Ends all waiting.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.lower.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
