@@ -7,7 +7,7 @@
  * A thread and the interrupts on top of it nest in each other, so they share one stack; the idle tasks share a thread
  * number, so they have one for each CPU. The programs return 0: the probes themselves record nothing.
  */
-#include "frame.h"
+#include "program.h"
 
 #define MOST_DEPTH 64
 #define MOST_ARGUMENTS 6

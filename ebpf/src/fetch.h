@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "frame.h"
+#include "program.h"
 
 #define MOST_STEPS 6
 

@@ -4,8 +4,8 @@
 //! src/NAME.bpf.c  ─clang─►  objects/NAME.bpf.o  ─embedded─►  Object::load  ─►  the kernel
 //! ```
 //! The programs are in C. Their compiled objects are committed, so that building needs no clang; `cargo xtask bpf`
-//! rebuilds them, and a test fails if they do not match their sources. `frame.h` is shared by all programs, [`layout`]
-//! by both sides. A program runs on every hit on the system; `frame.h` selects the threads to record.
+//! rebuilds them, and a test fails if they do not match their sources. `program.h` is shared by all programs, [`layout`]
+//! by both sides. A program runs on every hit on the system; `program.h` selects the threads to record.
 
 pub mod compiled;
 mod error;

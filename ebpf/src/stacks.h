@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "frame.h"
+#include "program.h"
 
 #define MOST_FRAMES 127
 /* Programs at tracepoints' functions are called, not interrupted: the innermost frames are theirs. */

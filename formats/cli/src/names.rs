@@ -7,14 +7,15 @@ const FARTHEST: usize = 6;
 /// Most names in a hint.
 const MOST: usize = 4;
 
-/// Returns up to four of `names` that are similar to `wrong`, the nearest first.
+/// Returns up to four of `names` that are similar to `wrong`, the nearest first; names that contain it, or that it contains, if
+/// none is a few edits away.
 ///
 /// A name may follow its table or system (`sched.sched_switch`, `sched:sched_switch`): many users know the name only.
 pub fn nearest<S: AsRef<str> + Ord>(wrong: &str, names: impl IntoIterator<Item = S>) -> Vec<S> {
     let wrong = wrong.to_lowercase();
     let wrong_last = last(&wrong);
     let allowed = (wrong.chars().count() / 3).clamp(1, FARTHEST);
-    let mut near: Vec<(usize, S)> = Vec::new();
+    let (mut near, mut parts) = (Vec::new(), Vec::new());
     for name in names {
         let lower = name.as_ref().to_lowercase();
         let name_last = last(&lower);
@@ -24,11 +25,12 @@ pub fn nearest<S: AsRef<str> + Ord>(wrong: &str, names: impl IntoIterator<Item =
         let is_part = wrong_last.len() >= 3 && lower.contains(wrong_last)
             || name_last.len() >= 3 && wrong.contains(name_last);
         if edits <= allowed {
-            near.push((edits * 2, name));
+            near.push((edits, name));
         } else if is_part {
-            near.push((allowed * 2 + 1, name));
+            parts.push((0, name));
         }
     }
+    let mut near = if near.is_empty() { parts } else { near };
     near.sort();
     near.dedup_by(|(_, left), (_, right)| left == right);
     near.into_iter().take(MOST).map(|(_, name)| name).collect()

@@ -5,6 +5,44 @@
 //! ```
 //! A reader turns an [`Input`] into [`event::Event`]s and passes each to an [`event::Sink`]. Readers and the trace
 //! directory share this crate and nothing else: it sees neither of them, no Arrow and no Parquet.
+//!
+//! A format is a value with two functions. This one has a thread name per line:
+//!
+//! ```
+//! use perfquet_events::event::{Comm, Event, Sink};
+//! use perfquet_events::{Error, Format, Guess, Input};
+//!
+//! fn sniff(head: &[u8]) -> Guess {
+//!     if head.starts_with(b"# names") { Guess::Certain } else { Guess::No }
+//! }
+//!
+//! fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+//!     let Some(bytes) = input.whole()? else { return Ok(()) };
+//!     for (tid, name) in bytes.split(|&byte| byte == b'\n').enumerate().skip(1) {
+//!         let comm = Comm { time: None, pid: None, tid: tid as i32, comm: name, exec: false };
+//!         sink.event(Event::Comm(comm))?;
+//!     }
+//!     Ok(())
+//! }
+//!
+//! const NAMES: Format = Format { name: "names", about: "one thread name per line", sniff, read };
+//!
+//! struct Count(usize);
+//! impl Sink for Count {
+//!     fn event(&mut self, _: Event<'_>) -> Result<(), Error> {
+//!         self.0 += 1;
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let mut input = Input::from_bytes("names.txt", b"# names\nsh\nls")?;
+//! let mut count = Count(0);
+//! (NAMES.read)(&mut input, &mut count)?;
+//! assert_eq!(count.0, 2);
+//! # Ok::<(), Error>(())
+//! ```
+//! Times are nanoseconds of the recording's clock. Unreadable data becomes [`event::Event::Problem`] with its offset or line; an
+//! [`Error`] ends the import.
 
 #![deny(
     clippy::unwrap_used,

@@ -6,6 +6,33 @@
 //! ```
 //! `normalize` keeps state: threads, mappings, stacks. `store` writes and reads trace directories and knows nothing
 //! about traces beyond their schema. `symbols` names addresses. This crate sees events, never a reader.
+//!
+//! A trace directory is written with a [`store::Writer`] and read with a [`store::Directory`]; [`tables`] has a module with
+//! schema and row type for each fixed table:
+//!
+//! ```
+//! use perfquet_trace::store::{Directory, Facts, Writer, WriterOptions};
+//! use perfquet_trace::tables::losses;
+//!
+//! # let scratch = tempfile::tempdir()?;
+//! # let path = scratch.path().join("a.pqt");
+//! let mut writer = Writer::create(&path, WriterOptions::default())?;
+//! let table = writer.add_table(losses::schema())?;
+//! losses::Row { time: Some(5), count: Some(2), reason: b"ring full", ..Default::default() }
+//!     .push(writer.rows(table));
+//! writer.end_row(table)?;
+//! writer.finish(Facts::default())?;
+//!
+//! let trace = Directory::open(&path)?;
+//! let mut rows = 0;
+//! for batch in trace.read(losses::NAME)? {
+//!     rows += batch?.num_rows();
+//! }
+//! assert_eq!(rows, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//! Times are nanoseconds of the trace's own clock; whatever is unknown is NULL. Errors are
+//! [`perfquet_events::Error`]: a message with the input's name and, where there is one, the place.
 
 #![deny(
     clippy::unwrap_used,

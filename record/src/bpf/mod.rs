@@ -6,7 +6,7 @@
 //! What a program finds comes in one of two ways, both in the journal: record by record through the rings, as samples of
 //! an event `perfquet:NAME` ([`Probe::output`]), or summed up, read from its maps when it has stopped ([`aggregation`]).
 //!
-//! A new program: `ebpf/src/NAME.bpf.c` (with frame.h), `cargo xtask bpf`, a line in `ebpf/src/compiled.rs`, its structs in
+//! A new program: `ebpf/src/NAME.bpf.c` (with program.h), `cargo xtask bpf`, a line in `ebpf/src/compiled.rs`, its structs in
 //! layout.rs; a file here with its options, and a field in [`Options`], [`Plans`] and [`Programs`]; for its own records a
 //! kind in `formats/readers/src/perf_data/own.rs`.
 
