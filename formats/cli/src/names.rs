@@ -13,7 +13,8 @@ const MOST: usize = 4;
 /// A name may follow its table or system (`sched.sched_switch`, `sched:sched_switch`): many users know the name only.
 pub fn nearest<S: AsRef<str> + Ord>(wrong: &str, names: impl IntoIterator<Item = S>) -> Vec<S> {
     let wrong = wrong.to_lowercase();
-    let wrong_last = last(&wrong);
+    // Of `sched:swich`. A dot does not divide it: cgroups and files have dots.
+    let wrong_last = wrong.rsplit(':').next().unwrap_or(&wrong);
     let allowed = (wrong.chars().count() / 3).clamp(1, FARTHEST);
     let (mut near, mut parts) = (Vec::new(), Vec::new());
     for name in names {
@@ -189,6 +190,11 @@ mod tests {
         assert_eq!(nearest("sched:switch", events), ["sched:sched_switch"]);
         assert_eq!(nearest("cycels", events), ["cycles"]);
         assert_eq!(nearest("zzzzzzzz", events), [""; 0]);
+        let groups = ["system.slice", "system.slice/cron.service"];
+        assert_eq!(
+            nearest("system.slice/crom.service", groups),
+            ["system.slice/cron.service"]
+        );
     }
 
     #[test]
