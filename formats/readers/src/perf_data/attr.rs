@@ -10,10 +10,7 @@
 //! read as far as it is known. The flag word is C bit-fields: on a big-endian machine its bits count from
 //! the top.
 
-use std::cell::Cell;
-
 use perfquet_events::bytes::{Cursor, Endian};
-use perfquet_events::event::{EventId, Plan, Purpose};
 
 /// Bits of `sample_type`.
 pub(super) mod sample_type {
@@ -87,27 +84,13 @@ pub(super) struct Attr {
     pub(super) sample_regs_user: u64,
     pub(super) clock_id: i32,
     pub(super) sample_regs_intr: u64,
-    /// Name told by the file, if it was.
-    pub(super) name: Option<String>,
-    /// The kernel's filter, told by perfquet-record.
-    pub(super) filter: Option<String>,
-    /// What its hits are for, told likewise.
-    pub(super) purpose: Purpose,
     /// Where its records have what is looked at before they are decoded.
-    pub(super) places: Places,
-    /// Number in the stream of events, once it is declared there.
-    pub(super) event: Option<EventId>,
-    /// Decoders of its fields, once it is declared.
-    pub(super) plan: Plan,
-    /// Its samples are records of perfquet-record's own; found out at the first.
-    pub(super) is_own: Option<bool>,
-    /// Its samples have no bytes but their members; found out at the first.
-    pub(super) is_exact: Cell<Option<bool>>,
+    pub(super) layout: RecordLayout,
 }
 
 /// Where the records of an event have their time and id; computed once, looked at for each record.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Places {
+pub(super) struct RecordLayout {
     /// Bytes of a sample's first members, those that are one word each.
     pub(super) head_bytes: u64,
     /// Bytes after the header of a sample where its time is.
@@ -118,6 +101,8 @@ pub(super) struct Places {
     pub(super) time_from_end: Option<usize>,
     /// The same for its id.
     pub(super) id_from_end: Option<usize>,
+    /// Bytes of the trailer that records other than samples carry.
+    pub(super) trailer_bytes: usize,
 }
 
 macro_rules! flag {
@@ -135,7 +120,19 @@ impl Attr {
         let mut attr = Attr::default();
         // What is missing at the end counts as zero.
         let _ = attr.read(&mut cursor);
-        attr.places = attr.places();
+        attr.layout = attr.layout();
+        attr
+    }
+
+    /// An attr with these members.
+    #[cfg(test)]
+    pub(super) fn of(sample_type: u64, flags: u64) -> Attr {
+        let mut attr = Attr {
+            sample_type,
+            flags,
+            ..Attr::default()
+        };
+        attr.layout = attr.layout();
         attr
     }
 
@@ -167,20 +164,6 @@ impl Attr {
         self.clock_id = cursor.i32()?;
         self.sample_regs_intr = cursor.u64()?;
         Ok(())
-    }
-
-    /// Whether a sample that its members fill, or do not, is like the first of this event. A newer kernel may
-    /// write members that are not known here, but then into all of them.
-    #[inline]
-    pub(super) fn is_filled(&self, is_filled: bool) -> bool {
-        match self.is_exact.get() {
-            Some(true) => is_filled,
-            Some(false) => true,
-            None => {
-                self.is_exact.set(Some(is_filled));
-                true
-            }
-        }
     }
 
     /// Whether these bytes can be an attr: its size, and no bit that is not known.
@@ -243,13 +226,13 @@ impl Attr {
             .then(|| 8 * (self.sample_type & before).count_ones() as usize)
     }
 
-    fn places(&self) -> Places {
+    fn layout(&self) -> RecordLayout {
         let trailer = |bit| match self.sample_id_all() {
             true => self.distance_from_end(bit),
             false => None,
         };
         let is_identified = self.has(sample_type::IDENTIFIER);
-        Places {
+        RecordLayout {
             head_bytes: 8 * u64::from((self.sample_type & sample_type::WORDS).count_ones()),
             time: self.offset_of(sample_type::TIME),
             id: match is_identified {
@@ -261,6 +244,7 @@ impl Attr {
                 true => Some(8),
                 false => trailer(sample_type::ID),
             },
+            trailer_bytes: self.trailer_bytes(),
         }
     }
 
@@ -278,8 +262,7 @@ impl Attr {
             .then(|| 8 + 8 * (self.sample_type & behind).count_ones() as usize)
     }
 
-    /// Bytes of the trailer that records other than samples carry.
-    pub(super) fn trailer_bytes(&self) -> usize {
+    fn trailer_bytes(&self) -> usize {
         if !self.sample_id_all() {
             return 0;
         }
@@ -347,20 +330,19 @@ mod tests {
 
     #[test]
     fn members_are_found_from_both_ends() {
-        let attr = Attr {
-            sample_type: sample_type::IDENTIFIER
+        let layout = Attr::of(
+            sample_type::IDENTIFIER
                 | sample_type::IP
                 | sample_type::TID
                 | sample_type::TIME
                 | sample_type::CPU,
-            flags: 1 << 18,
-            ..Attr::default()
-        };
-        let places = attr.places();
-        assert_eq!((places.time, places.id), (Some(24), Some(0)));
-        assert_eq!(places.time_from_end, Some(24));
-        assert_eq!(places.id_from_end, Some(8));
-        assert_eq!(attr.trailer_bytes(), 32);
+            1 << 18,
+        )
+        .layout;
+        assert_eq!((layout.time, layout.id), (Some(24), Some(0)));
+        assert_eq!(layout.time_from_end, Some(24));
+        assert_eq!(layout.id_from_end, Some(8));
+        assert_eq!(layout.trailer_bytes, 32);
     }
 
     #[test]

@@ -4,12 +4,77 @@
 //! reset and mostly never closed. Records may be cut anywhere inside. COMPRESSED2 (perf 6.16) tells how many
 //! bytes are data, because it pads them to 8.
 
+use perfquet_events::Error;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
+
+/// What a zstd stream begins with (RFC 8878).
+const ZSTD_MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
 
 /// Unpacked bytes per step: what a hostile stream can make us hold at once, beside zstd's own window.
 const STEP_BYTES: usize = 128 << 10;
 /// Largest window of zstd's default: 128 MiB.
 const WINDOW_LOG_MAX: u32 = 27;
+
+/// The packed records of one data file after the other.
+pub(super) struct Packed {
+    /// `None`: no stream has begun, or it is in use.
+    unpacker: Option<Unpacker>,
+    /// Records are missing that packed ones after them refer to.
+    is_broken: bool,
+    /// Unpacked bytes used so far, counted apart from those of files.
+    pub(super) position: u64,
+}
+
+impl Default for Packed {
+    fn default() -> Packed {
+        Packed {
+            unpacker: None,
+            is_broken: false,
+            position: 1 << 63,
+        }
+    }
+}
+
+impl Packed {
+    /// Takes the stream out, for a record that begins so. `None`: it is damaged before this record.
+    pub(super) fn begin(&mut self, packed: &[u8]) -> Result<Option<Unpacker>, Error> {
+        // A stream that begins here refers to nothing before it.
+        if packed.starts_with(ZSTD_MAGIC)
+            && (self.is_broken || self.unpacker.as_ref().is_some_and(|old| old.is_broken))
+        {
+            self.unpacker = None;
+            self.is_broken = false;
+        }
+        let unpacker = match self.unpacker.take() {
+            Some(unpacker) => unpacker,
+            None => Unpacker::new().map_err(Error::io("zstd"))?,
+        };
+        if unpacker.is_broken || self.is_broken {
+            self.unpacker = Some(unpacker);
+            return Ok(None);
+        }
+        Ok(Some(unpacker))
+    }
+
+    /// Puts the stream back after a record.
+    pub(super) fn end(&mut self, mut unpacker: Unpacker) {
+        unpacker.is_broken |= self.is_broken;
+        self.unpacker = Some(unpacker);
+    }
+
+    /// Records are missing. Packed ones refer to those before them: what is missing there would be made up.
+    pub(super) fn interrupt(&mut self) {
+        if let Some(unpacker) = &mut self.unpacker {
+            unpacker.is_broken = true;
+        }
+        self.is_broken = true;
+    }
+
+    /// The data file has ended, and its stream with it: the bytes that no record was taken from.
+    pub(super) fn finish_file(&mut self) -> Option<Vec<u8>> {
+        self.unpacker.take().map(|unpacker| unpacker.pending)
+    }
+}
 
 /// The stream of one data file.
 pub(super) struct Unpacker {
@@ -17,11 +82,11 @@ pub(super) struct Unpacker {
     /// Unpacked bytes that no whole record has been taken from yet.
     pending: Vec<u8>,
     /// Damaged: nothing behind can be unpacked.
-    pub(super) is_broken: bool,
+    is_broken: bool,
 }
 
 impl Unpacker {
-    pub(super) fn new() -> std::io::Result<Unpacker> {
+    fn new() -> std::io::Result<Unpacker> {
         let mut decoder = Decoder::new()?;
         decoder.set_parameter(zstd::stream::raw::DParameter::WindowLogMax(WINDOW_LOG_MAX))?;
         Ok(Unpacker {
@@ -60,11 +125,6 @@ impl Unpacker {
             }
         }
     }
-
-    /// Takes the bytes that are left: nothing follows them.
-    pub(super) fn take_pending(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.pending)
-    }
 }
 
 #[cfg(test)]
@@ -88,7 +148,7 @@ mod tests {
                 })
                 .unwrap();
         }
-        assert_eq!(unpacker.take_pending().len(), plain.len() % 24);
+        assert_eq!(unpacker.pending.len(), plain.len() % 24);
         assert_eq!(unpacked, plain[..plain.len() / 24 * 24]);
     }
 

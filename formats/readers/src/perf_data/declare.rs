@@ -7,80 +7,82 @@ use perfquet_events::Error;
 use perfquet_events::event::{
     Event, EventId, EventKind, EventType, Extras, Field, FieldPlace, FieldType, Layout, Plan,
 };
+use perfquet_events::event_format::EventFormat;
 
 use crate::perf_data::attr::{Attr, event_type, sample_type};
+use crate::perf_data::catalog::{Catalog, CatalogEvent, Declared};
 use crate::perf_data::names;
-use crate::perf_data::read::Session;
+use crate::perf_data::output::Output;
 use crate::perf_data::recorder::RecorderEvent;
 
-impl Session<'_, '_> {
-    /// The event of an attr; declares it if need be.
+impl Catalog {
+    /// Number of an event in the stream of events; declares it if need be.
     #[inline]
-    pub(super) fn event_of(&mut self, index: usize) -> Result<EventId, Error> {
-        match self.attrs.get(index).and_then(|attr| attr.event) {
-            Some(event) => Ok(event),
-            None => self.declare(index),
+    pub(super) fn event_of(
+        &mut self,
+        index: usize,
+        out: &mut Output<'_>,
+    ) -> Result<EventId, Error> {
+        match self.get(index).and_then(|event| event.id) {
+            Some(id) => Ok(id),
+            None => self.declare(index, out),
+        }
+    }
+
+    /// The same of the event with this id; `None`: there is none.
+    pub(super) fn event_of_id(
+        &mut self,
+        id: Option<u64>,
+        out: &mut Output<'_>,
+    ) -> Result<Option<EventId>, Error> {
+        match self.index_of_id(id) {
+            Some(index) => self.event_of(index, out).map(Some),
+            None => Ok(None),
         }
     }
 
     #[cold]
-    fn declare(&mut self, index: usize) -> Result<EventId, Error> {
-        let event = self.next_event();
-        let event_type = self.event_type(index);
-        if let Some(attr) = self.attrs.get_mut(index) {
-            attr.event = Some(event);
-            attr.plan = Plan::new(&event_type.fields, event_type.big_endian);
+    fn declare(&mut self, index: usize, out: &mut Output<'_>) -> Result<EventId, Error> {
+        let id = self.declared.next();
+        let event_type = match self.get(index) {
+            Some(event) => self.event_type(index, event),
+            None => EventType::default(),
+        };
+        if let Some(event) = self.get_mut(index) {
+            event.id = Some(id);
+            event.plan = Plan::new(&event_type.fields, event_type.big_endian);
         }
-        self.sink.event(Event::Type(&event_type))?;
-        Ok(event)
-    }
-
-    /// One of perf's own events; declares it if need be.
-    pub(super) fn recorder_event(&mut self, event: RecorderEvent) -> Result<EventId, Error> {
-        if let Some(Some(id)) = self.recorder_events.get(event.index()) {
-            return Ok(*id);
-        }
-        let id = self.next_event();
-        if let Some(slot) = self.recorder_events.get_mut(event.index()) {
-            *slot = Some(id);
-        }
-        self.sink.event(Event::Type(&event.event_type()))?;
+        out.event(Event::Type(&event_type))?;
         Ok(id)
     }
 
-    fn next_event(&mut self) -> EventId {
-        let event = EventId(self.event_count);
-        self.event_count += 1;
-        event
-    }
-
     /// Name of the event with this id, for perf's own tables; empty if there is none.
-    pub(super) fn name_of_id(&mut self, id: Option<u64>) -> Result<String, Error> {
-        Ok(match self.attr_of_id(id) {
+    pub(super) fn name_of_id(&self, id: Option<u64>) -> String {
+        match self.index_of_id(id) {
             Some(index) => self.name_of(index),
             None => String::new(),
-        })
+        }
     }
 
     /// What the event is called: "cycles:u", "sched:sched_switch".
     pub(super) fn name_of(&self, index: usize) -> String {
-        let Some(attr) = self.attrs.get(index) else {
+        let Some(CatalogEvent { attr, name, .. }) = self.get(index) else {
             return String::new();
         };
-        if let Some(name) = attr.name.as_ref().or_else(|| self.described_name(index)) {
+        if let Some(name) = name.as_ref().or_else(|| self.described_name(index)) {
             return name.clone();
         }
-        if let Some(name) = self.simpleperf.name(attr.kind, attr.config) {
-            return name.to_owned();
+        if let Some(name) = self.names.simpleperf.get(&(attr.kind, attr.config)) {
+            return name.clone();
         }
         if attr.kind == event_type::TRACEPOINT
-            && let Some((system, format)) = self.formats.get(&attr.config)
+            && let Some((system, format)) = self.formats.get(attr.config)
         {
             return format!("{system}:{}", format.name);
         }
         // The old table knows only the config, which is unique for these two.
         if matches!(attr.kind, event_type::TRACEPOINT | event_type::RAW)
-            && let Some(name) = self.type_names.get(&attr.config)
+            && let Some(name) = self.names.event_types.get(&attr.config)
         {
             return name.clone();
         }
@@ -89,12 +91,12 @@ impl Session<'_, '_> {
 
     /// EVENT_DESC lists the events with their ids, or, where there are none, in the order of the attrs.
     fn described_name(&self, index: usize) -> Option<&String> {
-        let is_own = |ids: &[u64]| ids.iter().any(|id| self.ids.get(*id) == Some(index));
-        let by_id = self.descriptions.iter().find(|(_, ids)| is_own(ids));
-        let by_order = self
-            .descriptions
+        let descriptions = &self.names.descriptions;
+        let is_own = |ids: &[u64]| ids.iter().any(|id| self.is_id_of(*id, index));
+        let by_id = descriptions.iter().find(|(_, ids)| is_own(ids));
+        let by_order = descriptions
             .get(index)
-            .filter(|_| self.descriptions.len() == self.attrs.len());
+            .filter(|_| descriptions.len() == self.len());
         by_id
             .or(by_order)
             .map(|(name, _)| name)
@@ -102,59 +104,86 @@ impl Session<'_, '_> {
     }
 
     fn pmu_of(&self, attr: &Attr) -> Option<&str> {
-        self.pmus.get(&attr.kind).map(String::as_str)
+        self.names.pmus.get(&attr.kind).map(String::as_str)
     }
 
-    fn event_type(&self, index: usize) -> EventType {
-        let Some(attr) = self.attrs.get(index) else {
-            return EventType::default();
-        };
+    fn event_type(&self, index: usize, event: &CatalogEvent) -> EventType {
+        let attr = &event.attr;
         let name = self.name_of(index);
         let period = (attr.sample_period > 0).then_some(attr.sample_period);
         let mut declared = EventType {
-            big_endian: self.is_payload_big,
+            big_endian: self.formats.is_big_endian,
             period: period.filter(|_| !attr.freq()),
             frequency: period.filter(|_| attr.freq()),
-            filter: attr.filter.clone(),
-            purpose: attr.purpose.clone(),
+            filter: event.filter.clone(),
+            purpose: event.purpose.clone(),
             extras: extras(attr),
             is_inherited: attr.inherit() && attr.has(sample_type::TID),
             ..EventType::default()
         };
-        if attr.kind == event_type::TRACEPOINT {
-            self.describe_tracepoint(attr, name, &mut declared);
+        let is_tracepoint = attr.kind == event_type::TRACEPOINT;
+        let format = self.formats.get(attr.config).filter(|_| is_tracepoint);
+        if is_tracepoint {
+            describe_tracepoint(attr, name, format, &mut declared);
         } else {
             let pmu = self.pmu_of(attr);
             declared.system = names::system(attr, pmu);
             declared.kind = names::kind(attr, pmu);
             declared.name = name;
         }
-        let has_format =
-            attr.kind == event_type::TRACEPOINT && self.formats.contains_key(&attr.config);
-        if attr.has(sample_type::RAW) && !has_format {
+        if attr.has(sample_type::RAW) && format.is_none() {
             declared.fields = vec![raw_field()];
         }
         declared
     }
+}
 
-    fn describe_tracepoint(&self, attr: &Attr, name: String, declared: &mut EventType) {
-        let known = self.formats.get(&attr.config);
-        (declared.system, declared.name) = match (name.split_once(':'), known) {
-            (Some((system, name)), _) => (system.to_owned(), name.to_owned()),
-            (None, Some((system, _))) => (system.clone(), name),
-            (None, None) => (String::new(), name),
-        };
-        declared.extras.period |= counts_itself(&declared.system, &declared.name);
-        match known {
-            Some((_, format)) => {
-                declared.kind = format.kind(&declared.system);
-                declared.print_format = format.print_format.clone();
-                if attr.has(sample_type::RAW) {
-                    declared.fields = format.fields.clone();
-                }
-            }
-            None => declared.kind = kind_by_name(&declared.system, &declared.name),
+impl Declared {
+    fn next(&mut self) -> EventId {
+        let id = EventId(self.count);
+        self.count += 1;
+        id
+    }
+
+    /// One of perf's own events; declares it if need be.
+    pub(super) fn recorder_event(
+        &mut self,
+        event: RecorderEvent,
+        out: &mut Output<'_>,
+    ) -> Result<EventId, Error> {
+        if let Some(Some(id)) = self.recorder.get(event.index()) {
+            return Ok(*id);
         }
+        let id = self.next();
+        if let Some(slot) = self.recorder.get_mut(event.index()) {
+            *slot = Some(id);
+        }
+        out.event(Event::Type(&event.event_type()))?;
+        Ok(id)
+    }
+}
+
+fn describe_tracepoint(
+    attr: &Attr,
+    name: String,
+    format: Option<&(String, EventFormat)>,
+    declared: &mut EventType,
+) {
+    (declared.system, declared.name) = match (name.split_once(':'), format) {
+        (Some((system, name)), _) => (system.to_owned(), name.to_owned()),
+        (None, Some((system, _))) => (system.clone(), name),
+        (None, None) => (String::new(), name),
+    };
+    declared.extras.period |= counts_itself(&declared.system, &declared.name);
+    match format {
+        Some((_, format)) => {
+            declared.kind = format.kind(&declared.system);
+            declared.print_format = format.print_format.clone();
+            if attr.has(sample_type::RAW) {
+                declared.fields = format.fields.clone();
+            }
+        }
+        None => declared.kind = kind_by_name(&declared.system, &declared.name),
     }
 }
 

@@ -3,13 +3,17 @@
 //! In file mode they lie after the data, in a pipe they are HEADER_FEATURE records; the bodies are the same
 //! (tools/perf/util/header.c, `feat_ops`). Every one is optional, and a damaged one costs only itself.
 
+use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Short, before_nul};
-use perfquet_events::event::{Event, Fact, Place};
+use perfquet_events::event::{Fact, Place};
 
 use crate::perf_data::attr::{Attr, clock_name};
-use crate::perf_data::read::Session;
+use crate::perf_data::catalog::Catalog;
+use crate::perf_data::output::{Fault, Output, missing};
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader};
+use crate::perf_data::simpleperf;
+use crate::perf_data::tool::build_id;
 
 pub(super) const TRACING_DATA: u32 = 1;
 pub(super) const BUILD_ID: u32 = 2;
@@ -36,163 +40,166 @@ enum Kind {
     Other(&'static str),
 }
 
-impl Session<'_, '_> {
-    /// Takes one feature.
-    pub(super) fn feature(&mut self, bit: u32, body: Cursor<'_>) -> Result<(), Error> {
-        let offset = body.offset();
-        let result = match bit {
-            TRACING_DATA => return self.tracing_data(body.rest(), offset),
-            BUILD_ID => return self.build_ids(body),
-            EVENT_DESC => self.event_descriptions(body)?,
-            PMU_MAPPINGS => self.pmu_mappings(body)?,
-            CLOCK_DATA => self.clock_data(body)?,
-            SIMPLEPERF_FIRST.. => return self.simpleperf_feature(bit, body),
-            _ => match describe(bit, body) {
-                Ok(said) => {
-                    self.say(said)?;
-                    Ok(())
-                }
-                Err(short) => Err(short),
-            },
+/// Takes one feature.
+pub(super) fn feature(
+    bit: u32,
+    body: Cursor<'_>,
+    catalog: &mut Catalog,
+    out: &mut Output<'_>,
+) -> Result<(), Error> {
+    let offset = body.offset();
+    let result = match bit {
+        TRACING_DATA => return catalog.formats.add(body.rest(), offset, out),
+        BUILD_ID => return build_ids(body, out),
+        EVENT_DESC => event_descriptions(body, catalog, out),
+        PMU_MAPPINGS => pmu_mappings(body, &mut catalog.names.pmus, out),
+        CLOCK_DATA => clock_data(body, out),
+        SIMPLEPERF_FIRST.. => {
+            let names = &mut catalog.names.simpleperf;
+            return simpleperf::feature(bit, body, names, out);
+        }
+        _ => match describe(bit, body) {
+            Ok(said) => return say(said, out),
+            Err(short) => Err(short.into()),
+        },
+    };
+    match missing(result)? {
+        None => Ok(()),
+        Some(short) => out.problem(Place::Offset(offset), "feature", || {
+            format!("header feature {bit}: {short}")
+        }),
+    }
+}
+
+/// HEADER_FEATURE: `u64 bit`, then the feature.
+pub(super) fn header_feature(
+    mut body: Cursor<'_>,
+    catalog: &mut Catalog,
+    out: &mut Output<'_>,
+) -> Result<(), Fault> {
+    let bit = u32::try_from(body.u64()?).unwrap_or(u32::MAX);
+    feature(bit, body, catalog, out)?;
+    Ok(())
+}
+
+fn say(said: Said, out: &mut Output<'_>) -> Result<(), Error> {
+    let (kind, text) = match said {
+        Said::Fact(kind, text) if !text.is_empty() => (kind, text),
+        Said::Cpus(count) => return out.fact(Fact::Cpus(count)),
+        Said::Memory(bytes) => return out.fact(Fact::MemoryBytes(bytes)),
+        Said::Fact(..) | Said::Nothing => return Ok(()),
+    };
+    out.fact(match kind {
+        Kind::Host => Fact::Host(&text),
+        Kind::OsRelease => Fact::OsRelease(&text),
+        Kind::Recorder => Fact::Recorder(&text),
+        Kind::Architecture => Fact::Architecture(&text),
+        Kind::CpuModel => Fact::CpuModel(&text),
+        Kind::CommandLine => Fact::CommandLine(&text),
+        Kind::Other(name) => Fact::Other { name, value: &text },
+    })
+}
+
+/// A sequence of BUILD_ID records. The first perf wrote no pid: the kernel's path then looks cut off.
+fn build_ids(body: Cursor<'_>, out: &mut Output<'_>) -> Result<(), Error> {
+    let mut records = Vec::new();
+    let mut cursor = body;
+    while let Some(header) = RecordHeader::parse(cursor.rest(), cursor.endian()) {
+        let size = header.size as u64;
+        if header.size < HEADER_BYTES || cursor.left() < size {
+            let left = cursor.left();
+            out.problem(Place::Offset(cursor.offset()), "feature", || {
+                format!("build ids: expected a record of {size} bytes, found {left}")
+            })?;
+            break;
+        }
+        let Ok(mut record) = cursor.part(size) else {
+            break;
         };
-        match result {
-            Ok(()) => Ok(()),
-            Err(short) => self.problem(Place::Offset(offset), "feature", || {
-                format!("header feature {bit}: {short}")
-            }),
+        if record.bytes(HEADER_BYTES as u64).is_ok() {
+            records.push((header, record));
         }
     }
+    let has_pid = !records.iter().any(|(_, record)| {
+        let path = record.rest().get(28..).unwrap_or_default();
+        path.starts_with(b"nel.kallsyms]")
+    });
+    for (header, record) in records {
+        if let Some(short) = missing(build_id(header, record, has_pid, out))? {
+            out.short("build ids", short)?;
+        }
+    }
+    Ok(())
+}
 
-    fn say(&mut self, said: Said) -> Result<(), Error> {
-        let (kind, text) = match said {
-            Said::Fact(kind, text) if !text.is_empty() => (kind, text),
-            Said::Cpus(count) => return self.sink.event(Event::Fact(Fact::Cpus(count))),
-            Said::Memory(bytes) => return self.sink.event(Event::Fact(Fact::MemoryBytes(bytes))),
-            Said::Fact(..) | Said::Nothing => return Ok(()),
-        };
-        self.sink.event(Event::Fact(match kind {
-            Kind::Host => Fact::Host(&text),
-            Kind::OsRelease => Fact::OsRelease(&text),
-            Kind::Recorder => Fact::Recorder(&text),
-            Kind::Architecture => Fact::Architecture(&text),
-            Kind::CpuModel => Fact::CpuModel(&text),
-            Kind::CommandLine => Fact::CommandLine(&text),
-            Kind::Other(name) => Fact::Other { name, value: &text },
-        }))
+/// `u32 n, u32 attr_size; {attr[attr_size], u32 n_ids, string name, u64 ids[n_ids]}[n]`.
+fn event_descriptions(
+    mut body: Cursor<'_>,
+    catalog: &mut Catalog,
+    out: &mut Output<'_>,
+) -> Result<(), Fault> {
+    let mut lost = Vec::new();
+    let read = read_descriptions(&mut body, catalog, &mut lost);
+    for (attr, ids) in lost {
+        catalog.add(attr, ids, out)?;
     }
+    Ok(read?)
+}
 
-    /// A sequence of BUILD_ID records. The first perf wrote no pid: the kernel's path then looks cut off.
-    fn build_ids(&mut self, body: Cursor<'_>) -> Result<(), Error> {
-        let mut records = Vec::new();
-        let mut cursor = body;
-        while let Some(header) = RecordHeader::parse(cursor.rest(), self.endian) {
-            let size = header.size as u64;
-            if header.size < HEADER_BYTES || cursor.left() < size {
-                let left = cursor.left();
-                self.problem(Place::Offset(cursor.offset()), "feature", || {
-                    format!("build ids: expected a record of {size} bytes, found {left}")
-                })?;
-                break;
-            }
-            let Ok(mut record) = cursor.part(size) else {
-                break;
-            };
-            if record.bytes(HEADER_BYTES as u64).is_ok() {
-                records.push((header, record));
-            }
+/// Events whose own record is lost go to `lost`.
+fn read_descriptions(
+    body: &mut Cursor<'_>,
+    catalog: &mut Catalog,
+    lost: &mut Vec<(Attr, Vec<u64>)>,
+) -> Result<(), Short> {
+    let endian = body.endian();
+    let count = body.u32()?;
+    let attr_size = body.u32()?;
+    for index in 0..count as usize {
+        let attr = body.bytes(attr_size.into())?;
+        let id_count = body.u32()?;
+        let name = text(body)?;
+        let mut ids_part = body.part(u64::from(id_count) * 8)?;
+        let ids: Vec<u64> = std::iter::from_fn(|| ids_part.u64().ok()).collect();
+        let is_known = ids.iter().any(|id| catalog.has_id(*id));
+        if catalog.is_damaged && !ids.is_empty() && !is_known && Attr::is_plausible(attr, endian) {
+            lost.push((Attr::parse(attr, endian), ids.clone()));
+        } else if !catalog.is_damaged {
+            // Some files have their ids only here.
+            ids.iter().for_each(|&id| catalog.add_id(id, index));
         }
-        let has_pid = !records.iter().any(|(_, record)| {
-            let path = record.rest().get(28..).unwrap_or_default();
-            path.starts_with(b"nel.kallsyms]")
-        });
-        for (header, record) in records {
-            if let Err(short) = self.build_id(header, record, has_pid)? {
-                self.short("build ids", short)?;
-            }
-        }
-        Ok(())
+        catalog.names.descriptions.push((name, ids));
     }
+    Ok(())
+}
 
-    /// `u32 n, u32 attr_size; {attr[attr_size], u32 n_ids, string name, u64 ids[n_ids]}[n]`.
-    fn event_descriptions(&mut self, mut body: Cursor<'_>) -> Result<Result<(), Short>, Error> {
-        let mut missing = Vec::new();
-        let read = self.read_descriptions(&mut body, &mut missing);
-        for (attr, ids) in missing {
-            self.add_attr(attr, ids)?;
-        }
-        Ok(read)
+/// `u32 n; {u32 type, string name}[n]`.
+fn pmu_mappings(
+    mut body: Cursor<'_>,
+    pmus: &mut HashMap<u32, String>,
+    out: &mut Output<'_>,
+) -> Result<(), Fault> {
+    let mut said = Vec::new();
+    for _ in 0..body.u32()? {
+        let (kind, name) = (body.u32()?, text(&mut body)?);
+        said.push(format!("{name}={kind}"));
+        pmus.insert(kind, name);
     }
+    out.other_fact("perf.pmu_mappings", &said.join(" "))?;
+    Ok(())
+}
 
-    /// Events whose own record is lost go to `missing`.
-    fn read_descriptions(
-        &mut self,
-        body: &mut Cursor<'_>,
-        missing: &mut Vec<(Attr, Vec<u64>)>,
-    ) -> Result<(), Short> {
-        let count = body.u32()?;
-        let attr_size = body.u32()?;
-        for index in 0..count as usize {
-            let attr = body.bytes(attr_size.into())?;
-            let id_count = body.u32()?;
-            let name = text(body)?;
-            let mut ids_part = body.part(u64::from(id_count) * 8)?;
-            let ids: Vec<u64> = std::iter::from_fn(|| ids_part.u64().ok()).collect();
-            let is_known = ids.iter().any(|id| self.ids.get(*id).is_some());
-            if self.is_head_damaged
-                && !ids.is_empty()
-                && !is_known
-                && Attr::is_plausible(attr, self.endian)
-            {
-                missing.push((Attr::parse(attr, self.endian), ids.clone()));
-            } else if !self.is_head_damaged {
-                // Some files have their ids only here.
-                for id in &ids {
-                    if index < self.attrs.len() {
-                        self.ids.insert(*id, index);
-                    }
-                }
-            }
-            self.descriptions.push((name, ids));
-        }
-        Ok(())
+/// `u32 version, u32 clockid, u64 wall_ns, u64 clock_ns`: one moment on two clocks.
+fn clock_data(mut body: Cursor<'_>, out: &mut Output<'_>) -> Result<(), Fault> {
+    body.u32()?;
+    let (clock, wall, time) = (body.i32()?, body.u64()?, body.u64()?);
+    // perf stat writes it without having asked.
+    if (wall, time) == (0, 0) {
+        return Ok(());
     }
-
-    /// `u32 n; {u32 type, string name}[n]`.
-    fn pmu_mappings(&mut self, mut body: Cursor<'_>) -> Result<Result<(), Short>, Error> {
-        let mut read = || {
-            let mut said = Vec::new();
-            for _ in 0..body.u32()? {
-                let (kind, name) = (body.u32()?, text(&mut body)?);
-                said.push(format!("{name}={kind}"));
-                self.pmus.insert(kind, name);
-            }
-            Ok(said.join(" "))
-        };
-        match read() {
-            Ok(said) => {
-                self.other_fact("perf.pmu_mappings", &said)?;
-                Ok(Ok(()))
-            }
-            Err(short) => Ok(Err(short)),
-        }
-    }
-
-    /// `u32 version, u32 clockid, u64 wall_ns, u64 clock_ns`: one moment on two clocks.
-    fn clock_data(&mut self, mut body: Cursor<'_>) -> Result<Result<(), Short>, Error> {
-        let mut read = || Ok((body.u32()?, body.i32()?, body.u64()?, body.u64()?));
-        match read() {
-            // perf stat writes it without having asked.
-            Ok((_, _, 0, 0)) => Ok(Ok(())),
-            Ok((_, clock, wall, time)) => {
-                self.sink
-                    .event(Event::Fact(Fact::Clock(clock_name(clock))))?;
-                let offset = wall.wrapping_sub(time) as i64;
-                self.sink.event(Event::Fact(Fact::WallOffset(offset)))?;
-                Ok(Ok(()))
-            }
-            Err(short) => Ok(Err(short)),
-        }
-    }
+    out.fact(Fact::Clock(clock_name(clock)))?;
+    out.fact(Fact::WallOffset(wall.wrapping_sub(time) as i64))?;
+    Ok(())
 }
 
 /// `u32 length, bytes`, ended by NUL inside.

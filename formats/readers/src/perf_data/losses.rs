@@ -13,9 +13,10 @@
 use perfquet_events::Error;
 use perfquet_events::event::{Event, EventId, Loss};
 
-use crate::perf_data::attr::event_type;
+use crate::perf_data::attr::{Attr, event_type};
+use crate::perf_data::catalog::Catalog;
 use crate::perf_data::emit::known_cpu;
-use crate::perf_data::read::Session;
+use crate::perf_data::output::Output;
 use crate::perf_data::record::Trailer;
 
 /// PERF_COUNT_SW_DUMMY: opened for names and mappings; it has no samples to lose.
@@ -118,18 +119,19 @@ fn take(stock: &mut u64, wanted: u64) -> u64 {
     taken
 }
 
-impl Session<'_, '_> {
+impl Losses {
     /// LOST: records of a ring were lost, and an event with this id was the first that had room again.
     pub(super) fn lost_in_ring(
         &mut self,
-        id: Option<u64>,
-        count: u64,
+        (id, count): (Option<u64>, u64),
         time: Option<i64>,
         trailer: &Trailer,
+        catalog: &mut Catalog,
+        out: &mut Output<'_>,
     ) -> Result<(), Error> {
-        let event = self.event_of_ring(id.or(trailer.id))?;
-        self.losses.add(event, count);
-        self.sink.event(Event::Loss(Loss {
+        let event = event_of_ring(id.or(trailer.id), catalog, out)?;
+        self.add(event, count);
+        out.event(Event::Loss(Loss {
             time,
             cpu: known_cpu(trailer.cpu),
             event,
@@ -139,47 +141,27 @@ impl Session<'_, '_> {
         }))
     }
 
-    /// The event of a ring that no other shares.
-    fn event_of_ring(&mut self, id: Option<u64>) -> Result<Option<EventId>, Error> {
-        let Some(index) = self.attr_of_id(id) else {
-            return Ok(None);
-        };
-        let of_samples = |attr: &crate::perf_data::attr::Attr| {
-            (attr.kind, attr.config) != (event_type::SOFTWARE, DUMMY)
-        };
-        let is_alone = self.attrs.len() == 1
-            || self.attrs.iter().filter(|attr| of_samples(attr)).count() == 1
-                && self.attrs.get(index).is_some_and(of_samples);
-        if is_alone {
-            self.event_of(index).map(Some)
-        } else {
-            Ok(None)
-        }
-    }
-
     /// LOST_SAMPLES that a recorder wrote at its end.
     pub(super) fn lost_in_all(
         &mut self,
+        event: Option<EventId>,
         count: u64,
         time: Option<i64>,
         trailer: &Trailer,
-    ) -> Result<(), Error> {
-        let event = self.event_of_id(trailer.id)?;
+    ) {
         let cpu = known_cpu(trailer.cpu);
-        self.losses.add_at_the_end(Count {
+        self.add_at_the_end(Count {
             event,
             cpu,
             time,
             count,
         });
-        Ok(())
     }
 
     /// The input has ended: hands over what the counts at the end add to the losses.
-    pub(super) fn tell_losses(&mut self) -> Result<(), Error> {
-        let mut losses = std::mem::take(&mut self.losses);
-        for (count, rest) in losses.rest() {
-            self.sink.event(Event::Loss(Loss {
+    pub(super) fn finish(mut self, out: &mut Output<'_>) -> Result<(), Error> {
+        for (count, rest) in self.rest() {
+            out.event(Event::Loss(Loss {
                 time: count.time,
                 cpu: count.cpu,
                 event: count.event,
@@ -189,6 +171,27 @@ impl Session<'_, '_> {
             }))?;
         }
         Ok(())
+    }
+}
+
+/// The event of a ring that no other shares.
+fn event_of_ring(
+    id: Option<u64>,
+    catalog: &mut Catalog,
+    out: &mut Output<'_>,
+) -> Result<Option<EventId>, Error> {
+    let Some(index) = catalog.index_of_id(id) else {
+        return Ok(None);
+    };
+    let of_samples = |attr: &Attr| (attr.kind, attr.config) != (event_type::SOFTWARE, DUMMY);
+    let sampling = catalog.iter().filter(|event| of_samples(&event.attr));
+    let sampling_count = sampling.count();
+    let is_sampling = catalog.get(index).map(|event| of_samples(&event.attr));
+    let is_alone = catalog.len() == 1 || sampling_count == 1 && is_sampling == Some(true);
+    if is_alone {
+        catalog.event_of(index, out).map(Some)
+    } else {
+        Ok(None)
     }
 }
 

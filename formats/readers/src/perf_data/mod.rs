@@ -8,13 +8,20 @@
 //! | file | what |
 //! | --- | --- |
 //! | `header.rs`, `head.rs` | the header, the sections, the list of events; where they are in a damaged file |
-//! | `attr.rs`, `ids.rs`, `names.rs`, `declare.rs` | how an event was opened; its counters; what it is called; its declaration |
-//! | `read.rs`, `pipe.rs`, `resync.rs` | the way through a mapped file; through a stream; past damage |
-//! | `order.rs` | the order of time, in bounded memory |
-//! | `record.rs`, `sample.rs` | the layout of the kernel's records |
-//! | `emit.rs`, `recorder.rs` | records → events; what perf tells about itself as events |
-//! | `own.rs` | what perfquet-record's programs in the kernel tell |
-//! | `tool.rs`, `features.rs`, `simpleperf.rs`, `compressed.rs` | perf's records, features, Android's additions, zstd |
+//! | `attr.rs`, `record.rs`, `sample.rs` | the layout of an event's description, of the kernel's records, of samples |
+//! | `read.rs`, `pipe.rs` | the way of a record: through a mapped file; through a stream |
+//! | `source.rs`, `resync.rs`, `compressed.rs` | where the bytes come from; where a record begins, past damage; zstd |
+//! | `order.rs`, `lag.rs`, `progress.rs` | the order of time, in bounded memory; how long records wait; progress |
+//! | `catalog.rs`, `ids.rs`, `formats.rs` | the events of the recording; whose an id is; formats of tracepoints |
+//! | `declare.rs`, `names.rs` | an event's declaration; what it is called |
+//! | `emit.rs`, `emit_sample.rs`, `losses.rs` | records → events: state, samples, losses |
+//! | `emit_recorder.rs`, `recorder.rs`, `stat.rs` | what perf and the kernel say about the recording, as events |
+//! | `own.rs` | what perfquet-record and its BPF programs write |
+//! | `tool.rs`, `update.rs`, `features.rs`, `simpleperf.rs` | perf's records, features, Android's additions |
+//! | `output.rs` | the sink, problems, counts of what is not decoded |
+//!
+//! Each part has its own state: the source knows no events, the catalog no bytes of samples, the emission no files.
+//! `read.rs` connects the three.
 //!
 //! Specification: include/uapi/linux/perf_event.h, tools/perf/util/header.{h,c}, tools/lib/perf/include/perf/event.h of
 //! Linux; perf.data-file-format.txt there stops at feature 21. Known: perf 3.2 to 6.19, attrs of 64 to 4096 bytes
@@ -22,10 +29,14 @@
 //! (`PERFFILE`, 2009–2010) is refused.
 
 mod attr;
+mod catalog;
 mod compressed;
 mod declare;
 mod emit;
+mod emit_recorder;
+mod emit_sample;
 mod features;
+mod formats;
 mod head;
 mod header;
 mod ids;
@@ -33,8 +44,10 @@ mod lag;
 mod losses;
 mod names;
 mod order;
+mod output;
 mod own;
 mod pipe;
+mod progress;
 mod read;
 mod record;
 mod recorder;
@@ -42,18 +55,25 @@ mod resync;
 mod sample;
 mod simpleperf;
 mod sniff;
+mod source;
+mod stat;
 #[cfg(test)]
 mod tests;
 mod tool;
+mod update;
 
 use std::sync::Arc;
 
+use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::event::{Place, Sink};
 use perfquet_events::{Error, Format, Input};
 
+use crate::perf_data::catalog::Catalog;
 use crate::perf_data::head::Head;
 use crate::perf_data::header::{Header, PIPE_HEADER_BYTES};
-use crate::perf_data::read::Session;
+use crate::perf_data::output::Output;
+use crate::perf_data::read::Reading;
+use crate::perf_data::source::Source;
 
 pub use record::written_bytes;
 
@@ -80,12 +100,11 @@ fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
         message: format!("truncated header: {short}"),
     })?;
     if header.is_pipe() && input.mapped().is_none() {
-        let mut session = Session::new(sink, endian, Vec::new());
-        let max = input.temporary_bytes_max();
-        session.queue.set_temporary_bytes_max(max);
+        let source = Source::stream(endian, input.temporary_bytes_max());
+        let mut reading = Reading::new(source, endian, sink);
         pipe::skip_header(input, PIPE_HEADER_BYTES)?;
-        session.walk_stream(input, PIPE_HEADER_BYTES)?;
-        return session.finish();
+        reading.walk_stream(input, PIPE_HEADER_BYTES)?;
+        return reading.finish();
     }
     read_mapped(input, sink, Some(header), endian)
 }
@@ -95,112 +114,110 @@ fn read_mapped(
     input: &mut Input,
     sink: &mut dyn Sink,
     header: Option<Header>,
-    endian: perfquet_events::bytes::Endian,
+    endian: Endian,
 ) -> Result<(), Error> {
     let Some(map) = input.whole()? else {
         return Err(refuse(input));
     };
     let parts = input.parts()?;
-    let mut sources: Vec<&[u8]> = vec![&map];
-    sources.extend(parts.iter().map(|(_, map)| &map[..]));
-    let mut session = Session::new(sink, endian, sources);
-    let max = input.temporary_bytes_max();
-    session.queue.set_temporary_bytes_max(max);
-    session.maps.push(Arc::clone(&map));
-    let further = parts.iter().map(|(_, part)| Arc::clone(part));
-    session.maps.extend(further);
-    session.has_rounds = parts.is_empty();
-    session.total_bytes = Some(map.len() as u64);
+    let maps: Vec<_> = std::iter::once(&map)
+        .chain(parts.iter().map(|(_, part)| part))
+        .collect();
+    let files: Vec<&[u8]> = maps.iter().map(|map| &map[..]).collect();
+    let kept = maps.iter().map(|&map| Arc::clone(map)).collect();
+    let source = Source::mapped(files, kept, endian, input.temporary_bytes_max());
+    let mut reading = Reading::new(source, endian, sink);
+    let out = &mut reading.emission.out;
     if let Some(reason) = input.damage() {
-        session.problem(Place::Offset(map.len() as u64), "input", || {
+        out.problem(Place::Offset(map.len() as u64), "input", || {
             reason.to_owned()
         })?;
     }
     if header.is_none() {
-        session.is_head_damaged = true;
-        session.problem(Place::Offset(0), "header", || {
-            "expected \"PERFILE2\", found something else; the records are read that can be found".into()
+        reading.catalog.is_damaged = true;
+        out.problem(Place::Offset(0), "header", || {
+            "expected \"PERFILE2\", found something else; the records are read that can be found"
+                .into()
         })?;
     }
     if header.is_some_and(|header| header.is_pipe()) {
-        session.walk(0, PIPE_HEADER_BYTES, map.len() as u64)?;
+        reading.walk(0, PIPE_HEADER_BYTES, map.len() as u64)?;
     } else {
         let head = Head::find(header, &map, endian);
         let header = head.header;
-        session.read_head(head, &map)?;
-        let end = session.data_end(&header, &map)?;
-        session.walk(0, header.data.offset, end)?;
+        read_head(head, &map, &mut reading.catalog, out)?;
+        let end = data_end(&header, &map, out)?;
+        reading.walk(0, header.data.offset, end)?;
     }
     for (index, (_, part)) in parts.iter().enumerate() {
         let source = u16::try_from(index + 1).unwrap_or(u16::MAX);
-        session.total_bytes = Some(part.len() as u64);
-        session.walk(source, 0, part.len() as u64)?;
+        reading.walk(source, 0, part.len() as u64)?;
     }
-    session.finish()
+    reading.finish()
 }
 
-impl Session<'_, '_> {
-    /// Events and features of a file.
-    fn read_head(&mut self, head: Head, file: &[u8]) -> Result<(), Error> {
-        let header = head.header;
-        for (offset, damage) in head.damages {
-            self.problem(Place::Offset(offset), "header", || damage)?;
-        }
-        for (attr, ids) in head.attrs {
-            self.add_attr(attr, ids)?;
-        }
-        let mut event_types = perfquet_events::bytes::Cursor::new(
-            header.event_types.of(file),
-            header.event_types.offset,
-            self.endian,
-        );
-        while let Ok(entry) = event_types.part(72) {
-            let _ = self.header_event_type(entry);
-        }
-        // A killed recorder sets the bits and writes no index.
-        if header.data.size == 0 {
-            return Ok(());
-        }
-        for (bit, section) in head.features {
-            let bytes = section.of(file);
-            if (bytes.len() as u64) < section.size {
-                self.problem(Place::Offset(section.offset), "feature", || {
-                    format!(
-                        "header feature {bit}: expected {} bytes, found {}",
-                        section.size,
-                        bytes.len()
-                    )
-                })?;
-            }
-            let body = perfquet_events::bytes::Cursor::new(bytes, section.offset, self.endian);
-            if !bytes.is_empty() {
-                self.feature(bit, body)?;
-            }
-        }
-        Ok(())
+/// Events and features of a file.
+fn read_head(
+    head: Head,
+    file: &[u8],
+    catalog: &mut Catalog,
+    out: &mut Output<'_>,
+) -> Result<(), Error> {
+    let (header, endian) = (head.header, catalog.endian);
+    for (offset, damage) in head.damages {
+        out.problem(Place::Offset(offset), "header", || damage)?;
     }
-
-    /// Where the records end; tells if the file does not end as it should.
-    fn data_end(&mut self, header: &Header, file: &[u8]) -> Result<u64, Error> {
-        let length = file.len() as u64;
-        let data = header.data;
-        if data.size == 0 && data.offset < length {
-            self.problem(Place::Offset(40), "killed", || {
-                "the recorder was killed before it closed the file: read to the end, names and host unknown"
-                    .into()
-            })?;
-            return Ok(length);
-        }
-        if data.end() > length {
-            self.problem(Place::Offset(length), "cut short", || {
+    for (attr, ids) in head.attrs {
+        catalog.add(attr, ids, out)?;
+    }
+    let section = header.event_types;
+    let mut event_types = Cursor::new(section.of(file), section.offset, endian);
+    while let Ok(entry) = event_types.part(72) {
+        let _ = tool::header_event_type(entry, catalog);
+    }
+    // A killed recorder sets the bits and writes no index.
+    if header.data.size == 0 {
+        return Ok(());
+    }
+    for (bit, section) in head.features {
+        let bytes = section.of(file);
+        if (bytes.len() as u64) < section.size {
+            out.problem(Place::Offset(section.offset), "feature", || {
                 format!(
-                    "expected records up to {:#x}, found the end of the file",
-                    data.end()
+                    "header feature {bit}: expected {} bytes, found {}",
+                    section.size,
+                    bytes.len()
                 )
             })?;
         }
-        Ok(data.end().min(length))
+        let body = Cursor::new(bytes, section.offset, endian);
+        if !bytes.is_empty() {
+            features::feature(bit, body, catalog, out)?;
+        }
     }
+    Ok(())
+}
+
+/// Where the records end; reports if the file does not end as it should.
+fn data_end(header: &Header, file: &[u8], out: &mut Output<'_>) -> Result<u64, Error> {
+    let length = file.len() as u64;
+    let data = header.data;
+    if data.size == 0 && data.offset < length {
+        out.problem(Place::Offset(40), "killed", || {
+            "the recorder was killed before it closed the file: read to the end, names and host unknown"
+                .into()
+        })?;
+        return Ok(length);
+    }
+    if data.end() > length {
+        out.problem(Place::Offset(length), "cut short", || {
+            format!(
+                "expected records up to {:#x}, found the end of the file",
+                data.end()
+            )
+        })?;
+    }
+    Ok(data.end().min(length))
 }
 
 fn refuse(input: &Input) -> Error {

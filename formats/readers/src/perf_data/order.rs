@@ -17,6 +17,7 @@ use perfquet_events::bytes::Endian;
 use perfquet_events::input::{Map, Spool, TEMPORARY_BYTES_MAX};
 
 use crate::perf_data::lag::Rounds;
+use crate::perf_data::record::{HEADER_BYTES, RecordHeader};
 
 /// Entries kept in memory (64 MiB) before they go to a file.
 const ENTRIES_MAX: usize = 4 << 20;
@@ -139,7 +140,7 @@ impl<'m> Queue<'m> {
     /// A round has ended: hands out what nothing can precede any more, once that is worth a sort.
     pub(super) fn finish_round(
         &mut self,
-        hand_out: &mut impl FnMut(&[u8], Location) -> Result<Step, Error>,
+        hand_out: &mut impl FnMut(RecordHeader, &[u8], Location) -> Result<Step, Error>,
     ) -> Result<(), Error> {
         self.rounds.end();
         if self.rounds.is_due(self.len() - self.left)
@@ -154,7 +155,7 @@ impl<'m> Queue<'m> {
     pub(super) fn flush(
         &mut self,
         limit: u64,
-        hand_out: &mut impl FnMut(&[u8], Location) -> Result<Step, Error>,
+        hand_out: &mut impl FnMut(RecordHeader, &[u8], Location) -> Result<Step, Error>,
     ) -> Result<(), Error> {
         // Rings are nearly in order, one after the other: this sort finds and merges such runs.
         self.entries.sort_by_key(|entry| entry.time);
@@ -168,8 +169,8 @@ impl<'m> Queue<'m> {
         if self.runs.left() == 0 {
             let due = self.entries.partition_point(|entry| entry.time <= limit);
             for entry in self.entries.get(..due).unwrap_or_default() {
-                if let Some(record) = records.get(entry.location)
-                    && matches!(hand_out(record, entry.location)?, Step::Hold)
+                if let Some((header, record)) = records.get(entry.location)
+                    && matches!(hand_out(header, record, entry.location)?, Step::Hold)
                 {
                     break;
                 }
@@ -179,7 +180,7 @@ impl<'m> Queue<'m> {
         } else {
             done = self.runs.merge(&self.entries, limit, |entry| {
                 let step = match records.get(entry.location) {
-                    Some(record) => hand_out(record, entry.location)?,
+                    Some((header, record)) => hand_out(header, record, entry.location)?,
                     None => Step::Done,
                 };
                 if matches!(step, Step::Done) {
@@ -213,7 +214,7 @@ impl<'m> Queue<'m> {
         };
         for entry in &mut self.entries {
             if entry.location.source() == ARENA
-                && let Some(record) = records.get(entry.location)
+                && let Some((_, record)) = records.stored(entry.location)
             {
                 entry.location = Location(ARENA << OFFSET_BITS | arena.push(record)?);
             }
@@ -232,8 +233,16 @@ struct Records<'a, 'm> {
 }
 
 impl Records<'_, '_> {
+    /// A record with its header, which is read again: keeping it would double the size of an [`Entry`].
     #[inline]
-    fn get(&self, location: Location) -> Option<&[u8]> {
+    fn get(&self, location: Location) -> Option<(RecordHeader, &[u8])> {
+        let found = self.stored(location);
+        found.filter(|(header, _)| header.size >= HEADER_BYTES)
+    }
+
+    /// What is stored there, also if it is too short for a record.
+    #[inline]
+    fn stored(&self, location: Location) -> Option<(RecordHeader, &[u8])> {
         let bytes = match location.source() {
             ARENA => self.arena.from(location.offset())?,
             source => self
@@ -241,8 +250,8 @@ impl Records<'_, '_> {
                 .get(source as usize)?
                 .get(location.offset() as usize..)?,
         };
-        let size = self.endian.u16_at(bytes, 6)?;
-        bytes.get(..usize::from(size))
+        let header = RecordHeader::parse(bytes, self.endian)?;
+        Some((header, bytes.get(..header.size)?))
     }
 }
 
@@ -440,7 +449,7 @@ mod tests {
     fn flush(queue: &mut Queue<'_>, limit: u64) -> Vec<u16> {
         let mut seen = Vec::new();
         queue
-            .flush(limit, &mut |bytes, _| {
+            .flush(limit, &mut |_, bytes, _| {
                 seen.push(Endian::Little.u16([bytes[8], bytes[9]]));
                 Ok(Step::Done)
             })
@@ -471,7 +480,7 @@ mod tests {
                 queue.push_copy(time, &record(time as u16)).unwrap();
             }
             queue
-                .finish_round(&mut |bytes, _| {
+                .finish_round(&mut |_, bytes, _| {
                     seen.push((round, bytes[8]));
                     Ok(Step::Done)
                 })
@@ -486,7 +495,7 @@ mod tests {
         let mut queue = Queue::new(Vec::new(), Endian::Little);
         let mut seen = Vec::new();
         let mut most = 0;
-        let mut hand_out = |bytes: &[u8], _: Location| {
+        let mut hand_out = |_: RecordHeader, bytes: &[u8], _: Location| {
             seen.push(Endian::Little.u64_at(bytes, 8).unwrap());
             Ok(Step::Done)
         };
@@ -562,7 +571,7 @@ mod tests {
         for time in [1, 2, 3] {
             queue.push_copy(time, &record(time as u16)).unwrap();
         }
-        let mut hold = |bytes: &[u8], _: Location| {
+        let mut hold = |_: RecordHeader, bytes: &[u8], _: Location| {
             Ok(match bytes[8] {
                 2 => Step::Hold,
                 _ => Step::Done,

@@ -16,18 +16,20 @@
 //! bit 0, it has a value; bit 1, more of its bars come in the next record. The writers: ebpf/src/layout.rs and stacks.h,
 //! record/src/journal/told.rs.
 
+use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Short};
 use perfquet_events::event::{
-    Action, Aggregate, Bucket, Call, CallFunction, Common, Context, Event, EventId, Function, Loss,
+    Action, Aggregate, Bucket, Call, CallFunction, Common, Context, Event, Function, Loss,
     PairedCall, Place, Sample, Space, Stack, ToldStack, time_of,
 };
 
 use crate::perf_data::attr::{Attr, event_type, sample_type};
-use crate::perf_data::emit::signed;
-use crate::perf_data::read::Session;
-use crate::perf_data::record::RecordHeader;
-use crate::perf_data::sample::{self, Lists};
+use crate::perf_data::catalog::Catalog;
+use crate::perf_data::emit::{Emission, signed};
+use crate::perf_data::output::Output;
+use crate::perf_data::record::{self, RecordHeader};
+use crate::perf_data::sample;
 
 /// `PERF_COUNT_SW_BPF_OUTPUT`
 const BPF_OUTPUT: u64 = 10;
@@ -63,10 +65,17 @@ mod flag {
 
 /// What is wrong with a record.
 enum Wrong {
+    Sink(Error),
     Short(Short),
     Kind(u32),
     /// A call of a function whose name was not given; it was handed over.
     Function(u32),
+}
+
+impl From<Error> for Wrong {
+    fn from(error: Error) -> Wrong {
+        Wrong::Sink(error)
+    }
 }
 
 impl From<Short> for Wrong {
@@ -75,98 +84,108 @@ impl From<Short> for Wrong {
     }
 }
 
-impl Session<'_, '_> {
-    /// Whether the samples of an event are records of our own.
-    pub(super) fn is_own(&mut self, index: usize) -> bool {
-        let Some(attr) = self.attrs.get(index) else {
+/// Parts of records that go on in the next one, and memory kept from one to the next.
+#[derive(Debug, Default)]
+pub(super) struct Unfinished {
+    /// Bars of an aggregation that has more in the next record.
+    bars: Vec<Bucket>,
+    /// Of the stack at hand.
+    addresses: Vec<u64>,
+}
+
+impl Catalog {
+    /// Whether the samples of an event are such records.
+    #[inline]
+    pub(super) fn is_wire(&mut self, index: usize) -> bool {
+        let Some(event) = self.get(index) else {
             return false;
         };
-        if let Some(is_own) = attr.is_own {
-            return is_own;
+        if let Some(is_wire) = event.is_wire {
+            return is_wire;
         }
-        let is_own = may_be_own(attr) && self.name_of(index).starts_with(SYSTEM);
-        if let Some(attr) = self.attrs.get_mut(index) {
-            attr.is_own = Some(is_own);
+        let is_wire = may_be_wire(&event.attr) && self.name_of(index).starts_with(SYSTEM);
+        if let Some(event) = self.get_mut(index) {
+            event.is_wire = Some(is_wire);
         }
-        is_own
+        is_wire
     }
+}
 
+impl Emission<'_> {
     /// Hands over what a sample of such an event holds.
-    pub(super) fn emit_own(
+    pub(super) fn emit_wire(
         &mut self,
+        catalog: &mut Catalog,
         index: usize,
         header: RecordHeader,
         record: &[u8],
         place: Place,
     ) -> Result<(), Error> {
-        let event = self.event_of(index)?;
-        // Taken out, since the sample borrows them while the session is changed.
-        let mut lists = std::mem::take(&mut self.lists);
-        let read = self.emit_own_with(&mut lists, event, index, header, record);
-        self.lists = lists;
-        match read? {
+        let event = catalog.event_of(index, &mut self.out)?;
+        let mut body = record::body(record, 0, catalog.endian);
+        let Some(attr) = catalog.get(index).map(|event| &event.attr) else {
+            return Ok(());
+        };
+        let result = match sample::parse(&mut body, header.misc, attr, &mut self.lists) {
+            Ok(members) => {
+                let sample = Sample {
+                    time: members.time.and_then(signed),
+                    cpu: members.cpu,
+                    pid: members.pid,
+                    tid: members.tid,
+                    ..Sample::of(event)
+                };
+                let body = Cursor::new(members.raw.unwrap_or_default(), 0, catalog.endian);
+                self.wire
+                    .emit(&sample, body, &catalog.functions, &mut self.out)
+            }
+            Err(short) => Err(short.into()),
+        };
+        let out = &mut self.out;
+        match result {
             Ok(()) => Ok(()),
-            Err(Wrong::Short(short)) => self.problem(place, "short BPF record", || {
+            Err(Wrong::Sink(error)) => Err(error),
+            Err(Wrong::Short(short)) => out.problem(place, "short BPF record", || {
                 format!("BPF record: byte {}: {short}", short.offset)
             }),
-            Err(Wrong::Function(number)) => self.problem(place, "function of a BPF record", || {
+            Err(Wrong::Function(number)) => out.problem(place, "function of a BPF record", || {
                 format!("BPF record: expected a declared function, found number {number}")
             }),
-            Err(Wrong::Kind(kind)) => self.problem(place, "BPF record", || {
+            Err(Wrong::Kind(kind)) => out.problem(place, "BPF record", || {
                 format!("BPF record: expected one of the known kinds, found {kind}")
             }),
         }
     }
+}
 
-    /// The outer error is the sink's, the inner one the record's; so in all of these.
-    fn emit_own_with(
+impl Unfinished {
+    /// Hands over one record; the sample around it has its time and thread.
+    fn emit(
         &mut self,
-        lists: &mut Lists,
-        event: EventId,
-        index: usize,
-        header: RecordHeader,
-        record: &[u8],
-    ) -> Result<Result<(), Wrong>, Error> {
-        let mut body = self.body(record, 0);
-        let Some(attr) = self.attrs.get(index) else {
-            return Ok(Ok(()));
-        };
-        let members = match sample::parse(&mut body, header.misc, attr, lists) {
-            Ok(members) => members,
-            Err(short) => return Ok(Err(Wrong::Short(short))),
-        };
-        let sample = Sample {
-            time: members.time.and_then(signed),
-            cpu: members.cpu,
-            pid: members.pid,
-            tid: members.tid,
-            kernel_stack: lists.kernel_stack(),
-            user_stack: lists.user_stack(),
-            ..Sample::of(event)
-        };
-        let mut body = Cursor::new(members.raw.unwrap_or_default(), 0, self.endian);
-        let read = match (body.u32(), body.u32()) {
-            (Ok(kind::STACK), Ok(_)) => self.stack(&sample, body)?,
-            (Ok(kind::AGGREGATE), Ok(_)) => self.aggregate(&sample, body)?,
-            (Ok(kind::LOSS), Ok(_)) => self.program_loss(&sample, body)?,
-            (Ok(kind::CALL), Ok(_)) => return self.program_call(&sample, body),
-            (Ok(kind), Ok(_)) => return Ok(Err(Wrong::Kind(kind))),
-            (Err(short), _) | (_, Err(short)) => Err(short),
-        };
-        Ok(read.map_err(Wrong::from))
+        sample: &Sample<'_>,
+        mut body: Cursor<'_>,
+        functions: &HashMap<u32, CallFunction>,
+        out: &mut Output<'_>,
+    ) -> Result<(), Wrong> {
+        let kind = body.u32()?;
+        body.u32()?;
+        match kind {
+            kind::STACK => self.stack(sample, body, out),
+            kind::AGGREGATE => self.aggregate(sample, body, out),
+            kind::LOSS => loss(sample, body, out),
+            kind::CALL => call(sample, body, functions, out),
+            kind => Err(Wrong::Kind(kind)),
+        }
     }
 
     fn stack(
         &mut self,
         sample: &Sample<'_>,
         mut body: Cursor<'_>,
-    ) -> Result<Result<(), Short>, Error> {
-        let mut head = || Ok((body.u64()?, body.u32()?, body.u32()?));
-        let (id, process, is_user) = match head() {
-            Ok(head) => head,
-            Err(short) => return Ok(Err(short)),
-        };
-        let addresses = &mut self.told_addresses;
+        out: &mut Output<'_>,
+    ) -> Result<(), Wrong> {
+        let (id, process, is_user) = (body.u64()?, body.u32()?, body.u32()?);
+        let addresses = &mut self.addresses;
         addresses.clear();
         while let Ok(address) = body.u64() {
             addresses.push(address);
@@ -175,36 +194,37 @@ impl Session<'_, '_> {
             0 => Space::Kernel,
             _ => Space::User,
         };
-        let stack = ToldStack {
+        out.event(Event::Stack(ToldStack {
             id,
             time: sample.time,
             pid: i32::try_from(process).ok(),
             stack: Stack::Addresses { space, addresses },
-        };
-        self.sink.event(Event::Stack(stack)).map(Ok)
+        }))?;
+        Ok(())
     }
 
     fn aggregate(
         &mut self,
         sample: &Sample<'_>,
         body: Cursor<'_>,
-    ) -> Result<Result<(), Short>, Error> {
+        out: &mut Output<'_>,
+    ) -> Result<(), Wrong> {
         let told = match Told::read(body, &mut self.bars) {
             Ok(told) => told,
             Err(short) => {
                 self.bars.clear();
-                return Ok(Err(short));
+                return Err(short.into());
             }
         };
         if told.flags & flag::CONTINUES != 0 && self.bars.len() < BARS_MAX {
-            return Ok(Ok(()));
+            return Ok(());
         }
         let buckets = std::mem::take(&mut self.bars);
         let stack = |id: u64| match id {
             0 => Stack::None,
             id => Stack::Told(id),
         };
-        let done = self.sink.event(Event::Aggregate(&Aggregate {
+        out.event(Event::Aggregate(&Aggregate {
             name: told.name,
             action: usize::try_from(told.action)
                 .ok()
@@ -217,87 +237,76 @@ impl Session<'_, '_> {
             snapshot: told.printing,
             time: sample.time,
             buckets: &buckets,
-        }));
-        done.map(Ok)
-    }
-
-    fn program_call(
-        &mut self,
-        sample: &Sample<'_>,
-        mut body: Cursor<'_>,
-    ) -> Result<Result<(), Wrong>, Error> {
-        let told = match ToldCall::read(&mut body) {
-            Ok(told) => told,
-            Err(short) => return Ok(Err(short.into())),
-        };
-        let function = self.call_functions.get(&told.function);
-        let around = Some(told.parent).filter(|_| told.has_parent);
-        let around = around.and_then(|number| self.call_functions.get(&number));
-        let module = function.map_or("", |function| &function.module);
-        let args = function.map_or(&[][..], |function| &function.arguments);
-        let args: Vec<String> = args
-            .iter()
-            .map(|argument| {
-                let register = told.arguments.get(argument.place);
-                argument.text(register.copied().unwrap_or_default())
-            })
-            .collect();
-        let args: Vec<&[u8]> = args.iter().map(|text| text.as_bytes()).collect();
-        let returned = function.and_then(|function| function.returned.as_ref());
-        let call = Call {
-            common: Common {
-                time: Some(time_of(told.entry)),
-                cpu: sample.cpu,
-                pid: sample.pid,
-                tid: sample.tid,
-                ..Common::default()
-            },
-            function: named(function),
-            caller: named(around),
-            depth: Some(told.depth),
-            // User code runs in no other.
-            context: (!module.is_empty()).then_some(Context::Task),
-            args: &args,
-            duration: signed(told.exit.saturating_sub(told.entry)),
-            retval: returned.map(|returned| returned.value(told.returned)),
-            may_nest: false,
-        };
-        let paired = PairedCall {
-            call,
-            parent_entry: signed(told.parent_entry).filter(|_| told.has_parent),
-            inside: signed(told.inside).unwrap_or(i64::MAX),
-        };
-        let is_named = function.is_some();
-        self.sink.event(Event::PairedCall(&paired))?;
-        Ok(match is_named {
-            true => Ok(()),
-            false => Err(Wrong::Function(told.function)),
-        })
-    }
-
-    fn program_loss(
-        &mut self,
-        sample: &Sample<'_>,
-        mut body: Cursor<'_>,
-    ) -> Result<Result<(), Short>, Error> {
-        let mut read = || Ok((body.u64()?, text(&mut body)?));
-        let (count, reason) = match read() {
-            Ok(read) => read,
-            Err(short) => return Ok(Err(short)),
-        };
-        let loss = Loss {
-            time: sample.time,
-            cpu: None,
-            event: None,
-            count: Some(count),
-            in_all: None,
-            reason: &String::from_utf8_lossy(reason),
-        };
-        self.sink.event(Event::Loss(loss)).map(Ok)
+        }))?;
+        Ok(())
     }
 }
 
-fn may_be_own(attr: &Attr) -> bool {
+fn call(
+    sample: &Sample<'_>,
+    mut body: Cursor<'_>,
+    functions: &HashMap<u32, CallFunction>,
+    out: &mut Output<'_>,
+) -> Result<(), Wrong> {
+    let told = ToldCall::read(&mut body)?;
+    let function = functions.get(&told.function);
+    let around = Some(told.parent).filter(|_| told.has_parent);
+    let around = around.and_then(|number| functions.get(&number));
+    let module = function.map_or("", |function| &function.module);
+    let args = function.map_or(&[][..], |function| &function.arguments);
+    let args: Vec<String> = args
+        .iter()
+        .map(|argument| {
+            let register = told.arguments.get(argument.place);
+            argument.text(register.copied().unwrap_or_default())
+        })
+        .collect();
+    let args: Vec<&[u8]> = args.iter().map(|text| text.as_bytes()).collect();
+    let returned = function.and_then(|function| function.returned.as_ref());
+    let call = Call {
+        common: Common {
+            time: Some(time_of(told.entry)),
+            cpu: sample.cpu,
+            pid: sample.pid,
+            tid: sample.tid,
+            ..Common::default()
+        },
+        function: named(function),
+        caller: named(around),
+        depth: Some(told.depth),
+        // User code runs in no other.
+        context: (!module.is_empty()).then_some(Context::Task),
+        args: &args,
+        duration: signed(told.exit.saturating_sub(told.entry)),
+        retval: returned.map(|returned| returned.value(told.returned)),
+        may_nest: false,
+    };
+    let paired = PairedCall {
+        call,
+        parent_entry: signed(told.parent_entry).filter(|_| told.has_parent),
+        inside: signed(told.inside).unwrap_or(i64::MAX),
+    };
+    out.event(Event::PairedCall(&paired))?;
+    match function {
+        Some(_) => Ok(()),
+        None => Err(Wrong::Function(told.function)),
+    }
+}
+
+fn loss(sample: &Sample<'_>, mut body: Cursor<'_>, out: &mut Output<'_>) -> Result<(), Wrong> {
+    let (count, reason) = (body.u64()?, text(&mut body)?);
+    out.event(Event::Loss(Loss {
+        time: sample.time,
+        cpu: None,
+        event: None,
+        count: Some(count),
+        in_all: None,
+        reason: &String::from_utf8_lossy(reason),
+    }))?;
+    Ok(())
+}
+
+fn may_be_wire(attr: &Attr) -> bool {
     attr.kind == event_type::SOFTWARE && attr.config == BPF_OUTPUT && attr.has(sample_type::RAW)
 }
 

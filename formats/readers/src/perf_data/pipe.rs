@@ -9,9 +9,9 @@ use std::io::BufRead;
 use perfquet_events::event::Place;
 use perfquet_events::{Error, Input};
 
-use crate::perf_data::read::{EXTRA_BYTES_MAX, Session};
-use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
-use crate::perf_data::resync::Look;
+use crate::perf_data::read::{EXTRA_BYTES_MAX, Reading};
+use crate::perf_data::record::{HEADER_BYTES, kind};
+use crate::perf_data::resync::{Found, Look};
 
 /// The bytes of a stream that have been read and not yet been used.
 struct Window<'i> {
@@ -72,7 +72,7 @@ impl Window<'_> {
     }
 }
 
-impl Session<'_, '_> {
+impl Reading<'_, '_> {
     /// Goes through a stream of records; the header of the file has been taken off.
     pub(super) fn walk_stream(&mut self, input: &mut Input, offset: u64) -> Result<(), Error> {
         let mut window = Window {
@@ -87,10 +87,10 @@ impl Session<'_, '_> {
         while window.fill(1) {
             let is_all = !window.fill(wanted);
             match self.look(window.rest(), window.offset, is_all) {
-                Look::Record(header, extra) => self.stream_record(&mut window, header, extra)?,
+                Look::Record(found) => self.stream_record(&mut window, found)?,
                 Look::Skip(damage) => {
-                    self.report_damage(window.offset, damage.message)?;
-                    window.consume(damage.bytes);
+                    let skipped = self.skip(damage, window.offset)?;
+                    window.consume(skipped);
                 }
                 Look::More(more) if !is_all => {
                     wanted = more;
@@ -102,50 +102,39 @@ impl Session<'_, '_> {
             self.progress(window.offset)?;
         }
         if let Some(error) = window.error.take() {
-            self.problem(Place::Offset(window.offset), "input", || {
+            let out = &mut self.emission.out;
+            out.problem(Place::Offset(window.offset), "input", || {
                 format!("expected more of the input: {error}")
             })?;
         }
         self.end_of_source(window.offset)
     }
 
-    fn stream_record(
-        &mut self,
-        window: &mut Window<'_>,
-        header: RecordHeader,
-        wanted: u64,
-    ) -> Result<(), Error> {
-        let offset = window.offset;
-        let record = window.rest().get(..header.size).unwrap_or_default();
+    fn stream_record(&mut self, window: &mut Window<'_>, found: Found) -> Result<(), Error> {
+        let (offset, wanted) = (window.offset, found.extra_bytes);
+        let size = found.header.size;
         if wanted == 0 {
-            self.record(header, record, offset, None, &[])?;
-            window.consume(header.size);
+            let record = window.rest().get(..size).unwrap_or_default();
+            self.record(found, record, offset, None, &[])?;
+            window.consume(size);
             return Ok(());
         }
-        let left = if header.kind == kind::TRACING_DATA && wanted <= EXTRA_BYTES_MAX {
-            window.fill(header.size + wanted as usize);
-            let (record, extra) = window
-                .rest()
-                .split_at_checked(header.size)
-                .unwrap_or_default();
+        let left = if found.header.kind == kind::TRACING_DATA && wanted <= EXTRA_BYTES_MAX {
+            window.fill(size + wanted as usize);
+            let (record, extra) = window.rest().split_at_checked(size).unwrap_or_default();
             let extra = extra.get(..wanted as usize).unwrap_or(extra);
-            self.record(header, record, offset, None, extra)?;
+            self.record(found, record, offset, None, extra)?;
             let length = extra.len();
-            window.consume(header.size + length);
+            window.consume(size + length);
             length as u64
         } else {
-            window.consume(header.size);
+            window.consume(size);
             let skipped = window.skip(wanted);
-            self.undecoded.aux_buffers += 1;
-            self.undecoded.aux_bytes += skipped;
+            self.emission.undecoded.add_aux_buffer(skipped);
             skipped
         };
         if left < wanted {
-            self.problem(
-                Place::Offset(offset),
-                "truncated data after a record",
-                || format!("expected {wanted} bytes after the record, found {left}"),
-            )?;
+            self.emission.out.truncated_extra(wanted, left, offset)?;
         }
         Ok(())
     }

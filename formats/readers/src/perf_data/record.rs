@@ -122,22 +122,56 @@ impl RecordHeader {
     }
 }
 
+/// The body of a record that begins at this offset.
+#[inline]
+pub(super) fn body(record: &[u8], offset: u64, endian: Endian) -> Cursor<'_> {
+    let body = record.get(HEADER_BYTES..).unwrap_or_default();
+    Cursor::new(body, offset + HEADER_BYTES as u64, endian)
+}
+
+/// Bytes that follow a record without being counted in its size.
+pub(super) fn extra_bytes(header: RecordHeader, record: &[u8], endian: Endian) -> u64 {
+    if header.kind != kind::AUXTRACE && header.kind != kind::TRACING_DATA {
+        return 0;
+    }
+    let mut body = body(record, 0, endian);
+    match header.kind {
+        kind::AUXTRACE => body.u64().unwrap_or(0),
+        _ => {
+            // simpleperf writes the data inside of the record, perf after it.
+            let size = body.u32().map_or(0, u64::from);
+            if body.left() >= size { 0 } else { size }
+        }
+    }
+}
+
 /// How many bytes of a kernel's record the kernel has written, with a trailer of `trailer_bytes`.
 ///
 /// For three types it adds the size of the trailer once more for each further event that receives the record, but
 /// writes one trailer, right after the body (`perf_event_ksymbol_output` and the two like it do not restore
 /// `header.size`). What follows is what the ring held before.
 pub fn written_bytes(record: &[u8], trailer_bytes: usize, endian: Endian) -> usize {
-    let header = RecordHeader::parse(record, endian);
-    let end = match header.map(|header| header.kind) {
-        Some(kind @ (kind::KSYMBOL | kind::BPF_EVENT | kind::TEXT_POKE)) => {
-            end_of_body(kind, record, endian)
+    match RecordHeader::parse(record, endian) {
+        Some(header) => written(header, record, trailer_bytes, endian).len(),
+        None => record.len(),
+    }
+}
+
+/// The part of a kernel's record that the kernel has written; its header is known.
+#[inline]
+pub(super) fn written(
+    header: RecordHeader,
+    record: &[u8],
+    trailer_bytes: usize,
+    endian: Endian,
+) -> &[u8] {
+    match header.kind {
+        kind @ (kind::KSYMBOL | kind::BPF_EVENT | kind::TEXT_POKE) => {
+            let end = end_of_body(kind, record, endian).map(|end| end + trailer_bytes);
+            end.and_then(|end| record.get(..end)).unwrap_or(record)
         }
-        _ => None,
-    };
-    let end = end.map(|end| end + trailer_bytes);
-    end.filter(|end| *end <= record.len())
-        .unwrap_or(record.len())
+        _ => record,
+    }
 }
 
 /// Where the body of one of these three types ends.
@@ -185,7 +219,7 @@ impl Trailer {
         let Some(attr) = attr else {
             return Ok((cursor, Trailer::default()));
         };
-        let length = (body.len()).saturating_sub(attr.trailer_bytes()) as u64;
+        let length = (body.len()).saturating_sub(attr.layout.trailer_bytes) as u64;
         let body = cursor.part(length)?;
         let mut trailer = Trailer::default();
         if !attr.sample_id_all() {
@@ -329,11 +363,7 @@ mod tests {
 
     #[test]
     fn a_trailer_is_cut_off_the_end() {
-        let attr = Attr {
-            sample_type: sample_type::TID | sample_type::TIME,
-            flags: 1 << 18,
-            ..Attr::default()
-        };
+        let attr = Attr::of(sample_type::TID | sample_type::TIME, 1 << 18);
         let body = b"sh\0\0\0\0\0\0\x07\0\0\0\x08\0\0\0\x09\0\0\0\0\0\0\0";
         let (cursor, trailer) = Trailer::split(body, 8, Endian::Little, Some(&attr)).unwrap();
         assert_eq!(cursor.left(), 8);

@@ -12,12 +12,10 @@
 //! What begins before the three and reaches into them has lost a byte; what ends a few bytes before them has one too
 //! many. Neither is taken, for its members are not where they should be.
 
-use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Endian};
-use perfquet_events::event::Place;
 
-use crate::perf_data::read::Session;
-use crate::perf_data::record::{HEADER_BYTES, RecordHeader, Trailer, kind};
+use crate::perf_data::catalog::Catalog;
+use crate::perf_data::record::{self, HEADER_BYTES, RecordHeader, Trailer, extra_bytes, kind};
 use crate::perf_data::sample::{Lists, Members, parse};
 
 /// Headers in a row that convince.
@@ -37,12 +35,21 @@ const TIDS_MAX: i32 = 1 << 30;
 
 /// What bytes are.
 pub(super) enum Look {
-    /// A record; so many bytes follow it that its size does not count.
-    Record(RecordHeader, u64),
+    /// A record.
+    Record(Found),
     /// Damage.
     Skip(Damage),
     /// Not known before so many bytes are there.
     More(usize),
+}
+
+/// A record, as its bytes were looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) header: RecordHeader,
+    pub(super) time: Option<u64>,
+    /// Bytes that follow it and that its size does not count.
+    pub(super) extra_bytes: u64,
 }
 
 /// Bytes that are no record.
@@ -61,36 +68,60 @@ pub(super) struct Search {
     until: u64,
 }
 
-impl Session<'_, '_> {
+/// What was learned of the records of a source so far.
+#[derive(Debug, Default)]
+pub(super) struct Framing {
+    /// Time of a record that was taken: others are near it.
+    near: Option<u64>,
+    /// The last search past damage.
+    search: Search,
+}
+
+impl Framing {
+    /// Another source begins.
+    pub(super) fn begin(&mut self) {
+        self.search = Search::default();
+    }
+
     /// Says what the front of `bytes` is. `position` counts the bytes of their source; `is_all`: none follow.
     #[inline]
-    pub(super) fn look(&mut self, bytes: &[u8], position: u64, is_all: bool) -> Look {
-        let Some(header) = plausible(bytes, self.endian) else {
-            return self.look_closer(bytes, position, is_all);
+    pub(super) fn look(
+        &mut self,
+        catalog: &Catalog,
+        bytes: &[u8],
+        position: u64,
+        is_all: bool,
+    ) -> Look {
+        let endian = catalog.endian;
+        let Some(header) = plausible(bytes, endian) else {
+            return self.look_closer(catalog, bytes, position, is_all);
         };
         let Some(record) = bytes.get(..header.size) else {
             return match is_all {
-                true => self.look_closer(bytes, position, is_all),
+                true => self.look_closer(catalog, bytes, position, is_all),
                 false => Look::More(header.size),
             };
         };
-        let extra = self.extra_bytes(header, record);
-        let end = end_of(header, extra);
+        let extra_bytes = extra_bytes(header, record, endian);
+        let end = end_of(header, extra_bytes);
         let behind = bytes.get(end..);
         let is_followed = match behind {
-            Some(behind) if behind.len() >= HEADER_BYTES => {
-                plausible(behind, self.endian).is_some()
-            }
+            Some(behind) if behind.len() >= HEADER_BYTES => plausible(behind, endian).is_some(),
             // The end of a round is waited for by those who read while it is recorded.
             _ if header.kind == kind::FINISHED_ROUND => true,
             _ if is_all => behind.is_some(),
             _ if end > SEARCH_BYTES => true,
             _ => return Look::More(end + HEADER_BYTES),
         };
-        if is_followed && self.is_near(self.time_of(header, record)) {
-            return Look::Record(header, extra);
+        let time = catalog.time_of(header, record);
+        if is_followed && self.is_near(time) {
+            return Look::Record(Found {
+                header,
+                time,
+                extra_bytes,
+            });
         }
-        self.look_closer(bytes, position, is_all)
+        self.look_closer(catalog, bytes, position, is_all)
     }
 
     /// Whether a record's time needs no further look; it is the one that others are compared with.
@@ -107,22 +138,33 @@ impl Session<'_, '_> {
     }
 
     #[cold]
-    fn look_closer(&mut self, bytes: &[u8], position: u64, is_all: bool) -> Look {
-        let whole = possible(bytes, self.endian)
-            .and_then(|header| Some((header, bytes.get(..header.size)?)));
+    fn look_closer(
+        &mut self,
+        catalog: &Catalog,
+        bytes: &[u8],
+        position: u64,
+        is_all: bool,
+    ) -> Look {
+        let endian = catalog.endian;
+        let whole =
+            possible(bytes, endian).and_then(|header| Some((header, bytes.get(..header.size)?)));
         let Some((header, record)) = whole else {
-            return self.skip(bytes, position, is_all, 1);
+            return self.skip(catalog, bytes, position, is_all, 1);
         };
-        let extra = self.extra_bytes(header, record);
-        let end = end_of(header, extra);
+        let extra_bytes = extra_bytes(header, record, endian);
+        let end = end_of(header, extra_bytes);
         let behind = bytes.get(end..);
-        if behind.is_some_and(|behind| {
-            is_chain(behind, self.endian, |bytes| possible(bytes, self.endian))
-        }) {
-            let behind = behind.unwrap_or_default();
-            let time = self.time_of(header, record);
-            if self.is_near(time) || self.is_witnessed(time, behind) {
-                return Look::Record(header, extra);
+        let time = catalog.time_of(header, record);
+        let found = Found {
+            header,
+            time,
+            extra_bytes,
+        };
+        if let Some(behind) = behind
+            && is_chain(behind, endian, |bytes| possible(bytes, endian))
+        {
+            if self.is_near(time) || self.is_witnessed(catalog, time, behind) {
+                return Look::Record(found);
             }
             return Look::Skip(Damage {
                 bytes: end,
@@ -135,24 +177,31 @@ impl Session<'_, '_> {
         if !is_all && bytes.len() < SEARCH_BYTES {
             return Look::More(SEARCH_BYTES);
         }
-        let next = self.next_chain(bytes, position, HEADER_BYTES);
-        if behind.is_none() && next.is_none() && extra > 0 {
+        let next = self.next_chain(catalog, bytes, position, HEADER_BYTES);
+        if behind.is_none() && next.is_none() && extra_bytes > 0 {
             // Cut off: as much of it is read as there is.
-            return Look::Record(header, extra);
+            return Look::Record(found);
         }
         let is_inside = next.is_some_and(|next| next < end.saturating_add(HEADER_BYTES));
-        if is_inside || behind.is_none() || !self.is_sound(header, record) {
-            return self.skip(bytes, position, is_all, HEADER_BYTES);
+        if is_inside || behind.is_none() || !self.is_sound(catalog, header, record, time) {
+            return self.skip(catalog, bytes, position, is_all, HEADER_BYTES);
         }
-        Look::Record(header, extra)
+        Look::Record(found)
     }
 
     /// Finds the next record.
-    fn skip(&mut self, bytes: &[u8], position: u64, is_all: bool, from: usize) -> Look {
+    fn skip(
+        &mut self,
+        catalog: &Catalog,
+        bytes: &[u8],
+        position: u64,
+        is_all: bool,
+        from: usize,
+    ) -> Look {
         if !is_all && bytes.len() < SEARCH_BYTES {
             return Look::More(SEARCH_BYTES);
         }
-        let found = match RecordHeader::parse(bytes, self.endian) {
+        let found = match RecordHeader::parse(bytes, catalog.endian) {
             None => "expected a record, found fewer bytes than its header has".to_owned(),
             Some(header) if header.size > bytes.len() && is_all => format!(
                 "expected {} bytes of a record of type {}, found {} and the end",
@@ -165,7 +214,7 @@ impl Session<'_, '_> {
                 header.kind, header.size
             ),
         };
-        let (bytes, rest) = match self.next_chain(bytes, position, from) {
+        let (bytes, rest) = match self.next_chain(catalog, bytes, position, from) {
             Some(next) => (
                 next,
                 "skipped".to_owned() + &format!(" {next} bytes to the next record"),
@@ -185,7 +234,13 @@ impl Session<'_, '_> {
     }
 
     /// Offset in `bytes` of the first three plausible headers in a row, not before `from`.
-    fn next_chain(&mut self, bytes: &[u8], position: u64, from: usize) -> Option<usize> {
+    fn next_chain(
+        &mut self,
+        catalog: &Catalog,
+        bytes: &[u8],
+        position: u64,
+        from: usize,
+    ) -> Option<usize> {
         let start = position + from as u64;
         let end = position + bytes.len() as u64;
         let known = self.search;
@@ -206,7 +261,7 @@ impl Session<'_, '_> {
         };
         let found = (from..bytes.len()).find(|&offset| {
             let bytes = bytes.get(offset..).unwrap_or_default();
-            plausible(bytes, self.endian).is_some() && self.is_record_chain(bytes)
+            plausible(bytes, catalog.endian).is_some() && is_record_chain(catalog, bytes)
         });
         self.search = Search {
             from: start,
@@ -216,37 +271,23 @@ impl Session<'_, '_> {
         found
     }
 
-    /// Whether three records in a row begin here, those with an id belonging to known events.
-    fn is_record_chain(&self, bytes: &[u8]) -> bool {
-        is_chain(bytes, self.endian, |bytes| {
-            let header = plausible(bytes, self.endian)?;
-            if header.kind == kind::SAMPLE
-                && let Some(record) = bytes.get(..header.size)
-                && !self.attrs.is_empty()
-            {
-                self.attr_of(header, record)?;
-            }
-            Some(header)
-        })
-    }
-
     /// Whether the records that follow have times near this one, or none that say otherwise.
-    fn is_witnessed(&mut self, time: Option<u64>, mut behind: &[u8]) -> bool {
+    fn is_witnessed(&mut self, catalog: &Catalog, time: Option<u64>, mut behind: &[u8]) -> bool {
         let Some(time) = time else { return true };
         let mut others = Vec::new();
         for _ in 0..WITNESSES {
-            let Some(header) = plausible(behind, self.endian) else {
+            let Some(header) = plausible(behind, catalog.endian) else {
                 break;
             };
             let Some(record) = behind.get(..header.size) else {
                 break;
             };
-            if let Some(other) = self.time_of(header, record)
+            if let Some(other) = catalog.time_of(header, record)
                 && !matches!(other, 0 | u64::MAX)
             {
                 others.push(other);
             }
-            let end = end_of(header, self.extra_bytes(header, record));
+            let end = end_of(header, extra_bytes(header, record, catalog.endian));
             behind = behind.get(end..).unwrap_or_default();
         }
         let is_one_near = others.iter().any(|other| other.abs_diff(time) < NEAR);
@@ -266,41 +307,46 @@ impl Session<'_, '_> {
     }
 
     /// Whether the members of a record beside damage are all there and say nothing impossible.
-    fn is_sound(&self, header: RecordHeader, record: &[u8]) -> bool {
+    fn is_sound(
+        &self,
+        catalog: &Catalog,
+        header: RecordHeader,
+        record: &[u8],
+        time: Option<u64>,
+    ) -> bool {
         if header.kind > kind::KERNEL_LAST {
             return true;
         }
-        let time = self.time_of(header, record);
         let is_timely = match (time, self.near) {
             (Some(time), Some(near)) if !matches!(time, 0 | u64::MAX) => time.abs_diff(near) < NEAR,
             _ => true,
         };
-        let Some(attr) = self
-            .attr_of(header, record)
-            .and_then(|index| self.attrs.get(index))
-        else {
-            return self.attrs.is_empty() && is_timely;
+        let index = catalog.index_of(header, record);
+        let Some(event) = index.and_then(|index| catalog.get(index)) else {
+            return catalog.is_empty() && is_timely;
         };
         if header.kind == kind::SAMPLE {
-            let mut body = self.body(record, 0);
-            let parsed = parse(&mut body, header.misc, attr, &mut Lists::default());
+            let mut body = record::body(record, 0, catalog.endian);
+            let parsed = parse(&mut body, header.misc, &event.attr, &mut Lists::default());
             return is_timely && parsed.is_ok_and(|members| body.is_empty() && is_sane(&members));
         }
-        let record = self.written(record);
-        let body = record.get(HEADER_BYTES..).unwrap_or_default();
-        let split = Trailer::split(body, 0, self.endian, Some(attr));
+        let split = catalog.split(header, record, 0, Some(event));
         is_timely && split.is_ok_and(|(_, trailer)| is_sane_trailer(&trailer))
     }
+}
 
-    /// Reports bytes that are no record.
-    pub(super) fn report_damage(&mut self, offset: u64, message: String) -> Result<(), Error> {
-        // Packed records refer to those before them: what is missing there would be made up.
-        if let Some(unpacker) = &mut self.unpacker {
-            unpacker.is_broken = true;
+/// Whether three records in a row begin here, those with an id belonging to known events.
+fn is_record_chain(catalog: &Catalog, bytes: &[u8]) -> bool {
+    is_chain(bytes, catalog.endian, |bytes| {
+        let header = plausible(bytes, catalog.endian)?;
+        if header.kind == kind::SAMPLE
+            && let Some(record) = bytes.get(..header.size)
+            && !catalog.is_empty()
+        {
+            catalog.index_of(header, record)?;
         }
-        self.is_unpacking_broken = true;
-        self.problem(Place::Offset(offset), "no record", || message)
-    }
+        Some(header)
+    })
 }
 
 /// Where a record with what follows it ends.

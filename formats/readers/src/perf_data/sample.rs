@@ -206,7 +206,7 @@ pub(super) fn parse<'a>(
     lists.clear();
     // The members up to the period are words, all of which are there or the sample is short.
     let endian = cursor.endian();
-    let (head, _) = cursor.bytes(attr.places.head_bytes)?.as_chunks::<8>();
+    let (head, _) = cursor.bytes(attr.layout.head_bytes)?.as_chunks::<8>();
     let mut head = head.iter();
     let mut word = || head.next().map_or(0, |word| endian.u64(*word));
     // Two halves of a word, the first of which comes first in memory.

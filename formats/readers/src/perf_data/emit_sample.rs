@@ -1,0 +1,135 @@
+//! Samples → events.
+
+use perfquet_events::Error;
+use perfquet_events::event::{Event, Fields, Payload, Place, ReadValue, Sample, Space, time_of};
+
+use crate::perf_data::catalog::Catalog;
+use crate::perf_data::emit::{Emission, known_cpu};
+use crate::perf_data::order::Step;
+use crate::perf_data::output::Output;
+use crate::perf_data::record::{self, RecordHeader};
+use crate::perf_data::resync::is_sane;
+use crate::perf_data::sample::{self, BRANCH_CALL_STACK, space_of};
+
+impl Emission<'_> {
+    /// Hands over a sample, or says that it has to wait for its user stack.
+    pub(super) fn emit_sample(
+        &mut self,
+        catalog: &mut Catalog,
+        header: RecordHeader,
+        record: &[u8],
+        place: Place,
+    ) -> Result<Step, Error> {
+        let Some(index) = catalog.index_of(header, record) else {
+            self.out.problem(place, "sample of an unknown event", || {
+                "expected a sample of an event of this file, found an unknown ID".into()
+            })?;
+            return Ok(Step::Done);
+        };
+        if catalog.is_wire(index) {
+            self.emit_wire(catalog, index, header, record, place)?;
+            return Ok(Step::Done);
+        }
+        let event_id = catalog.event_of(index, &mut self.out)?;
+        let mut body = record::body(record, 0, catalog.endian);
+        let Some(event) = catalog.get(index) else {
+            return Ok(Step::Done);
+        };
+        let attr = &event.attr;
+        let lists = &mut self.lists;
+        let members = match sample::parse(&mut body, header.misc, attr, lists) {
+            Ok(members) => members,
+            Err(short) => {
+                self.out.problem(place, "short sample", || {
+                    format!("sample: byte {}: {short}", short.offset)
+                })?;
+                return Ok(Step::Done);
+            }
+        };
+        if !event.is_filled(body.is_empty()) || !is_sane(&members) {
+            let (cpu, tid, left) = (members.cpu, members.tid, body.left());
+            self.out.problem(place, "damaged sample", || {
+                format!(
+                    "expected a sample with a CPU and a thread, found CPU {} and thread {}, and {left} bytes after it",
+                    cpu.unwrap_or(0),
+                    tid.unwrap_or(0)
+                )
+            })?;
+            return Ok(Step::Done);
+        }
+        let fixed_period = (!attr.freq() && attr.sample_period > 0).then_some(attr.sample_period);
+        if attr.branch_sample_type & BRANCH_CALL_STACK != 0 {
+            let ip = members.ip.filter(|_| space_of(header.misc) == Space::User);
+            lists.set_user_stack_of_calls(ip);
+        }
+        if let Some(cookie) = members.deferred {
+            match self.deferred.get(&(members.tid.unwrap_or(-1), cookie)) {
+                Some(addresses) => lists.set_user_stack(addresses),
+                None if !self.may_hold => self.undecoded.deferred_missing += 1,
+                None => return Ok(Step::Hold),
+            }
+        }
+        if members.aux_bytes > 0 {
+            self.undecoded.add_aux_sample(members.aux_bytes);
+        }
+        if !lists.read.is_empty() {
+            name_read_values(&mut lists.read, catalog, &mut self.out)?;
+        }
+        let lists = &self.lists;
+        let plan = catalog.get(index).map(|event| &event.plan);
+        let payload = |(bytes, plan)| Fields::Raw(Payload { bytes, plan });
+        let sample = Sample {
+            event: event_id,
+            time: members.time.map(time_of),
+            cpu: known_cpu(members.cpu),
+            pid: members.pid,
+            tid: members.tid,
+            comm: None,
+            kernel_stack: lists.kernel_stack(),
+            user_stack: lists.user_stack(),
+            space: space_of(header.misc),
+            ip: members.ip,
+            period: members.period.or(fixed_period),
+            addr: members.addr,
+            weight: members.weight,
+            data_src: members.data_src,
+            transaction: members.transaction,
+            phys_addr: members.phys_addr,
+            cgroup: members.cgroup,
+            data_page_size: members.data_page_size,
+            code_page_size: members.code_page_size,
+            stream_id: members.stream_id,
+            branches: &lists.branches,
+            branch_hw_index: members.branch_hw_index,
+            branch_counters: &lists.branch_counters,
+            user_registers: lists.user_registers(),
+            interrupt_registers: lists.interrupt_registers(),
+            user_memory: members.user_memory,
+            read: &lists.read,
+            fields: members.raw.zip(plan).map_or(Fields::None, payload),
+        };
+        self.out.event(Event::Sample(&sample))?;
+        Ok(Step::Done)
+    }
+}
+
+/// Finds the events of the counters that were read.
+fn name_read_values(
+    values: &mut [ReadValue],
+    catalog: &mut Catalog,
+    out: &mut Output<'_>,
+) -> Result<(), Error> {
+    for value in values {
+        let Some(id) = value.id else {
+            value.event = None;
+            continue;
+        };
+        value.event = catalog.event_of_id(Some(id), out)?;
+        if value.event.is_none() {
+            out.problem(Place::Whole, "counter of an unknown event", || {
+                "expected a counter of an event of this file, found an unknown ID".into()
+            })?;
+        }
+    }
+    Ok(())
+}

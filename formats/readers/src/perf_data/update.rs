@@ -1,0 +1,100 @@
+//! EVENT_UPDATE: what is known of an event, or of the recording, only after its attr was written.
+//!
+//! ```text
+//! u64 type, u64 id, then by type: a text (unit, name), an f64 (scale), CPUs
+//! ```
+//! perf has types 0 to 3. perfquet-record adds its own, which perf passes over.
+
+use perfquet_events::bytes::{Cursor, before_nul};
+use perfquet_events::event::{CallFunction, Event, Place, Purpose, Selection};
+
+use crate::perf_data::catalog::Catalog;
+use crate::perf_data::order::Queue;
+use crate::perf_data::output::{Fault, Output};
+
+const UNIT: u64 = 0;
+const SCALE: u64 = 1;
+const NAME: u64 = 2;
+/// The kernel's filter as text.
+const FILTER: u64 = 0x7071_0001;
+/// The purpose of the hits, as [`Purpose`] writes it.
+const PURPOSE: u64 = 0x7071_0002;
+/// Of the recording as a whole: what to keep of it, as [`Selection`] writes it.
+const SELECTION: u64 = 0x7071_0003;
+/// A function whose calls a BPF program reports, as [`CallFunction`] writes it.
+const FUNCTION: u64 = 0x7071_0004;
+/// Of the recording as a whole: what it is of ("system", "process 12").
+const SCOPE: u64 = 0x7071_0005;
+
+/// Takes an EVENT_UPDATE.
+pub(super) fn event_update(
+    mut body: Cursor<'_>,
+    catalog: &mut Catalog,
+    queue: &mut Queue<'_>,
+    out: &mut Output<'_>,
+) -> Result<(), Fault> {
+    let (kind, id) = (body.u64()?, body.u64()?);
+    let Some(index) = catalog.index_of_id(Some(id)) else {
+        return Ok(());
+    };
+    let text = String::from_utf8_lossy(before_nul(body.rest()));
+    match kind {
+        UNIT => {
+            let name = format!("perf.unit.{}", catalog.name_of(index));
+            out.other_fact(&name, &text)?;
+        }
+        SCALE => {
+            let scale = f64::from_bits(body.u64().unwrap_or(0));
+            let name = format!("perf.scale.{}", catalog.name_of(index));
+            out.other_fact(&name, &scale.to_string())?;
+        }
+        SCOPE => out.other_fact("scope", &text)?,
+        SELECTION => match Selection::parse(&text) {
+            Ok(selection) => {
+                // The recorder waits for the rows.
+                if selection.max_events.is_some() {
+                    queue.hurry();
+                }
+                out.event(Event::Selection(&selection))?;
+            }
+            Err(word) => out.problem(Place::Whole, "selection", || {
+                format!("unknown selection of calls: {word:?}")
+            })?,
+        },
+        FUNCTION => match CallFunction::parse(&text) {
+            Some(function) => {
+                catalog.functions.insert(function.number, function);
+            }
+            None => out.problem(Place::Whole, "function", || {
+                format!("unknown function of calls: {text:?}")
+            })?,
+        },
+        _ => update_event(kind, &text, index, catalog, out)?,
+    }
+    Ok(())
+}
+
+/// Types that change one event.
+fn update_event(
+    kind: u64,
+    text: &str,
+    index: usize,
+    catalog: &mut Catalog,
+    out: &mut Output<'_>,
+) -> Result<(), Fault> {
+    let Some(event) = catalog.get_mut(index) else {
+        return Ok(());
+    };
+    match kind {
+        NAME if !text.is_empty() => event.name = Some(text.to_owned()),
+        FILTER => event.filter = Some(text.to_owned()),
+        PURPOSE => match Purpose::parse(text) {
+            Some(purpose) => event.purpose = purpose,
+            None => out.problem(Place::Whole, "purpose", || {
+                format!("unknown purpose of an event: {text:?}")
+            })?,
+        },
+        _ => {}
+    }
+    Ok(())
+}
