@@ -11,6 +11,7 @@ mod text;
 mod bins;
 mod call_values;
 mod catalog;
+mod checked_reader;
 mod commands;
 mod distinct;
 mod explain;

@@ -7,7 +7,6 @@
 //! deep stacks. Nodes follow their parents, so one backward pass sums all subtrees.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +17,6 @@ use arrow::array::{
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, UInt64Type};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use perfquet_trace::store;
 
@@ -399,7 +397,7 @@ fn read(trace: &Trace, table: &str, columns: &[&str]) -> Result<Vec<RecordBatch>
 }
 
 fn read_part(table: &TraceTable, path: &Path, columns: &[&str]) -> Result<Vec<RecordBatch>> {
-    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?;
+    let reader = store::part_reader(path)?;
     let schema = Arc::clone(reader.schema());
     let roots: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
     let roots = roots.with_context(|| format!("table {}", table.schema.name))?;

@@ -15,10 +15,10 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Statistics};
 use datafusion::config::TableParquetOptions;
-use datafusion::datasource::file_format::FileFormat;
-use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -32,6 +32,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::{Part, part_path};
 
+use crate::checked_reader::CheckedReaders;
 use crate::text::harmless;
 
 /// One Parquet file.
@@ -218,20 +219,28 @@ impl TableProvider for PartsTable {
             };
             return Ok(Arc::new(EmptyExec::new(schema)));
         }
-        let format = ParquetFormat::new().with_options(TableParquetOptions {
+        let options = TableParquetOptions {
             global: state.config_options().execution.parquet.clone(),
             ..Default::default()
-        });
-        let source = format.file_source(self.schema.clone());
+        };
+        let local = ObjectStoreUrl::local_filesystem();
+        let environment = state.runtime_env();
+        let readers = CachedParquetFileReaderFactory::new(
+            environment.object_store(&local)?,
+            environment.cache_manager.get_file_metadata_cache(),
+        );
+        let source = ParquetSource::new(self.schema.clone())
+            .with_table_parquet_options(options)
+            .with_parquet_file_reader_factory(Arc::new(CheckedReaders(readers)));
         let parts: Vec<_> = self.runs.iter().flatten().cloned().collect();
-        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
+        let scan = FileScanConfigBuilder::new(local, Arc::new(source))
             .with_file_groups(groups)
             .with_statistics(statistics(&self.schema(), &parts))
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
             .with_output_ordering(self.ordering().into_iter().collect())
             .build();
-        format.create_physical_plan(state, scan).await
+        Ok(DataSourceExec::from_data_source(scan))
     }
 }
 

@@ -239,7 +239,7 @@ pub struct Field {
     pub kind: FieldType,
     /// Position in a raw payload; `None` for events whose values are [`Value`]s.
     pub layout: Option<Layout>,
-    /// The declaration as written ("char prev_comm[16]"), for `tables`.
+    /// The declaration as written (`char prev_comm[16]`), for `tables`.
     pub declaration: String,
 }
 

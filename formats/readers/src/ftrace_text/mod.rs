@@ -16,7 +16,7 @@
 //! Format: `kernel/trace/trace_output.c`, `trace_functions_graph.c`, `trace_events_hist.c` and others of Linux 2.6.27
 //! to 7.3, `Documentation/trace/ftrace.rst`, and the sources of trace-cmd.
 //!
-//! - An event becomes a sample with the kernel's own columns ([`crate::payload_text`]). The text does not name the
+//! - An event becomes a sample with the kernel's own columns (`payload_text`). The text does not name the
 //!   event's system: it is inferred from the event's name, or is `ftrace`. Markers are `ftrace.print`.
 //! - A function becomes a call without a duration; one of function_graph becomes a call, or its entry or exit. An event
 //!   printed as a comment inside a graph is still an event.

@@ -14,7 +14,7 @@
 //! - A single number in front is the TID, `1/2` PID and TID.
 //! - A sample ends with an empty line or the next head. Frames come leaf first; those of the kernel form the kernel
 //!   stack, the others the user stack. Without a call chain, the location on the head's line is the only frame.
-//! - Payloads are parsed like those of ftrace ([`crate::payload_text`]).
+//! - Payloads are parsed like those of ftrace (`payload_text`).
 //! - Source lines after a frame (`-F +srcline`) are dropped.
 //! - Every line is data, header, blank, a loss or a problem; the fact `perf_script.lines` has the counts.
 

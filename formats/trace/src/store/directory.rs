@@ -15,6 +15,7 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchR
 
 use perfquet_events::Error;
 
+use super::chunks::check_chunks;
 use super::manifest::{Manifest, Part, Table};
 use super::table::ColumnSchema;
 
@@ -162,17 +163,27 @@ pub fn part_path(trace: &Path, part: &Part) -> Result<PathBuf, Error> {
 }
 
 fn open_part(path: &Path) -> Result<ParquetRecordBatchReader, Error> {
+    part_reader(path)?
+        .with_batch_size(8192)
+        .build()
+        .map_err(|error| damaged(path, &error))
+}
+
+/// Opens a part whose metadata is valid. Links are not followed.
+pub fn part_reader(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, Error> {
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)
         .map_err(Error::io(path))?;
-    ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(|builder| builder.with_batch_size(8192).build())
-        .map_err(|error| damaged(path, &error))
+    let bytes = file.metadata().map_err(Error::io(path))?.len();
+    let builder =
+        ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| damaged(path, &error))?;
+    check_chunks(builder.metadata(), bytes).map_err(|message| damaged(path, &message))?;
+    Ok(builder)
 }
 
-fn damaged(path: &Path, error: &dyn std::error::Error) -> Error {
+fn damaged(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::Damaged {
         input: path.display().to_string(),
         place: perfquet_events::event::Place::Whole,

@@ -6,6 +6,7 @@
 //! ```
 
 mod check;
+mod chunks;
 mod column;
 mod directory;
 mod encode;
@@ -26,8 +27,9 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use chunks::check_chunks;
 pub use column::{Column, Rows};
-pub use directory::{Directory, Form, part_path};
+pub use directory::{Directory, Form, part_path, part_reader};
 pub use job::WriterOptions;
 pub use manifest::{
     Column as ColumnEntry, FILE_NAME, Facts, JOURNAL, Manifest, Part, PartColumn, Source, State,

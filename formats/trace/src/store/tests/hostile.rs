@@ -170,6 +170,33 @@ fn invalid_parts_are_not_read() {
     assert!(refusal().contains("found a symbolic link"), "{}", refusal());
 }
 
+/// The parquet crate panics on negative offsets.
+#[test]
+fn chunks_outside_the_file_are_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pqt");
+    write(&path, WriterOptions::default(), 5);
+    let part = path.join("losses/00000.parquet");
+    let valid = part_reader(&part).unwrap();
+    let valid = valid.metadata().as_ref().clone();
+    let bytes = std::fs::metadata(&part).unwrap().len();
+    assert_eq!(check_chunks(&valid, bytes), Ok(()));
+    for (offset, length) in [(-5, 10), (4, -10), (4, bytes as i64), (i64::MAX, i64::MAX)] {
+        let mut group = valid.row_group(0).clone().into_builder();
+        for chunk in group.take_columns() {
+            let changed = chunk
+                .into_builder()
+                .set_dictionary_page_offset(Some(offset));
+            let changed = changed.set_total_compressed_size(length);
+            group = group.add_column_metadata(changed.build().unwrap());
+        }
+        let groups = vec![group.build().unwrap()];
+        let damaged = valid.clone().into_builder().set_row_groups(groups).build();
+        let message = check_chunks(&damaged, bytes).unwrap_err();
+        assert!(message.contains("expected it inside"), "{message}");
+    }
+}
+
 /// A write that fails, as on a full disk: no temporary file is left.
 #[test]
 fn a_failed_write_leaves_no_file() {
