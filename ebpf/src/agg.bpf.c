@@ -16,7 +16,7 @@
 #define WIDE_WORDS 40
 #define TEXT_BYTES 128
 
-/* layout.rs: Action */
+/* formats/events/src/wire/aggregate.rs: ACTIONS */
 #define ACTION_COUNT 0
 #define ACTION_SUM 1
 #define ACTION_AVG 2

@@ -64,7 +64,7 @@ struct {
 	TYPE(value, struct open_call);
 } open_calls SEC(".maps");
 
-/* formats/readers/src/perf_data/own.rs */
+/* formats/events/src/wire/call.rs */
 struct call_record {
 	u32 kind;
 	u32 unused;

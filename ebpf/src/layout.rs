@@ -6,8 +6,9 @@
 //! ```text
 //! settings   written before a program is loaded: constants to it     FrameSettings
 //! maps       read and written while it runs                          Control, whom, lost
-//! records    reach the journal through the ring buffers              RECORD_…
 //! ```
+//! The records that programs write into the rings have no struct here, since the loader never looks at them: their layout
+//! and their numbers, and those of actions, are in formats/events/src/wire/, whose tests compare them with the C code.
 
 #![expect(unsafe_code, reason = "plain structs that the kernel reads and writes")]
 
@@ -83,16 +84,6 @@ pub struct Control {
     /// Always 0; a program may rely on it.
     pub unused: u32,
 }
-
-/// Kinds of the records in `perfquet:…` events: their first 32 bits, followed by 32 zero bits. The reader,
-/// formats/readers/src/perf_data/own.rs, describes the rest.
-pub const RECORD_STACK: u32 = 1;
-/// An aggregate, written by the recorder.
-pub const RECORD_AGGREGATE: u32 = 2;
-/// A loss, written by the recorder.
-pub const RECORD_LOSS: u32 = 3;
-/// A call (`struct call_record` in calls.bpf.c).
-pub const RECORD_CALL: u32 = 4;
 
 /// Maximum number of steps of a [`Fetch`].
 pub const MOST_STEPS: usize = 6;
@@ -197,35 +188,11 @@ pub struct KeyPart {
     pub fetch: Fetch,
 }
 
-/// Function of an aggregation, with its number in RECORD_AGGREGATE.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Action {
-    /// Counts hits.
-    #[default]
-    Count,
-    /// Sum.
-    Sum,
-    /// Arithmetic mean.
-    Avg,
-    /// Smallest.
-    Min,
-    /// Largest.
-    Max,
-    /// Standard deviation.
-    Stddev,
-    /// Distribution by powers of two.
-    Quantize,
-    /// Distribution by equal steps.
-    Lquantize,
-    /// Distribution by equal steps within powers.
-    Llquantize,
-}
-
 /// Constants of agg.bpf.c (`struct agg_settings`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AggSettings {
-    /// [`Action`]
+    /// Number of the action, that of `Action::number` of perfquet-events.
     pub action: u32,
     /// Whether keys have [`WIDE_WORDS`].
     pub is_wide: u32,

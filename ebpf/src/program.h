@@ -72,7 +72,7 @@ struct {
 #define LOST_NO_STACK 4 /* a stack that could not be told */
 #define LOST_OWN 8 /* from here on: a program's own reasons */
 
-/* Kinds of records, the first 32 bits of each (layout.rs, formats/readers/src/perf_data/own.rs); 32 bits of zeroes follow. */
+/* Kinds of records, the first 32 bits of each (formats/events/src/wire/mod.rs); 32 bits of zeroes follow. */
 #define RECORD_STACK 1
 
 /*

@@ -17,7 +17,7 @@
 #endif
 #define STACK_ROOMS 4
 
-/* layout.rs: RECORD_STACK; the addresses from the leaf on. */
+/* formats/events/src/wire/stack.rs; the addresses from the leaf on. */
 struct stack_record {
 	u32 kind;
 	u32 unused;

@@ -75,6 +75,7 @@ pub mod input;
 #[path = "../../../tests/src/needs.rs"]
 mod needs;
 pub mod scan;
+pub mod wire;
 
 pub use error::Error;
 pub use format::{Format, Guess};

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use perfquet_ebpf::layout::{Action, Cell, NarrowKey, WideKey};
+use perfquet_ebpf::layout::{Cell, NarrowKey, WideKey};
 use perfquet_ebpf::{Error, Object};
+use perfquet_events::event::{Action, Bucket};
 
 use super::plan::{Key, Plan};
-use crate::journal::told::{Bar, Row};
+use crate::journal::told::Row;
 use crate::probe::Probe;
 
-/// AggregateRows under construction.
+/// Rows under construction.
 pub(super) struct AggregateRows<'a> {
     plan: &'a Plan,
     /// By the probe, where it is a part of the key, and the words of the key after the bar; then by bar.
@@ -76,10 +77,10 @@ impl<'a> AggregateRows<'a> {
                     .iter()
                     .map(|(&bar, cell)| {
                         let (low, high) = range(plan, bar);
-                        Bar {
+                        Bucket {
                             low,
                             high,
-                            count: cell.count,
+                            count: cell.count as i64,
                         }
                     })
                     .collect();

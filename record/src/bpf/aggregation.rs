@@ -58,7 +58,7 @@ impl Aggregation {
         for sources in together(&plan) {
             let [source, ..] = sources[..] else { continue };
             let mut constants = AggSettings {
-                action: plan.action as u32,
+                action: plan.action.number(),
                 is_wide: is_wide.into(),
                 value: source.value,
                 ..plan.settings

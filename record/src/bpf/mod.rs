@@ -8,7 +8,7 @@
 //!
 //! A new program: `ebpf/src/NAME.bpf.c` (with program.h), `cargo xtask bpf`, a line in `ebpf/src/compiled.rs`, its structs in
 //! layout.rs; a file here with its options, and a field in [`Options`], [`Plans`] and [`Programs`]; for its own records a
-//! kind in `formats/readers/src/perf_data/own.rs`.
+//! kind in `formats/events/src/wire/mod.rs`.
 
 mod agg;
 mod aggregate_rows;

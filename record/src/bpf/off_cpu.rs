@@ -14,8 +14,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use perfquet_cli::quantity::duration;
-use perfquet_ebpf::layout::{Action, OffCell, OffKey, OffSettings, OffStart};
+use perfquet_ebpf::layout::{OffCell, OffKey, OffSettings, OffStart};
 use perfquet_ebpf::{EbpfLoader, Object, compiled};
+use perfquet_events::event::Action;
 
 use super::{TOLD, Whom, refused, send, tell_losses, whom};
 use crate::failure::Failure;

@@ -1,6 +1,7 @@
 //! A requested aggregation: its action, its key, and the probes whose hits it aggregates.
 
-use perfquet_ebpf::layout::{Action, AggSettings, Fetch, Part, Predicate, TEXT_WORDS};
+use perfquet_ebpf::layout::{AggSettings, Fetch, Part, Predicate, TEXT_WORDS};
+use perfquet_events::event::Action;
 
 use crate::probe::Probe;
 use crate::sys::host;

@@ -7,7 +7,8 @@
 //! ```
 
 use clap::Args;
-use perfquet_ebpf::layout::{Action, AggSettings};
+use perfquet_ebpf::layout::AggSettings;
+use perfquet_events::event::Action;
 
 use super::plan::{Key, Plan, Source};
 use crate::failure::Failure;

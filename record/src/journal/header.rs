@@ -22,16 +22,7 @@ pub(super) const IDS_PER_ATTR: usize = 8000;
 /// Kinds of EVENT_UPDATE.
 pub(super) mod update {
     pub(in crate::journal) const NAME: u64 = 2;
-    /// Ours: the kernel's filter as text. perf passes over kinds that it does not know.
-    pub(super) const FILTER: u64 = 0x7071_0001;
-    /// Ours: what the event's hits are for.
-    pub(super) const PURPOSE: u64 = 0x7071_0002;
-    /// Ours, of the recording as a whole: what to keep of it.
-    pub(super) const SELECTION: u64 = 0x7071_0003;
-    /// Ours: a function whose calls a BPF program reports.
-    pub(super) const FUNCTION: u64 = 0x7071_0004;
-    /// Ours, of the recording as a whole: what it is of.
-    pub(super) const SCOPE: u64 = 0x7071_0005;
+    pub(super) use perfquet_events::wire::update::{FILTER, FUNCTION, PURPOSE, SCOPE, SELECTION};
 }
 
 /// Numbers of HEADER_FEATUREs (tools/perf/util/header.h).

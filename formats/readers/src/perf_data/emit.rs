@@ -10,13 +10,13 @@ use crate::perf_data::catalog::Catalog;
 use crate::perf_data::losses::Losses;
 use crate::perf_data::order::Step;
 use crate::perf_data::output::{Fault, Output, Undecoded, missing};
-use crate::perf_data::own::Unfinished;
 use crate::perf_data::record::{
     HEADER_BYTES, MISC_BIT_15, RecordHeader, Trailer, comm, kind, mapping, task,
 };
 use crate::perf_data::resync::is_sane_trailer;
 use crate::perf_data::sample::{self, Lists};
 use crate::perf_data::stat::Stat;
+use crate::perf_data::wire::Unfinished;
 
 /// Records that may wait for one user stack that is still to come.
 const HELD_MAX: u64 = 1 << 20;

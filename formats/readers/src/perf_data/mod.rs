@@ -16,7 +16,7 @@
 //! | `declare.rs`, `names.rs` | an event's declaration; what it is called |
 //! | `emit.rs`, `emit_sample.rs`, `losses.rs` | records → events: state, samples, losses |
 //! | `emit_recorder.rs`, `recorder.rs`, `stat.rs` | what perf and the kernel say about the recording, as events |
-//! | `own.rs` | what perfquet-record and its BPF programs write |
+//! | `wire.rs` | what perfquet-record and its BPF programs write |
 //! | `tool.rs`, `update.rs`, `features.rs`, `simpleperf.rs` | perf's records, features, Android's additions |
 //! | `output.rs` | the sink, problems, counts of what is not decoded |
 //!
@@ -45,7 +45,7 @@ mod losses;
 mod names;
 mod order;
 mod output;
-mod own;
+
 mod pipe;
 mod progress;
 mod read;
@@ -61,6 +61,7 @@ mod stat;
 mod tests;
 mod tool;
 mod update;
+mod wire;
 
 use std::sync::Arc;
 

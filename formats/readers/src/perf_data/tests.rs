@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use perfquet_events::event::{Event, Sink, Stack};
-use perfquet_events::{Error, Guess, Input};
+use perfquet_events::{Error, Guess, Input, wire};
 use proptest::prelude::*;
 
 use super::PERF_DATA;
@@ -95,7 +95,7 @@ impl Pipe {
 
     /// What perfquet-record was asked to keep.
     fn selection(&mut self, text: &str) {
-        let mut body = [0x7071_0003u64, 0].map(u64::to_le_bytes).concat();
+        let mut body = [wire::update::SELECTION, 0].map(u64::to_le_bytes).concat();
         body.extend(text.as_bytes());
         body.resize(body.len().next_multiple_of(8) + 8, 0);
         self.record(78, &body);

@@ -3,10 +3,11 @@
 //! ```text
 //! u64 type, u64 id, then by type: a text (unit, name), an f64 (scale), CPUs
 //! ```
-//! perf has types 0 to 3. perfquet-record adds its own, which perf passes over.
+//! perf has types 0 to 3; those of perfquet-record are in [`perfquet_events::wire::update`].
 
 use perfquet_events::bytes::{Cursor, before_nul};
 use perfquet_events::event::{CallFunction, Event, Place, Purpose, Selection};
+use perfquet_events::wire::update::{FILTER, FUNCTION, PURPOSE, SCOPE, SELECTION};
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::order::Queue;
@@ -15,16 +16,6 @@ use crate::perf_data::output::{Fault, Output};
 const UNIT: u64 = 0;
 const SCALE: u64 = 1;
 const NAME: u64 = 2;
-/// The kernel's filter as text.
-const FILTER: u64 = 0x7071_0001;
-/// The purpose of the hits, as [`Purpose`] writes it.
-const PURPOSE: u64 = 0x7071_0002;
-/// Of the recording as a whole: what to keep of it, as [`Selection`] writes it.
-const SELECTION: u64 = 0x7071_0003;
-/// A function whose calls a BPF program reports, as [`CallFunction`] writes it.
-const FUNCTION: u64 = 0x7071_0004;
-/// Of the recording as a whole: what it is of ("system", "process 12").
-const SCOPE: u64 = 0x7071_0005;
 
 /// Takes an EVENT_UPDATE.
 pub(super) fn event_update(

@@ -15,8 +15,8 @@ mod filter;
 pub(super) mod registers;
 
 use clap::Args;
-use perfquet_ebpf::layout::{Action, AggSettings, Fetch, Predicate};
-use perfquet_events::event::bars;
+use perfquet_ebpf::layout::{AggSettings, Fetch, Predicate};
+use perfquet_events::event::{Action, bars};
 
 use super::plan::{Key, Plan, Source};
 use crate::failure::{Failure, misuse};

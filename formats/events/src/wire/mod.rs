@@ -1,0 +1,143 @@
+//! Records that perfquet-record writes for itself: payloads (PERF_SAMPLE_RAW) of samples of `bpf-output` events that are
+//! called `perfquet:…`, and types of EVENT_UPDATE.
+//!
+//! ```text
+//! 02 00 00 00  00 00 00 00  00 00 00 00  01 00 00 00 …      kind 2 (aggregate), 0, action 0 (count), flags 1, …
+//! ```
+//! Every payload begins with its [`Kind`], u32, and a u32 of zeroes, and ends in up to seven bytes of padding. Numbers
+//! are in the byte order of the recording host. A text is its length in bytes, u32, and the bytes.
+//!
+//! | kind | written by | here |
+//! | --- | --- | --- |
+//! | stack | BPF programs: ebpf/src/stacks.h | [`StackRecord`] |
+//! | aggregate | perfquet-record, at the end | [`AggregateRecord`] |
+//! | loss | perfquet-record, at the end | [`LossRecord`] |
+//! | call | a BPF program: ebpf/src/calls.bpf.c | [`CallRecord`] |
+//!
+//! What C code shares with this module by number or layout is compared with its source in the tests.
+
+mod aggregate;
+mod call;
+mod loss;
+mod stack;
+pub mod update;
+
+use crate::bytes::{Cursor, Endian, Short};
+
+pub use aggregate::AggregateRecord;
+pub use call::{CallRecord, Caller};
+pub use loss::LossRecord;
+pub use stack::StackRecord;
+
+/// What the names of the events begin with.
+pub const PREFIX: &str = "perfquet:";
+
+/// Longest text that is written, in bytes: BPF programs cut theirs far below.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// What a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A stack, when it is first seen.
+    Stack = 1,
+    /// One key of an aggregation.
+    Aggregate = 2,
+    /// Something was lost.
+    Loss = 3,
+    /// A call, entry and return paired.
+    Call = 4,
+}
+
+impl Kind {
+    /// Returns the kind with this number.
+    pub fn of_number(number: u32) -> Option<Kind> {
+        let all = [Kind::Stack, Kind::Aggregate, Kind::Loss, Kind::Call];
+        all.into_iter().find(|kind| *kind as u32 == number)
+    }
+}
+
+/// Reads the head of a payload: the number of its kind, and what follows.
+pub fn open(payload: &[u8], endian: Endian) -> Result<(u32, Cursor<'_>), Short> {
+    let mut body = Cursor::new(payload, 0, endian);
+    let kind = body.u32()?;
+    body.u32()?;
+    Ok((kind, body))
+}
+
+/// Begins a payload.
+fn begin(kind: Kind) -> Vec<u8> {
+    let mut payload = Vec::new();
+    put(&mut payload, kind as u32);
+    put(&mut payload, 0);
+    payload
+}
+
+fn put(payload: &mut Vec<u8>, number: u32) {
+    payload.extend(number.to_ne_bytes());
+}
+
+fn put_text(payload: &mut Vec<u8>, text: &[u8]) {
+    let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
+    put(payload, text.len() as u32);
+    payload.extend(text);
+}
+
+fn text<'a>(body: &mut Cursor<'a>) -> Result<&'a [u8], Short> {
+    let bytes = body.u32()?;
+    body.bytes(bytes.into())
+}
+
+/// Byte order of what is written here.
+#[cfg(test)]
+const NATIVE: Endian = if cfg!(target_endian = "big") {
+    Endian::Big
+} else {
+    Endian::Little
+};
+
+/// The members of a struct in C, without its comments: `u32 kind`.
+#[cfg(test)]
+fn members_in_c(source: &str, name: &str) -> Vec<String> {
+    let start = source.find(&format!("struct {name} {{\n")).unwrap();
+    let lines = source[start..].lines().skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('}'));
+    lines
+        .filter_map(|line| Some(line.split_once(';')?.0.trim().to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: &str = include_str!("../../../../ebpf/src/frame.h");
+    const CALLS: &str = include_str!("../../../../ebpf/src/calls.bpf.c");
+
+    #[test]
+    fn kinds_are_those_of_the_programs() {
+        assert!(FRAME.contains(&format!("#define RECORD_STACK {}\n", Kind::Stack as u32)));
+        assert!(CALLS.contains(&format!("#define RECORD_CALL {}\n", Kind::Call as u32)));
+        for number in 0..6 {
+            let kind = Kind::of_number(number);
+            assert_eq!(kind.is_some(), (1..=4).contains(&number));
+            assert!(kind.is_none_or(|kind| kind as u32 == number));
+        }
+    }
+
+    #[test]
+    fn a_payload_begins_with_its_kind() {
+        let payload = begin(Kind::Loss);
+        let (kind, body) = open(&payload, NATIVE).unwrap();
+        assert_eq!((kind, body.offset(), body.is_empty()), (3, 8, true));
+        assert!(open(&payload[..7], NATIVE).is_err());
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        let mut payload = Vec::new();
+        put_text(&mut payload, &[b'x'; TEXT_BYTES_MAX + 1]);
+        let mut body = Cursor::new(&payload, 0, NATIVE);
+        assert_eq!(text(&mut body).unwrap().len(), TEXT_BYTES_MAX);
+        assert!(body.is_empty());
+    }
+}

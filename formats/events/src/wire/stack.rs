@@ -1,0 +1,79 @@
+//! A stack: `u64 id, u32 process, u32 is_user, u64 address…`, leaf first, to the end of the payload
+//! (`struct stack_record` in ebpf/src/stacks.h).
+
+use crate::bytes::{Cursor, Short};
+
+/// A stack, which later records refer to by its ID.
+#[derive(Debug, Clone, Copy)]
+pub struct StackRecord<'a> {
+    /// ID of the stack; never 0.
+    pub id: u64,
+    /// The process that has it.
+    pub process: u32,
+    /// It is in user space.
+    pub is_user: bool,
+    addresses: Cursor<'a>,
+}
+
+impl<'a> StackRecord<'a> {
+    /// Reads what follows the head.
+    pub fn decode(mut body: Cursor<'a>) -> Result<StackRecord<'a>, Short> {
+        Ok(StackRecord {
+            id: body.u64()?,
+            process: body.u32()?,
+            is_user: body.u32()? != 0,
+            addresses: body,
+        })
+    }
+
+    /// Iterates over the addresses, the leaf first.
+    pub fn addresses(mut self) -> impl Iterator<Item = u64> {
+        std::iter::from_fn(move || self.addresses.u64().ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Kind, NATIVE, members_in_c, open};
+
+    const SOURCE: &str = include_str!("../../../../ebpf/src/stacks.h");
+
+    /// As the BPF programs write it.
+    fn encode(id: u64, process: u32, is_user: bool, addresses: &[u64]) -> Vec<u8> {
+        let words = [Kind::Stack as u32, 0].map(u32::to_ne_bytes).concat();
+        let ids = [process, is_user.into()].map(u32::to_ne_bytes).concat();
+        let addresses = addresses.iter().flat_map(|address| address.to_ne_bytes());
+        let head = [words, id.to_ne_bytes().to_vec(), ids].concat();
+        head.into_iter().chain(addresses).collect()
+    }
+
+    #[test]
+    fn members_are_those_of_the_programs() {
+        let expected = [
+            "u32 kind",
+            "u32 unused",
+            "u64 id",
+            "u32 process",
+            "u32 is_user",
+            "u64 addresses[MOST_FRAMES]",
+        ];
+        assert_eq!(members_in_c(SOURCE, "stack_record"), expected);
+    }
+
+    #[test]
+    fn what_a_program_writes_is_read() {
+        let mut payload = encode(1 << 40, 17, true, &[0x401000, 0x402000]);
+        payload.extend([0; 4]); // padding
+        let (kind, body) = open(&payload, NATIVE).unwrap();
+        assert_eq!(Kind::of_number(kind), Some(Kind::Stack));
+        let stack = StackRecord::decode(body).unwrap();
+        assert_eq!(
+            (stack.id, stack.process, stack.is_user),
+            (1 << 40, 17, true)
+        );
+        assert!(stack.addresses().eq([0x401000, 0x402000]));
+        let (_, body) = open(&payload[..23], NATIVE).unwrap();
+        assert!(StackRecord::decode(body).is_err());
+    }
+}

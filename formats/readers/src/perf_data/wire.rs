@@ -1,0 +1,273 @@
+//! What perfquet-record and its BPF programs put into the journal: samples of `bpf-output` events that are called
+//! `perfquet:…` → events. The layout of their payloads is in [`perfquet_events::wire`].
+
+use hashbrown::HashMap;
+use perfquet_events::Error;
+use perfquet_events::bytes::{Cursor, Short};
+use perfquet_events::event::{
+    Aggregate, Bucket, Call, CallFunction, Common, Context, Event, Function, Loss, PairedCall,
+    Place, Sample, Space, Stack, ToldStack, time_of,
+};
+use perfquet_events::wire::{
+    self, AggregateRecord, CallRecord, Kind, LossRecord, PREFIX, StackRecord,
+};
+
+use crate::perf_data::attr::{Attr, event_type, sample_type};
+use crate::perf_data::catalog::Catalog;
+use crate::perf_data::emit::{Emission, signed};
+use crate::perf_data::output::Output;
+use crate::perf_data::record::{self, RecordHeader};
+use crate::perf_data::sample;
+
+/// `PERF_COUNT_SW_BPF_OUTPUT`
+const BPF_OUTPUT: u64 = 10;
+/// Bars of one distribution that are kept together; DTrace has at most 65,536.
+const BARS_MAX: usize = 1 << 17;
+
+/// What is wrong with a record.
+enum Wrong {
+    Sink(Error),
+    Short(Short),
+    Kind(u32),
+    /// A call of a function whose name was not given; it was handed over.
+    Function(u32),
+}
+
+impl From<Error> for Wrong {
+    fn from(error: Error) -> Wrong {
+        Wrong::Sink(error)
+    }
+}
+
+impl From<Short> for Wrong {
+    fn from(short: Short) -> Wrong {
+        Wrong::Short(short)
+    }
+}
+
+/// Parts of records that go on in the next one, and memory kept from one to the next.
+#[derive(Debug, Default)]
+pub(super) struct Unfinished {
+    /// Bars of an aggregation that has more in the next record.
+    bars: Vec<Bucket>,
+    /// Of the stack at hand.
+    addresses: Vec<u64>,
+}
+
+impl Catalog {
+    /// Whether the samples of an event are such records.
+    #[inline]
+    pub(super) fn is_wire(&mut self, index: usize) -> bool {
+        let Some(event) = self.get(index) else {
+            return false;
+        };
+        if let Some(is_wire) = event.is_wire {
+            return is_wire;
+        }
+        let is_wire = may_be_wire(&event.attr) && self.name_of(index).starts_with(PREFIX);
+        if let Some(event) = self.get_mut(index) {
+            event.is_wire = Some(is_wire);
+        }
+        is_wire
+    }
+}
+
+impl Emission<'_> {
+    /// Hands over what a sample of such an event holds.
+    pub(super) fn emit_wire(
+        &mut self,
+        catalog: &mut Catalog,
+        index: usize,
+        header: RecordHeader,
+        record: &[u8],
+        place: Place,
+    ) -> Result<(), Error> {
+        let event = catalog.event_of(index, &mut self.out)?;
+        let mut body = record::body(record, 0, catalog.endian);
+        let Some(attr) = catalog.get(index).map(|event| &event.attr) else {
+            return Ok(());
+        };
+        let result = match sample::parse(&mut body, header.misc, attr, &mut self.lists) {
+            Ok(members) => {
+                let sample = Sample {
+                    time: members.time.and_then(signed),
+                    cpu: members.cpu,
+                    pid: members.pid,
+                    tid: members.tid,
+                    ..Sample::of(event)
+                };
+                let payload = wire::open(members.raw.unwrap_or_default(), catalog.endian);
+                let (wire, functions) = (&mut self.wire, &catalog.functions);
+                match payload {
+                    Ok((kind, body)) => wire.emit(&sample, kind, body, functions, &mut self.out),
+                    Err(short) => Err(short.into()),
+                }
+            }
+            Err(short) => Err(short.into()),
+        };
+        let out = &mut self.out;
+        match result {
+            Ok(()) => Ok(()),
+            Err(Wrong::Sink(error)) => Err(error),
+            Err(Wrong::Short(short)) => out.problem(place, "short BPF record", || {
+                format!("BPF record: byte {}: {short}", short.offset)
+            }),
+            Err(Wrong::Function(number)) => out.problem(place, "function of a BPF record", || {
+                format!("BPF record: expected a declared function, found number {number}")
+            }),
+            Err(Wrong::Kind(kind)) => out.problem(place, "BPF record", || {
+                format!("BPF record: expected one of the known kinds, found {kind}")
+            }),
+        }
+    }
+}
+
+impl Unfinished {
+    /// Hands over one record; the sample around it has its time and thread.
+    fn emit(
+        &mut self,
+        sample: &Sample<'_>,
+        kind: u32,
+        body: Cursor<'_>,
+        functions: &HashMap<u32, CallFunction>,
+        out: &mut Output<'_>,
+    ) -> Result<(), Wrong> {
+        match Kind::of_number(kind) {
+            Some(Kind::Stack) => self.stack(sample, StackRecord::decode(body)?, out)?,
+            Some(Kind::Aggregate) => match AggregateRecord::decode(body) {
+                Ok(record) => self.aggregate(sample, record, out)?,
+                Err(short) => {
+                    self.bars.clear();
+                    return Err(short.into());
+                }
+            },
+            Some(Kind::Loss) => loss(sample, LossRecord::decode(body)?, out)?,
+            Some(Kind::Call) => return call(sample, CallRecord::decode(body)?, functions, out),
+            None => return Err(Wrong::Kind(kind)),
+        }
+        Ok(())
+    }
+
+    fn stack(
+        &mut self,
+        sample: &Sample<'_>,
+        record: StackRecord<'_>,
+        out: &mut Output<'_>,
+    ) -> Result<(), Error> {
+        let addresses = &mut self.addresses;
+        addresses.clear();
+        addresses.extend(record.addresses());
+        let space = match record.is_user {
+            false => Space::Kernel,
+            true => Space::User,
+        };
+        out.event(Event::Stack(ToldStack {
+            id: record.id,
+            time: sample.time,
+            pid: i32::try_from(record.process).ok(),
+            stack: Stack::Addresses { space, addresses },
+        }))
+    }
+
+    fn aggregate(
+        &mut self,
+        sample: &Sample<'_>,
+        mut record: AggregateRecord<'_>,
+        out: &mut Output<'_>,
+    ) -> Result<(), Error> {
+        self.bars.append(&mut record.bars);
+        if record.continues && self.bars.len() < BARS_MAX {
+            return Ok(());
+        }
+        let buckets = std::mem::take(&mut self.bars);
+        let stack = |id: u64| match id {
+            0 => Stack::None,
+            id => Stack::Told(id),
+        };
+        out.event(Event::Aggregate(&Aggregate {
+            name: record.name,
+            action: record.action,
+            keys: &record.keys,
+            value: record.value,
+            kernel_stack: stack(record.kernel_stack),
+            user_stack: stack(record.user_stack),
+            snapshot: record.printing,
+            time: sample.time,
+            buckets: &buckets,
+        }))
+    }
+}
+
+fn loss(sample: &Sample<'_>, record: LossRecord<'_>, out: &mut Output<'_>) -> Result<(), Error> {
+    out.event(Event::Loss(Loss {
+        time: sample.time,
+        cpu: None,
+        event: None,
+        count: Some(record.count),
+        in_all: None,
+        reason: &String::from_utf8_lossy(record.reason),
+    }))
+}
+
+fn call(
+    sample: &Sample<'_>,
+    record: CallRecord,
+    functions: &HashMap<u32, CallFunction>,
+    out: &mut Output<'_>,
+) -> Result<(), Wrong> {
+    let function = functions.get(&record.function);
+    let caller = record.caller;
+    let around = caller.and_then(|caller| functions.get(&caller.function));
+    let module = function.map_or("", |function| &function.module);
+    let args = function.map_or(&[][..], |function| &function.arguments);
+    let args: Vec<String> = args
+        .iter()
+        .map(|argument| {
+            let register = record.arguments.get(argument.place);
+            argument.text(register.copied().unwrap_or_default())
+        })
+        .collect();
+    let args: Vec<&[u8]> = args.iter().map(|text| text.as_bytes()).collect();
+    let returned = function.and_then(|function| function.returned.as_ref());
+    let call = Call {
+        common: Common {
+            time: Some(time_of(record.entry)),
+            cpu: sample.cpu,
+            pid: sample.pid,
+            tid: sample.tid,
+            ..Common::default()
+        },
+        function: named(function),
+        caller: named(around),
+        depth: Some(record.depth),
+        // User code runs in no other.
+        context: (!module.is_empty()).then_some(Context::Task),
+        args: &args,
+        duration: signed(record.exit.saturating_sub(record.entry)),
+        retval: returned.map(|returned| returned.value(record.returned)),
+        may_nest: false,
+    };
+    out.event(Event::PairedCall(&PairedCall {
+        call,
+        parent_entry: caller.and_then(|caller| signed(caller.entry)),
+        inside: signed(record.inside).unwrap_or(i64::MAX),
+    }))?;
+    match function {
+        Some(_) => Ok(()),
+        None => Err(Wrong::Function(record.function)),
+    }
+}
+
+fn may_be_wire(attr: &Attr) -> bool {
+    attr.kind == event_type::SOFTWARE && attr.config == BPF_OUTPUT && attr.has(sample_type::RAW)
+}
+
+fn named(function: Option<&CallFunction>) -> Function<'_> {
+    match function {
+        None => Function::Unknown,
+        Some(known) => Function::Named {
+            name: known.function.as_bytes(),
+            module: known.module.as_bytes(),
+        },
+    }
+}
