@@ -39,17 +39,6 @@ pub(crate) const PARTS: &str = "parts_of_views";
 /// through its row format: 10 M rows by comm took 0.2 s of CPU as views, 0.8 s as dictionaries (the cast included).
 const TEXT: DataType = DataType::Utf8View;
 
-/// The columns that the view `events` takes from every event table.
-const COMMON: &[&str] = &[
-    "time",
-    "cpu",
-    "pid",
-    "tid",
-    "comm",
-    "kernel_stack",
-    "user_stack",
-];
-
 /// Builds the catalog of all tables of `traces`.
 pub(crate) fn catalog(traces: &[Trace]) -> Result<Arc<dyn CatalogProvider>> {
     let catalog = MemoryCatalogProvider::new();
@@ -397,8 +386,9 @@ fn trace_constants(trace: &Trace) -> Vec<ScalarValue> {
     ]
 }
 
+/// The columns that the view `events` takes from every event table, and `more`.
 fn common_columns(more: &[&str]) -> SchemaRef {
-    let columns = COMMON.iter().chain(more).map(|&name| {
+    let columns = tables::common::NAMES.iter().chain(more).map(|&name| {
         let kind = match name {
             "time" => DataType::Int64,
             "comm" | "event" => TEXT,

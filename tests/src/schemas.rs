@@ -146,6 +146,13 @@ fn write_table(text: &mut String, table: &Table, common: &Table) -> Result<()> {
     writeln!(text, "pub mod {} {{", table.name)?;
     writeln!(text, "use super::*;\n")?;
     if table.name == "common" {
+        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        writeln!(text, "/// Names of the columns, in order.")?;
+        writeln!(
+            text,
+            "pub const NAMES: [&str; {}] = {names:?};\n",
+            names.len()
+        )?;
         writeln!(text, "/// The columns, in order.")?;
         writeln!(
             text,

@@ -444,6 +444,17 @@ sort: vec!["time".to_owned()],
 pub mod common {
     use super::*;
 
+    /// Names of the columns, in order.
+    pub const NAMES: [&str; 7] = [
+        "time",
+        "cpu",
+        "pid",
+        "tid",
+        "comm",
+        "kernel_stack",
+        "user_stack",
+    ];
+
     /// The columns, in order.
     pub fn columns() -> Vec<ColumnSchema> {
         vec![

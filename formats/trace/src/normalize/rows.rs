@@ -151,7 +151,7 @@ impl Plan {
         let rows = output.writer.rows(target.id);
         common.push(rows);
         let columns = rows.columns_mut();
-        let (_, columns) = columns.split_at_mut(COMMON.min(columns.len()));
+        let (_, columns) = columns.split_at_mut(tables::common::NAMES.len().min(columns.len()));
         let (fields, extras) = columns.split_at_mut(self.event.fields.len().min(columns.len()));
         let texts = self.texts.as_ref();
         let places = self.event.fields.iter().zip(fields);
@@ -197,9 +197,6 @@ impl Plan {
         Ok(())
     }
 }
-
-/// Columns that every table of events begins with.
-const COMMON: usize = 7;
 
 /// "sched:sched_switch"; counters go by their name alone.
 fn full_name(event: &EventType) -> String {
