@@ -110,12 +110,12 @@ fn members_in_c(source: &str, name: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const FRAME: &str = include_str!("../../../../ebpf/src/frame.h");
+    const PROGRAM: &str = include_str!("../../../../ebpf/src/program.h");
     const CALLS: &str = include_str!("../../../../ebpf/src/calls.bpf.c");
 
     #[test]
     fn kinds_are_those_of_the_programs() {
-        assert!(FRAME.contains(&format!("#define RECORD_STACK {}\n", Kind::Stack as u32)));
+        assert!(PROGRAM.contains(&format!("#define RECORD_STACK {}\n", Kind::Stack as u32)));
         assert!(CALLS.contains(&format!("#define RECORD_CALL {}\n", Kind::Call as u32)));
         for number in 0..6 {
             let kind = Kind::of_number(number);

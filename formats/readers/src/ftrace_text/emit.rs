@@ -3,7 +3,7 @@
 use perfquet_events::Error;
 use perfquet_events::event::{
     Call, Common, Context, Enter, Event, EventId, EventKind, Fact, Function, Leave, NamedFrame,
-    Sample, Space, Stack,
+    Sample, Sink, Space, Stack,
 };
 use perfquet_events::scan::{
     decimal, find, leading_decimal, prefixed_hex, rsplit_once, signed, split_once, trim, word,
@@ -12,12 +12,57 @@ use perfquet_events::scan::{
 use super::graph::{self, Content};
 use super::head::Head;
 use super::mmio::{self, MmioLine};
-use super::read::{Body, Item, Session};
+use super::read::{Body, Item};
 use super::shape::{Shape, shape};
 use super::symbol::Symbol;
-use crate::payload_text::{Added, FieldKind, Style};
+use crate::lines::{Counts, Line, LineProblems};
+use crate::payload_text::{Added, FieldKind, Payloads, Style};
 
-impl<'a> Session<'a, '_> {
+/// The sink, with the known payloads, problems and counts.
+pub(super) struct Emission<'a, 's> {
+    pub(super) sink: &'s mut dyn Sink,
+    pub(super) payloads: Payloads<'a>,
+    pub(super) problems: LineProblems,
+    pub(super) counts: Counts,
+    /// Whether the clock fact was reported.
+    is_clock_reported: bool,
+    /// Memory reused from event to event.
+    args: Vec<&'a [u8]>,
+    addresses: Vec<u64>,
+}
+
+impl<'a, 's> Emission<'a, 's> {
+    pub(super) fn new(sink: &'s mut dyn Sink, payloads: Payloads<'a>) -> Emission<'a, 's> {
+        Emission {
+            sink,
+            payloads,
+            problems: LineProblems::default(),
+            counts: Counts::default(),
+            is_clock_reported: false,
+            args: Vec::new(),
+            addresses: Vec::new(),
+        }
+    }
+
+    /// Reports a line that lacks an expected part.
+    #[cold]
+    pub(super) fn problem(&mut self, line: Line<'a>, expected: &str) -> Result<(), Error> {
+        self.counts.problem += 1;
+        self.problems.line(line, expected, self.sink)
+    }
+
+    /// Reports a line that was counted as data, and turns out to be unreadable.
+    #[cold]
+    pub(super) fn spoiled(&mut self, line: Line<'a>, expected: &str) -> Result<(), Error> {
+        self.counts.data -= 1;
+        self.problem(line, expected)
+    }
+
+    pub(super) fn other_fact(&mut self, name: &str, value: &[u8]) -> Result<(), Error> {
+        let value = &String::from_utf8_lossy(value);
+        self.sink.event(Event::Fact(Fact::Other { name, value }))
+    }
+
     /// Emits an event that is complete.
     #[inline]
     pub(super) fn emit(&mut self, item: &Item<'a>) -> Result<(), Error> {

@@ -13,6 +13,7 @@ use perfquet_events::scan::trim;
 use perfquet_events::{Error, Input};
 
 use super::dump::{self, Dump};
+use super::emit::Emission;
 use super::graph::{self, GraphLine};
 use super::head::{self, Head, Parts};
 use super::header::{self, HeaderLine};
@@ -20,7 +21,7 @@ use super::hist::{HistLine, Histogram};
 use super::mmio::{self, MmioLine};
 use super::open_stack::{self, OpenStack};
 use super::page::{self, Page, PageLine};
-use crate::lines::{Counts, Line, LineProblems, Lines, Meter, quoted};
+use crate::lines::{Counts, Line, Lines, Meter, quoted};
 use crate::payload_text::Payloads;
 
 /// Size of the part that is read twice.
@@ -59,7 +60,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     }
     let has_stacks = learning.has_stacks;
     let has_heads = learning.has_heads;
-    let mut payloads = learning.payloads;
+    let mut payloads = learning.emission.payloads;
     payloads.learned();
     let mut session = Session::new(text, dump.is_some(), sink, payloads);
     session.has_stacks = has_stacks;
@@ -154,10 +155,7 @@ pub(super) enum Body<'a> {
 /// The state of reading one input.
 pub(super) struct Session<'a, 's> {
     text: &'a [u8],
-    pub(super) sink: &'s mut dyn Sink,
-    pub(super) payloads: Payloads<'a>,
-    pub(super) problems: LineProblems,
-    pub(super) counts: Counts,
+    pub(super) emission: Emission<'a, 's>,
     page: Page,
     dump: Dump,
     form: Form,
@@ -175,10 +173,6 @@ pub(super) struct Session<'a, 's> {
     pub(super) entries: u64,
     /// CPUs inside an interrupt.
     interrupted: HashSet<u32>,
-    /// Whether the clock fact was reported.
-    pub(super) is_clock_reported: bool,
-    pub(super) args: Vec<&'a [u8]>,
-    pub(super) addresses: Vec<u64>,
 }
 
 impl<'a, 's> Session<'a, 's> {
@@ -193,10 +187,7 @@ impl<'a, 's> Session<'a, 's> {
             .unwrap_or(text);
         Session {
             text,
-            sink,
-            payloads,
-            problems: LineProblems::default(),
-            counts: Counts::default(),
+            emission: Emission::new(sink, payloads),
             page: if page::is_page(head) {
                 Page::Outside
             } else {
@@ -217,9 +208,6 @@ impl<'a, 's> Session<'a, 's> {
             stated_entries: None,
             entries: 0,
             interrupted: HashSet::new(),
-            is_clock_reported: false,
-            args: Vec::new(),
-            addresses: Vec::new(),
         }
     }
 
@@ -239,18 +227,19 @@ impl<'a, 's> Session<'a, 's> {
                     line.text = text;
                 }
                 None => {
-                    self.counts.header += 1;
+                    self.emission.counts.header += 1;
                     continue;
                 }
             }
             match self.page.line(line.text) {
                 PageLine::Text(text) => self.line(Line { text, ..line }, start)?,
-                PageLine::Markup => self.counts.header += 1,
+                PageLine::Markup => self.emission.counts.header += 1,
                 PageLine::ForeignBlock => {
-                    self.problem(line, "the text of ftrace in the next block of the page")?;
+                    self.emission
+                        .problem(line, "the text of ftrace in the next block of the page")?;
                 }
             }
-            meter.report(progress, self.sink)?;
+            meter.report(progress, self.emission.sink)?;
             if progress.done - released >= RELEASE_BYTES {
                 released = progress.done;
                 release();
@@ -258,7 +247,7 @@ impl<'a, 's> Session<'a, 's> {
         }
         self.end_stack()?;
         self.flush()?;
-        self.histogram.end(self.sink)
+        self.histogram.end(self.emission.sink)
     }
 
     fn found_something(&self) -> bool {
@@ -268,44 +257,34 @@ impl<'a, 's> Session<'a, 's> {
             loss,
             problem,
             ..
-        } = self.counts;
+        } = self.emission.counts;
         data + header + loss > 0 || problem == 0
     }
 
     fn finish(mut self, damage: Option<&str>) -> Result<(), Error> {
         self.check_entries()?;
         if let Some(damage) = damage {
-            self.problems.report(Place::Whole, damage, self.sink)?;
+            self.emission
+                .problems
+                .report(Place::Whole, damage, self.emission.sink)?;
         }
-        self.counts.report("ftrace.lines", self.sink)?;
-        self.problems.finish(self.sink)
-    }
-
-    /// Reports a line that lacks an expected part.
-    #[cold]
-    pub(super) fn problem(&mut self, line: Line<'a>, expected: &str) -> Result<(), Error> {
-        self.counts.problem += 1;
-        self.problems.line(line, expected, self.sink)
-    }
-
-    /// Reports a line that was counted as data and turned out to be unreadable.
-    #[cold]
-    pub(super) fn spoiled(&mut self, line: Line<'a>, expected: &str) -> Result<(), Error> {
-        self.counts.data -= 1;
-        self.problem(line, expected)
+        self.emission
+            .counts
+            .report("ftrace.lines", self.emission.sink)?;
+        self.emission.problems.finish(self.emission.sink)
     }
 
     fn line(&mut self, line: Line<'a>, start: usize) -> Result<(), Error> {
         let text = line.text;
         if text.len() > MAX_LINE_BYTES {
-            return self.problem(line, "a line of at most a megabyte");
+            return self.emission.problem(line, "a line of at most a megabyte");
         }
         if self.stack.is_some() && self.frame(text)? {
             return Ok(());
         }
         match text.first() {
             None => {
-                self.counts.blank += 1;
+                self.emission.counts.blank += 1;
                 return Ok(());
             }
             Some(b'#') => return self.header(line),
@@ -325,21 +304,21 @@ impl<'a, 's> Session<'a, 's> {
     fn other_line(&mut self, line: Line<'a>, start: usize) -> Result<(), Error> {
         let text = line.text;
         if trim(text).is_empty() {
-            self.counts.blank += 1;
+            self.emission.counts.blank += 1;
             return Ok(());
         }
         if let Some((cpu, count)) = header::loss(text) {
-            self.counts.loss += 1;
+            self.emission.counts.loss += 1;
             self.flush()?;
             return self.loss(cpu, count, "buffer overrun");
         }
         if let Some(found) = header::of_tool(text) {
-            self.counts.header += 1;
+            self.emission.counts.header += 1;
             return self.header_line(found);
         }
         if let Some((name, value)) = mmio::fact(text) {
-            self.counts.header += 1;
-            return self.other_fact(&name, value);
+            self.emission.counts.header += 1;
+            return self.emission.other_fact(&name, value);
         }
         for form in FORMS {
             if form != self.form && self.event(form, line, start)? {
@@ -351,17 +330,17 @@ impl<'a, 's> Session<'a, 's> {
         let has_no_heads = self.has_tracer && !self.has_heads;
         let is_event = has_no_heads && super::shape::is_sure_payload(text);
         if !is_event && self.continues(line, start) {
-            self.counts.data += 1;
+            self.emission.counts.data += 1;
             return Ok(());
         }
         if is_event || has_no_heads && super::shape::is_payload(text) {
             return self.item(Head::default(), Body::Payload(trim(text)), line, start);
         }
         if super::hist::is_row(text) {
-            self.histogram.begin(self.sink)?;
+            self.histogram.begin(self.emission.sink)?;
             return self.line_of_histogram(line);
         }
-        self.problem(
+        self.emission.problem(
             line,
             "an event (comm-tid [cpu] time: event), or a call of a graph",
         )
@@ -453,7 +432,7 @@ impl<'a, 's> Session<'a, 's> {
                 self.item(head, body, line, offset)?;
             }
             GraphLine::Interrupt { cpu, begins } => {
-                self.counts.data += 1;
+                self.emission.counts.data += 1;
                 self.flush()?;
                 if let Some(cpu) = cpu {
                     // A hostile file may name any number of CPUs.
@@ -469,9 +448,9 @@ impl<'a, 's> Session<'a, 's> {
                 previous,
                 next,
             } => {
-                self.counts.data += 1;
+                self.emission.counts.data += 1;
                 self.flush()?;
-                self.sink.event(Event::Switch(Switch {
+                self.emission.sink.event(Event::Switch(Switch {
                     time: None,
                     cpu,
                     previous_tid: previous.0,
@@ -492,7 +471,7 @@ impl<'a, 's> Session<'a, 's> {
         start: usize,
     ) -> Result<bool, Error> {
         if let MmioLine::Lost(count) = found {
-            self.counts.loss += 1;
+            self.emission.counts.loss += 1;
             self.flush()?;
             self.loss(None, Some(count), "buffer overrun")?;
         } else {
@@ -511,7 +490,7 @@ impl<'a, 's> Session<'a, 's> {
         line: Line<'a>,
         start: usize,
     ) -> Result<(), Error> {
-        self.counts.data += 1;
+        self.emission.counts.data += 1;
         self.entries += 1;
         if self.has_stacks {
             let before = self.waiting.iter_mut().rev();
@@ -544,7 +523,7 @@ impl<'a, 's> Session<'a, 's> {
     #[inline]
     fn release_first(&mut self) -> Result<(), Error> {
         match self.waiting.pop_front() {
-            Some(item) => self.emit(&item),
+            Some(item) => self.emission.emit(&item),
             None => Ok(()),
         }
     }
@@ -552,15 +531,11 @@ impl<'a, 's> Session<'a, 's> {
     /// Emits all waiting events.
     #[inline]
     pub(super) fn flush(&mut self) -> Result<(), Error> {
-        if self.waiting.is_empty() {
-            return Ok(());
+        for item in &self.waiting {
+            self.emission.emit(item)?;
         }
-        // Take the events out of the session during the loop, which avoids copying them.
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let result = waiting.iter().try_for_each(|item| self.emit(item));
-        waiting.clear();
-        self.waiting = waiting;
-        result
+        self.waiting.clear();
+        Ok(())
     }
 
     /// Whether a line continues a text with several lines; if so, extends the text.
@@ -583,7 +558,7 @@ impl<'a, 's> Session<'a, 's> {
     }
 
     fn header(&mut self, line: Line<'a>) -> Result<(), Error> {
-        self.counts.header += 1;
+        self.emission.counts.header += 1;
         self.flush()?;
         self.header_line(header::line(line.text))
     }
@@ -594,7 +569,7 @@ impl<'a, 's> Session<'a, 's> {
                 self.check_entries()?;
                 self.has_tracer = true;
                 self.is_graph = name.ends_with(b"graph");
-                self.other_fact("ftrace.tracer", name)
+                self.emission.other_fact("ftrace.tracer", name)
             }
             HeaderLine::Entries {
                 in_buffer,
@@ -615,20 +590,25 @@ impl<'a, 's> Session<'a, 's> {
                 self.stated_entries = Some(printed).filter(|count| *count > 0);
                 self.entries = 0;
                 self.cpus(cpus)?;
-                self.other_fact("ftrace.latency_us", microseconds.to_string().as_bytes())?;
+                self.emission
+                    .other_fact("ftrace.latency_us", microseconds.to_string().as_bytes())?;
                 self.overwritten(printed, all)
             }
             HeaderLine::Release(release) => {
                 let release = String::from_utf8_lossy(release);
-                self.sink.event(Event::Fact(Fact::OsRelease(&release)))
+                self.emission
+                    .sink
+                    .event(Event::Fact(Fact::OsRelease(&release)))
             }
-            HeaderLine::Named(name, value) => self.other_fact(name, value),
+            HeaderLine::Named(name, value) => self.emission.other_fact(name, value),
             HeaderLine::Cpus(count) => {
-                self.sink.event(Event::Fact(Fact::Recorder("trace-cmd")))?;
+                self.emission
+                    .sink
+                    .event(Event::Fact(Fact::Recorder("trace-cmd")))?;
                 self.cpus(Some(count))
             }
-            HeaderLine::Histogram => self.histogram.begin(self.sink),
-            HeaderLine::Trigger(trigger) => self.other_fact("ftrace.trigger", trigger),
+            HeaderLine::Histogram => self.histogram.begin(self.emission.sink),
+            HeaderLine::Trigger(trigger) => self.emission.other_fact("ftrace.trigger", trigger),
             HeaderLine::Graph => {
                 self.is_graph = true;
                 Ok(())
@@ -637,14 +617,9 @@ impl<'a, 's> Session<'a, 's> {
         }
     }
 
-    pub(super) fn other_fact(&mut self, name: &str, value: &[u8]) -> Result<(), Error> {
-        let value = &String::from_utf8_lossy(value);
-        self.sink.event(Event::Fact(Fact::Other { name, value }))
-    }
-
     fn cpus(&mut self, count: Option<u32>) -> Result<(), Error> {
         match count {
-            Some(count) => self.sink.event(Event::Fact(Fact::Cpus(count))),
+            Some(count) => self.emission.sink.event(Event::Fact(Fact::Cpus(count))),
             None => Ok(()),
         }
     }
@@ -659,7 +634,7 @@ impl<'a, 's> Session<'a, 's> {
     }
 
     fn loss(&mut self, cpu: Option<u32>, count: Option<u64>, reason: &str) -> Result<(), Error> {
-        self.sink.event(Event::Loss(Loss {
+        self.emission.sink.event(Event::Loss(Loss {
             time: None,
             cpu,
             event: None,
@@ -677,27 +652,32 @@ impl<'a, 's> Session<'a, 's> {
                     "expected {stated} entries, as in the header, found {}",
                     self.entries
                 );
-                self.problems.report(Place::Whole, &message, self.sink)
+                self.emission
+                    .problems
+                    .report(Place::Whole, &message, self.emission.sink)
             }
             _ => Ok(()),
         }
     }
 
     fn line_of_histogram(&mut self, line: Line<'a>) -> Result<(), Error> {
-        match self.histogram.line(line.text, self.sink)? {
-            HistLine::Data => self.counts.data += 1,
-            HistLine::Header => self.counts.header += 1,
+        match self.histogram.line(line.text, self.emission.sink)? {
+            HistLine::Data => self.emission.counts.data += 1,
+            HistLine::Header => self.emission.counts.header += 1,
             HistLine::Dropped(count) => {
-                self.counts.loss += 1;
+                self.emission.counts.loss += 1;
                 self.loss(None, Some(count), "no room in the histogram")?;
             }
             HistLine::Wrong { stated, read } => {
-                self.counts.header += 1;
+                self.emission.counts.header += 1;
                 let message = format!("expected {stated} rows of the histogram, found {read}");
-                self.problems
-                    .report(Place::Line(line.number), &message, self.sink)?;
+                self.emission.problems.report(
+                    Place::Line(line.number),
+                    &message,
+                    self.emission.sink,
+                )?;
             }
-            HistLine::Unknown => return self.problem(line, "a row of a histogram"),
+            HistLine::Unknown => return self.emission.problem(line, "a row of a histogram"),
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ impl<'a> Session<'a, '_> {
         is_user: bool,
         rest: &'a [u8],
     ) -> Result<(), Error> {
-        self.counts.data += 1;
+        self.emission.counts.data += 1;
         self.entries += 1;
         self.has_stacks = true;
         let mut frames = Vec::new();
@@ -49,7 +49,7 @@ impl<'a> Session<'a, '_> {
             return Ok(false);
         };
         if let Some(frame) = trim_start(text).strip_prefix(b"=>") {
-            self.counts.data += 1;
+            self.emission.counts.data += 1;
             if stack.frames.len() < MAX_FRAMES {
                 stack.frames.extend(symbol::frame(frame, stack.is_user));
             }
@@ -79,7 +79,8 @@ impl<'a> Session<'a, '_> {
             }
         }
         self.flush()?;
-        self.emit_stack(&stack.head, stack.is_user, &stack.frames)
+        self.emission
+            .emit_stack(&stack.head, stack.is_user, &stack.frames)
     }
 }
 
