@@ -171,12 +171,6 @@ fn cycles(edges: &Edges) -> BTreeSet<String> {
         .collect()
 }
 
-/// Files that may see each other: the directory, and the reason.
-const ALLOWED_FILES: [(&str, &str); 1] = [(
-    "formats/readers/src/perf_data/",
-    "a record is resynchronized, read and emitted with the state of one session",
-)];
-
 #[test]
 fn files_of_a_room_see_each_other_in_one_direction() {
     let sources: BTreeMap<Vec<String>, String> = tracked()
@@ -197,16 +191,7 @@ fn files_of_a_room_see_each_other_in_one_direction() {
         }
     }
     assert!(edges.len() > 300, "files are found: {}", edges.len());
-    let mut found = cycles(&edges);
-    found.retain(|cycle| {
-        let is_allowed = |file: &str| {
-            ALLOWED_FILES
-                .iter()
-                .any(|(place, _)| file.starts_with(place))
-        };
-        !cycle.split(", ").all(is_allowed)
-    });
-    let wrong: Vec<String> = found
+    let wrong: Vec<String> = cycles(&edges)
         .into_iter()
         .map(|cycle| format!("these see each other: {cycle}"))
         .collect();

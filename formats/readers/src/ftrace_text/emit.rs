@@ -11,8 +11,8 @@ use perfquet_events::scan::{
 
 use super::graph::{self, Content};
 use super::head::Head;
+use super::item::{Body, Item};
 use super::mmio::{self, MmioLine};
-use super::read::{Body, Item};
 use super::shape::{Shape, shape};
 use super::symbol::Symbol;
 use crate::lines::{Counts, Line, LineProblems};

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashSet;
-use perfquet_events::event::{Event, Fact, Loss, NamedFrame, Place, Sink, Switch};
+use perfquet_events::event::{Event, Fact, Loss, Place, Sink, Switch};
 use perfquet_events::scan::trim;
 use perfquet_events::{Error, Input};
 
@@ -18,6 +18,7 @@ use super::graph::{self, GraphLine};
 use super::head::{self, Head, Parts};
 use super::header::{self, HeaderLine};
 use super::hist::{HistLine, Histogram};
+use super::item::{Body, Item};
 use super::mmio::{self, MmioLine};
 use super::open_stack::{self, OpenStack};
 use super::page::{self, Page, PageLine};
@@ -120,37 +121,6 @@ const FORMS: [Form; 8] = [
     Form::Mmio,
     Form::BareGraph,
 ];
-
-/// An event that may still be extended.
-pub(super) struct Item<'a> {
-    pub(super) head: Head<'a>,
-    pub(super) body: Body<'a>,
-    /// Offset of the body's text in the input, so that it can be extended.
-    start: usize,
-    /// Another event of the same CPU has followed.
-    is_closed: bool,
-    pub(super) kernel: Option<Vec<NamedFrame<'a>>>,
-    pub(super) user: Option<Vec<NamedFrame<'a>>>,
-    pub(super) line: Line<'a>,
-}
-
-/// The part of a line after its head.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Body<'a> {
-    Payload(&'a [u8]),
-    Graph {
-        duration: Option<i64>,
-        depth: u32,
-        text: &'a [u8],
-        in_interrupt: bool,
-    },
-    /// Numeric type of a raw record.
-    Raw(&'a [u8]),
-    /// Device, and the rest after the thread.
-    Blk(&'a [u8], &'a [u8]),
-    /// The whole line.
-    Mmio,
-}
 
 /// The state of reading one input.
 pub(super) struct Session<'a, 's> {

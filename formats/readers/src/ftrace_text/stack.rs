@@ -12,8 +12,9 @@ use perfquet_events::event::{NamedFrame, Space};
 use perfquet_events::scan::{bare_hex, split_once, trim, trim_start};
 
 use super::head::Head;
+use super::item::Item;
 use super::open_stack::OpenStack;
-use super::read::{Item, Session};
+use super::read::Session;
 use super::symbol;
 
 /// Maximum number of frames in a stack; the kernel prints at most a few hundred.

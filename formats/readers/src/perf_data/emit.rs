@@ -16,25 +16,11 @@ use crate::perf_data::record::{
 use crate::perf_data::resync::is_sane_trailer;
 use crate::perf_data::sample::{self, Lists};
 use crate::perf_data::stat::Stat;
+use crate::perf_data::values::{known_cpu, when};
 use crate::perf_data::wire::Unfinished;
 
 /// Records that may wait for one user stack that is still to come.
 const HELD_MAX: u64 = 1 << 20;
-
-pub(super) fn signed(time: u64) -> Option<i64> {
-    i64::try_from(time).ok()
-}
-
-/// Time of what is no sample: what perf made up at the start has 0.
-pub(super) fn when(trailer: &Trailer) -> Option<i64> {
-    let known = trailer.time.filter(|&time| !matches!(time, 0 | u64::MAX));
-    known.map(time_of)
-}
-
-/// An id, where -1 stands for none.
-pub(super) fn known_cpu(cpu: Option<u32>) -> Option<u32> {
-    cpu.filter(|&cpu| cpu != u32::MAX)
-}
 
 /// What is handed over, and what of it is not complete yet.
 pub(super) struct Emission<'s> {

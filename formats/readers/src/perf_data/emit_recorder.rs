@@ -1,15 +1,15 @@
 //! Records of the kernel that are event types by themselves (`recorder.rs`) → events.
 
-use perfquet_events::Error;
 use perfquet_events::bytes::Cursor;
-use perfquet_events::event::{Event, Fields, Loss, ReadValue, Sample, Value};
+use perfquet_events::event::{Event, Loss, ReadValue, Value};
 
-use crate::perf_data::catalog::{Catalog, Declared};
-use crate::perf_data::emit::{Emission, known_cpu, signed, when};
+use crate::perf_data::catalog::Catalog;
+use crate::perf_data::emit::Emission;
 use crate::perf_data::output::{Fault, Output};
 use crate::perf_data::record::{MISC_BIT_13, MISC_BIT_14, RecordHeader, Trailer, kind};
 use crate::perf_data::recorder::{NAMESPACES, RecorderEvent};
 use crate::perf_data::sample;
+use crate::perf_data::values::{emit_values, known_cpu, signed, when};
 
 impl Emission<'_> {
     pub(super) fn emit_recorder_event(
@@ -155,26 +155,6 @@ fn emit_read(
         emit_values(RecorderEvent::Read, trailer, &row, declared, out)?;
     }
     Ok(())
-}
-
-/// Hands over one of perf's own events.
-pub(super) fn emit_values(
-    event: RecorderEvent,
-    trailer: &Trailer,
-    values: &[Value<'_>],
-    declared: &mut Declared,
-    out: &mut Output<'_>,
-) -> Result<(), Error> {
-    let id = declared.recorder_event(event, out)?;
-    let sample = Sample {
-        time: when(trailer),
-        cpu: known_cpu(trailer.cpu),
-        pid: trailer.pid,
-        tid: trailer.tid,
-        fields: Fields::Values(values),
-        ..Sample::of(id)
-    };
-    out.event(Event::Sample(&sample))
 }
 
 fn switch_values(misc: u16, other: Option<(i32, i32)>) -> [Value<'static>; 4] {

@@ -4,12 +4,13 @@ use perfquet_events::Error;
 use perfquet_events::event::{Event, Fields, Payload, Place, ReadValue, Sample, Space, time_of};
 
 use crate::perf_data::catalog::Catalog;
-use crate::perf_data::emit::{Emission, known_cpu};
+use crate::perf_data::emit::Emission;
 use crate::perf_data::order::Step;
 use crate::perf_data::output::Output;
 use crate::perf_data::record::{self, RecordHeader};
 use crate::perf_data::resync::is_sane;
 use crate::perf_data::sample::{self, BRANCH_CALL_STACK, space_of};
+use crate::perf_data::values::known_cpu;
 
 impl Emission<'_> {
     /// Hands over a sample, or says that it has to wait for its user stack.

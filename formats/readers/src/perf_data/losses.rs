@@ -15,9 +15,9 @@ use perfquet_events::event::{Event, EventId, Loss};
 
 use crate::perf_data::attr::{Attr, event_type};
 use crate::perf_data::catalog::Catalog;
-use crate::perf_data::emit::known_cpu;
 use crate::perf_data::output::Output;
 use crate::perf_data::record::Trailer;
+use crate::perf_data::values::known_cpu;
 
 /// PERF_COUNT_SW_DUMMY: opened for names and mappings; it has no samples to lose.
 const DUMMY: u64 = 9;

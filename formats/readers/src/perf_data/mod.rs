@@ -35,6 +35,7 @@ mod declare;
 mod emit;
 mod emit_recorder;
 mod emit_sample;
+mod emit_wire;
 mod features;
 mod formats;
 mod head;
@@ -61,6 +62,7 @@ mod stat;
 mod tests;
 mod tool;
 mod update;
+mod values;
 mod wire;
 
 use std::sync::Arc;

@@ -11,11 +11,10 @@ use perfquet_events::bytes::Cursor;
 use perfquet_events::event::Value;
 
 use crate::perf_data::catalog::Catalog;
-use crate::perf_data::emit::signed;
-use crate::perf_data::emit_recorder::emit_values;
 use crate::perf_data::output::{Fault, Output};
 use crate::perf_data::record::Trailer;
 use crate::perf_data::recorder::RecorderEvent;
+use crate::perf_data::values::{emit_values, signed};
 
 /// Counts kept until their round ends; more are handed over without knowing its time.
 const VALUES_MAX: usize = 1 << 16;

@@ -5,12 +5,12 @@ use perfquet_events::event::{BuildId, Comm, Event, Fact, Space, Value};
 
 use crate::perf_data::attr::{ATTR_BYTES_MAX, ATTR_BYTES_MIN, Attr};
 use crate::perf_data::catalog::{Catalog, Declared};
-use crate::perf_data::emit_recorder::emit_values;
 use crate::perf_data::formats::Formats;
 use crate::perf_data::output::{Fault, Output};
 use crate::perf_data::record::{MISC_BIT_15, RecordHeader, Trailer};
 use crate::perf_data::recorder::RecorderEvent;
 use crate::perf_data::sample::space_of;
+use crate::perf_data::values::emit_values;
 
 /// HEADER_ATTR: an attr, then the ids of its counters.
 pub(super) fn header_attr(

@@ -6,18 +6,14 @@ use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Short};
 use perfquet_events::event::{
     Aggregate, Bucket, Call, CallFunction, Common, Context, Event, Function, Loss, PairedCall,
-    Place, Sample, Space, Stack, ToldStack, time_of,
+    Sample, Space, Stack, ToldStack, time_of,
 };
-use perfquet_events::wire::{
-    self, AggregateRecord, CallRecord, Kind, LossRecord, PREFIX, StackRecord,
-};
+use perfquet_events::wire::{AggregateRecord, CallRecord, Kind, LossRecord, PREFIX, StackRecord};
 
 use crate::perf_data::attr::{Attr, event_type, sample_type};
 use crate::perf_data::catalog::Catalog;
-use crate::perf_data::emit::{Emission, signed};
 use crate::perf_data::output::Output;
-use crate::perf_data::record::{self, RecordHeader};
-use crate::perf_data::sample;
+use crate::perf_data::values::signed;
 
 /// `PERF_COUNT_SW_BPF_OUTPUT`
 const BPF_OUTPUT: u64 = 10;
@@ -25,7 +21,7 @@ const BPF_OUTPUT: u64 = 10;
 const BARS_MAX: usize = 1 << 17;
 
 /// What is wrong with a record.
-enum Wrong {
+pub(super) enum Wrong {
     Sink(Error),
     Short(Short),
     Kind(u32),
@@ -72,59 +68,9 @@ impl Catalog {
     }
 }
 
-impl Emission<'_> {
-    /// Hands over what a sample of such an event holds.
-    pub(super) fn emit_wire(
-        &mut self,
-        catalog: &mut Catalog,
-        index: usize,
-        header: RecordHeader,
-        record: &[u8],
-        place: Place,
-    ) -> Result<(), Error> {
-        let event = catalog.event_of(index, &mut self.out)?;
-        let mut body = record::body(record, 0, catalog.endian);
-        let Some(attr) = catalog.get(index).map(|event| &event.attr) else {
-            return Ok(());
-        };
-        let result = match sample::parse(&mut body, header.misc, attr, &mut self.lists) {
-            Ok(members) => {
-                let sample = Sample {
-                    time: members.time.and_then(signed),
-                    cpu: members.cpu,
-                    pid: members.pid,
-                    tid: members.tid,
-                    ..Sample::of(event)
-                };
-                let payload = wire::open(members.raw.unwrap_or_default(), catalog.endian);
-                let (wire, functions) = (&mut self.wire, &catalog.functions);
-                match payload {
-                    Ok((kind, body)) => wire.emit(&sample, kind, body, functions, &mut self.out),
-                    Err(short) => Err(short.into()),
-                }
-            }
-            Err(short) => Err(short.into()),
-        };
-        let out = &mut self.out;
-        match result {
-            Ok(()) => Ok(()),
-            Err(Wrong::Sink(error)) => Err(error),
-            Err(Wrong::Short(short)) => out.problem(place, "short BPF record", || {
-                format!("BPF record: byte {}: {short}", short.offset)
-            }),
-            Err(Wrong::Function(number)) => out.problem(place, "function of a BPF record", || {
-                format!("BPF record: expected a declared function, found number {number}")
-            }),
-            Err(Wrong::Kind(kind)) => out.problem(place, "BPF record", || {
-                format!("BPF record: expected one of the known kinds, found {kind}")
-            }),
-        }
-    }
-}
-
 impl Unfinished {
     /// Hands over one record; the sample around it has its time and thread.
-    fn emit(
+    pub(super) fn emit(
         &mut self,
         sample: &Sample<'_>,
         kind: u32,

@@ -1,0 +1,62 @@
+//! Samples of `perfquet:…` events → events (`wire.rs`).
+
+use perfquet_events::Error;
+use perfquet_events::event::{Place, Sample};
+use perfquet_events::wire;
+
+use crate::perf_data::catalog::Catalog;
+use crate::perf_data::emit::Emission;
+use crate::perf_data::record::{self, RecordHeader};
+use crate::perf_data::sample;
+use crate::perf_data::values::signed;
+use crate::perf_data::wire::Wrong;
+
+impl Emission<'_> {
+    /// Hands over what a sample of such an event holds.
+    pub(super) fn emit_wire(
+        &mut self,
+        catalog: &mut Catalog,
+        index: usize,
+        header: RecordHeader,
+        record: &[u8],
+        place: Place,
+    ) -> Result<(), Error> {
+        let event = catalog.event_of(index, &mut self.out)?;
+        let mut body = record::body(record, 0, catalog.endian);
+        let Some(attr) = catalog.get(index).map(|event| &event.attr) else {
+            return Ok(());
+        };
+        let result = match sample::parse(&mut body, header.misc, attr, &mut self.lists) {
+            Ok(members) => {
+                let sample = Sample {
+                    time: members.time.and_then(signed),
+                    cpu: members.cpu,
+                    pid: members.pid,
+                    tid: members.tid,
+                    ..Sample::of(event)
+                };
+                let payload = wire::open(members.raw.unwrap_or_default(), catalog.endian);
+                let (wire, functions) = (&mut self.wire, &catalog.functions);
+                match payload {
+                    Ok((kind, body)) => wire.emit(&sample, kind, body, functions, &mut self.out),
+                    Err(short) => Err(short.into()),
+                }
+            }
+            Err(short) => Err(short.into()),
+        };
+        let out = &mut self.out;
+        match result {
+            Ok(()) => Ok(()),
+            Err(Wrong::Sink(error)) => Err(error),
+            Err(Wrong::Short(short)) => out.problem(place, "short BPF record", || {
+                format!("BPF record: byte {}: {short}", short.offset)
+            }),
+            Err(Wrong::Function(number)) => out.problem(place, "function of a BPF record", || {
+                format!("BPF record: expected a declared function, found number {number}")
+            }),
+            Err(Wrong::Kind(kind)) => out.problem(place, "BPF record", || {
+                format!("BPF record: expected one of the known kinds, found {kind}")
+            }),
+        }
+    }
+}

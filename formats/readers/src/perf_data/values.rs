@@ -1,0 +1,44 @@
+//! Raw values of records as events have them: unknown is `None`, whichever number perf writes for it.
+
+use perfquet_events::Error;
+use perfquet_events::event::{Event, Fields, Sample, Value, time_of};
+
+use crate::perf_data::catalog::Declared;
+use crate::perf_data::output::Output;
+use crate::perf_data::record::Trailer;
+use crate::perf_data::recorder::RecorderEvent;
+
+pub(super) fn signed(time: u64) -> Option<i64> {
+    i64::try_from(time).ok()
+}
+
+/// Time of what is no sample: what perf made up at the start has 0.
+pub(super) fn when(trailer: &Trailer) -> Option<i64> {
+    let known = trailer.time.filter(|&time| !matches!(time, 0 | u64::MAX));
+    known.map(time_of)
+}
+
+/// An id, where -1 stands for none.
+pub(super) fn known_cpu(cpu: Option<u32>) -> Option<u32> {
+    cpu.filter(|&cpu| cpu != u32::MAX)
+}
+
+/// Hands over one of perf's own events.
+pub(super) fn emit_values(
+    event: RecorderEvent,
+    trailer: &Trailer,
+    values: &[Value<'_>],
+    declared: &mut Declared,
+    out: &mut Output<'_>,
+) -> Result<(), Error> {
+    let id = declared.recorder_event(event, out)?;
+    let sample = Sample {
+        time: when(trailer),
+        cpu: known_cpu(trailer.cpu),
+        pid: trailer.pid,
+        tid: trailer.tid,
+        fields: Fields::Values(values),
+        ..Sample::of(id)
+    };
+    out.event(Event::Sample(&sample))
+}
