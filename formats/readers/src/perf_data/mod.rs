@@ -11,7 +11,8 @@
 //! | `attr.rs`, `record.rs`, `sample.rs` | the layout of an event's description, of the kernel's records, of samples |
 //! | `read.rs`, `pipe.rs` | the way of a record: through a mapped file; through a stream |
 //! | `source.rs`, `resync.rs`, `compressed.rs` | where the bytes come from; where a record begins, past damage; zstd |
-//! | `order.rs`, `lag.rs`, `progress.rs` | the order of time, in bounded memory; how long records wait; progress |
+//! | `order.rs`, `lag.rs`, `arena.rs`, `runs.rs` | the order of time; how long records wait, and where, in bounded memory |
+//! | `progress.rs` | how far reading is |
 //! | `catalog.rs`, `ids.rs`, `formats.rs` | the events of the recording; whose an id is; formats of tracepoints |
 //! | `declare.rs`, `names.rs` | an event's declaration; what it is called |
 //! | `emit.rs`, `emit_sample.rs`, `losses.rs` | records → events: state, samples, losses |
@@ -28,6 +29,7 @@
 //! (newer members are passed over), both byte orders, files, pipes, directories (`perf record --threads`). Version 1
 //! (`PERFFILE`, 2009–2010) is refused.
 
+mod arena;
 mod attr;
 mod catalog;
 mod compressed;
@@ -53,6 +55,7 @@ mod read;
 mod record;
 mod recorder;
 mod resync;
+mod runs;
 mod sample;
 mod simpleperf;
 mod sniff;

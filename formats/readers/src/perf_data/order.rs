@@ -6,27 +6,23 @@
 //!
 //! What waits is a time and a place, 16 bytes a record; the records stay in the mapped file. Records of a pipe,
 //! and unpacked ones, are kept in an [`Arena`]. Too many of either go to an unlinked temporary file: places as
-//! sorted runs, which are merged when their time comes.
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::sync::Arc;
+//! sorted [`Runs`], which are merged when their time comes.
 
 use perfquet_events::Error;
 use perfquet_events::bytes::Endian;
-use perfquet_events::input::{Map, Spool, TEMPORARY_BYTES_MAX};
+use perfquet_events::input::TEMPORARY_BYTES_MAX;
 
+use crate::perf_data::arena::{Arena, ArenaView};
 use crate::perf_data::lag::Rounds;
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader};
+use crate::perf_data::runs::Runs;
 
 /// Entries kept in memory (64 MiB) before they go to a file.
 const ENTRIES_MAX: usize = 4 << 20;
-/// Bytes of records kept in memory before they go to a file.
-const ARENA_BYTES_MAX: usize = 64 << 20;
 
 /// Where a record is: its source in the upper 16 bits, its offset there in the lower 48.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Location(u64);
+pub(super) struct Location(pub(super) u64);
 
 const OFFSET_BITS: u32 = 48;
 const ARENA: u64 = 0xffff;
@@ -47,10 +43,11 @@ impl Location {
     }
 }
 
+/// A record that waits.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    time: u64,
-    location: Location,
+pub(super) struct Entry {
+    pub(super) time: u64,
+    pub(super) location: Location,
 }
 
 /// What became of a record that was handed out.
@@ -252,186 +249,6 @@ impl Records<'_, '_> {
         };
         let header = RecordHeader::parse(bytes, self.endian)?;
         Some((header, bytes.get(..header.size)?))
-    }
-}
-
-/// Copies of records, in memory and, when there are many, in a temporary file.
-#[derive(Default)]
-struct Arena {
-    bytes: Vec<u8>,
-    /// What came before `bytes`.
-    spool: Option<Spool>,
-    temporary_bytes_max: u64,
-}
-
-struct ArenaView<'a> {
-    spooled: Option<Arc<Map>>,
-    bytes: &'a [u8],
-}
-
-impl ArenaView<'_> {
-    #[inline]
-    fn from(&self, offset: u64) -> Option<&[u8]> {
-        match &self.spooled {
-            None => self.bytes.get(offset as usize..),
-            Some(map) if (offset as usize) < map.len() => map.get(offset as usize..),
-            Some(map) => self.bytes.get(offset as usize - map.len()..),
-        }
-    }
-}
-
-impl Arena {
-    fn new(temporary_bytes_max: u64) -> Arena {
-        Arena {
-            temporary_bytes_max,
-            ..Arena::default()
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.spool.is_none()
-    }
-
-    /// Keeps a copy, and says where.
-    #[inline]
-    fn push(&mut self, record: &[u8]) -> Result<u64, Error> {
-        if self.bytes.len() + record.len() > ARENA_BYTES_MAX {
-            self.spill()?;
-        }
-        let offset = self.spool.as_ref().map_or(0, Spool::size_bytes) + self.bytes.len() as u64;
-        self.bytes.extend_from_slice(record);
-        Ok(offset)
-    }
-
-    #[cold]
-    fn spill(&mut self) -> Result<(), Error> {
-        let spool = match &mut self.spool {
-            Some(spool) => spool,
-            none => none.insert(Spool::new(self.temporary_bytes_max)?),
-        };
-        spool.append(&self.bytes)?;
-        self.bytes.clear();
-        Ok(())
-    }
-
-    fn view(&self) -> Result<ArenaView<'_>, Error> {
-        Ok(ArenaView {
-            spooled: match &self.spool {
-                Some(spool) => spool.map()?,
-                None => None,
-            },
-            bytes: &self.bytes,
-        })
-    }
-
-    /// An empty one that keeps the memory.
-    fn emptied(mut self) -> Arena {
-        self.bytes.clear();
-        Arena {
-            bytes: self.bytes,
-            spool: None,
-            ..self
-        }
-    }
-}
-
-const ENTRY_BYTES: usize = 16;
-
-/// Sorted runs of entries in a temporary file.
-#[derive(Default)]
-struct Runs {
-    spool: Option<Spool>,
-    /// First and last (exclusive) entry that is left of each run, counted from the front of the file.
-    runs: Vec<(u64, u64)>,
-}
-
-impl Runs {
-    /// How many entries are left.
-    fn left(&self) -> u64 {
-        self.runs.iter().map(|(next, end)| end - next).sum()
-    }
-
-    fn push(&mut self, entries: &[Entry]) -> Result<(), Error> {
-        let spool = match &mut self.spool {
-            Some(spool) => spool,
-            none => none.insert(Spool::new(u64::MAX)?),
-        };
-        let start = spool.size_bytes() / ENTRY_BYTES as u64;
-        let mut bytes = Vec::with_capacity(entries.len() * ENTRY_BYTES);
-        for entry in entries {
-            bytes.extend_from_slice(&entry.time.to_le_bytes());
-            bytes.extend_from_slice(&entry.location.0.to_le_bytes());
-        }
-        spool.append(&bytes)?;
-        self.runs.push((start, start + entries.len() as u64));
-        Ok(())
-    }
-
-    /// Hands out what is due of the runs and of `entries`, which are newer in the order of reading. Returns
-    /// how many of `entries` went out.
-    fn merge(
-        &mut self,
-        entries: &[Entry],
-        limit: u64,
-        mut hand_out: impl FnMut(Entry) -> Result<Step, Error>,
-    ) -> Result<usize, Error> {
-        let map = match &self.spool {
-            Some(spool) => spool.map()?,
-            None => None,
-        };
-        let map: &[u8] = map.as_deref().map_or(&[], |map| map);
-        let entry_at = |index: u64| -> Option<Entry> {
-            let bytes = map.get(usize::try_from(index).ok()?.checked_mul(ENTRY_BYTES)?..)?;
-            Some(Entry {
-                time: Endian::Little.u64_at(bytes, 0)?,
-                location: Location(Endian::Little.u64_at(bytes, 8)?),
-            })
-        };
-        // The run number decides between equal times: an earlier run was read earlier.
-        let in_memory = self.runs.len();
-        let mut heads = BinaryHeap::new();
-        for (number, (next, end)) in self.runs.iter().enumerate() {
-            if next < end
-                && let Some(entry) = entry_at(*next)
-            {
-                heads.push(Reverse((entry.time, number)));
-            }
-        }
-        let mut done = 0;
-        if let Some(entry) = entries.first() {
-            heads.push(Reverse((entry.time, in_memory)));
-        }
-        while let Some(Reverse((time, number))) = heads.pop() {
-            if time > limit {
-                break;
-            }
-            let entry = match self.runs.get(number) {
-                Some((next, _)) => entry_at(*next),
-                None => entries.get(done).copied(),
-            };
-            let Some(entry) = entry else { continue };
-            if matches!(hand_out(entry)?, Step::Hold) {
-                break;
-            }
-            let following = match self.runs.get_mut(number) {
-                Some((next, end)) => {
-                    *next += 1;
-                    if next < end { entry_at(*next) } else { None }
-                }
-                None => {
-                    done += 1;
-                    entries.get(done).copied()
-                }
-            };
-            if let Some(following) = following {
-                heads.push(Reverse((following.time, number)));
-            }
-        }
-        if self.left() == 0 {
-            self.runs.clear();
-            self.spool = None;
-        }
-        Ok(done)
     }
 }
 
