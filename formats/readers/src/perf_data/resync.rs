@@ -75,12 +75,15 @@ pub(super) struct Framing {
     near: Option<u64>,
     /// The last search past damage.
     search: Search,
+    /// The header after the record that was looked at last, with its position.
+    ahead: Option<(u64, RecordHeader)>,
 }
 
 impl Framing {
     /// Another source begins.
     pub(super) fn begin(&mut self) {
         self.search = Search::default();
+        self.ahead = None;
     }
 
     /// Says what the front of `bytes` is. `position` counts the bytes of their source; `is_all`: none follow.
@@ -93,7 +96,11 @@ impl Framing {
         is_all: bool,
     ) -> Look {
         let endian = catalog.endian;
-        let Some(header) = plausible(bytes, endian) else {
+        let header = match self.ahead.take() {
+            Some((ahead, header)) if ahead == position => Some(header),
+            _ => plausible(bytes, endian),
+        };
+        let Some(header) = header else {
             return self.look_closer(catalog, bytes, position, is_all);
         };
         let Some(record) = bytes.get(..header.size) else {
@@ -106,7 +113,11 @@ impl Framing {
         let end = end_of(header, extra_bytes);
         let behind = bytes.get(end..);
         let is_followed = match behind {
-            Some(behind) if behind.len() >= HEADER_BYTES => plausible(behind, endian).is_some(),
+            Some(behind) if behind.len() >= HEADER_BYTES => {
+                let next = plausible(behind, endian);
+                self.ahead = next.map(|header| (position + end as u64, header));
+                next.is_some()
+            }
             // The end of a round is waited for by those who read while it is recorded.
             _ if header.kind == kind::FINISHED_ROUND => true,
             _ if is_all => behind.is_some(),
