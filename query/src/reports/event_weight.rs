@@ -180,7 +180,11 @@ fn subject(system: &str, event: &str, table: &str, rows: u128) -> WeightedEvent 
         } else {
             format!("{system}:{event}")
         },
-        table: format!("{}.{}", quoted(system), quoted(event)),
+        // The table's name may differ from the event's: characters other than letters, digits and `_` become `_`.
+        table: match table.split_once('.') {
+            Some((folder, name)) => format!("{}.{}", quoted(folder), quoted(name)),
+            None => quoted(table),
+        },
         condition: "TRUE".to_owned(),
         weight: "1",
         unit: "events",

@@ -7,8 +7,8 @@ use perfquet_events::bytes::Cursor;
 use perfquet_events::event::{Event, Exit, Fork, KernelSymbol, Loss, Place, Sink, time_of};
 
 use crate::perf_data::catalog::Catalog;
+use crate::perf_data::entry::Step;
 use crate::perf_data::losses::Losses;
-use crate::perf_data::order::Step;
 use crate::perf_data::output::{Fault, Output, Undecoded, missing};
 use crate::perf_data::record::{
     HEADER_BYTES, MISC_BIT_15, RecordHeader, Trailer, comm, kind, mapping, task,

@@ -5,7 +5,7 @@ use perfquet_events::event::{Event, Fields, Payload, Place, ReadValue, Sample, S
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::emit::Emission;
-use crate::perf_data::order::Step;
+use crate::perf_data::entry::Step;
 use crate::perf_data::output::Output;
 use crate::perf_data::record::{self, RecordHeader};
 use crate::perf_data::resync::is_sane;

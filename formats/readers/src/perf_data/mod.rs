@@ -38,6 +38,7 @@ mod emit;
 mod emit_recorder;
 mod emit_sample;
 mod emit_wire;
+mod entry;
 mod features;
 mod formats;
 mod head;

@@ -13,6 +13,7 @@ use perfquet_events::bytes::Endian;
 use perfquet_events::input::TEMPORARY_BYTES_MAX;
 
 use crate::perf_data::arena::{Arena, ArenaView};
+use crate::perf_data::entry::{Entry, Location, Step};
 use crate::perf_data::lag::Rounds;
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader};
 use crate::perf_data::runs::Runs;
@@ -20,43 +21,7 @@ use crate::perf_data::runs::Runs;
 /// Entries kept in memory (64 MiB) before they go to a file.
 const ENTRIES_MAX: usize = 4 << 20;
 
-/// Where a record is: its source in the upper 16 bits, its offset there in the lower 48.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Location(pub(super) u64);
-
-const OFFSET_BITS: u32 = 48;
 const ARENA: u64 = 0xffff;
-
-impl Location {
-    /// In a mapped file.
-    pub(super) fn mapped(source: u16, offset: u64) -> Location {
-        Location(u64::from(source) << OFFSET_BITS | offset & ((1 << OFFSET_BITS) - 1))
-    }
-
-    fn source(self) -> u64 {
-        self.0 >> OFFSET_BITS
-    }
-
-    /// Offset within the source.
-    pub(super) fn offset(self) -> u64 {
-        self.0 & ((1 << OFFSET_BITS) - 1)
-    }
-}
-
-/// A record that waits.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
-    pub(super) time: u64,
-    pub(super) location: Location,
-}
-
-/// What became of a record that was handed out.
-pub(super) enum Step {
-    /// It is done with.
-    Done,
-    /// It has to wait, and all that are newer with it.
-    Hold,
-}
 
 /// Records that wait for their turn.
 #[derive(Default)]
@@ -130,7 +95,7 @@ impl<'m> Queue<'m> {
     #[inline]
     pub(super) fn push_copy(&mut self, time: u64, record: &[u8]) -> Result<(), Error> {
         let offset = self.arena.push(record)?;
-        let location = Location(ARENA << OFFSET_BITS | offset);
+        let location = Location::queued(ARENA, offset);
         self.push(time, location, record.len())
     }
 
@@ -213,7 +178,7 @@ impl<'m> Queue<'m> {
             if entry.location.source() == ARENA
                 && let Some((_, record)) = records.stored(entry.location)
             {
-                entry.location = Location(ARENA << OFFSET_BITS | arena.push(record)?);
+                entry.location = Location::queued(ARENA, arena.push(record)?);
             }
         }
         drop(view);

@@ -14,8 +14,8 @@ use perfquet_events::event::{Place, Sink};
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::emit::Emission;
+use crate::perf_data::entry::Location;
 use crate::perf_data::features::header_feature;
-use crate::perf_data::order::Location;
 use crate::perf_data::output::{Fault, missing};
 use crate::perf_data::record::{self, HEADER_BYTES, RecordHeader, kind};
 use crate::perf_data::resync::{Damage, Found, Look, plausible};

@@ -11,7 +11,7 @@ use perfquet_events::Error;
 use perfquet_events::bytes::Endian;
 use perfquet_events::input::Spool;
 
-use crate::perf_data::order::{Entry, Location, Step};
+use crate::perf_data::entry::{Entry, Location, Step};
 
 const ENTRY_BYTES: usize = 16;
 
