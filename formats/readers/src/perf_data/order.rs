@@ -82,6 +82,11 @@ impl<'m> Queue<'m> {
     ) -> Result<(), Error> {
         self.rounds.read(time, bytes);
         self.late += u64::from(time < self.handed_out);
+        self.insert(time, location)
+    }
+
+    #[inline]
+    fn insert(&mut self, time: u64, location: Location) -> Result<(), Error> {
         self.entries.push(Entry { time, location });
         if self.entries.len() >= ENTRIES_MAX {
             self.entries.sort_by_key(|entry| entry.time);
@@ -97,6 +102,16 @@ impl<'m> Queue<'m> {
         let offset = self.arena.push(record)?;
         let location = Location::queued(ARENA, offset);
         self.push(time, location, record.len())
+    }
+
+    /// Lets a record without a time wait: it goes out before all that are not handed out yet. `location` is where its
+    /// bytes stay, if they stay anywhere.
+    pub(super) fn hold(&mut self, location: Option<Location>, record: &[u8]) -> Result<(), Error> {
+        let location = match location {
+            Some(location) => location,
+            None => Location::queued(ARENA, self.arena.push(record)?),
+        };
+        self.insert(self.handed_out, location)
     }
 
     /// A round has ended: hands out what nothing can precede any more, once that is worth a sort.

@@ -14,7 +14,7 @@ use perfquet_events::event::{Place, Sink};
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::emit::Emission;
-use crate::perf_data::entry::Location;
+use crate::perf_data::entry::{Location, Step};
 use crate::perf_data::features::header_feature;
 use crate::perf_data::output::{Fault, missing};
 use crate::perf_data::record::{self, HEADER_BYTES, RecordHeader, kind};
@@ -134,9 +134,17 @@ impl<'m, 's> Reading<'m, 's> {
             // What perf made up itself has no time: it was so at the start.
             None | Some(0 | u64::MAX) => {
                 let place = Place::Offset(offset);
-                self.emission
-                    .emit(&mut self.catalog, header, record, place)?;
-                Ok(())
+                // A user stack leaves after the samples that wait for it.
+                let step = match header.kind {
+                    kind::CALLCHAIN_DEFERRED => Step::Hold,
+                    _ => self
+                        .emission
+                        .emit(&mut self.catalog, header, record, place)?,
+                };
+                match step {
+                    Step::Done => Ok(()),
+                    Step::Hold => self.source.queue.hold(location, record),
+                }
             }
             Some(time) => match location {
                 Some(location) => self.source.queue.push(time, location, record.len()),
@@ -370,6 +378,7 @@ impl<'m, 's> Reading<'m, 's> {
             pages.touch(record.len() as u64);
             emission.emit(catalog, header, record, Place::Offset(location.offset()))
         })?;
+        self.simpleperf.finish(&mut emission.out)?;
         emission.finish(catalog, queue.late())
     }
 }

@@ -16,7 +16,7 @@ use perfquet_events::event::{Event, Fact, Place, Symbol};
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::formats::{Formats, kallsyms};
 use crate::perf_data::output::{Fault, Output, missing};
-use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
+use crate::perf_data::record::{RecordHeader, kind};
 
 const FILE: u32 = 128;
 const META_INFO: u32 = 129;
@@ -34,6 +34,8 @@ const DSO_ELF: u32 = 2;
 pub(super) struct Simpleperf {
     /// Pieces of a record that is longer than 64 KiB.
     pieces: Vec<u8>,
+    /// They became too long: the rest of this record is skipped.
+    is_skipping: bool,
     /// Paths of the files that symbol records name by number.
     files: HashMap<u64, Vec<u8>>,
 }
@@ -69,8 +71,12 @@ impl Simpleperf {
         body: Cursor<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), Error> {
+        if self.is_skipping {
+            return Ok(());
+        }
         if self.pieces.len() + body.rest().len() > SPLIT_BYTES_MAX {
             self.pieces.clear();
+            self.is_skipping = true;
             return out.problem(Place::Offset(body.offset()), "split record", || {
                 format!("expected the end of a split record within {SPLIT_BYTES_MAX} bytes")
             });
@@ -87,15 +93,22 @@ impl Simpleperf {
         out: &mut Output<'_>,
     ) -> Result<Option<(RecordHeader, Vec<u8>)>, Error> {
         let bytes = std::mem::take(&mut self.pieces);
+        if std::mem::take(&mut self.is_skipping) {
+            return Ok(None);
+        }
         let Some(header) = RecordHeader::parse(&bytes, endian) else {
+            out.problem(Place::Offset(offset), "split record", || {
+                format!("expected the pieces of a record, found {} bytes", bytes.len())
+            })?;
             return Ok(None);
         };
-        // Its size field has overflowed unless it is one of simpleperf's own: the pieces are the truth.
+        // simpleperf splits its own records only: the kernel's have a 16-bit size, and the queue would believe it.
         let is_piece = matches!(header.kind, kind::SPLIT | kind::SPLIT_END);
-        if bytes.len() < HEADER_BYTES || is_piece || header.kind == kind::SAMPLE {
+        if header.kind < kind::SIMPLEPERF_FIRST || is_piece {
             out.problem(Place::Offset(offset), "split record", || {
                 format!(
-                    "expected a complete split record, found type {}",
+                    "expected a record of simpleperf in pieces, found {} bytes of type {}",
+                    bytes.len(),
                     header.kind
                 )
             })?;
@@ -106,6 +119,17 @@ impl Simpleperf {
             ..header
         };
         Ok(Some((header, bytes)))
+    }
+
+    /// The input has ended: reports pieces without an end.
+    pub(super) fn finish(&self, out: &mut Output<'_>) -> Result<(), Error> {
+        if self.pieces.is_empty() {
+            return Ok(());
+        }
+        let length = self.pieces.len();
+        out.problem(Place::Whole, "split record", || {
+            format!("expected the end of a split record, found {length} bytes of it and the end of the input")
+        })
     }
 }
 

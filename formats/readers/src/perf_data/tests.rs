@@ -45,30 +45,32 @@ const USER_DEFERRED: u64 = -640i64 as u64;
 
 impl Pipe {
     fn new() -> Pipe {
-        let mut pipe = Pipe {
-            bytes: b"PERFILE2\x10\0\0\0\0\0\0\0".to_vec(),
-        };
-        let mut attr = Vec::new();
-        attr.extend(1u32.to_le_bytes());
-        attr.extend(64u32.to_le_bytes());
-        for word in [0, 1000, SAMPLE_TYPE, 0, SAMPLE_ID_ALL, 0, 0] {
-            attr.extend(word.to_le_bytes());
-        }
-        pipe.record(64, &attr);
-        pipe
+        Pipe::of_event(1, &[0, 1000, SAMPLE_TYPE, 0, SAMPLE_ID_ALL, 0, 0])
+    }
+
+    /// Samples have no time.
+    fn without_times() -> Pipe {
+        let kinds = SAMPLE_TYPE & !sample_type::TIME;
+        Pipe::of_event(1, &[0, 1000, kinds, 0, SAMPLE_ID_ALL, 0, 0])
     }
 
     /// With a record of calls by the CPU instead of user stacks.
     fn of_branches() -> Pipe {
+        let kinds = SAMPLE_TYPE | sample_type::BRANCH_STACK;
+        // USER | CALL_STACK
+        let branches = 1 | 1 << 11;
+        Pipe::of_event(0, &[0, 1000, kinds, 0, SAMPLE_ID_ALL, 0, 0, 0, branches])
+    }
+
+    /// Of one event, with this type of `perf_event_attr` and the words after its size.
+    fn of_event(kind: u32, words: &[u64]) -> Pipe {
         let mut pipe = Pipe {
             bytes: b"PERFILE2\x10\0\0\0\0\0\0\0".to_vec(),
         };
         let mut attr = Vec::new();
-        attr.extend(0u32.to_le_bytes());
-        attr.extend(80u32.to_le_bytes());
-        let kinds = SAMPLE_TYPE | sample_type::BRANCH_STACK;
-        // USER | CALL_STACK
-        for word in [0, 1000, kinds, 0, SAMPLE_ID_ALL, 0, 0, 0, 1 | 1 << 11] {
+        attr.extend(kind.to_le_bytes());
+        attr.extend((8 + 8 * words.len() as u32).to_le_bytes());
+        for word in words {
             attr.extend(word.to_le_bytes());
         }
         pipe.record(64, &attr);
@@ -121,7 +123,7 @@ impl Sink for Seen {
                     Stack::Addresses { addresses, .. } => addresses.to_vec(),
                     _ => Vec::new(),
                 };
-                self.samples.push((sample.time.unwrap(), stack));
+                self.samples.push((sample.time.unwrap_or(-1), stack));
             }
             Event::Problem(problem) => self.problems.push(problem.message.to_owned()),
             _ => {}
@@ -331,6 +333,62 @@ fn user_stacks_that_come_later_find_their_samples() {
     assert_eq!(seen.samples, expected);
     assert_eq!(seen.problems.len(), 1);
     assert!(seen.problems[0].contains("deferred user stacks are missing"));
+}
+
+#[test]
+fn samples_without_a_time_wait_for_their_user_stack_too() {
+    let mut pipe = Pipe::without_times();
+    let sample = |pipe: &mut Pipe, ip: u64, chain: &[u64]| {
+        let head = [ip, 7 | 8 << 32, 0, chain.len() as u64];
+        pipe.words(9, &[&head, chain].concat());
+    };
+    sample(&mut pipe, 1, &[USER_DEFERRED, 77]);
+    sample(&mut pipe, 2, &[0x5000]);
+    sample(&mut pipe, 3, &[USER_DEFERRED, 77]);
+    pipe.round();
+    pipe.words(22, &[77, 3, -512i64 as u64, 0x1111, 0x2222, 7 | 8 << 32, 0]);
+    sample(&mut pipe, 4, &[USER_DEFERRED, 78]);
+    pipe.round();
+    let mut seen = see(&pipe.bytes);
+    seen.samples.sort_by_key(|(_, stack)| stack.clone());
+    let stacks: Vec<&[u64]> = seen.samples.iter().map(|(_, stack)| &stack[..]).collect();
+    let whole = &[0x1111, 0x2222][..];
+    assert_eq!(stacks, [&[][..], whole, whole, &[0x5000]]);
+    assert_eq!(seen.problems, ["deferred user stacks are missing"]);
+}
+
+/// The queue would believe the 16-bit size of a kernel's record, and cut it.
+#[test]
+fn pieces_of_a_record_that_is_not_simpleperfs_are_reported() {
+    let piece = |pipe: &mut Pipe, kind: u32, body: &[u8]| {
+        pipe.bytes.extend(kind.to_le_bytes());
+        let size = body.len() as u32 + 8;
+        pipe.bytes.extend(((size >> 16) as u16).to_le_bytes());
+        pipe.bytes.extend((size as u16).to_le_bytes());
+        pipe.bytes.extend(body);
+    };
+    let reported = |parts: &[(u32, &[u8])], expected: &str| {
+        let mut pipe = Pipe::new();
+        pipe.sample(1, &[]);
+        for (kind, body) in parts {
+            piece(&mut pipe, *kind, body);
+        }
+        pipe.sample(2, &[]);
+        let seen = see(&pipe.bytes);
+        assert_eq!(times(&seen), [1, 2]);
+        assert_eq!(seen.problems.len(), 1, "{:?}", seen.problems);
+        assert!(seen.problems[0].contains(expected), "{:?}", seen.problems);
+    };
+    // COMM of 70,000 bytes: its size field says 4,464.
+    let mut comm = [3u32.to_le_bytes(), [0, 0, 0x70, 0x11]].concat();
+    comm.resize(70_000, b'x');
+    let (front, back) = comm.split_at(40_000);
+    reported(
+        &[(32772, front), (32772, back), (32773, &[])],
+        "found 70000 bytes of type 3",
+    );
+    reported(&[(32773, &[])], "expected the pieces of a record, found 0 bytes");
+    reported(&[(32772, front)], "found 40000 bytes of it and the end");
 }
 
 #[test]
