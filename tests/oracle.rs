@@ -30,3 +30,5 @@ mod text_and_binary;
 mod trace_cmd_report;
 #[path = "oracle/trace_dat.rs"]
 mod trace_dat;
+#[path = "oracle/version_1.rs"]
+mod version_1;

@@ -261,6 +261,7 @@ fn import_options(arguments: &Arguments) -> Result<ImportOptions> {
         symbols: symbol_options(arguments)?,
         store: WriterOptions {
             force: arguments.force,
+            mode: 0o777,
             ..WriterOptions::default()
         },
         temporary_bytes_max: arguments.max_temporary,

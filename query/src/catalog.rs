@@ -25,8 +25,10 @@ use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::{ColumnSchema, ColumnType, unite};
 use perfquet_trace::tables;
 
+use crate::stored_columns::StoredColumns;
 use crate::table::{Change, PartFile, PartsTable, constant_column};
 use crate::trace::{Trace, TraceTable};
+use crate::unit;
 
 /// Name of the catalog; never needed in queries.
 pub(crate) const CATALOG: &str = "perfquet";
@@ -139,9 +141,18 @@ fn parts_table(traces: &[Trace], name: &str, tables: &SameTable<'_>) -> PartsTab
         _ => Vec::new(),
     };
     let changes = changes(traces, name, tables, &columns);
-    let fields = columns
-        .iter()
-        .map(|column| Field::new(&column.name, arrow_type(column.kind), column.nullable));
+    let fields = columns.iter().map(|column| {
+        Field::new(&column.name, arrow_type(column.kind), column.nullable)
+            .with_metadata(unit::metadata(&column.unit))
+    });
+    let forms = tables.iter().flat_map(|(_, table)| &table.forms);
+    let bits = forms
+        .flatten()
+        .filter(|column| column.kind != column.kind.as_read());
+    let stored = StoredColumns {
+        table: name.to_owned(),
+        bits: bits.map(|column| column.name.clone()).collect(),
+    };
     PartsTable::new(
         Arc::new(Schema::new(fields.collect::<Vec<_>>())),
         constants,
@@ -149,6 +160,7 @@ fn parts_table(traces: &[Trace], name: &str, tables: &SameTable<'_>) -> PartsTab
         sort,
     )
     .with_changes(changes)
+    .with_stored(stored)
 }
 
 /// The columns of a table in all traces together: those of this version for a fixed table, and those of the parts.
@@ -283,7 +295,7 @@ fn runs(trace: &Trace, table: &TraceTable, constants: &[ScalarValue]) -> Vec<Vec
 pub(crate) fn arrow_type(kind: ColumnType) -> DataType {
     // Items are never NULL, but not every writer of lists declares that.
     let list = |item| DataType::List(Arc::new(Field::new("element", item, true)));
-    match kind {
+    match kind.as_read() {
         ColumnType::Bool => DataType::Boolean,
         ColumnType::Int8 => DataType::Int8,
         ColumnType::Int16 => DataType::Int16,
@@ -292,14 +304,14 @@ pub(crate) fn arrow_type(kind: ColumnType) -> DataType {
         ColumnType::UInt8 => DataType::UInt8,
         ColumnType::UInt16 => DataType::UInt16,
         ColumnType::UInt32 => DataType::UInt32,
-        ColumnType::UInt64 => DataType::UInt64,
+        ColumnType::UInt64 | ColumnType::Bits => DataType::UInt64,
         // Twenty digits represent every 64-bit integer.
         ColumnType::Int128 => DataType::Decimal128(20, 0),
         ColumnType::Float64 => DataType::Float64,
         ColumnType::Text => TEXT,
         ColumnType::Binary => DataType::BinaryView,
         ColumnType::Int64List => list(DataType::Int64),
-        ColumnType::UInt64List => list(DataType::UInt64),
+        ColumnType::UInt64List | ColumnType::BitsList => list(DataType::UInt64),
         ColumnType::TextList => list(TEXT),
     }
 }

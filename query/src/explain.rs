@@ -11,6 +11,7 @@ use anyhow::anyhow;
 use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
 use perfquet_cli::{nearest, suggestion};
+use perfquet_trace::store;
 
 use crate::functions::FUNCTIONS;
 use crate::sentences::{plain, sentence};
@@ -31,6 +32,9 @@ pub(crate) trait Known {
 pub(crate) fn error(error: DataFusionError, sql: &str, known: Option<&dyn Known>) -> anyhow::Error {
     if let Some(kind) = io_kind(&error) {
         return std::io::Error::new(kind, error.strip_backtrace()).into();
+    }
+    if let DataFusionError::ExecutionJoin(_) = root(&error) {
+        return panic();
     }
     let place = match known.and_then(Known::pieces) {
         Some(pieces) => place_in_piece(&error, sql, &pieces),
@@ -71,6 +75,16 @@ pub(crate) fn piece(failure: DataFusionError, option: &str, text: &str) -> anyho
 }
 
 /// Returns the innermost error.
+/// A thread of the query engine panicked: because of a damaged part, or for a reason that is printed already.
+pub(crate) fn panic() -> anyhow::Error {
+    match store::reader_panic() {
+        Some(panic) => anyhow!(
+            "a part of a trace is damaged: {panic}\nhint: read the other tables, or import the input again"
+        ),
+        None => anyhow!("the query engine failed; the cause is printed above"),
+    }
+}
+
 fn root(error: &DataFusionError) -> &DataFusionError {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => root(inner),

@@ -28,9 +28,11 @@ mod sentences;
 mod session;
 mod settings;
 mod stacks;
+mod stored_columns;
 mod table;
 mod totals;
 mod trace;
+mod unit;
 mod views;
 
 use std::io::ErrorKind;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     if let Some(status) = perfquet_cli::write_documents(command) {
         return status;
     }
+    perfquet_trace::store::watch_readers();
     let matches = match command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
@@ -173,9 +173,7 @@ impl Session {
                 busy.into_iter().for_each(Runtime::shutdown_background);
                 Err(Interrupted.into())
             }
-            Ok(End::Lost) | Err(_) => Err(anyhow!(
-                "the query engine failed; the cause is printed above"
-            )),
+            Ok(End::Lost) | Err(_) => Err(explain::panic()),
         }
     }
 }

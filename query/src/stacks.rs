@@ -7,20 +7,18 @@
 //! deep stacks. Nodes follow their parents, so one backward pass sums all subtrees.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch, StringViewArray,
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, UInt64Type};
-use parquet::arrow::ProjectionMask;
 
 use perfquet_trace::store;
 
-use crate::trace::{ID_STRIDE, Trace, TraceTable};
+use crate::trace::{ID_STRIDE, Trace};
 
 /// The trees of all traces, each read on first use.
 #[derive(Debug)]
@@ -227,7 +225,7 @@ impl Frames {
         vec![
             text("function"),
             text("module"),
-            Field::new("offset", DataType::UInt64, true),
+            Field::new("module_offset", DataType::UInt64, true),
             Field::new("address", DataType::UInt64, true),
             text("file"),
             Field::new("line", DataType::Int32, true),
@@ -389,31 +387,12 @@ fn read(trace: &Trace, table: &str, columns: &[&str]) -> Result<Vec<RecordBatch>
         return Ok(batches);
     };
     for part in table.parts.iter().filter(|part| part.entry.rows > 0) {
-        let path = store::part_path(&trace.path, &part.entry)?;
-        let rows = read_part(table, &path, columns);
-        batches.extend(rows.with_context(|| path.display().to_string())?);
-    }
-    Ok(batches)
-}
-
-fn read_part(table: &TraceTable, path: &Path, columns: &[&str]) -> Result<Vec<RecordBatch>> {
-    let reader = store::part_reader(path)?;
-    let schema = Arc::clone(reader.schema());
-    let roots: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
-    let roots = roots.with_context(|| format!("table {}", table.schema.name))?;
-    let mask = ProjectionMask::roots(reader.parquet_schema(), roots);
-    let reader = reader
-        .with_projection(mask)
-        .with_batch_size(64 * 1024)
-        .build()?;
-    let mut batches = Vec::new();
-    for batch in reader {
-        let batch = batch?;
-        let order: Result<Vec<usize>, _> = columns
-            .iter()
-            .map(|name| batch.schema().index_of(name))
-            .collect();
-        batches.push(batch.project(&order?)?);
+        let own = table.forms[part.form].clone();
+        let name = &table.schema.name;
+        let rows = store::read_part(&trace.path, name, &part.entry, own, Some(columns))?;
+        for batch in rows {
+            batches.push(batch?);
+        }
     }
     Ok(batches)
 }

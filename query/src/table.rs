@@ -33,6 +33,7 @@ use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::{Part, part_path};
 
 use crate::checked_reader::CheckedReaders;
+use crate::stored_columns::StoredColumns;
 use crate::text::harmless;
 
 /// One Parquet file.
@@ -80,6 +81,7 @@ pub(crate) struct PartsTable {
     /// Columns by which the rows of each run are ordered, ascending, NULL first.
     sort: Vec<String>,
     changes: Vec<Change>,
+    stored: StoredColumns,
 }
 
 /// Maximum number of sorted runs, each with an open file; more are read in any order.
@@ -102,7 +104,13 @@ impl PartsTable {
             runs,
             sort: if sorted { sort } else { Vec::new() },
             changes: Vec::new(),
+            stored: StoredColumns::default(),
         }
+    }
+
+    /// Reads columns that are stored under another name or in another type.
+    pub(crate) fn with_stored(self, stored: StoredColumns) -> PartsTable {
+        PartsTable { stored, ..self }
     }
 
     /// Reports these changes when the column is first read.
@@ -238,6 +246,7 @@ impl TableProvider for PartsTable {
             .with_statistics(statistics(&self.schema(), &parts))
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
+            .with_expr_adapter(Some(Arc::new(self.stored.clone())))
             .with_output_ordering(self.ordering().into_iter().collect())
             .build();
         Ok(DataSourceExec::from_data_source(scan))

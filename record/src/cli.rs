@@ -13,7 +13,7 @@ use crate::closing_line::Next;
 use crate::failure::{Failure, misuse};
 use crate::flight;
 use crate::ftrace;
-use crate::output::Format;
+use crate::output::{Form, Format};
 use crate::probe::ProbeOption;
 use crate::probe::stacks::StackOptions;
 use crate::probe::vmlinux::KernelOptions;
@@ -150,6 +150,12 @@ pub(crate) struct Cli {
     /// The old trace is kept as OUT.perfquet-old until the new one is complete.
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) force: bool,
+    /// Permissions of the complete trace, in octal (0640) [default: 0600, private]
+    ///
+    /// Directories may be entered by those who may read. A recording holds what the whole machine did, and is private
+    /// until it is complete; imports by perfquet-convert follow the umask, like other copies of a file.
+    #[arg(long, value_name = "MODE", value_parser = mode, help_heading = OUTPUT)]
+    pub(crate) mode: Option<u32>,
     /// Stop after TIME (10s, 500ms, 2m)
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = OUTPUT)]
     pub(crate) duration: Option<Duration>,
@@ -323,6 +329,14 @@ impl Cli {
         }
     }
 
+    /// How the output is written.
+    pub(crate) fn form(&self) -> Form {
+        Form {
+            format: self.format,
+            mode: self.mode,
+        }
+    }
+
     /// Returns the samples per second, if given.
     pub(crate) fn frequency_hz(&self) -> Result<Option<u64>, Failure> {
         let Some(text) = &self.frequency else {
@@ -398,6 +412,13 @@ impl Cli {
         };
         self.output.clone().unwrap_or_else(|| usual.into())
     }
+}
+
+/// Permissions in octal. The owner keeps his: otherwise nobody could read or remove the trace.
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok();
+    mode.filter(|mode| mode & !0o666 == 0 && mode & 0o600 == 0o600)
+        .ok_or_else(|| "expected permissions to read and write, such as 0640 or 644".to_owned())
 }
 
 /// Parses the size of a ring: `4M`, `512K`, `65536B`; a bare number counts pages.

@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, lchown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -28,10 +28,18 @@ pub(crate) enum Format {
     PerfData,
 }
 
+/// How an output is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) format: Format,
+    /// Permissions once it is complete; until then, and without one, it is private.
+    pub(crate) mode: Option<u32>,
+}
+
 /// An output that is being written.
 pub(crate) struct Output {
     path: PathBuf,
-    format: Format,
+    form: Form,
 }
 
 impl Output {
@@ -45,14 +53,14 @@ impl Output {
     }
 
     /// Makes it, with an empty journal inside.
-    pub(crate) fn create(path: &Path, format: Format, force: bool) -> Result<(Output, Journal)> {
-        set_aside(path, format, force)?;
+    pub(crate) fn create(path: &Path, form: Form, force: bool) -> Result<(Output, Journal)> {
+        set_aside(path, form.format, force)?;
         let output = Output {
             path: path.to_owned(),
-            format,
+            form,
         };
         let journal = output.journal_path();
-        if format == Format::Pqt {
+        if form.format == Format::Pqt {
             let folder = path.join(store::JOURNAL);
             for folder in [path, &folder] {
                 private_folder(folder)
@@ -66,7 +74,7 @@ impl Output {
 
     /// Path of the journal.
     pub(crate) fn journal_path(&self) -> PathBuf {
-        match self.format {
+        match self.form.format {
             Format::Pqt => self.path.join(store::JOURNAL).join("perf.data"),
             Format::PerfData => self.path.clone(),
         }
@@ -79,19 +87,23 @@ impl Output {
 
     /// It is whole: what stood there before goes, and so does the journal unless it is to be kept.
     pub(crate) fn complete(&self, keeps_journal: bool) -> Result<()> {
-        if self.format == Format::Pqt && !keeps_journal {
+        if self.form.format == Format::Pqt && !keeps_journal {
             let journal = self.path.join(store::JOURNAL);
             fs::remove_dir_all(&journal)
                 .with_context(|| format!("cannot remove {}", journal.display()))?;
         }
         store::remove_set_aside(&self.path)?;
+        if let Some(mode) = self.form.mode {
+            permit(&self.path, mode)
+                .with_context(|| format!("cannot set the mode of {}", self.path.display()))?;
+        }
         self.give_to_caller();
         Ok(())
     }
 
     /// Nothing was recorded: as if we had never been here.
     pub(crate) fn discard(&self) {
-        let removed = match self.format {
+        let removed = match self.form.format {
             Format::Pqt => store::remove_trace(&self.path).map_err(anyhow::Error::from),
             Format::PerfData => fs::remove_file(&self.path).map_err(anyhow::Error::from),
         };
@@ -140,6 +152,19 @@ fn private_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(path)
 }
 
+/// Sets the mode of files, and of directories with the right to enter wherever one may read. A directory follows what is
+/// in it: until the last step nobody else can put a link there.
+fn permit(path: &Path, mode: u32) -> io::Result<()> {
+    let mut own = mode;
+    if path.symlink_metadata()?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            permit(&entry?.path(), mode)?;
+        }
+        own |= (mode & 0o444) >> 2;
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(own))
+}
+
 /// The tree below is ours alone until it is given away, so nobody can put a link in between; links are not followed.
 fn give(path: &Path, user: u32, group: u32) -> io::Result<()> {
     if path.symlink_metadata()?.is_dir() {
@@ -154,15 +179,40 @@ fn give(path: &Path, user: u32, group: u32) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn private(format: Format) -> Form {
+        Form { format, mode: None }
+    }
+
+    fn mode_of(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_recording_is_private_until_it_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pqt");
+        let form = Form {
+            format: Format::Pqt,
+            mode: Some(0o644),
+        };
+        let (output, _) = Output::create(&path, form, false).unwrap();
+        assert_eq!(mode_of(&path), 0o700);
+        assert_eq!(mode_of(&output.journal_path()), 0o600);
+        output.complete(true).unwrap();
+        assert_eq!(mode_of(&path), 0o755);
+        assert_eq!(mode_of(&output.journal_path()), 0o644);
+    }
+
     #[test]
     fn an_output_that_exists_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         for format in [Format::Pqt, Format::PerfData] {
             let path = folder.path().join(format!("{format:?}"));
-            let (first, _) = Output::create(&path, format, false).unwrap();
-            let error = Output::create(&path, format, false).err().unwrap();
+            let form = private(format);
+            let (first, _) = Output::create(&path, form, false).unwrap();
+            let error = Output::create(&path, form, false).err().unwrap();
             assert!(error.to_string().ends_with("exists"), "{error}");
-            let (second, mut journal) = Output::create(&path, format, true).unwrap();
+            let (second, mut journal) = Output::create(&path, form, true).unwrap();
             journal.append(b"new").unwrap();
             let entries = || fs::read_dir(folder.path()).unwrap().count();
             let before = entries();
@@ -180,7 +230,7 @@ mod tests {
         fs::create_dir(&path).unwrap();
         fs::write(path.join("letter"), "dear").unwrap();
         for format in [Format::Pqt, Format::PerfData] {
-            assert!(Output::create(&path, format, true).is_err());
+            assert!(Output::create(&path, private(format), true).is_err());
         }
         assert!(path.join("letter").exists());
     }
@@ -190,7 +240,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf.data");
         fs::write(&path, "old").unwrap();
-        let (output, _) = Output::create(&path, Format::PerfData, true).unwrap();
+        let (output, _) = Output::create(&path, private(Format::PerfData), true).unwrap();
         output.discard();
         assert_eq!(fs::read(&path).unwrap(), b"old");
     }

@@ -20,7 +20,7 @@ use crate::ftrace::Tracing;
 use crate::journal::{Journal, header, samples_by_id};
 use crate::lifecycle::{Running, Start, Stopped, TICK};
 use crate::list;
-use crate::output::{Format, Output};
+use crate::output::{Form, Format, Output};
 use crate::probe::definition::Definitions;
 use crate::probe_requests;
 use crate::progress::Progress;
@@ -151,7 +151,7 @@ fn record(
     signals: &Signals,
     definitions: Option<&mut Definitions>,
 ) -> Result<Outcome> {
-    let (output, mut journal) = Output::create(&cli.output(), cli.format, cli.force)?;
+    let (output, mut journal) = Output::create(&cli.output(), cli.form(), cli.force)?;
     let written = journal.written();
     let started = journal
         .append(&header::head(&start.recording, selection))
@@ -283,8 +283,12 @@ fn fly(
         Output::check(&output, cli.force)?;
     }
     let folder = flight::folder_of(&output, cli.format);
-    let (place, journal) = Output::create(&folder, Format::Pqt, cli.force)?;
-    let (mut snapshots, asker) = Snapshots::new(&output, cli.format, cli.flight.signals());
+    let form = Form {
+        format: Format::Pqt,
+        ..cli.form()
+    };
+    let (place, journal) = Output::create(&folder, form, cli.force)?;
+    let (mut snapshots, asker) = Snapshots::new(&output, cli.form(), cli.flight.signals());
     let folder = place.journal_path().with_file_name("");
     let started = Memory::new(&folder, journal, limit, head)
         .context("cannot write the journal")

@@ -42,7 +42,7 @@ fn entry_and_return_are_one_row() {
         "{modules:?}"
     );
     // No table of its own, though the hits are counted.
-    let types = room.rows("event_types", &["system", "event", "table", "rows"]);
+    let types = room.rows("event_types", &["system", "event", "table_name", "rows"]);
     for edge in ["call_called nap  7", "call_called nap__return  7"] {
         assert!(types.contains(&edge.to_owned()), "{types:?}");
     }

@@ -310,7 +310,10 @@ fn a_program_that_is_replaced_meanwhile_has_no_names_of_its_successor() {
             start; mv successor served; start; kill %1 %2; wait";
         room.record(&["-e", "cpu-clock:u", "--", "bash", "-c", script]);
         let check = || {
-            let rows = room.rows("frames", &["module", "build_id", "offset", "function"]);
+            let rows = room.rows(
+                "frames",
+                &["module", "build_id", "module_offset", "function"],
+            );
             let of = |name: &str| {
                 let rows = rows.iter().filter(|row| row.ends_with(name));
                 let modules =

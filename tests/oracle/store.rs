@@ -18,7 +18,7 @@ const READER: &str = include_str!("store.py");
 /// Rows of the table with every type: more than a page and a row group.
 const ROWS: usize = 30_000;
 
-const KINDS: [ColumnType; 15] = [
+const KINDS: [ColumnType; 17] = [
     ColumnType::Bool,
     ColumnType::Int8,
     ColumnType::Int16,
@@ -28,11 +28,13 @@ const KINDS: [ColumnType; 15] = [
     ColumnType::UInt16,
     ColumnType::UInt32,
     ColumnType::UInt64,
+    ColumnType::Bits,
     ColumnType::Float64,
     ColumnType::Text,
     ColumnType::Binary,
     ColumnType::Int64List,
     ColumnType::UInt64List,
+    ColumnType::BitsList,
     ColumnType::TextList,
 ];
 
@@ -151,6 +153,11 @@ fn push(rows: &mut Rows, index: usize, schema: &ColumnSchema, row: usize, facets
             facets.number(value.into());
             target.push_u64(value);
         }
+        ColumnType::Bits => {
+            // Others read them signed.
+            facets.number((bits as i64).into());
+            target.push_u64(bits);
+        }
         ColumnType::Float64 => {
             // Integers, so that sums do not depend on their order.
             let value = (bits >> 40) as i64 - 5;
@@ -169,6 +176,12 @@ fn push(rows: &mut Rows, index: usize, schema: &ColumnSchema, row: usize, facets
         ColumnType::UInt64List => {
             let items = vec![bits; row % 4];
             items.iter().for_each(|&item| facets.number(item.into()));
+            target.push_u64_list(&items);
+        }
+        ColumnType::BitsList => {
+            let items = vec![bits; row % 4];
+            let numbers = items.iter().map(|&item| item as i64);
+            numbers.for_each(|item| facets.number(item.into()));
             target.push_u64_list(&items);
         }
         ColumnType::TextList => {

@@ -107,7 +107,7 @@ impl Outcome {
             .column_by_name("message")
             .or_else(|| batch.column_by_name("reason"));
         let text = ArrayFormatter::try_new(text.unwrap(), &options).unwrap();
-        let place = batch.column_by_name("offset");
+        let place = batch.column_by_name("input_offset");
         let place = place.map(|place| ArrayFormatter::try_new(place, &options).unwrap());
         let count = batch.column_by_name("count").unwrap();
         let count = ArrayFormatter::try_new(count, &options).unwrap();
@@ -197,7 +197,7 @@ impl Stacks {
                 .unwrap()
                 .as_primitive::<Int32Type>()
                 .clone();
-            let fields: Vec<_> = ["module", "offset", "address", "function", "space"]
+            let fields: Vec<_> = ["module", "module_offset", "address", "function", "space"]
                 .iter()
                 .map(|name| {
                     ArrayFormatter::try_new(batch.column_by_name(name).unwrap(), &options).unwrap()

@@ -53,6 +53,8 @@ struct Column {
     #[serde(default)]
     id: bool,
     encoding: Option<String>,
+    /// Name in traces of version 1.
+    was: Option<String>,
 }
 
 /// `cargo xtask schemas`.
@@ -268,7 +270,8 @@ fn write_all(text: &mut String, tables: &[Table]) -> Result<()> {
         writeln!(text, "{}::schema(),", table.name)?;
     }
     writeln!(text, "]\n}}\n")?;
-    write_ids(text, tables)
+    write_ids(text, tables)?;
+    write_former_names(text, tables)
 }
 
 /// The columns with IDs.
@@ -303,6 +306,31 @@ fn write_ids(text: &mut String, tables: &[Table]) -> Result<()> {
     Ok(())
 }
 
+/// The columns with another name in traces of version 1.
+fn write_former_names(text: &mut String, tables: &[Table]) -> Result<()> {
+    writeln!(
+        text,
+        "/// The columns of a table that had another name in version 1 of the format: that name and today's."
+    )?;
+    writeln!(
+        text,
+        "pub fn former_names(table: &str) -> &'static [(&'static str, &'static str)] {{"
+    )?;
+    writeln!(text, "match table {{")?;
+    for table in tables {
+        let renamed = table.columns.iter().filter_map(|column| {
+            let was = column.was.as_ref()?;
+            Some(format!("({was:?}, {:?})", column.name))
+        });
+        let renamed: Vec<String> = renamed.collect();
+        if !renamed.is_empty() {
+            writeln!(text, "{}::NAME => &[{}],", table.name, renamed.join(", "))?;
+        }
+    }
+    writeln!(text, "_ => &[],\n}}\n}}")?;
+    Ok(())
+}
+
 /// The variant of `ColumnType`, and the call that pushes VALUE to such a column.
 fn column_type(kind: &str) -> Result<(&'static str, &'static str)> {
     Ok(match kind {
@@ -315,11 +343,13 @@ fn column_type(kind: &str) -> Result<(&'static str, &'static str)> {
         "uint16" => ("ColumnType::UInt16", "push_u64(u64::from(VALUE))"),
         "uint32" => ("ColumnType::UInt32", "push_u64(u64::from(VALUE))"),
         "uint64" => ("ColumnType::UInt64", "push_u64(VALUE)"),
+        "bits" => ("ColumnType::Bits", "push_u64(VALUE)"),
         "float64" => ("ColumnType::Float64", "push_f64(VALUE)"),
         "text" => ("ColumnType::Text", "push_bytes(VALUE)"),
         "binary" => ("ColumnType::Binary", "push_bytes(VALUE)"),
         "list<int64>" => ("ColumnType::Int64List", "push_i64_list(VALUE)"),
         "list<uint64>" => ("ColumnType::UInt64List", "push_u64_list(VALUE)"),
+        "list<bits>" => ("ColumnType::BitsList", "push_u64_list(VALUE)"),
         "list<text>" => (
             "ColumnType::TextList",
             "push_text_list(VALUE.iter().copied())",
@@ -347,11 +377,11 @@ fn rust_type(column: &Column) -> Result<String> {
         "uint8" => "u8",
         "uint16" => "u16",
         "uint32" => "u32",
-        "uint64" => "u64",
+        "uint64" | "bits" => "u64",
         "float64" => "f64",
         "text" | "binary" => "&'a [u8]",
         "list<int64>" => "&'a [i64]",
-        "list<uint64>" => "&'a [u64]",
+        "list<uint64>" | "list<bits>" => "&'a [u64]",
         "list<text>" => "&'a [&'a [u8]]",
         other => bail!("{other:?} is no type"),
     };

@@ -28,7 +28,7 @@ impl Counted {
         for batch in trace.read(tables::event_types::NAME)? {
             let batch = batch?;
             for row in BatchRow::all(&batch) {
-                let (Some(event), Some(table)) = (row.text("event"), row.text("table")) else {
+                let (Some(event), Some(table)) = (row.text("event"), row.text("table_name")) else {
                     continue;
                 };
                 if row.i64("rows") == Some(0) {

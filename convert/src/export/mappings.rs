@@ -43,8 +43,8 @@ impl Mappings {
                 let process = mappings.processes.entry(pid).or_default();
                 process.push(Mapping {
                     time: row.i64("time"),
-                    start: row.u64("start").unwrap_or(0),
-                    end: row.u64("end").unwrap_or(0),
+                    start: row.u64("start_address").unwrap_or(0),
+                    end: row.u64("end_address").unwrap_or(0),
                     file_offset: row.u64("file_offset").unwrap_or(0),
                     path: path.to_owned(),
                 });

@@ -13,11 +13,13 @@ use std::collections::BinaryHeap;
 use std::sync::LazyLock;
 
 use anyhow::{Context, Result};
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{
-    DataType, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
 use perfquet_events::Error;
 use perfquet_events::event::Value;
 use perfquet_trace::normalize::TimeRange;

@@ -128,7 +128,7 @@ fn declarations(trace: &Directory) -> Result<(Vec<Declaration>, usize)> {
     for batch in trace.read(tables::event_types::NAME)? {
         let batch = batch?;
         for row in BatchRow::all(&batch) {
-            let (Some(table), Some(name)) = (row.text("table"), row.text("event")) else {
+            let (Some(table), Some(name)) = (row.text("table_name"), row.text("event")) else {
                 continue;
             };
             if table == tables::samples::NAME {
@@ -210,12 +210,12 @@ fn field_type(column: ColumnType, element_bytes: u8) -> FieldType {
         ColumnType::UInt8 => FieldType::UInt(1),
         ColumnType::UInt16 => FieldType::UInt(2),
         ColumnType::UInt32 => FieldType::UInt(4),
-        ColumnType::UInt64 => FieldType::UInt(8),
+        ColumnType::UInt64 | ColumnType::Bits => FieldType::UInt(8),
         ColumnType::Float64 => FieldType::Float,
         ColumnType::Text => FieldType::Text,
         ColumnType::Binary => FieldType::Binary,
         ColumnType::Int64List => FieldType::IntList(element_bytes),
-        ColumnType::UInt64List => FieldType::UIntList(element_bytes),
+        ColumnType::UInt64List | ColumnType::BitsList => FieldType::UIntList(element_bytes),
         ColumnType::TextList => FieldType::TextList,
     }
 }

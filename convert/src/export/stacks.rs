@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{Int32Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
 use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
 
@@ -81,7 +82,10 @@ impl Stacks {
 
     fn add_frames(&mut self, batch: &RecordBatch, numbers: &mut HashMap<String, u32>) {
         let (ids, inlined_into) = (ints(batch, "frame_id"), ints(batch, "inlined_into"));
-        let (offsets, addresses) = (addresses(batch, "offset"), addresses(batch, "address"));
+        let (offsets, addresses) = (
+            addresses(batch, "module_offset"),
+            addresses(batch, "address"),
+        );
         let (modules, functions) = (texts(batch, "module"), texts(batch, "function"));
         let spaces = texts(batch, "space");
         for row in 0..batch.num_rows() {

@@ -417,7 +417,7 @@ fn rows_of_types(trace: &Directory) -> i64 {
     let mut rows = 0;
     for batch in trace.read("event_types").unwrap() {
         let batch = batch.unwrap();
-        let tables = batch["table"].as_string::<i32>();
+        let tables = batch["table_name"].as_string::<i32>();
         assert!(tables.iter().all(|table| table == Some("my.event")));
         rows += batch["rows"]
             .as_primitive::<Int64Type>()

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{Int32Type, Int64Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
 use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::event::Space;
@@ -113,7 +114,7 @@ impl Frames {
                 build_id: text("build_id"),
                 function: text("function"),
                 file: text("file"),
-                offset: number::<UInt64Type>(batch, "offset", row),
+                offset: number::<UInt64Type>(batch, "module_offset", row),
                 address: number::<UInt64Type>(batch, "address", row),
                 function_offset: number::<Int64Type>(batch, "function_offset", row),
                 line: number::<Int32Type>(batch, "line", row),
@@ -240,7 +241,7 @@ impl Frames {
             frame_id: row.id,
             module: self.text(row.module),
             build_id: self.text(row.build_id),
-            offset: row.offset,
+            module_offset: row.offset,
             address: row.address,
             function: self.text(row.function),
             function_offset: row.function_offset,
@@ -267,11 +268,7 @@ fn named<'a>(row: tables::frames::Row<'a>, name: &'a Name) -> tables::frames::Ro
     }
 }
 
-fn number<T: arrow::datatypes::ArrowPrimitiveType>(
-    batch: &RecordBatch,
-    name: &str,
-    row: usize,
-) -> Option<T::Native> {
+fn number<T: ArrowPrimitiveType>(batch: &RecordBatch, name: &str, row: usize) -> Option<T::Native> {
     let values = batch.column_by_name(name)?.as_primitive_opt::<T>()?;
     values.is_valid(row).then(|| values.value(row))
 }

@@ -618,7 +618,7 @@ pub mod event_types {
                     "Name of the event.",
                 ),
                 column(
-                    "table",
+                    "table_name",
                     ColumnType::Text,
                     false,
                     "",
@@ -702,7 +702,7 @@ pub mod event_types {
         /// Name of the event.
         pub event: &'a [u8],
         /// Table with its rows, as named in SQL.
-        pub table: &'a [u8],
+        pub table_name: &'a [u8],
         /// counter, software, tracepoint, kprobe, kretprobe, uprobe, uretprobe, usdt, recorder or marker.
         pub kind: &'a [u8],
         /// Sampling period: one row per this many events.
@@ -728,7 +728,7 @@ pub mod event_types {
             let [
                 to_system,
                 to_event,
-                to_table,
+                to_table_name,
                 to_kind,
                 to_period,
                 to_frequency,
@@ -744,7 +744,7 @@ pub mod event_types {
             };
             to_system.push_bytes(self.system);
             to_event.push_bytes(self.event);
-            to_table.push_bytes(self.table);
+            to_table_name.push_bytes(self.table_name);
             to_kind.push_bytes(self.kind);
             match self.period {
                 Some(value) => to_period.push_i64(value),
@@ -813,8 +813,8 @@ pub mod frames {
                     "Build ID of the module, hexadecimal.",
                 ),
                 column(
-                    "offset",
-                    ColumnType::UInt64,
+                    "module_offset",
+                    ColumnType::Bits,
                     true,
                     "address",
                     Encoding::Plain,
@@ -822,7 +822,7 @@ pub mod frames {
                 ),
                 column(
                     "address",
-                    ColumnType::UInt64,
+                    ColumnType::Bits,
                     true,
                     "address",
                     Encoding::Plain,
@@ -907,7 +907,7 @@ pub mod frames {
         /// Build ID of the module, hexadecimal.
         pub build_id: Option<&'a [u8]>,
         /// Offset of the instruction in the module's file.
-        pub offset: Option<u64>,
+        pub module_offset: Option<u64>,
         /// Absolute address; only for the kernel, or if no module is known.
         pub address: Option<u64>,
         /// Demangled function name.
@@ -936,7 +936,7 @@ pub mod frames {
                 to_frame_id,
                 to_module,
                 to_build_id,
-                to_offset,
+                to_module_offset,
                 to_address,
                 to_function,
                 to_function_offset,
@@ -960,9 +960,9 @@ pub mod frames {
                 Some(value) => to_build_id.push_bytes(value),
                 None => to_build_id.push_null(),
             }
-            match self.offset {
-                Some(value) => to_offset.push_u64(value),
-                None => to_offset.push_null(),
+            match self.module_offset {
+                Some(value) => to_module_offset.push_u64(value),
+                None => to_module_offset.push_null(),
             }
             match self.address {
                 Some(value) => to_address.push_u64(value),
@@ -1133,16 +1133,16 @@ pub mod mappings {
                     "Process ID; NULL for the kernel.",
                 ),
                 column(
-                    "start",
-                    ColumnType::UInt64,
+                    "start_address",
+                    ColumnType::Bits,
                     false,
                     "address",
                     Encoding::Plain,
                     "First address.",
                 ),
                 column(
-                    "end",
-                    ColumnType::UInt64,
+                    "end_address",
+                    ColumnType::Bits,
                     false,
                     "address",
                     Encoding::Plain,
@@ -1150,7 +1150,7 @@ pub mod mappings {
                 ),
                 column(
                     "file_offset",
-                    ColumnType::UInt64,
+                    ColumnType::Bits,
                     false,
                     "bytes",
                     Encoding::Dictionary,
@@ -1174,7 +1174,7 @@ pub mod mappings {
                 ),
                 column(
                     "inode",
-                    ColumnType::UInt64,
+                    ColumnType::Bits,
                     true,
                     "",
                     Encoding::Dictionary,
@@ -1201,9 +1201,9 @@ pub mod mappings {
         /// Process ID; NULL for the kernel.
         pub pid: Option<i32>,
         /// First address.
-        pub start: u64,
+        pub start_address: u64,
         /// First address past the end.
-        pub end: u64,
+        pub end_address: u64,
         /// File offset of the first address.
         pub file_offset: u64,
         /// Path of the file, or a name in brackets.
@@ -1223,8 +1223,8 @@ pub mod mappings {
             let [
                 to_time,
                 to_pid,
-                to_start,
-                to_end,
+                to_start_address,
+                to_end_address,
                 to_file_offset,
                 to_path,
                 to_build_id,
@@ -1243,8 +1243,8 @@ pub mod mappings {
                 Some(value) => to_pid.push_i64(i64::from(value)),
                 None => to_pid.push_null(),
             }
-            to_start.push_u64(self.start);
-            to_end.push_u64(self.end);
+            to_start_address.push_u64(self.start_address);
+            to_end_address.push_u64(self.end_address);
             to_file_offset.push_u64(self.file_offset);
             to_path.push_bytes(self.path);
             match self.build_id {
@@ -1285,7 +1285,7 @@ pub mod problems {
                     "Name of the input.",
                 ),
                 column(
-                    "offset",
+                    "input_offset",
                     ColumnType::Int64,
                     true,
                     "bytes",
@@ -1327,7 +1327,7 @@ pub mod problems {
         /// Name of the input.
         pub source: &'a [u8],
         /// Byte offset in the input.
-        pub offset: Option<i64>,
+        pub input_offset: Option<i64>,
         /// Line in the input, from 1.
         pub line: Option<i64>,
         /// Number of problems of this kind.
@@ -1340,14 +1340,15 @@ pub mod problems {
         /// Pushes the values to the columns of this table; `Writer::end_row` ends the row.
         #[inline]
         pub fn push(&self, rows: &mut Rows) {
-            let [to_source, to_offset, to_line, to_count, to_message] = rows.columns_mut() else {
+            let [to_source, to_input_offset, to_line, to_count, to_message] = rows.columns_mut()
+            else {
                 debug_assert!(false, "rows of another table than problems");
                 return;
             };
             to_source.push_bytes(self.source);
-            match self.offset {
-                Some(value) => to_offset.push_i64(value),
-                None => to_offset.push_null(),
+            match self.input_offset {
+                Some(value) => to_input_offset.push_i64(value),
+                None => to_input_offset.push_null(),
             }
             match self.line {
                 Some(value) => to_line.push_i64(value),
@@ -1371,7 +1372,7 @@ pub mod samples {
         TableSchema {
 name: NAME.to_owned(),
 doc: "One sample of a counter or clock.".to_owned(),
-columns: [common::columns(), vec![column("event", ColumnType::Text, false, "", Encoding::Dictionary, "Counter or clock, as in event_types."),column("period", ColumnType::Int64, true, "", Encoding::Dictionary, "Number of events that the sample represents."),column("ip", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Address of the instruction."),column("addr", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Address of the data."),column("weight", ColumnType::UInt64, true, "", Encoding::Dictionary, "Cost of the access, usually latency in cycles; three packed numbers if the CPU reports a weight structure."),column("data_src", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Source of the data, as union perf_mem_data_src of include/uapi/linux/perf_event.h."),column("transaction", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Flags of the hardware transaction."),column("phys_addr", ColumnType::UInt64, true, "address", Encoding::Dictionary, "Physical address of the data."),column("cgroup", ColumnType::UInt64, true, "", Encoding::Dictionary, "ID of the cgroup."),column("data_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the data's page."),column("code_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the instruction's page."),column("stream_id", ColumnType::UInt64, true, "", Encoding::Dictionary, "ID of the counter that took the sample."),column("branch_from", ColumnType::UInt64List, true, "address", Encoding::Dictionary, "Addresses of the last branches, newest first."),column("branch_to", ColumnType::UInt64List, true, "address", Encoding::Dictionary, "Targets of the branches."),column("branch_flags", ColumnType::UInt64List, true, "mask", Encoding::Dictionary, "Flags of the branches: bit 0 mispredicted, 1 predicted, 2 in a transaction, 3 aborted, 4 to 19 cycles, 20 to 23 type."),column("branch_hw_index", ColumnType::UInt64, true, "", Encoding::Dictionary, "Index of the newest branch in the CPU's branch buffer."),column("branch_counters", ColumnType::UInt64List, true, "mask", Encoding::Dictionary, "Event counts between the branches, packed by branch."),column("user_regs", ColumnType::UInt64List, true, "", Encoding::Dictionary, "User-space registers, lowest number first."),column("user_regs_mask", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Mask of the registers in user_regs, with bits as in the architecture's perf_regs.h."),column("interrupt_regs", ColumnType::UInt64List, true, "", Encoding::Dictionary, "Registers at the interrupt, lowest number first."),column("interrupt_regs_mask", ColumnType::UInt64, true, "mask", Encoding::Dictionary, "Mask of the registers in interrupt_regs, with bits as in the architecture's perf_regs.h."),]].concat(),
+columns: [common::columns(), vec![column("event", ColumnType::Text, false, "", Encoding::Dictionary, "Counter or clock, as in event_types."),column("period", ColumnType::Int64, true, "", Encoding::Dictionary, "Number of events that the sample represents."),column("ip", ColumnType::Bits, true, "address", Encoding::Dictionary, "Address of the instruction."),column("addr", ColumnType::Bits, true, "address", Encoding::Dictionary, "Address of the data."),column("weight", ColumnType::Bits, true, "", Encoding::Dictionary, "Cost of the access, usually latency in cycles; three packed numbers if the CPU reports a weight structure."),column("data_src", ColumnType::Bits, true, "mask", Encoding::Dictionary, "Source of the data, as union perf_mem_data_src of include/uapi/linux/perf_event.h."),column("transaction", ColumnType::Bits, true, "mask", Encoding::Dictionary, "Flags of the hardware transaction."),column("phys_addr", ColumnType::Bits, true, "address", Encoding::Dictionary, "Physical address of the data."),column("cgroup", ColumnType::Bits, true, "", Encoding::Dictionary, "ID of the cgroup."),column("data_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the data's page."),column("code_page_size", ColumnType::Int64, true, "bytes", Encoding::Dictionary, "Size of the instruction's page."),column("stream_id", ColumnType::Bits, true, "", Encoding::Dictionary, "ID of the counter that took the sample."),column("branch_from", ColumnType::BitsList, true, "address", Encoding::Dictionary, "Addresses of the last branches, newest first."),column("branch_to", ColumnType::BitsList, true, "address", Encoding::Dictionary, "Targets of the branches."),column("branch_flags", ColumnType::BitsList, true, "mask", Encoding::Dictionary, "Flags of the branches: bit 0 mispredicted, 1 predicted, 2 in a transaction, 3 aborted, 4 to 19 cycles, 20 to 23 type."),column("branch_hw_index", ColumnType::Bits, true, "", Encoding::Dictionary, "Index of the newest branch in the CPU's branch buffer."),column("branch_counters", ColumnType::BitsList, true, "mask", Encoding::Dictionary, "Event counts between the branches, packed by branch."),column("user_regs", ColumnType::BitsList, true, "", Encoding::Dictionary, "User-space registers, lowest number first."),column("user_regs_mask", ColumnType::Bits, true, "mask", Encoding::Dictionary, "Mask of the registers in user_regs, with bits as in the architecture's perf_regs.h."),column("interrupt_regs", ColumnType::BitsList, true, "", Encoding::Dictionary, "Registers at the interrupt, lowest number first."),column("interrupt_regs_mask", ColumnType::Bits, true, "mask", Encoding::Dictionary, "Mask of the registers in interrupt_regs, with bits as in the architecture's perf_regs.h."),]].concat(),
 sort: vec!["time".to_owned()],
 }
     }
@@ -1680,7 +1681,7 @@ pub mod threads {
                     "Last name of the thread.",
                 ),
                 column(
-                    "start",
+                    "start_time",
                     ColumnType::Int64,
                     true,
                     "ns",
@@ -1688,7 +1689,7 @@ pub mod threads {
                     "Time of creation; NULL if before the recording.",
                 ),
                 column(
-                    "end",
+                    "end_time",
                     ColumnType::Int64,
                     true,
                     "ns",
@@ -1728,7 +1729,7 @@ pub mod threads {
                     "Namespaces, as name:inode.",
                 ),
             ],
-            sort: vec!["start".to_owned()],
+            sort: vec!["start_time".to_owned()],
         }
     }
 
@@ -1744,9 +1745,9 @@ pub mod threads {
         /// Last name of the thread.
         pub comm: Option<&'a [u8]>,
         /// Time of creation; NULL if before the recording.
-        pub start: Option<i64>,
+        pub start_time: Option<i64>,
         /// Time of exit; NULL if after the recording or unknown.
-        pub end: Option<i64>,
+        pub end_time: Option<i64>,
         /// Exit status.
         pub exit_code: Option<i32>,
         /// Command line.
@@ -1766,8 +1767,8 @@ pub mod threads {
                 to_pid,
                 to_parent,
                 to_comm,
-                to_start,
-                to_end,
+                to_start_time,
+                to_end_time,
                 to_exit_code,
                 to_cmdline,
                 to_cgroup,
@@ -1790,13 +1791,13 @@ pub mod threads {
                 Some(value) => to_comm.push_bytes(value),
                 None => to_comm.push_null(),
             }
-            match self.start {
-                Some(value) => to_start.push_i64(value),
-                None => to_start.push_null(),
+            match self.start_time {
+                Some(value) => to_start_time.push_i64(value),
+                None => to_start_time.push_null(),
             }
-            match self.end {
-                Some(value) => to_end.push_i64(value),
-                None => to_end.push_null(),
+            match self.end_time {
+                Some(value) => to_end_time.push_i64(value),
+                None => to_end_time.push_null(),
             }
             match self.exit_code {
                 Some(value) => to_exit_code.push_i64(i64::from(value)),
@@ -1845,6 +1846,17 @@ pub fn ids(table: &str) -> &'static [&'static str] {
         frames::NAME => &["frame_id", "inlined_into"],
         samples::NAME => &["kernel_stack", "user_stack"],
         stacks::NAME => &["stack_id", "parent_id", "frame_id"],
+        _ => &[],
+    }
+}
+/// The columns of a table that had another name in version 1 of the format: that name and today's.
+pub fn former_names(table: &str) -> &'static [(&'static str, &'static str)] {
+    match table {
+        event_types::NAME => &[("table", "table_name")],
+        frames::NAME => &[("offset", "module_offset")],
+        mappings::NAME => &[("start", "start_address"), ("end", "end_address")],
+        problems::NAME => &[("offset", "input_offset")],
+        threads::NAME => &[("start", "start_time"), ("end", "end_time")],
         _ => &[],
     }
 }

@@ -233,13 +233,13 @@ fn type_name(column: &ColumnSchema) -> String {
         T::UInt8 => "uint8",
         T::UInt16 => "uint16",
         T::UInt32 => "uint32",
-        T::UInt64 => "uint64",
+        T::UInt64 | T::Bits => "uint64",
         T::Int128 => "int128",
         T::Float64 => "float64",
         T::Text => "text",
         T::Binary => "binary",
         T::Int64List => "list<int64>",
-        T::UInt64List => "list<uint64>",
+        T::UInt64List | T::BitsList => "list<uint64>",
         T::TextList => "list<text>",
     }
     .to_owned()

@@ -9,6 +9,7 @@ pub(crate) mod distribution;
 mod drawing;
 pub(crate) mod flame;
 pub(crate) mod heat;
+mod hexadecimal;
 mod json;
 mod output;
 mod parquet_file;
@@ -18,6 +19,7 @@ mod table;
 pub(crate) mod violins;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use arrow::array::RecordBatch;
@@ -32,7 +34,6 @@ pub(crate) use calls::{CALL_COLUMNS, Calls};
 pub(crate) use output::{Form, Output, Shape};
 pub(crate) use people::{INDENT, TERMINAL};
 pub(crate) use section::{Answered, Section};
-pub(crate) use table::UNIT;
 
 /// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -68,6 +69,28 @@ pub(crate) trait Rows {
 
 /// Begins a result. On a terminal, columns are cut to its width and control characters are escaped.
 pub(crate) fn begin<'w>(
+    format: Format,
+    schema: SchemaRef,
+    out: &'w mut (dyn Write + Send),
+    terminal: bool,
+) -> Result<Box<dyn Rows + 'w>> {
+    let hexadecimal = match format {
+        Format::Parquet | Format::Arrow => Vec::new(),
+        _ => hexadecimal::columns(&schema),
+    };
+    let schema = hexadecimal::shown(&schema, &hexadecimal);
+    let rows = begin_rows(format, Arc::clone(&schema), out, terminal)?;
+    if hexadecimal.is_empty() {
+        return Ok(rows);
+    }
+    Ok(Box::new(hexadecimal::Hexadecimal {
+        rows,
+        schema,
+        columns: hexadecimal,
+    }))
+}
+
+fn begin_rows<'w>(
     format: Format,
     schema: SchemaRef,
     out: &'w mut (dyn Write + Send),

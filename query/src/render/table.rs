@@ -9,13 +9,12 @@ use arrow::datatypes::SchemaRef;
 use super::Rows;
 use crate::functions::in_fitting_unit;
 use crate::text::{Texts, columns, cut, harmless, is_number};
+use crate::unit::UNIT;
 
 /// Number of rows examined before the first is written.
 const LOOKED_AT: usize = 2000;
 /// Separator of columns.
 const GAP: &str = "  ";
-/// Key in the metadata of a report's column: its unit, `ns` for durations, which are then written as `1.234 ms`.
-pub(crate) const UNIT: &str = "unit";
 /// Minimum width to which a column is cut.
 const NARROWEST: usize = 8;
 

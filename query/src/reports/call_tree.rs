@@ -16,8 +16,9 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema};
 
 use super::paths::Paths;
-use crate::render::{INDENT, TERMINAL, UNIT};
+use crate::render::{INDENT, TERMINAL};
 use crate::totals;
+use crate::unit::UNIT;
 
 /// Limits of the printed tree.
 #[derive(Debug, Clone, Copy, PartialEq)]

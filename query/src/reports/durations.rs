@@ -30,11 +30,12 @@ use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
 use crate::render::violins::{self, Violin};
-use crate::render::{Answered, Form, Section, Shape, TERMINAL, UNIT};
+use crate::render::{Answered, Form, Section, Shape, TERMINAL};
 use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::{Output, Overwriting, Traces};
 use crate::totals;
+use crate::unit::UNIT;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Durations>();
 

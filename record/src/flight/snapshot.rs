@@ -20,7 +20,7 @@ use super::{numbered, slow};
 use crate::closing_line;
 use crate::encoder::{Encoder, Source, no_tables};
 use crate::journal::Journal;
-use crate::output::{Format, Output};
+use crate::output::{Form, Format, Output};
 use crate::sys::signals::User;
 use crate::sys::thread;
 
@@ -109,7 +109,7 @@ pub(crate) struct Snapshots {
     shared: Arc<Shared>,
     receiver: Receiver<(Why, Held)>,
     output: PathBuf,
-    format: Format,
+    form: Form,
     /// Of processes that see other files than we do.
     roots: Roots,
     writing: Option<(PathBuf, JoinHandle<Result<()>>)>,
@@ -119,7 +119,7 @@ pub(crate) struct Snapshots {
 
 impl Snapshots {
     /// Snapshots beside `output`, on these signals.
-    pub(crate) fn new(output: &Path, format: Format, signals: Vec<User>) -> (Snapshots, Asker) {
+    pub(crate) fn new(output: &Path, form: Form, signals: Vec<User>) -> (Snapshots, Asker) {
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = sync_channel(1);
         let asker = Asker {
@@ -130,7 +130,7 @@ impl Snapshots {
             shared,
             receiver,
             output: output.to_owned(),
-            format,
+            form,
             roots: Roots::default(),
             writing: None,
             last_number: 0,
@@ -167,12 +167,12 @@ impl Snapshots {
         {
             let path = self.next_path();
             log::warn!("snapshot {}: {why}", path.display());
-            let format = self.format;
+            let form = self.form;
             let (output, roots) = (path.clone(), self.roots.clone());
             // Keeps the inherited thread name: the filter that excludes the recorder matches by name.
             let thread = std::thread::spawn(move || {
                 thread::make_idle();
-                write(&output, format, &held, roots, None)
+                write(&output, form, &held, roots, None)
             });
             self.writing = Some((path, thread));
         }
@@ -188,8 +188,8 @@ impl Snapshots {
         if passed_over > 0 {
             log::warn!("{passed_over} slow calls while a snapshot was being written made none");
         }
-        if self.format == Format::PerfData {
-            write(&self.output, self.format, held, self.roots, Some(last))?;
+        if self.form.format == Format::PerfData {
+            write(&self.output, self.form, held, self.roots, Some(last))?;
             memory.remove();
             return Ok(());
         }
@@ -250,14 +250,14 @@ fn unite(held: &Held, memory: &Output) -> Result<()> {
 }
 
 /// Writes one trace.
-fn write(path: &Path, format: Format, held: &Held, roots: Roots, last: Option<Last>) -> Result<()> {
+fn write(path: &Path, form: Form, held: &Held, roots: Roots, last: Option<Last>) -> Result<()> {
     let force = last.is_some_and(|last| last.force);
-    let (output, mut journal) = Output::create(path, format, force)?;
+    let (output, mut journal) = Output::create(path, form, force)?;
     if let Err(error) = held.write_to(&mut journal) {
         output.discard();
         return Err(error).with_context(|| format!("cannot write {}", path.display()));
     }
-    if format == Format::PerfData {
+    if form.format == Format::PerfData {
         return closing_line::file(&output, 0);
     }
     let all = Selection::default();

@@ -98,7 +98,10 @@ impl Simpleperf {
         }
         let Some(header) = RecordHeader::parse(&bytes, endian) else {
             out.problem(Place::Offset(offset), "split record", || {
-                format!("expected the pieces of a record, found {} bytes", bytes.len())
+                format!(
+                    "expected the pieces of a record, found {} bytes",
+                    bytes.len()
+                )
             })?;
             return Ok(None);
         };

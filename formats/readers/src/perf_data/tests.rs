@@ -387,7 +387,10 @@ fn pieces_of_a_record_that_is_not_simpleperfs_are_reported() {
         &[(32772, front), (32772, back), (32773, &[])],
         "found 70000 bytes of type 3",
     );
-    reported(&[(32773, &[])], "expected the pieces of a record, found 0 bytes");
+    reported(
+        &[(32773, &[])],
+        "expected the pieces of a record, found 0 bytes",
+    );
     reported(&[(32772, front)], "found 40000 bytes of it and the end");
 }
 

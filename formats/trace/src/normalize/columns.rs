@@ -76,22 +76,17 @@ fn extra_columns() -> impl Iterator<Item = (ColumnSchema, Recorded)> {
             |extras| extras.period,
         ),
         (
-            extra(
-                "addr",
-                ColumnType::UInt64,
-                "address",
-                "Address of the data.",
-            ),
+            extra("addr", ColumnType::Bits, "address", "Address of the data."),
             |extras| extras.addr,
         ),
         (
-            extra("weight", ColumnType::UInt64, "", "Cost of the access."),
+            extra("weight", ColumnType::Bits, "", "Cost of the access."),
             |extras| extras.weight,
         ),
         (
             extra(
                 "data_src",
-                ColumnType::UInt64,
+                ColumnType::Bits,
                 "mask",
                 "Source of the data, as union perf_mem_data_src.",
             ),
@@ -100,14 +95,14 @@ fn extra_columns() -> impl Iterator<Item = (ColumnSchema, Recorded)> {
         (
             extra(
                 "phys_addr",
-                ColumnType::UInt64,
+                ColumnType::Bits,
                 "address",
                 "Physical address of the data.",
             ),
             |extras| extras.phys_addr,
         ),
         (
-            extra("cgroup", ColumnType::UInt64, "", "ID of the cgroup."),
+            extra("cgroup", ColumnType::Bits, "", "ID of the cgroup."),
             |extras| extras.cgroup,
         ),
     ];
@@ -123,19 +118,25 @@ fn field_column(name: String, field: &Field) -> ColumnSchema {
     if name != field.name {
         doc = format!("Field {} of the event: {doc}", field.name);
     }
+    let is_pointer = is_pointer(field);
     ColumnSchema {
         name,
-        kind: column_type(field.kind),
+        kind: match (column_type(field.kind), is_pointer) {
+            (ColumnType::UInt64, true) => ColumnType::Bits,
+            (ColumnType::UInt64List, true) => ColumnType::BitsList,
+            (kind, _) => kind,
+        },
         nullable: true,
-        unit: if is_address(field) { "address" } else { "" }.to_owned(),
+        unit: if is_pointer { "address" } else { "" }.to_owned(),
         doc,
         encoding: Encoding::Dictionary,
     }
 }
 
-/// Pointers are displayed in hexadecimal.
-fn is_address(field: &Field) -> bool {
-    field.kind == FieldType::UInt(8) && field.declaration.contains('*')
+/// Pointers, and arrays of them, are printed in hexadecimal.
+fn is_pointer(field: &Field) -> bool {
+    matches!(field.kind, FieldType::UInt(8) | FieldType::UIntList(8))
+        && field.declaration.contains('*')
 }
 
 fn column_type(kind: FieldType) -> ColumnType {

@@ -155,8 +155,8 @@ impl Life {
                 pid: row.pid,
                 parent: row.parent,
                 comm: row.comm.map(|comm| self.threads.comm_bytes(comm)),
-                start: row.start,
-                end: row.end,
+                start_time: row.start,
+                end_time: row.end,
                 exit_code: row.exit_code,
                 ..tables::threads::Row::default()
             }
@@ -173,8 +173,8 @@ impl Life {
             tables::mappings::Row {
                 time: row.time,
                 pid: row.pid,
-                start: row.start,
-                end: row.end,
+                start_address: row.start,
+                end_address: row.end,
                 file_offset: row.file_offset,
                 path: self.modules.path(row.module),
                 build_id: build_id.as_deref().map(str::as_bytes),

@@ -157,8 +157,11 @@ mod tests {
             let parts = recorded(limits);
             assert_eq!(samples(&parts), expected, "{limits:?}");
             for (table, columns) in [
-                ("threads", &["tid", "comm", "start", "end", "exit_code"][..]),
-                ("mappings", &["pid", "start", "path"]),
+                (
+                    "threads",
+                    &["tid", "comm", "start_time", "end_time", "exit_code"][..],
+                ),
+                ("mappings", &["pid", "start_address", "path"]),
             ] {
                 assert_eq!(
                     sorted(&parts, table, columns),

@@ -410,6 +410,9 @@ impl Normalizer<'_> {
                     }
                     _ => {}
                 }
+                if matches!(fact, Fact::Clock(_) | Fact::WallOffset(_) | Fact::Host(_)) {
+                    self.output.know(&self.facts.facts)?;
+                }
             }
             Event::Selection(selection) => {
                 self.selected.select(selection);

@@ -355,7 +355,7 @@ fn write_frame(
         frame_id: id as i32,
         module: place.module.map(str::as_bytes),
         build_id: place.build_id_text.map(str::as_bytes),
-        offset: place.offset,
+        module_offset: place.offset,
         address: place.address,
         function,
         function_offset: name

@@ -323,6 +323,17 @@ impl Output {
         })
     }
 
+    /// Tells the store what an input has said so far.
+    pub(crate) fn know(&mut self, input: &Facts) -> Result<(), Error> {
+        let known = &self.facts;
+        self.writer.know(Facts {
+            clock: known.clock.clone().or_else(|| input.clock.clone()),
+            wall_offset: known.wall_offset.or(input.wall_offset),
+            host: known.host.clone().or_else(|| input.host.clone()),
+            ..Facts::default()
+        })
+    }
+
     /// Adds an input to the manifest.
     pub fn add_source(&mut self, source: Source) {
         self.facts.sources.push(source);
@@ -334,7 +345,7 @@ impl Output {
         tables::event_types::Row {
             system: event.system.as_bytes(),
             event: event.name.as_bytes(),
-            table: row
+            table_name: row
                 .target
                 .as_ref()
                 .map_or(&[], |target| target.name.as_bytes()),

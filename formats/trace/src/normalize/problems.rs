@@ -78,7 +78,7 @@ impl Problems {
             };
             tables::problems::Row {
                 source: row.source.as_bytes(),
-                offset,
+                input_offset: offset,
                 line,
                 count: row.count.try_into().unwrap_or(i64::MAX),
                 message: row.message.as_bytes(),

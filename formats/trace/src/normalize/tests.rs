@@ -105,7 +105,7 @@ impl Rows {
         let nodes = self.of("stacks", &["stack_id", "parent_id", "frame_id"]);
         let frames = self.of(
             "frames",
-            &["frame_id", "function", "module", "offset", "address"],
+            &["frame_id", "function", "module", "module_offset", "address"],
         );
         let cell = |row: &str, index: usize| row.split(' ').nth(index).unwrap().to_owned();
         let mut id = id.to_owned();
@@ -289,7 +289,13 @@ fn samples_know_who_and_where() {
     assert_eq!(
         rows.of(
             "mappings",
-            &["pid", "start", "end", "build_id", "protection"]
+            &[
+                "pid",
+                "start_address",
+                "end_address",
+                "build_id",
+                "protection"
+            ]
         )[1],
         "40 4096 8192 abcd 5"
     );
@@ -414,7 +420,10 @@ fn raw_payloads_become_columns() {
         ]
     );
     assert_eq!(
-        rows.of("event_types", &["system", "event", "table", "rows", "lost"]),
+        rows.of(
+            "event_types",
+            &["system", "event", "table_name", "rows", "lost"]
+        ),
         ["sched sched_wakeup sched.sched_wakeup 3 5"]
     );
     assert_eq!(
@@ -608,7 +617,7 @@ fn a_second_input_continues_the_numbers() {
     assert_eq!(rows.stack("2"), "/bin/sh+528/- /bin/sh+560/-");
     assert_eq!(rows.stack("4"), "/bin/sh+544/- /bin/sh+560/-");
     assert_eq!(
-        rows.of("problems", &["source", "offset", "count", "message"]),
+        rows.of("problems", &["source", "input_offset", "count", "message"]),
         ["a 16 1 expected more", "b 16 1 expected more"]
     );
     let facts = &rows.directory.manifest().facts;
@@ -660,7 +669,7 @@ fn files_of_one_recording_share_threads() {
         rows.of("calls", &["tid", "comm", "function"]),
         ["7 dd ksys_write"]
     );
-    assert_eq!(rows.of("threads", &["tid", "comm", "end"]), ["7 dd 9"]);
+    assert_eq!(rows.of("threads", &["tid", "comm", "end_time"]), ["7 dd 9"]);
     // Otherwise each input has its own threads.
     let mut trace = Trace::new();
     feed(&mut trace);
@@ -760,7 +769,7 @@ fn an_event_that_never_came_has_an_empty_table() {
     assert_eq!((rows.counts.left_out, rows.counts.lost), (1, 0));
     assert_eq!(rows.of("problems", &["count"]), ["1"]);
     assert_eq!(
-        rows.of("event_types", &["table", "rows"]),
+        rows.of("event_types", &["table_name", "rows"]),
         ["sched.sched_wakeup 0", "samples 1"]
     );
 }

@@ -16,6 +16,7 @@ use std::path::{Component, Path};
 use perfquet_events::Error;
 use serde::Deserialize;
 
+use super::logical::upgrade;
 use super::manifest::{FILE_NAME, JOURNAL, Manifest, Part, Table, VERSION};
 use super::table::ColumnType;
 use crate::tables;
@@ -69,7 +70,8 @@ impl Manifest {
                 ),
             });
         }
-        let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
+        let mut manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
+        upgrade(&mut manifest);
         match check(&manifest) {
             Ok(()) => Ok(manifest),
             Err(message) => Err(Error::Damaged {

@@ -273,16 +273,16 @@ impl Column {
             UInt16 => (0, u64::from(u16::MAX)),
             UInt32 => (0, u64::from(u32::MAX)),
             UInt64 | UInt64List => (0, u64::MAX),
-            Float64 => (i64::MIN, u64::MAX),
+            Float64 | Bits | BitsList => (i64::MIN, u64::MAX),
             // No integer fits.
             Text | Binary | TextList => (i64::MAX, 0),
         };
         let values = match kind {
             Bool | Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32 => Buffer::Narrow(Vec::new()),
-            Int64 | UInt64 | Int128 => Buffer::Wide(Vec::new()),
+            Int64 | UInt64 | Bits | Int128 => Buffer::Wide(Vec::new()),
             Float64 => Buffer::Float(Vec::new()),
             Text | Binary => Buffer::Text(Vec::new(), Box::default()),
-            Int64List | UInt64List => Buffer::WideList(Vec::new(), Vec::new()),
+            Int64List | UInt64List | BitsList => Buffer::WideList(Vec::new(), Vec::new()),
             TextList => Buffer::TextList(Vec::new(), Vec::new(), Box::default()),
         };
         Column {

@@ -9,14 +9,18 @@
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arrow::record_batch::RecordBatch;
+use arrow_array::RecordBatch;
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
 use perfquet_events::Error;
 
 use super::chunks::check_chunks;
+use super::logical::{as_read, stored_name};
 use super::manifest::{Manifest, Part, Table};
+use super::panics::guarded;
 use super::table::ColumnSchema;
 
 /// A trace directory.
@@ -67,13 +71,18 @@ impl Directory {
     }
 
     /// Returns the rows of a table, in order; none if there is no such table. Integers, strings and lists have Arrow's
-    /// types of the same names. If parts differ in columns, so do the batches.
+    /// types of the same names, bits those of unsigned integers. If parts differ in columns, so do the batches.
     pub fn read(
         &self,
         name: &str,
     ) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
-        let parts = self.table(name).map_or(&[][..], |table| &table.parts);
-        self.read_parts(&parts.iter().collect::<Vec<_>>())
+        let Some(table) = self.table(name) else {
+            return Ok(Vec::new().into_iter().flatten());
+        };
+        let parts = table.parts.iter();
+        let parts =
+            parts.map(|part| read_part(&self.path, name, part, table.columns_of(part), None));
+        Ok(parts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten())
     }
 
     /// Returns the forms of a table: groups of parts with the same columns.
@@ -83,13 +92,17 @@ impl Directory {
         };
         if table.parts.is_empty() {
             let columns = table.schema(name).columns;
-            let parts = Vec::new();
-            return vec![Form { columns, parts }];
+            return vec![Form {
+                table: name.to_owned(),
+                columns,
+                parts: Vec::new(),
+            }];
         }
         let mut forms = Vec::new();
         for parts in table.forms() {
             let columns = parts.first().map(|part| table.columns_of(part));
             forms.push(Form {
+                table: name.to_owned(),
                 columns: columns.unwrap_or_default(),
                 parts,
             });
@@ -102,29 +115,17 @@ impl Directory {
         &self,
         form: &Form<'_>,
     ) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
-        self.read_parts(&form.parts)
-    }
-
-    fn read_parts(
-        &self,
-        parts: &[&Part],
-    ) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
-        let readers = parts
-            .iter()
-            .map(|part| {
-                let path = part_path(&self.path, part)?;
-                Ok((open_part(&path)?, path))
-            })
-            .collect::<Result<Vec<_>, Error>>()?;
-        Ok(readers.into_iter().flat_map(|(reader, path)| {
-            reader.map(move |batch| batch.map_err(|error| damaged(&path, &error)))
-        }))
+        let read =
+            |part: &&Part| read_part(&self.path, &form.table, part, form.columns.clone(), None);
+        let parts: Vec<_> = form.parts.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(parts.into_iter().flatten())
     }
 }
 
 /// The rows of a table that have the same columns.
 #[derive(Debug, Clone)]
 pub struct Form<'t> {
+    table: String,
     /// Returns the columns, with their types in these parts.
     pub columns: Vec<ColumnSchema>,
     parts: Vec<&'t Part>,
@@ -162,23 +163,92 @@ pub fn part_path(trace: &Path, part: &Part) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-fn open_part(path: &Path) -> Result<ParquetRecordBatchReader, Error> {
-    part_reader(path)?
-        .with_batch_size(8192)
-        .build()
-        .map_err(|error| damaged(path, &error))
+/// Returns the rows of a part in `trace`, a part of the table with this name and with these columns. With `wanted`, only
+/// those columns are read, and come in that order; one that the part lacks is an error.
+pub fn read_part(
+    trace: &Path,
+    table: &str,
+    part: &Part,
+    columns: Vec<ColumnSchema>,
+    wanted: Option<&[&str]>,
+) -> Result<PartRows, Error> {
+    let path = part_path(trace, part)?;
+    let mut reader = part_reader(&path)?.with_batch_size(match wanted {
+        Some(_) => 64 * 1024,
+        None => 8192,
+    });
+    let mut order = None;
+    if let Some(wanted) = wanted {
+        let schema = Arc::clone(reader.schema());
+        let place = |name: &&str| schema.index_of(stored_name(table, name, &schema));
+        let places: Vec<usize> = wanted
+            .iter()
+            .map(place)
+            .collect::<Result<_, _>>()
+            .map_err(|error| damaged(&path, &error))?;
+        let mask = ProjectionMask::roots(reader.parquet_schema(), places.iter().copied());
+        reader = reader.with_projection(mask);
+        // The reader returns columns in the file's order.
+        let before = |place: &usize| places.iter().filter(|other| *other < place).count();
+        order = Some(places.iter().map(before).collect());
+    }
+    let reader = guarded(|| reader.build()).map_err(|panic| damaged(&path, &panic))?;
+    let reader = reader.map_err(|error| damaged(&path, &error))?;
+    Ok(PartRows {
+        reader,
+        table: table.to_owned(),
+        columns,
+        order,
+        path,
+        is_over: false,
+    })
+}
+
+/// The rows of a part.
+pub struct PartRows {
+    reader: ParquetRecordBatchReader,
+    table: String,
+    columns: Vec<ColumnSchema>,
+    order: Option<Vec<usize>>,
+    path: PathBuf,
+    /// After an error nothing is read any more.
+    is_over: bool,
+}
+
+impl Iterator for PartRows {
+    type Item = Result<RecordBatch, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let rows = guarded(|| self.reader.next());
+        self.is_over = !matches!(rows, Ok(Some(Ok(_))));
+        let rows = match rows {
+            Ok(rows) => rows?.and_then(|batch| {
+                let batch = as_read(&self.table, &self.columns, &batch)?;
+                match &self.order {
+                    Some(order) => batch.project(order),
+                    None => Ok(batch),
+                }
+            }),
+            Err(panic) => return Some(Err(damaged(&self.path, &panic))),
+        };
+        Some(rows.map_err(|error| damaged(&self.path, &error)))
+    }
 }
 
 /// Opens a part whose metadata is valid. Links are not followed.
-pub fn part_reader(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, Error> {
+pub(super) fn part_reader(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, Error> {
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)
         .map_err(Error::io(path))?;
     let bytes = file.metadata().map_err(Error::io(path))?.len();
-    let builder =
-        ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| damaged(path, &error))?;
+    let builder = guarded(|| ParquetRecordBatchReaderBuilder::try_new(file))
+        .map_err(|panic| damaged(path, &panic))?
+        .map_err(|error| damaged(path, &error))?;
     check_chunks(builder.metadata(), bytes).map_err(|message| damaged(path, &message))?;
     Ok(builder)
 }

@@ -108,6 +108,8 @@ impl Encoder {
                     self.append(table, &batch)?;
                     self.gauge.subtract(bytes);
                 }
+                Job::Facts(facts) if !self.replacing => self.manifest.facts = *facts,
+                Job::Facts(_) => {}
                 Job::Finish(facts) => return self.finish(*facts).map(Some),
             }
         }
@@ -222,14 +224,14 @@ impl Encoder {
 
     /// Completes all parts, then the manifest.
     fn finish(&mut self, mut facts: Facts) -> Result<Summary, Error> {
-        self.end_parts()?;
-        let former = self.former_parts();
         let state = if std::mem::take(&mut facts.recovered) {
             State::Recovered
         } else {
             State::Complete
         };
         self.manifest.facts = facts;
+        self.end_parts()?;
+        let former = self.former_parts();
         self.publish(state)?;
         for part in former {
             let file = self.path.join(part);
@@ -261,7 +263,7 @@ impl Encoder {
             form.open(table, &self.path)?;
         }
         if let Some(part) = form.part.take() {
-            let written = part.finish(&self.path, &mut self.shop)?;
+            let written = part.finish(&self.path, &self.manifest.facts, &mut self.shop)?;
             self.written.push((index, written));
         }
         Ok(())

@@ -1,23 +1,30 @@
-//! Files of a trace directory: readable only by the owner, and with their final name only when complete.
+//! Files of a trace directory: as open as the directory, and with their final name only when complete.
 //!
 //! ```text
-//! samples/00000.parquet.tmp   being written: O_EXCL, O_NOFOLLOW, mode 0600
+//! samples/00000.parquet.tmp   being written: O_EXCL, O_NOFOLLOW
 //! samples/00000.parquet       complete and synced; valid once the manifest lists it
 //! ```
-//! Traces contain secrets and the recorder runs as root: a directory has mode 0700, and a link in the path is an error,
-//! never followed.
+//! Recordings contain secrets and the recorder runs as root: their directory has mode 0700 while they are written. An
+//! import shows what its input did, and follows the umask. A link in the path is an error, never followed.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Extension of an incomplete file. `*.parquet` does not match it.
 pub(super) const TEMPORARY: &str = ".tmp";
 
-/// Creates a directory that only its owner can enter; fails if the name exists.
-pub(super) fn create_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)
+/// Creates a directory with this mode, less the umask; fails if the name exists.
+pub(super) fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
+    DirBuilder::new().mode(mode).create(path)
+}
+
+/// The mode of the directory in which `path` is or will be.
+fn mode_around(path: &Path) -> io::Result<u32> {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let found = parent.unwrap_or(Path::new(".")).metadata()?;
+    Ok(found.permissions().mode() & 0o777)
 }
 
 /// Creates the missing directories of `inner` below `root`.
@@ -25,7 +32,7 @@ pub(super) fn create_folders(root: &Path, inner: &str) -> io::Result<()> {
     let mut path = root.to_path_buf();
     for step in inner.split('/') {
         path.push(step);
-        match create_directory(&path) {
+        match create_directory(&path, mode_around(&path)?) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if !path.symlink_metadata()?.is_dir() {
@@ -43,7 +50,7 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     File::options()
         .write(true)
         .create_new(true)
-        .mode(0o600)
+        .mode(mode_around(path)? & 0o666)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)
 }
@@ -159,7 +166,7 @@ mod tests {
         std::os::unix::fs::symlink(&target, &link).unwrap();
         assert!(create(&link).is_err());
         assert!(reopen(&link).is_err());
-        assert!(create_directory(&link).is_err());
+        assert!(create_directory(&link, 0o700).is_err());
         std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
         assert!(create_folders(folder.path(), "loop/inner").is_err());
         replace(&link, b"new", true).unwrap();

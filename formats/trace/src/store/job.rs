@@ -13,6 +13,8 @@ pub struct WriterOptions {
     pub force: bool,
     /// Adopt a directory with only the recorder's journal, or with the files of a killed writer.
     pub adopt: bool,
+    /// Mode of the directory, less the umask; what is in it is as open as the directory itself.
+    pub mode: u32,
     /// Memory in bytes for the rows of all tables, encoded or not.
     pub memory_bytes: usize,
     /// Rows in a page.
@@ -33,6 +35,7 @@ impl Default for WriterOptions {
         WriterOptions {
             force: false,
             adopt: false,
+            mode: 0o700,
             memory_bytes: 128 << 20,
             rows_per_page: 1 << 16,
             rows_per_group: 1 << 20,
@@ -54,6 +57,8 @@ pub(super) enum Job {
         batch: Batch,
         bytes: usize,
     },
+    /// What is known about the trace so far.
+    Facts(Box<Facts>),
     /// Completes everything.
     Finish(Box<Facts>),
 }

@@ -1,7 +1,7 @@
 //! `manifest.json`: the contents of a trace directory. It is replaced as a whole, after the parts that it lists.
 //!
 //! ```text
-//! { "version": 1, "state": "complete",
+//! { "version": 2, "state": "complete",
 //!   "facts": { "clock": "monotonic", "host": "box", … },
 //!   "tables": { "losses": { "doc": "Events known to be missing.", "folder": "losses", "sort": ["time"],
 //!       "columns": [ { "name": "time", "type": "int64", "unit": "ns", "nullable": true, "doc": "…" }, … ],
@@ -23,7 +23,7 @@ use super::table::{ColumnSchema, ColumnType, Encoding, TableSchema};
 use super::unite::unite;
 
 /// Version of the directory's layout: the one written, and the latest one read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Name of the manifest in the trace directory.
 pub const FILE_NAME: &str = "manifest.json";

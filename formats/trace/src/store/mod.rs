@@ -5,6 +5,7 @@
 //!   columns (column, intern)  ──batches──►  encoder thread (encoder, part)  ──►  NAME.pqt/TABLE/00000.parquet
 //! ```
 
+mod about;
 mod check;
 mod chunks;
 mod column;
@@ -14,8 +15,10 @@ mod encoder;
 mod files;
 mod intern;
 mod job;
+mod logical;
 mod manifest;
 mod order;
+mod panics;
 mod part;
 mod place;
 mod shape;
@@ -29,12 +32,14 @@ mod tests;
 
 pub use chunks::check_chunks;
 pub use column::{Column, Rows};
-pub use directory::{Directory, Form, part_path, part_reader};
+pub use directory::{Directory, Form, PartRows, part_path, read_part};
 pub use job::WriterOptions;
+pub use logical::{stored_name, unsigned};
 pub use manifest::{
     Column as ColumnEntry, FILE_NAME, Facts, JOURNAL, Manifest, Part, PartColumn, Source, State,
     Summary, Table as TableEntry, VERSION,
 };
+pub use panics::{reader_panic, watch_readers};
 pub use place::{
     complete_overwriting, put_back, remove_set_aside, remove_trace, set_aside, set_file_aside,
 };

@@ -24,10 +24,12 @@ impl Order {
             let kind = schema.columns.get(index)?.kind;
             use ColumnType::*;
             match kind {
-                Int8 | Int16 | Int32 | Int64 => Some((index, true)),
+                Int8 | Int16 | Int32 | Int64 | Bits => Some((index, true)),
                 Bool | UInt8 | UInt16 | UInt32 | UInt64 => Some((index, false)),
                 // Tables are ordered by times and IDs.
-                Int128 | Float64 | Text | Binary | Int64List | UInt64List | TextList => None,
+                Int128 | Float64 | Text | Binary | Int64List | UInt64List | BitsList | TextList => {
+                    None
+                }
             }
         };
         let columns: Option<Vec<(usize, bool)>> = schema.sort.iter().map(place).collect();

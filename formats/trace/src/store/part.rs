@@ -16,7 +16,8 @@ use bytes::Bytes;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{
-    FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData, SortingColumn,
+    FileMetaData, KeyValue, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
+    SortingColumn,
 };
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
@@ -26,11 +27,12 @@ use parquet::schema::types::SchemaDescPtr;
 
 use perfquet_events::Error;
 
+use super::about;
 use super::column::Batch;
 use super::encode::{Bounds, Chunk, Workshop};
 use super::files;
 use super::intern::Entries;
-use super::manifest;
+use super::manifest::{self, Facts};
 use super::order::Order;
 use super::table::TableSchema;
 
@@ -283,10 +285,16 @@ impl Part {
     }
 
     /// Writes the rest, and the footer.
-    pub(super) fn finish(mut self, root: &Path, shop: &mut Workshop) -> Result<Written, Error> {
+    pub(super) fn finish(
+        mut self,
+        root: &Path,
+        facts: &Facts,
+        shop: &mut Workshop,
+    ) -> Result<Written, Error> {
         self.close_group(shop)?;
         let sorted = self.order.holds();
-        let bytes = self.write_footer(sorted)?;
+        let about = about::key_values(root, facts, &self.schema);
+        let bytes = self.write_footer(sorted, about)?;
         let (time_min, time_max) = match self.time {
             Bounds::Signed(first, last) => (Some(first), Some(last)),
             _ => (None, None),
@@ -307,7 +315,7 @@ impl Part {
     }
 
     /// Writes the footer. Returns the size of the file.
-    fn write_footer(&mut self, sorted: bool) -> Result<u64, Error> {
+    fn write_footer(&mut self, sorted: bool, about: Vec<KeyValue>) -> Result<u64, Error> {
         let place = self.sink.inner().path.clone();
         self.begin_file()
             .map_err(|error| failed(&self.sink, error))?;
@@ -316,7 +324,7 @@ impl Part {
             self.properties.writer_version().as_num(),
             self.rows as i64,
             Some(concat!("perfquet ", env!("CARGO_PKG_VERSION")).to_owned()),
-            None,
+            Some(about),
             Arc::clone(&self.shape),
             None,
         );

@@ -37,10 +37,10 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Creates the directory, or adopts it.
-    pub(super) fn make(path: &Path, force: bool, adopt: bool) -> Result<Place, Error> {
+    /// Creates the directory with this mode, less the umask, or adopts it.
+    pub(super) fn make(path: &Path, force: bool, adopt: bool, mode: u32) -> Result<Place, Error> {
         complete_overwriting(path)?;
-        match files::create_directory(path) {
+        match files::create_directory(path, mode) {
             Ok(()) => {}
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(Error::io(path)(error));
@@ -56,7 +56,7 @@ impl Place {
             }
             Err(_) if force => {
                 set_aside(path)?;
-                files::create_directory(path).map_err(|error| {
+                files::create_directory(path, mode).map_err(|error| {
                     put_back(path);
                     Error::io(path)(error)
                 })?;
@@ -322,16 +322,16 @@ mod tests {
     fn refuses_and_sets_aside() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pqt");
-        Place::make(&path, false, false).unwrap();
+        Place::make(&path, false, false, 0o700).unwrap();
         complete(&path);
         assert!(matches!(
-            Place::make(&path, false, true),
+            Place::make(&path, false, true, 0o700),
             Err(Error::Exists { .. })
         ));
         // The second one is killed; the third must keep the complete one.
-        drop(Place::make(&path, true, false).unwrap());
+        drop(Place::make(&path, true, false, 0o700).unwrap());
         assert_eq!(names(folder.path()), ["a.pqt", "a.pqt.perfquet-old"]);
-        let place = Place::make(&path, true, false).unwrap();
+        let place = Place::make(&path, true, false, 0o700).unwrap();
         assert_eq!(state(&aside(&path)), Some(State::Complete));
         complete(&path);
         place.finished().unwrap();
@@ -342,13 +342,13 @@ mod tests {
     fn removes_only_files_of_the_store() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pqt");
-        drop(Place::make(&path, false, false).unwrap());
+        drop(Place::make(&path, false, false, 0o700).unwrap());
         complete(&path);
         // A user's copy, and a directory that is not a trace.
         let own = folder.path().join("a.pqt.old");
         std::fs::create_dir(&own).unwrap();
         std::fs::write(own.join("thesis"), "").unwrap();
-        let place = Place::make(&path, true, false).unwrap();
+        let place = Place::make(&path, true, false, 0o700).unwrap();
         complete(&path);
         place.finished().unwrap();
         assert!(own.join("thesis").exists());
@@ -356,7 +356,9 @@ mod tests {
         std::fs::create_dir(path.join("samples")).unwrap();
         for foreign in ["notes", "samples/mine.parquet"] {
             std::fs::write(path.join(foreign), "").unwrap();
-            let refused = Place::make(&path, true, false).unwrap_err().to_string();
+            let refused = Place::make(&path, true, false, 0o700)
+                .unwrap_err()
+                .to_string();
             assert!(
                 refused.contains(&format!("contains {foreign}")),
                 "{refused}"
@@ -364,7 +366,7 @@ mod tests {
             std::fs::remove_file(path.join(foreign)).unwrap();
         }
         std::os::unix::fs::symlink(&own, path.join("samples/00000.parquet")).unwrap();
-        assert!(Place::make(&path, true, false).is_err());
+        assert!(Place::make(&path, true, false, 0o700).is_err());
         assert!(own.join("thesis").exists());
     }
 
@@ -372,20 +374,20 @@ mod tests {
     fn steps_of_a_killed_writer_are_completed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pqt");
-        drop(Place::make(&path, false, false).unwrap());
+        drop(Place::make(&path, false, false, 0o700).unwrap());
         complete(&path);
         // Killed after setting aside: the trace is restored, and then rejected like any other.
         set_aside(&path).unwrap();
         assert_eq!(names(folder.path()), ["a.pqt.perfquet-old"]);
-        let refused = Place::make(&path, false, false);
+        let refused = Place::make(&path, false, false, 0o700);
         assert!(matches!(refused, Err(Error::Exists { .. })));
         assert_eq!(names(folder.path()), ["a.pqt"]);
         // Killed after the new one was complete: the old one is removed.
         set_aside(&path).unwrap();
-        files::create_directory(&path).unwrap();
+        files::create_directory(&path, 0o700).unwrap();
         Manifest::new().write(&path, false).unwrap();
         complete(&path);
-        let refused = Place::make(&path, false, false);
+        let refused = Place::make(&path, false, false, 0o700);
         assert!(matches!(refused, Err(Error::Exists { .. })));
         assert_eq!(names(folder.path()), ["a.pqt"]);
     }
@@ -394,10 +396,10 @@ mod tests {
     fn overwrites_no_foreign_directory() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("thesis"), "").unwrap();
-        let refused = Place::make(folder.path(), true, true).unwrap_err();
+        let refused = Place::make(folder.path(), true, true, 0o700).unwrap_err();
         assert!(refused.to_string().contains("not a trace directory"));
         let file = folder.path().join("thesis");
-        assert!(Place::make(&file, true, true).is_err());
+        assert!(Place::make(&file, true, true, 0o700).is_err());
     }
 
     #[test]
@@ -406,18 +408,18 @@ mod tests {
         let path = folder.path().join("a.pqt");
         std::fs::create_dir_all(path.join("journal")).unwrap();
         std::fs::write(path.join("journal/perf.data"), "raw.parquet").unwrap();
-        let place = Place::make(&path, false, true).unwrap();
+        let place = Place::make(&path, false, true, 0o700).unwrap();
         std::fs::create_dir_all(path.join("events/sched/x")).unwrap();
         std::fs::write(path.join("events/sched/x/00000.parquet.tmp"), "").unwrap();
         std::fs::write(path.join("events/sched/00001.parquet"), "").unwrap();
         assert!(
-            Place::make(&path, false, true)
+            Place::make(&path, false, true, 0o700)
                 .unwrap_err()
                 .to_string()
                 .contains("another process")
         );
         drop(place);
-        Place::make(&path, false, true).unwrap();
+        Place::make(&path, false, true, 0o700).unwrap();
         assert_eq!(names(&path), ["journal", "manifest.json"]);
         assert_eq!(names(&path.join("journal")), ["perf.data"]);
     }

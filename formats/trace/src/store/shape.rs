@@ -80,9 +80,11 @@ pub(super) fn physical(kind: ColumnType) -> PhysicalType {
         | ColumnType::UInt32 => PhysicalType::INT32,
         ColumnType::Int64
         | ColumnType::UInt64
+        | ColumnType::Bits
         | ColumnType::Int128
         | ColumnType::Int64List
-        | ColumnType::UInt64List => PhysicalType::INT64,
+        | ColumnType::UInt64List
+        | ColumnType::BitsList => PhysicalType::INT64,
         ColumnType::Float64 => PhysicalType::DOUBLE,
         ColumnType::Text | ColumnType::Binary | ColumnType::TextList => PhysicalType::BYTE_ARRAY,
     }

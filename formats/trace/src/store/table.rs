@@ -55,8 +55,11 @@ pub enum ColumnType {
     UInt16,
     /// 32-bit unsigned.
     UInt32,
-    /// 64-bit unsigned: addresses, masks, raw arguments.
+    /// 64-bit unsigned: raw arguments of events.
     UInt64,
+    /// 64 bits: an address, a mask, an ID. Files hold them as a signed integer, since Spark, Delta and Iceberg have no
+    /// unsigned one and the kernel's addresses begin at 2^63; readers here return them unsigned.
+    Bits,
     /// Any 64-bit integer, signed or not. Only a table whose parts have [`ColumnType::Int64`] and
     /// [`ColumnType::UInt64`] under one name has this type: no part is written with it.
     Int128,
@@ -72,6 +75,9 @@ pub enum ColumnType {
     /// List of 64-bit unsigned integers.
     #[serde(rename = "list<uint64>")]
     UInt64List,
+    /// List of [`ColumnType::Bits`].
+    #[serde(rename = "list<bits>")]
+    BitsList,
     /// List of strings.
     #[serde(rename = "list<text>")]
     TextList,
@@ -103,12 +109,14 @@ impl ColumnType {
             ColumnType::UInt16 => "uint16",
             ColumnType::UInt32 => "uint32",
             ColumnType::UInt64 => "uint64",
+            ColumnType::Bits => "bits",
             ColumnType::Int128 => "int128",
             ColumnType::Float64 => "float64",
             ColumnType::Text => "text",
             ColumnType::Binary => "binary",
             ColumnType::Int64List => "list<int64>",
             ColumnType::UInt64List => "list<uint64>",
+            ColumnType::BitsList => "list<bits>",
             ColumnType::TextList => "list<text>",
         }
     }
@@ -118,8 +126,18 @@ impl ColumnType {
         match self {
             ColumnType::Int64List => Some(ColumnType::Int64),
             ColumnType::UInt64List => Some(ColumnType::UInt64),
+            ColumnType::BitsList => Some(ColumnType::Bits),
             ColumnType::TextList => Some(ColumnType::Text),
             _ => None,
+        }
+    }
+
+    /// The type in which readers return values: unsigned where files hold bits.
+    pub fn as_read(self) -> ColumnType {
+        match self {
+            ColumnType::Bits => ColumnType::UInt64,
+            ColumnType::BitsList => ColumnType::UInt64List,
+            other => other,
         }
     }
 }

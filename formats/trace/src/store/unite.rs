@@ -62,10 +62,17 @@ impl ColumnType {
             // A single value becomes a list of one.
             return match () {
                 () if has(Binary) => Text,
+                () if has(Bits) || has(BitsList) => match all(|kind| kind.fits_into(BitsList)) {
+                    true => BitsList,
+                    false => TextList,
+                },
                 () if all(|kind| kind.fits_into(Int64List)) => Int64List,
                 () if all(|kind| kind.fits_into(UInt64List)) => UInt64List,
                 () => TextList,
             };
+        }
+        if has(Bits) && all(|kind| kind.fits_into(Bits)) {
+            return Bits;
         }
         let wide_enough = [
             Int8, UInt8, Int16, UInt16, Int32, UInt32, Int64, UInt64, Int128, Float64, Binary,
@@ -83,9 +90,13 @@ impl ColumnType {
             return true;
         }
         match (self, wide) {
+            // By their bits.
+            (kind, Bits) => kind == Bool || kind.integer_bits().is_some_and(|(_, bits)| bits <= 64),
             // Numerically valid, but no reader converts it to 128 bits.
             (Bool, Int128) => false,
             (Bool, wide) => wide.is_number() || matches!(wide, Int64List | UInt64List),
+            (Int64List | UInt64List, BitsList) => true,
+            (kind, BitsList) => kind.fits_into(Bits),
             (kind, Int64List) => kind.fits_into(Int64),
             (kind, UInt64List) => kind.fits_into(UInt64),
             (kind, Float64) => kind.is_number(),
@@ -117,11 +128,13 @@ impl ColumnType {
             ColumnType::UInt32 => (false, 32),
             ColumnType::UInt64 => (false, 64),
             ColumnType::Bool
+            | ColumnType::Bits
             | ColumnType::Float64
             | ColumnType::Text
             | ColumnType::Binary
             | ColumnType::Int64List
             | ColumnType::UInt64List
+            | ColumnType::BitsList
             | ColumnType::TextList => return None,
         })
     }
@@ -209,5 +222,12 @@ mod tests {
         check(&[Text, Int64List], TextList);
         check(&[Binary, Int64List], Text);
         check(&[Bool, Int64, UInt64], Float64);
+        check(&[Bits, UInt64], Bits);
+        check(&[Bits, Int32, Int64, Bool], Bits);
+        check(&[Bits, Float64], Text);
+        check(&[Bits, Text], Text);
+        check(&[Bits, UInt64List], BitsList);
+        check(&[BitsList, Int64List], BitsList);
+        check(&[BitsList, Text], TextList);
     }
 }

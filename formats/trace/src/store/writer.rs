@@ -69,7 +69,7 @@ struct Running {
 impl Writer {
     /// Creates the directory `path` in the state `recording`.
     pub fn create(path: &Path, options: WriterOptions) -> Result<Writer, Error> {
-        let place = Place::make(path, options.force, options.adopt)?;
+        let place = Place::make(path, options.force, options.adopt, options.mode)?;
         Writer::start(place, Manifest::new(), options, true)
     }
 
@@ -140,6 +140,11 @@ impl Writer {
         });
         self.send(Job::Table(schema))?;
         Ok(id)
+    }
+
+    /// Tells what is known about the trace so far: a part that is full before the end declares this.
+    pub fn know(&mut self, facts: Facts) -> Result<(), Error> {
+        self.send(Job::Facts(Box::new(facts)))
     }
 
     /// Checks a name, which comes from an input: rejects two that share a directory, or the name of the journal.

@@ -414,6 +414,8 @@ impl Chunk {
                 | ColumnType::Int32
                 | ColumnType::Int64
                 | ColumnType::Int64List
+                | ColumnType::Bits
+                | ColumnType::BitsList
         )
     }
 

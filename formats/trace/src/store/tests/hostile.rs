@@ -110,7 +110,7 @@ fn invalid_manifests_are_rejected_with_a_sentence() {
         let (pointer, columns) = own(columns);
         check(&pointer, columns, expected);
     }
-    check("/version", json!(2), "a newer perfquet");
+    check("/version", json!(3), "a newer perfquet");
     check("/state", json!("finished"), "expected a manifest");
     check(
         "/tables/a\u{1b}b",
@@ -177,7 +177,7 @@ fn chunks_outside_the_file_are_rejected() {
     let path = folder.path().join("a.pqt");
     write(&path, WriterOptions::default(), 5);
     let part = path.join("losses/00000.parquet");
-    let valid = part_reader(&part).unwrap();
+    let valid = directory::part_reader(&part).unwrap();
     let valid = valid.metadata().as_ref().clone();
     let bytes = std::fs::metadata(&part).unwrap().len();
     assert_eq!(check_chunks(&valid, bytes), Ok(()));
@@ -229,4 +229,23 @@ fn a_failed_write_leaves_no_file() {
         1,
         "the other part counts"
     );
+}
+
+/// The parquet crate panics where a page has fewer definition levels than it says (found by fuzzing).
+#[test]
+fn a_panic_of_the_reader_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pqt");
+    write(&path, WriterOptions::default(), 5);
+    let damaged = include_bytes!("levels.parquet");
+    std::fs::write(path.join("threads/00000.parquet"), damaged).unwrap();
+    let mut changed = manifest(&path);
+    changed["tables"]["threads"]["parts"][0]["bytes"] = json!(damaged.len());
+    let text = serde_json::to_vec(&changed).unwrap();
+    std::fs::write(path.join(FILE_NAME), text).unwrap();
+    let trace = Directory::open(&path).unwrap();
+    let mut rows = trace.read("threads").unwrap();
+    let error = rows.next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("out of bounds"), "{error}");
+    assert!(rows.next().is_none());
 }

@@ -22,7 +22,7 @@ pub(super) enum Cell {
     TextList(Vec<Vec<u8>>),
 }
 
-pub(super) const KINDS: [ColumnType; 15] = [
+pub(super) const KINDS: [ColumnType; 17] = [
     ColumnType::Bool,
     ColumnType::Int8,
     ColumnType::Int16,
@@ -32,11 +32,13 @@ pub(super) const KINDS: [ColumnType; 15] = [
     ColumnType::UInt16,
     ColumnType::UInt32,
     ColumnType::UInt64,
+    ColumnType::Bits,
     ColumnType::Float64,
     ColumnType::Text,
     ColumnType::Binary,
     ColumnType::Int64List,
     ColumnType::UInt64List,
+    ColumnType::BitsList,
     ColumnType::TextList,
 ];
 
