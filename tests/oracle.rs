@@ -4,6 +4,8 @@
 
 #[path = "oracle/dtrace_text.rs"]
 mod dtrace_text;
+#[path = "oracle/engines.rs"]
+mod engines;
 #[path = "oracle/folded.rs"]
 mod folded;
 #[path = "oracle/ftrace_text.rs"]

@@ -66,6 +66,15 @@ const NEEDS: &[Need] = &[
     }),
     need("DuckDB for Python", || has_module("duckdb")),
     need("pyarrow for Python", || has_module("pyarrow")),
+    need("Polars for Python", || has_module("polars")),
+    need("pandas for Python", || {
+        has_module("pandas") && has_module("pyarrow")
+    }),
+    need("DataFusion for Python", || has_module("datafusion")),
+    need("chDB for Python", || has_module("chdb")),
+    need("PySpark with a Java runtime", || {
+        has_module("pyspark") && succeeds("java", &["-version"])
+    }),
     need("rustfmt", || succeeds("cargo", &["fmt", "--version"])),
     need("clippy", || succeeds("cargo", &["clippy", "--version"])),
 ];
