@@ -78,7 +78,10 @@ fn expected(number: usize, path: &Path) -> Vec<String> {
     }
     let path = path.display().to_string();
     for (name, question) in QUESTIONS {
-        let text = printed("perfquet-query", &["sql", &path, question, "--format", "csv"]);
+        let text = printed(
+            "perfquet-query",
+            &["sql", &path, question, "--format", "csv"],
+        );
         let mut rows: Vec<String> = text.lines().skip(1).map(|row| answer(name, row)).collect();
         rows.sort();
         lines.push(format!("{number} {name}: {}", rows.join(" ")));

@@ -12,7 +12,7 @@ use crate::{place, say};
 /// Rows of the first table.
 const FIRST_ROWS: usize = 8;
 
-/// Prints the functions with the most samples, from folded stacks of the converter: the query tool is not built yet.
+/// Prints the functions in which most time went, from folded stacks of the converter: the query tool is not built yet.
 pub(super) fn show_first(trace: &Path) -> Result<()> {
     say::step("first results, while the query tool is still being built");
     say::command_line(&format!(
@@ -37,9 +37,9 @@ pub(super) fn show_first(trace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a heading and the functions with the most samples: share, samples, name.
+/// Returns a heading and the functions in which most time went: share and name.
 fn hottest(folded: &str) -> Vec<String> {
-    let mut samples: HashMap<&str, u64> = HashMap::new();
+    let mut weights: HashMap<&str, u64> = HashMap::new();
     let mut total = 0;
     for line in folded.lines() {
         let Some((stack, count)) = line.rsplit_once(' ') else {
@@ -48,14 +48,14 @@ fn hottest(folded: &str) -> Vec<String> {
         let count: u64 = count.parse().unwrap_or(0);
         total += count;
         let function = stack.rsplit(';').next().unwrap_or(stack);
-        *samples.entry(function).or_default() += count;
+        *weights.entry(function).or_default() += count;
     }
-    let mut samples: Vec<(&str, u64)> = samples.into_iter().collect();
-    samples.sort_by(|left, right| right.1.cmp(&left.1).then(left.0.cmp(right.0)));
-    let heading = format!("{:>12}  {:>10}  function", "self_percent", "samples");
-    let rows = samples.iter().take(FIRST_ROWS).map(|(function, count)| {
+    let mut weights: Vec<(&str, u64)> = weights.into_iter().collect();
+    weights.sort_by(|left, right| right.1.cmp(&left.1).then(left.0.cmp(right.0)));
+    let heading = format!("{:>12}  function", "self_percent");
+    let rows = weights.iter().take(FIRST_ROWS).map(|(function, count)| {
         let percent = 100.0 * *count as f64 / total as f64;
-        format!("{percent:>12.2}  {count:>10}  {function}")
+        format!("{percent:>12.2}  {function}")
     });
     std::iter::once(heading).chain(rows).collect()
 }
@@ -134,10 +134,10 @@ mod tests {
     fn the_hottest_functions_come_first() {
         let folded = "sh;main;read 3\nsh;main 1\nls;a b;read 5\nls;spin 1\n";
         let expected = [
-            "self_percent     samples  function",
-            "       80.00           8  read",
-            "       10.00           1  main",
-            "       10.00           1  spin",
+            "self_percent  function",
+            "       80.00  read",
+            "       10.00  main",
+            "       10.00  spin",
         ];
         assert_eq!(hottest(folded), expected);
     }
