@@ -27,6 +27,7 @@ mod reports;
 mod sentences;
 mod session;
 mod settings;
+mod stack_key;
 mod stacks;
 mod stored_columns;
 mod table;

@@ -18,6 +18,8 @@ use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, UInt64Type
 
 use perfquet_trace::store;
 
+use crate::stack_key::{self, FrameIdentity};
+use crate::text::strings;
 use crate::trace::{ID_STRIDE, Trace};
 
 /// The trees of all traces, each read on first use.
@@ -81,6 +83,8 @@ pub(crate) struct Tree {
     parent: Vec<u32>,
     frame: Vec<u32>,
     pub(crate) frames: Frames,
+    /// Keys of the stacks; built on first use.
+    keys: OnceLock<Vec<u64>>,
 }
 
 impl Tree {
@@ -111,6 +115,7 @@ impl Tree {
             parent,
             frame,
             frames,
+            keys: OnceLock::new(),
         })
     }
 
@@ -159,6 +164,19 @@ impl Tree {
         }
         names.reverse();
         names.join(";")
+    }
+
+    /// The key of a stack, which is the same in every trace.
+    pub(crate) fn key(&self, stack: u32) -> u64 {
+        let keys = self.keys.get_or_init(|| {
+            let mut keys = vec![0];
+            for (&parent, &frame) in self.parent.iter().zip(&self.frame).skip(1) {
+                let caller = keys[parent as usize];
+                keys.push(stack_key::below(caller, self.frames.identity(frame).key()));
+            }
+            keys
+        });
+        keys[stack as usize]
     }
 
     /// The node of a stack ID in this tree, or the empty stack.
@@ -210,6 +228,8 @@ pub(crate) struct Frames {
     pub(crate) batch: RecordBatch,
     function: StringViewArray,
     module: StringViewArray,
+    build_id: StringViewArray,
+    function_offset: Int64Array,
     kernel: BooleanArray,
     /// The frame inlined into this one, and the call site that this one is inlined into; 0 if none.
     inner: Vec<u32>,
@@ -236,14 +256,16 @@ impl Frames {
     fn read(trace: &Trace) -> Result<Frames> {
         let fields = Frames::columns();
         let mut names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
-        names.extend(["frame_id", "inlined_into"]);
+        let own_count = names.len();
+        names.extend(["frame_id", "inlined_into", "build_id", "function_offset"]);
         let batches = read(trace, "frames", &names)?;
         let schema = Arc::new(Schema::new(fields.clone()));
         let mut own = Vec::new();
+        let (mut build_ids, mut function_offsets) = (Vec::new(), Vec::new());
         let (mut inner, mut outer) = (vec![0u32], vec![0u32]);
         for batch in &batches {
-            let ids = batch.column(names.len() - 2).as_primitive::<Int32Type>();
-            let into: &Int32Array = batch.column(names.len() - 1).as_primitive();
+            let ids = batch.column(own_count).as_primitive::<Int32Type>();
+            let into: &Int32Array = batch.column(own_count + 1).as_primitive();
             for row in 0..batch.num_rows() {
                 if usize::try_from(ids.value(row)) != Ok(outer.len()) {
                     bail!(
@@ -266,6 +288,8 @@ impl Frames {
                 .map(|(field, column)| arrow::compute::cast(column, field.data_type()))
                 .collect();
             own.push(RecordBatch::try_new(Arc::clone(&schema), columns?)?);
+            build_ids.push(strings(batch.column(own_count + 2))?);
+            function_offsets.push(self::ids(batch.column(own_count + 3))?);
         }
         inner.resize(outer.len(), 0);
         for frame in 1..outer.len() {
@@ -285,6 +309,8 @@ impl Frames {
         Ok(Frames {
             function: text(0),
             module: text(1),
+            build_id: build_ids.iter().flatten().collect(),
+            function_offset: function_offsets.iter().flatten().collect(),
             kernel: kernel.collect(),
             inner,
             outer,
@@ -310,6 +336,29 @@ impl Frames {
     pub(crate) fn module(&self, frame: u32) -> Option<&str> {
         let row = frame as usize - 1;
         self.module.is_valid(row).then(|| self.module.value(row))
+    }
+
+    /// What identifies the frame on every host.
+    fn identity(&self, frame: u32) -> FrameIdentity<'_> {
+        let row = frame as usize - 1;
+        let place = |column: usize| {
+            let places = self.batch.column(column).as_primitive::<UInt64Type>();
+            places.is_valid(row).then(|| places.value(row))
+        };
+        FrameIdentity {
+            module: self.module(frame).unwrap_or_default(),
+            build_id: self
+                .build_id
+                .is_valid(row)
+                .then(|| self.build_id.value(row)),
+            offset: place(2),
+            address: place(3),
+            function: self.function(frame),
+            function_offset: self
+                .function_offset
+                .is_valid(row)
+                .then(|| self.function_offset.value(row)),
+        }
     }
 
     /// Whether the frame is inlined into another.

@@ -8,6 +8,7 @@ mod quantile;
 mod quantize;
 mod sketch;
 mod stack_frames;
+mod stack_key;
 mod stack_text;
 mod sum;
 
@@ -40,6 +41,7 @@ pub(crate) const FUNCTIONS: &[&Function] = &[
     &quantize::LLQUANTIZE,
     &quantize::HISTOGRAM,
     &stack_text::FUNCTION,
+    &stack_key::FUNCTION,
     &stack_frames::FUNCTION,
 ];
 

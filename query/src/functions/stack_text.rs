@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
+use arrow::array::{Array, AsArray, StringArray};
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 };
 
 use super::Function;
-use crate::stacks::Forest;
+use crate::stacks::{Forest, Tree};
 
 pub(super) const FUNCTION: Function = Function {
     usage: "stack_text(stack_id [, trace])",
@@ -47,11 +47,7 @@ impl Hash for StackText {
 
 impl StackText {
     fn new(forest: Arc<Forest>) -> StackText {
-        let one_or_two = vec![
-            TypeSignature::Exact(vec![DataType::Int64]),
-            TypeSignature::Exact(vec![DataType::Int64, DataType::Utf8View]),
-        ];
-        let signature = Signature::one_of(one_or_two, Volatility::Immutable);
+        let signature = stack_signature();
         StackText { signature, forest }
     }
 }
@@ -70,35 +66,53 @@ impl ScalarUDFImpl for StackText {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let ids = arrays[0].as_primitive::<Int64Type>();
-        let names = arrays.get(1).map(|names| names.as_string_view());
-        let mut texts = StringBuilder::new();
-        // A stack occurs in many rows.
-        let mut known: HashMap<(usize, i64), Option<String>> = HashMap::new();
-        for row in 0..ids.len() {
-            let trace = match names {
-                Some(names) if names.is_null(row) => None,
-                Some(names) => self.forest.trace(names.value(row)),
-                None => self.forest.trace_of(ids.value(row)),
-            };
-            let Some(trace) = trace.filter(|_| ids.is_valid(row)) else {
-                texts.append_null();
-                continue;
-            };
-            let id = ids.value(row);
-            let text = match known.entry((trace, id)) {
-                Entry::Occupied(text) => text.into_mut(),
-                Entry::Vacant(place) => {
-                    let tree = self
-                        .forest
-                        .tree(trace)
-                        .map_err(|error| DataFusionError::External(error.into()))?;
-                    place.insert(tree.node(id).map(|node| tree.folded(node)))
-                }
-            };
-            texts.append_option(text.as_deref());
-        }
-        Ok(ColumnarValue::Array(Arc::new(texts.finish()) as ArrayRef))
+        let texts = each_stack(&self.forest, &args, |tree, node| tree.folded(node))?;
+        Ok(ColumnarValue::Array(Arc::new(StringArray::from(texts))))
     }
+}
+
+/// The answer for the stack of each row, `f(stack_id [, trace])`; `None` for NULL and unknown stacks.
+pub(super) fn each_stack<T: Clone>(
+    forest: &Forest,
+    args: &ScalarFunctionArgs,
+    answer: impl Fn(&Tree, u32) -> T,
+) -> Result<Vec<Option<T>>> {
+    let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+    let ids = arrays[0].as_primitive::<Int64Type>();
+    let names = arrays.get(1).map(|names| names.as_string_view());
+    let mut answers = Vec::with_capacity(ids.len());
+    // A stack occurs in many rows.
+    let mut known: HashMap<(usize, i64), Option<T>> = HashMap::new();
+    for row in 0..ids.len() {
+        let trace = match names {
+            Some(names) if names.is_null(row) => None,
+            Some(names) => forest.trace(names.value(row)),
+            None => forest.trace_of(ids.value(row)),
+        };
+        let Some(trace) = trace.filter(|_| ids.is_valid(row)) else {
+            answers.push(None);
+            continue;
+        };
+        let id = ids.value(row);
+        let found = match known.entry((trace, id)) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(place) => {
+                let tree = forest
+                    .tree(trace)
+                    .map_err(|error| DataFusionError::External(error.into()))?;
+                place.insert(tree.node(id).map(|node| answer(&tree, node)))
+            }
+        };
+        answers.push(found.clone());
+    }
+    Ok(answers)
+}
+
+/// A stack ID, and the trace's name unless the ID tells.
+pub(super) fn stack_signature() -> Signature {
+    let one_or_two = vec![
+        TypeSignature::Exact(vec![DataType::Int64]),
+        TypeSignature::Exact(vec![DataType::Int64, DataType::Utf8View]),
+    ];
+    Signature::one_of(one_or_two, Volatility::Immutable)
 }
