@@ -111,7 +111,7 @@ impl Builder {
             let _ = std::fs::remove_dir_all(scratch);
             return Ok(());
         }
-        say::step("waiting for the query tool (DataFusion: ten to twenty minutes, once)");
+        say::step("waiting for the query tool (DataFusion: about ten minutes on two cores, once)");
         let mut shown = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
