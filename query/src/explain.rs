@@ -74,7 +74,6 @@ pub(crate) fn piece(failure: DataFusionError, option: &str, text: &str) -> anyho
     anyhow!("{option}: {failure}")
 }
 
-/// Returns the innermost error.
 /// A thread of the query engine panicked: because of a damaged part, or for a reason that is printed already.
 pub(crate) fn panic() -> anyhow::Error {
     match store::reader_panic() {
@@ -85,6 +84,7 @@ pub(crate) fn panic() -> anyhow::Error {
     }
 }
 
+/// Returns the innermost error.
 fn root(error: &DataFusionError) -> &DataFusionError {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => root(inner),

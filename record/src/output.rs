@@ -152,8 +152,8 @@ fn private_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Sets the mode of files, and of directories with the right to enter wherever one may read. A directory follows what is
-/// in it: until the last step nobody else can put a link there.
+/// Sets the permissions of a tree; directories get the search bit where the read bit is set. The outer directory comes
+/// last: until then nobody else can place a link inside.
 fn permit(path: &Path, mode: u32) -> io::Result<()> {
     let mut own = mode;
     if path.symlink_metadata()?.is_dir() {

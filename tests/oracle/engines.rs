@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use perfquet_tests::{bin, needs, root};
+use perfquet_tests::{needs, root};
 use perfquet_trace::store::{ColumnType, Directory};
+
+use super::several::printed;
 
 const READER: &str = include_str!("engines.py");
 
@@ -48,13 +50,6 @@ const QUESTIONS: [(&str, &str); 5] = [
         "SELECT function, count(*) AS n, sum(duration) AS total FROM calls GROUP BY function",
     ),
 ];
-
-fn printed(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(bin(program)).args(arguments).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{program} {arguments:?}: {stderr}");
-    String::from_utf8(output.stdout).unwrap()
-}
 
 /// A type as engines see it.
 fn type_name(kind: ColumnType) -> &'static str {

@@ -13,7 +13,7 @@ fn run(program: &str, arguments: &[&str]) -> Output {
 }
 
 /// The output of a program, which must succeed.
-fn printed(program: &str, arguments: &[&str]) -> String {
+pub(crate) fn printed(program: &str, arguments: &[&str]) -> String {
     let output = run(program, arguments);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{program} {arguments:?}: {stderr}");

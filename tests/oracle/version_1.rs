@@ -1,9 +1,9 @@
 //! A trace of version 1 answers like one of today: `version-1` was written by perfquet 0.1 before version 2, with
 //! `perfquet-convert --no-symbols formats/readers/src/perf_data/golden/switch-events.data`; its manifest has no spaces.
 
-use std::process::Command;
+use perfquet_tests::root;
 
-use perfquet_tests::{bin, root};
+use super::several::printed;
 
 const TABLES: [&str; 9] = [
     "samples",
@@ -16,13 +16,6 @@ const TABLES: [&str; 9] = [
     "(SELECT * EXCEPT (trace) FROM events)",
     "perf.context_switch",
 ];
-
-fn printed(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(bin(program)).args(arguments).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{program} {arguments:?}: {stderr}");
-    String::from_utf8(output.stdout).unwrap()
-}
 
 fn all(traces: &[&str], table: &str) -> String {
     let question = format!("SELECT * FROM {table}");

@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: from a fresh clone to a flame graph of this host.
 //!
-//! The recorder is built first, in three minutes on two cores. The query tool takes far longer, because of DataFusion; so the
-//! demo records that build. If it is already built, a small crate is compiled into a temporary directory.
+//! The recorder is built first, in three minutes on two cores. The query tool takes far longer, because of DataFusion; so
+//! the demo records that build. If it is already built, a small crate is compiled into a temporary directory.
 
 mod builder;
 mod results;

@@ -108,7 +108,7 @@ pub(super) fn each_stack<T: Clone>(
     Ok(answers)
 }
 
-/// A stack ID, and the trace's name unless the ID tells.
+/// Arguments: a stack ID, and optionally the trace's name.
 pub(super) fn stack_signature() -> Signature {
     let one_or_two = vec![
         TypeSignature::Exact(vec![DataType::Int64]),

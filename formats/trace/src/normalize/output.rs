@@ -323,7 +323,7 @@ impl Output {
         })
     }
 
-    /// Tells the store what an input has said so far.
+    /// Passes the facts that an input has declared so far to the store.
     pub(crate) fn know(&mut self, input: &Facts) -> Result<(), Error> {
         let known = &self.facts;
         self.writer.know(Facts {

@@ -5,7 +5,7 @@
 //! perfquet.clock monotonic    perfquet.wall_offset 1790000000000000000    perfquet.host box
 //! perfquet.unit.time ns       perfquet.description.time "Time of the event on the trace's clock; NULL if unknown."
 //! ```
-//! Only what is known: no key has an empty value. The description of a column is at most a few hundred bytes.
+//! Unknown values have no key; no value is empty.
 
 use std::path::Path;
 

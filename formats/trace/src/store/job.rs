@@ -13,7 +13,7 @@ pub struct WriterOptions {
     pub force: bool,
     /// Adopt a directory with only the recorder's journal, or with the files of a killed writer.
     pub adopt: bool,
-    /// Mode of the directory, less the umask; what is in it is as open as the directory itself.
+    /// Permissions of the directory before the umask. Its files and subdirectories inherit them.
     pub mode: u32,
     /// Memory in bytes for the rows of all tables, encoded or not.
     pub memory_bytes: usize,
@@ -57,7 +57,7 @@ pub(super) enum Job {
         batch: Batch,
         bytes: usize,
     },
-    /// What is known about the trace so far.
+    /// The facts known so far.
     Facts(Box<Facts>),
     /// Completes everything.
     Finish(Box<Facts>),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! guarded(|| reader.next())      our own reading: the panic is caught, its message becomes the error's
-//! watch_readers()                a query engine reads in threads of its own: the message is kept instead of printed
+//! watch_readers()                for the threads of a query engine: the message is kept instead of printed
 //! ```
 
 use std::cell::Cell;

@@ -142,7 +142,7 @@ impl Writer {
         Ok(id)
     }
 
-    /// Tells what is known about the trace so far: a part that is full before the end declares this.
+    /// Sets the facts known so far, for the metadata of parts that are completed before the trace.
     pub fn know(&mut self, facts: Facts) -> Result<(), Error> {
         self.send(Job::Facts(Box::new(facts)))
     }
