@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
@@ -20,41 +20,68 @@ pub(super) const FUNCTION: Function = Function {
     usage: "stack_text(stack_id [, trace])",
     about: "formats a stack, root first: main;read;vfs_read",
     register: |context, forest| {
-        context.register_udf(ScalarUDF::from(StackText::new(Arc::clone(forest))));
+        context.register_udf(of_stack(
+            "stack_text",
+            DataType::Utf8,
+            forest,
+            |forest, args| {
+                let texts = each_stack(forest, args, |tree, node| tree.folded(node))?;
+                Ok(Arc::new(StringArray::from(texts)))
+            },
+        ));
     },
 };
 
+type Answer = fn(&Forest, &ScalarFunctionArgs) -> Result<ArrayRef>;
+
+/// A function of stacks: `name(stack_id [, trace])`.
 #[derive(Debug)]
-struct StackText {
+struct OfStack {
+    name: &'static str,
+    kind: DataType,
     signature: Signature,
     forest: Arc<Forest>,
+    answer: Answer,
 }
 
-/// There is one function per session: two are equal if they share the forest.
-impl PartialEq for StackText {
-    fn eq(&self, other: &StackText) -> bool {
-        Arc::ptr_eq(&self.forest, &other.forest)
+/// A function of stacks whose answers have the type `kind`.
+pub(super) fn of_stack(
+    name: &'static str,
+    kind: DataType,
+    forest: &Arc<Forest>,
+    answer: Answer,
+) -> ScalarUDF {
+    let one_or_two = vec![
+        TypeSignature::Exact(vec![DataType::Int64]),
+        TypeSignature::Exact(vec![DataType::Int64, DataType::Utf8View]),
+    ];
+    ScalarUDF::from(OfStack {
+        name,
+        kind,
+        signature: Signature::one_of(one_or_two, Volatility::Immutable),
+        forest: Arc::clone(forest),
+        answer,
+    })
+}
+
+/// There is one function of a name per session: two are equal if they share the forest.
+impl PartialEq for OfStack {
+    fn eq(&self, other: &OfStack) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.forest, &other.forest)
     }
 }
 
-impl Eq for StackText {}
+impl Eq for OfStack {}
 
-impl Hash for StackText {
+impl Hash for OfStack {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        "stack_text".hash(state);
+        self.name.hash(state);
     }
 }
 
-impl StackText {
-    fn new(forest: Arc<Forest>) -> StackText {
-        let signature = stack_signature();
-        StackText { signature, forest }
-    }
-}
-
-impl ScalarUDFImpl for StackText {
+impl ScalarUDFImpl for OfStack {
     fn name(&self) -> &str {
-        "stack_text"
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -62,12 +89,11 @@ impl ScalarUDFImpl for StackText {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8)
+        Ok(self.kind.clone())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let texts = each_stack(&self.forest, &args, |tree, node| tree.folded(node))?;
-        Ok(ColumnarValue::Array(Arc::new(StringArray::from(texts))))
+        (self.answer)(&self.forest, &args).map(ColumnarValue::Array)
     }
 }
 
@@ -106,13 +132,4 @@ pub(super) fn each_stack<T: Clone>(
         answers.push(found.clone());
     }
     Ok(answers)
-}
-
-/// Arguments: a stack ID, and optionally the trace's name.
-pub(super) fn stack_signature() -> Signature {
-    let one_or_two = vec![
-        TypeSignature::Exact(vec![DataType::Int64]),
-        TypeSignature::Exact(vec![DataType::Int64, DataType::Utf8View]),
-    ];
-    Signature::one_of(one_or_two, Volatility::Immutable)
 }

@@ -5,8 +5,10 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
+
+use perfquet_trace::store::with_items;
 
 use super::Rows;
 use crate::unit::{UNIT, is_hexadecimal};
@@ -72,17 +74,7 @@ fn texts(array: &ArrayRef) -> ArrayRef {
         return Arc::new(texts.collect::<StringArray>());
     }
     let lists = array.as_list::<i32>();
-    let values = texts(lists.values());
-    let item = match lists.data_type() {
-        DataType::List(item) => item.as_ref().clone().with_data_type(DataType::Utf8),
-        _ => Field::new("element", DataType::Utf8, true),
-    };
-    Arc::new(ListArray::new(
-        Arc::new(item),
-        lists.offsets().clone(),
-        values,
-        lists.nulls().cloned(),
-    ))
+    Arc::new(with_items(lists, texts(lists.values())))
 }
 
 #[cfg(test)]

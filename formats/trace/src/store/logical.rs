@@ -97,20 +97,21 @@ pub fn unsigned(array: &ArrayRef) -> ArrayRef {
     let Some(lists) = array.as_list_opt::<i32>() else {
         return Arc::clone(array);
     };
-    let DataType::List(item) = lists.data_type() else {
-        return Arc::clone(array);
+    Arc::new(with_items(lists, unsigned(lists.values())))
+}
+
+/// The same lists with other items, one for each of theirs.
+///
+/// # Panics
+/// If there are fewer items.
+pub fn with_items(lists: &ListArray, items: ArrayRef) -> ListArray {
+    let kind = items.data_type().clone();
+    let field = match lists.data_type() {
+        DataType::List(item) => item.as_ref().clone().with_data_type(kind),
+        _ => Field::new("element", kind, true),
     };
-    let values = unsigned(lists.values());
-    let item = item
-        .as_ref()
-        .clone()
-        .with_data_type(values.data_type().clone());
-    Arc::new(ListArray::new(
-        Arc::new(item),
-        lists.offsets().clone(),
-        values,
-        lists.nulls().cloned(),
-    ))
+    let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+    ListArray::new(Arc::new(field), offsets, items, nulls)
 }
 
 #[cfg(test)]

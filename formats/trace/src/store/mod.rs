@@ -34,7 +34,7 @@ pub use chunks::check_chunks;
 pub use column::{Column, Rows};
 pub use directory::{Directory, Form, PartRows, part_path, read_part};
 pub use job::WriterOptions;
-pub use logical::{stored_name, unsigned};
+pub use logical::{stored_name, unsigned, with_items};
 pub use manifest::{
     Column as ColumnEntry, FILE_NAME, Facts, JOURNAL, Manifest, Part, PartColumn, Source, State,
     Summary, Table as TableEntry, VERSION,
