@@ -29,6 +29,7 @@ use crate::stored_columns::StoredColumns;
 use crate::table::{Change, PartFile, PartsTable, constant_column};
 use crate::trace::{Trace, TraceTable};
 use crate::unit;
+use crate::views::VIEWS;
 
 /// Name of the catalog; never needed in queries.
 pub(crate) const CATALOG: &str = "perfquet";
@@ -66,7 +67,9 @@ pub(crate) fn catalog(traces: &[Trace]) -> Result<Arc<dyn CatalogProvider>> {
         let Some((system, event)) = event_name(name) else {
             continue;
         };
-        let taken = main.table_exist(event) || VIEWS.contains(&event);
+        let taken = main.table_exist(event)
+            || event == TRACE_INFO
+            || VIEWS.iter().any(|view| view.name == event);
         if systems_of_event.get(event) == Some(&1)
             && !taken
             && let Some(provider) = schemas.get(system).and_then(|schema| schema.get(event))
@@ -74,7 +77,7 @@ pub(crate) fn catalog(traces: &[Trace]) -> Result<Arc<dyn CatalogProvider>> {
             main.add(event, provider);
         }
     }
-    main.add("trace_info", Arc::new(trace_info(traces)?));
+    main.add(TRACE_INFO, Arc::new(trace_info(traces)?));
     let parts = Tables::default();
     let stacks = tables::ids(tables::samples::NAME);
     for (name, table) in [
@@ -94,8 +97,8 @@ pub(crate) fn catalog(traces: &[Trace]) -> Result<Arc<dyn CatalogProvider>> {
     Ok(Arc::new(catalog))
 }
 
-/// Views that session.rs adds.
-const VIEWS: &[&str] = &["events", "trace_info"];
+/// The table of facts from the manifest.
+const TRACE_INFO: &str = "trace_info";
 
 /// System and event of a table below `events/`.
 pub(crate) fn event_name(table: &str) -> Option<(&str, &str)> {

@@ -75,10 +75,11 @@ impl Session {
 
     fn add_views(&self) -> datafusion::error::Result<()> {
         for view in VIEWS {
+            let sql = view.sql(self.traces.len() > 1);
             let plan = self
                 .handle()
-                .block_on(self.context.state().create_logical_plan(view.sql))?;
-            let table = ViewTable::new(plan, Some(view.sql.to_owned()));
+                .block_on(self.context.state().create_logical_plan(&sql))?;
+            let table = ViewTable::new(plan, Some(sql));
             self.context.register_table(view.name, Arc::new(table))?;
         }
         Ok(())

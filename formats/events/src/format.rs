@@ -1,7 +1,7 @@
 //! One input format: its name, how it is recognized and how it is read.
 //!
 //! ```text
-//! Format { name: "kfi", about: "KFI and KFT logs", sniff, read }
+//! Format { name: "kfi", about: "KFI and KFT logs", main_file: None, sniff, read }
 //! ```
 
 use crate::event::Sink;
@@ -13,8 +13,10 @@ pub struct Format {
     pub name: &'static str,
     /// One line for `--list`.
     pub about: &'static str,
-    /// Looks at the first 4 KiB only. The list of formats is in the order of trial; a test lets every golden file
-    /// meet every sniffer.
+    /// For traces that are directories: the file that identifies them and is read first.
+    pub main_file: Option<&'static str>,
+    /// Looks at the first 4 KiB only, of a directory at those of its main file. Formats are tried in the order of their
+    /// list; a test runs every sniffer on every golden file.
     pub sniff: fn(head: &[u8]) -> Guess,
     /// Hands over events, in the order of time where the format has one. Unreadable data becomes
     /// [`Event::Problem`](crate::event::Event::Problem).

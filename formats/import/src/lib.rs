@@ -174,7 +174,7 @@ fn import_one(
     if let Some(bytes) = options.temporary_bytes_max {
         input.set_temporary_bytes_max(bytes);
     }
-    let read = (format.read)(input, &mut normalizer);
+    let read = read_as(format, input, &mut normalizer);
     // Report this first: it may have caused the other errors.
     input.check_whole()?;
     read?;
@@ -195,11 +195,11 @@ fn written(input: &Input) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }
 
-/// Detects the format of an input by its first bytes.
+/// Detects the format of an input by its first bytes, that of a directory by its main file.
 pub fn sniff(input: &Input) -> Result<&'static Format, Error> {
     let mut likely = Vec::new();
     for &format in FORMATS {
-        match (format.sniff)(input.head()) {
+        match guess(format, input)? {
             Guess::Certain => return Ok(format),
             Guess::Likely => likely.push(format),
             Guess::No => {}
@@ -214,15 +214,50 @@ pub fn sniff(input: &Input) -> Result<&'static Format, Error> {
     }
 }
 
+fn guess(format: &Format, input: &Input) -> Result<Guess, Error> {
+    if !input.is_directory() {
+        return Ok((format.sniff)(input.head()));
+    }
+    let head = match format.main_file {
+        Some(file) => input.head_of(file)?,
+        None => None,
+    };
+    Ok(head.map_or(Guess::No, |head| (format.sniff)(&head)))
+}
+
 /// Reads the events of an input of any format.
 pub fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<&'static Format, Error> {
     let format = sniff(input)?;
-    (format.read)(input, sink)?;
+    read_as(format, input, sink)?;
     Ok(format)
+}
+
+fn read_as(format: &Format, input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+    if input.is_directory() {
+        let file = format.main_file.ok_or_else(|| Error::Unsupported {
+            input: input.name().to_owned(),
+            message: format!(
+                "expected a file of format {}, found a directory",
+                format.name
+            ),
+        })?;
+        input.enter(file)?;
+    }
+    (format.read)(input, sink)
 }
 
 /// Returns what the first bytes and the name suggest instead, as the end of a sentence.
 fn nearest(input: &Input) -> String {
+    if input.is_directory() {
+        let known: Vec<String> = FORMATS
+            .iter()
+            .filter_map(|format| Some(format!("\"{}\" ({})", format.main_file?, format.name)))
+            .collect();
+        return format!(
+            ": it is a directory without a file that identifies a trace: {}",
+            known.join(", ")
+        );
+    }
     let what = looks_like(input.head()).map(|what| format!(": it looks like {what}"));
     let name = input.name().to_ascii_lowercase().replace('-', "_");
     let meant = FORMATS

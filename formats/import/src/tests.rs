@@ -269,10 +269,68 @@ fn several_inputs_follow_each_other() {
 }
 
 #[test]
+fn a_directory_is_read_by_its_main_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("d.data");
+    std::fs::create_dir(&directory).unwrap();
+    let refused = Input::open(&directory).and_then(|input| sniff(&input));
+    let Err(Error::UnknownFormat { nearest, .. }) = refused else {
+        panic!("an empty directory was recognized");
+    };
+    assert!(nearest.contains("\"data\" (perf.data)"), "{nearest}");
+
+    let file = corpus().join("perf-data/6.12/cpu-clock-g.data");
+    std::fs::copy(&file, directory.join("data")).unwrap();
+    std::fs::write(directory.join("data.1"), b"").unwrap();
+    let count = |path: &Path, name: &str| {
+        let output = folder.path().join(name);
+        let inputs = vec![Input::open(path).unwrap()];
+        import(inputs, &output, options()).unwrap().counts.events
+    };
+    assert_eq!(count(&directory, "a.pqt"), count(&file, "b.pqt"));
+}
+
+#[test]
+fn a_format_of_several_files_maps_them() {
+    const PAIR: Format = Format {
+        name: "pair",
+        about: "",
+        main_file: Some("metadata"),
+        sniff: |_| Guess::No,
+        read: |input, sink| {
+            assert_eq!(input.head(), b"head");
+            assert_eq!(input.files(), ["empty", "metadata", "stream"]);
+            assert!(input.map_file("empty")?.is_none());
+            assert!(input.map_file("missing")?.is_none());
+            let stream = input.map_file("stream")?.unwrap();
+            hits(sink, 0, &[("a", FieldType::Int(4))], 0..stream.len() as i64);
+            Ok(())
+        },
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("trace");
+    std::fs::create_dir_all(directory.join("nested")).unwrap();
+    std::fs::write(directory.join("metadata"), b"head").unwrap();
+    std::fs::write(directory.join("stream"), b"12345").unwrap();
+    std::fs::write(directory.join("empty"), b"").unwrap();
+    let read = |from: &'static Format, output: &str| {
+        let inputs = vec![Input::open(&directory).unwrap()];
+        let mut options = options();
+        options.from = Some(from);
+        import(inputs, &folder.path().join(output), options)
+    };
+    let report = read(&PAIR, "a.pqt").unwrap();
+    assert_eq!((report.counts.events, report.input_bytes), (5, 9));
+    let error = read(&CHANGING, "b.pqt").unwrap_err().to_string();
+    assert!(error.contains("found a directory"), "{error}");
+}
+
+#[test]
 fn a_failed_import_leaves_the_older_trace() {
     const NAMED: Format = Format {
         name: "refusing",
         about: "",
+        main_file: None,
         sniff: |_| Guess::No,
         read: |input, _| {
             Err(Error::Unsupported {
@@ -384,6 +442,7 @@ fn hits(
 const CHANGING: Format = Format {
     name: "changing",
     about: "",
+    main_file: None,
     sniff: |_| Guess::No,
     read: |_, sink| {
         hits(sink, 0, &[("a", FieldType::Int(4))], 0..20);

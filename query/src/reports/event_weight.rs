@@ -129,7 +129,9 @@ impl EventChoice {
 /// Returns all recorded events: sampled ones first, then by rows.
 fn every(session: &Session) -> Result<Vec<WeightedEvent>> {
     let mut subjects = Vec::new();
-    for batch in session.collect(include_str!("event_weight.sql"))? {
+    // Sampled events first: they were recorded to show where time goes.
+    let sql = "SELECT system, event, table_name, rows FROM recorded_events ORDER BY table_name = 'samples' DESC, rows DESC, event";
+    for batch in session.collect(sql)? {
         let texts = [
             strings(batch.column(0))?,
             strings(batch.column(1))?,

@@ -22,16 +22,23 @@ type Bucket = (Option<i64>, Option<i64>, i64);
 
 /// The latest printing of each key, in the order of the output.
 pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordBatch>> {
-    let several = session.traces.len() > 1;
-    let sql = include_str!("stored_aggregates.sql")
-        .replace("{trace}", if several { ", trace" } else { "" })
-        .replace("{trace_key}", if several { "trace, " } else { "" })
-        .replace("{where}", condition);
+    let (column, key) = trace_column(session);
+    let sql = format!(
+        "SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack{column} FROM latest_aggregates WHERE {condition} ORDER BY {key}aggregate_id"
+    );
     let batches = session.collect(&sql)?;
     let Some(first) = batches.first() else {
         return Ok(None);
     };
     Ok(Some(concat_batches(&first.schema(), &batches)?))
+}
+
+/// The column of the trace, to be selected and to be sorted by, if several are opened.
+fn trace_column(session: &Session) -> (&'static str, &'static str) {
+    match session.traces.len() {
+        0 | 1 => ("", ""),
+        _ => (", trace", "trace, "),
+    }
 }
 
 /// Separator of a key's parts in [`Folded::keys`]; each part becomes a box.
@@ -160,16 +167,9 @@ pub(super) fn distributions(session: &Session, filters: &Filters) -> Result<Dist
 
 /// Returns a row per bar. Of several traces, each row names its trace.
 fn distribution_rows(session: &Session, condition: &str) -> Result<RecordBatch> {
-    let (column, key, selected, same) = match session.traces.len() {
-        0 | 1 => ("", "", "", ""),
-        _ => (", trace", "trace, ", "a.trace, ", " AND a.trace = b.trace"),
-    };
-    let aggregates = include_str!("stored_aggregates.sql")
-        .replace("{trace}", column)
-        .replace("{trace_key}", key)
-        .replace("{where}", condition);
+    let key = trace_column(session).1;
     let sql = format!(
-        "SELECT {selected}a.aggregate_id, a.name, a.action, a.keys, b.low, b.high, b.count FROM ({aggregates}) a JOIN buckets b ON a.aggregate_id = b.aggregate_id{same} ORDER BY {selected}a.aggregate_id, b.low NULLS FIRST"
+        "SELECT {key}aggregate_id, name, action, keys, low, high, count FROM distributions WHERE {condition} ORDER BY {key}aggregate_id, low NULLS FIRST"
     );
     let mut answer = session.query(&sql)?;
     let mut batches = Vec::new();
@@ -216,11 +216,7 @@ pub(super) fn traces(session: &Session, aggregates: &RecordBatch) -> Result<Vec<
 
 /// The bars of each aggregate, in the order of the values.
 fn buckets(session: &Session) -> Result<HashMap<(usize, i64), Vec<Bucket>>> {
-    let trace = if session.traces.len() > 1 {
-        ", trace"
-    } else {
-        ""
-    };
+    let trace = trace_column(session).0;
     // NULL sorts first: bars open below.
     let sql =
         format!("SELECT aggregate_id, low, high, count{trace} FROM buckets ORDER BY low, high");

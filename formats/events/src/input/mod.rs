@@ -1,9 +1,10 @@
-//! A file, a pipe, a journal that still grows, packed or not, as one thing.
+//! One type for files, directories, pipes, and journals that still grow, compressed or not.
 //!
-//! A reader of a format either streams ([`Input`] is `Read` and `BufRead`) or asks for the bytes as a
-//! whole ([`Input::whole`]): those of a plain file are memory-mapped, those of a pipe or a packed file
-//! go to an unlinked temporary file first, which has a limit. `.gz`, `.zst` and `.xz` are recognized by their first bytes, the text of
-//! `atrace -z` by the line before what is packed.
+//! A reader either streams ([`Input`] is `Read` and `BufRead`) or takes all bytes ([`Input::whole`]): a plain file is
+//! memory-mapped; a pipe or a compressed file is first copied to an unlinked temporary file, whose size is limited.
+//! `.gz`, `.zst` and `.xz` are recognized by their first bytes, the output of `atrace -z` by the line before its zlib
+//! stream. A format whose traces are directories names the file that identifies them; its reader opens the others with
+//! [`Input::map_file`].
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
@@ -48,8 +49,8 @@ pub struct Input {
     head_read: usize,
     source: Source,
     consumed_bytes: u64,
-    /// Further files of a directory (`perf.data/data.0`, …).
-    parts: Vec<PathBuf>,
+    /// Names of the files of a directory, sorted.
+    files: Vec<String>,
     /// Why not all of a packed file could be unpacked.
     damage: Option<String>,
     /// What the user gave beside it to understand it by: the D script of `dtrace`'s output.
@@ -60,7 +61,12 @@ pub struct Input {
 }
 
 enum Source {
-    Mapped { map: Arc<Map>, read: usize },
+    /// A directory, until [`Input::enter`] chooses one of its files.
+    Directory,
+    Mapped {
+        map: Arc<Map>,
+        read: usize,
+    },
     Stream(Box<dyn BufRead + Send>),
 }
 
@@ -111,47 +117,77 @@ impl Input {
         Ok(input)
     }
 
-    /// Opens a directory of `perf record --threads`: `data`, and one file `data.N` per thread of the recorder.
+    /// Lists a directory's files. Which of them identifies its format is known to the formats
+    /// ([`Format::main_file`](crate::Format::main_file)).
     fn open_directory(path: &Path) -> Result<Input, Error> {
-        let main = path.join("data");
-        if !main.is_file() {
-            return Err(Error::Unsupported {
-                input: path.display().to_string(),
-                message: "expected a file, or a directory with a file \"data\" in it".into(),
-            });
-        }
-        let mut input = Input::open(&main)?;
-        input.name = path.display().to_string();
+        let mut input = Input::of_source(path.display().to_string(), Source::Directory, Vec::new());
         input.path = Some(path.to_owned());
-        let mut numbered = Vec::new();
         for entry in std::fs::read_dir(path).map_err(Error::io(path))? {
             let entry = entry.map_err(Error::io(path))?;
-            let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_prefix("data."));
-            if let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) {
-                numbered.push((number, entry.path()));
+            if let Ok(name) = entry.file_name().into_string()
+                && entry.path().is_file()
+            {
+                input.files.push(name);
             }
         }
-        numbered.sort();
-        input.parts = numbered.into_iter().map(|(_, path)| path).collect();
+        input.files.sort_unstable();
         Ok(input)
     }
 
-    /// The further files of a directory, mapped; those without a byte are left out.
-    pub fn parts(&mut self) -> Result<Vec<(PathBuf, Arc<Map>)>, Error> {
-        let mut parts = Vec::new();
-        for path in &self.parts {
-            let file = File::open(path).map_err(Error::io(path))?;
-            let metadata = file.metadata().map_err(Error::io(path))?;
-            if metadata.is_file() && metadata.len() > 0 {
-                let map = Arc::new(Map::of(file).map_err(Error::io(path))?);
-                parts.push((path.clone(), map));
-            }
+    /// Whether this is a directory in which no file was chosen yet.
+    pub fn is_directory(&self) -> bool {
+        matches!(self.source, Source::Directory)
+    }
+
+    /// Names of the files in a directory, sorted; empty for other inputs. Files in directories within it are not
+    /// listed.
+    pub fn files(&self) -> &[String] {
+        &self.files
+    }
+
+    /// The first bytes of a file in the directory; `None` if there is no such file.
+    pub fn head_of(&self, file: &str) -> Result<Option<Vec<u8>>, Error> {
+        let Some(path) = self.path_of(file) else {
+            return Ok(None);
+        };
+        Ok(Some(Input::open(&path)?.head))
+    }
+
+    fn path_of(&self, file: &str) -> Option<PathBuf> {
+        let name = self.files.iter().find(|name| *name == file)?;
+        Some(self.path.as_ref()?.join(name))
+    }
+
+    /// Makes a file of the directory the bytes of this input. The input keeps its name and its list of files.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the directory has no such file.
+    pub fn enter(&mut self, file: &str) -> Result<(), Error> {
+        let path = self.path_of(file).ok_or_else(|| Error::Unsupported {
+            input: self.name.clone(),
+            message: format!("expected a file \"{file}\" in this directory"),
+        })?;
+        let entered = Input::open(&path)?;
+        self.source = entered.source;
+        self.head = entered.head;
+        self.size_bytes = entered.size_bytes;
+        Ok(())
+    }
+
+    /// Maps a further file of the directory; `None` for an empty file.
+    pub fn map_file(&mut self, file: &str) -> Result<Option<Arc<Map>>, Error> {
+        let Some(path) = self.path_of(file) else {
+            return Ok(None);
+        };
+        let opened = File::open(&path).map_err(Error::io(&path))?;
+        let length = opened.metadata().map_err(Error::io(&path))?.len();
+        if length == 0 {
+            return Ok(None);
         }
-        for (path, map) in &parts {
-            self.watch(path.display().to_string(), map);
-        }
-        Ok(parts)
+        let map = Arc::new(Map::of(opened).map_err(Error::io(&path))?);
+        self.size_bytes = self.size_bytes.map(|bytes| bytes + length);
+        self.watch(path.display().to_string(), &map);
+        Ok(Some(map))
     }
 
     /// Remembers a file that is read as part of this input.
@@ -164,7 +200,7 @@ impl Input {
     pub fn check_whole(&self) -> Result<(), Error> {
         let own = match &self.source {
             Source::Mapped { map, .. } => Some((&self.name, map)),
-            Source::Stream(_) => None,
+            Source::Stream(_) | Source::Directory => None,
         };
         let watched = self.watched.iter().map(|(name, map)| (name, map));
         for (name, map) in own.into_iter().chain(watched) {
@@ -223,20 +259,11 @@ impl Input {
                 break;
             }
         }
-        Ok(Input {
-            name: name.to_owned(),
-            path: None,
-            size_bytes: None,
+        Ok(Input::of_source(
+            name.to_owned(),
+            Source::Stream(reader),
             head,
-            head_read: 0,
-            source: Source::Stream(reader),
-            consumed_bytes: 0,
-            parts: Vec::new(),
-            damage: None,
-            script: None,
-            watched: Vec::new(),
-            temporary_bytes_max: TEMPORARY_BYTES_MAX,
-        })
+        ))
     }
 
     /// Wraps bytes in memory, for tests and fuzzing.
@@ -246,18 +273,23 @@ impl Input {
 
     fn from_map(name: String, map: Map) -> Input {
         let head = map.iter().take(HEAD_BYTES).copied().collect();
+        let source = Source::Mapped {
+            map: Arc::new(map),
+            read: 0,
+        };
+        Input::of_source(name, source, head)
+    }
+
+    fn of_source(name: String, source: Source, head: Vec<u8>) -> Input {
         Input {
             name,
             path: None,
             size_bytes: None,
             head,
             head_read: 0,
-            source: Source::Mapped {
-                map: Arc::new(map),
-                read: 0,
-            },
+            source,
             consumed_bytes: 0,
-            parts: Vec::new(),
+            files: Vec::new(),
             damage: None,
             script: None,
             watched: Vec::new(),
@@ -304,7 +336,7 @@ impl Input {
     pub fn mapped(&self) -> Option<Arc<Map>> {
         match &self.source {
             Source::Mapped { map, .. } => Some(Arc::clone(map)),
-            Source::Stream(_) => None,
+            Source::Stream(_) | Source::Directory => None,
         }
     }
 
@@ -370,6 +402,7 @@ impl BufRead for Input {
     #[inline]
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         match &mut self.source {
+            Source::Directory => Ok(&[]),
             Source::Mapped { map, read } => Ok(map.get(*read..).unwrap_or_default()),
             Source::Stream(_) if self.head_read < self.head.len() => {
                 Ok(self.head.get(self.head_read..).unwrap_or_default())
@@ -382,6 +415,7 @@ impl BufRead for Input {
     fn consume(&mut self, count: usize) {
         self.consumed_bytes += count as u64;
         match &mut self.source {
+            Source::Directory => {}
             Source::Mapped { read, .. } => *read += count,
             Source::Stream(_) if self.head_read < self.head.len() => self.head_read += count,
             Source::Stream(reader) => reader.consume(count),

@@ -42,6 +42,7 @@ use perfquet_events::{Error, Format, Input};
 pub const BPFTRACE: Format = Format {
     name: "bpftrace",
     about: "output of bpftrace: maps, histograms, stacks; text or JSON",
+    main_file: None,
     sniff: sniff::sniff,
     read,
 };

@@ -62,6 +62,7 @@ use sniff::Structure;
 pub const DTRACE: Format = Format {
     name: "dtrace",
     about: "output of dtrace: traces, aggregations, distributions, stacks, tables, JSON, XML",
+    main_file: None,
     sniff: sniff::sniff,
     read,
 };

@@ -32,6 +32,7 @@ use perfquet_events::Format;
 pub const FOLDED: Format = Format {
     name: "folded",
     about: "folded stacks: frame;frame;frame COUNT (FlameGraph, inferno, async-profiler, austin)",
+    main_file: None,
     sniff: sniff::sniff,
     read: read::read,
 };

@@ -54,6 +54,7 @@ use perfquet_events::Format;
 pub const FTRACE_TEXT: Format = Format {
     name: "ftrace-text",
     about: "text output of ftrace: trace, trace_pipe, hist, dumps in dmesg, trace-cmd report, systrace",
+    main_file: None,
     sniff: sniff::sniff,
     read: read::read,
 };

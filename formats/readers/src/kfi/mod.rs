@@ -58,6 +58,7 @@ use perfquet_events::Format;
 pub const KFI: Format = Format {
     name: "kfi",
     about: "log of Kernel Function Instrumentation (KFI, KFT), with names or addresses",
+    main_file: None,
     sniff: sniff::sniff,
     read: read::read,
 };

@@ -73,6 +73,7 @@ use std::sync::Arc;
 
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::event::{Place, Sink};
+use perfquet_events::input::Map;
 use perfquet_events::{Error, Format, Input};
 
 use crate::perf_data::catalog::Catalog;
@@ -88,6 +89,7 @@ pub use record::written_bytes;
 pub const PERF_DATA: Format = Format {
     name: "perf.data",
     about: "perf record, perf stat record, simpleperf: files, pipes, directories",
+    main_file: Some("data"),
     sniff: sniff::sniff,
     read,
 };
@@ -126,10 +128,8 @@ fn read_mapped(
     let Some(map) = input.whole()? else {
         return Err(refuse(input));
     };
-    let parts = input.parts()?;
-    let maps: Vec<_> = std::iter::once(&map)
-        .chain(parts.iter().map(|(_, part)| part))
-        .collect();
+    let parts = parts(input)?;
+    let maps: Vec<_> = std::iter::once(&map).chain(&parts).collect();
     let files: Vec<&[u8]> = maps.iter().map(|map| &map[..]).collect();
     let kept = maps.iter().map(|&map| Arc::clone(map)).collect();
     let source = Source::mapped(files, kept, endian, input.temporary_bytes_max());
@@ -156,11 +156,26 @@ fn read_mapped(
         let end = data_end(&header, &map, out)?;
         reading.walk(0, header.data.offset, end)?;
     }
-    for (index, (_, part)) in parts.iter().enumerate() {
+    for (index, part) in parts.iter().enumerate() {
         let source = u16::try_from(index + 1).unwrap_or(u16::MAX);
         reading.walk(source, 0, part.len() as u64)?;
     }
     reading.finish()
+}
+
+/// Maps the further files of `perf record --threads`: `data.N`, one per thread of the recorder.
+fn parts(input: &mut Input) -> Result<Vec<Arc<Map>>, Error> {
+    let mut numbered: Vec<(u32, String)> = input
+        .files()
+        .iter()
+        .filter_map(|name| Some((name.strip_prefix("data.")?.parse().ok()?, name.clone())))
+        .collect();
+    numbered.sort_unstable();
+    let mut parts = Vec::new();
+    for (_, name) in numbered {
+        parts.extend(input.map_file(&name)?);
+    }
+    Ok(parts)
 }
 
 /// Events and features of a file.

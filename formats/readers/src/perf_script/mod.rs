@@ -34,6 +34,7 @@ use perfquet_events::Format;
 pub const PERF_SCRIPT: Format = Format {
     name: "perf-script",
     about: "text output of perf script: samples with stacks, tracepoints",
+    main_file: None,
     sniff: sniff::sniff,
     read: read::read,
 };

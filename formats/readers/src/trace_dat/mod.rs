@@ -60,6 +60,7 @@ use perfquet_events::Format;
 pub const TRACE_DAT: Format = Format {
     name: "trace.dat",
     about: "trace-cmd record, extract, restore: versions 6 and 7",
+    main_file: None,
     sniff: sniff::sniff,
     read: read::read,
 };

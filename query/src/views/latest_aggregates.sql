@@ -1,0 +1,18 @@
+-- Each key of a stored aggregation as last printed: later printouts include the earlier values. Without a name and keys,
+-- a second printout cannot be told from another aggregation; then all rows are kept.
+SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack, snapshot, time{, trace}
+FROM (
+  SELECT *, rank() OVER (
+    PARTITION BY name, known_action, keys, kernel_stack, user_stack{, trace}
+    ORDER BY snapshot DESC
+  ) AS age
+  FROM (
+    -- A distribution of one bar does not show its action; another printout of the same key may.
+    SELECT *, coalesce(action, max(action) OVER (
+      PARTITION BY name, keys, kernel_stack, user_stack, value IS NULL{, trace}
+    )) AS known_action
+    FROM aggregates
+  )
+)
+WHERE age = 1
+  OR name IS NULL AND cardinality(keys) = 0 AND kernel_stack IS NULL AND user_stack IS NULL
