@@ -2,6 +2,8 @@
 //!
 //! Each check prints every violation, with the remedy.
 
+#[path = "tidy/builds.rs"]
+mod builds;
 #[path = "tidy/corpus.rs"]
 mod corpus;
 #[path = "tidy/documents.rs"]

@@ -37,7 +37,7 @@ pub(crate) fn try_reader(format: &Format, bytes: &[u8]) -> Result<(), String> {
     watch(|| {
         if let Ok(mut input) = Input::from_bytes("fuzz", bytes) {
             let _ = (format.sniff)(input.head());
-            let _ = (format.read)(&mut input, &mut Touch::default());
+            let _ = format.read(&mut input, &mut Touch::default());
         }
     })
 }

@@ -123,7 +123,9 @@ fn corpus_folded() {
     for (folder, (file, lines, bad, sum)) in golden.chain(foreign) {
         let path = folder.join(file);
         let mut counts = Counts::default();
-        (FOLDED.read)(&mut Input::open(&path).unwrap(), &mut counts).unwrap();
+        FOLDED
+            .read(&mut Input::open(&path).unwrap(), &mut counts)
+            .unwrap();
         let stacks = counts.samples / counts.events.len();
         let is_same =
             stacks == *lines && counts.problems == *bad && (counts.sum - sum).abs() < 1e-6;

@@ -193,7 +193,8 @@ fn graph_name(line: &str, is_graph: bool) -> Option<String> {
 
 fn read(path: &Path) -> Ours {
     let mut ours = Ours::default();
-    (FTRACE_TEXT.read)(&mut Input::open(path).unwrap(), &mut ours)
+    FTRACE_TEXT
+        .read(&mut Input::open(path).unwrap(), &mut ours)
         .unwrap_or_else(|error| panic!("{error}"));
     ours
 }

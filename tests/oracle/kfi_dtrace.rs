@@ -86,7 +86,9 @@ impl Sink for Facts {
 impl Facts {
     fn of(format: &Format, path: &Path) -> Facts {
         let mut facts = Facts::default();
-        (format.read)(&mut Input::open(path).unwrap(), &mut facts).unwrap();
+        format
+            .read(&mut Input::open(path).unwrap(), &mut facts)
+            .unwrap();
         facts
     }
 

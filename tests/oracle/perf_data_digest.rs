@@ -35,7 +35,7 @@ impl Digest {
     pub(crate) fn of(path: &Path) -> Result<Digest, Error> {
         let mut digest = Digest::default();
         let mut input = Input::open(path)?;
-        (PERF_DATA.read)(&mut input, &mut digest)?;
+        PERF_DATA.read(&mut input, &mut digest)?;
         Ok(digest)
     }
 

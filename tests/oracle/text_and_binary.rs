@@ -144,7 +144,7 @@ fn other_values(ours: &Found, theirs: &Found, name: &str) -> Vec<String> {
 
 fn read(format: &Format, path: &Path) -> Result<Found, Error> {
     let mut found = Found::default();
-    (format.read)(&mut Input::open(path)?, &mut found)?;
+    format.read(&mut Input::open(path)?, &mut found)?;
     found.counts.remove("");
     Ok(found)
 }

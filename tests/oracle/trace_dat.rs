@@ -68,7 +68,7 @@ impl Ours {
     fn of(path: &Path) -> Result<Ours, Error> {
         let mut ours = Ours::default();
         let mut input = Input::open(path)?;
-        (TRACE_DAT.read)(&mut input, &mut ours)?;
+        TRACE_DAT.read(&mut input, &mut ours)?;
         Ok(ours)
     }
 

@@ -1,7 +1,7 @@
 //! One input format: its name, how it is recognized and how it is read.
 //!
 //! ```text
-//! Format { name: "kfi", about: "KFI and KFT logs", main_file: None, sniff, read }
+//! Format { name: "kfi", about: "KFI and KFT logs", main_file: None, sniff, read_file: read }
 //! ```
 
 use crate::event::Sink;
@@ -20,7 +20,39 @@ pub struct Format {
     pub sniff: fn(head: &[u8]) -> Guess,
     /// Hands over events, in the order of time where the format has one. Unreadable data becomes
     /// [`Event::Problem`](crate::event::Event::Problem).
-    pub read: fn(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error>,
+    ///
+    /// [`Format::read`] calls this function, after it has entered the main file of a directory.
+    pub read_file: fn(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error>,
+}
+
+impl Format {
+    /// How sure this format is of an input: by its first bytes, of a directory by those of the main file.
+    pub fn guess(&self, input: &Input) -> Result<Guess, Error> {
+        if !input.is_directory() {
+            return Ok((self.sniff)(input.head()));
+        }
+        let head = match self.main_file {
+            Some(file) => input.head_of(file)?,
+            None => None,
+        };
+        Ok(head.map_or(Guess::No, |head| (self.sniff)(&head)))
+    }
+
+    /// Reads the events of a file, a stream or a directory.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a directory if this format is a single file, or if the directory lacks the main file;
+    /// otherwise only if nothing can be read, or if the sink fails.
+    pub fn read(&self, input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+        if input.is_directory() {
+            let file = self.main_file.ok_or_else(|| Error::Unsupported {
+                input: input.name().to_owned(),
+                message: format!("expected a file of format {}, found a directory", self.name),
+            })?;
+            input.enter(file)?;
+        }
+        (self.read_file)(input, sink)
+    }
 }
 
 /// How sure a sniffer is.

@@ -25,7 +25,13 @@
 //!     Ok(())
 //! }
 //!
-//! const NAMES: Format = Format { name: "names", about: "one thread name per line", sniff, read };
+//! const NAMES: Format = Format {
+//!     name: "names",
+//!     about: "one thread name per line",
+//!     main_file: None,
+//!     sniff,
+//!     read_file: read,
+//! };
 //!
 //! struct Count(usize);
 //! impl Sink for Count {
@@ -37,7 +43,7 @@
 //!
 //! let mut input = Input::from_bytes("names.txt", b"# names\nsh\nls")?;
 //! let mut count = Count(0);
-//! (NAMES.read)(&mut input, &mut count)?;
+//! NAMES.read(&mut input, &mut count)?;
 //! assert_eq!(count.0, 2);
 //! # Ok::<(), Error>(())
 //! ```

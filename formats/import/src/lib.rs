@@ -174,7 +174,7 @@ fn import_one(
     if let Some(bytes) = options.temporary_bytes_max {
         input.set_temporary_bytes_max(bytes);
     }
-    let read = read_as(format, input, &mut normalizer);
+    let read = format.read(input, &mut normalizer);
     // Report this first: it may have caused the other errors.
     input.check_whole()?;
     read?;
@@ -199,7 +199,7 @@ fn written(input: &Input) -> Option<SystemTime> {
 pub fn sniff(input: &Input) -> Result<&'static Format, Error> {
     let mut likely = Vec::new();
     for &format in FORMATS {
-        match guess(format, input)? {
+        match format.guess(input)? {
             Guess::Certain => return Ok(format),
             Guess::Likely => likely.push(format),
             Guess::No => {}
@@ -214,36 +214,11 @@ pub fn sniff(input: &Input) -> Result<&'static Format, Error> {
     }
 }
 
-fn guess(format: &Format, input: &Input) -> Result<Guess, Error> {
-    if !input.is_directory() {
-        return Ok((format.sniff)(input.head()));
-    }
-    let head = match format.main_file {
-        Some(file) => input.head_of(file)?,
-        None => None,
-    };
-    Ok(head.map_or(Guess::No, |head| (format.sniff)(&head)))
-}
-
 /// Reads the events of an input of any format.
 pub fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<&'static Format, Error> {
     let format = sniff(input)?;
-    read_as(format, input, sink)?;
+    format.read(input, sink)?;
     Ok(format)
-}
-
-fn read_as(format: &Format, input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
-    if input.is_directory() {
-        let file = format.main_file.ok_or_else(|| Error::Unsupported {
-            input: input.name().to_owned(),
-            message: format!(
-                "expected a file of format {}, found a directory",
-                format.name
-            ),
-        })?;
-        input.enter(file)?;
-    }
-    (format.read)(input, sink)
 }
 
 /// Returns what the first bytes and the name suggest instead, as the end of a sentence.

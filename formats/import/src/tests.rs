@@ -297,7 +297,7 @@ fn a_format_of_several_files_maps_them() {
         about: "",
         main_file: Some("metadata"),
         sniff: |_| Guess::No,
-        read: |input, sink| {
+        read_file: |input, sink| {
             assert_eq!(input.head(), b"head");
             assert_eq!(input.files(), ["empty", "metadata", "stream"]);
             assert!(input.map_file("empty")?.is_none());
@@ -332,7 +332,7 @@ fn a_failed_import_leaves_the_older_trace() {
         about: "",
         main_file: None,
         sniff: |_| Guess::No,
-        read: |input, _| {
+        read_file: |input, _| {
             Err(Error::Unsupported {
                 input: input.name().to_owned(),
                 message: "expected otherwise".to_owned(),
@@ -341,7 +341,7 @@ fn a_failed_import_leaves_the_older_trace() {
     };
     const EMPTY: Format = Format {
         name: "empty",
-        read: |_, _| Ok(()),
+        read_file: |_, _| Ok(()),
         ..NAMED
     };
     let folder = tempfile::tempdir().unwrap();
@@ -444,7 +444,7 @@ const CHANGING: Format = Format {
     about: "",
     main_file: None,
     sniff: |_| Guess::No,
-    read: |_, sink| {
+    read_file: |_, sink| {
         hits(sink, 0, &[("a", FieldType::Int(4))], 0..20);
         hits(
             sink,
@@ -460,7 +460,7 @@ const CHANGING: Format = Format {
 /// The same event of another kernel, where the field is a string.
 const OTHER_KERNEL: Format = Format {
     name: "other",
-    read: |_, sink| {
+    read_file: |_, sink| {
         hits(
             sink,
             0,
@@ -534,9 +534,9 @@ fn two_kernels_events_are_one_table_and_text_is_reported() {
     let output = folder.path().join("a.pqt");
     const BOTH: Format = Format {
         name: "both",
-        read: |input, sink| match input.name() {
-            "first" => (CHANGING.read)(input, sink),
-            _ => (OTHER_KERNEL.read)(input, sink),
+        read_file: |input, sink| match input.name() {
+            "first" => CHANGING.read(input, sink),
+            _ => OTHER_KERNEL.read(input, sink),
         },
         ..CHANGING
     };

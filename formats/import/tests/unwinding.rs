@@ -131,7 +131,7 @@ fn stacks_are_those_of_perf() {
             stacks: Vec::new(),
         };
         let mut input = Input::open(&path).unwrap();
-        (PERF_DATA.read)(&mut input, &mut unwinding).unwrap();
+        PERF_DATA.read(&mut input, &mut unwinding).unwrap();
 
         let script = fs::read_to_string(path.with_extension("script")).unwrap();
         let stack = |block: &str| -> Vec<_> {

@@ -66,7 +66,7 @@ pub(crate) fn read_bytes(format: &Format, bytes: &[u8]) -> String {
 /// One event per line, with its known fields; the last line is the error, if the reader failed.
 pub(crate) fn as_text(format: &Format, input: &mut Input) -> String {
     let mut lines = Lines::default();
-    if let Err(error) = (format.read)(input, &mut lines) {
+    if let Err(error) = format.read(input, &mut lines) {
         let name = input.name().to_owned();
         let file = Path::new(&name).file_name().unwrap_or_default();
         let error = error.to_string().replace(&name, &file.to_string_lossy());

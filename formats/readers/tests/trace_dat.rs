@@ -153,7 +153,7 @@ fn a_large_file_takes_little_memory() {
     let before = resident_bytes();
     let mut count = Count::default();
     let mut input = Input::open(&path).unwrap();
-    (TRACE_DAT.read)(&mut input, &mut count).unwrap();
+    TRACE_DAT.read(&mut input, &mut count).unwrap();
     assert_eq!(count.events, events);
     let most = count.most.saturating_sub(before);
     println!("{events} events in {megabytes} MB took {} MB", most >> 20);

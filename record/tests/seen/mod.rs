@@ -165,6 +165,8 @@ fn read_input(mut input: Input) -> Seen {
         .iter()
         .find(|format| format.name == "perf.data")
         .expect("perf.data is read");
-    (format.read)(&mut input, &mut seen).expect("the journal is read");
+    format
+        .read(&mut input, &mut seen)
+        .expect("the journal is read");
     seen
 }

@@ -44,7 +44,7 @@ pub const BPFTRACE: Format = Format {
     about: "output of bpftrace: maps, histograms, stacks; text or JSON",
     main_file: None,
     sniff: sniff::sniff,
-    read,
+    read_file: read,
 };
 
 fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {

@@ -64,7 +64,7 @@ pub const DTRACE: Format = Format {
     about: "output of dtrace: traces, aggregations, distributions, stacks, tables, JSON, XML",
     main_file: None,
     sniff: sniff::sniff,
-    read,
+    read_file: read,
 };
 
 fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {

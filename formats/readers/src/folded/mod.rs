@@ -34,5 +34,5 @@ pub const FOLDED: Format = Format {
     about: "folded stacks: frame;frame;frame COUNT (FlameGraph, inferno, async-profiler, austin)",
     main_file: None,
     sniff: sniff::sniff,
-    read: read::read,
+    read_file: read::read,
 };

@@ -56,5 +56,5 @@ pub const FTRACE_TEXT: Format = Format {
     about: "text output of ftrace: trace, trace_pipe, hist, dumps in dmesg, trace-cmd report, systrace",
     main_file: None,
     sniff: sniff::sniff,
-    read: read::read,
+    read_file: read::read,
 };

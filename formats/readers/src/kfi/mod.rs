@@ -60,5 +60,5 @@ pub const KFI: Format = Format {
     about: "log of Kernel Function Instrumentation (KFI, KFT), with names or addresses",
     main_file: None,
     sniff: sniff::sniff,
-    read: read::read,
+    read_file: read::read,
 };

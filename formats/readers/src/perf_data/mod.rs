@@ -91,7 +91,7 @@ pub const PERF_DATA: Format = Format {
     about: "perf record, perf stat record, simpleperf: files, pipes, directories",
     main_file: Some("data"),
     sniff: sniff::sniff,
-    read,
+    read_file: read,
 };
 
 fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {

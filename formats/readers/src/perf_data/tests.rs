@@ -135,7 +135,7 @@ impl Sink for Seen {
 fn see(bytes: &[u8]) -> Seen {
     let mut seen = Seen::default();
     let mut input = Input::from_bytes("test", bytes).unwrap();
-    (PERF_DATA.read)(&mut input, &mut seen).unwrap();
+    PERF_DATA.read(&mut input, &mut seen).unwrap();
     seen
 }
 
@@ -265,7 +265,7 @@ fn losses_add_up_in_any_order() {
     for pipe in [usual, injected] {
         let mut losses = Losses::default();
         let mut input = Input::from_bytes("test", &pipe.bytes).unwrap();
-        (PERF_DATA.read)(&mut input, &mut losses).unwrap();
+        PERF_DATA.read(&mut input, &mut losses).unwrap();
         let counts: u64 = losses.0.iter().map(|(_, count, _)| count).sum();
         assert_eq!(counts, 310 + 2030, "{:?}", losses.0);
         // Of the rest nobody knows whose it is, but how many each event lost is known.
@@ -463,7 +463,7 @@ fn a_growing_journal_is_read_round_by_round() {
         });
         let mut input = Input::following(&path, Arc::clone(&finished)).unwrap();
         let mut sink = Waiting(Arc::clone(&seen), 0);
-        (PERF_DATA.read)(&mut input, &mut sink).unwrap();
+        PERF_DATA.read(&mut input, &mut sink).unwrap();
         assert_eq!(sink.1, 3);
     });
 }
@@ -484,10 +484,11 @@ fn a_directory_is_merged_by_time() {
     std::fs::write(folder.path().join("data.2"), b"").unwrap();
     let mut seen = Seen::default();
     let mut input = Input::open(folder.path()).unwrap();
-    (PERF_DATA.read)(&mut input, &mut seen).unwrap();
+    PERF_DATA.read(&mut input, &mut seen).unwrap();
     assert_eq!(times(&seen), [1, 2, 3, 4, 5, 6, 9]);
     let empty = tempfile::tempdir().unwrap();
-    assert!(Input::open(empty.path()).is_err());
+    let mut input = Input::open(empty.path()).unwrap();
+    assert!(PERF_DATA.read(&mut input, &mut seen).is_err());
 }
 
 /// What a pipe gives, the same bytes in a file give, too: the two ways through them agree.

@@ -36,5 +36,5 @@ pub const PERF_SCRIPT: Format = Format {
     about: "text output of perf script: samples with stacks, tracepoints",
     main_file: None,
     sniff: sniff::sniff,
-    read: read::read,
+    read_file: read::read,
 };

@@ -62,5 +62,5 @@ pub const TRACE_DAT: Format = Format {
     about: "trace-cmd record, extract, restore: versions 6 and 7",
     main_file: None,
     sniff: sniff::sniff,
-    read: read::read,
+    read_file: read::read,
 };

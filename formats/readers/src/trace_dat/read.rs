@@ -127,7 +127,7 @@ fn read_opened(
         // The text's events are numbered from 0, like those of a ring buffer, so a file can have only one of them.
         if index == 0 && opened.buffers.iter().all(|buffer| buffer.cpus.is_empty()) {
             let mut text = Input::from_bytes(input.name(), &report.text)?;
-            (FTRACE_TEXT.read)(&mut text, reporter.sink)?;
+            FTRACE_TEXT.read(&mut text, reporter.sink)?;
             continue;
         }
         let bytes = report.text.len();
