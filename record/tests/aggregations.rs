@@ -67,12 +67,12 @@ impl Room {
     #[track_caller]
     fn record(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {stderr}");
         let left = fs::read_to_string("/sys/kernel/tracing/dynamic_events").unwrap_or_default();
         let folder = self.folder.path().display().to_string();
         assert!(!left.contains(&folder), "{left}");
-        said
+        stderr
     }
 
     /// Columns of a table, row by row.
@@ -549,9 +549,9 @@ fn mistakes_are_explained() {
         ),
     ] {
         let output = room.run(&[arguments, &["--", "./summed"]].concat());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains(expected), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
     }
 }
 

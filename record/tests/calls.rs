@@ -17,8 +17,8 @@ fn room(optimization: &str) -> Option<Compiled> {
 #[test]
 fn entry_and_return_are_one_row() {
     let Some(room) = room("-O0") else { return };
-    let said = room.record(&["--call", "./called:nap ms $retval:s32"]);
-    assert!(said.contains("7 calls, 0 lost"), "{said}");
+    let stderr = room.record(&["--call", "./called:nap ms $retval:s32"]);
+    assert!(stderr.contains("7 calls, 0 lost"), "{stderr}");
     let columns = [
         "function",
         "args",
@@ -103,7 +103,7 @@ fn by_their_length() {
     let calls = ["--call", "./called:nap", "--call", "./called:outer"];
     let limits = ["--min-duration", "9ms", "--keep-raw"];
     // On a busy machine a short nap may be a long one: 12 calls in all, 8 of them long whatever happens.
-    let said = room.record(&[&calls[..], &limits].concat());
+    let stderr = room.record(&[&calls[..], &limits].concat());
     let rows = room.rows("calls", &["duration"]);
     assert!(
         rows.iter()
@@ -113,7 +113,7 @@ fn by_their_length() {
     assert!(rows.len() >= 8, "{rows:?}");
     if filtered > 0 {
         let shown = format!("{} calls, {filtered} filtered, 0 lost", rows.len());
-        assert!(said.contains(&shown), "{said}");
+        assert!(stderr.contains(&shown), "{stderr}");
         let losses = room.rows("losses", &["count", "reason"]);
         assert_eq!(
             losses,
@@ -128,15 +128,15 @@ fn by_their_length() {
     let fact = room.fact("record.selection");
     assert_eq!(fact.as_deref(), Some("min_duration=9000000"));
 
-    let said = room.record(&[&calls[..], &["--max-duration", "8ms"]].concat());
+    let stderr = room.record(&[&calls[..], &["--max-duration", "8ms"]].concat());
     let rows = room.rows("calls", &["duration"]);
     assert!(
         rows.iter()
             .all(|ns| ns.parse::<i64>().is_ok_and(|ns| ns <= 8_000_000))
     );
     assert!(
-        said.contains(&format!("{} filtered, 0 lost", 12 - rows.len())),
-        "{said}"
+        stderr.contains(&format!("{} filtered, 0 lost", 12 - rows.len())),
+        "{stderr}"
     );
     // Those around them were too long: the inner ones are not inside of anything that is there.
     let both = [
@@ -161,8 +161,8 @@ fn may_load_programs(room: &Compiled) -> bool {
     if !compiled::needs::met(&["bpf"]) {
         return false;
     }
-    let said = room.record(&["-v", "--call", "./called:nap", "--min-duration", "1us"]);
-    assert!(said.contains("calls are paired in the kernel"), "{said}");
+    let stderr = room.record(&["-v", "--call", "./called:nap", "--min-duration", "1us"]);
+    assert!(stderr.contains("calls are paired in the kernel"), "{stderr}");
     true
 }
 
@@ -198,9 +198,9 @@ fn in_the_kernel_as_behind_it() {
     let behind = room.record(&[&calls[..], &["--context", "task"]].concat());
     assert!(!behind.contains("in the kernel"), "{behind}");
     let mut expected = room.rows("calls", &columns);
-    let said = room.record(&calls);
-    assert!(said.contains("calls are paired in the kernel"), "{said}");
-    assert!(said.contains("16 calls, 0 lost"), "{said}");
+    let stderr = room.record(&calls);
+    assert!(stderr.contains("calls are paired in the kernel"), "{stderr}");
+    assert!(stderr.contains("16 calls, 0 lost"), "{stderr}");
     let mut rows = room.rows("calls", &columns);
     // Recursion ends from the inside, so its rows come in another order.
     expected.sort();
@@ -260,8 +260,8 @@ fn in_the_kernel_as_behind_it() {
         "--min-duration",
         "1us",
     ];
-    let said = room.record(&memory);
-    assert!(said.contains("paired in user space"), "{said}");
+    let stderr = room.record(&memory);
+    assert!(stderr.contains("paired in user space"), "{stderr}");
     assert_eq!(room.rows("calls", &["args"]).len(), 7);
 }
 
@@ -295,8 +295,8 @@ fn so_many_and_no_more() {
 #[test]
 fn in_one_context() {
     let Some(room) = room("-O1") else { return };
-    let said = room.record(&["--call", "./called:nap", "--context", "irq,softirq"]);
-    assert!(said.contains("7 filtered"), "{said}");
+    let stderr = room.record(&["--call", "./called:nap", "--context", "irq,softirq"]);
+    assert!(stderr.contains("7 filtered"), "{stderr}");
     let losses = room.rows("losses", &["count", "reason"]);
     assert_eq!(losses, ["7 filtered: calls in another context"]);
     room.record(&["--call", "./called:nap", "--context", "task"]);
@@ -314,8 +314,8 @@ fn from_one_trigger_to_another() {
     let nap = ["--call", "./called:nap ms=%di:s32"];
     let record = |options: &[&str]| room.record(&[&nap[..], options].concat());
     // Before begin() there is a nap of 1 ms, behind its second call one more, then the second call of end().
-    let said = record(&["--start-on", "entry:./called:begin"]);
-    assert!(!said.contains("did not fire"), "{said}");
+    let stderr = record(&["--start-on", "entry:./called:begin"]);
+    assert!(!stderr.contains("did not fire"), "{stderr}");
     let all = [
         "[ms=2]", "[ms=9]", "[ms=16]", "[ms=23]", "[ms=30]", "[ms=1]",
     ];
@@ -442,11 +442,11 @@ fn triggers_go_with_stacks() {
         "-c",
         "./called; exec sleep 600",
     ]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     assert!(
         before.elapsed() < std::time::Duration::from_secs(200),
-        "{said}"
+        "{stderr}"
     );
     assert!(
         !room
@@ -458,28 +458,28 @@ fn triggers_go_with_stacks() {
 #[test]
 fn a_trigger_that_does_not_fire_is_told() {
     let Some(room) = room("-O1") else { return };
-    let said = room.record(&[
+    let stderr = room.record(&[
         "--call",
         "./called:nap",
         "--start-on",
         "exit:./called:never",
     ]);
     assert!(
-        said.contains("exit:./called:never: it did not fire"),
-        "{said}"
+        stderr.contains("exit:./called:never: it did not fire"),
+        "{stderr}"
     );
     assert_eq!(naps(&room).len(), 0);
     let by = room.fact("record.started_by");
     assert_eq!(by.as_deref(), Some("no trigger fired"));
-    let said = room.record(&[
+    let stderr = room.record(&[
         "--call",
         "./called:nap",
         "--stop-on",
         "entry:./called:never",
     ]);
     assert!(
-        said.contains("did not fire before the recording ended"),
-        "{said}"
+        stderr.contains("did not fire before the recording ended"),
+        "{stderr}"
     );
     assert_eq!(naps(&room).len(), 7);
     let both = ["entry:./called:nap", "entry:./called:nap"];
@@ -493,10 +493,10 @@ fn a_trigger_that_does_not_fire_is_told() {
     ];
     let output = room.run(&wrong);
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        said.contains("starts and stops the trace at the same time"),
-        "{said}"
+        stderr.contains("starts and stops the trace at the same time"),
+        "{stderr}"
     );
 }
 
@@ -536,9 +536,9 @@ fn mistakes_are_explained() {
         ),
     ] {
         let output = room.run(&[&arguments[..], &["--", "./called"]].concat());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains(expected), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
         assert_eq!(room.left_behind(), Vec::<String>::new(), "{arguments:?}");
     }
 }

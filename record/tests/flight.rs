@@ -31,7 +31,7 @@ fn may_record() -> bool {
     needs::met(&["root", "tracefs", "perf events"])
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -108,11 +108,11 @@ fn on_a_signal_and_at_the_end() {
     thread::sleep(Duration::from_millis(1500));
     fs::write(folder.path().join("stop"), "").unwrap();
     let output = recording.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     assert!(
-        said(&output).contains("snapshot t.2.pqt: asked for by a signal"),
+        stderr(&output).contains("snapshot t.2.pqt: asked for by a signal"),
         "{}",
-        said(&output)
+        stderr(&output)
     );
 
     let table = "events/raw_syscalls/sys_enter";
@@ -170,12 +170,12 @@ fn when_a_call_was_slow() {
         ])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let path: PathBuf = folder.path().join("t.1.pqt");
     assert!(
-        said(&output).contains("snapshot t.1.pqt: ./slow:work took "),
+        stderr(&output).contains("snapshot t.1.pqt: ./slow:work took "),
         "{}",
-        said(&output)
+        stderr(&output)
     );
     let durations = numbers(&path, "calls", "duration");
     let slow = durations
@@ -194,7 +194,7 @@ fn mistakes_are_said() {
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
         let output = recorder(folder.path()).args(arguments).output().unwrap();
-        (output.status.code(), said(&output))
+        (output.status.code(), stderr(&output))
     };
     let (status, text) = run(&["--snapshot-on", "SIGUSR1", "--", "true"]);
     assert_eq!(status, Some(2));
@@ -309,7 +309,7 @@ fn memory_ends_with_the_recording() {
         wait_for_pieces(&journal, "ring.0000000010");
         fs::write(folder.path().join("stop"), "").unwrap();
         let output = recording.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
         assert!(
             !numbers(
                 &folder.path().join("t.pqt"),
@@ -338,7 +338,7 @@ fn memory_ends_with_the_recording() {
     );
     fs::write(folder.path().join("stop"), "").unwrap();
     let output = recording.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     assert!(folder.path().join("t.data").is_file());
     assert!(!folder.path().join("t.data.ring").exists());
 }

@@ -37,9 +37,9 @@ impl Room {
     #[track_caller]
     fn fails(&self, arguments: &[&str], status: i32, sentence: &str) {
         let output = self.run(arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
-        assert!(said.contains(sentence), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(sentence), "{arguments:?}: {stderr}");
         let left = fs::read_dir(self.folder.path()).map(Iterator::count);
         assert_eq!(left.ok(), Some(0), "{arguments:?}");
     }
@@ -126,7 +126,7 @@ fn a_configuration_of_kfi_becomes_options() {
     let path = room.folder.path().join("kfi.conf");
     fs::write(&path, config).expect("a file");
     let output = room.run(&["-v", "--kfi-config", "kfi.conf", "--", "true"]);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     for line in [
         "kfi.conf:3: --start-on entry:do_sys_openat2",
         "kfi.conf:4: --stop-on time:5000us",
@@ -136,14 +136,14 @@ fn a_configuration_of_kfi_becomes_options() {
         "kfi.conf:8: autorepeat: one run is recorded",
         "kfi.conf:9: expected a number of rows, found \"five\"",
     ] {
-        assert!(said.contains(line), "{line}: {said}");
+        assert!(stderr.contains(line), "{line}: {stderr}");
     }
     fs::remove_file(&path).expect("the file");
     let missing = ["--kfi-config", "kfi.conf", "--", "true"];
     room.fails(&missing, 1, "cannot read kfi.conf");
     fs::write(&path, "int main;\n").expect("a file");
     let output = room.run(&["--kfi-config", "kfi.conf", "--", "true"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("kfi.conf: not a KFI configuration"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("kfi.conf: not a KFI configuration"), "{stderr}");
 }

@@ -46,11 +46,11 @@ fn lines_and_variables() {
         )
     };
     let given = ["--vmlinux", "./vmlinux"];
-    let (status, text, said) = shown(&[&given[..], &["--lines", "work"]].concat());
-    assert_eq!(status, Some(0), "{said}");
+    let (status, text, stderr) = shown(&[&given[..], &["--lines", "work"]].concat());
+    assert_eq!(status, Some(0), "{stderr}");
     assert!(text.contains("     4  \t\ttotal += item->id;\n"), "{text}");
-    let (status, text, said) = shown(&[&given[..], &["--vars", "work:4"]].concat());
-    assert_eq!(status, Some(0), "{said}");
+    let (status, text, stderr) = shown(&[&given[..], &["--vars", "work:4"]].concat());
+    assert_eq!(status, Some(0), "{stderr}");
     assert!(text.contains("total  s32"), "{text}");
     assert!(
         text.contains("(%bp)") || text.contains("(%x29)") || text.contains("(%sp)"),
@@ -61,20 +61,20 @@ fn lines_and_variables() {
     std::fs::remove_file(&vmlinux).expect("it goes");
     room.compile("probed.c", &["-g", "-Wl,--build-id=sha1"])
         .expect("as before");
-    let (status, _, said) = shown(&[&["--vmlinux", "./probed"], &probe[..]].concat());
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("it belongs to another kernel"), "{said}");
+    let (status, _, stderr) = shown(&[&["--vmlinux", "./probed"], &probe[..]].concat());
+    assert_eq!(status, Some(1), "{stderr}");
+    assert!(stderr.contains("it belongs to another kernel"), "{stderr}");
     room.compile("probed.c", &[own.as_str()])
         .expect("as before");
-    let (status, _, said) = shown(&[&["--vmlinux", "./probed"], &probe[..]].concat());
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("it has no debugging information"), "{said}");
-    let (status, _, said) = shown(&["--lines", "vfs_read"]);
+    let (status, _, stderr) = shown(&[&["--vmlinux", "./probed"], &probe[..]].concat());
+    assert_eq!(status, Some(1), "{stderr}");
+    assert!(stderr.contains("it has no debugging information"), "{stderr}");
+    let (status, _, stderr) = shown(&["--lines", "vfs_read"]);
     if status != Some(0) {
-        assert!(said.contains("require debug info"), "{said}");
+        assert!(stderr.contains("require debug info"), "{stderr}");
         assert!(
-            said.contains("hint: install the kernel's debug package"),
-            "{said}"
+            stderr.contains("hint: install the kernel's debug package"),
+            "{stderr}"
         );
     }
 }
@@ -90,17 +90,17 @@ fn dear_places_are_told_with_their_neighbour() {
     if room.compile("probed.c", &options).is_none() {
         return;
     }
-    let said = room.record(&["--uprobe", "./probed:main", "--", "./probed"]);
+    let stderr = room.record(&["--uprobe", "./probed:main", "--", "./probed"]);
     assert!(
-        said.contains("./probed:main: the instruction there is single-stepped"),
-        "{said}"
+        stderr.contains("./probed:main: the instruction there is single-stepped"),
+        "{stderr}"
     );
-    let Some((before, _)) = said.split_once(" is emulated and passed as often") else {
-        panic!("no neighbour: {said}");
+    let Some((before, _)) = stderr.split_once(" is emulated and passed as often") else {
+        panic!("no neighbour: {stderr}");
     };
     let neighbour = before.rsplit(' ').next().expect("a word").to_owned();
     let place = format!("./probed:{neighbour}");
-    let said = room.record(&["--uprobe", &place, "--", "./probed"]);
-    assert!(!said.contains("single-stepped"), "{said}");
+    let stderr = room.record(&["--uprobe", &place, "--", "./probed"]);
+    assert!(!stderr.contains("single-stepped"), "{stderr}");
     assert_eq!(room.rows("events/probe_probed/main", &["comm"]), ["probed"]);
 }

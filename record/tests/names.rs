@@ -151,11 +151,11 @@ fn programs_that_only_a_container_has() {
         "-c",
         &script,
     ];
-    let said = room.record(&options);
+    let stderr = room.record(&options);
     assert!(!inner.exists(), "the mount is of nobody else");
     let found = leaves(&room);
     let named = format!("leaf {}", inner.display());
-    assert!(count(&found, &named) > 100, "{said}: {:?}", found.last());
+    assert!(count(&found, &named) > 100, "{stderr}: {:?}", found.last());
     // Unwound by the file in there, too.
     let depths = room.rows("stacks", &["depth"]);
     assert!(
@@ -245,7 +245,7 @@ fn names_come_later() {
     }
 }
 
-/// Two builds of a program, `served` and `successor`; `None`, said aloud, where there is no compiler.
+/// Two builds of a program, `served` and `successor`; `None`, and reported, where there is no compiler.
 fn two_builds(room: &Room, build_id: &str) -> Option<()> {
     for (name, function, step) in [
         ("successor", "-DWORK=of_the_new", "-DSTEP=3"),
@@ -278,13 +278,13 @@ fn a_program_that_was_replaced_keeps_its_own_names() {
             std::thread::yield_now();
         }
         fs::rename(room.path("successor"), room.path("served")).expect("it moves");
-        let said = room.record(&["-e", "cpu-clock:u", "-g", "-p", &pid, "--duration", "1s"]);
+        let stderr = room.record(&["-e", "cpu-clock:u", "-g", "-p", &pid, "--duration", "1s"]);
         let _ = running.kill();
         let _ = running.wait();
         let found = leaves(&room);
         assert!(
             count(&found, "of_the_old ") > 20,
-            "{build_id}: {said}: {found:?}"
+            "{build_id}: {stderr}: {found:?}"
         );
         assert_eq!(count(&found, "of_the_new "), 0, "{build_id}: {found:?}");
         let names = functions(&room.path("t.pqt"));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use room::{Room, ended, may_record};
 
-/// What perf prints; `None`, said aloud, without perf.
+/// What perf prints; `None`, and reported, without perf.
 fn perf(room: &Room, arguments: &[&str]) -> Option<Output> {
     let output = Command::new("perf")
         .args(arguments)
@@ -41,7 +41,7 @@ fn text(bytes: &[u8]) -> String {
 /// Records switches, a clock and system calls of a busy shell into p.data.
 fn recorded(room: &Room) {
     let script = "for i in $(seq 60); do /bin/true; done";
-    let (status, said) = run(
+    let (status, stderr) = run(
         room,
         &[
             "-o",
@@ -64,8 +64,8 @@ fn recorded(room: &Room) {
             script,
         ],
     );
-    assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains("next: perf report -i p.data"), "{said}");
+    assert_eq!(status, Some(0), "{stderr}");
+    assert!(stderr.contains("next: perf report -i p.data"), "{stderr}");
 }
 
 /// Whether the file's header is that of a file, not of a pipe.
@@ -207,7 +207,7 @@ fn perf_lock_reads_contention() {
         return;
     }
     let room = Room::new();
-    let (status, said) = run(
+    let (status, stderr) = run(
         &room,
         &[
             "-o",
@@ -224,7 +224,7 @@ fn perf_lock_reads_contention() {
             "for i in 1 2 3 4; do (seq 20000 > /dev/null; find /proc/self > /dev/null) & done; wait",
         ],
     );
-    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(status, Some(0), "{stderr}");
     let ours = seen::read(&room.path("l.data"));
     let Some(script) = perf(&room, &["script", "-i", "l.data", "-F", "event"]) else {
         return;
@@ -306,7 +306,7 @@ fn a_full_disk_leaves_what_a_pipe_has() {
         eprintln!("skipped: needs mounts of its own");
         return;
     }
-    let (status, said) = run(
+    let (status, stderr) = run(
         &room,
         &[
             "-o",
@@ -323,7 +323,7 @@ fn a_full_disk_leaves_what_a_pipe_has() {
     );
     let ours = seen::read(&disk.join("p.data"));
     let _ = Command::new("umount").arg("-l").arg(&disk).status();
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("No space left on device"), "{said}");
-    assert!(ours.count("sys_enter") > 1000, "{said}");
+    assert_eq!(status, Some(1), "{stderr}");
+    assert!(stderr.contains("No space left on device"), "{stderr}");
+    assert!(ours.count("sys_enter") > 1000, "{stderr}");
 }

@@ -88,9 +88,9 @@ fn static_probes_with_their_arguments() {
     );
     assert_eq!(rows, ["7", "14", "21", "28", "35"]);
     let wrong = room.run(&["--usdt", "./probed:probed:stop", "--", "true"]);
-    let said = String::from_utf8_lossy(&wrong.stderr);
-    assert_eq!(wrong.status.code(), Some(2), "{said}");
-    assert!(said.contains("use probed:step"), "{said}");
+    let stderr = String::from_utf8_lossy(&wrong.stderr);
+    assert_eq!(wrong.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("use probed:step"), "{stderr}");
 }
 
 #[test]
@@ -119,9 +119,9 @@ fn what_is_there_is_shown_and_mistakes_are_explained() {
         ("work", "expected OBJECT:FUNC"),
     ] {
         let output = room.run(&["--uprobe", probe, "--", "./probed"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{probe}");
-        assert!(said.contains(expected), "{probe}: {said}");
+        assert!(stderr.contains(expected), "{probe}: {stderr}");
         assert_eq!(room.left_behind(), Vec::<String>::new(), "{probe}");
     }
 }

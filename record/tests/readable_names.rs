@@ -7,7 +7,7 @@ use std::process::Command;
 
 use room::{Room, ended};
 
-/// A room with a program in it; `None`, said aloud, where it cannot be compiled or probed.
+/// A room with a program in it; `None`, and reported, where it cannot be compiled or probed.
 fn compiled(compiler: &str, options: &[&str], source: &str, program: &str) -> Option<Room> {
     if !room::may_record() || !Path::new("/sys/kernel/tracing/uprobe_events").exists() {
         eprintln!("skipped: needs root and uprobes");
@@ -52,9 +52,9 @@ fn check(
 /// What is said about a mistake, which is none of the recorder's.
 #[track_caller]
 fn refused(room: &Room, arguments: &[&str]) -> String {
-    let (status, said) = room.run(arguments);
-    assert_eq!(status, Some(2), "{arguments:?}: {said}");
-    said
+    let (status, stderr) = room.run(arguments);
+    assert_eq!(status, Some(2), "{arguments:?}: {stderr}");
+    stderr
 }
 
 #[test]
@@ -115,25 +115,25 @@ fn calls_have_readable_names() {
 #[test]
 fn mistakes_name_what_there_is() {
     let Some(room) = cplusplus() else { return };
-    let said = |probe: &str| refused(&room, &["--uprobe", probe, "--", "true"]);
-    let text = said("./overloaded:ns::over");
+    let stderr = |probe: &str| refused(&room, &["--uprobe", probe, "--", "true"]);
+    let text = stderr("./overloaded:ns::over");
     assert!(text.contains("2 functions have this name"), "{text}");
     assert!(text.contains("ns::over(double), ns::over(int)"), "{text}");
-    let text = said("./overloaded:push");
+    let text = stderr("./overloaded:push");
     assert!(
         text.contains("ns::list<int>::push(int), ns::list<long>::push(long)"),
         "{text}"
     );
-    let text = said("./overloaded:ns::ovr(int)");
+    let text = stderr("./overloaded:ns::ovr(int)");
     assert!(text.contains("use ns::over(int)"), "{text}");
-    let text = said("./overloaded:ns::over(int):x");
+    let text = stderr("./overloaded:ns::over(int):x");
     assert!(
         text.contains("expected a line number, found \"x\""),
         "{text}"
     );
-    let text = said("./overloaded:over(int) x=%edi");
+    let text = stderr("./overloaded:over(int) x=%edi");
     assert!(text.contains("%di:u32 has the value of %edi"), "{text}");
-    let text = said("./overloaded:over(int)+0x1 $arg1");
+    let text = stderr("./overloaded:over(int)+0x1 $arg1");
     assert!(
         text.contains("$argN is known at the entry of a function only"),
         "{text}"
@@ -191,14 +191,14 @@ fn lines_without_their_source_say_why() {
         .output()
         .unwrap();
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
-    let (status, said) = ended(output);
-    assert_eq!(status, Some(0), "{said}");
+    let (status, stderr) = ended(output);
+    assert_eq!(status, Some(0), "{stderr}");
     assert!(
         lines.starts_with("work at ") && lines.contains("\n     2"),
         "{lines}"
     );
     assert!(
-        said.contains("moved.c cannot be read: No such file"),
-        "{said}"
+        stderr.contains("moved.c cannot be read: No such file"),
+        "{stderr}"
     );
 }

@@ -66,9 +66,9 @@ impl Trace {
     /// Records, expects success, and returns what standard error said beside what was recorded.
     fn record(&self, arguments: &[&str]) -> (String, Seen) {
         let output = self.command(arguments).output().expect("the recorder runs");
-        let said = text(&output);
-        assert!(output.status.success(), "{arguments:?}: {said}");
-        (said, read(&self.path))
+        let stderr = text(&output);
+        assert!(output.status.success(), "{arguments:?}: {stderr}");
+        (stderr, read(&self.path))
     }
 
     /// Records `dd` with so many blocks of one byte.
@@ -96,9 +96,9 @@ fn every_write_of_a_storm_is_there() {
     if !may_record() {
         return;
     }
-    let (said, seen) = Trace::new().record_storm(STORM_EVENT, STORM);
-    assert_eq!(seen.count("sys_enter_write"), STORM, "{said}");
-    assert!(said.contains("100,000 events, 0 lost"), "{said}");
+    let (stderr, seen) = Trace::new().record_storm(STORM_EVENT, STORM);
+    assert_eq!(seen.count("sys_enter_write"), STORM, "{stderr}");
+    assert!(stderr.contains("100,000 events, 0 lost"), "{stderr}");
     assert_eq!(
         (seen.lost, seen.problems.len()),
         (0, 0),
@@ -138,18 +138,18 @@ fn stored_and_lost_make_all() {
     let script = format!("kill -STOP $PPID; {dd}; kill -CONT $PPID");
     let command = ["--", "sh", "-c", &script];
     let options = [&["-m", "8K"][..], &writes, &reads, &command].concat();
-    let (said, seen) = Trace::new().record(&options);
+    let (stderr, seen) = Trace::new().record(&options);
     if !needs::met(&["PERF_FORMAT_LOST"]) {
         return;
     }
-    assert!(seen.knows_losses(), "{said}");
-    assert!(seen.lost > 0, "rings of 8 KiB lost nothing: {said}");
+    assert!(seen.knows_losses(), "{stderr}");
+    assert!(seen.lost > 0, "rings of 8 KiB lost nothing: {stderr}");
     // The kernel counts every record of an event that found no room, also one that is no hit (kernel/events/ring_buffer.c,
     // __perf_output_begin): one more has been seen.
     let check = |count: u64, expected: u64| {
         assert!(
             (expected..=expected + 2).contains(&count),
-            "{count}: {said}"
+            "{count}: {stderr}"
         );
     };
     check(seen.samples.len() as u64 + seen.lost, 10 * STORM);
@@ -181,13 +181,13 @@ fn starts_names_mappings_and_ends_of_all_processes() {
         "-c",
         script,
     ];
-    let (said, seen) = Trace::new().record(&options);
+    let (stderr, seen) = Trace::new().record(&options);
     let execs = seen
         .comms
         .iter()
         .filter(|comm| comm.exec && comm.comm == "sleep");
     let tids: Vec<i32> = execs.map(|comm| comm.tid).collect();
-    assert_eq!(tids.len(), 7, "{said}");
+    assert_eq!(tids.len(), 7, "{stderr}");
     for tid in tids {
         assert!(seen.forks.contains(&tid), "{tid} has no start");
         assert!(seen.exits.contains(&tid), "{tid} has no end");
@@ -211,13 +211,13 @@ fn the_whole_system_without_our_own_writing() {
         return;
     }
     let options = ["-a", "-e", "raw_syscalls:sys_enter,sched:sched_switch"];
-    let (said, seen) = Trace::new().record_storm(&options, 20_000);
+    let (stderr, seen) = Trace::new().record_storm(&options, 20_000);
     let of = |comm: &str| {
         seen.samples_of("sys_enter")
             .filter(|sample| sample.comm() == comm)
             .count()
     };
-    assert!(of("dd") >= 40_000, "{said}");
+    assert!(of("dd") >= 40_000, "{stderr}");
     assert_eq!(
         of("perfquet-record"),
         0,
@@ -274,10 +274,10 @@ fn what_the_kernel_does_not_take_of_a_pattern_is_left_out() {
     if !needs::met(&["an event of the function tracer that is refused"]) {
         return;
     }
-    let (is_done, said) = record("ftrace:*");
-    assert!(is_done, "{said}");
+    let (is_done, stderr) = record("ftrace:*");
+    assert!(is_done, "{stderr}");
     let expected = "ftrace:*: 1 of 2 cannot be recorded: ftrace:function";
-    assert!(said.contains(expected), "{said}");
+    assert!(stderr.contains(expected), "{stderr}");
     let (_, listed) = record("ftrace:f*");
     assert!(listed.contains("does not take"), "{listed}");
 }
@@ -371,9 +371,9 @@ fn a_trace_directory_has_every_event() {
             .args(dd)
             .output()
             .expect("the recorder runs");
-        let said = text(&output);
-        assert!(output.status.success(), "{said}");
-        assert!(said.contains("100,000 events, 0 lost"), "{said}");
+        let stderr = text(&output);
+        assert!(output.status.success(), "{stderr}");
+        assert!(stderr.contains("100,000 events, 0 lost"), "{stderr}");
         let trace = Directory::open(&path).expect("a trace directory");
         assert_eq!(trace.manifest().state, State::Complete);
         let written = trace.table("events/syscalls/sys_enter_write");
@@ -398,8 +398,8 @@ fn what_the_side_band_reports_is_not_counted_as_events() {
     let options = ["-a", "-e", "syscalls:sys_enter_swapoff", "-o"];
     let work = ["--", "sh", "-c", "for i in 1 2 3; do /bin/true; done"];
     let output = recorder().args(options).arg(&path).args(work).output();
-    let said = text(&output.expect("the recorder runs"));
-    assert!(said.contains("t.pqt: 0 events, 0 lost"), "{said}");
+    let stderr = text(&output.expect("the recorder runs"));
+    assert!(stderr.contains("t.pqt: 0 events, 0 lost"), "{stderr}");
     let trace = Directory::open(&path).expect("a trace directory");
     let namespaces = trace.table("events/perf/namespaces");
     assert!(namespaces.is_some_and(|table| table.rows() > 0));
@@ -424,14 +424,14 @@ fn a_full_disk_is_not_called_whole() {
             .args(["--", "sh", "-c", dd])
             .output();
         let output = output.expect("the recorder runs");
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let stderr = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(
-            said.contains("the recording ended early: cannot write the journal"),
-            "{said}"
+            stderr.contains("the recording ended early: cannot write the journal"),
+            "{stderr}"
         );
         for untrue in ["nothing is lost", "is whole", "is complete", ", 0 lost"] {
-            assert!(!said.contains(untrue), "{untrue:?} in {said}");
+            assert!(!stderr.contains(untrue), "{untrue:?} in {stderr}");
         }
         // What could not be written is lost, and counted where the disk still had room for that.
         let journal = match format {
@@ -441,8 +441,8 @@ fn a_full_disk_is_not_called_whole() {
         if journal.exists() {
             let seen = read(&journal);
             let stored = seen.count("sys_enter_write");
-            assert!(stored > 1000 && stored < 1_000_000, "{stored}: {said}");
-            assert!(seen.lost > 0, "{said}");
+            assert!(stored > 1000 && stored < 1_000_000, "{stored}: {stderr}");
+            assert!(seen.lost > 0, "{stderr}");
         }
         let gone = match path.is_dir() {
             true => fs::remove_dir_all(&path),
@@ -579,12 +579,12 @@ fn what_is_wrong_is_said_with_a_next_step() {
             .args(arguments)
             .output();
         let output = output.expect("the recorder runs");
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        let stderr = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
         for part in expected {
             assert!(
-                said.contains(part),
-                "{arguments:?}: expected {part:?} in {said}"
+                stderr.contains(part),
+                "{arguments:?}: expected {part:?} in {stderr}"
             );
         }
     };
@@ -674,23 +674,23 @@ fn a_plain_user_is_told_what_is_missing() {
     };
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let level: i32 = level.trim().parse().unwrap_or(2);
-    let (code, said) = run(&["-a", "-e", "cpu-clock", "--", "true"]);
+    let (code, stderr) = run(&["-a", "-e", "cpu-clock", "--", "true"]);
     if level >= 1 {
-        assert_eq!(code, Some(1), "{said}");
+        assert_eq!(code, Some(1), "{stderr}");
         assert!(
-            said.contains(&format!("kernel.perf_event_paranoid is {level}")),
-            "{said}"
+            stderr.contains(&format!("kernel.perf_event_paranoid is {level}")),
+            "{stderr}"
         );
         assert!(
-            said.contains("hint: run as root, grant CAP_PERFMON"),
-            "{said}"
+            stderr.contains("hint: run as root, grant CAP_PERFMON"),
+            "{stderr}"
         );
     }
-    let (code, said) = run(&["-e", "sched:sched_switch", "--", "true"]);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, stderr) = run(&["-e", "sched:sched_switch", "--", "true"]);
+    assert_eq!(code, Some(1), "{stderr}");
     assert!(
-        said.contains("cannot read /sys/kernel/tracing") && said.contains("hint: "),
-        "{said}"
+        stderr.contains("cannot read /sys/kernel/tracing") && stderr.contains("hint: "),
+        "{stderr}"
     );
     if level <= 2 {
         let own = [
@@ -708,16 +708,16 @@ fn a_plain_user_is_told_what_is_missing() {
             "-c",
             "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done",
         ];
-        let (code, said) = run(&[&own[..], &spin].concat());
-        assert_eq!(code, Some(0), "{said}");
+        let (code, stderr) = run(&[&own[..], &spin].concat());
+        assert_eq!(code, Some(0), "{stderr}");
         let seen = read(&folder.path().join("own.data"));
-        assert!(!seen.samples.is_empty(), "{said}");
+        assert!(!seen.samples.is_empty(), "{stderr}");
     }
-    let (code, said) = run(&["-m", "1G", "-e", "cpu-clock:u", "--", "true"]);
+    let (code, stderr) = run(&["-m", "1G", "-e", "cpu-clock:u", "--", "true"]);
     if code != Some(0) {
         assert!(
-            said.contains("exceed locked memory") && said.contains("hint: use a smaller -m"),
-            "{said}"
+            stderr.contains("exceed locked memory") && stderr.contains("hint: use a smaller -m"),
+            "{stderr}"
         );
     }
 }

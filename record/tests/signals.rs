@@ -51,9 +51,9 @@ fn a_signal_that_nobody_asked_for_is_ignored_and_sigquit_finishes() {
         }
         send(end, &recorder);
         let output = recorder.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{end}: {said}");
-        assert!(said.contains("next: perfquet-query"), "{end}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{end}: {stderr}");
+        assert!(stderr.contains("next: perfquet-query"), "{end}: {stderr}");
         let trace = Directory::open(&room.path("t.pqt")).expect("a trace");
         assert_eq!(trace.manifest().state, State::Complete, "{end}");
     }

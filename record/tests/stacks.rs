@@ -65,9 +65,9 @@ fn expected(depth: usize) -> Vec<String> {
 fn copied_stacks_are_unwound_as_perf_does() {
     let Some(room) = deep() else { return };
     let copies = ["--keep-raw", "-e", "cpu-clock:u", "--call-graph", "dwarf"];
-    let said = room.record(&[&copies[..], &["--", "./deep", "5"]].concat());
+    let stderr = room.record(&[&copies[..], &["--", "./deep", "5"]].concat());
     let ours = stacks_of(&room, "samples");
-    assert!(ours.len() > 50, "{said}");
+    assert!(ours.len() > 50, "{stderr}");
     let whole = expected(5);
     let is_whole = |names: &[String]| {
         names.starts_with(&whole) && names.last().is_some_and(|name| name == "_start")
@@ -141,10 +141,10 @@ fn a_short_copy_is_told() {
         "./deep",
         "60",
     ];
-    let said = room.record(&short);
+    let stderr = room.record(&short);
     assert!(
-        said.contains("where the copy ends (--call-graph dwarf,BYTES copies more)"),
-        "{said}"
+        stderr.contains("where the copy ends (--call-graph dwarf,BYTES copies more)"),
+        "{stderr}"
     );
     let stacks = stacks_of(&room, "samples");
     let cut = stacks
@@ -277,9 +277,9 @@ fn what_is_asked_wrongly_is_explained() {
             "provides no branch records",
         ),
     ] {
-        let (found, said) = room.run(&[options, &["--", "true"]].concat());
-        assert_eq!(found, Some(status), "{options:?}: {said}");
-        assert!(said.contains(expected), "{options:?}: {said}");
+        let (found, stderr) = room.run(&[options, &["--", "true"]].concat());
+        assert_eq!(found, Some(status), "{options:?}: {stderr}");
+        assert!(stderr.contains(expected), "{options:?}: {stderr}");
     }
 }
 
@@ -300,8 +300,8 @@ fn a_plain_user_has_copied_stacks_too() {
         return;
     }
     let output = command.output().expect("setpriv runs");
-    let (status, said) = room::ended(output);
-    assert_eq!(status, Some(0), "{said}");
+    let (status, stderr) = room::ended(output);
+    assert_eq!(status, Some(0), "{stderr}");
     let whole = expected(5);
     let stacks = stacks_of(&room, "samples");
     assert!(
@@ -310,6 +310,6 @@ fn a_plain_user_has_copied_stacks_too() {
             .filter(|(names, _)| names.starts_with(&whole))
             .count()
             > 20,
-        "{said}"
+        "{stderr}"
     );
 }

@@ -21,9 +21,9 @@ fn a_command_is_seen_to_leave_its_cpu_and_to_come_back() {
         return;
     }
     let room = Room::new();
-    let said = room.record(&["-e", "sched:sched_switch", "--", "sh", "-c", WORK]);
-    let threads = check_edges(&room, &said);
-    assert!(threads >= 34, "{threads} threads: {said}");
+    let stderr = room.record(&["-e", "sched:sched_switch", "--", "sh", "-c", WORK]);
+    let threads = check_edges(&room, &stderr);
+    assert!(threads >= 34, "{threads} threads: {stderr}");
     assert_eq!(scope(&room), "command");
 }
 
@@ -41,8 +41,8 @@ fn a_process_is_seen_to_leave_its_cpu_and_to_come_back() {
     );
     let pid = shell.0.id().to_string();
     let options = ["-p", &pid, "-e", "sched:sched_switch", "--duration", "1s"];
-    let said = room.record(&options);
-    assert!(check_edges(&room, &said) >= 4, "{said}");
+    let stderr = room.record(&options);
+    assert!(check_edges(&room, &stderr) >= 4, "{stderr}");
     assert_eq!(scope(&room), format!("process {pid}"));
     shell.0.kill().expect("it runs");
     // Of the whole system sched_switch has both edges.
@@ -55,7 +55,7 @@ fn a_process_is_seen_to_leave_its_cpu_and_to_come_back() {
 /// In and out follow each other in every thread, and the switches from it are those of `sched_switch`. Gives the number of
 /// threads.
 #[track_caller]
-fn check_edges(room: &Room, said: &str) -> usize {
+fn check_edges(room: &Room, stderr: &str) -> usize {
     let mut threads: BTreeMap<String, Vec<Edge>> = BTreeMap::new();
     for row in room.rows("events/perf/context_switch", &["tid", "time", "out"]) {
         let [tid, time, out] = row.split(' ').collect::<Vec<_>>()[..] else {
@@ -77,7 +77,7 @@ fn check_edges(room: &Room, said: &str) -> usize {
         let ins = edges.len() - outs;
         assert!(
             ins.abs_diff(outs) <= 1,
-            "{tid}: {ins} in, {outs} out: {said}"
+            "{tid}: {ins} in, {outs} out: {stderr}"
         );
         let mut pairs = edges.windows(2);
         assert!(pairs.all(|pair| pair[0].1 != pair[1].1), "{tid}: {edges:?}");

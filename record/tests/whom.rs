@@ -43,9 +43,9 @@ fn the_commands_end_is_passed_on() {
     fs::write(room.path("text"), "#!/no/such/interpreter\n").expect("a file");
     let check = |command: &[&str], status: i32, expected: &str| {
         let clock = ["-e", "cpu-clock", "--"];
-        let (found, said) = room.run(&[&clock, command].concat());
-        assert_eq!(found, Some(status), "{command:?}: {said}");
-        assert!(said.contains(expected), "{command:?}: {said}");
+        let (found, stderr) = room.run(&[&clock, command].concat());
+        assert_eq!(found, Some(status), "{command:?}: {stderr}");
+        assert!(stderr.contains(expected), "{command:?}: {stderr}");
     };
     check(&["true"], 0, "next: perfquet-query");
     check(&["sh", "-c", "exit 7"], 7, "ended with status 7");
@@ -55,8 +55,8 @@ fn the_commands_end_is_passed_on() {
     check(&["./text"], 126, "cannot run ./text: Permission denied");
     check(&["/"], 126, "cannot run /: Permission denied");
     // One that we end says nothing.
-    let (status, said) = room.run(&["-e", "cpu-clock", "--duration", "200ms", "--", "sleep", "9"]);
-    assert_eq!(status, Some(0), "{said}");
+    let (status, stderr) = room.run(&["-e", "cpu-clock", "--duration", "200ms", "--", "sleep", "9"]);
+    assert_eq!(status, Some(0), "{stderr}");
     // Our own failures keep their numbers.
     let (status, _) = room.run(&["-e", "cpu-clok", "--", "sh", "-c", "exit 7"]);
     assert_eq!(status, Some(2));
@@ -139,8 +139,8 @@ fn attach_to_starter(room: &Room, program: &Path, through: &[&str]) {
         })
         .filter(|tid| *tid != starter.pid())
         .collect();
-    let (status, said) = room::ended(recording.wait_with_output().expect("it ends"));
-    assert_eq!(status, Some(0), "{said}");
+    let (status, stderr) = room::ended(recording.wait_with_output().expect("it ends"));
+    assert_eq!(status, Some(0), "{stderr}");
     let rows = room.rows("events/syscalls/sys_enter_write", &["tid", "count"]);
     let mut written: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for row in &rows {
@@ -155,19 +155,19 @@ fn attach_to_starter(room: &Room, program: &Path, through: &[&str]) {
     assert!(threads.len() > 1500, "{}", threads.len());
     assert!(
         missed.is_empty(),
-        "{missed:?} of {} are missing: {said}",
+        "{missed:?} of {} are missing: {stderr}",
         threads.len()
     );
     for (tid, counts) in &mut written {
         counts.sort_unstable();
         let (first, last) = (counts[0], counts[counts.len() - 1]);
         let expected: Vec<u32> = (first..=last).collect();
-        assert_eq!(*counts, expected, "thread {tid}: {said}");
+        assert_eq!(*counts, expected, "thread {tid}: {stderr}");
     }
     println!(
         "{} threads, {} of them late",
         threads.len(),
-        said.matches("started meanwhile").count()
+        stderr.matches("started meanwhile").count()
     );
 }
 
@@ -186,17 +186,17 @@ fn a_users_processes() {
         assert!(pids.contains(&theirs.pid()), "{pids:?}");
         assert!(!pids.contains(&ours.pid()), "{pids:?}");
     }
-    let (status, said) = room.run(&["-u", "no-such-user"]);
+    let (status, stderr) = room.run(&["-u", "no-such-user"]);
     assert_eq!(
-        (status, said.contains("no such user")),
+        (status, stderr.contains("no such user")),
         (Some(2), true),
-        "{said}"
+        "{stderr}"
     );
-    let (status, said) = room.run(&["-u", "4000000000"]);
+    let (status, stderr) = room.run(&["-u", "4000000000"]);
     assert_eq!(
-        (status, said.contains("no process of user")),
+        (status, stderr.contains("no process of user")),
         (Some(1), true),
-        "{said}"
+        "{stderr}"
     );
 }
 
@@ -246,11 +246,11 @@ fn what_runs_in_a_cgroup() {
             "{outside_pid}: {samples:?}"
         );
     }
-    let (status, said) = room.run(&["-G", "no/such", "-e", "cpu-clock"]);
+    let (status, stderr) = room.run(&["-G", "no/such", "-e", "cpu-clock"]);
     assert_eq!(
-        (status, said.contains("no/such")),
+        (status, stderr.contains("no/such")),
         (Some(2), true),
-        "{said}"
+        "{stderr}"
     );
 }
 
@@ -321,15 +321,15 @@ fn a_plain_user_records_what_is_theirs() {
         ["-u", "65534"],
     ] {
         let clock = ["-g", "-e", "cpu-clock", "--duration", "1s"];
-        let (status, said) = run(&[&whom[..], &clock].concat());
-        assert_eq!(status, Some(0), "{whom:?}: {said}");
+        let (status, stderr) = run(&[&whom[..], &clock].concat());
+        assert_eq!(status, Some(0), "{whom:?}: {stderr}");
         let pids = room.rows("samples", &["pid"]);
-        assert!(pids.contains(&theirs.pid()), "{whom:?}: {said}");
+        assert!(pids.contains(&theirs.pid()), "{whom:?}: {stderr}");
     }
-    let (status, said) = run(&["-p", &ours.pid(), "-e", "cpu-clock"]);
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("not permitted to record"), "{said}");
-    assert!(said.contains("hint: "), "{said}");
+    let (status, stderr) = run(&["-p", &ours.pid(), "-e", "cpu-clock"]);
+    assert_eq!(status, Some(1), "{stderr}");
+    assert!(stderr.contains("not permitted to record"), "{stderr}");
+    assert!(stderr.contains("hint: "), "{stderr}");
     let mut limited = Command::new("sh");
     let script = format!(
         "ulimit -n 100; exec {} -e cpu-clock -p {}",
@@ -337,11 +337,11 @@ fn a_plain_user_records_what_is_theirs() {
         theirs.pid()
     );
     limited.args(["-c", &script]).uid(NOBODY).gid(NOBODY);
-    let (status, said) = room::ended(limited.output().expect("it runs"));
-    assert_eq!(status, Some(1), "{said}");
+    let (status, stderr) = room::ended(limited.output().expect("it runs"));
+    assert_eq!(status, Some(1), "{stderr}");
     assert!(
-        said.contains("file descriptors; the limit is 100"),
-        "{said}"
+        stderr.contains("file descriptors; the limit is 100"),
+        "{stderr}"
     );
 }
 
@@ -364,8 +364,8 @@ fn a_trace_by_sudo_belongs_to_the_caller() {
             .args(options)
             .args(["--", "true"]);
         command.env("SUDO_UID", &caller).env("SUDO_GID", &caller);
-        let (status, said) = room::ended(command.output().expect("it runs"));
-        assert_eq!(status, Some(0), "{said}");
+        let (status, stderr) = room::ended(command.output().expect("it runs"));
+        assert_eq!(status, Some(0), "{stderr}");
         let mut waiting = vec![room.path(name)];
         let mut count = 0;
         while let Some(path) = waiting.pop() {

@@ -72,10 +72,10 @@ impl Compiled {
     pub(crate) fn record(&self, arguments: &[&str]) -> String {
         let program = format!("./{}", self.program);
         let output = self.run(&[arguments, &["--", &program]].concat());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {stderr}");
         assert_eq!(self.left_behind(), Vec::<String>::new());
-        said
+        stderr
     }
 
     /// Some columns of a table, with a blank between; NULL is "-".

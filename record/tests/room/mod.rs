@@ -37,7 +37,7 @@ impl Room {
         self.folder.path().join(name)
     }
 
-    /// Compiles a program of tests/programs; `None`, said aloud, where there is no compiler.
+    /// Compiles a program of tests/programs; `None`, and reported, where there is no compiler.
     pub(crate) fn compile(&self, source: &str, options: &[&str]) -> Option<PathBuf> {
         if !needs::met(&["cc"]) {
             return None;
@@ -78,9 +78,9 @@ impl Room {
     /// Records into t.pqt, which must succeed.
     #[track_caller]
     pub(crate) fn record(&self, arguments: &[&str]) -> String {
-        let (status, said) = self.run(arguments);
-        assert_eq!(status, Some(0), "{arguments:?}: {said}");
-        said
+        let (status, stderr) = self.run(arguments);
+        assert_eq!(status, Some(0), "{arguments:?}: {stderr}");
+        stderr
     }
 
     /// Columns of a table of t.pqt, a text a row; NULL is "-".
@@ -91,8 +91,8 @@ impl Room {
 }
 
 pub(crate) fn ended(output: Output) -> (Option<i32>, String) {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code(), said)
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), stderr)
 }
 
 /// Whether everything can be recorded here.
