@@ -162,7 +162,10 @@ fn may_load_programs(room: &Compiled) -> bool {
         return false;
     }
     let stderr = room.record(&["-v", "--call", "./called:nap", "--min-duration", "1us"]);
-    assert!(stderr.contains("calls are paired in the kernel"), "{stderr}");
+    assert!(
+        stderr.contains("calls are paired in the kernel"),
+        "{stderr}"
+    );
     true
 }
 
@@ -199,7 +202,10 @@ fn in_the_kernel_as_behind_it() {
     assert!(!behind.contains("in the kernel"), "{behind}");
     let mut expected = room.rows("calls", &columns);
     let stderr = room.record(&calls);
-    assert!(stderr.contains("calls are paired in the kernel"), "{stderr}");
+    assert!(
+        stderr.contains("calls are paired in the kernel"),
+        "{stderr}"
+    );
     assert!(stderr.contains("16 calls, 0 lost"), "{stderr}");
     let mut rows = room.rows("calls", &columns);
     // Recursion ends from the inside, so its rows come in another order.

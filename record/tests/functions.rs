@@ -38,7 +38,11 @@ impl Room {
     fn fails(&self, arguments: &[&str], status: i32, sentence: &str) {
         let output = self.run(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {stderr}");
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{arguments:?}: {stderr}"
+        );
         assert!(stderr.contains(sentence), "{arguments:?}: {stderr}");
         let left = fs::read_dir(self.folder.path()).map(Iterator::count);
         assert_eq!(left.ok(), Some(0), "{arguments:?}");
@@ -145,5 +149,8 @@ fn a_configuration_of_kfi_becomes_options() {
     let output = room.run(&["--kfi-config", "kfi.conf", "--", "true"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("kfi.conf: not a KFI configuration"), "{stderr}");
+    assert!(
+        stderr.contains("kfi.conf: not a KFI configuration"),
+        "{stderr}"
+    );
 }

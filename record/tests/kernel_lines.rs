@@ -68,7 +68,10 @@ fn lines_and_variables() {
         .expect("as before");
     let (status, _, stderr) = shown(&[&["--vmlinux", "./probed"], &probe[..]].concat());
     assert_eq!(status, Some(1), "{stderr}");
-    assert!(stderr.contains("it has no debugging information"), "{stderr}");
+    assert!(
+        stderr.contains("it has no debugging information"),
+        "{stderr}"
+    );
     let (status, _, stderr) = shown(&["--lines", "vfs_read"]);
     if status != Some(0) {
         assert!(stderr.contains("require debug info"), "{stderr}");

@@ -55,7 +55,8 @@ fn the_commands_end_is_passed_on() {
     check(&["./text"], 126, "cannot run ./text: Permission denied");
     check(&["/"], 126, "cannot run /: Permission denied");
     // One that we end says nothing.
-    let (status, stderr) = room.run(&["-e", "cpu-clock", "--duration", "200ms", "--", "sleep", "9"]);
+    let (status, stderr) =
+        room.run(&["-e", "cpu-clock", "--duration", "200ms", "--", "sleep", "9"]);
     assert_eq!(status, Some(0), "{stderr}");
     // Our own failures keep their numbers.
     let (status, _) = room.run(&["-e", "cpu-clok", "--", "sh", "-c", "exit 7"]);

@@ -7,6 +7,10 @@
 //! ```
 //! elf(5); System V ABI, chapters 4 and 5. Both classes and byte orders. The file may be hostile: every offset is
 //! checked against its length, and no allocation is larger than the file.
+//!
+//! The crate `object` reads the same headers and finds the same functions, but takes 1.2 (libc) to 4.2 times as long
+//! (libLLVM: 1.90 for 0.45 ms), borrows from the file where names outlive it here, and decompresses sections without
+//! a limit.
 
 mod symbols;
 mod unpacked;
