@@ -84,7 +84,7 @@ fn missing(name: &str, report: &Report, is_kept: bool) {
 /// Prints how many user stacks could not be unwound completely.
 pub(crate) fn unwound(report: &Report) {
     for counts in &report.unwound {
-        let cut = counts.memory_ended + counts.lost + counts.unsupported;
+        let cut = counts.cut();
         let all = cut + counts.complete;
         if cut > 0 {
             put(&format!(
@@ -92,7 +92,7 @@ pub(crate) fn unwound(report: &Report) {
                 grouped(cut),
                 counted(all, "copied user stack"),
                 grouped(counts.memory_ended),
-                grouped(counts.lost),
+                grouped(counts.lost + counts.no_rule + counts.too_deep),
                 match counts.unsupported {
                     0 => String::new(),
                     count => format!(", not supported {}", grouped(count)),

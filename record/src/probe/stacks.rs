@@ -249,7 +249,7 @@ fn is_none(own: &Attr) -> bool {
 
 /// What to say about copied stacks whose outer frames are missing.
 pub(crate) fn cut_sentence(counts: &UnwindCounts) -> Option<String> {
-    let all = counts.complete + counts.memory_ended + counts.lost + counts.unsupported;
+    let all = counts.complete + counts.cut();
     let mut parts = Vec::new();
     if counts.memory_ended > 0 {
         let count = counts.memory_ended;
@@ -257,11 +257,14 @@ pub(crate) fn cut_sentence(counts: &UnwindCounts) -> Option<String> {
             "{count} where the copy ends (--call-graph dwarf,BYTES copies more)"
         ));
     }
-    if counts.lost > 0 {
-        let count = counts.lost;
+    let count = counts.lost + counts.no_rule;
+    if count > 0 {
         parts.push(format!(
             "{count} in code that does not say how to unwind it"
         ));
+    }
+    if counts.too_deep > 0 {
+        parts.push(format!("{} deeper than recorded", counts.too_deep));
     }
     if counts.unsupported > 0 {
         parts.push(format!(

@@ -177,8 +177,12 @@ impl<'o> Normalizer<'o> {
             self.facts.add(Fact::Other {
                 name: "user_stacks.unwound",
                 value: &format!(
-                    "{} to their start, {} to the end of the copy, {} until unwind information was missing, {} not supported",
-                    counts.complete, counts.memory_ended, counts.lost, counts.unsupported
+                    "{} to their start, {} to the end of the copy, {} until unwind information was missing, {} deeper than recorded, {} not supported",
+                    counts.complete,
+                    counts.memory_ended,
+                    counts.lost + counts.no_rule,
+                    counts.too_deep,
+                    counts.unsupported
                 ),
             });
         }

@@ -9,7 +9,7 @@
 //! several names, perf's choice is used, so that both print the same. A frame without a name keeps module and offset,
 //! is counted in the [`Report`] with the reason, and can be named later.
 //! Symbol tables are read by `elf` and `table`; `lines` has blazesym read DWARF for lines and inlined
-//! functions; framehop unwinds.
+//! functions; `unwind` walks copied stacks.
 
 mod build_id;
 mod demangle;
@@ -57,7 +57,10 @@ pub use origin::{FileIdentity, FirstMapped, Origin};
 pub use probe_points::{CodeSymbol, Object, StaticProbe};
 pub use report::{Report, Unnamed, unverified_sentence, without_line_sentence};
 pub use roots::Roots;
-pub use unwind::{UnwindCounts, Unwinder, Unwound};
+pub use unwind::{
+    Chains, MappedCode, RBP_SAME, RBP_UNKNOWN, Row, TableSource, UnwindCounts, UnwindTable,
+    Unwinder, Unwound, WIDE_RULES_MAX, Wide,
+};
 pub use variables::{LinePlace, Location, Member, Scope, Shape, SourceLines, Variable};
 
 /// Size of symbol tables and mapped files above which the current ones are released before another is read. Half of all

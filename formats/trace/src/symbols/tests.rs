@@ -580,11 +580,7 @@ fn hostile_stacks_end() {
     unwinder.add_mapping(&mapping(0x1_0000, length, 0));
     unwinder.add_mapping(&mapping(u64::MAX - 0x1000, u64::MAX, u64::MAX));
     unwinder.add_mapping(&mapping(0x2_0000, 0x1000, 0x50_0000));
-    let mut state = 3_u64;
-    let mut random = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-        state >> 8
-    };
+    let mut random = random_numbers(3);
     let mut addresses = Vec::new();
     for round in 0..2000 {
         let sp = if round % 10 == 0 {
@@ -618,4 +614,13 @@ fn hostile_stacks_end() {
     let counts = unwinder.counts();
     assert_eq!(counts.unsupported, 1500);
     unwinder.clear(7);
+}
+
+/// Numbers that look random and are the same in every run.
+pub(in crate::symbols) fn random_numbers(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+        state >> 8
+    }
 }

@@ -421,6 +421,34 @@ impl Elf {
         Some(segment.address.wrapping_sub(segment.offset))
     }
 
+    /// The contents of executable sections; without section headers, of executable segments.
+    pub(in crate::symbols) fn code(&self) -> impl Iterator<Item = &[u8]> {
+        let sections = self.sections.iter();
+        let sections = sections.filter(|section| section.flags & SHF_EXECINSTR != 0);
+        let segments = self.loaded().filter(|segment| segment.executable);
+        let segments = segments.filter(|_| self.sections.is_empty());
+        let of_segments = segments.filter_map(|segment| {
+            let start = usize::try_from(segment.offset).ok()?;
+            let bytes = usize::try_from(segment.file_bytes).ok()?;
+            self.content.get(start..start.checked_add(bytes)?)
+        });
+        sections
+            .filter_map(|section| self.raw(section))
+            .chain(of_segments)
+    }
+
+    /// The contents from an address on, to the end of its executable segment.
+    pub(in crate::symbols) fn code_at(&self, address: u64) -> Option<&[u8]> {
+        let mut segments = self.loaded().filter(|segment| segment.executable);
+        segments.find_map(|segment| {
+            let inside = address.checked_sub(segment.address)?;
+            let left = segment.file_bytes.checked_sub(inside)?;
+            let start = usize::try_from(segment.offset.checked_add(inside)?).ok()?;
+            let left = usize::try_from(left).ok().filter(|&left| left > 0)?;
+            self.content.get(start..start.checked_add(left)?)
+        })
+    }
+
     /// The section with that name.
     pub(in crate::symbols) fn section(&self, name: &[u8]) -> Option<&Section> {
         self.sections

@@ -1,0 +1,394 @@
+//! Unwind rules from call frame information: `.eh_frame`, or `.debug_frame`.
+//!
+//! ```text
+//! CIE "zR"   def_cfa rsp+8; ra at cfa-8
+//! FDE 0x11a0..0x11f2   advance 1: def_cfa_offset 16; rbp at cfa-16     advance 3: def_cfa rbp+16     …
+//! ```
+//! DWARF 5, section 6.4; LSB, "Exception Frames". The section may be hostile: the work is bounded by its size.
+
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, CommonInformationEntry, DebugFrame, EhFrame, Encoding,
+    EndianSlice, FrameDescriptionEntry, LittleEndian, Operation, Register, RegisterRule,
+    UnwindContext, UnwindExpression, UnwindOffset, UnwindSection, UnwindTableRow,
+};
+
+use super::super::elf::{Elf, Part};
+use super::rule::{Frame, RA, RBP, RSP, Rbp, Rule};
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+type Fde<'a> = FrameDescriptionEntry<Slice<'a>>;
+
+/// Total size of the CIEs and FDEs that are evaluated, in multiples of the section's size: each FDE begins with the
+/// instructions of its CIE, which are few. In libLLVM it is 1.6.
+const WORK_MAX: usize = 16;
+
+/// The call frame information of a file.
+pub(super) struct CallFrames {
+    section: Part,
+    is_eh_frame: bool,
+    bases: BaseAddresses,
+    /// By start; sorted, not overlapping.
+    functions: Vec<Function>,
+}
+
+/// A range of code with its own FDE.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Function {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Of the FDE, in the section.
+    offset: usize,
+}
+
+/// Space for evaluating FDEs, allocated once.
+#[derive(Default)]
+pub(super) struct Scratch(UnwindContext<usize>);
+
+impl CallFrames {
+    /// The call frame information of a file: its `.eh_frame`, or the `.debug_frame` of it or of its debug file.
+    pub(super) fn of(image: &Elf, debug: Option<&Elf>) -> Option<CallFrames> {
+        let address = |name: &[u8]| image.section(name).map_or(0, |section| section.address);
+        let bases = BaseAddresses::default()
+            .set_eh_frame(address(b".eh_frame"))
+            .set_text(address(b".text"))
+            .set_got(address(b".got"));
+        // A section with more than its end mark.
+        let contents = |elf: &Elf, name: &[u8]| {
+            let contents = elf.contents(name);
+            contents.filter(|contents| contents.len() > 4)
+        };
+        let debug_frame = || {
+            let of_debug = debug.and_then(|debug| contents(debug, b".debug_frame"));
+            of_debug.or_else(|| contents(image, b".debug_frame"))
+        };
+        let (section, is_eh_frame) = match contents(image, b".eh_frame") {
+            Some(section) => (section, true),
+            None => (debug_frame()?, false),
+        };
+        let mut frames = CallFrames {
+            section,
+            is_eh_frame,
+            bases,
+            functions: Vec::new(),
+        };
+        frames.functions = match is_eh_frame {
+            true => frames.functions_in(&frames.eh_frame()),
+            false => frames.functions_in(&frames.debug_frame()),
+        };
+        Some(frames)
+    }
+
+    /// The functions, by address.
+    pub(super) fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// The rule at an address; [`Rule::Gap`] outside of all functions.
+    pub(super) fn rule_at(&self, address: u64, scratch: &mut Scratch) -> Rule {
+        let next = self
+            .functions
+            .partition_point(|function| function.start <= address);
+        let function = next
+            .checked_sub(1)
+            .and_then(|last| self.functions.get(last));
+        match function.filter(|function| address < function.end) {
+            None => Rule::Gap,
+            Some(function) => match self.is_eh_frame {
+                true => self.evaluate(&self.eh_frame(), function, address, scratch),
+                false => self.evaluate(&self.debug_frame(), function, address, scratch),
+            },
+        }
+    }
+
+    /// Passes every rule of a function with its first address, in order.
+    pub(super) fn rules_of(
+        &self,
+        function: &Function,
+        scratch: &mut Scratch,
+        each: &mut dyn FnMut(u64, Rule),
+    ) {
+        match self.is_eh_frame {
+            true => self.evaluate_all(&self.eh_frame(), function, scratch, each),
+            false => self.evaluate_all(&self.debug_frame(), function, scratch, each),
+        }
+    }
+
+    fn eh_frame(&self) -> EhFrame<Slice<'_>> {
+        let mut section = EhFrame::new(&self.section, LittleEndian);
+        section.set_address_size(8);
+        section
+    }
+
+    fn debug_frame(&self) -> DebugFrame<Slice<'_>> {
+        let mut section = DebugFrame::new(&self.section, LittleEndian);
+        section.set_address_size(8);
+        section
+    }
+
+    /// Lists the FDEs, up to the first that cannot be read. Where two overlap, the one that starts later has the
+    /// addresses from its start on.
+    fn functions_in<'a, S>(&'a self, section: &S) -> Vec<Function>
+    where
+        S: UnwindSection<Slice<'a>>,
+    {
+        let mut functions = Vec::new();
+        let mut last_cie: Option<CommonInformationEntry<Slice<'a>>> = None;
+        let mut work_left = self.section.len().saturating_mul(WORK_MAX);
+        let mut entries = section.entries(&self.bases);
+        while let Ok(Some(entry)) = entries.next() {
+            let CieOrFde::Fde(partial) = entry else {
+                continue;
+            };
+            let fde = partial.parse(|section, bases, offset| {
+                let at = UnwindOffset::<usize>::into(offset);
+                let is_last = |cie: &&CommonInformationEntry<_>| cie.offset() == at;
+                if let Some(cie) = last_cie.as_ref().filter(is_last) {
+                    return Ok(cie.clone());
+                }
+                let cie = section.cie_from_offset(bases, offset)?;
+                last_cie = Some(cie.clone());
+                Ok(cie)
+            });
+            let Ok(fde) = fde else { continue };
+            let work = fde.entry_len().saturating_add(fde.cie().entry_len());
+            let Some(left) = work_left.checked_sub(work) else {
+                break;
+            };
+            work_left = left;
+            let (start, end) = (fde.initial_address(), fde.end_address());
+            if start < end {
+                functions.push(Function {
+                    start,
+                    end,
+                    offset: fde.offset(),
+                });
+            }
+        }
+        functions.sort_unstable_by_key(|function| (function.start, function.offset));
+        functions.dedup_by_key(|function| function.start);
+        let starts: Vec<u64> = functions.iter().map(|function| function.start).collect();
+        for (function, next) in functions.iter_mut().zip(starts.into_iter().skip(1)) {
+            function.end = function.end.min(next);
+        }
+        functions
+    }
+
+    fn fde<'a, S>(&'a self, section: &S, function: &Function) -> Option<Fde<'a>>
+    where
+        S: UnwindSection<Slice<'a>>,
+    {
+        let offset = S::Offset::from(function.offset);
+        let fde = section.fde_from_offset(&self.bases, offset, S::cie_from_offset);
+        fde.ok()
+    }
+
+    fn evaluate<'a, S>(
+        &'a self,
+        section: &S,
+        function: &Function,
+        address: u64,
+        scratch: &mut Scratch,
+    ) -> Rule
+    where
+        S: UnwindSection<Slice<'a>>,
+    {
+        let Some(fde) = self.fde(section, function) else {
+            return Rule::Opaque;
+        };
+        let (encoding, is_signal) = (fde.cie().encoding(), fde.is_signal_trampoline());
+        let row = fde.unwind_info_for_address(section, &self.bases, &mut scratch.0, address);
+        match row {
+            Ok(row) => rule_of(row, section, encoding, is_signal),
+            Err(_) => Rule::Opaque,
+        }
+    }
+
+    fn evaluate_all<'a, S>(
+        &'a self,
+        section: &S,
+        function: &Function,
+        scratch: &mut Scratch,
+        each: &mut dyn FnMut(u64, Rule),
+    ) where
+        S: UnwindSection<Slice<'a>>,
+    {
+        let Some(fde) = self.fde(section, function) else {
+            return each(function.start, Rule::Opaque);
+        };
+        let (encoding, is_signal) = (fde.cie().encoding(), fde.is_signal_trampoline());
+        let Ok(mut rows) = fde.rows(section, &self.bases, &mut scratch.0) else {
+            return each(function.start, Rule::Opaque);
+        };
+        let mut covered_to = function.start;
+        loop {
+            match rows.next_row() {
+                Ok(Some(row)) if row.start_address() >= function.end => return,
+                Ok(Some(row)) => {
+                    let address = row.start_address().max(function.start);
+                    each(address, rule_of(row, section, encoding, is_signal));
+                    covered_to = row.end_address();
+                }
+                Ok(None) => return,
+                // What follows the unreadable instruction is unknown.
+                Err(_) => return each(covered_to.max(function.start), Rule::Opaque),
+            }
+        }
+    }
+}
+
+/// The rule that a row of the DWARF table expresses.
+fn rule_of<'a, S>(
+    row: &UnwindTableRow<usize>,
+    section: &S,
+    encoding: Encoding,
+    is_signal: bool,
+) -> Rule
+where
+    S: UnwindSection<Slice<'a>>,
+{
+    if is_signal {
+        return Rule::Signal;
+    }
+    let return_address = match row.register(Register(RA.into())) {
+        None | Some(RegisterRule::Undefined) => return Rule::Root,
+        Some(RegisterRule::Offset(offset)) => offset,
+        Some(_) => return Rule::Opaque,
+    };
+    let (base, offset, indirect) = match row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => (register.0, *offset, None),
+        CfaRule::Expression(expression) => {
+            let mut steps = [Step::Other; STEPS_MAX];
+            match read_steps(expression, section, encoding, &mut steps) {
+                Some([Step::Register(RSP_U16, 8), rest @ ..]) if is_of_plt(rest) => {
+                    let pushed_from = plt_limit(rest);
+                    return pushed_from
+                        .map_or(Rule::Opaque, |pushed_from| Rule::Plt { pushed_from });
+                }
+                Some([Step::Register(base, offset), Step::Deref]) => (*base, *offset, Some(0)),
+                Some(
+                    [Step::Register(base, offset), Step::Deref, Step::Add(add)]
+                    | [
+                        Step::Register(base, offset),
+                        Step::Deref,
+                        Step::Number(add),
+                        Step::Plus,
+                    ],
+                ) => (*base, *offset, Some(*add)),
+                Some([Step::Register(base, offset)]) => (*base, *offset, None),
+                Some([Step::Register(base, offset), Step::Add(add)]) => {
+                    (*base, offset.saturating_add(*add), None)
+                }
+                _ => return Rule::Opaque,
+            }
+        }
+    };
+    let rbp = match row.register(Register(RBP.into())) {
+        // A frame that uses rbp for itself has lost the caller's if it does not save it.
+        None | Some(RegisterRule::SameValue) if base == u16::from(RBP) => Rbp::Unknown,
+        None | Some(RegisterRule::SameValue) => Rbp::Same,
+        Some(RegisterRule::Offset(offset)) => {
+            i32::try_from(offset).map_or(Rbp::Unknown, Rbp::AtCfa)
+        }
+        Some(RegisterRule::Expression(expression)) => {
+            let mut steps = [Step::Other; STEPS_MAX];
+            match read_steps(&expression, section, encoding, &mut steps) {
+                Some([Step::Register(RBP_U16, offset)]) => {
+                    i32::try_from(*offset).map_or(Rbp::Unknown, Rbp::AtFrame)
+                }
+                _ => Rbp::Unknown,
+            }
+        }
+        Some(_) => Rbp::Unknown,
+    };
+    let frame = || {
+        Some(Frame {
+            base: u8::try_from(base).ok().filter(|&base| base < RA)?,
+            offset: offset.try_into().ok()?,
+            indirect: match indirect {
+                Some(add) => Some(add.try_into().ok()?),
+                None => None,
+            },
+            return_address: i32::try_from(return_address).ok()?,
+            rbp,
+        })
+    };
+    frame().map_or(Rule::Opaque, Rule::Frame)
+}
+
+const RSP_U16: u16 = RSP as u16;
+const RBP_U16: u16 = RBP as u16;
+/// Operations of the longest expression that is understood.
+const STEPS_MAX: usize = 9;
+
+/// An operation of a DWARF expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Register(u16, i64),
+    Number(i64),
+    Add(i64),
+    Deref,
+    Plus,
+    And,
+    Ge,
+    Shl,
+    Other,
+}
+
+/// The operations of an expression; `None` if it is longer, or unreadable.
+fn read_steps<'a, 'b, S>(
+    expression: &UnwindExpression<usize>,
+    section: &S,
+    encoding: Encoding,
+    steps: &'b mut [Step; STEPS_MAX],
+) -> Option<&'b [Step]>
+where
+    S: UnwindSection<Slice<'a>>,
+{
+    let expression = expression.get(section).ok()?;
+    let mut operations = expression.operations(encoding);
+    let mut count = 0;
+    while let Some(operation) = operations.next().ok()? {
+        *steps.get_mut(count)? = match operation {
+            Operation::RegisterOffset {
+                register, offset, ..
+            } => Step::Register(register.0, offset),
+            Operation::UnsignedConstant { value } => Step::Number(value.try_into().ok()?),
+            Operation::SignedConstant { value } => Step::Number(value),
+            Operation::PlusConstant { value } => Step::Add(value.try_into().ok()?),
+            Operation::Deref {
+                size: 8,
+                space: false,
+                ..
+            } => Step::Deref,
+            Operation::Plus => Step::Plus,
+            Operation::And => Step::And,
+            Operation::Ge => Step::Ge,
+            Operation::Shl => Step::Shl,
+            _ => Step::Other,
+        };
+        count += 1;
+    }
+    steps.get(..count)
+}
+
+/// Whether an expression goes on as that of a procedure linkage table, which linkers write:
+/// `rsp + 8 + ((rip & 15) >= N) << 3`.
+fn is_of_plt(rest: &[Step]) -> bool {
+    plt_limit(rest).is_some()
+}
+
+fn plt_limit(rest: &[Step]) -> Option<u8> {
+    match rest {
+        [
+            Step::Register(16, 0),
+            Step::Number(15),
+            Step::And,
+            Step::Number(limit @ 0..16),
+            Step::Ge,
+            Step::Number(3),
+            Step::Shl,
+            Step::Plus,
+        ] => u8::try_from(*limit).ok(),
+        _ => None,
+    }
+}

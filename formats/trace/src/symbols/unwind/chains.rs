@@ -1,0 +1,146 @@
+//! Whether a chain of frame pointers survives the code of a file.
+//!
+//! ```text
+//! fp       CFA = rbp+16 somewhere in the function            keeps the chain
+//! leaf     CFA = rsp+8 throughout                            keeps it
+//! clobber  saves rbp, and uses it for something else         breaks it: callers are garbage
+//! skip     moves rsp, does not touch rbp                     loses one caller
+//! ```
+//! Shares of the bytes of all functions, from their rules. They tell the files with frame pointers from
+//! those without: 97 to 100 % fp and leaf in postgres, libjvm and node, at most 36 % in 20 files of Debian 12 without.
+
+use super::super::elf::Elf;
+use super::rule::{Frame, RBP, RSP, Rbp, Rule};
+use super::sources::{Item, Sources};
+
+/// Share of bytes of `fp` and `leaf` functions from which on chains hold, in percent; and at most this of `clobber`.
+const KEEPING_MIN_PERCENT: u64 = 93;
+const CLOBBER_MAX_PERCENT: u64 = 5;
+/// Below this share of the code with call frame information, the instructions decide.
+const COVERED_MIN_PERCENT: u64 = 10;
+
+/// `push rbp; mov rbp, rsp`
+const PROLOGUE: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
+/// Code with frame pointers has at least one prologue per this many bytes: half as many as Go and V8 have.
+const BYTES_PER_PROLOGUE: usize = 2048;
+/// How much code is searched for prologues.
+const SEARCHED_BYTES: usize = 1 << 20;
+
+/// Bytes of a file's functions by what they do to a chain of frame pointers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Chains {
+    /// Set up a frame pointer.
+    pub fp: u64,
+    /// Need no frame.
+    pub leaf: u64,
+    /// Save rbp for another use.
+    pub clobber: u64,
+    /// Have a frame without a frame pointer.
+    pub skip: u64,
+    /// Executable bytes of the file.
+    pub code: u64,
+    /// Whether code without call frame information begins functions with frame pointers.
+    pub has_prologues: bool,
+}
+
+impl Chains {
+    /// Judges a file, and passes on what its sources say.
+    pub(super) fn of(image: &Elf, sources: &mut Sources, each: &mut dyn FnMut(&Item)) -> Chains {
+        let mut chains = Chains {
+            code: image.code().map(|code| code.len() as u64).sum(),
+            ..Chains::default()
+        };
+        let mut kind = FunctionKind::default();
+        sources.each(&mut |item| {
+            match &item {
+                Item::Rule(_, rule) => kind.see(*rule),
+                Item::End { start, end, is_go } => {
+                    kind.has_frame_pointer |= *is_go;
+                    *std::mem::take(&mut kind).bytes(&mut chains) += end.saturating_sub(*start);
+                }
+            }
+            each(&item);
+        });
+        if chains.is_uncovered() {
+            chains.has_prologues = has_prologues(image);
+        }
+        chains
+    }
+
+    /// Whether frame pointers lead from this file's code to its callers.
+    pub fn hold(&self) -> bool {
+        if self.is_uncovered() {
+            return self.has_prologues;
+        }
+        let all = self.covered();
+        (self.fp + self.leaf) * 100 >= all * KEEPING_MIN_PERCENT
+            && self.clobber * 100 < all * CLOBBER_MAX_PERCENT
+    }
+
+    fn is_uncovered(&self) -> bool {
+        self.covered() * 100 < self.code * COVERED_MIN_PERCENT || self.covered() == 0
+    }
+
+    fn covered(&self) -> u64 {
+        let Chains {
+            fp,
+            leaf,
+            clobber,
+            skip,
+            ..
+        } = self;
+        fp + leaf + clobber + skip
+    }
+}
+
+/// What the rules of a function show.
+#[derive(Default)]
+pub(super) struct FunctionKind {
+    has_frame_pointer: bool,
+    saves_rbp: bool,
+    has_frame: bool,
+}
+
+impl FunctionKind {
+    fn see(&mut self, rule: Rule) {
+        let Rule::Frame(Frame {
+            base, offset, rbp, ..
+        }) = rule
+        else {
+            return;
+        };
+        self.has_frame_pointer |= base == RBP;
+        self.saves_rbp |= matches!(rbp, Rbp::AtCfa(_));
+        self.has_frame |= base != RSP || offset != 8;
+    }
+
+    fn bytes<'a>(&self, chains: &'a mut Chains) -> &'a mut u64 {
+        match self {
+            Self {
+                has_frame_pointer: true,
+                ..
+            } => &mut chains.fp,
+            Self {
+                saves_rbp: true, ..
+            } => &mut chains.clobber,
+            Self {
+                has_frame: true, ..
+            } => &mut chains.skip,
+            _ => &mut chains.leaf,
+        }
+    }
+}
+
+/// Whether functions begin with setting up a frame pointer.
+fn has_prologues(image: &Elf) -> bool {
+    let (mut prologues, mut searched) = (0, 0);
+    for code in image.code() {
+        let code = code.get(..SEARCHED_BYTES - searched).unwrap_or(code);
+        prologues += code
+            .windows(PROLOGUE.len())
+            .filter(|window| *window == PROLOGUE)
+            .count();
+        searched += code.len();
+    }
+    prologues > 0 && prologues * BYTES_PER_PROLOGUE >= searched
+}

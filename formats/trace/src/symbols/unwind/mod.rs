@@ -1,0 +1,601 @@
+//! Stacks from copied stack memory: of x86-64 by [rules](rule) from the files' call frame information, of aarch64 by
+//! framehop.
+//!
+//! ```text
+//! ip 0x5647b6e511b7, sp 0x7ffd5dc6f1c8, 2048 bytes from sp upwards
+//!   workload-nofp .eh_frame: caller's frame is at rsp+8     →  0x5647b6e51222, 0x5647b6e512e7
+//!   libc.so.6     .eh_frame: …                              →  0x7f332063124a, 0x7f3320631305, …
+//! ```
+//! Kept per process: the mappings with code. Per file: its list of functions, and the rules evaluated last.
+//! `arch/*/include/uapi/asm/perf_regs.h` numbers the registers. Memory and files may be hostile: a walk ends after 1024 frames, or at an
+//! address outside all code.
+
+mod arm;
+mod cfi;
+mod chains;
+mod go;
+mod rule;
+mod sources;
+mod table;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use perfquet_events::bytes::Endian;
+use perfquet_events::event::{Mapping, Registers};
+
+use super::Options;
+use super::elf::EM_X86_64;
+use super::files::{Files, Found, ModuleKey};
+use super::origin::{FileIdentity, FirstMapped, Origin};
+use arm::Arm;
+use rule::Rule;
+use table::{CodeRules, base_of};
+use walk::{Code, State, walk};
+
+pub use chains::Chains;
+pub use rule::{RBP_SAME, RBP_UNKNOWN, Row, WIDE_RULES_MAX, Wide};
+pub use table::UnwindTable;
+
+/// Rules evaluated last, by file and address. A quarter of the frames of a large program's samples are different.
+const RECENT_RULES: usize = 1 << 13;
+
+const X86_BP: u32 = 6;
+const X86_SP: u32 = 7;
+const X86_IP: u32 = 8;
+/// Numbers of the kernel for the registers 0 to 15 of DWARF: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15.
+const X86_OF_DWARF: [u32; 16] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
+
+const PROT_EXEC: u32 = 4;
+const ABI_64: u64 = 2;
+
+/// Result of a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unwound {
+    /// Reached the start of the thread.
+    Complete,
+    /// Reached the end of the copied memory: the outer frames are missing.
+    MemoryEnded,
+    /// Reached code that has no unwind information and no frame pointers.
+    NoRule,
+    /// The next address would be outside all code.
+    Lost,
+    /// Deeper than any stack that is recorded.
+    TooDeep,
+    /// No registers, 32-bit, or an unsupported architecture.
+    Unsupported,
+}
+
+/// Number of walks per result.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UnwindCounts {
+    /// [`Unwound::Complete`]
+    pub complete: u64,
+    /// [`Unwound::MemoryEnded`]
+    pub memory_ended: u64,
+    /// [`Unwound::NoRule`]
+    pub no_rule: u64,
+    /// [`Unwound::Lost`]
+    pub lost: u64,
+    /// [`Unwound::TooDeep`]
+    pub too_deep: u64,
+    /// [`Unwound::Unsupported`]
+    pub unsupported: u64,
+}
+
+impl UnwindCounts {
+    /// Number of stacks whose outer frames are missing.
+    pub fn cut(&self) -> u64 {
+        let UnwindCounts {
+            complete: _,
+            memory_ended,
+            no_rule,
+            lost,
+            too_deep,
+            unsupported,
+        } = self;
+        memory_ended + no_rule + lost + too_deep + unsupported
+    }
+
+    /// Counts one walk.
+    pub fn add(&mut self, unwound: Unwound) {
+        let count = match unwound {
+            Unwound::Complete => &mut self.complete,
+            Unwound::MemoryEnded => &mut self.memory_ended,
+            Unwound::NoRule => &mut self.no_rule,
+            Unwound::Lost => &mut self.lost,
+            Unwound::TooDeep => &mut self.too_deep,
+            Unwound::Unsupported => &mut self.unsupported,
+        };
+        *count += 1;
+    }
+}
+
+/// A mapping of code, for programs that walk stacks by tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MappedCode {
+    /// First address.
+    pub start: u64,
+    /// First address past the end.
+    pub end: u64,
+    /// The file, as [`Unwinder::table_source`] knows it; `None` for generated code and files that were not found.
+    pub file: Option<u32>,
+    /// The address in the file where the mapping starts, from [`UnwindTable::base`].
+    pub file_start: u64,
+}
+
+/// A file whose table can be built, in any thread.
+pub struct TableSource(Found);
+
+impl TableSource {
+    /// Builds the table: 10 ms for a C library, a second for a compiler's.
+    pub fn build(&self) -> UnwindTable {
+        let table = UnwindTable::of(&self.0);
+        self.0.image.release();
+        table
+    }
+}
+
+/// Unwinds user stacks of all processes of a trace.
+pub struct Unwinder {
+    files: Files,
+    machine: Machine,
+    processes: HashMap<i32, Process>,
+    /// Modules without a file, and the reasons.
+    missing: BTreeMap<String, String>,
+    counts: UnwindCounts,
+}
+
+enum Machine {
+    X86_64(Rules),
+    Aarch64(Arm),
+    Other,
+}
+
+/// The mappings with code, by start.
+#[derive(Default)]
+struct Process {
+    regions: BTreeMap<u64, Region>,
+    /// Of aarch64, once needed.
+    modules: Option<arm::Modules>,
+    /// The state before the mappings were reported again.
+    former: Option<(BTreeMap<u64, Region>, arm::Modules)>,
+}
+
+#[derive(Clone)]
+struct Region {
+    end: u64,
+    file_offset: u64,
+    path: Arc<[u8]>,
+    build_id: Option<Arc<[u8]>>,
+    file: Option<FileIdentity>,
+    first_mapped: FirstMapped,
+    /// Its file's code, once needed.
+    code: RegionCode,
+}
+
+/// The code of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RegionCode {
+    Unresolved,
+    /// No file, or none that was found.
+    Without,
+    /// Index in [`Rules::files`], and what to add to an address to get the file's.
+    File {
+        index: u32,
+        bias: u64,
+    },
+}
+
+/// The rules of all files.
+struct Rules {
+    files: Vec<(Found, Option<CodeRules>)>,
+    by_key: HashMap<ModuleKey, Option<u32>>,
+    recent: Box<[Recent; RECENT_RULES]>,
+}
+
+#[derive(Clone, Copy)]
+struct Recent {
+    /// Past the end of all files: free.
+    file: u32,
+    address: u64,
+    rule: Rule,
+}
+
+impl Unwinder {
+    /// Creates an unwinder for traces of an architecture as reported by `uname -m`.
+    pub fn new(options: &Options, origin: Origin, architecture: &str) -> Unwinder {
+        Unwinder {
+            files: Files::new(options, origin),
+            machine: match architecture {
+                "x86_64" => Machine::X86_64(Rules::default()),
+                "aarch64" | "arm64" => Machine::Aarch64(Arm::default()),
+                _ => Machine::Other,
+            },
+            processes: HashMap::new(),
+            missing: BTreeMap::new(),
+            counts: UnwindCounts::default(),
+        }
+    }
+
+    /// Adds a mapping of code, which replaces earlier mappings there.
+    pub fn add_mapping(&mut self, mapping: &Mapping<'_>) {
+        let end = mapping.start.saturating_add(mapping.length);
+        let has_code = mapping.protection.is_none_or(|p| p & PROT_EXEC != 0);
+        if mapping.pid < 0 || end == mapping.start {
+            return;
+        }
+        let process = self.processes.entry(mapping.pid).or_default();
+        let made_room = process.make_room(mapping.start..end);
+        if made_room || has_code {
+            // Rebuilt at the next stack of this process.
+            process.modules = None;
+        }
+        if !has_code {
+            return;
+        }
+        let build_id = mapping.build_id.map(Arc::from);
+        process.regions.insert(
+            mapping.start,
+            Region {
+                end,
+                file_offset: mapping.file_offset,
+                path: Arc::from(mapping.path),
+                build_id,
+                file: FileIdentity::of(mapping),
+                first_mapped: mapping.time,
+                code: RegionCode::Unresolved,
+            },
+        );
+    }
+
+    /// Starts a repeated report of all mappings of a process, some of them changed.
+    pub fn restart(&mut self, pid: i32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            let regions = std::mem::take(&mut process.regions);
+            let modules = process.modules.take();
+            process.former = modules.map(|modules| (regions, modules));
+        }
+    }
+
+    /// Gives a new process the mappings of its parent.
+    pub fn fork(&mut self, parent: i32, child: i32) {
+        let regions = self.processes.get(&parent).map(|parent| &parent.regions);
+        if let Some(regions) = regions.filter(|_| parent != child).cloned() {
+            let process = Process {
+                regions,
+                ..Process::default()
+            };
+            self.processes.insert(child, process);
+        }
+    }
+
+    /// The mappings of a process's code, by address, with their files.
+    pub fn mapped_code(&mut self, pid: i32) -> Vec<MappedCode> {
+        let (Machine::X86_64(rules), Some(process)) =
+            (&mut self.machine, self.processes.get_mut(&pid))
+        else {
+            return Vec::new();
+        };
+        let files = &mut Searched {
+            files: &mut self.files,
+            missing: &mut self.missing,
+        };
+        let regions = process.regions.iter_mut();
+        let mapped = regions.map(|(&start, region)| {
+            if region.code == RegionCode::Unresolved {
+                region.code = rules.resolve(files, start, region);
+            }
+            let (file, file_start) = match region.code {
+                RegionCode::File { index, bias } => {
+                    let found = rules.files.get(index as usize);
+                    let base = found.map_or(0, |(found, _)| base_of(&found.image));
+                    (Some(index), start.wrapping_add(bias).wrapping_sub(base))
+                }
+                RegionCode::Unresolved | RegionCode::Without => (None, 0),
+            };
+            MappedCode {
+                start,
+                end: region.end,
+                file,
+                file_start,
+            }
+        });
+        mapped.collect()
+    }
+
+    /// The file of a mapping.
+    pub fn table_source(&self, file: u32) -> Option<TableSource> {
+        let Machine::X86_64(rules) = &self.machine else {
+            return None;
+        };
+        let (found, _) = rules.files.get(file as usize)?;
+        Some(TableSource(found.clone()))
+    }
+
+    /// Removes the mappings of a process that ended or has a new image.
+    pub fn clear(&mut self, pid: i32) {
+        self.processes.remove(&pid);
+    }
+
+    /// Walks a stack: puts the thread's current address and then the return addresses, leaf first, into `addresses`.
+    /// `memory` is the copy from the stack pointer upwards.
+    pub fn unwind(
+        &mut self,
+        pid: i32,
+        registers: &Registers<'_>,
+        memory: &[u8],
+        addresses: &mut Vec<u64>,
+    ) -> Unwound {
+        addresses.clear();
+        let empty = &mut Process::default();
+        let process = self.processes.get_mut(&pid).unwrap_or(empty);
+        let files = &mut Searched {
+            files: &mut self.files,
+            missing: &mut self.missing,
+        };
+        let (unwound, must_rebuild) = match &mut self.machine {
+            _ if registers.abi != ABI_64 || process.regions.is_empty() => {
+                (Unwound::Unsupported, false)
+            }
+            Machine::X86_64(rules) => {
+                let unwound = rules.unwind(files, process, registers, memory, addresses);
+                (unwound, false)
+            }
+            Machine::Aarch64(arm) => arm.unwind(files, process, registers, memory, addresses),
+            Machine::Other => (Unwound::Unsupported, false),
+        };
+        if must_rebuild {
+            let others = self
+                .processes
+                .iter_mut()
+                .filter(|(other, _)| **other != pid);
+            for (_, other) in others {
+                other.modules = None;
+                other.former = None;
+            }
+        }
+        self.counts.add(unwound);
+        unwound
+    }
+
+    /// Number of walks per result.
+    pub fn counts(&self) -> UnwindCounts {
+        self.counts
+    }
+
+    /// Modules without a file, and the reasons: stacks through them may be truncated or follow frame pointers.
+    pub fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.missing
+            .iter()
+            .map(|(module, reason)| (module.as_str(), reason.as_str()))
+    }
+}
+
+/// The search for a mapped file.
+struct Searched<'a> {
+    files: &'a mut Files,
+    missing: &'a mut BTreeMap<String, String>,
+}
+
+impl Searched<'_> {
+    fn find(&mut self, region: &Region) -> (ModuleKey, Option<Found>) {
+        let path = String::from_utf8_lossy(&region.path);
+        let key = ModuleKey {
+            path: path.clone().into_owned(),
+            build_id: region.build_id.as_deref().map(<[u8]>::to_vec),
+            file: region.file,
+            first_mapped: region.first_mapped,
+        };
+        match self.files.find(&key) {
+            Ok(found) => (key, Some(found)),
+            Err(missing) => {
+                self.missing.insert(path.into_owned(), missing.to_string());
+                (key, None)
+            }
+        }
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        let free = Recent {
+            file: u32::MAX,
+            address: 0,
+            rule: Rule::Gap,
+        };
+        Rules {
+            files: Vec::new(),
+            by_key: HashMap::new(),
+            recent: Box::new([free; RECENT_RULES]),
+        }
+    }
+}
+
+impl Rules {
+    fn unwind(
+        &mut self,
+        files: &mut Searched<'_>,
+        process: &mut Process,
+        registers: &Registers<'_>,
+        memory: &[u8],
+        addresses: &mut Vec<u64>,
+    ) -> Unwound {
+        let (Some(ip), Some(sp), bp) = (
+            register(registers, X86_IP),
+            register(registers, X86_SP),
+            register(registers, X86_BP),
+        ) else {
+            return Unwound::Unsupported;
+        };
+        let mut walked = Walked {
+            rules: self,
+            files,
+            regions: &mut process.regions,
+            registers,
+            memory,
+            sp,
+        };
+        walk(&mut walked, State { ip, sp, bp }, addresses)
+    }
+
+    fn resolve(&mut self, files: &mut Searched<'_>, start: u64, region: &Region) -> RegionCode {
+        let (key, found) = files.find(region);
+        let Rules { files, by_key, .. } = self;
+        let index = by_key.entry(key).or_insert_with(|| {
+            let found = found.filter(|found| found.image.machine == EM_X86_64)?;
+            files.push((found, None));
+            u32::try_from(files.len() - 1).ok()
+        });
+        let code = index.and_then(|index| {
+            let (found, _) = files.get(index as usize)?;
+            let difference = found.image.address_minus_offset(region.file_offset)?;
+            let bias = region
+                .file_offset
+                .wrapping_add(difference)
+                .wrapping_sub(start);
+            Some(RegionCode::File { index, bias })
+        });
+        code.unwrap_or(RegionCode::Without)
+    }
+
+    fn rule_at(&mut self, file: u32, address: u64) -> Rule {
+        let place = (address ^ u64::from(file) << 7).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51;
+        let slot = self.recent.get_mut(place as usize);
+        if let Some(recent) = &slot
+            && (recent.file, recent.address) == (file, address)
+        {
+            return recent.rule;
+        }
+        let found = self.files.get_mut(file as usize);
+        let rule = found.map_or(Rule::Gap, |(found, rules)| {
+            let rules = rules.get_or_insert_with(|| CodeRules::of(found));
+            rules.rule_at(address)
+        });
+        if let Some(slot) = slot {
+            *slot = Recent {
+                file,
+                address,
+                rule,
+            };
+        }
+        rule
+    }
+}
+
+/// A stack that is being walked.
+struct Walked<'a, 'f> {
+    rules: &'a mut Rules,
+    files: &'a mut Searched<'f>,
+    regions: &'a mut BTreeMap<u64, Region>,
+    registers: &'a Registers<'a>,
+    memory: &'a [u8],
+    /// Where the memory begins.
+    sp: u64,
+}
+
+impl walk::Process for Walked<'_, '_> {
+    fn code(&mut self, address: u64, looked_up: u64) -> Option<Code<'_>> {
+        let (&start, region) = self.regions.range_mut(..=looked_up).next_back()?;
+        if looked_up >= region.end {
+            return None;
+        }
+        if region.code == RegionCode::Unresolved {
+            region.code = self.rules.resolve(self.files, start, region);
+        }
+        let RegionCode::File { index, bias } = region.code else {
+            // Generated code mostly has frame pointers.
+            return Some(Code {
+                rule: Rule::Gap,
+                instructions: &[],
+                chains_hold: true,
+            });
+        };
+        let rule = self.rules.rule_at(index, looked_up.wrapping_add(bias));
+        if rule != Rule::Gap {
+            return Some(Code {
+                rule,
+                instructions: &[],
+                chains_hold: false,
+            });
+        }
+        let (found, rules) = self.rules.files.get_mut(index as usize)?;
+        let instructions = found.image.code_at(address.wrapping_add(bias));
+        Some(Code {
+            rule,
+            instructions: instructions.unwrap_or_default(),
+            chains_hold: rules
+                .as_mut()
+                .is_some_and(|rules| rules.chains_hold(&found.image)),
+        })
+    }
+
+    fn is_code(&self, address: u64) -> bool {
+        let before = self.regions.range(..=address).next_back();
+        before.is_some_and(|(_, region)| address < region.end)
+    }
+
+    fn word(&self, address: u64) -> Option<u64> {
+        word(self.memory, self.sp, address)
+    }
+
+    fn register(&self, number: u8) -> Option<u64> {
+        let number = X86_OF_DWARF.get(usize::from(number))?;
+        register(self.registers, *number)
+    }
+}
+
+impl Process {
+    /// Cuts a range out of the mappings, and returns whether any overlapped.
+    fn make_room(&mut self, range: Range<u64>) -> bool {
+        let overlapping: Vec<u64> = self
+            .regions
+            .range(..range.end)
+            .rev()
+            // Regions do not overlap: the first that ends before the range is the last to check.
+            .take_while(|(_, region)| region.end > range.start)
+            .map(|(&start, _)| start)
+            .collect();
+        for start in &overlapping {
+            let Some(region) = self.regions.remove(start) else {
+                continue;
+            };
+            if region.end > range.end {
+                let cut = range.end - start;
+                let rest = Region {
+                    file_offset: region.file_offset.wrapping_add(cut),
+                    ..region.clone()
+                };
+                self.regions.insert(range.end, rest);
+            }
+            if *start < range.start {
+                let head = Region {
+                    end: range.start,
+                    ..region
+                };
+                self.regions.insert(*start, head);
+            }
+        }
+        !overlapping.is_empty()
+    }
+}
+
+/// The value of a register, if it was recorded.
+fn register(registers: &Registers<'_>, number: u32) -> Option<u64> {
+    let bit = 1u64.checked_shl(number)?;
+    let index = (registers.mask & (bit - 1)).count_ones() as usize;
+    (registers.mask & bit != 0)
+        .then(|| registers.values.get(index).copied())
+        .flatten()
+}
+
+/// Eight bytes of the copied stack.
+fn word(memory: &[u8], sp: u64, address: u64) -> Option<u64> {
+    let offset = usize::try_from(address.checked_sub(sp)?).ok()?;
+    Endian::Little.u64_at(memory, offset)
+}

@@ -1,0 +1,93 @@
+//! What a file says about the frames of its code: call frame information, and Go's own tables.
+
+use super::super::files::Found;
+use super::cfi::{CallFrames, Function, Scratch};
+use super::go::{GoFrames, GoFunction};
+use super::rule::Rule;
+
+/// Rules that are evaluated for Go's functions, in multiples of their number: 6 in Go's own compiler.
+const GO_WORK_MAX: usize = 256;
+
+/// The sources of a file's rules.
+pub(super) struct Sources {
+    frames: Option<CallFrames>,
+    go: Option<GoFrames>,
+    scratch: Scratch,
+}
+
+enum Source<'a> {
+    Frames(&'a Function),
+    Go(&'a GoFunction),
+}
+
+/// What [`Sources::each`] passes.
+pub(super) enum Item {
+    /// A rule and the first address that it applies to.
+    Rule(u64, Rule),
+    /// The end of a function that began there. Go's functions all keep frame pointers.
+    End { start: u64, end: u64, is_go: bool },
+}
+
+impl Sources {
+    /// Reads the file's lists of functions.
+    pub(super) fn of(found: &Found) -> Sources {
+        Sources {
+            frames: CallFrames::of(&found.image, found.debug.as_deref()),
+            go: GoFrames::of(&found.image),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// The rule at an address of the file.
+    pub(super) fn rule_at(&mut self, address: u64) -> Rule {
+        let Sources {
+            frames,
+            go,
+            scratch,
+        } = self;
+        let of_frames = frames
+            .as_ref()
+            .map(|frames| frames.rule_at(address, scratch));
+        match (of_frames, go) {
+            (None | Some(Rule::Gap), Some(go)) => go.rule_at(address),
+            (rule, _) => rule.unwrap_or(Rule::Gap),
+        }
+    }
+
+    /// Passes the rules of all functions, by address.
+    pub(super) fn each(&mut self, each: &mut dyn FnMut(Item)) {
+        let Sources {
+            frames,
+            go,
+            scratch,
+        } = self;
+        let of_frames = frames.iter().flat_map(CallFrames::functions);
+        let of_go = go.iter().flat_map(GoFrames::functions);
+        let go_count = go.as_ref().map_or(0, |go| go.functions().len());
+        let mut go_work = go_count.saturating_mul(GO_WORK_MAX);
+        let of_frames = of_frames.map(|function| (function.start, Source::Frames(function)));
+        let of_go = of_go.map(|function| (function.start, Source::Go(function)));
+        let mut functions: Vec<(u64, Source<'_>)> = of_frames.chain(of_go).collect();
+        functions.sort_by_key(|(start, _)| *start);
+        for (start, source) in functions {
+            let (end, is_go) = match (source, &*frames, &*go) {
+                (Source::Frames(function), Some(frames), _) => {
+                    frames.rules_of(function, scratch, &mut |address, rule| {
+                        each(Item::Rule(address, rule));
+                    });
+                    (function.end, false)
+                }
+                (Source::Go(function), _, Some(go)) => {
+                    go.rules_of(function, &mut |address, rule| {
+                        each(Item::Rule(address, rule));
+                        go_work = go_work.saturating_sub(1);
+                        go_work > 0
+                    });
+                    (function.end, true)
+                }
+                _ => continue,
+            };
+            each(Item::End { start, end, is_go });
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The unwind rules of a file: evaluated where they are needed, or all of them as a table that a program in the kernel
+//! searches.
+
+use std::collections::HashMap;
+
+use super::super::elf::Elf;
+use super::super::files::Found;
+use super::chains::Chains;
+use super::rule::{Row, Rule, WIDE_RULES_MAX, Wide};
+use super::sources::{Item, Sources};
+
+/// Padding between functions, which never runs: no row of its own.
+const PADDING_MAX: u64 = 16;
+/// Rows of a table: 64 MiB. rustc's libLLVM has 1.3 million.
+const ROWS_MAX: usize = 8 << 20;
+
+/// The unwind rules of a file.
+pub(super) struct CodeRules {
+    sources: Sources,
+    /// [`Chains::hold`], once needed.
+    chains_hold: Option<bool>,
+}
+
+/// All rules of a file, by address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnwindTable {
+    /// The address in the file, of a page, that the rows count from.
+    pub base: u64,
+    /// Sorted by address; each applies up to the next.
+    pub rows: Vec<Row>,
+    /// Rules that do not fit into rows.
+    pub wide: Vec<Wide>,
+    /// What the code does to frame pointers.
+    pub chains: Chains,
+}
+
+impl CodeRules {
+    /// Reads the file's lists of functions.
+    pub(super) fn of(found: &Found) -> CodeRules {
+        CodeRules {
+            sources: Sources::of(found),
+            chains_hold: None,
+        }
+    }
+
+    /// The rule at an address of the file.
+    pub(super) fn rule_at(&mut self, address: u64) -> Rule {
+        self.sources.rule_at(address)
+    }
+
+    /// Whether the file's code that has no rules can be left by its frame pointer.
+    pub(super) fn chains_hold(&mut self, image: &Elf) -> bool {
+        let sources = &mut self.sources;
+        *self
+            .chains_hold
+            .get_or_insert_with(|| Chains::of(image, sources, &mut |_| {}).hold())
+    }
+}
+
+impl UnwindTable {
+    /// Builds the table of a file.
+    pub(super) fn of(found: &Found) -> UnwindTable {
+        let mut builder = Builder {
+            base: base_of(&found.image),
+            ..Builder::default()
+        };
+        let mut sources = Sources::of(found);
+        let chains = Chains::of(&found.image, &mut sources, &mut |item| match *item {
+            Item::Rule(address, rule) => builder.add(address, rule),
+            Item::End { end, .. } => builder.add(end, Rule::Gap),
+        });
+        builder.finish(chains)
+    }
+
+    /// The rule at an address of the file.
+    #[cfg(test)]
+    pub(super) fn rule_at(&self, address: u64) -> Rule {
+        let relative = address.wrapping_sub(self.base);
+        let next = self
+            .rows
+            .partition_point(|row| u64::from(row.address) <= relative);
+        let row = next.checked_sub(1).and_then(|last| self.rows.get(last));
+        row.map_or(Rule::Gap, |row| Rule::of_row(*row, &self.wide))
+    }
+}
+
+/// The page of the file's lowest address.
+pub(super) fn base_of(image: &Elf) -> u64 {
+    let lowest = image.loaded().map(|segment| segment.address).min();
+    lowest.unwrap_or(0) & !0xfff
+}
+
+/// A table that is being built, function by function in order.
+#[derive(Default)]
+struct Builder {
+    base: u64,
+    rows: Vec<Row>,
+    wide: Vec<Wide>,
+    indices: HashMap<Wide, u16>,
+    /// Rows did not fit.
+    is_full: bool,
+}
+
+impl Builder {
+    fn add(&mut self, address: u64, rule: Rule) {
+        let relative = address.checked_sub(self.base);
+        let Some(relative) = relative.and_then(|address| u32::try_from(address).ok()) else {
+            return;
+        };
+        let Builder { wide, indices, .. } = self;
+        let row = rule.row(relative, |rule| {
+            if let Some(index) = indices.get(&rule) {
+                return Some(*index);
+            }
+            let index = u16::try_from(wide.len()).ok()?;
+            if wide.len() >= WIDE_RULES_MAX {
+                return None;
+            }
+            wide.push(rule);
+            indices.insert(rule, index);
+            Some(index)
+        });
+        // The end of the function before may be padding only; rows of one address replace each other.
+        while let Some(last) = self.rows.last() {
+            let is_padding =
+                is_gap(last) && u64::from(relative.saturating_sub(last.address)) < PADDING_MAX;
+            if last.address < relative && !is_padding {
+                break;
+            }
+            self.rows.pop();
+        }
+        let is_same = |last: &Row| (last.cfa, last.rbp) == (row.cfa, row.rbp);
+        if self.rows.last().is_some_and(is_same) {
+            return;
+        }
+        if self.rows.len() >= ROWS_MAX {
+            self.is_full = true;
+        } else {
+            self.rows.push(row);
+        }
+    }
+
+    fn finish(mut self, chains: Chains) -> UnwindTable {
+        if self.is_full {
+            // What follows the last row is not covered.
+            if let Some(last) = self.rows.last_mut() {
+                *last = Rule::Gap.row(last.address, |_| None);
+            }
+        }
+        UnwindTable {
+            base: self.base,
+            rows: self.rows,
+            wide: self.wide,
+            chains,
+        }
+    }
+}
+
+fn is_gap(row: &Row) -> bool {
+    Rule::of_row(*row, &[]) == Rule::Gap
+}

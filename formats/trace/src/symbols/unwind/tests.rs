@@ -1,0 +1,160 @@
+//! Rules and tables of this host's files: the table says what gimli evaluates at random addresses; damaged sections end.
+
+use std::path::{Path, PathBuf};
+
+use super::super::elf::{Content, Elf};
+use super::super::files::Found;
+use super::rule::{Frame, RBP, RSP, Rbp, Rule};
+use super::table::{CodeRules, UnwindTable};
+use super::*;
+use crate::symbols::tests::random_numbers;
+
+/// Files of Debian and of this build; those that the host lacks are left out.
+fn files() -> Vec<PathBuf> {
+    let system = [
+        "/usr/lib/x86_64-linux-gnu/libc.so.6",
+        "/usr/lib/x86_64-linux-gnu/libcrypto.so.3",
+        "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+        "/usr/bin/bash",
+        "/usr/bin/perl",
+        "/usr/bin/python3",
+    ];
+    let own = std::env::current_exe().unwrap();
+    let files = system.into_iter().map(PathBuf::from).chain([own]);
+    files.filter(|path| path.exists()).collect()
+}
+
+fn found(path: &Path) -> Found {
+    found_in(Elf::open(path).unwrap())
+}
+
+fn found_in(image: Elf) -> Found {
+    Found {
+        image: Arc::new(image),
+        debug: None,
+        is_verified: true,
+    }
+}
+
+#[test]
+fn tables_hold_what_is_evaluated() {
+    let mut random = random_numbers(3);
+    for path in files() {
+        let found = found(&path);
+        let table = UnwindTable::of(&found);
+        let mut rules = CodeRules::of(&found);
+        assert!(table.rows.is_sorted_by_key(|row| row.address), "{path:?}");
+        let last = table.rows.last().unwrap();
+        let end = table.base + u64::from(last.address) + 64;
+        let mut counts = [0; 3];
+        for _ in 0..20_000 {
+            let address = table.base + random() % (end - table.base);
+            let (expected, in_table) = (rules.rule_at(address), table.rule_at(address));
+            // Padding has the rule of the function before it; and frames beyond all wide rules have none.
+            match (expected, in_table) {
+                (expected, in_table) if expected == in_table => counts[0] += 1,
+                (Rule::Gap, _) => counts[1] += 1,
+                (_, Rule::Opaque) => counts[2] += 1,
+                _ => panic!("{path:?}: {address:#x}: {expected:?}, {in_table:?}"),
+            }
+        }
+        println!(
+            "{}: {} rows, {} wide, {counts:?}, {:?}",
+            path.display(),
+            table.rows.len(),
+            table.wide.len(),
+            table.chains
+        );
+        assert!(counts[1] < 1500 && counts[2] < 20, "{path:?}: {counts:?}");
+    }
+}
+
+#[test]
+fn frame_pointers_are_judged_by_file() {
+    let holds = |path: &str| {
+        let path = Path::new(path);
+        let exists = path.exists();
+        exists.then(|| UnwindTable::of(&found(path)).chains.hold())
+    };
+    for path in files() {
+        let path = path.to_str().unwrap();
+        if path.starts_with("/usr") {
+            assert_ne!(holds(path), Some(true), "{path}");
+        }
+    }
+    for path in [
+        "/usr/bin/node",
+        "/usr/bin/go",
+        "/usr/lib/go-1.19/bin/go",
+        "/usr/lib/postgresql/15/bin/postgres",
+        "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so",
+    ] {
+        assert_ne!(holds(path), Some(false), "{path}");
+    }
+}
+
+#[test]
+fn rules_of_the_c_library() {
+    let path = Path::new("/usr/lib/x86_64-linux-gnu/libc.so.6");
+    // Another distribution's is elsewhere.
+    if !path.exists() {
+        return;
+    }
+    let table = UnwindTable::of(&found(path));
+    let rules: Vec<Rule> = table
+        .rows
+        .iter()
+        .map(|row| Rule::of_row(*row, &table.wide))
+        .collect();
+    let count = |is_it: fn(&Rule) -> bool| rules.iter().filter(|rule| is_it(rule)).count();
+    assert_eq!(
+        count(|rule| matches!(rule, Rule::Signal)),
+        1,
+        "__restore_rt"
+    );
+    assert!(count(|rule| matches!(rule, Rule::Plt { .. })) >= 1);
+    assert!(count(|rule| matches!(rule, Rule::Root)) >= 1, "clone3");
+    let opaque = count(|rule| matches!(rule, Rule::Opaque));
+    assert!(opaque * 1000 < rules.len(), "{opaque} of {}", rules.len());
+    let entry = Frame {
+        base: RSP,
+        offset: 8,
+        indirect: None,
+        return_address: -8,
+        rbp: Rbp::Same,
+    };
+    assert!(rules.contains(&Rule::Frame(entry)));
+    let fp = |rule: &Rule| matches!(rule, Rule::Frame(frame) if frame.base == RBP);
+    assert!(rules.iter().any(fp));
+}
+
+#[test]
+fn damaged_tables_end() {
+    let path = std::env::current_exe().unwrap();
+    let whole = std::fs::read(path).unwrap();
+    let image = Elf::parse(Content::Owned(whole.clone())).unwrap();
+    let section = image.section(b".eh_frame").unwrap();
+    let section_bytes = section.bytes as usize;
+    let part = image.contents(b".eh_frame").unwrap();
+    let at = whole
+        .windows(64)
+        .position(|window| part.starts_with(window))
+        .unwrap();
+    drop((image, part));
+    let mut random = random_numbers(5);
+    for _ in 0..6 {
+        let mut damaged = whole.clone();
+        for _ in 0..200 {
+            let place = at + random() as usize % section_bytes;
+            damaged[place] = random() as u8;
+        }
+        let found = found_in(Elf::parse(Content::Owned(damaged)).unwrap());
+        let table = UnwindTable::of(&found);
+        assert!(table.rows.is_sorted_by_key(|row| row.address));
+        assert!(table.rows.len() <= 2 * section_bytes);
+        let mut rules = CodeRules::of(&found);
+        for _ in 0..1000 {
+            rules.rule_at(random() % (1 << 28));
+        }
+    }
+}
