@@ -141,12 +141,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_options_are_consistent() {
+    fn options_are_consistent() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn a_wrong_format_names_the_right_ones() {
+    fn error_for_a_wrong_format_lists_the_formats() {
         let refused = Arguments::try_parse_from(["x", "a", "--from", "nothing"]).err();
         assert!(refused.unwrap().to_string().contains("expected one of:"));
     }

@@ -24,7 +24,7 @@ use misuse::Misuse;
 use run::Outcome;
 
 fn main() -> ExitCode {
-    // The program runs itself to read debug info, which may kill the process.
+    // The program starts itself as a child that reads debug info and may be killed.
     if symbols::serve_lines(std::env::args_os()) {
         return ExitCode::SUCCESS;
     }

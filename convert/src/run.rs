@@ -28,7 +28,7 @@ use crate::export::{self, EXPORTERS, Exporter};
 use crate::misuse::{Misuse, misuse};
 use crate::progress::Line;
 
-/// The running program, even if its path leads to a newer one by now.
+/// The running program, even if its file has been replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Outcome of a run that did not fail.

@@ -1,5 +1,5 @@
 //! `--lines` with malicious files: the import ends in time and succeeds, other names are present, and the reason is
-//! given.
+//! reported.
 
 #[allow(
     dead_code,
@@ -227,7 +227,7 @@ fn endless_debug_info_is_abandoned() {
     let again = INLINED.replace(".Lself:\n", "");
     let inlined = format!("{INLINED}.rept 20000\n{again}.endr\n");
     room.made("large", &inlined, &many(".quad 8,9"));
-    // Or "too long", if allocation is slow.
+    // "too long" instead of "too much memory" if allocation is slow.
     room.check("large", "its debug info takes too ");
     // Empty ranges take no memory.
     let inlined = inlined.replace(".rept 20000", ".rept 400000");

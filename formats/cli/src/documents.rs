@@ -1,4 +1,4 @@
-//! Manual pages and completions, as packages install them.
+//! Manual pages and completions, for packages.
 //!
 //! ```text
 //! perfquet-query --generate share
@@ -17,9 +17,9 @@ use std::process::ExitCode;
 use clap::Command;
 use clap_complete::Shell;
 
-/// Writes the documents of a program that was run with `--generate DIR`; `None` with any other arguments.
+/// Writes the documents of a program started with `--generate DIR`; `None` with any other arguments.
 ///
-/// The option is for packages, so it is not part of the command line that the documents describe.
+/// The option is meant for packagers, so it is not part of the command line that the documents describe.
 pub fn write_documents(command: impl FnOnce() -> Command) -> Option<ExitCode> {
     let share = directory(std::env::args_os())?;
     Some(match write(command(), &share) {
@@ -68,7 +68,7 @@ mod tests {
     use clap::Arg;
 
     #[test]
-    fn every_subcommand_has_a_page_and_every_shell_a_file() {
+    fn every_subcommand_and_shell_has_its_file() {
         let command = Command::new("prog")
             .about("Does it")
             .arg(Arg::new("hidden").long("hidden").hide(true))
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_command_line_asks_for_documents() {
+    fn only_a_complete_command_line_generates_documents() {
         let words = |words: &[&str]| directory(words.iter().map(OsString::from));
         assert_eq!(words(&["prog", "--generate", "d"]), Some("d".into()));
         assert_eq!(words(&["prog", "--generate"]), None);

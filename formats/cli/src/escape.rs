@@ -1,4 +1,4 @@
-//! Control characters written out, so that a name in a trace cannot color, retitle or reorder a terminal.
+//! Escapes for control characters, so that a name in a trace cannot color, retitle or reorder a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_where(text, |_| true)
 }
 
-/// As [`escaped`], for those of these characters that `is_escaped` selects.
+/// Escapes like [`escaped`], but only the characters selected by `is_escaped`.
 pub fn escaped_where(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     let harmful = |letter: char| is_harmful(letter) && is_escaped(letter);
     if !text.contains(harmful) {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_written_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(
             escaped("evil\x1b[31m\u{9b}\n\u{202e}x"),
             "evil\\x1b[31m\\x9b\\n\\u{202e}x"

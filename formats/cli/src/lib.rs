@@ -1,7 +1,7 @@
-//! What the command lines of the programs share: quantities, hints with similar names, the logger, escaping for terminals,
-//! documents for packages.
+//! Parts of the command line shared by the programs: quantities, hints with similar names, the logger, escaping for
+//! terminals, documents for packages.
 //!
-//! It knows nothing about traces.
+//! This crate does not depend on traces.
 
 mod documents;
 mod escape;

@@ -24,7 +24,7 @@ pub fn start(verbosity: u8, print: Print) {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Not those of other crates.
+        // Messages of other crates are dropped.
         metadata.target().starts_with("perfquet") && metadata.level() <= log::max_level()
     }
 

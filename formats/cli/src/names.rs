@@ -2,18 +2,18 @@
 
 use strsim::osa_distance;
 
-/// Longest distance of a similar name, in edits.
+/// Maximum distance of a similar name, in edits.
 const FARTHEST: usize = 6;
-/// Most names in a hint.
+/// Maximum number of names in a hint.
 const MOST: usize = 4;
 
 /// Returns up to four of `names` that are similar to `wrong`, the nearest first; names that contain it, or that it contains, if
 /// none is a few edits away.
 ///
-/// A name may follow its table or system (`sched.sched_switch`, `sched:sched_switch`): many users know the name only.
+/// A name may follow its table or system (`sched.sched_switch`, `sched:sched_switch`): many users know only the name.
 pub fn nearest<S: AsRef<str> + Ord>(wrong: &str, names: impl IntoIterator<Item = S>) -> Vec<S> {
     let wrong = wrong.to_lowercase();
-    // Of `sched:swich`. A dot does not divide it: cgroups and files have dots.
+    // The part after the last colon, as in `sched:swich`. Dots do not separate: cgroups and files have dots.
     let wrong_last = wrong.rsplit(':').next().unwrap_or(&wrong);
     let allowed = (wrong.chars().count() / 3).clamp(1, FARTHEST);
     let (mut near, mut parts) = (Vec::new(), Vec::new());
@@ -50,7 +50,8 @@ fn last(name: &str) -> &str {
     name.rsplit(['.', ':']).next().unwrap_or(name)
 }
 
-/// Returns the number of edits between two names; infinite for very different lengths, since a kernel has 200,000 functions.
+/// Returns the number of edits between two names; infinite for very different lengths, because a kernel has 200,000
+/// functions.
 fn edits(left: &str, right: &str) -> usize {
     match left.len().abs_diff(right.len()) > FARTHEST {
         true => usize::MAX / 4,
@@ -63,7 +64,7 @@ fn edits(left: &str, right: &str) -> usize {
 /// Runs in at most `pattern.len() * text.len()` steps.
 pub fn glob_matches(pattern: &str, text: &str) -> bool {
     let (mut pattern_rest, mut text_rest) = (pattern, text);
-    // After the last `*`: the pattern that follows it, and the text that it has not matched yet.
+    // State at the last `*`: the pattern after it, and the text that it has not matched yet.
     let mut star: Option<(&str, &str)> = None;
     while let Some(character) = text_rest.chars().next() {
         if let Some(after) = pattern_rest.strip_prefix('*') {
@@ -73,7 +74,7 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
             pattern_rest = after;
             text_rest = &text_rest[character.len_utf8()..];
         } else if let Some((after, from)) = star {
-            // The last `*` takes one character more. Earlier ones need no second try: that is what keeps this fast.
+            // The last `*` matches one more character. Earlier ones need no second try, which keeps this fast.
             let mut from = from.chars();
             from.next();
             star = Some((after, from.as_str()));
@@ -92,7 +93,7 @@ fn strip_one(pattern: &str, character: char) -> Option<&str> {
         '?' => Some(after.as_str()),
         '[' => {
             let set = after.as_str();
-            // A bracket that comes first belongs to the set.
+            // A bracket at the start belongs to the set.
             let skipped = set.chars().take(1).map(char::len_utf8).sum::<usize>();
             let end = skipped + set.get(skipped..)?.find(']')?;
             let (is_inverted, members) = match set[..end].strip_prefix(['!', '^']) {
@@ -105,7 +106,7 @@ fn strip_one(pattern: &str, character: char) -> Option<&str> {
     }
 }
 
-/// Whether a set of characters and ranges (`abc`, `a-z`) has `character`.
+/// Whether a set of characters and ranges (`abc`, `a-z`) contains `character`.
 fn is_member(members: &str, character: char) -> bool {
     let members: Vec<char> = members.chars().collect();
     let mut members = &members[..];

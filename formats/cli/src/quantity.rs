@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// The units of durations, in nanoseconds. The micro sign and the Greek letter look the same.
+/// Units of durations, in nanoseconds. The micro sign and the Greek letter look alike.
 const UNITS: [(&str, i64); 8] = [
     ("ns", 1),
     ("us", 1_000),

@@ -1,8 +1,8 @@
-//! Numbers out of foreign bytes: this file alone puts bytes together, and the tidy test holds that.
+//! Decoding of numbers from input bytes. No other file assembles bytes into numbers; a tidy test enforces this.
 //!
-//! [`Cursor`] goes through a slice: each read checks what is left, knows where it stands, and swaps the byte order where
-//! the input asks for it. [`Endian`] does the same at one place of a slice, for records whose members lie at known
-//! offsets. Nothing here allocates, so no length from an input can make memory grow.
+//! [`Cursor`] reads a slice from front to back: each read checks the remaining length, tracks the offset, and converts
+//! from the input's byte order. [`Endian`] reads at an offset, for records whose members have fixed positions. Nothing
+//! here allocates, so no length field of an input can exhaust memory.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ macro_rules! endian_number {
 }
 
 impl Endian {
-    /// The order of an input that is said to be big-endian, or not.
+    /// Returns [`Endian::Big`] if `is_big`.
     #[inline]
     pub fn of(is_big: bool) -> Endian {
         match is_big {
@@ -39,19 +39,22 @@ impl Endian {
         }
     }
 
-    endian_number!(u8, "The byte, for code that is the same for all widths.");
-    endian_number!(u16, "The unsigned number in these bytes.");
-    endian_number!(u32, "The unsigned number in these bytes.");
-    endian_number!(u64, "The unsigned number in these bytes.");
-    endian_number!(i8, "The signed number in this byte.");
-    endian_number!(i16, "The signed number in these bytes.");
-    endian_number!(i32, "The signed number in these bytes.");
-    endian_number!(i64, "The signed number in these bytes.");
+    endian_number!(
+        u8,
+        "Decodes a byte, for code that is generic over the width."
+    );
+    endian_number!(u16, "Decodes an unsigned 16-bit number.");
+    endian_number!(u32, "Decodes an unsigned 32-bit number.");
+    endian_number!(u64, "Decodes an unsigned 64-bit number.");
+    endian_number!(i8, "Decodes a signed byte.");
+    endian_number!(i16, "Decodes a signed 16-bit number.");
+    endian_number!(i32, "Decodes a signed 32-bit number.");
+    endian_number!(i64, "Decodes a signed 64-bit number.");
 
-    /// The unsigned number in up to 8 bytes; more are not looked at.
+    /// Decodes up to 8 bytes as an unsigned number; further bytes are ignored.
     #[inline]
     pub fn unsigned(self, bytes: &[u8]) -> u64 {
-        // Arrays of arguments are of this kind, and each element comes through here.
+        // Fast path: every element of an argument array is decoded here.
         if let (Endian::Little, Ok(bytes)) = (self, bytes.try_into()) {
             return self.u64(bytes);
         }
@@ -62,39 +65,39 @@ impl Endian {
         }
     }
 
-    /// The unsigned 16-bit number at `offset`, if it is whole.
+    /// Reads an unsigned 16-bit number at `offset`; `None` if the slice ends before or inside it.
     #[inline]
     pub fn u16_at(self, bytes: &[u8], offset: usize) -> Option<u16> {
         Some(self.u16(array_at(bytes, offset)?))
     }
 
-    /// The unsigned 32-bit number at `offset`, if it is whole.
+    /// Reads an unsigned 32-bit number at `offset`; `None` if the slice ends before or inside it.
     #[inline]
     pub fn u32_at(self, bytes: &[u8], offset: usize) -> Option<u32> {
         Some(self.u32(array_at(bytes, offset)?))
     }
 
-    /// The unsigned 64-bit number at `offset`, if it is whole.
+    /// Reads an unsigned 64-bit number at `offset`; `None` if the slice ends before or inside it.
     #[inline]
     pub fn u64_at(self, bytes: &[u8], offset: usize) -> Option<u64> {
         Some(self.u64(array_at(bytes, offset)?))
     }
 }
 
-/// `N` bytes at `offset`, if they are there.
+/// Returns the `N` bytes at `offset`; `None` if the slice is too short.
 #[inline]
 pub fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     bytes.get(offset..)?.first_chunk().copied()
 }
 
-/// More bytes were expected than are left.
+/// Fewer bytes are left than were expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Short {
-    /// Offset in the input where they were expected.
+    /// Offset in the input.
     pub offset: u64,
-    /// How many.
+    /// Number of expected bytes.
     pub wanted: u64,
-    /// How many are left.
+    /// Number of bytes left.
     pub left: u64,
 }
 
@@ -104,7 +107,7 @@ impl fmt::Display for Short {
     }
 }
 
-/// A place in a slice, and the byte order to read it in.
+/// A position in a slice, with the byte order of the input.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -130,7 +133,7 @@ macro_rules! number {
 }
 
 impl<'a> Cursor<'a> {
-    /// Stands at the first byte of `bytes`, which is at `offset` of the input.
+    /// Starts at the first byte of `bytes`, which has `offset` in the input.
     #[inline]
     pub fn new(bytes: &'a [u8], offset: u64, endian: Endian) -> Self {
         Cursor {
@@ -140,14 +143,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    number!(u8, u8, "Takes a byte.");
-    number!(u16, u16, "Takes an unsigned 16-bit number.");
-    number!(u32, u32, "Takes an unsigned 32-bit number.");
-    number!(u64, u64, "Takes an unsigned 64-bit number.");
-    number!(i32, i32, "Takes a signed 32-bit number.");
-    number!(i64, i64, "Takes a signed 64-bit number.");
+    number!(u8, u8, "Reads a byte.");
+    number!(u16, u16, "Reads an unsigned 16-bit number.");
+    number!(u32, u32, "Reads an unsigned 32-bit number.");
+    number!(u64, u64, "Reads an unsigned 64-bit number.");
+    number!(i32, i32, "Reads a signed 32-bit number.");
+    number!(i64, i64, "Reads a signed 64-bit number.");
 
-    /// Takes `count` bytes.
+    /// Reads `count` bytes.
     #[inline]
     pub fn bytes(&mut self, count: u64) -> Result<&'a [u8], Short> {
         match usize::try_from(count)
@@ -163,14 +166,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes `count` bytes as a cursor of its own.
+    /// Reads `count` bytes as a separate cursor.
     #[inline]
     pub fn part(&mut self, count: u64) -> Result<Cursor<'a>, Short> {
         let (offset, endian) = (self.offset, self.endian);
         Ok(Cursor::new(self.bytes(count)?, offset, endian))
     }
 
-    /// Takes text up to a NUL, which is taken too; without one, all that is left.
+    /// Reads a string up to a NUL, and skips the NUL; without one, reads to the end.
     #[inline]
     pub fn text_to_nul(&mut self) -> &'a [u8] {
         let text = before_nul(self.rest);
@@ -180,31 +183,31 @@ impl<'a> Cursor<'a> {
         text
     }
 
-    /// What is left, without taking it.
+    /// Returns the remaining bytes without reading them.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left.
     #[inline]
     pub fn left(&self) -> u64 {
         self.rest.len() as u64
     }
 
-    /// Whether nothing is left.
+    /// Whether no bytes are left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Offset in the input.
+    /// Returns the offset in the input.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Byte order.
+    /// Returns the byte order.
     #[inline]
     pub fn endian(&self) -> Endian {
         self.endian
@@ -220,7 +223,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The part of `text` before its first NUL.
+/// Returns the part of `text` before its first NUL.
 #[inline]
 pub fn before_nul(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == 0).next().unwrap_or_default()
@@ -231,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_at_a_place_are_whole_or_none() {
+    fn numbers_at_an_offset_are_complete_or_none() {
         let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9];
         assert_eq!(Endian::Little.u16_at(&bytes, 7), Some(0x0908));
         assert_eq!(Endian::Big.u16_at(&bytes, 7), Some(0x0809));

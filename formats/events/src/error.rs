@@ -1,49 +1,49 @@
-//! Why an import, or a trace directory, cannot go on.
+//! Errors that end an import, or the opening of a trace directory.
 
 use std::path::PathBuf;
 
 use crate::event::Place;
 
-/// Named by what the caller can do about it. A reader fails only when nothing can be read; all else
-/// is an [`Event::Problem`](crate::event::Event::Problem) in its stream.
+/// An error that ends an import. Variants are named by what the caller can do. A reader fails only if nothing can be
+/// read; everything else is an [`Event::Problem`](crate::event::Event::Problem) in its stream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused: no such file, no permission, a full disk.
+    /// A system call failed: no such file, no permission, a full disk.
     #[error("{path}: {source}", path = path.display())]
     Io {
-        /// File at hand.
+        /// The file.
         path: PathBuf,
-        /// Reason of the system.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// No format recognized the input's first bytes.
+    /// No format recognizes the first bytes of the input.
     #[error("{input}: unknown trace format{nearest}")]
     UnknownFormat {
         /// File name, or `stdin`.
         input: String,
-        /// The formats that came nearest, as a sentence; empty if none did.
+        /// The most similar formats, as a sentence; empty if there are none.
         nearest: String,
     },
-    /// The input is of its format, but so damaged that nothing can be read.
+    /// The input has the format, but is so damaged that nothing can be read.
     #[error("{input}: {place}{message}")]
     Damaged {
         /// File name, or `stdin`.
         input: String,
-        /// Where.
+        /// Offset or line of the damage.
         place: Place,
-        /// What was expected, what was found.
+        /// What was expected, and what was found.
         message: String,
     },
-    /// The input, or a trace directory, is of a kind or version that is not read here.
+    /// The input, or trace directory, has an unsupported type or version.
     #[error("{input}: {message}")]
     Unsupported {
         /// File name, or `stdin`.
         input: String,
-        /// What it is, and what to do.
+        /// Description and advice.
         message: String,
     },
-    /// Symbols that were asked for cannot be had.
+    /// Requested symbols are not available.
     #[error("{path}: {message}", path = path.display())]
     Symbols {
         /// Symbol file.
@@ -51,7 +51,7 @@ pub enum Error {
         /// Reason.
         message: String,
     },
-    /// An output that exists is not overwritten.
+    /// The output exists.
     #[error("{path} exists", path = path.display())]
     Exists {
         /// The trace directory.
@@ -60,7 +60,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An [`Error::Io`] at `path`, for `map_err`.
+    /// Returns a function that makes an [`Error::Io`] at `path`, for `map_err`.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.into();
         move |source| Error::Io { path, source }

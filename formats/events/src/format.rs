@@ -1,4 +1,4 @@
-//! One input format: its name, how it is recognized and how it is read.
+//! Description of an input format: its name, its recognition, and its reader.
 //!
 //! ```text
 //! Format { name: "kfi", about: "KFI and KFT logs", main_file: None, sniff, read_file: read }
@@ -7,26 +7,26 @@
 use crate::event::Sink;
 use crate::{Error, Input};
 
-/// Everything the rest of the program knows about a format.
+/// An input format.
 pub struct Format {
-    /// As given to `--from`, and named in the manifest: "kfi".
+    /// Name in `--from` and in the manifest: "kfi".
     pub name: &'static str,
     /// One line for `--list`.
     pub about: &'static str,
-    /// For traces that are directories: the file that identifies them and is read first.
+    /// For directories: the file that identifies the format and is read first.
     pub main_file: Option<&'static str>,
-    /// Looks at the first 4 KiB only, of a directory at those of its main file. Formats are tried in the order of their
-    /// list; a test runs every sniffer on every golden file.
+    /// Recognizes the format from the first 4 KiB of the input, or of a directory's main file. Formats are tried in
+    /// list order; a test runs every sniffer on every golden file.
     pub sniff: fn(head: &[u8]) -> Guess,
-    /// Hands over events, in the order of time where the format has one. Unreadable data becomes
+    /// Passes events to the sink, in order of time if the format has one. Unreadable data becomes an
     /// [`Event::Problem`](crate::event::Event::Problem).
     ///
-    /// [`Format::read`] calls this function, after it has entered the main file of a directory.
+    /// [`Format::read`] calls this function after entering the main file of a directory.
     pub read_file: fn(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error>,
 }
 
 impl Format {
-    /// How sure this format is of an input: by its first bytes, of a directory by those of the main file.
+    /// Returns how certain this format is of an input, by its first bytes; for a directory, by those of the main file.
     pub fn guess(&self, input: &Input) -> Result<Guess, Error> {
         if !input.is_directory() {
             return Ok((self.sniff)(input.head()));
@@ -41,8 +41,8 @@ impl Format {
     /// Reads the events of a file, a stream or a directory.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a directory if this format is a single file, or if the directory lacks the main file;
-    /// otherwise only if nothing can be read, or if the sink fails.
+    /// [`Error::Unsupported`] for a directory if this format is a single file, or if the main file is missing.
+    /// Otherwise only if nothing can be read, or if the sink fails.
     pub fn read(&self, input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
         if input.is_directory() {
             let file = self.main_file.ok_or_else(|| Error::Unsupported {
@@ -55,13 +55,13 @@ impl Format {
     }
 }
 
-/// How sure a sniffer is.
+/// Certainty of a sniffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guess {
-    /// It is something else.
+    /// Not this format.
     No,
-    /// It looks like it; another format may be surer.
+    /// Probably this format, unless another one is certain.
     Likely,
-    /// It is.
+    /// This format.
     Certain,
 }

@@ -1,12 +1,12 @@
-//! The vocabulary of events, and the bytes from which readers decode them.
+//! The event vocabulary, and the input bytes from which readers decode events.
 //!
 //! ```text
 //! Input ─► Format::read ─► Event ─► Sink
 //! ```
 //! A reader turns an [`Input`] into [`event::Event`]s and passes each to an [`event::Sink`]. Readers and the trace
-//! directory share this crate and nothing else: it sees neither of them, no Arrow and no Parquet.
+//! directory share only this crate, which depends on neither of them, nor on Arrow or Parquet.
 //!
-//! A format is a value with two functions. This one has a thread name per line:
+//! A format is a value with two functions. The following one has one thread name per line:
 //!
 //! ```
 //! use perfquet_events::event::{Comm, Event, Sink};
@@ -47,8 +47,8 @@
 //! assert_eq!(count.0, 2);
 //! # Ok::<(), Error>(())
 //! ```
-//! Times are nanoseconds of the recording's clock. Unreadable data becomes [`event::Event::Problem`] with its offset or line; an
-//! [`Error`] ends the import.
+//! Times are nanoseconds on the clock of the recording. Unreadable data becomes [`event::Event::Problem`] with its
+//! offset or line; an [`Error`] ends the import.
 
 #![deny(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Places, words and numbers in a line of text, found without an allocation.
+//! Search, words and numbers in a line of text, without allocation.
 //!
 //! ```text
 //! split_once("fd: 0x1f", ": ")   →   "fd", "0x1f"         prefixed_hex("0x1f")   →   31
@@ -6,13 +6,13 @@
 
 use crate::event::time_of;
 
-/// Where `needle` is in `text`.
+/// Finds the first byte `needle` in `text`.
 #[inline]
 pub fn find(text: &[u8], needle: u8) -> Option<usize> {
     text.iter().position(|&byte| byte == needle)
 }
 
-/// Where the bytes `needle` are in `text` first.
+/// Finds the first occurrence of the bytes `needle` in `text`.
 #[inline]
 pub fn find_text(text: &[u8], needle: &[u8]) -> Option<usize> {
     let first = *needle.first()?;
@@ -27,7 +27,7 @@ pub fn find_text(text: &[u8], needle: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where the bytes `needle` are in `text` last.
+/// Finds the last occurrence of the bytes `needle` in `text`.
 #[inline]
 pub fn rfind_text(text: &[u8], needle: &[u8]) -> Option<usize> {
     let last = text.len().checked_sub(needle.len())?;
@@ -37,21 +37,21 @@ pub fn rfind_text(text: &[u8], needle: &[u8]) -> Option<usize> {
     })
 }
 
-/// Cuts `text` at the first `needle`: what is before, and what is behind it.
+/// Splits `text` at the first `needle`, which is in neither part.
 #[inline]
 pub fn split_once<'a>(text: &'a [u8], needle: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let place = find_text(text, needle)?;
     Some((text.get(..place)?, text.get(place + needle.len()..)?))
 }
 
-/// Cuts `text` at the last `needle`.
+/// Splits `text` at the last `needle`.
 #[inline]
 pub fn rsplit_once<'a>(text: &'a [u8], needle: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let place = rfind_text(text, needle)?;
     Some((text.get(..place)?, text.get(place + needle.len()..)?))
 }
 
-/// The first word and what is behind it; words are parted by blanks and tabs.
+/// Splits off the first word; words are separated by spaces and tabs.
 #[inline]
 pub fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = trim_start(text);
@@ -65,7 +65,7 @@ pub fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     text.split_at_checked(end)
 }
 
-/// Without leading blanks and tabs.
+/// Removes leading spaces and tabs.
 #[inline]
 pub fn trim_start(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = text {
@@ -74,7 +74,7 @@ pub fn trim_start(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Without blanks and tabs at its end.
+/// Removes trailing spaces and tabs.
 #[inline]
 pub fn trim_end(mut text: &[u8]) -> &[u8] {
     while let [rest @ .., b' ' | b'\t'] = text {
@@ -83,13 +83,13 @@ pub fn trim_end(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Without blanks and tabs on both sides.
+/// Removes leading and trailing spaces and tabs.
 #[inline]
 pub fn trim(text: &[u8]) -> &[u8] {
     trim_end(trim_start(text))
 }
 
-/// The decimal digits that `text` begins with, as a number, and what is behind them.
+/// Splits off leading decimal digits, as a number.
 #[inline]
 pub fn leading_decimal(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0u64;
@@ -110,7 +110,7 @@ pub fn leading_decimal(text: &[u8]) -> Option<(u64, &[u8])> {
     (count > 0).then_some((value, text.get(count..)?))
 }
 
-/// All of `text` as a decimal number.
+/// Parses all of `text` as a decimal number.
 #[inline]
 pub fn decimal(text: &[u8]) -> Option<u64> {
     match leading_decimal(text)? {
@@ -119,7 +119,7 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// All of `text` as a decimal number with or without a sign.
+/// Parses all of `text` as a decimal number with optional sign.
 #[inline]
 pub fn signed(text: &[u8]) -> Option<i64> {
     match text.split_first() {
@@ -128,7 +128,7 @@ pub fn signed(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// All of `text` as at most 16 hexadecimal digits, without `0x`.
+/// Parses all of `text` as at most 16 hexadecimal digits, without `0x`.
 #[inline]
 pub fn bare_hex(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 16 {
@@ -142,13 +142,13 @@ pub fn bare_hex(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// All of `text` as hexadecimal digits behind `0x`.
+/// Parses all of `text` as hexadecimal digits after `0x`.
 #[inline]
 pub fn prefixed_hex(text: &[u8]) -> Option<u64> {
     bare_hex(text.strip_prefix(b"0x")?)
 }
 
-/// Seconds with a fraction of up to nine digits, in nanoseconds: `12.000345`. More than a time can have is
+/// Parses seconds with up to nine fractional digits into nanoseconds: `12.000345`. More than a time can hold gives
 /// [`crate::event::TIME_BEYOND`].
 #[inline]
 pub fn seconds(text: &[u8]) -> Option<i64> {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_of_a_ring_go_on_where_the_first_file_ends() {
+    fn ring_pieces_continue_the_first_file() {
         let folder = tempfile::tempdir().unwrap();
         let journal = folder.path().join(JOURNAL);
         std::fs::create_dir(&journal).unwrap();

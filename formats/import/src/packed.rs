@@ -6,9 +6,9 @@
 //! journal/packed.0000000000000000-0000000002000000       its bytes from 0 to 32 MiB, compressed with zstd
 //! journal/.packed                                        the next piece, incomplete
 //! ```
-//! A piece is written under another name, synced, and renamed; only then are its bytes punched out of the journal. So
-//! every byte is in the file, in a piece, or in both, whenever the recorder is killed, and [`Unpacked`] reads the
-//! original journal.
+//! A piece is written under another name, synced, and renamed; only then are its bytes punched out of the journal.
+//! Therefore every byte is in the file, in a piece, or in both, whenever the recorder is killed, and [`Unpacked`] reads
+//! the original journal.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -57,8 +57,8 @@ impl Piece {
     }
 }
 
-/// Compresses a range of a journal into a piece next to it, which is on disk when this returns; the caller may then
-/// punch the range out of the journal. Returns the size of the piece.
+/// Compresses a range of a journal into a piece next to it, and syncs it to disk; the caller may then punch the range
+/// out of the journal. Returns the size of the piece.
 pub fn pack_journal(journal: &Path, range: Range<u64>) -> Result<u64, Error> {
     let folder = journal.parent().unwrap_or(Path::new("."));
     let unfinished = folder.join(UNFINISHED);
@@ -70,7 +70,7 @@ pub fn pack_journal(journal: &Path, range: Range<u64>) -> Result<u64, Error> {
         Ok(bytes)
     });
     settled.map_err(|error| {
-        // It only takes space.
+        // A leftover only takes space.
         let _ = fs::remove_file(&unfinished);
         Error::io(unfinished)(error)
     })
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_reads_as_it_was_whenever_the_packing_stops() {
+    fn journal_reads_unchanged_wherever_compression_stops() {
         let (folder, path, bytes) = journal(1 << 20);
         assert!(read(&path) == bytes);
         // Killed in the middle of a piece.
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_that_cannot_be_written_leaves_the_journal_whole() {
+    fn unwritable_piece_leaves_the_journal_unchanged() {
         let (folder, path, bytes) = journal(1000);
         // The journal is shorter than this.
         pack_journal(&path, 0..2000).unwrap_err();

@@ -48,7 +48,7 @@ fn options() -> ImportOptions {
 
 /// Another program truncates the input during the import: the rest reads as zeros, or raises SIGBUS.
 #[test]
-fn an_input_that_is_cut_during_the_import_is_an_error() {
+fn input_truncated_during_import_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.trace");
     let line = "  a-12  [000] d..2. 2.055256: sched_wakeup: comm=b pid=7 prio=120 target_cpu=000\n";

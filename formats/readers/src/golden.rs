@@ -413,7 +413,7 @@ fn aggregate_text(aggregate: &Aggregate<'_>) -> String {
 fn stack_text(stack: Stack<'_>) -> Option<String> {
     match stack {
         Stack::None => None,
-        Stack::Told(id) => Some(format!("told {id:#x}")),
+        Stack::Id(id) => Some(format!("told {id:#x}")),
         Stack::Addresses { space, addresses } => {
             let space = space.as_str().unwrap_or("unknown");
             Some(format!("{space} {addresses:#x?}").replace('\n', ""))

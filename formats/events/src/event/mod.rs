@@ -1,8 +1,8 @@
 //! The event vocabulary shared by all readers and the store.
 //!
-//! A reader turns bytes into a stream of [`Event`]s, in order of time where the format has one,
-//! and passes each to a [`Sink`]. It keeps no tables and does not see Parquet. `normalize` keeps all state: thread
-//! names, mappings, and which exit belongs to which entry.
+//! A reader turns bytes into a stream of [`Event`]s, in order of time where the format has one, and passes each to a
+//! [`Sink`]. It keeps no tables and does not see Parquet. `normalize` keeps all state: thread names, mappings, and the
+//! pairing of entries and exits.
 //!
 //! ```text
 //! Event::Fact(Fact::OsRelease("6.12.117"))
@@ -18,15 +18,15 @@
 mod aggregate;
 pub mod bars;
 mod call;
+mod paired_call;
 mod payload;
 mod selection;
-mod told_call;
 
 pub use aggregate::{Action, Aggregate, Bucket};
 pub use call::{Call, Common, Context, Enter, Function, Leave, Switch};
+pub use paired_call::{CallArgument, CallFunction, PairedCall};
 pub use payload::{Array, Op, Payload, Plan, decode_field};
 pub use selection::{CallEdge, Contexts, Purpose, Selection, span};
-pub use told_call::{CallArgument, CallFunction, PairedCall};
 
 use crate::Error;
 
@@ -65,7 +65,7 @@ pub enum Event<'a> {
     /// A complete call, paired by a BPF program.
     PairedCall(&'a PairedCall<'a>),
     /// A stack that later events reference by ID.
-    Stack(ToldStack<'a>),
+    Stack(StackDefinition<'a>),
     /// One key of an aggregation computed by the recording tool.
     Aggregate(&'a Aggregate<'a>),
     /// Another thread runs on a CPU.
@@ -405,12 +405,12 @@ pub enum Stack<'a> {
     /// Named frames, in text formats.
     Named(&'a [NamedFrame<'a>]),
     /// ID of an earlier [`Event::Stack`].
-    Told(u64),
+    Id(u64),
 }
 
 /// A stack that later events reference by ID. Passed while its addresses can be resolved.
 #[derive(Debug, Clone, Copy)]
-pub struct ToldStack<'a> {
+pub struct StackDefinition<'a> {
     /// ID of the stack.
     pub id: u64,
     /// Time of the event.
@@ -558,7 +558,7 @@ pub enum Value<'a> {
     IntList(&'a [i64]),
     /// For `UIntList`.
     UIntList(&'a [u64]),
-    /// For `IntList` and `UIntList`, inside a payload.
+    /// Elements inside a payload, for `IntList` and `UIntList`.
     Array(Array<'a>),
     /// For `TextList`.
     TextList(&'a [&'a [u8]]),

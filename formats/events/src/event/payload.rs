@@ -1,15 +1,15 @@
-//! One raw payload → typed values, by the layout of its fields: bounds checked, nothing allocated.
+//! Decoding of raw payloads into typed values, by the layout of their fields: bounds-checked and without allocation.
 //!
-//! The work that depends on the event type alone (byte order, width, sign, where the bytes are) is done
-//! once, in [`Plan::new`]; a payload then costs one small `match` per field.
+//! Everything that depends only on the event type (byte order, width, sign, position) is computed once, in
+//! [`Plan::new`]. Decoding a payload then costs one small `match` per field.
 
 use super::{Context, Field, FieldPlace, FieldType, Layout, Value};
 use crate::bytes::{Endian, array_at, before_nul};
 
-/// A payload as the kernel recorded it, and how to decode its fields. Nothing is decoded before it is looked at.
+/// A payload as recorded by the kernel, and the decoders of its fields. A field is decoded when it is accessed.
 #[derive(Debug, Clone, Copy)]
 pub struct Payload<'a> {
-    /// The bytes, from `common_type` on.
+    /// The bytes, starting with `common_type`.
     pub bytes: &'a [u8],
     /// The decoders of the event type's fields.
     pub plan: &'a Plan,
@@ -42,14 +42,14 @@ mod flag {
     pub(super) const NMI: u8 = 0x40;
 }
 
-/// How to decode all fields of one event type.
+/// Decoders for all fields of one event type.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     ops: Vec<Op>,
 }
 
 impl Plan {
-    /// Compiles the fields; one [`Op`] each, in their order.
+    /// Compiles the fields into one [`Op`] each, in order.
     pub fn new(fields: &[Field], big_endian: bool) -> Plan {
         let endian = Endian::of(big_endian);
         Plan {
@@ -57,14 +57,14 @@ impl Plan {
         }
     }
 
-    /// One for each field.
+    /// Returns the decoders, one per field.
     #[inline]
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
 }
 
-/// Decodes one field of a payload. For more than a handful of payloads compile a [`Plan`].
+/// Decodes one field of a payload. For more than a few payloads, compile a [`Plan`].
 pub fn decode_field<'a>(field: &Field, payload: &'a [u8], endian: Endian) -> Value<'a> {
     Op::new(field, endian).decode(payload)
 }
@@ -78,19 +78,19 @@ pub struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// How many elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes.len() / usize::from(self.width)
     }
 
-    /// Whether there is none.
+    /// Whether the array is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The elements, sign-extended.
+    /// Iterates over the elements, sign-extended.
     #[inline]
     pub fn signed(self) -> impl ExactSizeIterator<Item = i64> + 'a {
         let shift = 64 - 8 * u32::from(self.width);
@@ -98,7 +98,7 @@ impl<'a> Array<'a> {
             .map(move |value| ((value << shift) as i64) >> shift)
     }
 
-    /// The elements, zero-extended.
+    /// Iterates over the elements, zero-extended.
     #[inline]
     pub fn unsigned(self) -> impl ExactSizeIterator<Item = u64> + 'a {
         self.bytes
@@ -107,7 +107,7 @@ impl<'a> Array<'a> {
     }
 }
 
-/// How to decode one field.
+/// A decoder for one field.
 #[derive(Debug, Clone, Copy)]
 pub struct Op {
     offset: u32,
@@ -118,7 +118,7 @@ pub struct Op {
     code: Code,
 }
 
-/// The common cases, each of which is one load; all else goes the long way.
+/// The common cases, each a single load, and `Other` for the rest.
 #[derive(Debug, Clone, Copy)]
 enum Code {
     U8,
@@ -129,7 +129,7 @@ enum Code {
     I16,
     I32,
     I64,
-    /// Text of a fixed size.
+    /// A string of fixed size.
     Text,
     /// `__data_loc char[]`
     DynamicText,
@@ -138,7 +138,7 @@ enum Code {
 }
 
 impl Op {
-    /// How to decode this field.
+    /// Compiles the decoder of a field.
     pub fn new(field: &Field, endian: Endian) -> Op {
         let Some(layout) = field.layout else {
             return Op {
@@ -160,13 +160,13 @@ impl Op {
         }
     }
 
-    /// Whether its numbers, or its elements, have a sign.
+    /// Whether the numbers, or elements, are signed.
     #[inline]
     pub fn is_signed(&self) -> bool {
         matches!(self.kind, FieldType::Int(_) | FieldType::IntList(_))
     }
 
-    /// The field's value in this payload.
+    /// Decodes the field's value in this payload.
     #[inline]
     pub fn decode<'a>(&self, payload: &'a [u8]) -> Value<'a> {
         macro_rules! load {
@@ -240,7 +240,7 @@ impl Op {
         }
     }
 
-    /// The bytes that are the value.
+    /// Returns the bytes of the value.
     #[inline]
     fn bytes<'a>(&self, payload: &'a [u8]) -> Option<&'a [u8]> {
         match self.place {
@@ -288,7 +288,8 @@ fn range(payload: &[u8], offset: u32, size: u32) -> Option<&[u8]> {
     payload.get(offset as usize..)?.get(..size as usize)
 }
 
-/// Text ends at its NUL. Sixteen bytes are what most have (comm): a plain loop beats `memchr` there.
+/// Truncates a string at its NUL. Most strings have 16 bytes (comm); at that size, a plain loop is faster than
+/// `memchr`.
 #[inline]
 fn text_of(bytes: &[u8]) -> &[u8] {
     before_nul(bytes)

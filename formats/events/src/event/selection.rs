@@ -1,8 +1,7 @@
 //! The recorder's selection: minimum duration, contexts, triggers, limits.
 //!
-//! A journal contains more than the selection: events before a trigger was noticed, and calls that turn out to be too
-//! short. So the recorder stores the selection, and `normalize` applies it, for a recording as for a
-//! recovery:
+//! A journal contains more than the selection, such as events before the trigger and calls that are too short. The
+//! recorder therefore stores the selection in the journal, and `normalize` applies it, also on recovery:
 //!
 //! ```text
 //! min_duration=500000 context=task,softirq starts=entry:do_sys_openat2 stop_after=5000000000 max_events=1000
@@ -20,9 +19,9 @@ pub enum Purpose {
     Rows,
     /// Edges of calls; they become rows of `calls` with the other edge, and have no table.
     Edge(CallEdge),
-    /// The first one begins the trace.
+    /// The first hit starts the trace.
     Start(String),
-    /// The first one after the beginning ends it.
+    /// The first hit after the start ends it.
     Stop(String),
 }
 
@@ -96,7 +95,7 @@ impl Contexts {
         names.map(Context::as_str).collect::<Vec<_>>().join(",")
     }
 
-    /// Parses such a list. The error is the unknown word.
+    /// Parses such a list; fails with the unknown word.
     pub fn parse(text: &str) -> Result<Contexts, &str> {
         text.split(',').try_fold(Contexts::default(), |all, word| {
             let known = Contexts::ALL.into_iter().find(|one| one.as_str() == word);
@@ -145,7 +144,7 @@ impl Selection {
         words.join(" ")
     }
 
-    /// Reads such a text. The error is the word that is not understood.
+    /// Parses a stored selection; fails with the unknown word.
     pub fn parse(text: &str) -> Result<Selection, &str> {
         let mut selection = Selection::default();
         for word in text.split_whitespace() {
@@ -168,7 +167,7 @@ impl Selection {
     }
 }
 
-/// "500us", "1.5s": nanoseconds in the largest unit that is not below one.
+/// Formats a duration in the largest unit that gives at least 1: `500us`, `1.5s`.
 pub fn span(nanoseconds: i64) -> String {
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
     let unit = units.iter().find(|(_, size)| nanoseconds >= *size);
@@ -184,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn text_round_trips() {
         let contexts = Contexts::default().with(Context::Irq).with(Context::Task);
         for selection in [
             Selection::default(),

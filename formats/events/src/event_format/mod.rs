@@ -1,4 +1,4 @@
-//! What the payload of a tracepoint or probe looks like: the kernel's `format` files, and how to read by them.
+//! The layout of tracepoint and probe payloads: the kernel's `format` files, and decoding with them.
 //!
 //! ```text
 //! name: sched_switch
@@ -9,8 +9,8 @@
 //!     field:char prev_comm[16]; offset:8; size:16; signed:0;
 //! print fmt: "prev_comm=%s …", REC->prev_comm, …
 //! ```
-//! [`EventFormat::parse`] turns such a text into fields with their [`Layout`](crate::event::Layout), by which a
-//! [`Payload`](crate::event::Payload) is decoded; [`print::PrintFormat`] prints an event as the kernel does.
+//! [`EventFormat::parse`] parses such a file into fields with their [`Layout`](crate::event::Layout), which a
+//! [`Payload`](crate::event::Payload) uses to decode. [`print::PrintFormat`] prints an event as the kernel does.
 
 mod parse;
 pub mod print;

@@ -1,20 +1,20 @@
-//! A kernel's `format` file → fields with their types and places.
+//! Parser of the kernel's `format` files: fields with their types and positions.
 //!
 //! ```text
 //!     field:__data_loc char[] filename; offset:8; size:4; signed:0;
 //! ```
-//! The declaration is C, with array lengths that may be macros or expressions: `offset:` and `size:` are the
-//! truth about storage, the declaration only tells what the bytes mean (text, bytes, a pointer, a list).
-//! Written by the kernel's `f_show` (kernel/trace/trace_events.c).
+//! The declaration is C, with array lengths that may be macros or expressions: `offset:` and `size:` give the position,
+//! and the declaration only the type (string, bytes, pointer, list). The kernel writes these files in `f_show`
+//! (kernel/trace/trace_events.c).
 
 use crate::event::{EventKind, Field, FieldPlace, FieldType, Layout};
 
-/// One event as its `format` file describes it.
+/// One event, as described by its `format` file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EventFormat {
     /// `name:`
     pub name: String,
-    /// `ID:`; what `common_type` holds, and a perf tracepoint's `config`.
+    /// `ID:`, the value of `common_type` and of a perf tracepoint's `config`.
     pub id: u64,
     /// `common_type`, `common_flags`, …
     pub common: Vec<Field>,
@@ -25,17 +25,17 @@ pub struct EventFormat {
 }
 
 impl EventFormat {
-    /// Reads the text of a `format` file. `long_size` is the size of the kernel's `long` in bytes, for lists
-    /// whose declaration does not tell. An error says what was expected and found.
+    /// Parses a `format` file. `long_size` is the size of the kernel's `long` in bytes, for lists whose declaration
+    /// lacks the element size. The error states what was expected and found.
     pub fn parse(text: &[u8], long_size: u8) -> Result<EventFormat, String> {
         let text = String::from_utf8_lossy(text);
         let mut format = EventFormat::default();
         let mut has_id = false;
-        // The common fields end at the first blank line behind them.
+        // The common fields end at the first blank line after them.
         let mut in_common = true;
         let mut rest: &str = &text;
         while !rest.is_empty() {
-            let (line, behind) = rest.split_once('\n').unwrap_or((rest, ""));
+            let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
             let line = line.trim();
             if let Some(name) = line.strip_prefix("name:") {
                 format.name = name.trim().to_owned();
@@ -46,7 +46,7 @@ impl EventFormat {
                     .map_err(|_| format!("expected a number after \"ID:\", found {id:?}"))?;
                 has_id = true;
             } else if line.starts_with("print fmt:") {
-                // The last thing in the file; its expression may run over several lines.
+                // The last entry of the file; its expression may span several lines.
                 let text = rest.trim_start();
                 let text = text.strip_prefix("print fmt:").unwrap_or(text);
                 format.print_format = Some(text.trim().to_owned());
@@ -61,7 +61,7 @@ impl EventFormat {
                     format.fields.push(field);
                 }
             }
-            rest = behind;
+            rest = after;
         }
         if format.name.is_empty() || !has_id {
             return Err("expected \"name:\" and \"ID:\", found at most one of them".into());
@@ -69,10 +69,10 @@ impl EventFormat {
         Ok(format)
     }
 
-    /// What kind of probe an event of this format in `system` is. perf names the groups of its probes
-    /// "probe", "probe_FILE" and "sdt_PROVIDER"; the kernel's own default groups are "kprobes" and "uprobes";
-    /// perfquet-record has "call_FILE" and "trigger_FILE" besides.
-    /// The fields tell entry from return, and a probe in a group of any name.
+    /// Returns the kind of event that has this format in `system`. perf names the groups of its probes "probe",
+    /// "probe_FILE" and "sdt_PROVIDER"; the kernel's default groups are "kprobes" and "uprobes"; perfquet-record adds
+    /// "call_FILE" and "trigger_FILE". In any other group, the fields identify a probe, and distinguish entry from
+    /// return.
     pub fn kind(&self, system: &str) -> EventKind {
         let has = |name| self.fields.iter().any(|field| field.name == name);
         let at_return = has("__probe_ret_ip");
@@ -95,8 +95,8 @@ impl EventFormat {
     }
 }
 
-/// Name and bytes of one element of a declaration that was kept without its place ("__data_loc u16[] ports");
-/// 0 where the size is not known. `None`: it is no declaration.
+/// Returns the name of a declaration stored without its position ("__data_loc u16[] ports"), and the size of one
+/// element in bytes; 0 if unknown. `None` if it is not a declaration.
 pub fn declared(declaration: &str) -> Option<(&str, u8)> {
     let parsed = Declaration::parse(declaration)?;
     let width = match parsed.is_pointer {
@@ -152,14 +152,14 @@ fn parse_field(line: &str, long_size: u8) -> Result<Field, String> {
     })
 }
 
-/// A C declaration, taken apart.
+/// A parsed C declaration.
 struct Declaration<'a> {
     /// `__data_loc`, `__rel_loc`
     location: Option<FieldPlace>,
     /// Words of the type, without qualifiers, attributes and stars.
     words: Vec<&'a str>,
     is_pointer: bool,
-    /// What stands between the brackets.
+    /// The expression between the brackets.
     array: Option<&'a str>,
     name: &'a str,
 }
@@ -187,14 +187,14 @@ impl<'a> Declaration<'a> {
         if name.is_empty() {
             return None;
         }
-        // `char[] name`: the brackets stand with the type.
+        // In `char[] name`, the brackets follow the type.
         type_text = type_text.trim();
         if let Some(inner) = type_text.strip_suffix(']') {
             let open = matching_open(inner)?;
             array = inner.get(open + 1..);
             type_text = type_text.get(..open)?;
         }
-        // Kernels built by clang write `char __attribute__((btf_type_tag("user"))) *`.
+        // Kernels built with clang write `char __attribute__((btf_type_tag("user"))) *`.
         let is_pointer = type_text.contains('*');
         let words = type_text
             .split("__attribute__")
@@ -262,7 +262,7 @@ impl<'a> Declaration<'a> {
         }
     }
 
-    /// Bytes of one element of a list; 0 if it is not known.
+    /// Returns the size of one list element in bytes; 0 if unknown.
     fn element_size(&self, place: FieldPlace, size: u32, long_size: u8) -> u8 {
         let count = self
             .array
@@ -334,7 +334,7 @@ fn size_of_words(words: &[&str], long_size: u8) -> u8 {
     }
 }
 
-/// Where the bracket opens that a `]` right behind `text` closes.
+/// Finds the bracket that matches a `]` following `text`.
 fn matching_open(text: &str) -> Option<usize> {
     let mut depth = 0u32;
     for (index, byte) in text.bytes().enumerate().rev() {
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_are_refused_with_a_reason() {
+    fn damaged_files_are_rejected_with_a_reason() {
         for text in ["", "name: x\n", "ID: 5\n", "name: x\nID: y\n"] {
             EventFormat::parse(text.as_bytes(), 8).unwrap_err();
         }

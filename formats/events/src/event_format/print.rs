@@ -1,14 +1,14 @@
-//! Evaluates the kernel's `print fmt`, so that an event reads as `perf script` prints it.
+//! Evaluation of the kernel's `print fmt`, for output equal to that of `perf script`.
 //!
 //! ```text
 //! print fmt: "vec=%u [action=%s]", REC->vec, __print_symbolic(REC->vec, { 0, "HI" }, { 1, "TIMER" }, …)
 //!
 //! payload 07 00 00 00   →   vec=7 [action=SCHED]
 //! ```
-//! The format is C (include/trace/trace_events.h expands `TP_printk` into it), so there is a lexer, a parser and
-//! an evaluator for the part of C that is found there, and a printf with the kernel's additions. Where a format
-//! calls functions of the kernel that nobody outside can call, the event reads as `field=value` pairs behind
-//! `[FAILED TO PARSE]`, as with libtraceevent. Formats come from files: nesting, sizes and output are bounded.
+//! The format is C (include/trace/trace_events.h expands `TP_printk` into it). This module has a lexer, a parser and an
+//! evaluator for the subset of C that occurs there, and a printf with the kernel's extensions. A format that calls
+//! kernel functions unavailable outside the kernel is printed as `[FAILED TO PARSE]` and `field=value` pairs, as by
+//! libtraceevent. Formats come from files, so nesting, size and output are bounded.
 
 mod address;
 mod evaluator;
@@ -29,10 +29,10 @@ use evaluator::Evaluator;
 use expression::Expression;
 use printf::{Kind, Part, Size};
 
-/// Longer than a page, the most that one event of the kernel holds; a hostile format gets no further.
+/// Output limit per event. Larger than a page, the kernel's own limit for one event; it stops hostile formats.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
 
-/// The name of the kernel function at an address, and the distance from its start.
+/// Looks up the name of the kernel function at an address, and the offset in it.
 pub type Names<'a> = dyn Fn(u64) -> Option<(String, u64)> + 'a;
 
 /// A `print fmt`, parsed once for all events of a type.
@@ -45,7 +45,7 @@ pub struct PrintFormat {
 }
 
 impl PrintFormat {
-    /// Parses `source`, all that stands behind `print fmt:`, over the event's `fields`.
+    /// Parses `source`, the text after `print fmt:`, with the event's `fields`.
     pub fn new(source: &str, fields: &[Field]) -> PrintFormat {
         let parsed = parser::parse(source, fields).and_then(|source| {
             let parts = printf::parts(&source.template)?;
@@ -73,7 +73,7 @@ impl PrintFormat {
         }
     }
 
-    /// The fields that `%s` shows as they are, by their indexes.
+    /// Returns the indexes of the fields that `%s` prints unchanged.
     pub fn texts(&self) -> Vec<usize> {
         let mut texts = Vec::new();
         let mut arguments = self.arguments.iter();
@@ -94,12 +94,13 @@ impl PrintFormat {
         texts
     }
 
-    /// Why events are printed as `field=value` pairs, if they are.
+    /// Returns the reason why events are printed as `field=value` pairs; `None` if they are not.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Appends the text of one event to `out`. `names` serves `%pS` and its kin; without it they print addresses.
+    /// Appends the text of one event to `out`. `names` resolves addresses for `%pS` and similar conversions; without it
+    /// they print addresses.
     pub fn print(&self, record: &Record<'_>, names: Option<&Names<'_>>, out: &mut Vec<u8>) {
         let limit = out.len().saturating_add(MAX_OUTPUT_BYTES);
         if self.failure.is_some() {
@@ -131,7 +132,7 @@ impl PrintFormat {
                     let Some(argument) = arguments.next() else {
                         break;
                     };
-                    // A negative precision counts as none, in C too.
+                    // In C too, a negative precision counts as none.
                     let (width, precision) = (width.and_then(bounded), precision.and_then(bounded));
                     evaluator.print(&conversion, width, precision, argument, out);
                 }
@@ -141,7 +142,7 @@ impl PrintFormat {
     }
 }
 
-/// Arguments that the parts take.
+/// Returns the number of arguments that the parts use.
 fn wanted(parts: &[Part]) -> usize {
     parts
         .iter()

@@ -1,11 +1,11 @@
-//! Files in memory, and what happens when one is cut while it is read.
+//! Memory-mapped files, and detection of files truncated while being read.
 //!
 //! ```text
 //! a.data: 8 MiB, mapped      another program: truncate -s 1M a.data      bytes from 1 MiB on: SIGBUS
 //! ```
-//! The kernel answers a look at a page that the file no longer has with SIGBUS, which ends the program. Here a handler puts
-//! zeros there instead and makes a note, and whoever reads the file asks at its end whether that happened
-//! ([`Map::cut`]): what was read is then not the file. Reading by `read()` would cost 3 to 5 % of an import.
+//! If a mapped file is truncated, an access to a missing page raises SIGBUS, which kills the program. The handler here
+//! maps zeros there instead and records it. A reader checks [`Map::cut`] at the end; if it is set, the bytes read are
+//! not those of the file. Reading with `read()` instead would cost 3 to 5% of an import.
 
 use std::fs::File;
 use std::io;
@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use memmap2::{Mmap, UncheckedAdvice};
 
-/// A file, mapped to be read.
+/// A file mapped for reading.
 #[derive(Debug)]
 pub struct Map {
     bytes: Mmap,
     file: File,
-    /// Where the handler finds it; `None`: there are more maps than that.
+    /// Entry for the handler; `None` if there are more maps than entries.
     guard: Option<&'static Guard>,
 }
 
@@ -35,22 +35,19 @@ impl Deref for Map {
 }
 
 impl Map {
-    /// Maps all of a file.
-    #[expect(
-        unsafe_code,
-        reason = "mapping a file is the one way to read it without copying"
-    )]
+    /// Maps a whole file.
+    #[expect(unsafe_code, reason = "only a mapping reads a file without copying")]
     pub fn of(file: File) -> io::Result<Map> {
         install_handler();
-        // SAFETY: the map is only read. Another process that cuts the file meanwhile makes the read fail with SIGBUS,
-        // which the handler answers with zeros; it cannot make it read foreign memory.
+        // SAFETY: the map is only read. If another process truncates the file, a read raises SIGBUS, and the handler
+        // maps zeros; other memory stays unreachable.
         let bytes = unsafe { Mmap::map(&file)? };
         let guard = Guard::of(&bytes);
         Ok(Map { bytes, file, guard })
     }
 
-    /// Maps a file whose path an input told: a regular file or nothing, for opening a pipe would wait for its
-    /// writer and opening a device may do anything.
+    /// Maps a file whose path comes from an input. Accepts only regular files: opening a pipe would wait for a writer,
+    /// and opening a device can have side effects.
     pub fn foreign(path: &Path) -> io::Result<Map> {
         use std::os::unix::fs::OpenOptionsExt;
         let file = File::options()
@@ -65,11 +62,11 @@ impl Map {
         Map::of(file)
     }
 
-    /// What went wrong with the file since it was mapped, as the end of a sentence about it.
+    /// Describes what happened to the file since it was mapped, as the end of a sentence.
     pub fn cut(&self) -> Option<String> {
         let had = self.bytes.len() as u64;
         match self.file.metadata() {
-            // Within its last page there is no SIGBUS, but zeros all the same.
+            // A truncation within the last page raises no SIGBUS, but reads as zeros.
             Ok(now) if now.len() < had => Some(format!(
                 "was truncated from {had} to {} bytes while being read",
                 now.len()
@@ -80,49 +77,50 @@ impl Map {
         }
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Takes the pages out of this program's memory; looked at again, they come back.
+    /// Releases the pages; a later access reads them from the file again.
     #[expect(
         unsafe_code,
-        reason = "memmap2 marks the advice as such, since it empties private maps"
+        reason = "memmap2 marks this advice unsafe, because it clears private maps"
     )]
     pub fn release(&self) {
-        // SAFETY: the map is a shared one of a file and is only read, so dropped pages have the same bytes when they
-        // are read from the file again.
+        // SAFETY: this is a shared map of a file and only read, so a released page reads the same bytes from the file
+        // again.
         let result = unsafe { self.bytes.unchecked_advise(UncheckedAdvice::DontNeed) };
-        // An advice that is not taken costs nothing but memory.
+        // A failure only costs memory.
         if let Err(error) = result {
-            log::debug!("cannot give mapped pages back: {error}");
+            log::debug!("cannot release mapped pages: {error}");
         }
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // Before the addresses are somebody else's.
+        // Before the address range can be reused.
         if let Some(guard) = self.guard {
             guard.leave();
         }
     }
 }
 
-/// Maps that the handler knows. A directory has a file for each thread of its recorder, symbols a file for each module.
+/// Maximum number of maps that the handler knows. A directory has a file per recording thread, symbolization a file per
+/// module.
 const GUARDS: usize = 4096;
-/// Nothing is missing.
+/// No page is missing.
 const NOTHING: usize = usize::MAX;
 
-/// Addresses of a map, as the handler may read them at any time.
+/// Addresses of a map, readable by the handler at any time.
 #[derive(Debug)]
 struct Guard {
-    /// 0: nobody's.
+    /// 0: free.
     start: AtomicUsize,
-    /// 0: not known yet.
+    /// 0: not yet set.
     end: AtomicUsize,
-    /// Offset of the first page that was missing.
+    /// Offset of the first missing page.
     missing: AtomicUsize,
 }
 
@@ -135,7 +133,7 @@ static ALL: [Guard; GUARDS] = [const {
 }; GUARDS];
 
 impl Guard {
-    /// One for the addresses of these bytes.
+    /// Registers the addresses of `bytes`.
     fn of(bytes: &[u8]) -> Option<&'static Guard> {
         let range = bytes.as_ptr_range();
         let take = |guard: &&Guard| {
@@ -163,7 +161,7 @@ impl Guard {
         (missing != NOTHING).then_some(missing)
     }
 
-    /// The addresses from a missing one's page to the end, if it is among these.
+    /// Returns the range from the page of a missing address to the end, if the address is in this map.
     fn rest(&self, address: usize, page: usize) -> Option<(usize, usize)> {
         let (start, end) = (
             self.start.load(Ordering::Acquire),
@@ -174,26 +172,26 @@ impl Guard {
     }
 }
 
-/// What handled SIGBUS before.
+/// The previous handler of SIGBUS.
 static FORMER: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
 
-#[expect(unsafe_code, reason = "signals are set by system calls")]
+#[expect(unsafe_code, reason = "signal handlers are set by system calls")]
 fn install_handler() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: asks for a number.
+        // SAFETY: reads a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         if let Ok(page) = usize::try_from(page) {
             PAGE_BYTES.store(page.max(1), Ordering::Relaxed);
         }
-        // SAFETY: all bits of a sigaction may be zeros.
+        // SAFETY: all-zero is a valid sigaction.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_missing_page as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         // SAFETY: as above.
         let mut former: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: the second argument is read, the third written; both are whole.
+        // SAFETY: the second argument is read, the third written; both are valid.
         let result = unsafe { libc::sigaction(libc::SIGBUS, &action, &mut former) };
         match result {
             0 => FORMER.store(Box::into_raw(Box::new(former)), Ordering::Release),
@@ -202,16 +200,17 @@ fn install_handler() {
     });
 }
 
-/// Puts zeros where a mapped file has no more bytes. Only what may be done in a signal's handler: atomics, system calls.
-#[expect(unsafe_code, reason = "a handler of signals gets pointers")]
+/// Maps zeros where a mapped file has no more bytes. Uses only what is allowed in a signal handler: atomics and system
+/// calls.
+#[expect(unsafe_code, reason = "signal handlers receive pointers")]
 extern "C" fn on_missing_page(
     _number: libc::c_int,
     info: *mut libc::siginfo_t,
     _context: *mut libc::c_void,
 ) {
-    /// No such page (asm-generic/siginfo.h). Other codes are broken memory.
+    /// No such page (asm-generic/siginfo.h). Other codes report memory errors.
     const BUS_ADRERR: libc::c_int = 2;
-    // SAFETY: the kernel gives a whole siginfo.
+    // SAFETY: the kernel passes a valid siginfo.
     let code = unsafe { (*info).si_code };
     // SAFETY: SIGBUS has an address.
     let address = unsafe { (*info).si_addr() }.addr();
@@ -224,7 +223,7 @@ extern "C" fn on_missing_page(
     {
         let start = guard.start.load(Ordering::Acquire);
         guard.missing.fetch_min(first - start, Ordering::AcqRel);
-        // SAFETY: these are pages of a map of ours, which is only read and lives, since somebody reads it now.
+        // SAFETY: these pages belong to one of our read-only maps, which is alive, because it is being read.
         let zeros = unsafe {
             libc::mmap(
                 std::ptr::without_provenance_mut(first),
@@ -239,10 +238,10 @@ extern "C" fn on_missing_page(
             return;
         }
     }
-    // Not ours: the former handler gets the signal, since the access is repeated now.
+    // Not one of our maps: restore the previous handler, which receives the signal when the access is repeated.
     let former = FORMER.load(Ordering::Acquire);
     if !former.is_null() {
-        // SAFETY: it came from a box that is never freed.
+        // SAFETY: the pointer comes from a box that is never freed.
         unsafe { libc::sigaction(libc::SIGBUS, former, std::ptr::null_mut()) };
     }
 }
@@ -252,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_cut_reads_as_zeros_and_says_so() {
+    fn truncated_file_reads_as_zeros_and_is_reported() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), vec![7; 100_000]).unwrap();
         let whole = Map::of(File::open(file.path()).unwrap()).unwrap();
@@ -267,7 +266,7 @@ mod tests {
             cut,
             "was truncated from 100000 to 5000 bytes while being read"
         );
-        // Grown again, it is not what it was.
+        // A file that has grown again is still not the one that was mapped.
         file.as_file().set_len(100_000).unwrap();
         let cut = whole.cut().unwrap();
         assert!(cut.contains("cannot be read from byte"), "{cut}");

@@ -1,10 +1,9 @@
-//! One type for files, directories, pipes, and journals that still grow, compressed or not.
+//! Input of any kind: file, directory, pipe or growing journal, compressed or not.
 //!
-//! A reader either streams ([`Input`] is `Read` and `BufRead`) or takes all bytes ([`Input::whole`]): a plain file is
-//! memory-mapped; a pipe or a compressed file is first copied to an unlinked temporary file, whose size is limited.
-//! `.gz`, `.zst` and `.xz` are recognized by their first bytes, the output of `atrace -z` by the line before its zlib
-//! stream. A format whose traces are directories names the file that identifies them; its reader opens the others with
-//! [`Input::map_file`].
+//! A reader either streams ([`Input`] is `Read` and `BufRead`) or takes all bytes ([`Input::whole`]). A plain file is
+//! memory-mapped; a pipe or compressed file is first copied to an unlinked temporary file of limited size. `.gz`,
+//! `.zst` and `.xz` are recognized by their first bytes, the output of `atrace -z` by the line before its zlib stream.
+//! A directory format names the file that identifies it; its reader opens the others with [`Input::map_file`].
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
@@ -21,41 +20,41 @@ mod map;
 
 pub use map::Map;
 
-/// Bytes of the head that sniffers see.
+/// Number of bytes that sniffers see.
 pub const HEAD_BYTES: usize = 4096;
 
-/// Bytes of a temporary file, unless the user says otherwise: 16 GiB.
+/// Default maximum size of a temporary file: 16 GiB.
 pub const TEMPORARY_BYTES_MAX: u64 = 16 << 30;
 
 const BUFFER_BYTES: usize = 1 << 20;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
-/// `atrace -z` writes this line, and the text through zlib behind it.
+/// `atrace -z` writes this line, followed by the zlib-compressed text.
 const ATRACE_LINE: &[u8] = b"TRACE:\n";
-/// Notices of atrace may stand before that line.
+/// atrace may print messages before that line, within this many bytes.
 const ATRACE_WITHIN: usize = 512;
-/// What `xz -9` needs, and something more; a hostile file may ask for gigabytes.
+/// More than `xz -9` needs; a hostile file may require gigabytes.
 const XZ_MEMORY_KIB: u32 = 100 << 10;
 
-/// Something to import.
+/// An input to import.
 pub struct Input {
     name: String,
     path: Option<PathBuf>,
-    /// Bytes of the file as it lies on the disk, where that is known.
+    /// Size of the file on disk, if known.
     size_bytes: Option<u64>,
     head: Vec<u8>,
-    /// How much of `head` has been handed out by `read`.
+    /// Number of bytes of `head` that `read` has returned.
     head_read: usize,
     source: Source,
     consumed_bytes: u64,
     /// Names of the files of a directory, sorted.
     files: Vec<String>,
-    /// Why not all of a packed file could be unpacked.
+    /// Reason why a compressed file was not decompressed completely.
     damage: Option<String>,
-    /// What the user gave beside it to understand it by: the D script of `dtrace`'s output.
+    /// Additional information from the user: the D script that printed the output of `dtrace`.
     script: Option<String>,
-    /// Further files that are read with it, mapped.
+    /// Further mapped files of this input.
     watched: Vec<(String, Arc<Map>)>,
     temporary_bytes_max: u64,
 }
@@ -86,7 +85,7 @@ impl Input {
         Ok(input)
     }
 
-    /// Standard input: a file that was redirected from its start is read as if it had been named.
+    /// Opens standard input. A redirected file is read like a named one if it is at its start.
     fn standard() -> Result<Input, Error> {
         let name = "stdin".to_owned();
         let stdin = io::stdin();
@@ -104,7 +103,7 @@ impl Input {
     fn of_file(name: String, file: File, metadata: &Metadata) -> Result<Input, Error> {
         let path = PathBuf::from(&name);
         let mut input = if metadata.is_file() && metadata.len() > 0 {
-            // The head first: what is packed is read, not mapped.
+            // Compressed files are streamed, not mapped.
             if is_packed(&head_of(&file).map_err(Error::io(&path))?) {
                 Input::from_reader(&name, Box::new(file))?
             } else {
@@ -117,7 +116,7 @@ impl Input {
         Ok(input)
     }
 
-    /// Lists a directory's files. Which of them identifies its format is known to the formats
+    /// Lists the files of a directory. The formats know which of them identifies it
     /// ([`Format::main_file`](crate::Format::main_file)).
     fn open_directory(path: &Path) -> Result<Input, Error> {
         let mut input = Input::of_source(path.display().to_string(), Source::Directory, Vec::new());
@@ -134,18 +133,17 @@ impl Input {
         Ok(input)
     }
 
-    /// Whether this is a directory in which no file was chosen yet.
+    /// Whether this is a directory of which no file has been entered.
     pub fn is_directory(&self) -> bool {
         matches!(self.source, Source::Directory)
     }
 
-    /// Names of the files in a directory, sorted; empty for other inputs. Files in directories within it are not
-    /// listed.
+    /// Returns the names of the files in a directory, sorted; empty for other inputs. Subdirectories are not searched.
     pub fn files(&self) -> &[String] {
         &self.files
     }
 
-    /// The first bytes of a file in the directory; `None` if there is no such file.
+    /// Returns the first bytes of a file in the directory; `None` if there is no such file.
     pub fn head_of(&self, file: &str) -> Result<Option<Vec<u8>>, Error> {
         let Some(path) = self.path_of(file) else {
             return Ok(None);
@@ -158,7 +156,7 @@ impl Input {
         Some(self.path.as_ref()?.join(name))
     }
 
-    /// Makes a file of the directory the bytes of this input. The input keeps its name and its list of files.
+    /// Makes a file of the directory the source of bytes. The input keeps its name and its list of files.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the directory has no such file.
@@ -190,13 +188,12 @@ impl Input {
         Ok(Some(map))
     }
 
-    /// Remembers a file that is read as part of this input.
+    /// Adds a file to those of this input.
     pub fn watch(&mut self, name: String, map: &Arc<Map>) {
         self.watched.push((name, Arc::clone(map)));
     }
 
-    /// Whether all files are still as they were when they were opened: another program may cut one while it is read, and
-    /// what was read behind the cut are zeros.
+    /// Checks that no file was truncated since it was opened. Bytes read past a truncation are zeros.
     pub fn check_whole(&self) -> Result<(), Error> {
         let own = match &self.source {
             Source::Mapped { map, .. } => Some((&self.name, map)),
@@ -215,41 +212,41 @@ impl Input {
         Ok(())
     }
 
-    /// Sets the most bytes of a temporary file: of a pipe or a packed file whose format is read in any order.
+    /// Sets the maximum size of a temporary file, used for a pipe or compressed file whose format needs random access.
     pub fn set_temporary_bytes_max(&mut self, bytes: u64) {
         self.temporary_bytes_max = bytes;
     }
 
-    /// The most bytes of a temporary file.
+    /// Returns the maximum size of a temporary file.
     pub fn temporary_bytes_max(&self) -> u64 {
         self.temporary_bytes_max
     }
 
-    /// Why [`Input::whole`] has not all of a packed file, if it has not.
+    /// Returns the reason why [`Input::whole`] lacks a part of a compressed file; `None` if it is complete.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
 
-    /// Reads a file that another thread still appends to, until `finished` is set and its end is reached.
+    /// Reads a file while another thread appends to it, to its end once `finished` is set.
     pub fn following(path: &Path, finished: Arc<AtomicBool>) -> Result<Input, Error> {
         let file = File::open(path).map_err(Error::io(path))?;
         Input::of_journal(path, Box::new(Follower { file, finished }))
     }
 
-    /// The journal at `path` as `reader` puts it together.
+    /// Opens the journal at `path`, whose bytes `reader` assembles.
     pub fn of_journal(path: &Path, reader: Box<dyn Read + Send>) -> Result<Input, Error> {
         let mut input = Input::from_reader(&path.display().to_string(), reader)?;
         input.path = Some(path.to_owned());
         Ok(input)
     }
 
-    /// Wraps any byte stream; unpacks it if it is packed.
+    /// Wraps a byte stream, and decompresses it if necessary.
     pub fn from_reader(name: &str, reader: Box<dyn Read + Send>) -> Result<Input, Error> {
         let mut reader: Box<dyn BufRead + Send> =
             Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
         let mut head = read_head(&mut reader).map_err(Error::io(name))?;
-        // A packed file may be packed again (a .gz of a .zst): unwrap until the head is plain. Four layers are
-        // more than anybody makes; a hostile file could nest them without end.
+        // A compressed file may be compressed again (a .gz of a .zst): decompress until the head is plain, at most four
+        // layers, because a hostile file could nest them without end.
         for _ in 0..4 {
             let packed = io::Cursor::new(std::mem::take(&mut head)).chain(reader);
             let (unpacked, done) = unpack(packed).map_err(Error::io(name))?;
@@ -302,37 +299,37 @@ impl Input {
         &self.name
     }
 
-    /// Gives the text of the script that the input was made by.
+    /// Adds the D script that produced the input.
     pub fn with_script(self, script: Option<String>) -> Input {
         Input { script, ..self }
     }
 
-    /// The text of the script that the input was made by, where the user gave it.
+    /// Returns the D script that produced the input, if given.
     pub fn script(&self) -> Option<&str> {
         self.script.as_deref()
     }
 
-    /// Where the file lies, if it is one.
+    /// Returns the path, if the input is a file.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Size of the file on the disk, packed or not.
+    /// Returns the size of the file on disk, compressed or not.
     pub fn size_bytes(&self) -> Option<u64> {
         self.size_bytes
     }
 
-    /// Bytes handed out so far, after unpacking.
+    /// Returns the number of bytes read so far, after decompression.
     pub fn consumed_bytes(&self) -> u64 {
         self.consumed_bytes
     }
 
-    /// The first bytes, for sniffing; at most [`HEAD_BYTES`], and all of a shorter input.
+    /// Returns the first bytes, for sniffing: [`HEAD_BYTES`], or all of a shorter input.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// All bytes, if they lie in a plain file that is mapped already.
+    /// Returns all bytes, if the input is a plain file that is already mapped.
     pub fn mapped(&self) -> Option<Arc<Map>> {
         match &self.source {
             Source::Mapped { map, .. } => Some(Arc::clone(map)),
@@ -340,8 +337,8 @@ impl Input {
         }
     }
 
-    /// All bytes; what comes from a pipe or a packed file goes to an unlinked temporary file first.
-    /// Nothing may have been read before. `None`: the input is empty.
+    /// Returns all bytes, through an unlinked temporary file for a pipe or compressed file; `None` if the input is
+    /// empty. Nothing may have been read before.
     pub fn whole(&mut self) -> Result<Option<Arc<Map>>, Error> {
         if let Some(map) = self.mapped() {
             return Ok(Some(map));
@@ -350,7 +347,7 @@ impl Input {
         let copied = match self.copy_to(&mut file)? {
             (copied, None) => copied,
             (0, Some(source)) => return Err(Error::io(&self.name)(source)),
-            // What was unpacked before the damage is kept.
+            // Keep what was decompressed before the damage.
             (copied, Some(error)) => {
                 self.damage = Some(format!("expected more of the input: {error}"));
                 copied
@@ -367,7 +364,7 @@ impl Input {
         Ok(Some(map))
     }
 
-    /// Copies all that can be read, and says how much that was and what stopped it.
+    /// Copies the readable bytes; returns their number and the error that stopped the copy.
     fn copy_to(&mut self, file: &mut File) -> Result<(u64, Option<io::Error>), Error> {
         let mut copied = 0;
         let max = self.temporary_bytes_max;
@@ -430,12 +427,12 @@ fn is_packed(bytes: &[u8]) -> bool {
         || packed_by_atrace(bytes).is_some()
 }
 
-/// Where the packed text of `atrace -z` begins.
+/// Finds the start of the compressed text of `atrace -z`.
 fn packed_by_atrace(bytes: &[u8]) -> Option<usize> {
     let head = bytes.get(..ATRACE_WITHIN).unwrap_or(bytes);
     let line = crate::scan::find_text(head, ATRACE_LINE)?;
     let begin = line + ATRACE_LINE.len();
-    // The first two bytes of zlib (RFC 1950): method 8 with a window of 32 KiB, and a check of both bytes.
+    // The zlib header (RFC 1950): method 8 with a window of 32 KiB, and a checksum of both bytes.
     let &[method, flags] = bytes.get(begin..begin + 2)? else {
         return None;
     };
@@ -443,7 +440,7 @@ fn packed_by_atrace(bytes: &[u8]) -> Option<usize> {
     is_zlib.then_some(begin)
 }
 
-/// Takes one layer of packing off, and says whether there was none.
+/// Removes one layer of compression; returns whether there was none.
 fn unpack(
     mut reader: impl BufRead + Send + 'static,
 ) -> io::Result<(Box<dyn BufRead + Send>, bool)> {
@@ -486,7 +483,7 @@ fn read_head(reader: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// The first bytes of a file.
+/// Reads the first bytes of a file.
 fn head_of(file: &File) -> io::Result<Vec<u8>> {
     use std::os::unix::fs::FileExt;
     let mut head = vec![0; HEAD_BYTES];
@@ -513,7 +510,7 @@ fn too_large(what: &str, max: u64) -> Error {
     }
 }
 
-/// A file without a name, gone when it is closed.
+/// Creates an unnamed file, deleted when it is closed.
 fn unlinked_file() -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     File::options()
@@ -524,7 +521,7 @@ fn unlinked_file() -> io::Result<File> {
         .open(std::env::temp_dir())
 }
 
-/// An unlinked temporary file: what does not fit into memory waits there.
+/// An unlinked temporary file, for data that does not fit into memory.
 pub struct Spool {
     file: File,
     length: u64,
@@ -532,22 +529,22 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// An empty one, for this many bytes.
+    /// Creates an empty file with a maximum size in bytes.
     pub fn new(max: u64) -> Result<Spool, Error> {
         let file = unlinked_file().map_err(Error::io(std::env::temp_dir()))?;
         let length = 0;
         Ok(Spool { file, length, max })
     }
 
-    /// How many bytes it holds.
+    /// Returns the size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.length
     }
 
-    /// Writes at its end.
+    /// Appends bytes.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.length + bytes.len() as u64 > self.max {
-            return Err(too_large("records that wait for their turn", self.max));
+            return Err(too_large("records waiting for their turn", self.max));
         }
         self.file
             .write_all(bytes)
@@ -556,7 +553,7 @@ impl Spool {
         Ok(())
     }
 
-    /// All that it holds; `None`: nothing.
+    /// Maps the content; `None` if it is empty.
     pub fn map(&self) -> Result<Option<Arc<Map>>, Error> {
         if self.length == 0 {
             return Ok(None);
@@ -568,7 +565,7 @@ impl Spool {
     }
 }
 
-/// Reads behind a writer: the end of the file counts only once the writer has finished.
+/// Reads a growing file: an end of file counts only once the writer has finished.
 struct Follower {
     file: File,
     finished: Arc<AtomicBool>,
@@ -576,10 +573,10 @@ struct Follower {
 
 impl Read for Follower {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        /// Short against a second of recording, long against a wake-up.
+        /// Polling interval: short compared with a second of recording, long compared with a wake-up.
         const PAUSE: Duration = Duration::from_millis(20);
         loop {
-            // The flag first: what was written before it was set is then certainly seen.
+            // The flag first: whatever was written before it was set is then visible.
             let finished = self.finished.load(Ordering::Acquire);
             let count = self.file.read(buffer)?;
             if count > 0 || finished {
@@ -604,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn unpacks_layers() {
+    fn unpacks_nested_compression() {
         let plain: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
         let zst = zstd::encode_all(&plain[..], 1).unwrap();
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -619,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn unpacks_what_atrace_packed() {
+    fn unpacks_atrace_output() {
         let text = b"# tracer: nop\n".repeat(10_000);
         let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
         zlib.write_all(&text).unwrap();
@@ -642,8 +639,8 @@ mod tests {
     ];
 
     #[test]
-    fn a_temporary_file_has_a_limit() {
-        // 10 MB that pack into 10 kB: hostile ones unpack to terabytes.
+    fn temporary_file_has_a_limit() {
+        // 10 MB that compress to 10 kB; a hostile file could decompress to terabytes.
         let packed = zstd::encode_all(&vec![7u8; 10_000_000][..], 1).unwrap();
         let mut input = Input::from_bytes("bomb.zst", &packed).unwrap();
         input.set_temporary_bytes_max(1_000_000);
@@ -659,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_is_not_whole() {
+    fn truncated_file_is_not_whole() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), vec![b'x'; 20_000]).unwrap();
         let mut input = Input::open(file.path()).unwrap();

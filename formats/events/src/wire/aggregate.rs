@@ -10,7 +10,7 @@ use super::{Kind, begin, put, put_text, text};
 use crate::bytes::{Cursor, Short};
 use crate::event::{Action, Bucket};
 
-/// Bars in one record: of 64 KiB they leave some for keys.
+/// Bars per record; leaves room for the keys in its 64 KiB.
 const BARS_PER_RECORD: usize = 1024;
 
 const HAS_VALUE: u32 = 1;
@@ -18,7 +18,7 @@ const CONTINUES: u32 = 2;
 const OPEN_BELOW: u64 = 1;
 const OPEN_ABOVE: u64 = 2;
 
-/// In the order of their numbers, in these records and in ebpf/src/agg.bpf.c.
+/// By number, in these records and in ebpf/src/agg.bpf.c.
 const ACTIONS: [Action; 9] = [
     Action::Count,
     Action::Sum,
@@ -47,7 +47,7 @@ impl Action {
 /// One key of an aggregation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregateRecord<'a> {
-    /// Function of the aggregation; `None`: one of a later version.
+    /// Function of the aggregation; `None` if it is from a later version.
     pub action: Option<Action>,
     /// More bars of this key follow in the next record.
     pub continues: bool,
@@ -68,7 +68,7 @@ pub struct AggregateRecord<'a> {
 }
 
 impl<'a> AggregateRecord<'a> {
-    /// Passes the payloads on: one, or as many as the bars need.
+    /// Passes each payload to `each`: one, or several if there are many bars.
     pub fn encode(&self, mut each: impl FnMut(Vec<u8>)) {
         let mut bars = self.bars.chunks(BARS_PER_RECORD).peekable();
         loop {
@@ -106,7 +106,7 @@ impl<'a> AggregateRecord<'a> {
         payload
     }
 
-    /// Reads what follows the head.
+    /// Decodes the part after the head.
     pub fn decode(mut body: Cursor<'a>) -> Result<AggregateRecord<'a>, Short> {
         let (action, flags, printing) = (body.u32()?, body.u32()?, body.u32()?);
         let bar_count = body.u32()?;
@@ -114,7 +114,7 @@ impl<'a> AggregateRecord<'a> {
         let (kernel_stack, user_stack) = (body.u64()?, body.u64()?);
         let name = text(&mut body)?;
         let key_count = body.u32()?;
-        // Each key takes four bytes at least, so a count from a damaged record ends with the record.
+        // Each key has at least four bytes, so a damaged count ends at the end of the record.
         let mut keys = Vec::new();
         for _ in 0..key_count {
             keys.push(text(&mut body)?);
@@ -151,7 +151,7 @@ mod tests {
     const SOURCE: &str = include_str!("../../../../ebpf/src/agg.bpf.c");
 
     #[test]
-    fn actions_are_those_of_the_program() {
+    fn action_numbers_match_the_bpf_program() {
         for action in ACTIONS {
             let name = action.as_str().to_uppercase();
             let line = format!("#define ACTION_{name} {}\n", action.number());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn encoding_round_trips() {
         let distribution = AggregateRecord {
             action: Some(Action::Lquantize),
             value: None,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_go_on_in_the_next_record() {
+    fn bars_continue_in_the_next_record() {
         let bar = |low| Bucket {
             low: Some(low),
             high: Some(low + 1),

@@ -10,35 +10,35 @@ use crate::bytes::{Cursor, Short};
 /// A call whose entry and return were paired in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallRecord {
-    /// Number of its [`CallFunction`](crate::event::CallFunction).
+    /// ID of its [`CallFunction`](crate::event::CallFunction).
     pub function: u32,
-    /// How many calls it is in.
+    /// Number of enclosing calls.
     pub depth: u32,
-    /// The call around it.
+    /// The enclosing call.
     pub caller: Option<Caller>,
-    /// Time of its entry.
+    /// Time of the entry.
     pub entry: u64,
-    /// Time of its return.
+    /// Time of the return.
     pub exit: u64,
-    /// Nanoseconds in calls inside of it.
+    /// Nanoseconds in nested calls.
     pub inside: u64,
-    /// The register with what it returned.
+    /// Register with the return value.
     pub returned: u64,
-    /// The registers with its arguments.
+    /// Registers with the arguments.
     pub arguments: [u64; 6],
 }
 
-/// The call around another one.
+/// The enclosing call of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
-    /// Number of its function.
+    /// ID of its function.
     pub function: u32,
     /// Time of its entry.
     pub entry: u64,
 }
 
 impl CallRecord {
-    /// Reads what follows the head.
+    /// Decodes the part after the head.
     pub fn decode(mut body: Cursor<'_>) -> Result<CallRecord, Short> {
         let (function, depth, parent) = (body.u32()?, body.u32()?, body.u32()?);
         let has_parent = body.u32()? != 0;
@@ -71,7 +71,7 @@ mod tests {
 
     const SOURCE: &str = include_str!("../../../../ebpf/src/calls.bpf.c");
 
-    /// As the BPF program writes it.
+    /// Encodes a call as the BPF program does.
     fn encode(call: &CallRecord) -> Vec<u8> {
         let caller = call.caller.unwrap_or(Caller {
             function: 0,
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_those_of_the_program() {
+    fn members_match_the_bpf_program() {
         let expected = [
             "u32 kind",
             "u32 unused",
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_writes_is_read() {
+    fn decodes_records_of_the_bpf_program() {
         let outer = CallRecord {
             function: 3,
             depth: 0,

@@ -3,12 +3,12 @@
 use super::{Kind, begin, put_text, text};
 use crate::bytes::{Cursor, Short};
 
-/// A loss that a BPF program counted.
+/// A loss counted by a BPF program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LossRecord<'a> {
     /// Number of lost items.
     pub count: u64,
-    /// The reason, as `losses` has it.
+    /// Value of `losses.reason`.
     pub reason: &'a [u8],
 }
 
@@ -21,7 +21,7 @@ impl<'a> LossRecord<'a> {
         payload
     }
 
-    /// Reads what follows the head.
+    /// Decodes the part after the head.
     pub fn decode(mut body: Cursor<'a>) -> Result<LossRecord<'a>, Short> {
         Ok(LossRecord {
             count: body.u64()?,
@@ -36,7 +36,7 @@ mod tests {
     use crate::wire::{NATIVE, open};
 
     #[test]
-    fn what_is_written_is_read() {
+    fn encoding_round_trips() {
         let loss = LossRecord {
             count: u64::MAX,
             reason: b"no room in the map",

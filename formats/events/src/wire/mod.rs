@@ -1,11 +1,11 @@
-//! Records that perfquet-record writes for itself: payloads (PERF_SAMPLE_RAW) of samples of `bpf-output` events that are
-//! called `perfquet:…`, and types of EVENT_UPDATE.
+//! Records that perfquet-record writes for itself: payloads (PERF_SAMPLE_RAW) of `bpf-output` events named
+//! `perfquet:…`, and types of EVENT_UPDATE.
 //!
 //! ```text
 //! 02 00 00 00  00 00 00 00  00 00 00 00  01 00 00 00 …      kind 2 (aggregate), 0, action 0 (count), flags 1, …
 //! ```
-//! Every payload begins with its [`Kind`], u32, and a u32 of zeroes, and ends in up to seven bytes of padding. Numbers
-//! are in the byte order of the recording host. A text is its length in bytes, u32, and the bytes.
+//! Every payload begins with its [`Kind`] (u32) and a zero u32, and ends with up to seven bytes of padding. Numbers
+//! have the byte order of the recording host. A string is its length in bytes (u32) and the bytes.
 //!
 //! | kind | written by | here |
 //! | --- | --- | --- |
@@ -14,7 +14,7 @@
 //! | loss | perfquet-record, at the end | [`LossRecord`] |
 //! | call | a BPF program: ebpf/src/calls.bpf.c | [`CallRecord`] |
 //!
-//! What C code shares with this module by number or layout is compared with its source in the tests.
+//! Numbers and layouts shared with C code are compared with its source in the tests.
 
 mod aggregate;
 mod call;
@@ -29,22 +29,22 @@ pub use call::{CallRecord, Caller};
 pub use loss::LossRecord;
 pub use stack::StackRecord;
 
-/// What the names of the events begin with.
+/// Prefix of the event names.
 pub const PREFIX: &str = "perfquet:";
 
-/// Longest text that is written, in bytes: BPF programs cut theirs far below.
+/// Maximum length of a written string in bytes; BPF programs truncate theirs far below.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// What a record is.
+/// Kinds of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A stack, when it is first seen.
+    /// A stack, at its first occurrence.
     Stack = 1,
     /// One key of an aggregation.
     Aggregate = 2,
-    /// Something was lost.
+    /// A loss.
     Loss = 3,
-    /// A call, entry and return paired.
+    /// A call with paired entry and return.
     Call = 4,
 }
 
@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// Reads the head of a payload: the number of its kind, and what follows.
+/// Splits a payload into the number of its kind and the rest.
 pub fn open(payload: &[u8], endian: Endian) -> Result<(u32, Cursor<'_>), Short> {
     let mut body = Cursor::new(payload, 0, endian);
     let kind = body.u32()?;
@@ -87,7 +87,7 @@ fn text<'a>(body: &mut Cursor<'a>) -> Result<&'a [u8], Short> {
     body.bytes(bytes.into())
 }
 
-/// Byte order of what is written here.
+/// Byte order of written records.
 #[cfg(test)]
 const NATIVE: Endian = if cfg!(target_endian = "big") {
     Endian::Big
@@ -95,7 +95,7 @@ const NATIVE: Endian = if cfg!(target_endian = "big") {
     Endian::Little
 };
 
-/// The members of a struct in C, without its comments: `u32 kind`.
+/// Returns the members of a struct in C, without comments: `u32 kind`.
 #[cfg(test)]
 fn members_in_c(source: &str, name: &str) -> Vec<String> {
     let start = source.find(&format!("struct {name} {{\n")).unwrap();
@@ -114,7 +114,7 @@ mod tests {
     const CALLS: &str = include_str!("../../../../ebpf/src/calls.bpf.c");
 
     #[test]
-    fn kinds_are_those_of_the_programs() {
+    fn kind_numbers_match_the_bpf_programs() {
         assert!(PROGRAM.contains(&format!("#define RECORD_STACK {}\n", Kind::Stack as u32)));
         assert!(CALLS.contains(&format!("#define RECORD_CALL {}\n", Kind::Call as u32)));
         for number in 0..6 {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_begins_with_its_kind() {
+    fn payload_begins_with_its_kind() {
         let payload = begin(Kind::Loss);
         let (kind, body) = open(&payload, NATIVE).unwrap();
         assert_eq!((kind, body.offset(), body.is_empty()), (3, 8, true));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut() {
+    fn long_strings_are_truncated() {
         let mut payload = Vec::new();
         put_text(&mut payload, &[b'x'; TEXT_BYTES_MAX + 1]);
         let mut body = Cursor::new(&payload, 0, NATIVE);

@@ -3,20 +3,20 @@
 
 use crate::bytes::{Cursor, Short};
 
-/// A stack, which later records refer to by its ID.
+/// A stack, referenced by its ID in later records.
 #[derive(Debug, Clone, Copy)]
 pub struct StackRecord<'a> {
     /// ID of the stack; never 0.
     pub id: u64,
-    /// The process that has it.
+    /// ID of its process.
     pub process: u32,
-    /// It is in user space.
+    /// Whether it is a user stack.
     pub is_user: bool,
     addresses: Cursor<'a>,
 }
 
 impl<'a> StackRecord<'a> {
-    /// Reads what follows the head.
+    /// Decodes the part after the head.
     pub fn decode(mut body: Cursor<'a>) -> Result<StackRecord<'a>, Short> {
         Ok(StackRecord {
             id: body.u64()?,
@@ -26,7 +26,7 @@ impl<'a> StackRecord<'a> {
         })
     }
 
-    /// Iterates over the addresses, the leaf first.
+    /// Iterates over the addresses, leaf first.
     pub fn addresses(mut self) -> impl Iterator<Item = u64> {
         std::iter::from_fn(move || self.addresses.u64().ok())
     }
@@ -39,7 +39,7 @@ mod tests {
 
     const SOURCE: &str = include_str!("../../../../ebpf/src/stacks.h");
 
-    /// As the BPF programs write it.
+    /// Encodes a stack as the BPF programs do.
     fn encode(id: u64, process: u32, is_user: bool, addresses: &[u64]) -> Vec<u8> {
         let words = [Kind::Stack as u32, 0].map(u32::to_ne_bytes).concat();
         let ids = [process, is_user.into()].map(u32::to_ne_bytes).concat();
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_those_of_the_programs() {
+    fn members_match_the_bpf_programs() {
         let expected = [
             "u32 kind",
             "u32 unused",
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_writes_is_read() {
+    fn decodes_records_of_bpf_programs() {
         let mut payload = encode(1 << 40, 17, true, &[0x401000, 0x402000]);
         payload.extend([0; 4]); // padding
         let (kind, body) = open(&payload, NATIVE).unwrap();

@@ -1,16 +1,16 @@
-//! Types of EVENT_UPDATE that perfquet-record adds to perf's 0 to 3. perf passes over types that it does not know.
+//! Types of EVENT_UPDATE that perfquet-record adds to perf's 0 to 3. perf ignores unknown types.
 //!
 //! ```text
 //! u64 type, u64 id of an event, text, NUL and padding
 //! ```
 
-/// The kernel's filter of the event.
+/// Kernel filter of the event.
 pub const FILTER: u64 = 0x7071_0001;
-/// The purpose of the event's hits, as [`Purpose`](crate::event::Purpose) writes it.
+/// Purpose of the event's hits, as encoded by [`Purpose`](crate::event::Purpose).
 pub const PURPOSE: u64 = 0x7071_0002;
-/// The rows to keep of the recording, as [`Selection`](crate::event::Selection) writes it.
+/// Selection of rows to keep, as encoded by [`Selection`](crate::event::Selection).
 pub const SELECTION: u64 = 0x7071_0003;
-/// A function whose calls a BPF program reports, as [`CallFunction`](crate::event::CallFunction) writes it.
+/// A function whose calls a BPF program reports, as encoded by [`CallFunction`](crate::event::CallFunction).
 pub const FUNCTION: u64 = 0x7071_0004;
-/// The scope of the recording: "system", "process 12".
+/// Scope of the recording: "system", "process 12".
 pub const SCOPE: u64 = 0x7071_0005;

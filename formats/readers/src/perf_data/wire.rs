@@ -6,7 +6,7 @@ use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Short};
 use perfquet_events::event::{
     Aggregate, Bucket, Call, CallFunction, Common, Context, Event, Function, Loss, PairedCall,
-    Sample, Space, Stack, ToldStack, time_of,
+    Sample, Space, Stack, StackDefinition, time_of,
 };
 use perfquet_events::wire::{AggregateRecord, CallRecord, Kind, LossRecord, PREFIX, StackRecord};
 
@@ -107,7 +107,7 @@ impl Unfinished {
             false => Space::Kernel,
             true => Space::User,
         };
-        out.event(Event::Stack(ToldStack {
+        out.event(Event::Stack(StackDefinition {
             id: record.id,
             time: sample.time,
             pid: i32::try_from(record.process).ok(),
@@ -128,7 +128,7 @@ impl Unfinished {
         let buckets = std::mem::take(&mut self.bars);
         let stack = |id: u64| match id {
             0 => Stack::None,
-            id => Stack::Told(id),
+            id => Stack::Id(id),
         };
         out.event(Event::Aggregate(&Aggregate {
             name: record.name,

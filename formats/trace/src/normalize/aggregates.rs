@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
-use perfquet_events::event::{Aggregate, Stack, ToldStack};
+use perfquet_events::event::{Aggregate, Stack, StackDefinition};
 
 use super::stacks::StackId;
 use super::{Normalizer, samples};
@@ -27,7 +27,7 @@ impl StacksById {
 
 impl Normalizer<'_> {
     /// Adds a stack that later aggregations reference by ID. Its addresses can be resolved only now.
-    pub(super) fn stack_record(&mut self, record: &ToldStack<'_>) -> Result<(), Error> {
+    pub(super) fn stack_record(&mut self, record: &StackDefinition<'_>) -> Result<(), Error> {
         if let Some(time) = record.time
             && !self.generated.is_empty()
         {
@@ -61,7 +61,7 @@ impl Normalizer<'_> {
             ..
         } = self;
         let mut stack = |stack| match stack {
-            Stack::Told(id) => stacks_by_id.by_id.get(&id).copied(),
+            Stack::Id(id) => stacks_by_id.by_id.get(&id).copied(),
             stack => samples::stack_of(stack, None, life, stacks, frames),
         };
         let kernel_stack = stack(aggregate.kernel_stack);

@@ -215,7 +215,7 @@ pub(super) fn stack_of(
 ) -> Option<StackId> {
     match stack {
         // Only aggregations reference stacks by ID.
-        Stack::None | Stack::Told(_) => None,
+        Stack::None | Stack::Id(_) => None,
         Stack::Addresses { space, addresses } => {
             let chain = Chain {
                 addresses,

@@ -100,7 +100,7 @@ impl Unwinding {
 
 fn recorded(stack: &Stack<'_>) -> usize {
     match stack {
-        Stack::None | Stack::Told(_) => 0,
+        Stack::None | Stack::Id(_) => 0,
         Stack::Addresses { addresses, .. } => addresses.len(),
         Stack::Named(frames) => frames.len(),
     }

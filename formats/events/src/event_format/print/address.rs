@@ -1,4 +1,4 @@
-//! The kernel's `%p` additions that print bytes: addresses of networks, UUIDs, bitmaps
+//! The kernel's extensions of `%p` that print bytes: network addresses, UUIDs, bitmaps
 //! (Documentation/core-api/printk-formats.rst).
 //!
 //! ```text
@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::printf::Pointer;
 use crate::bytes::Endian;
 
-/// Prints `bytes` as `pointer` asks; too few of them are printed as bytes.
+/// Prints `bytes` in the format of `pointer`; if there are too few, prints them as plain bytes.
 pub(super) fn print(
     pointer: Pointer,
     bytes: &[u8],
@@ -48,7 +48,7 @@ pub(super) fn print(
     }
 }
 
-/// Two digits for each byte.
+/// Prints two hexadecimal digits per byte.
 pub(super) fn hex(bytes: &[u8], between: &str, out: &mut Vec<u8>) {
     for (index, byte) in bytes.iter().enumerate() {
         if index > 0 {
@@ -94,8 +94,8 @@ fn ip6(bytes: &[u8], colons: bool, short: bool, out: &mut Vec<u8>) -> Option<()>
     Some(())
 }
 
-/// As `ip6_compressed_string` of lib/vsprintf.c: the longest run of two zeros or more goes, the first of
-/// equals; mapped and ISATAP addresses end as IPv4.
+/// Shortens an IPv6 address like `ip6_compressed_string` of lib/vsprintf.c: the longest run of at least two zeros is
+/// omitted, the first one among equals; mapped and ISATAP addresses end in IPv4 notation.
 fn shortened(words: [u16; 8]) -> String {
     let [.., high, low] = words;
     let mapped = words.starts_with(&[0, 0, 0, 0, 0, 0xffff]);
@@ -135,7 +135,8 @@ fn shortened(words: [u16; 8]) -> String {
     text
 }
 
-/// `struct sockaddr_in` or `sockaddr_in6`; the family is in the recorder's byte order, the port is not.
+/// Prints a `struct sockaddr_in` or `sockaddr_in6`. The family has the recorder's byte order, the port has network
+/// order.
 fn socket(
     bytes: &[u8],
     port: bool,
@@ -192,11 +193,11 @@ fn uuid(bytes: &[u8], swapped: bool, upper: bool, out: &mut Vec<u8>) -> Option<(
     Some(())
 }
 
-/// Hexadecimal, the highest bit first, a comma every 32 bits.
+/// Prints a bitmap in hexadecimal, highest bit first, with a comma every 32 bits.
 pub(super) fn bitmask(bytes: &[u8], big_endian: bool, out: &mut Vec<u8>) {
     let count = bytes.len();
     for index in 0..count {
-        // Bytes by falling weight.
+        // Most significant byte first.
         let weight = count - 1 - index;
         let place = if big_endian { index } else { weight };
         let byte = bytes.get(place).copied().unwrap_or_default();

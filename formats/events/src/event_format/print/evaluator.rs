@@ -1,7 +1,7 @@
-//! Expressions over one event to numbers, bytes and text.
+//! Evaluation of expressions over one event, to numbers, bytes and strings.
 //!
-//! Integers are those of C on a 64-bit machine: a signed field is widened with its sign, arithmetic is done
-//! in 64 bits, and it is the conversion that cuts (`%d` takes the lowest four bytes).
+//! Integers are those of C on a 64-bit machine: a signed field is sign-extended, arithmetic has 64 bits, and only the
+//! conversion truncates (`%d` uses the lowest four bytes).
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::printf::{Conversion, Kind, Pointer};
 use super::record::Record;
 use super::types::Type;
 
-/// The value of an expression without fields; `None` where a name is not known.
+/// Evaluates an expression without fields; `None` if it contains an unknown name.
 pub(super) fn constant(expression: &Expression) -> Option<u64> {
     Some(match expression {
         Expression::Number(bits, _) => *bits,
@@ -76,7 +76,7 @@ fn binary(mark: &str, left: Number, right: Number) -> Number {
         "+" => number(l.wrapping_add(r)),
         "-" => number(l.wrapping_sub(r)),
         "*" => number(l.wrapping_mul(r)),
-        // A division by zero is none of ours to die of.
+        // A hostile format may divide by zero.
         "/" if unsigned => number(l.checked_div(r).unwrap_or(0)),
         "/" => number(sl.checked_div(sr).unwrap_or(0) as u64),
         _ if unsigned => number(l.checked_rem(r).unwrap_or(0)),
@@ -97,7 +97,7 @@ fn cast(kind: Type, inner: Number) -> Number {
     }
 }
 
-/// The bytes behind a pointer, and width and sign of the elements there.
+/// The bytes at a pointer, with width and sign of its elements.
 struct Buffer<'a> {
     bytes: Cow<'a, [u8]>,
     width: u8,
@@ -113,7 +113,7 @@ pub(super) struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// The value as a number; a text is true.
+    /// Evaluates to a number; a string is true.
     pub(super) fn number(&mut self, expression: &Expression) -> Number {
         match expression {
             Expression::Number(bits, unsigned) => Number {
@@ -195,7 +195,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What a pointer points to.
+    /// Returns the target of a pointer.
     fn buffer(&mut self, expression: &Expression) -> Option<Buffer<'a>> {
         match expression {
             Expression::Field(index) => {
@@ -229,7 +229,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Prints `expression` as `conversion` asks.
+    /// Prints `expression` with `conversion`.
     pub(super) fn print(
         &mut self,
         conversion: &Conversion,
@@ -257,7 +257,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What `%s` shows.
+    /// Prints the expression for `%s`.
     fn text(&mut self, expression: &Expression, out: &mut Vec<u8>) {
         match expression {
             Expression::Text(text) => out.extend_from_slice(text),
@@ -347,7 +347,7 @@ impl<'a> Evaluator<'a> {
         out.push(b'}');
     }
 
-    /// What `%p` and the letters behind it show.
+    /// Prints the expression for `%p` and its extensions.
     fn pointer(
         &mut self,
         pointer: Pointer,
@@ -356,7 +356,7 @@ impl<'a> Evaluator<'a> {
         expression: &Expression,
         out: &mut Vec<u8>,
     ) {
-        // printk formats keep their texts where a pointer is expected.
+        // Formats of printk have strings where a pointer is expected.
         if let Expression::Text(text) = expression {
             out.extend_from_slice(text);
             return;
@@ -386,7 +386,7 @@ impl<'a> Evaluator<'a> {
                     Some(buffer) => buffer.bytes,
                     None => Cow::Owned(self.number(expression).bits.to_le_bytes().to_vec()),
                 };
-                // The width of `%*ph` counts bytes, that of `%*pb` bits.
+                // For `%*ph` the width is in bytes, for `%*pb` in bits.
                 address::print(pointer, &bytes, width, self.record.big_endian(), out);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::types::Type;
 
-/// A table of `{ value, "name" }`; `None`: the value is a name that nothing explains.
+/// A table of `{ value, "name" }`; the value is `None` if it is an unresolved name.
 pub(super) type NamedValues = Vec<(Option<u64>, Vec<u8>)>;
 
 /// An expression over the fields of an event.
@@ -10,11 +10,11 @@ pub(super) type NamedValues = Vec<(Option<u64>, Vec<u8>)>;
 pub(super) enum Expression {
     /// A constant, and whether it is unsigned.
     Number(u64, bool),
-    /// A name that the format file does not explain: an enumerator that the kernel left unresolved.
+    /// A name without a value: an enumerator that the kernel left unresolved.
     Unknown,
     /// A string literal.
     Text(Vec<u8>),
-    /// `REC->name`, by its index; a dynamic one as the kernel stores it, or through its `__get_…`.
+    /// `REC->name`, by index; for a dynamic field, the stored location, or its data through `__get_…`.
     Field(usize),
     /// `__get_dynamic_array_len(name)`
     Length(usize),
@@ -30,15 +30,15 @@ pub(super) enum Expression {
     Conditional(Box<[Expression; 3]>),
     /// `(u8)x`
     Cast(Type, Box<Expression>),
-    /// `x[i]`; a pointer cast before it says how wide the elements are.
+    /// `x[i]`; a pointer cast before it gives the width of the elements.
     Element(Box<Expression>, Option<Type>, Box<Expression>),
     /// `__print_flags(value, delimiter, …)`
     Flags(Box<Expression>, Vec<u8>, NamedValues),
     /// `__print_symbolic(value, …)`
     Symbolic(Box<Expression>, NamedValues),
-    /// `__print_hex(buffer, length)`, or `__print_hex_str`, which puts no blanks between
+    /// `__print_hex(buffer, length)`, or `__print_hex_str`without spaces
     Hex(Box<Expression>, Box<Expression>, &'static str),
-    /// `__print_array(buffer, count, bytes of one)`
+    /// `__print_array(buffer, count, element size)`
     Array(Box<[Expression; 3]>),
     /// `__get_bitmask(name)`
     Bitmask(usize),

@@ -1,4 +1,4 @@
-//! C source of a `print fmt` to tokens.
+//! Lexer for the C source of a `print fmt`.
 //!
 //! ```text
 //! "vec=%u", REC->vec & 0x1FUL   →   Text("vec=%u") "," Word(REC) "->" Word(vec) "&" Number(31)
@@ -9,21 +9,21 @@
 pub(super) enum Token<'a> {
     /// An integer or character constant, and whether its type is unsigned.
     Number(u64, bool),
-    /// A string literal without its quotes, escapes resolved.
+    /// A string literal, without quotes and with resolved escapes.
     Text(Vec<u8>),
     /// A name or keyword.
     Word(&'a str),
-    /// An operator or bracket, the longest that fits.
+    /// An operator or bracket, the longest that matches.
     Mark(&'static str),
 }
 
-/// Longest first, so that the first hit is the longest.
+/// Longest first, so that the first match is the longest.
 const MARKS: &[&str] = &[
     "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "->", "(", ")", "[", "]", "{", "}", ",", ";",
     ":", "?", "=", "<", ">", "+", "-", "*", "/", "%", "&", "|", "^", "~", "!", ".",
 ];
 
-/// Splits `source` into tokens; an error says what cannot be one.
+/// Splits `source` into tokens. The error names the text that is not a token.
 pub(super) fn tokens(source: &str) -> Result<Vec<Token<'_>>, String> {
     let mut tokens = Vec::new();
     let mut rest = source.trim_start();
@@ -61,7 +61,7 @@ fn mark(rest: &str) -> Result<(Token<'_>, &str), String> {
     Err(format!("expected C source, found {found:?}"))
 }
 
-/// Decimal, octal or hexadecimal with the suffixes of C; what is too big wraps as in the kernel's own 64 bits.
+/// Parses a decimal, octal or hexadecimal number with C suffixes; values beyond 64 bits wrap.
 fn number(rest: &str) -> (Token<'_>, &str) {
     let (Token::Word(word), after) = word(rest) else {
         return (Token::Number(0, false), rest);
@@ -101,7 +101,7 @@ fn character(rest: &str) -> Result<(Token<'_>, &str), String> {
     Ok((Token::Number(u64::from(value), false), after))
 }
 
-/// What stands between two `quote`s, the first of which `rest` begins with.
+/// Parses a quoted literal; `rest` begins with the opening `quote`.
 fn quoted(rest: &str, quote: u8) -> Result<(Vec<u8>, &str), String> {
     let mut bytes = Vec::new();
     let mut source = rest.bytes().enumerate().skip(1).peekable();

@@ -1,6 +1,6 @@
 //! Numbers of an expression, as C has them.
 
-/// A number and whether C takes it for unsigned.
+/// A number, and whether its C type is unsigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Number {
     pub(super) bits: u64,

@@ -1,23 +1,23 @@
-//! Tokens to expressions: the part of C that `TP_printk` is written in.
+//! Parser of a `print fmt`: the subset of C in which `TP_printk` is written.
 //!
 //! ```text
 //! "vec=%u [action=%s]", REC->vec, __print_symbolic(REC->vec, { 0, "HI" }, { 1, "TIMER" })
 //! ```
-//! A format file is input: nesting is bounded, and what is not understood is an error that names it.
+//! A format file is untrusted input: nesting is bounded, and the error for an unknown construct names it.
 
 use super::expression::{Expression, NamedValues};
 use super::lexer::{self, Token};
 use super::types::{Type, is_type_word, type_of};
 use crate::event::Field;
 
-/// Deeper than any kernel's format (11 in Linux 6.18), shallow for the stack of a thread.
+/// Maximum nesting. Kernel formats reach 11 (Linux 6.18), and this depth needs little stack.
 const MAX_DEPTH: u32 = 96;
-/// More operators in one argument than any kernel has outside of tables of names.
+/// Maximum number of operators in one argument; more than any kernel format has outside of name tables.
 const MAX_OPERATORS: u32 = 256;
-/// Longer than any kernel's format (4 840 bytes in Linux 6.18).
+/// Maximum length of a format. The longest of Linux 6.18 has 4,840 bytes.
 const MAX_BYTES: usize = 256 << 10;
 
-/// A parsed `print fmt`: the template, its arguments, how many variables evaluation needs.
+/// A parsed `print fmt`: the template, its arguments, and the number of variables.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Source {
     pub(super) template: Vec<u8>,
@@ -63,10 +63,10 @@ struct Parser<'a> {
     tokens: &'a [Token<'a>],
     next: usize,
     depth: u32,
-    /// Binary operators in the argument at hand.
+    /// Number of binary operators in the current argument.
     operators: u32,
     fields: &'a [Field],
-    /// Variables that are visible, with their numbers.
+    /// Variables in scope, with their indexes.
     scope: Vec<(&'a str, usize)>,
     locals: usize,
 }
@@ -75,13 +75,13 @@ fn expected(what: &str, found: Option<&Token<'_>>) -> String {
     match found {
         None => format!("expected {what}, found the end"),
         Some(Token::Number(value, _)) => format!("expected {what}, found {value}"),
-        Some(Token::Text(_)) => format!("expected {what}, found a text"),
+        Some(Token::Text(_)) => format!("expected {what}, found a string"),
         Some(Token::Word(word)) => format!("expected {what}, found {word}"),
         Some(Token::Mark(mark)) => format!("expected {what}, found {mark}"),
     }
 }
 
-/// How tightly a binary operator binds.
+/// Returns the precedence of a binary operator.
 fn strength(mark: &str) -> Option<u8> {
     Some(match mark {
         "||" => 1,
@@ -174,8 +174,8 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `x ?: y`, GNU C for `x ? x : y`. A variable instead of a copy of `x`: copies of copies would grow
-    /// without bound.
+    /// Parses `x ?: y`, GNU C for `x ? x : y`. `x` becomes a variable rather than two copies, because nested copies
+    /// would grow exponentially.
     fn elvis(&mut self, value: Expression) -> Result<Expression, String> {
         let local = self.locals;
         self.locals += 1;
@@ -187,8 +187,8 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    /// Operators at least as strong as `floor`. A chain of equal ones nests to the left, one level for
-    /// each, so that their number is bounded too.
+    /// Parses operators with a precedence of at least `floor`. A chain of equal operators nests to the left, one level
+    /// each, so their number is bounded too.
     fn binary(&mut self, floor: u8) -> Result<Expression, String> {
         let mut left = self.unary()?;
         while let Some(Token::Mark(mark)) = self.peek() {
@@ -213,13 +213,13 @@ impl<'a> Parser<'a> {
                 Ok(Expression::Unary(mark, Box::new(parser.unary()?)))
             }
             Some(Token::Mark("+" | "&")) => {
-                // The address of a field is the field: whoever wants an address takes its bytes.
+                // `&field` is the field: its users read the bytes.
                 parser.next += 1;
                 parser.unary()
             }
             Some(Token::Mark("*")) => {
                 parser.next += 1;
-                let (pointer, width) = behind_cast(parser.unary()?);
+                let (pointer, width) = strip_cast(parser.unary()?);
                 let zero = Box::new(Expression::Number(0, false));
                 Ok(Expression::Element(Box::new(pointer), width, zero))
             }
@@ -249,7 +249,7 @@ impl<'a> Parser<'a> {
         self.postfix(inner)
     }
 
-    /// Takes a type and the `)` behind it, if that is what follows.
+    /// Parses a type and its closing parenthesis, if they follow.
     fn type_in_parentheses(&mut self) -> Option<Type> {
         let mut words = Vec::new();
         while let Some(Token::Word(word)) = self.peek() {
@@ -270,7 +270,7 @@ impl<'a> Parser<'a> {
             return None;
         }
         let known = words.iter().any(|word| is_type_word(word));
-        // `(name)` before an operand can only be a cast to a type that we do not know.
+        // `(name)` before an operand can only be a cast to an unknown type.
         let operand = matches!(
             self.peek(),
             Some(Token::Word(_) | Token::Number(..) | Token::Mark("("))
@@ -293,7 +293,7 @@ impl<'a> Parser<'a> {
         None
     }
 
-    /// The inside of `({ int x = …; value; })`, behind the brace.
+    /// Parses `({ int x = …; value; })` from after the brace.
     fn block(&mut self) -> Result<Expression, String> {
         let outer = self.scope.len();
         let mut variables = Vec::new();
@@ -316,7 +316,7 @@ impl<'a> Parser<'a> {
         Ok(Expression::Block(variables, Box::new(value)))
     }
 
-    /// Takes `type name =`, if that is what follows.
+    /// Parses `type name =`, if it follows.
     fn declaration(&mut self) -> Option<&'a str> {
         let start = self.next;
         let mut words = Vec::new();
@@ -353,7 +353,7 @@ impl<'a> Parser<'a> {
             }
             let index = self.expression()?;
             self.demand("]")?;
-            let (buffer, width) = behind_cast(inner);
+            let (buffer, width) = strip_cast(inner);
             inner = Expression::Element(Box::new(buffer), width, Box::new(index));
         }
         match self.peek() {
@@ -401,8 +401,8 @@ impl<'a> Parser<'a> {
         if let Some((_, number)) = self.scope.iter().rev().find(|(name, _)| *name == word) {
             return Expression::Local(*number);
         }
-        // Enumerators that kernels without TRACE_DEFINE_ENUM leave in their formats
-        // (include/linux/interrupt.h, include/linux/hrtimer.h).
+        // Enumerators that remain in the formats of kernels without TRACE_DEFINE_ENUM (include/linux/interrupt.h,
+        // include/linux/hrtimer.h).
         let value = match word {
             "true" | "TIMER_SOFTIRQ" | "HRTIMER_RESTART" => 1,
             "false" | "NULL" | "HI_SOFTIRQ" | "HRTIMER_NORESTART" => 0,
@@ -419,7 +419,7 @@ impl<'a> Parser<'a> {
         Expression::Number(value, false)
     }
 
-    /// A call of `function`, behind its opening parenthesis and up to the closing one.
+    /// Parses a call of `function`, from after the opening parenthesis through the closing one.
     fn call(&mut self, function: &str) -> Result<Expression, String> {
         match function {
             "__print_flags" | "__print_flags_u64" => {
@@ -481,9 +481,7 @@ impl<'a> Parser<'a> {
                 Ok(Expression::Number(0, false))
             }
             "sizeof" => self.size(),
-            _ => Err(format!(
-                "expected a function that is known, found {function}"
-            )),
+            _ => Err(format!("expected a known function, found {function}")),
         }
     }
 
@@ -500,24 +498,24 @@ impl<'a> Parser<'a> {
             .map_err(|_| "expected all arguments".into())
     }
 
-    /// `, { value, "name" }, …`, also with the list as a whole in braces.
+    /// Parses `, { value, "name" }, …`; the list may be in braces.
     fn names(&mut self) -> Result<NamedValues, String> {
         let mut names = Vec::new();
         while self.take(",") {
             if !self.take("{") {
                 return Err(expected("{", self.peek()));
             }
-            // The value becomes a number at once, so its operators nest in nothing.
+            // The value is reduced to a number at once, so its operators do not nest.
             let operators = self.operators;
             let value = self.expression()?;
             self.operators = operators;
             self.demand(",")?;
-            // The kernel ends some of its tables with a NULL.
+            // Some of the kernel's tables end with NULL.
             let name = match self.expression()? {
                 Expression::Text(name) => Some(name),
                 other if super::evaluator::constant(&other) == Some(0) => None,
                 Expression::Unknown => None,
-                _ => return Err("expected a text as name".into()),
+                _ => return Err("expected a string as name".into()),
             };
             self.demand("}")?;
             if let Some(name) = name {
@@ -564,8 +562,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A pointer cast around `expression`, taken off: it only says how wide the elements are.
-fn behind_cast(expression: Expression) -> (Expression, Option<Type>) {
+/// Removes a pointer cast around `expression`, which only gives the width of the elements.
+fn strip_cast(expression: Expression) -> (Expression, Option<Type>) {
     match expression {
         Expression::Cast(kind, inner) if kind.pointer => (*inner, Some(kind)),
         other => (other, None),

@@ -1,19 +1,19 @@
-//! The template of a `print fmt`: printf of C with the kernel's additions to `%p`
+//! The template of a `print fmt`: C's printf with the kernel's extensions of `%p`
 //! (Documentation/core-api/printk-formats.rst).
 //!
 //! ```text
 //! "%-8s 0x%08lx %pI4"   →   Text left in 8, " 0x", hex of 8 bytes with zeros in 8, " ", an IPv4 address
 //! ```
 
-/// No kernel asks for more; a hostile one must not fill the memory with blanks.
+/// Maximum width. No kernel format uses more; a hostile one must not fill memory with padding.
 const MAX_WIDTH: usize = 1024;
 
 /// A piece of a template.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Part {
-    /// Printed as it is.
+    /// Literal text.
     Text(Vec<u8>),
-    /// Filled from the next argument.
+    /// A conversion, filled from the next argument.
     Conversion(Conversion),
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Conversion {
     pub(super) prefix: bool,
     pub(super) width: Size,
     pub(super) precision: Size,
-    /// Bytes of the number that are printed.
+    /// Size of the printed number in bytes.
     pub(super) bytes: u8,
     pub(super) kind: Kind,
 }
@@ -37,11 +37,11 @@ pub(super) struct Conversion {
 pub(super) enum Size {
     None,
     Given(usize),
-    /// `*`: an argument of its own.
+    /// `*`: from a separate argument.
     Argument,
 }
 
-/// What is printed, and how.
+/// Kind of output.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Kind {
     Signed,
@@ -54,14 +54,14 @@ pub(super) enum Kind {
     Pointer(Pointer),
 }
 
-/// The letters behind `%p`.
+/// The letters after `%p`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Pointer {
     /// The address.
     Plain,
-    /// The function there; `offset`: with the distance from its start.
+    /// The function at the address; `offset`: with the offset in it.
     Symbol { offset: bool },
-    /// A MAC address with this between its bytes, maybe the last byte first.
+    /// A MAC address with this separator, optionally in reverse.
     Mac {
         between: &'static str,
         reverse: bool,
@@ -70,17 +70,17 @@ pub(super) enum Pointer {
     Ip4 { zeros: bool, reverse: bool },
     /// IPv6 in full, without colons (`%pi6`), or shortened (`%pI6c`).
     Ip6 { colons: bool, short: bool },
-    /// A socket address, maybe with its port.
+    /// A socket address, optionally with its port.
     Socket { port: bool, short: bool },
-    /// A UUID; `swapped`: the first three fields are little-endian.
+    /// A UUID; little-endian in the first three fields if `swapped`.
     Uuid { swapped: bool, upper: bool },
-    /// So many bytes with this between them.
+    /// Bytes with this separator; the width is their number.
     Bytes { between: &'static str },
     /// A bitmap as numbers, or as ranges (`%*pbl`).
     Bitmap { list: bool },
 }
 
-/// Splits a template; an error names the conversion that is not known.
+/// Splits a template. The error names an unknown conversion.
 pub(super) fn parts(template: &[u8]) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     let mut text = Vec::new();
@@ -117,7 +117,7 @@ fn take(rest: &mut &[u8], prefix: &[u8]) -> bool {
     }
 }
 
-/// What follows a `%`.
+/// Parses a conversion from after its `%`.
 fn conversion(rest: &mut &[u8]) -> Result<Conversion, String> {
     let mut conversion = Conversion {
         left: false,
@@ -185,7 +185,7 @@ fn size(rest: &mut &[u8]) -> Size {
     size.map_or(Size::None, Size::Given)
 }
 
-/// Bytes of a number; `long` is taken for 64 bits, as nearly all recorders have it.
+/// Parses the length modifier into bytes; `long` has 64 bits, as on nearly all recording hosts.
 fn length(rest: &mut &[u8]) -> u8 {
     for (letters, bytes) in [("hh", 1), ("h", 2), ("ll", 8)] {
         if take(rest, letters.as_bytes()) {
@@ -200,7 +200,7 @@ fn length(rest: &mut &[u8]) -> u8 {
     4
 }
 
-/// The letters behind `%p`. Longer ones first; a letter that means nothing is text.
+/// Parses the letters after `%p`, the longest match first; unknown letters are literal text.
 fn pointer(rest: &mut &[u8]) -> Pointer {
     const LETTERS: &[(&[u8], Pointer)] = &[
         (b"S", Pointer::Symbol { offset: true }),
@@ -388,7 +388,7 @@ fn pointer(rest: &mut &[u8]) -> Pointer {
 }
 
 impl Conversion {
-    /// Prints an integer, of which only the lowest bytes count.
+    /// Prints the lowest bytes of an integer.
     pub(super) fn integer(
         &self,
         bits: u64,
@@ -439,7 +439,7 @@ impl Conversion {
         self.pad(number.as_bytes(), width, out);
     }
 
-    /// Prints `body` in at least `width` bytes.
+    /// Pads `body` to `width` bytes.
     pub(super) fn pad(&self, body: &[u8], width: Option<usize>, out: &mut Vec<u8>) {
         let blanks = width.unwrap_or(0).min(MAX_WIDTH).saturating_sub(body.len());
         if !self.left {
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_unknown() {
+    fn rejects_unknown_conversions() {
         assert!(parts(b"%n").is_err());
         assert!(parts(b"%").is_err());
         assert!(parts(b"%-08.").is_err());

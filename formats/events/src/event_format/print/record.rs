@@ -6,7 +6,7 @@ use super::number::Number;
 use crate::bytes::{Endian, before_nul};
 use crate::event::{Field, FieldPlace, FieldType, Fields, Layout, Value};
 
-/// The fields of one event, to be printed.
+/// The fields of one event to print.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     /// The event type's fields.
@@ -18,12 +18,12 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Byte order of what [`Record::bytes`] returns.
+    /// Returns the byte order of [`Record::bytes`].
     pub(super) fn big_endian(&self) -> bool {
         self.big_endian && matches!(self.values, Fields::Raw(_))
     }
 
-    /// Takes `bytes`, at most 8, for a number.
+    /// Decodes at most 8 `bytes` as a number.
     pub(super) fn integer(&self, bytes: &[u8], signed: bool) -> Number {
         let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
         let bits = Endian::of(self.big_endian()).unsigned(bytes);
@@ -33,7 +33,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The field as a number. Text and lists are addresses in C, and so true.
+    /// Returns the field as a number. Strings and lists are addresses in C, and therefore true.
     pub(super) fn number(&self, index: usize) -> Number {
         let Some(field) = self.fields.get(index) else {
             return Number::default();
@@ -66,7 +66,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The bytes that the field holds or leads to.
+    /// Returns the bytes of the field, or those that it points to.
     pub(super) fn bytes(&self, index: usize) -> Option<Cow<'a, [u8]>> {
         let field = self.fields.get(index)?;
         match self.values {
@@ -103,7 +103,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Width and sign of the field's elements.
+    /// Returns width and sign of the field's elements.
     pub(super) fn element(&self, index: usize) -> (u8, bool) {
         match self.fields.get(index).map(|field| field.kind) {
             Some(FieldType::Int(width) | FieldType::IntList(width)) => (width, true),
@@ -114,7 +114,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The field as `%s` shows it: up to a NUL; a pointer as its address, since its text was not recorded.
+    /// Prints the field as `%s` does: up to a NUL; a pointer as its address, because the string was not recorded.
     pub(super) fn text(&self, index: usize, out: &mut Vec<u8>) {
         let kind = self.fields.get(index).map(|field| field.kind);
         match kind {
@@ -129,8 +129,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// ` name=value` for each field, as libtraceevent prints an event whose format it cannot parse.
-    /// Appends all fields that have a value, as ` name=value`.
+    /// Appends ` name=value` for each field with a value, as libtraceevent prints an event whose format it cannot
+    /// parse.
     pub fn pairs(&self, out: &mut Vec<u8>) {
         for (index, field) in self.fields.iter().enumerate() {
             if let Fields::Values(values) = self.values
@@ -171,7 +171,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The bytes of a payload that `layout` leads to; `None` where it leads outside.
+/// Returns the bytes of a payload at `layout`; `None` if they are out of bounds.
 fn place(layout: Layout, payload: &[u8], big_endian: bool) -> Option<&[u8]> {
     let start = usize::try_from(layout.offset).ok()?;
     let from_here = payload.get(start..)?;

@@ -1,4 +1,4 @@
-//! Formats of real kernels over payloads made by hand; formats of this machine's kernel; random formats.
+//! Formats of real kernels with synthetic payloads, formats of the running kernel, and random formats.
 
 use std::sync::LazyLock;
 
@@ -68,13 +68,13 @@ fn print_values(source: &str, fields: &[Field], values: Fields<'_>) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// A payload; printing takes it apart by the layout of the fields.
+/// A payload, decoded by the layout of the fields while printing.
 fn raw_fields(bytes: &[u8]) -> Fields<'_> {
     static PLAN: LazyLock<Plan> = LazyLock::new(Plan::default);
     Fields::Raw(Payload { bytes, plan: &PLAN })
 }
 
-/// From the payload, and from the same values typed as the tables have them.
+/// Checks the output of the payload, and of the same values typed as in tables.
 fn check(source: &str, expected: &str) {
     let fields = fields();
     let raw = payload();
@@ -269,9 +269,9 @@ fn hostile_formats_are_bounded() {
     }
 }
 
-/// Every format of the running kernel: at least 95 % are evaluated, and none dies on zeros.
+/// Every format of the running kernel: at least 95% are evaluated, and zeros crash none.
 #[test]
-fn formats_of_this_kernel() {
+fn formats_of_the_running_kernel() {
     if !crate::needs::met(&["tracefs"]) {
         return;
     }
@@ -303,8 +303,8 @@ fn formats_of_this_kernel() {
             }
         }
     }
-    assert!(count > 0, "no format can be read");
-    println!("{} of {count} formats fall back", failures.len());
+    assert!(count > 0, "no format is readable");
+    println!("{} of {count} formats are printed as pairs", failures.len());
     assert!(
         failures.len() * 20 <= count,
         "{} of {count}: {failures:#?}",

@@ -1,21 +1,21 @@
-//! Names of C's types, as far as they change a value.
+//! C type names, as far as they affect a value.
 //!
 //! ```text
 //! unsigned long → 8 bytes, unsigned      s16 → 2 bytes, signed      u8 * → pointer to 1 byte
 //! ```
 
-/// A type as far as it changes a value.
+/// A type, as far as it affects a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Type {
-    /// Bytes; 0 where they are not known, and the value stays as it is.
+    /// Size in bytes; 0 if unknown, which leaves the value unchanged.
     pub(super) bytes: u8,
     /// Whether it is signed.
     pub(super) signed: bool,
-    /// Whether it is a pointer; `bytes` and `signed` are of what it points to.
+    /// Whether it is a pointer; `bytes` and `signed` then describe its target.
     pub(super) pointer: bool,
 }
 
-/// Whether `word` can only be part of a type.
+/// Whether `word` occurs only in types.
 pub(super) fn is_type_word(word: &str) -> bool {
     matches!(
         word,
@@ -38,7 +38,7 @@ pub(super) fn is_type_word(word: &str) -> bool {
         || word.ends_with("_t")
 }
 
-/// `u8`, `__s64`, `uint32_t`: bytes and sign.
+/// Parses `u8`, `__s64`, `uint32_t` into size and sign.
 fn sized(word: &str) -> Option<(u8, bool)> {
     let word = word.trim_start_matches('_');
     let (signed, rest) = match word.strip_suffix("_t") {
@@ -61,7 +61,7 @@ fn sized(word: &str) -> Option<(u8, bool)> {
     Some((bytes, signed))
 }
 
-/// The type that `words` and so many `*` name.
+/// Returns the type named by `words` and this many `*`.
 pub(super) fn type_of(words: &[&str], stars: u32) -> Type {
     let mut bytes = 0;
     let mut signed = true;
@@ -89,14 +89,14 @@ pub(super) fn type_of(words: &[&str], stars: u32) -> Type {
             _ => {}
         }
     }
-    // `unsigned char` and `unsigned short` met `unsigned` first, which counts as int alone.
+    // In `unsigned char` and `unsigned short`, the match of `unsigned` gave the size of an int.
     if words.contains(&"char") {
         bytes = 1;
     } else if words.contains(&"short") {
         bytes = 2;
     }
     Type {
-        // What a pointer to pointers points to is a pointer.
+        // The target of a pointer to a pointer is a pointer.
         bytes: if stars > 1 { 8 } else { bytes },
         signed,
         pointer: stars > 0,

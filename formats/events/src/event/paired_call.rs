@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn text_round_trips() {
         let argument = |name: &str, place, kind: &str| CallArgument {
             name: name.to_owned(),
             place,
