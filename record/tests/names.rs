@@ -128,7 +128,7 @@ fn programs_that_only_a_container_has() {
     let Some(program) = room.compile("deep.c", &["-O2", "-Wl,--build-id"]) else {
         return;
     };
-    if !needs::met(&["mounts of its own"]) {
+    if !needs::met(&["a private mount namespace"]) {
         return;
     }
     fs::create_dir(room.path("inner")).expect("a folder");

@@ -303,7 +303,7 @@ fn a_full_disk_leaves_what_a_pipe_has() {
         .arg(&disk)
         .status();
     if !mounted.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: needs mounts of its own");
+        eprintln!("skipped: needs a private mount namespace");
         return;
     }
     let (status, stderr) = run(

@@ -410,7 +410,7 @@ fn a_full_disk_is_not_called_whole() {
     if !may_record() {
         return;
     }
-    if !needs::met(&["mounts of its own"]) {
+    if !needs::met(&["a private mount namespace"]) {
         return;
     }
     let disk = Disk::of_mib(8).expect("a small tmpfs");

@@ -52,7 +52,7 @@ const NEEDS: &[Need] = &[
             .is_ok_and(|notes| notes.windows(4).any(|four| four == b"GNU\0"))
     }),
     need("cgroups", has_own_cgroup),
-    need("mounts of its own", || {
+    need("a private mount namespace", || {
         let script = "mount -t tmpfs -o size=1m tmpfs /tmp";
         succeeds("unshare", &["--mount", "sh", "-c", script])
     }),

@@ -6,7 +6,7 @@
 //!         ffffffff81c95a7f __memset
 //!                     11b7 work_inner
 //! ```
-//! tools/perf/builtin-script.c defines widths and blanks. If chains were recorded, perf prints frames of user modules
+//! tools/perf/builtin-script.c defines widths and spaces. If chains were recorded, perf prints frames of user modules
 //! as file offsets, all others as addresses. This exporter does the same, because scripts expect it.
 
 use std::collections::HashMap;
@@ -286,7 +286,7 @@ impl Printer<'_> {
             let name = |address| names.borrow_mut().name(address);
             print.print(&record, Some(&name), &mut self.text);
         } else {
-            // An event imported from text has no format: its fields are printed by name, after one blank.
+            // An event imported from text has no format: its fields are printed by name, after one space.
             self.text.pop();
             record.pairs(&mut self.text);
             if self.text.len() < start {

@@ -180,7 +180,7 @@ pub(crate) fn quoted(text: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(shown))
 }
 
-/// The words of a line, separated by blanks and tabs.
+/// The words of a line, separated by spaces and tabs.
 pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())

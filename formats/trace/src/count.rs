@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_are_separated() {
+    fn counts_have_thousands_separators() {
         let check = |number: u64, expected: &str| assert_eq!(grouped(number), expected);
         check(0, "0");
         check(999, "999");

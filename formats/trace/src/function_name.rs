@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_cut() {
+    fn arguments_are_removed() {
         let check = |name: &str, expected: &str| assert_eq!(without_arguments(name), expected);
         check("JavaCalls::call(JavaValue*, int)", "JavaCalls::call");
         check("JavaThread::run()", "JavaThread::run");

@@ -31,8 +31,8 @@
 //! assert_eq!(rows, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//! Times are nanoseconds of the trace's own clock; whatever is unknown is NULL. Errors are
-//! [`perfquet_events::Error`]: a message with the input's name and, where there is one, the place.
+//! Times are nanoseconds of the trace's own clock; unknown values are NULL. Errors are [`perfquet_events::Error`]: a
+//! message with the input's name and, if available, the offset or line.
 
 #![deny(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Output files of the programs: exports, images, perf.data. One rule for all of them.
+//! Output files of the programs: exports, images, perf.data. All follow the same rule.
 //!
 //! ```text
 //! missing                written as .NAME.perfquet-PID-N in the same directory, renamed when complete
@@ -198,7 +198,7 @@ fn create_beside(path: &Path) -> Result<(File, PathBuf), Error> {
         .custom_flags(libc::O_NOFOLLOW)
         .open(&temporary)
         .map_err(Error::io(path))?;
-    // No other process knows the name yet; a file system without locks needs none.
+    // Cannot conflict: no other process knows the name yet. A file system without locks is acceptable.
     let _ = file.try_lock();
     Ok((file, temporary))
 }

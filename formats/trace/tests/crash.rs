@@ -1,4 +1,4 @@
-//! A writer that is killed: at any moment, complete parts stay complete and readable.
+//! A writer killed at any moment: complete parts stay complete and readable.
 //!
 //! The writer is this test program, started again with an environment variable that names the trace.
 
@@ -115,8 +115,8 @@ fn a_killed_writer_leaves_whole_parts() {
     std::fs::create_dir(path.join("journal")).unwrap();
     std::fs::write(path.join("journal/perf.data"), "raw").unwrap();
     let mut most = 0;
-    // Each writer adopts the files of the one before it. The pauses cover the start, the first parts and many parts;
-    // the exact moments are random.
+    // Each writer adopts the files of the previous one. The pauses cover the start, the first parts and many parts; the
+    // exact moments are random.
     for round in 0..20u64 {
         let mut child = start_child(&path);
         std::thread::sleep(Duration::from_millis(7 + round * round * 9));
@@ -127,7 +127,7 @@ fn a_killed_writer_leaves_whole_parts() {
             break;
         }
     }
-    assert!(most > 0, "no writer came as far as its first part");
+    assert!(most > 0, "no writer completed its first part");
     write_rows(&path, 3000).unwrap();
     let trace = Directory::open(&path).unwrap();
     assert_eq!(trace.manifest().state, State::Complete);
@@ -208,7 +208,7 @@ fn child_fills_the_disk() {
 fn a_full_disk_is_an_error_and_keeps_what_was_whole() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
-    // The mount is private to one process, and ends with it.
+    // The mount is private to one process and disappears with it.
     let script =
         "mount -t tmpfs -o size=2m tmpfs \"$PERFQUET_TEST_SMALL_DISK\" || exit 77; exec \"$@\"";
     let output = Command::new("unshare")
@@ -222,7 +222,7 @@ fn a_full_disk_is_an_error_and_keeps_what_was_whole() {
             output
         }
         _ => {
-            println!("skipped: needs mounts of its own");
+            println!("skipped: needs a private mount namespace");
             return;
         }
     };

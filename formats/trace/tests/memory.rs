@@ -106,7 +106,7 @@ fn many_tables_are_open_at_once() {
     let grown = resident_bytes().saturating_sub(before);
     assert!(
         grown <= 64 << 20,
-        "500 tables of 1000 rows take {} MB",
+        "500 tables of 1000 rows use {} MB",
         grown >> 20
     );
     let summary = writer.finish(Facts::default()).unwrap();
@@ -147,14 +147,14 @@ fn the_budget_holds_whatever_is_pushed() {
     // The budget counts rows; allocators round up, and the encoder has its buffers.
     assert!(
         most <= 40 << 20,
-        "with a budget of 16 MB, {} MB were taken",
+        "with a budget of 16 MB, {} MB were used",
         most >> 20
     );
 }
 
 /// Programs of about 10 MB each: this one, under many paths.
 #[test]
-fn symbols_of_many_programs_are_not_kept_together() {
+fn symbol_tables_are_released_between_programs() {
     const PROGRAMS: usize = 12;
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
@@ -190,7 +190,7 @@ fn symbols_of_many_programs_are_not_kept_together() {
     for names in symbolizer.names(others) {
         assert_eq!(names, expected[0]);
     }
-    // Requested again, a released one is read again.
+    // A released one is read again when it is requested.
     assert_eq!(symbolizer.names(std::slice::from_ref(first)), expected);
     let of_all = resident_bytes().saturating_sub(before);
     println!(

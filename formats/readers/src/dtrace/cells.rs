@@ -5,7 +5,7 @@
 //! └ int32 ┘└ string ──────────────────────────────────────────┘└──── value ────┘
 //! ```
 //! `dt_consume.c`: a string, a symbol, a module `  %-50s`; an int64 ` %16d`, int32 ` %8d`, int16 ` %5d`, int8 ` %3d`; a
-//! value ` %16d`. A string may contain blanks and digits, so blanks alone do not separate the cells.
+//! value ` %16d`. A string may contain spaces and digits, so spaces alone do not separate the cells.
 
 use crate::lines::signed;
 
@@ -106,7 +106,7 @@ impl<'a> Cutter<'a> {
         is_text.then_some((key, place + STRING))
     }
 
-    /// A string longer than its cell: it ends where the next cell begins, with blanks.
+    /// A string longer than its cell: it ends where the next cell begins, with spaces.
     fn long_text(&self, place: usize) -> Option<(&'a [u8], usize)> {
         let text = self.line.get(place..)?.strip_prefix(b"  ")?;
         let after = text.get(STRING - 2..)?;
@@ -118,7 +118,7 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// Parts separated by two or more blanks: the cells of a line with unknown column widths.
+/// Parts separated by two or more spaces: the cells of a line with unknown column widths.
 pub(super) fn parts(line: &[u8]) -> Vec<&[u8]> {
     let mut parts = Vec::new();
     let mut rest = line.trim_ascii();

@@ -72,7 +72,7 @@ pub(super) fn bar_parts(line: &[u8]) -> Option<(&[u8], i64)> {
     let blank = line.iter().rposition(|&byte| byte == b' ')?;
     let bar = line.get(..blank)?.trim_ascii_end();
     let count = line.get(blank + 1..)?;
-    // A full bar leaves no blank before its count, nor does a count below 0.
+    // A full bar leaves no space before its count, nor does a count below 0.
     let (bar, count) = match count
         .iter()
         .rposition(|byte| !byte.is_ascii_digit() && *byte != b'-')

@@ -82,7 +82,7 @@ fn arrow(text: &[u8]) -> Option<(Edge, &[u8])> {
         .find_map(|(arrow, edge)| Some((*edge, text.strip_prefix(*arrow)?)))
 }
 
-/// The function, and the rest after it: separated by two blanks, or by one if the name fills its cell.
+/// The function, and the rest after it: separated by two spaces, or by one if the name fills its cell.
 fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.trim_ascii();
     let is_objective = text.starts_with(b"-[") || text.starts_with(b"+[");

@@ -106,7 +106,7 @@ fn name(text: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
     };
     let end = match is_end(width) {
         true => width,
-        // The name ends at the first blank after its colon.
+        // The name ends at the first space after its colon.
         false => {
             let start = text.iter().position(|&byte| byte != b' ')?;
             let colon = start + text.get(start..)?.iter().position(|&byte| byte == b':')?;

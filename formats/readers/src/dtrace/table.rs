@@ -7,7 +7,7 @@
 //! ------  ----  ---------------------  ---------------  ------------
 //! 100018     0        iflib_fast_intr             4195          6374
 //! ```
-//! The ruler defines the columns. A cell wider than its column shifts the others; then the row is split at its blanks,
+//! The ruler defines the columns. A cell wider than its column shifts the others; then the row is split at its spaces,
 //! if that gives the right number of cells. `printa` prints 0 for keys that one of its aggregations lacks, and these
 //! values stay 0.
 //!
@@ -15,7 +15,7 @@
 //!   UID   PID D    BLOCK   SIZE       COMM PATHNAME
 //!     0     3 W  6498797    512    fsflush <none>
 //! ```
-//! Without a ruler, column boundaries are blank in all rows between two titles; the last column may contain blanks.
+//! Without a ruler, column boundaries are blank in all rows between two titles; the last column may contain spaces.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ pub(super) struct Columns {
     names: Vec<String>,
     titles: Vec<String>,
     kinds: Vec<FieldType>,
-    /// Rows that do not fit are split at their blanks; the last column takes the rest.
+    /// Rows that do not fit are split at their spaces; the last column takes the rest.
     has_free_tail: bool,
 }
 
@@ -287,7 +287,7 @@ fn spans(line: &[u8]) -> Vec<Range<usize>> {
 }
 
 /// The columns of titles, as wide as the rows allow. If no position between two titles is blank in all rows, the gap
-/// stays as wide as between the titles; rows that extend into it are split at their blanks.
+/// stays as wide as between the titles; rows that extend into it are split at their spaces.
 fn between<'a>(titles: &[Range<usize>], rows: impl Iterator<Item = &'a [u8]>) -> Vec<Range<usize>> {
     let mut gaps: Vec<Range<usize>> = titles
         .windows(2)
@@ -468,7 +468,7 @@ mod tests {
                 &["1", "", "W", "7"],
             ],
         );
-        // A cell wider than its column shifts the others; the last one contains blanks.
+        // A cell wider than its column shifts the others; the last one contains spaces.
         check_under(
             "UID PID COMM ARGS",
             &["100 3008 bash ls -l", "  0 123456789 sh cat /etc/x  y"],

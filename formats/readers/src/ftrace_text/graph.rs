@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!    60.518789 |   0)     dd-358     |  ...1. | + 19.124 us   |      } /* rw_verify_area ret=0x0 */
-//!    time          cpu    task          flags    duration        function, indented by two blanks per level
+//!    time          cpu    task          flags    duration        function, indented by two spaces per level
 //!  0)   ==========> |                                            an interrupt begins on this CPU
 //!  1)   script-142   =>    cat-359                               another thread runs on this CPU
 //! ```

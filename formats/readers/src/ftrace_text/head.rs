@@ -9,7 +9,7 @@
 //!           script     142   1 0 00000000 00000000 [0024954f] 5.582ms (+1.191ms): …    verbose latency-format
 //! 142 0 1985469023 type: 820                                    raw: thread, CPU, nanoseconds
 //! ```
-//! `comm-tid` ends before the bracket with the CPU: a comm may contain blanks, dashes and brackets, and look like a
+//! `comm-tid` ends before the bracket with the CPU: a comm may contain spaces, dashes and brackets, and look like a
 //! thread itself. The kernel prints `<...>` for an unknown comm. A time without a decimal point has a unit that the
 //! text does not state.
 

@@ -1,5 +1,4 @@
 //! Recognizes ftrace's text by the header of the kernel or of trace-cmd, by heads of events, or by typical lines.
-//! like its own.
 
 use perfquet_events::Guess;
 

@@ -112,7 +112,7 @@ fn delta<'a>(
 ) -> Option<Delta<'a>> {
     if word == b"no" {
         words.next().filter(|word| *word == b"exit")?;
-        // kd accepts only one blank between the words, so no other spacing is needed.
+        // kd accepts only one space between the words, so no other spacing is needed.
         let start = line.windows(7).position(|part| part == b"no exit")?;
         return Some(Delta::Other(line.get(start..start + 7)?));
     }
@@ -177,7 +177,7 @@ pub(super) fn caller(word: &[u8]) -> Function<'_> {
     function(end.and_then(|end| word.get(..end)).unwrap_or(word))
 }
 
-/// The line without the console prefix and trailing blanks.
+/// The line without the console prefix and trailing spaces.
 pub(super) fn without_console(line: &[u8]) -> &[u8] {
     without_prefix(line.trim_ascii_end())
 }

@@ -298,7 +298,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Handles a line with the same keys as the last, and no blanks in values.
+    /// Handles a line with the same keys as the last, and no spaces in values.
     #[inline]
     fn by_order(&mut self, payload: &'a [u8], scratch: &mut Scratch<'a>) -> bool {
         let mut rest = payload;

@@ -5,8 +5,8 @@
 //! function=f expires=4294 [timeout=25] flags=  →   function "f", expires "4294", timeout "25", flags ""
 //! bdi (unknown): ino=90004                     →   text before the first key "bdi (unknown):", ino "90004"
 //! ```
-//! A key begins the text or follows a blank or `[`. Its value extends to the blank before the next key or, if it begins
-//! with a quote, to a quote followed by a blank or the end.
+//! A key begins the text or follows a space or `[`. Its value extends to the space before the next key or, if it begins
+//! with a quote, to a quote followed by a space or the end.
 
 use perfquet_events::scan::{find, trim};
 

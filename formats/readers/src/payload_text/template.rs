@@ -4,7 +4,7 @@
 //! "{dev:D} {rwbs:w} {bytes:d} ({cmd:s}) {sector:d} + {nr_sector:d} [{comm:s}]"
 //!   8,16    W       0         ()        495704    +  24            [dd]
 //! ```
-//! A blank matches any number of blanks. A placeholder is `{name:kind}`; without a name, its text is dropped:
+//! A space matches any number of spaces. A placeholder is `{name:kind}`; without a name, its text is dropped:
 //!
 //! | kind | what | kind | what |
 //! |---|---|---|---|
@@ -171,7 +171,7 @@ fn number(text: &[u8]) -> Option<usize> {
     (digits > 0).then_some(sign + digits)
 }
 
-/// The text after `literal`, each blank of which matches any number of blanks.
+/// The text after `literal`, each space of which matches any number of spaces.
 #[inline]
 fn skip<'a>(text: &'a [u8], literal: &[u8]) -> Option<&'a [u8]> {
     if let Some(rest) = text.strip_prefix(literal) {

@@ -6,7 +6,7 @@
 //!                   401186 main (inlined)
 //!             7f1674019090 [unknown] (/memfd:x (deleted))
 //! ```
-//! A symbol may contain anything: blanks, parentheses, `+0x`. The address is the first word, the module the last pair
+//! A symbol may contain anything: spaces, parentheses, `+0x`. The address is the first word, the module the last pair
 //! of parentheses.
 
 use perfquet_events::event::{NamedFrame, Space};

@@ -58,7 +58,7 @@ pub(super) fn with_time(line: &[u8]) -> Option<Head<'_>> {
     }
 }
 
-/// The colon after a time, followed by a blank or the end of the line.
+/// The colon after a time, followed by a space or the end of the line.
 #[inline]
 fn find_time_end(text: &[u8]) -> Option<usize> {
     let mut from = 0;

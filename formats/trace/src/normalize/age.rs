@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_wall_offset_the_age_of_the_file_counts() {
+    fn without_a_wall_offset_the_file_age_decides() {
         let mut age = Age::default();
         let mut facts = Facts::default();
         for time in [None, Some(30), Some(10), Some(50)] {

@@ -6,8 +6,8 @@
 //! ```
 //! The common columns come first, then the event's fields, then other recorded values (`sample_period`, `sample_addr`,
 //! …). A field with the name of a common column is called `arg_NAME`: in every table, the columns `pid` and `comm` are
-//! those of the thread in which the event happened. A field whose name is taken (ignoring case, as in SQL) gets a
-//! number: `flags`, `flags_2`. Characters other than letters, digits and `_` become `_`.
+//! those of the thread that caused the event. A field whose name is in use (ignoring case, as in SQL) gets a number:
+//! `flags`, `flags_2`. Characters other than letters, digits and `_` become `_`.
 
 use perfquet_events::event::{EventType, Extras, Field, FieldType};
 

@@ -299,7 +299,7 @@ fn append_number(out: &mut Vec<u8>, number: Option<u64>) {
     out.extend_from_slice(&number.unwrap_or(0).to_le_bytes());
 }
 
-/// Takes one frame off the bytes built by [`Frames::named`]; `None` at the end.
+/// Decodes one frame of the bytes built by [`Frames::named`]; `None` at the end.
 fn take_group_frame(rest: &mut &[u8]) -> Option<GroupFrame> {
     let mut take = |count: usize| {
         let (taken, left) = rest.split_at_checked(count)?;
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_comes_back() {
+    fn appended_frames_are_returned() {
         let mut frames = Frames::default();
         let inlined = NamedFrame {
             function: b"inner",

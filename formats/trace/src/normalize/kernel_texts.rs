@@ -3,8 +3,8 @@
 //! ```text
 //! field:const char * s; … print fmt: "%s", REC->s      0xffffffff8281a88f ─► "End RCU core"
 //! ```
-//! Only for fields that `print fmt` formats with `%s` and uses nowhere else: others (`const char * filename` of a
-//! system call) are user addresses. An unknown string is shown as its address, as in perf.
+//! Applies only to fields that `print fmt` uses in `%s` alone: others (`const char * filename` of a system call) are
+//! user addresses. An unknown string is shown as its address, as in perf.
 
 use std::borrow::Cow;
 use std::sync::Arc;

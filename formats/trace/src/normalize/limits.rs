@@ -16,7 +16,7 @@ pub struct Limits {
     pub nodes: usize,
     /// Number of nodes in the hash table, 13 bytes each, full at 7/8 of a power of two.
     pub branches: usize,
-    /// Words of whole chains that are found by one hash, 8 bytes each.
+    /// Words of cached whole chains, 8 bytes each.
     pub chain_words: usize,
     /// Rows of mappings (72 bytes), and of ended threads (48 bytes), before they are written.
     pub rows: usize,
@@ -32,7 +32,7 @@ impl Limits {
         rows: 1 << 19,
     };
 
-    /// For imports during a recording, which must take little from the recorded programs: 11 MiB of frames, 19 of
+    /// For imports during a recording, which must leave memory to the recorded programs: 11 MiB of frames, 19 of
     /// stacks, 8 of mappings and threads.
     pub const RECORDING: Limits = Limits {
         frames: 7 << 16,
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn forgotten_frames_that_recur_are_right() {
+    fn forgotten_frames_get_correct_names_again() {
         let whole = recorded(Limits::IMPORT);
         let expected = samples(&whole);
         assert!(expected[0].contains("/lib/a+"), "{}", expected[0]);

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vdso_is_that_of_the_kernel() {
+    fn vdso_has_the_kernels_build_id() {
         let mut modules = Modules::default();
         modules.set_vdso(b"vdso");
         let at = |start| Mapping {
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_mapping_counts() {
+    fn the_first_mapping_decides() {
         let mut modules = Modules::default();
         let at = |time| Mapping {
             time,

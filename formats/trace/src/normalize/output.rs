@@ -173,9 +173,9 @@ impl Output {
         })
     }
 
-    /// The destination of an event's rows: the form with its fields, in its table; created if necessary. The same event
-    /// with the same fields may be declared several times, and come from several inputs. `None` if the event has too
-    /// many forms.
+    /// The destination of an event's rows: the form with its fields, in its table; created if necessary. Several
+    /// declarations of one event with the same fields, also from several inputs, share a form. `None` if the event has
+    /// too many forms.
     pub(crate) fn target(
         &mut self,
         event: &EventType,
@@ -272,7 +272,7 @@ impl Output {
         Ok(Some(target))
     }
 
-    /// Counts an event type; equal declarations from several places are one row.
+    /// Counts an event type; equal declarations become one row.
     pub(crate) fn add_type(&mut self, row: TypeRow) {
         let key = (
             row.target.as_ref().map(|target| target.id),

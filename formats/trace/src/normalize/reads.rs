@@ -41,7 +41,7 @@ impl Reads {
             self.last.clear();
         }
         let before = self.last.insert(counter, read.value).unwrap_or(0);
-        // A value that fell (after a reset) gives a negative growth: the sum stays the last value.
+        // A value that fell (after a reset) gives a negative growth, so that the sum equals the last value.
         let growth = read.value.wrapping_sub(before) as i64;
         (growth != 0).then_some(growth)
     }

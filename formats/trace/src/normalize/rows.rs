@@ -1,4 +1,4 @@
-//! How the hits of one event type become rows: decided once per type, then only pushed.
+//! Rows of one event type: the mapping from hits to columns is computed once per type.
 
 use perfquet_events::Error;
 use perfquet_events::event::{
@@ -14,20 +14,20 @@ use crate::tables;
 /// State of an event type.
 pub(crate) struct Plan {
     event: EventType,
-    /// For fields that are addresses of texts in the kernel: these are text columns, but decoded as numbers.
+    /// Strings of fields that are addresses of kernel strings: their columns are text, but the fields are numbers.
     texts: Option<KernelTexts>,
     /// Where its rows go; made at the first hit.
     target: Option<Target>,
     rows: u64,
     lost: Option<u64>,
-    /// What it is to calls.
+    /// Role of the event in calls.
     pub(crate) role: Option<Role>,
-    /// The stack of a sample that has nothing but its ip: mostly the one before.
+    /// The stack of the last sample that had only an IP; most often the next one has the same.
     pub(crate) last_ip: Option<LastIp>,
     lists: Lists,
 }
 
-/// An ip, under which state of which map it was looked up, and its stack.
+/// An IP, the version of the map in which it was looked up, and its stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LastIp {
     pub(crate) ip: u64,
@@ -37,7 +37,7 @@ pub(crate) struct LastIp {
     pub(crate) stack: u32,
 }
 
-/// Room for the elements of an array.
+/// Buffers for the elements of arrays.
 #[derive(Default)]
 struct Lists {
     signed: Vec<i64>,
@@ -70,7 +70,7 @@ impl Plan {
         &self.event.name
     }
 
-    /// What its hits are for.
+    /// Returns the purpose of the hits.
     #[inline]
     pub(crate) fn purpose(&self) -> &Purpose {
         &self.event.purpose
@@ -92,7 +92,7 @@ impl Plan {
         full_name(&self.event)
     }
 
-    /// Each thread has its own counters.
+    /// Whether each thread has its own counters.
     pub(crate) fn is_inherited(&self) -> bool {
         self.event.is_inherited
     }
@@ -102,7 +102,7 @@ impl Plan {
         self.lost = Some(self.lost.unwrap_or(0).saturating_add(count));
     }
 
-    /// Whether it goes to `samples`.
+    /// Whether rows go to `samples`.
     #[inline]
     pub(crate) fn is_sampled(&self) -> bool {
         self.event.kind.is_sampled()
@@ -129,7 +129,7 @@ impl Plan {
         output.writer.end_row(table)
     }
 
-    /// Pushes a row of the event's own table. `false`: there is none for it.
+    /// Pushes a row of the event's own table. Returns false if it has none.
     #[inline]
     pub(crate) fn push_hit(
         &mut self,
@@ -155,7 +155,7 @@ impl Plan {
         let (fields, extras) = columns.split_at_mut(self.event.fields.len().min(columns.len()));
         let texts = self.texts.as_ref();
         let places = self.event.fields.iter().zip(fields);
-        // One loop over `Fields::value` takes 90 instructions more per event of 7 fields.
+        // A loop over `Fields::value` costs 90 more instructions per event of 7 fields.
         match sample.fields {
             Fields::Raw(payload) => {
                 for (op, (field, column)) in payload.plan.ops().iter().zip(places) {
@@ -181,7 +181,7 @@ impl Plan {
         Ok(true)
     }
 
-    /// The input has ended: counts what came, and makes the table of an event that never did.
+    /// Ends the input: counts the rows, and creates the table of an event without hits.
     pub(crate) fn finish(mut self, output: &mut Output) -> Result<(), Error> {
         let target = match self.target.take() {
             Some(target) => Some(target),
@@ -207,7 +207,7 @@ fn full_name(event: &EventType) -> String {
     }
 }
 
-/// Always inlined, since both loops of [`Plan::push_hit`] spend most of their time here.
+/// Always inlined: both loops of [`Plan::push_hit`] spend most of their time here.
 #[inline(always)]
 fn push_field(
     value: Value<'_>,

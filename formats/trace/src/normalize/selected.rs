@@ -150,7 +150,7 @@ impl Selected {
         has_room
     }
 
-    /// Takes room for one more row, if there is any.
+    /// Reserves one of the remaining rows; returns false if none is left.
     pub(crate) fn take_room(&mut self) -> bool {
         let Some(most) = self.selection.max_events else {
             return true;
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn so_long_after_the_beginning() {
+    fn stop_after_counts_from_the_start_trigger() {
         let mut selected = Selected::default();
         selected.select(&Selection {
             begin: Some(5),

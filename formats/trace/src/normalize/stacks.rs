@@ -7,9 +7,9 @@
 //! Nodes are numbered from 1 in the order of arrival, so that a parent's ID is always smaller; 0 is the empty stack.
 //! They become rows immediately; only the index is kept.
 //!
-//! Most chains are repeated: those are found whole by one hash. Most others share their outer part with the preceding
-//! chain, which is found by comparing. The rest is usually a run of new nodes, each the child of the one before: a
-//! child directly after its parent is found there, and only other nodes are in a hash table.
+//! Most chains are repeated: a single hash finds the whole chain. Most others share their outer part with the preceding
+//! chain, found by comparison. The rest is usually a run of new nodes, each a child of the previous one. Such a child
+//! directly follows its parent; only other nodes are in a hash table.
 
 use std::hash::BuildHasher;
 
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_what_is_common() {
+    fn stacks_share_common_nodes() {
         let mut forest = Forest::default();
         assert_eq!(forest.add(&[3, 2, 1], Space::User), 3);
         assert_eq!(forest.add(&[4, 2, 1], Space::User), 4);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_tree_continues_the_numbers() {
+    fn reset_tree_continues_the_ids() {
         let mut forest = Forest::default();
         let old = forest.add(&[3, 2, 1], Space::User);
         forest.stacks.restart();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_what_is_inlined() {
+    fn inlined_frames_are_grouped() {
         let frame = |function: &'static str, inlined| NamedFrame {
             function: function.as_bytes(),
             inlined,

@@ -15,7 +15,7 @@ pub(crate) struct TextId(pub(crate) u32);
 #[derive(Default)]
 pub(crate) struct Texts {
     bytes: Vec<u8>,
-    /// End of each string in `bytes`; it begins at the end of the one before.
+    /// End of each string in `bytes`; it begins at the end of the previous string.
     ends: Vec<usize>,
     ids: HashTable<u32>,
     hasher: DefaultHashBuilder,

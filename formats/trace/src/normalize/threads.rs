@@ -17,9 +17,9 @@ use perfquet_events::event::{Comm, Exit, Fork};
 
 use super::texts::{TextId, Texts};
 
-/// Ended threads are remembered, since their last events come after their exit; but only this many.
+/// Maximum number of ended threads remembered: the last events of a thread come after its exit.
 const ENDED_REMEMBERED: usize = 1 << 16;
-/// Longer names are cut: the kernel's have 15 bytes, those of text formats may have any length.
+/// Maximum length of a name; the kernel's have 15 bytes, those of text formats any length.
 const COMM_BYTES: usize = 256;
 /// Slots of the cache in front of the hash table.
 const RECENT: usize = 256;
@@ -212,8 +212,8 @@ impl Threads {
         }
     }
 
-    /// Whether a process has ended: its first thread was seen to end, and so was every other known thread. Threads that
-    /// ran when the recording began are known by their names, or by their first sample.
+    /// Whether a process has ended: the exits of its first thread and of every other known thread were recorded.
+    /// Threads that ran when the recording began are known by their names, or by their first sample.
     pub(crate) fn is_over(&self, pid: i32) -> bool {
         let first_ended = self.life(pid).is_some_and(|first| first.ended);
         first_ended && self.living_in(pid).next().is_none()

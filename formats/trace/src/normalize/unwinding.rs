@@ -1,5 +1,5 @@
 //! User stacks from copied stack memory (`perf record --call-graph dwarf`). The unwinder gets a process's code mappings
-//! with the first stack of that process, and again after its map has changed.
+//! with the first stack of that process, and after each change of its map.
 
 use hashbrown::HashMap;
 use perfquet_events::event::{Mapping, Registers, Sample, Space, Stack};

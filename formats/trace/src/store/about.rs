@@ -1,4 +1,4 @@
-//! What a part says about itself, as key-value metadata of the file: a part that left its trace still has its units.
+//! Key-value metadata of a part: a file that left its trace keeps its units.
 //!
 //! ```text
 //! perfquet.version 2          perfquet.trace boot      perfquet.table samples
@@ -45,7 +45,7 @@ mod tests {
     use crate::tables;
 
     #[test]
-    fn what_is_known_and_nothing_empty() {
+    fn metadata_has_known_values_only() {
         let facts = Facts {
             clock: Some("monotonic".to_owned()),
             host: Some(String::new()),

@@ -93,8 +93,8 @@ impl Rows {
         bytes
     }
 
-    /// Takes the rows out; with `forget`, the distinct strings too. `Err` is the index of a column that does not have
-    /// one value per row.
+    /// Removes and returns the rows; with `forget`, removes the distinct strings too. `Err` is the index of a column
+    /// that does not have one value per row.
     pub(super) fn take(&mut self, forget: bool) -> Result<Batch, usize> {
         let count = self.count;
         if let Some(wrong) = self.columns.iter().position(|c| c.len() != count) {
@@ -111,7 +111,7 @@ impl Rows {
         })
     }
 
-    /// Memory that stays with the table after its rows were taken: the distinct strings.
+    /// Memory that the table retains after its rows were taken: the distinct strings.
     pub(super) fn kept_bytes(&self) -> usize {
         self.columns.iter().map(Column::kept_bytes).sum()
     }
@@ -245,7 +245,7 @@ pub struct Column {
     /// The range of integers that fit.
     low: i64,
     high: u64,
-    /// Memory taken since the row began, besides `row_bytes`.
+    /// Memory allocated since the row began, besides `row_bytes`.
     grown: usize,
 }
 

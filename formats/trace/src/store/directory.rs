@@ -70,8 +70,8 @@ impl Directory {
         parts.iter().map(path).collect()
     }
 
-    /// Returns the rows of a table, in order; none if there is no such table. Integers, strings and lists have Arrow's
-    /// types of the same names, bits those of unsigned integers. If parts differ in columns, so do the batches.
+    /// Returns the rows of a table, in order; none if there is no such table. Integers, strings and lists have the
+    /// Arrow types of the same names; bits are unsigned integers. If parts differ in columns, so do the batches.
     pub fn read(
         &self,
         name: &str,

@@ -184,7 +184,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Writes the largest row groups, until half of the budget is free again.
+    /// Writes the largest row groups, until half of the budget is free.
     fn relieve(&mut self) -> Result<(), Error> {
         let memory = |form: &Form| form.part.as_ref().map_or(0, Part::memory);
         let mut order: Vec<(usize, usize)> = self.forms.iter().map(memory).zip(0..).collect();
@@ -313,7 +313,7 @@ impl Encoder {
         self.manifest.write(&self.path, self.options.sync)
     }
 
-    /// Discards unfinished parts, which only take space; complete parts stay, and get their names.
+    /// Discards unfinished parts; complete parts are renamed to their final names.
     fn give_up(&mut self) {
         for form in &mut self.forms {
             form.part = None;
@@ -335,14 +335,14 @@ impl Encoder {
 }
 
 impl Drop for Encoder {
-    /// Releases a writer that waits for room.
+    /// Wakes up a writer that waits for memory.
     fn drop(&mut self) {
         self.gauge.close();
     }
 }
 
 impl Form {
-    /// Adds the distinct strings that came with a batch.
+    /// Adds the distinct strings of a batch.
     fn learn(&mut self, batch: &Batch) {
         for (texts, handed) in self.texts.iter_mut().zip(handed_texts(batch)) {
             if let Some(handed) = handed {
@@ -373,7 +373,7 @@ impl Form {
     }
 }
 
-/// The strings that came with each column; `None` for columns without strings.
+/// Iterates over the strings of each column; `None` for columns without strings.
 fn handed_texts(batch: &Batch) -> impl Iterator<Item = Option<&Handed>> {
     batch.columns.iter().map(|values| match &values.data {
         Data::Text(data) | Data::TextList { items: data, .. } => Some(&data.texts),

@@ -83,7 +83,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
         false => Ok(()),
     });
     if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, path)) {
-        // On a full disk, the incomplete file would only take space.
+        // Removes the incomplete file, which would only use space on a full disk.
         let _ = std::fs::remove_file(&temporary);
         return Err(error);
     }

@@ -3,8 +3,8 @@
 //! ```text
 //! push "swapper" → 0   push "bash" → 1   push "swapper" → 0
 //! ```
-//! Rows keep the IDs, which are used down to the page: a string is hashed once, when it is pushed, and not at all if it
-//! equals the last one. The encoder has a copy of the entries; each batch brings the new ones.
+//! Rows keep the IDs, down to the dictionary page: a string is hashed once, when it is pushed, and not at all if it
+//! equals the previous one. The encoder has a copy of the entries; each batch brings the new ones.
 
 use std::hash::BuildHasher as _;
 
@@ -125,7 +125,7 @@ impl Interner {
         }
     }
 
-    /// The ID of `text`, and the memory that it took if it is new.
+    /// The ID of `text`, and the memory used if it is new.
     #[inline]
     pub(super) fn intern(&mut self, text: &[u8]) -> (u32, usize) {
         match self.recent(text) {
@@ -169,7 +169,7 @@ impl Interner {
         (number, grown + self.remember(text, number))
     }
 
-    /// Caches `text`. Returns the memory that this took.
+    /// Caches `text`. Returns the memory used.
     fn remember(&mut self, text: &[u8], number: u32) -> usize {
         self.last = number;
         self.looked_up = self.looked_up.saturating_add(1);

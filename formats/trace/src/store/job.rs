@@ -78,7 +78,7 @@ struct Held {
 }
 
 impl Gauge {
-    /// Waits until there is room, then adds. One batch always has room.
+    /// Waits until the queue has room, then adds a batch. A single batch always fits.
     pub(super) fn add(&self, bytes: usize, limit: usize) {
         let mut held = self.lock();
         while held.bytes > 0 && held.bytes + bytes > limit && !held.closed {

@@ -49,7 +49,8 @@ pub(super) fn upgrade(manifest: &mut Manifest) {
     }
 }
 
-/// The name that a column of `table` has in a file with this schema; today's, unless only the former one is there.
+/// Returns the name of a column of `table` in a file with this schema: the current one, unless only the former one
+/// exists.
 pub fn stored_name<'n>(table: &str, column: &'n str, file: &Schema) -> &'n str {
     let is_there = |name: &str| file.index_of(name).is_ok();
     let former = tables::former_names(table);
@@ -88,7 +89,7 @@ pub(super) fn as_read(
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
 }
 
-/// 64-bit integers, or lists of them, with their bits taken as unsigned. Other values stay.
+/// Reinterprets 64-bit integers, or lists of them, as unsigned; other types are unchanged.
 pub fn unsigned(array: &ArrayRef) -> ArrayRef {
     if let Some(values) = array.as_primitive_opt::<Int64Type>() {
         let bits = values.values().inner().clone();
@@ -100,7 +101,7 @@ pub fn unsigned(array: &ArrayRef) -> ArrayRef {
     Arc::new(with_items(lists, unsigned(lists.values())))
 }
 
-/// The same lists with other items, one for each of theirs.
+/// Returns the same lists with other items, one for each.
 ///
 /// # Panics
 /// If there are fewer items.

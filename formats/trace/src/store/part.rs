@@ -65,7 +65,7 @@ pub(super) struct Written {
 }
 
 /// The temporary name of a part. Dropping it removes the file unless it was renamed: after any failure, above all on a
-/// full disk, no file is left that only takes space.
+/// full disk, no unusable file is left.
 struct Temporary {
     path: PathBuf,
     is_renamed: AtomicBool,

@@ -7,12 +7,11 @@
 //!              only journal/, or   with `adopt` taken over: tables left by a killed writer are removed,
 //!              state recording     the journal stays
 //! ```
-//! The name a.pqt.perfquet-old marks the file as perfquet's: other adjacent files, such as a.pqt.old, belong to
-//! the user. A writer killed between two steps leaves it behind. The next writer at this path restores it if
-//! nothing replaced it, removes it if a complete trace did, and otherwise keeps it as the last complete trace.
-//! A trace is removed file by file. A trace that contains foreign files is not renamed in the first place.
-//! The directory is locked (flock) while its writer lives, so a trace that is still being recorded is not
-//! mistaken for an abandoned one.
+//! The name a.pqt.perfquet-old marks the file as perfquet's: other adjacent files, such as a.pqt.old, belong to the
+//! user. It remains if a writer is killed between two steps. The next writer at this path restores it if nothing
+//! replaced it, removes it if a complete trace did, and otherwise keeps it as the last complete trace. A trace is
+//! removed file by file. A trace that contains foreign files is never renamed. The directory is locked (flock) while
+//! its writer lives, so a trace that is still being recorded is not mistaken for an abandoned one.
 
 use std::fs::{File, TryLockError};
 use std::io;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct TableSchema {
     /// Path below the trace directory: "samples", "events/sched/sched_switch".
     pub name: String,
-    /// What one row is.
+    /// Description of one row.
     pub doc: String,
     /// Its columns, in order.
     pub columns: Vec<ColumnSchema>,
@@ -57,8 +57,8 @@ pub enum ColumnType {
     UInt32,
     /// 64-bit unsigned: raw arguments of events.
     UInt64,
-    /// 64 bits: an address, a mask, an ID. Files hold them as a signed integer, since Spark, Delta and Iceberg have no
-    /// unsigned one and the kernel's addresses begin at 2^63; readers here return them unsigned.
+    /// 64 bits: an address, a mask, an ID. Files contain a signed integer, because Spark, Delta and Iceberg have no
+    /// unsigned type and kernel addresses begin at 2^63; this crate's readers return them as unsigned.
     Bits,
     /// Any 64-bit integer, signed or not. Only a table whose parts have [`ColumnType::Int64`] and
     /// [`ColumnType::UInt64`] under one name has this type: no part is written with it.
@@ -87,7 +87,7 @@ pub enum ColumnType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
-    /// A dictionary while it is smaller, else plain.
+    /// A dictionary while that is smaller, otherwise plain.
     #[default]
     Dictionary,
     /// DELTA_BINARY_PACKED: times, row IDs, parents of stacks.

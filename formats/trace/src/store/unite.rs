@@ -46,7 +46,7 @@ where
 }
 
 impl ColumnType {
-    /// The smallest type that holds the values of all `kinds`. Text only if no other does.
+    /// The smallest type that holds the values of all `kinds`. Text only if nothing else does.
     pub fn holding(kinds: &[ColumnType]) -> ColumnType {
         use ColumnType::*;
         let [first, others @ ..] = kinds else {

@@ -241,7 +241,7 @@ impl Writer {
         Ok(summary)
     }
 
-    /// Passes all rows to the encoder, where they take a fraction of the memory that is needed elsewhere.
+    /// Passes all rows to the encoder, which needs a fraction of the memory for them.
     pub(crate) fn hand_over_all(&mut self) -> Result<(), Error> {
         (0..self.tables.len()).try_for_each(|table| self.hand_over(table, false))
     }

@@ -98,7 +98,7 @@ fn without_empty_arguments(name: String) -> String {
     if !name.contains(", >") {
         return name;
     }
-    // libiberty separates two of these with a blank only if it printed the first one just before.
+    // libiberty separates two of these with a space only if it printed the first one just before.
     name.replace(", > >", ">>")
         .replace(">, >", "> >")
         .replace(", >", ">")
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn as_one_writes_them() {
+    fn names_as_in_source_code() {
         check("work_inner", "work_inner");
         check(
             "_ZN3std2io5stdio6_print17h0123456789abcdefE",

@@ -7,7 +7,7 @@ use super::demangle::demangle;
 use super::elf::Part;
 use super::table::{Symbol, Table};
 
-/// Symbols by module; the kernel's without one.
+/// Symbols by module; `None` for the kernel.
 #[derive(Default)]
 pub(super) struct TraceSymbols {
     modules: HashMap<Option<String>, List>,

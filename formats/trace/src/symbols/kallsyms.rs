@@ -4,7 +4,7 @@
 //! ffffffff81442060 t do_sys_openat2
 //! ffffffffc0a5e000 t ext4_file_read_iter [ext4]
 //! ```
-//! Type letters as in nm(1): `T` code, `W` weak, lower case local. There are no lengths, so a function extends to the
+//! Type letters as in nm(1): `T` code, `W` weak, lower case local. A list has no lengths: a function extends to the
 //! next symbol, and the last one of a module to the end of its page. Addresses are zero for unprivileged users (sysctl
 //! kernel.kptr_restrict).
 
@@ -153,7 +153,7 @@ mod tests {
                         ffffffffc0009000 t other\t[xfs]\n";
 
     #[test]
-    fn reaches_to_the_next_symbol() {
+    fn symbol_extends_to_the_next() {
         check(TEXT, 0xffff_ffff_8100_0000, Some("_text+0x0"));
         check(TEXT, 0xffff_ffff_8100_00ff, Some("_text+0xff"));
         check(TEXT, 0xffff_ffff_8100_0190, Some("second+0x90"));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_a_module_ends_with_its_page() {
+    fn last_symbol_of_a_module_ends_with_its_page() {
         check(TEXT, 0xffff_ffff_8100_0fff, Some("second+0xeff"));
         check(TEXT, 0xffff_ffff_8100_3000, None);
         check(TEXT, 0xffff_ffff_c000_1011, Some("last_of_ext4+0x1"));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn one_name_of_several() {
+    fn one_of_several_names_is_chosen() {
         // Without lengths, only the last of the aliases has an extent, so perf uses it.
         let aliases =
             "0000000000001000 t __do\n0000000000001000 T do_it\n0000000000002000 T next\n";
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_none() {
+    fn invalid_lines() {
         let kallsyms = parse(
             b"xyz\n\nffffffff81000000\nffffffff81000000 T\n12 TT a\n1 T a b\r\n".to_vec(),
             true,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_can_be_left_out() {
+    fn modules_can_be_excluded() {
         let kallsyms = parse(TEXT.into(), false);
         assert_eq!(kallsyms.table.len(), 2);
     }

@@ -5,8 +5,8 @@
 //! System.map: ffffffff81000000 T _text                           → every address is 0x12000000 higher
 //! ```
 //! Without a given list, this host's `/proc/kallsyms` is used if its kernel is the recorded one: same build ID or, if
-//! unknown, same release and same address of `_text`. A wrong list gives wrong names that look right, so in doubt there
-//! are none, and the report states the reason. A list has no build ID: names from a given list are unverified, and any
+//! unknown, same release and same address of `_text`. A wrong list gives plausible but wrong names; in doubt no list is
+//! used, and the report states the reason. A list has no build ID: names from a given list are unverified, and any
 //! other list is used only if the recorded kernel has no build ID either.
 
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ pub(super) fn find(options: &Options, facts: &KernelFacts) -> Kernel {
     }
     for path in usual_places(facts) {
         match from_any(&path, facts) {
-            // Kernels of one release are rebuilt for every update: a list of another build looks right.
+            // Kernels of one release are rebuilt for every update: the list of another build looks plausible.
             Some(Ok(known)) if known.is_verified || facts.build_id.is_none() => {
                 return Kernel::Known(known);
             }
@@ -358,7 +358,7 @@ impl Running {
         let is_same_boot = known.shift == 0 && facts.reference.is_some();
         if !proven && !is_same_boot {
             return Err(format!(
-                "this machine runs the same release {}, but nothing proves that it is the same kernel",
+                "this machine runs the same release {}, but not provably the same kernel",
                 self.os_release.as_deref().unwrap_or_default()
             ));
         }

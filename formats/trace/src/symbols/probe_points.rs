@@ -48,7 +48,7 @@ pub struct CodeSymbol {
 pub struct StaticProbe {
     /// Who made it.
     pub provider: String,
-    /// What it is called.
+    /// Name of the function.
     pub name: String,
     /// File offset.
     pub offset: u64,
@@ -71,7 +71,7 @@ impl CodeSymbol {
 }
 
 impl Object {
-    /// Opens a file, and the one with its symbols if it is stripped and they are installed.
+    /// Opens a file, and, if it is stripped, its installed debug file.
     pub fn open(path: &Path) -> Result<Object, Error> {
         let unreadable = |message: String| Error::Symbols {
             path: path.to_owned(),
@@ -169,7 +169,7 @@ impl Object {
         rest.get(..bytes).unwrap_or(rest)
     }
 
-    /// The outer `None` is the end, the inner one another kind of note.
+    /// Returns `None` at the end; the inner `None` is another kind of note.
     fn next_probe(&self, cursor: &mut Cursor<'_>) -> Result<Option<Option<StaticProbe>>, Short> {
         if cursor.is_empty() {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Files not reachable at their recorded path: below the roots of containers and chroots, or without any path since
-//! they were replaced while mapped.
+//! Files not reachable at their recorded path: below the roots of containers and chroots, or left without a path
+//! because they were replaced while mapped.
 //!
 //! ```text
 //! /proc/4711/root      usr/bin/app of that container; PID 4711 is PID 7 inside it

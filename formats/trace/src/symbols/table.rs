@@ -93,8 +93,8 @@ impl Table {
         Table::new(symbols, names, |_, _, _| true)
     }
 
-    /// Sorts; a symbol without a length ends at the next one if `joined` returns that the two are adjacent, else a page
-    /// later.
+    /// Sorts the symbols. One without a length ends at the next one if `joined` is true for both, otherwise after a
+    /// page.
     pub(super) fn new(
         mut symbols: Vec<Symbol>,
         text: Part,
@@ -194,7 +194,7 @@ pub(super) fn name_in<'t>(text: &'t [u8], symbol: &Symbol) -> &'t [u8] {
         .unwrap_or_default()
 }
 
-/// The index of the best of several symbols with one address; the first, if equal.
+/// Returns the index of the best symbol of one address; the first among equals.
 fn best_of(symbols: &[Symbol], text: &[u8]) -> usize {
     let kind = |symbol: &Symbol| (symbol.end > symbol.start, !symbol.weak, symbol.global);
     let best_kind = symbols.iter().map(kind).max();

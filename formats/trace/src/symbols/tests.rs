@@ -467,7 +467,7 @@ fn a_kernel_that_lay_elsewhere() {
     assert_eq!(as_printed(&names[0]).as_deref(), Some("vfs_read+0x23"));
     assert!(
         names[1].is_empty(),
-        "modules lay elsewhere too, and nobody knows where"
+        "the addresses of modules differ too, and are unknown"
     );
     assert!(
         symbolizer.report().unnamed()[0]
@@ -616,7 +616,7 @@ fn hostile_stacks_end() {
     unwinder.clear(7);
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudorandom numbers, equal in every run.
 pub(in crate::symbols) fn random_numbers(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {

@@ -4,8 +4,8 @@
 //! /usr/lib/x86_64-linux-gnu/libc.so.6 + 0x2724a  →  address 0x2724a  →  __libc_start_call_main+0x7a
 //! /w/workload + 0x11a7                           →  address 0x4011a7 →  work_inner+0x21
 //! ```
-//! The symbol table is that of the file with debug info if there is one, else the program's own, else the dynamic one;
-//! entries of the linkage table have names too.
+//! The symbol table is that of the file with debug info if there is one, otherwise the program's own, otherwise the
+//! dynamic one; entries of the linkage table have names too.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(super) enum NoName {
     NoSymbols,
     /// No symbol contains the address.
     NoSymbolThere,
-    /// The offset is in none of its segments.
+    /// The offset is in no segment.
     OutsideSegments,
 }
 
@@ -67,7 +67,7 @@ impl Module {
             .functions()
             .map_or_else(Table::empty, Table::of_functions);
         let jumps = plt::names(&found.image, &symbols);
-        // The symbol tables were read from end to end, and few of their pages are needed again.
+        // The symbol tables were read completely, and few of their pages are needed again.
         for file in std::iter::once(&found.image).chain(&found.debug) {
             file.release();
         }

@@ -76,7 +76,7 @@ impl Format {
         Format { pieces }
     }
 
-    /// Whether the format has text besides cells and blanks, or several cells, and so identifies its lines.
+    /// Whether the format has text besides cells and spaces, or several cells, and so identifies its lines.
     fn is_telling(&self) -> bool {
         let cells = self
             .pieces
@@ -124,7 +124,7 @@ impl Format {
     }
 }
 
-/// Matches text whose trailing blanks may have been cut off at the end of the line.
+/// Matches text whose trailing spaces may have been cut off at the end of the line.
 fn after_text<'a>(line: &'a [u8], text: &[u8]) -> Option<&'a [u8]> {
     match line.strip_prefix(text) {
         Some(rest) => Some(rest),
@@ -157,7 +157,7 @@ fn cell_end(line: &[u8], width: usize, next: Option<&Piece>) -> Option<usize> {
                 .position(|part| part == text);
             match found {
                 Some(at) => Some(from + at),
-                // The blanks may have been cut off at the end of the line.
+                // The spaces may have been cut off at the end of the line.
                 None => text.trim_ascii().is_empty().then_some(line.len()),
             }
         }

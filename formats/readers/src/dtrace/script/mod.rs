@@ -215,7 +215,7 @@ fn action_of(name: &str) -> Option<Action> {
     })
 }
 
-/// The script with comments and preprocessor lines replaced by blanks. Strings are kept.
+/// The script with comments and preprocessor lines replaced by spaces. Strings are kept.
 fn without_comments(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

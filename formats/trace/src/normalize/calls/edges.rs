@@ -34,7 +34,7 @@ impl Normalizer<'_> {
         self.write_calls()
     }
 
-    /// The beginning of a call, with everything looked up.
+    /// The beginning of a call, with its lane and names resolved.
     fn entry(&mut self, enter: &Enter<'_>) -> Result<Entry, Error> {
         let function = self.name(enter.function)?;
         let caller = self.name(enter.caller)?;

@@ -116,7 +116,7 @@ struct Twin {
     is_upper: bool,
     /// The other report becomes the row.
     is_reported_elsewhere: bool,
-    /// The other report has ended: so will this one.
+    /// Whether the other report has ended; this one then ends too.
     is_over: bool,
 }
 
@@ -147,7 +147,7 @@ impl Pair {
     }
 }
 
-/// A call that begins, with everything looked up.
+/// A call that begins, with its lane and names resolved.
 #[derive(Debug, Clone, Default)]
 struct Entry {
     place: Place,
@@ -165,7 +165,7 @@ struct Entry {
     number: Option<u64>,
 }
 
-/// A call that ends, with everything looked up.
+/// A call that ends, with its lane and names resolved.
 #[derive(Debug, Clone, Default)]
 struct Exit {
     place: Place,
@@ -271,7 +271,7 @@ impl Calls {
         }
     }
 
-    /// Handles a thread switch: open calls without a thread on this CPU belong to the previous one.
+    /// Handles a thread switch: open calls without a thread on this CPU belong to the previous thread.
     fn switch(&mut self, cpu: u32, previous: i32, previous_comm: Option<TextId>, next: i32) {
         self.running.insert(cpu, next);
         let Some(mut lane) = self.lanes.remove(&Lane::Cpu(cpu)) else {
@@ -592,7 +592,7 @@ fn is_reported_twice(opens: &[Open], entry: &Entry, losses: u64) -> bool {
         && !(innermost.twin.is_upper || innermost.twin.is_reported_elsewhere)
 }
 
-/// The call in which another begins; none across a loss.
+/// The call that encloses a new one; `None` across a loss.
 fn around(opens: &[Open], losses: u64) -> Option<&Open> {
     let known = opens.iter().rev().find(|open| !open.is_provisional);
     known.filter(|open| open.losses == losses)
@@ -603,7 +603,7 @@ fn calls_in(opens: &[Open]) -> usize {
     opens.iter().filter(|open| !open.is_provisional).count()
 }
 
-/// Closes the open calls from `place` inwards: they are complete, or their exit was not seen.
+/// Closes the open calls from `place` inwards, as complete or without an exit.
 fn abandon(rows: &mut PendingRows, opens: &mut Vec<Open>, place: usize) {
     for open in opens.drain(place.min(opens.len())..).rev() {
         if open.end == End::ByLeave

@@ -11,7 +11,7 @@ use super::{Entry, Exit};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct CallId(pub(super) i64);
 
-/// Thread, CPU and time, with everything looked up.
+/// Thread, CPU and time, with their IDs resolved.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Place {
     pub(super) time: Option<i64>,
@@ -38,7 +38,7 @@ pub(super) struct Pending {
     /// Arguments recorded by probes: rarely repeated, so not interned.
     pub(super) fetched: Vec<Box<[u8]>>,
     pub(super) duration: Option<i64>,
-    /// Time in the calls inside; `None` if unknown for some.
+    /// Time in nested calls; `None` if one of them has an unknown duration.
     pub(super) in_others: Option<i64>,
     pub(super) retval: Option<i64>,
     pub(super) entry_seen: bool,
@@ -79,7 +79,7 @@ impl Pending {
         }
     }
 
-    /// A call of which only the end was seen.
+    /// A call whose entry was not recorded.
     pub(super) fn without_entry(exit: Exit, parent_id: Option<CallId>, around: usize) -> Pending {
         let mut place = exit.place;
         if let (Some(time), Some(duration)) = (place.time, exit.duration) {

@@ -190,7 +190,7 @@ fn late_rows_are_in_the_order_of_their_entries() {
 }
 
 #[test]
-fn calls_told_at_their_ends() {
+fn calls_reported_at_their_end() {
     check(
         "p 20 b tid=5 dur=30 by=a depth=1 up=10
          p 60 c tid=5 dur=5 by=a depth=1 up=10

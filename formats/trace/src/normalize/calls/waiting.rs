@@ -162,7 +162,7 @@ impl PendingRows {
         }
     }
 
-    /// If too many are set aside, the one that has waited longest.
+    /// Returns the call that has waited longest, if too many are set aside.
     fn take_overdue(&mut self) -> Option<(CallId, Pending)> {
         while self.aside.len() > ASIDE {
             let oldest = self.aside_order.pop_front()?;

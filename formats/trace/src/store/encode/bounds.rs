@@ -15,7 +15,7 @@ const LONGEST: usize = 64;
 /// Minimum and maximum.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::store) enum Bounds {
-    /// There is no value, or none that can be compared (NaN).
+    /// No value, or no comparable one (NaN).
     #[default]
     None,
     /// Of signed integers.
@@ -84,7 +84,7 @@ impl Bounds {
         Bounds::Float(low, high)
     }
 
-    /// Of texts.
+    /// Bounds of strings.
     pub(super) fn text<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Bounds {
         let Some(first) = values.next() else {
             return Bounds::None;

@@ -80,7 +80,7 @@ fn subtract<const NARROW: bool>(a: i64, b: i64) -> i64 {
     }
 }
 
-/// A difference minus the smallest one is unsigned, in its own width.
+/// Encodes a difference minus the smallest one, as unsigned, in the column's width.
 #[inline]
 fn bits_of<const NARROW: bool>(difference: i64) -> u64 {
     if NARROW {

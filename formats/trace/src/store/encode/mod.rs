@@ -5,9 +5,9 @@
 //!        ├─► delta ───────────────────────┼─► levels in front ─► zstd ─► page ─► chunk
 //!        └─► plain ───────────────────────┘
 //! ```
-//! Reason for not using ArrowWriter: it hashes each value of each row again, though the rows come with keys. This
-//! encoder is 2 to 3 times faster and its output a little smaller (`cargo xtask bench encode`). It uses only the public
-//! API of `parquet`.
+//! Reason for not using ArrowWriter: it hashes every value again, although the rows have keys. This encoder is 2 to 3
+//! times faster and its output is slightly smaller (`cargo xtask bench encode`). It uses only the public API of
+//! `parquet`.
 
 mod bounds;
 mod chunk;

@@ -210,7 +210,7 @@ fn a_failed_write_leaves_no_file() {
         rows.columns_mut().iter_mut().for_each(Column::push_null);
         writer.end_row(id).unwrap();
     }
-    // A directory has the name for a part: the last step of one part fails, after its bytes are written.
+    // A directory has the name of a part, so renaming the part fails after its bytes are written.
     std::fs::create_dir_all(path.join("losses/00000.parquet/x")).unwrap();
     assert!(writer.finish(Facts::default()).is_err());
     let mut left = Vec::new();
@@ -231,9 +231,9 @@ fn a_failed_write_leaves_no_file() {
     );
 }
 
-/// The parquet crate panics where a page has fewer definition levels than it says (found by fuzzing).
+/// The parquet crate panics if a page has fewer definition levels than declared (found by fuzzing).
 #[test]
-fn a_panic_of_the_reader_is_an_error() {
+fn panic_of_the_parquet_reader_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pqt");
     write(&path, WriterOptions::default(), 5);

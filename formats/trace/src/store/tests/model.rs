@@ -81,7 +81,7 @@ pub(super) fn push(column: &mut Column, cell: &Cell) {
     }
 }
 
-/// Writes a trace with one table besides the fixed ones.
+/// Writes a trace with one table in addition to the fixed ones.
 pub(super) fn write(path: &Path, options: WriterOptions, schema: TableSchema, rows: &[Vec<Cell>]) {
     let mut writer = Writer::create(path, options).unwrap();
     let id = writer.add_table(schema).unwrap();

@@ -110,7 +110,7 @@ fn check_column(kind: ColumnType, nullable: bool, encoding: Encoding, cells: Vec
     check(&WriterOptions::default(), columns, &rows);
 }
 
-/// One of each kind.
+/// Returns a value of each kind.
 fn example(kind: ColumnType, at: usize) -> Cell {
     use ColumnType::*;
     match kind {

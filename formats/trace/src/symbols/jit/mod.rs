@@ -4,8 +4,8 @@
 //! /tmp/perf-4711.map    7f2c4a3b1000 1a4 LazyCompile:~parse /srv/app.js:12      (hexadecimal start and length)
 //! …/jit-4711.dump       the code itself, with times, names and lines ([`dump`])
 //! ```
-//! perf calls memory with code but without a file after such a list (tools/perf/util/map.c, `map__new`), and so do we:
-//! [`module_of`]. In a list the later line counts, since memory is used again.
+//! Like perf (tools/perf/util/map.c, `map__new`), [`module_of`] names memory that contains code but has no file after
+//! such a list. Later lines of a list take precedence, because memory is reused.
 
 mod dump;
 
@@ -259,7 +259,7 @@ fn make_room<T>(functions: &mut BTreeMap<u64, (u64, T)>, start: u64, end: u64) {
     }
 }
 
-/// `START LENGTH NAME`, hexadecimal; some runtimes add 0x; the name may contain blanks.
+/// `START LENGTH NAME`, hexadecimal; some runtimes add 0x; the name may contain spaces.
 fn parse_line(line: &[u8]) -> Option<(u64, u64, usize)> {
     let number = |from: usize| {
         let rest = line.get(from..)?;

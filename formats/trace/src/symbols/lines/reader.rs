@@ -1,7 +1,7 @@
 //! The debug info of one file, open in blazesym.
 //!
-//! blazesym gets only the file: no directory to search for others, no name that leads to one. Compressed sections are
-//! decompressed before ([`Elf::unpacked_copy`]), with a limit, so that both compressions can be read.
+//! blazesym gets only the file, without a directory or name from which it could search for others. Compressed sections
+//! are decompressed before ([`Elf::unpacked_copy`]), with a limit, so that both compressions can be read.
 
 use std::fs::File;
 use std::io;
@@ -80,7 +80,7 @@ impl Reader {
         let mut reply = Reply::default();
         let whole = self.look_up(addresses, &mut reply);
         if whole.is_none() {
-            // One of them makes blazesym panic: look up the others individually.
+            // One address makes blazesym panic: look up the others individually.
             reply.places.clear();
             for address in addresses {
                 if self.look_up(&[*address], &mut reply).is_none() {
@@ -97,7 +97,7 @@ impl Reader {
             let input = Input::VirtOffset(addresses);
             self.symbolizer.symbolize(&self.source, input)
         };
-        // Its caches are filled completely or not at all, so it can be used again.
+        // Its caches are filled completely or not at all, so it remains usable.
         let found = unless_it_panics(symbolize)?;
         let Ok(found) = found else {
             let damaged = addresses.iter().map(|_| Err(NoLines::Damaged));

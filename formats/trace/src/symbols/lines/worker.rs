@@ -15,7 +15,7 @@ use super::{Located, NoLines, limits};
 
 /// Maximum size of a reply: a few hundred addresses of 64 functions, and new strings.
 const REPLY_MAX_BYTES: u64 = 256 << 20;
-/// A process that competes for CPUs gets less than a whole CPU, but not a tenth of one.
+/// Seconds to wait per second of CPU time: even on a busy host, a process gets at least a tenth of a CPU.
 const WAIT_PER_SECOND: u64 = 10;
 
 /// A process with the debug info of a file.

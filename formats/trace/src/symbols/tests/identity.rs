@@ -1,4 +1,4 @@
-//! A file names a frame only if it is the recorded one: by build ID, else by inode, else by age.
+//! A file names a frame only if it is the recorded one, by build ID, otherwise by inode, otherwise by age.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
@@ -41,7 +41,7 @@ fn began(seconds: i64) -> Origin {
 }
 
 #[test]
-fn a_removed_program_is_not_named_by_its_successor() {
+fn removed_program_is_not_named_by_its_successor() {
     let Some(built) = Built::new(&[]) else { return };
     let (outer, _) = built.function("outer");
     let path = built.program();
@@ -82,10 +82,10 @@ fn without_a_build_id_the_age_decides() {
     assert_eq!(unverified, [(path.to_str().unwrap(), 1)]);
 
     let (name, report) = outer_of(request, Options::default(), began(-60));
-    assert_eq!(name, None, "made later");
+    assert_eq!(name, None, "created later");
     assert!(reason(&report).contains("changed after"), "{report:?}");
     let (name, _) = outer_of(request, Options::default(), Origin::default());
-    assert_eq!(name, None, "nobody knows when");
+    assert_eq!(name, None, "time of mapping unknown");
     let elsewhere = Origin {
         host: Some("another host".into()),
         ..began(60)
@@ -102,7 +102,7 @@ fn without_a_build_id_the_age_decides() {
     let (name, _) = outer_of(request, given, began(-60));
     assert_eq!(name.as_deref(), Some("outer unverified"));
 
-    // Renamed into its place later, with an old mtime.
+    // Renamed to its path later, with an old mtime.
     let hour = SystemTime::now() - Duration::from_secs(3600);
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(hour).unwrap();
@@ -128,7 +128,7 @@ fn without_a_build_id_the_inode_decides() {
     assert_eq!(name.as_deref(), Some("outer"));
     assert_eq!(report.unverified().len(), 0);
     let (name, report) = outer_of(mapped_at(10), Options::default(), began(-60));
-    assert_eq!(name, None, "its number was used again");
+    assert_eq!(name, None, "inode number reused");
     assert!(reason(&report).contains("created later"), "{report:?}");
 
     let other = Request {
@@ -203,7 +203,7 @@ fn the_return_address_of_a_signal_handler_has_a_name() {
 }
 
 #[test]
-fn a_list_of_another_kernel_is_not_used_unasked() {
+fn symbol_list_of_another_kernel_requires_an_option() {
     let folder = tempfile::tempdir().unwrap();
     let list = folder.path().join("System.map");
     fs::write(&list, SYSTEM_MAP).unwrap();
@@ -216,7 +216,10 @@ fn a_list_of_another_kernel_is_not_used_unasked() {
     let mut symbolizer = new_symbolizer(given.clone(), recorded.clone());
     let names = symbolizer.names(&[kernel_request(0xffff_ffff_8100_0123, KERNEL)]);
     assert_eq!(as_printed(&names[0]).as_deref(), Some("vfs_read+0x23"));
-    assert!(names[0][0].is_unverified, "no list proves what it is of");
+    assert!(
+        names[0][0].is_unverified,
+        "a list does not prove its kernel"
+    );
     // By the build ID, in perf's cache.
     let place = folder
         .path()
@@ -260,7 +263,7 @@ fn a_vmlinux_without_a_build_id_is_not_the_recorded_one() {
 }
 
 #[test]
-fn a_list_of_generated_code_is_not_that_of_an_earlier_process() {
+fn jit_list_of_an_earlier_process_is_not_used() {
     // No process has this PID: the largest is 2^22.
     let pid = 1_000_000_000 + std::process::id().cast_signed();
     let module = format!("/tmp/perf-{pid}.map");

@@ -59,7 +59,7 @@ fn lines_and_inlined_functions_of(arguments: &[&str], change: impl Fn(&Built) ->
 }
 
 #[test]
-fn code_whose_debug_info_is_elsewhere_has_no_lines() {
+fn code_with_split_debug_info_has_no_lines() {
     for arguments in [&["-gsplit-dwarf"][..], &["-gsplit-dwarf", "-gdwarf-4"]] {
         let Some(built) = Built::new(arguments) else {
             return;
@@ -90,7 +90,7 @@ fn code_whose_debug_info_is_elsewhere_has_no_lines() {
 }
 
 #[test]
-fn a_program_without_debug_info_says_so() {
+fn missing_debug_info_is_reported() {
     let Some(built) = Built::new(&["-g0"]) else {
         return;
     };

@@ -35,7 +35,7 @@ pub(super) struct Arm {
 }
 
 impl Arm {
-    /// Walks a stack; returns also whether all other processes must be read again.
+    /// Walks a stack; also returns whether the mappings of all other processes must be reported again.
     pub(super) fn unwind(
         &mut self,
         files: &mut Searched<'_>,
@@ -101,7 +101,7 @@ impl Arm {
     }
 }
 
-/// The regions that may belong to files with unwind tables; generated code has none.
+/// Returns the regions that may belong to files with unwind tables; generated code has none.
 fn files_of(
     regions: &BTreeMap<u64, Region>,
 ) -> impl Iterator<Item = (&u64, u64, u64, &[u8], Option<&[u8]>)> {

@@ -45,7 +45,8 @@ pub(super) struct Function {
 pub(super) struct Scratch(UnwindContext<usize>);
 
 impl CallFrames {
-    /// The call frame information of a file: its `.eh_frame`, or the `.debug_frame` of it or of its debug file.
+    /// Returns the call frame information of a file: its `.eh_frame`, otherwise the `.debug_frame` of the file or of
+    /// its debug file.
     pub(super) fn of(image: &Elf, debug: Option<&Elf>) -> Option<CallFrames> {
         let address = |name: &[u8]| image.section(name).map_or(0, |section| section.address);
         let bases = BaseAddresses::default()
@@ -125,8 +126,8 @@ impl CallFrames {
         section
     }
 
-    /// Lists the FDEs, up to the first that cannot be read. Where two overlap, the one that starts later has the
-    /// addresses from its start on.
+    /// Lists the FDEs, up to the first unreadable one. Of two that overlap, the one that starts later applies from its
+    /// start on.
     fn functions_in<'a, S>(&'a self, section: &S) -> Vec<Function>
     where
         S: UnwindSection<Slice<'a>>,
@@ -229,7 +230,7 @@ impl CallFrames {
                     covered_to = row.end_address();
                 }
                 Ok(None) => return,
-                // What follows the unreadable instruction is unknown.
+                // The rules after the unreadable instruction are unknown.
                 Err(_) => return each(covered_to.max(function.start), Rule::Opaque),
             }
         }
@@ -317,7 +318,7 @@ where
 
 const RSP_U16: u16 = RSP as u16;
 const RBP_U16: u16 = RBP as u16;
-/// Operations of the longest expression that is understood.
+/// Maximum number of operations in an expression.
 const STEPS_MAX: usize = 9;
 
 /// An operation of a DWARF expression.
@@ -371,8 +372,8 @@ where
     steps.get(..count)
 }
 
-/// Whether an expression goes on as that of a procedure linkage table, which linkers write:
-/// `rsp + 8 + ((rip & 15) >= N) << 3`.
+/// Whether an expression continues like that of a procedure linkage table, as written by linkers: `rsp + 8 + ((rip &
+/// 15) >= N) << 3`.
 fn is_of_plt(rest: &[Step]) -> bool {
     plt_limit(rest).is_some()
 }

@@ -21,12 +21,12 @@ const COVERED_MIN_PERCENT: u64 = 10;
 
 /// `push rbp; mov rbp, rsp`
 const PROLOGUE: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
-/// Code with frame pointers has at least one prologue per this many bytes: half as many as Go and V8 have.
+/// Maximum number of bytes per prologue in code with frame pointers; twice the average of Go and V8.
 const BYTES_PER_PROLOGUE: usize = 2048;
-/// How much code is searched for prologues.
+/// Number of bytes of code searched for prologues.
 const SEARCHED_BYTES: usize = 1 << 20;
 
-/// Bytes of a file's functions by what they do to a chain of frame pointers.
+/// The bytes of a file's functions, by their effect on a chain of frame pointers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Chains {
     /// Set up a frame pointer.
@@ -44,7 +44,7 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// Judges a file, and passes on what its sources say.
+    /// Judges a file, and passes on the items of its sources.
     pub(super) fn of(image: &Elf, sources: &mut Sources, each: &mut dyn FnMut(&Item)) -> Chains {
         let mut chains = Chains {
             code: image.code().map(|code| code.len() as u64).sum(),
@@ -93,7 +93,7 @@ impl Chains {
     }
 }
 
-/// What the rules of a function show.
+/// The kind of a function according to its rules.
 #[derive(Default)]
 pub(super) struct FunctionKind {
     has_frame_pointer: bool,

@@ -1,5 +1,5 @@
-//! Unwind rules of Go code, which has no call frame information: `.gopclntab` says for every instruction how far the stack
-//! pointer is from its function's entry.
+//! Unwind rules of Go code, which has no call frame information: `.gopclntab` has, for every instruction, the distance
+//! of the stack pointer from its value at function entry.
 //!
 //! ```text
 //! f1 ff ff ff 00 00 01 08   magic of Go 1.20, instruction size, pointer size; then counts and offsets
@@ -25,7 +25,7 @@ const ROOTS: [&[u8]; 4] = [
     b"runtime.rt0_go",
     b"_rt0_amd64_linux",
 ];
-/// Functions that go to another stack, and leave the frame pointer on the one they came from. The clocks do so for the
+/// Functions that switch stacks and leave the frame pointer on the previous one. The clock functions do so for the
 /// vDSO.
 const SWITCHES: [&[u8]; 8] = [
     b"runtime.systemstack",
@@ -58,7 +58,7 @@ pub(super) struct GoFunction {
 }
 
 impl GoFrames {
-    /// Lists the functions of a Go program; `None` for others.
+    /// Lists the functions of a Go program; `None` for other programs.
     pub(super) fn of(image: &Elf) -> Option<GoFrames> {
         let names: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
         let section = names.iter().find_map(|name| image.contents(name))?;

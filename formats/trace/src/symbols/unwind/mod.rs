@@ -65,7 +65,7 @@ pub enum Unwound {
     NoRule,
     /// The next address would be outside all code.
     Lost,
-    /// Deeper than any stack that is recorded.
+    /// Deeper than any recorded stack.
     TooDeep,
     /// No registers, 32-bit, or an unsupported architecture.
     Unsupported,
@@ -183,9 +183,9 @@ struct Region {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RegionCode {
     Unresolved,
-    /// No file, or none that was found.
+    /// No file, or a file that was not found.
     Without,
-    /// Index in [`Rules::files`], and what to add to an address to get the file's.
+    /// Index in [`Rules::files`], and the offset to add to an address to get the file's.
     File {
         index: u32,
         bias: u64,
@@ -323,8 +323,8 @@ impl Unwinder {
         self.processes.remove(&pid);
     }
 
-    /// Walks a stack: puts the thread's current address and then the return addresses, leaf first, into `addresses`.
-    /// `memory` is the copy from the stack pointer upwards.
+    /// Walks a stack. Fills `addresses` with the current address of the thread and the return addresses, leaf first.
+    /// `memory` is a copy of the stack from the stack pointer upwards.
     pub fn unwind(
         &mut self,
         pid: i32,

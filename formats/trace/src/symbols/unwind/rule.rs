@@ -6,8 +6,8 @@
 //! 0x1020  PLT: CFA = rsp+8, after its push rsp+16
 //! 0x3c04f signal frame: registers in the ucontext at rsp
 //! ```
-//! In a table a rule takes 4 bytes after the address from which it applies ([`Row`]), so that a program in the kernel can
-//! search it. What does not fit is a [`Wide`] rule, of which a file has few different ones.
+//! In a table, a rule is 4 bytes after the address from which it applies ([`Row`]), so that a BPF program can search
+//! it. Other rules are [`Wide`]; a file has few distinct ones.
 
 /// Register numbers of DWARF (System V ABI for x86-64, figure 3.36).
 pub(super) const RBP: u8 = 6;
@@ -17,14 +17,14 @@ pub(super) const RA: u8 = 16;
 /// Maximum number of different wide rules of a table.
 pub const WIDE_RULES_MAX: usize = 1024;
 
-/// How to get from a frame to its caller.
+/// The way from a frame to its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Rule {
     /// No table covers this code.
     Gap,
     /// The outermost frame of a thread.
     Root,
-    /// The table says something that no rule expresses.
+    /// A rule of the table that this type cannot express.
     Opaque,
     /// A stub of the procedure linkage table: it pushes one word before the offset `pushed_from` of its 16 bytes.
     Plt {
@@ -116,7 +116,7 @@ const FLAG_INDIRECT: u8 = 1;
 const FLAG_AT_RBP: u8 = 2;
 
 impl Rule {
-    /// The row for this rule. `wide` returns the index of a wide rule, if there is room for it.
+    /// Returns the row for this rule. `wide` returns the index of a wide rule, if there is room for it.
     pub(super) fn row(self, address: u32, wide: impl FnOnce(Wide) -> Option<u16>) -> Row {
         let (cfa, rbp) = match self {
             Rule::Gap => (GAP, RBP_SAME),
@@ -294,7 +294,7 @@ mod tests {
                 Some(0)
             });
             let back = Rule::of_row(row, &wide);
-            // A distance that looks like a mark has no row.
+            // A distance that equals a mark cannot be a row.
             let marks = [RBP_SAME, RBP_UNKNOWN].map(i32::from);
             let is_mark = matches!(
                 rule,
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_is_narrow() {
+    fn common_rules_fit_in_a_row() {
         let frame = Frame {
             base: RSP,
             offset: 32,

@@ -1,4 +1,4 @@
-//! What a file says about the frames of its code: call frame information, and Go's own tables.
+//! Sources of unwind rules in a file: call frame information, and Go's own tables.
 
 use super::super::files::Found;
 use super::cfi::{CallFrames, Function, Scratch};
@@ -20,7 +20,7 @@ enum Source<'a> {
     Go(&'a GoFunction),
 }
 
-/// What [`Sources::each`] passes.
+/// An item passed by [`Sources::each`].
 pub(super) enum Item {
     /// A rule and the first address that it applies to.
     Rule(u64, Rule),

@@ -1,5 +1,4 @@
-//! The unwind rules of a file: evaluated where they are needed, or all of them as a table that a program in the kernel
-//! searches.
+//! The unwind rules of a file, evaluated one at a time, or all of them as a table that a BPF program searches.
 
 use std::collections::HashMap;
 
@@ -9,7 +8,7 @@ use super::chains::Chains;
 use super::rule::{Row, Rule, WIDE_RULES_MAX, Wide};
 use super::sources::{Item, Sources};
 
-/// Padding between functions, which never runs: no row of its own.
+/// Maximum size of the padding between functions, which never runs and needs no row.
 const PADDING_MAX: u64 = 16;
 /// Rows of a table: 64 MiB. rustc's libLLVM has 1.3 million.
 const ROWS_MAX: usize = 8 << 20;
@@ -30,7 +29,7 @@ pub struct UnwindTable {
     pub rows: Vec<Row>,
     /// Rules that do not fit into rows.
     pub wide: Vec<Wide>,
-    /// What the code does to frame pointers.
+    /// Effect of the code on frame pointers.
     pub chains: Chains,
 }
 
@@ -90,7 +89,7 @@ pub(super) fn base_of(image: &Elf) -> u64 {
     lowest.unwrap_or(0) & !0xfff
 }
 
-/// A table that is being built, function by function in order.
+/// A table under construction, function by function in order.
 #[derive(Default)]
 struct Builder {
     base: u64,
@@ -120,7 +119,7 @@ impl Builder {
             indices.insert(rule, index);
             Some(index)
         });
-        // The end of the function before may be padding only; rows of one address replace each other.
+        // The previous function may end in padding; a later row of the same address replaces an earlier one.
         while let Some(last) = self.rows.last() {
             let is_padding =
                 is_gap(last) && u64::from(relative.saturating_sub(last.address)) < PADDING_MAX;
@@ -142,7 +141,7 @@ impl Builder {
 
     fn finish(mut self, chains: Chains) -> UnwindTable {
         if self.is_full {
-            // What follows the last row is not covered.
+            // Addresses after the last row are not covered.
             if let Some(last) = self.rows.last_mut() {
                 *last = Rule::Gap.row(last.address, |_| None);
             }

@@ -1,4 +1,5 @@
-//! Rules and tables of this host's files: the table says what gimli evaluates at random addresses; damaged sections end.
+//! Rules and tables of this host's files: tables give the same result as gimli at random addresses, and reading damaged
+//! sections ends.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use super::table::{CodeRules, UnwindTable};
 use super::*;
 use crate::symbols::tests::random_numbers;
 
-/// Files of Debian and of this build; those that the host lacks are left out.
+/// Files of Debian and of this build; missing ones are skipped.
 fn files() -> Vec<PathBuf> {
     let system = [
         "/usr/lib/x86_64-linux-gnu/libc.so.6",
@@ -50,7 +51,7 @@ fn tables_hold_what_is_evaluated() {
         for _ in 0..20_000 {
             let address = table.base + random() % (end - table.base);
             let (expected, in_table) = (rules.rule_at(address), table.rule_at(address));
-            // Padding has the rule of the function before it; and frames beyond all wide rules have none.
+            // Padding has the rule of the previous function, and frames beyond the limit of wide rules have none.
             match (expected, in_table) {
                 (expected, in_table) if expected == in_table => counts[0] += 1,
                 (Rule::Gap, _) => counts[1] += 1,

@@ -3,7 +3,7 @@
 //! ```text
 //! ip 0x5647b6e511b7   rule: CFA = rsp+8        →   0x5647b6e51222   rule: CFA = rbp+16   →   …   →   rule: root
 //! ```
-//! Return addresses are looked up less one: a call may be the last instruction of its function.
+//! A return address is looked up minus one, because a call may be the last instruction of its function.
 
 use super::Unwound;
 use super::rule::{Frame, RBP, RSP, Rbp, Rule};
@@ -29,11 +29,11 @@ const CONTEXT_RIP: u64 = 16;
 pub(super) struct State {
     pub(super) ip: u64,
     pub(super) sp: u64,
-    /// `None`: lost on the way.
+    /// `None` if it was lost on the way.
     pub(super) bp: Option<u64>,
 }
 
-/// What the walk needs to know of the process at an address.
+/// The code at an address, as needed for the walk.
 pub(super) struct Code<'a> {
     pub(super) rule: Rule,
     /// The instructions from the frame's address on, if the file has them; empty otherwise.
@@ -44,7 +44,7 @@ pub(super) struct Code<'a> {
 
 /// The process.
 pub(super) trait Process {
-    /// The code of a frame at `address`, found by `looked_up`, one less in callers; `None` outside of all code.
+    /// Returns the code of a frame at `address`. `looked_up` is one less in callers. `None` outside of all code.
     fn code(&mut self, address: u64, looked_up: u64) -> Option<Code<'_>>;
     /// Whether there is code at an address.
     fn is_code(&self, address: u64) -> bool;
@@ -62,7 +62,7 @@ enum Stop {
     Lost,
 }
 
-/// Walks a stack: puts the thread's current address and then the return addresses, leaf first, into `addresses`.
+/// Walks a stack. Fills `addresses` with the current address of the thread and the return addresses, leaf first.
 pub(super) fn walk(process: &mut impl Process, start: State, addresses: &mut Vec<u64>) -> Unwound {
     let mut state = start;
     addresses.push(start.ip);
@@ -84,7 +84,7 @@ pub(super) fn walk(process: &mut impl Process, start: State, addresses: &mut Vec
                     &mut is_interrupted,
                 )
             }
-            // A call through a wild pointer has pushed the return address, and nothing else happened.
+            // A call through an invalid pointer has pushed the return address and done nothing else.
             None if is_leaf => {
                 is_interrupted = false;
                 leave(process, state.sp.wrapping_add(8), -8, state.bp, &mut state)
@@ -105,12 +105,12 @@ pub(super) fn walk(process: &mut impl Process, start: State, addresses: &mut Vec
         if addresses.len() >= DEPTH_MAX {
             return Unwound::TooDeep;
         }
-        // Everybody takes one off the address of a caller.
+        // Users of stacks subtract one from the address of a caller.
         addresses.push(state.ip.wrapping_add(u64::from(is_interrupted)));
     }
 }
 
-/// The rule of a frame; where the tables have none, what its instructions show.
+/// Returns the rule of a frame; if the tables have none, derives it from the instructions.
 fn rule_of(code: &Code<'_>, is_interrupted: bool) -> Rule {
     if code.rule != Rule::Gap {
         return code.rule;
@@ -208,7 +208,7 @@ fn step_by_rule(
         Rbp::AtFrame(bytes) => Some(add(state.bp.ok_or(Stop::NoRule)?, bytes)),
     };
     let bp = match saved_at {
-        // Popped again: tables keep the place to save space.
+        // Already popped: the tables keep the location to save rows.
         Some(place) if place < state.sp => state.bp,
         Some(place) => Some(word(place)?),
         None if frame.rbp == Rbp::Unknown => None,
@@ -229,7 +229,7 @@ fn step_by_frame_pointer(process: &impl Process, state: &mut State) -> Result<()
     leave(process, bp.wrapping_add(16), -8, Some(caller), state)
 }
 
-/// Goes to the caller, whose stack pointer is the CFA.
+/// Moves to the caller, whose stack pointer is the CFA.
 fn leave(
     process: &impl Process,
     cfa: u64,

@@ -204,7 +204,7 @@ pub(super) fn scope_at(
             kind,
         });
     }
-    // Optimized code has variables in the frame too, if their address is taken.
+    // Optimized code has variables in the frame too, if their address is used.
     scope.is_unoptimized = in_frame > 0 && elsewhere == 0;
     Ok(scope)
 }
@@ -256,7 +256,7 @@ fn collect<'a>(
     Ok(())
 }
 
-/// The outer error is the file's, the inner one the variable's.
+/// Returns the location of a variable. The outer error concerns the file, the inner one the variable.
 fn location_of<'a>(
     unit: &Unit<'a>,
     expression: gimli::Expression<Slice<'a>>,

@@ -1,4 +1,4 @@
-//! A program built for the test, and what its debug info states about a function.
+//! A program compiled for the test, and its debug info about a function.
 
 use std::process::Command;
 

@@ -6,7 +6,7 @@ use gimli::{AttributeValue, Encoding, Expression, Operation, UnitOffset};
 
 use super::{Dwarf, Slice, Unit, text};
 
-/// Types that one lookup follows: enough for a whole kernel structure and more.
+/// Maximum number of types visited by one lookup: enough for a whole kernel structure.
 const TYPES: usize = 20_000;
 
 /// The kind of a type, to the extent needed for fetching a value.
