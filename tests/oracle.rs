@@ -6,6 +6,8 @@
 mod dtrace_text;
 #[path = "oracle/engines.rs"]
 mod engines;
+#[path = "oracle/exports/mod.rs"]
+mod exports;
 #[path = "oracle/folded.rs"]
 mod folded;
 #[path = "oracle/ftrace_text.rs"]

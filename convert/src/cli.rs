@@ -8,7 +8,7 @@ use perfquet_events::Format;
 use perfquet_readers::FORMATS;
 use perfquet_trace::normalize::TimeRange;
 
-use crate::export::{EXPORTERS, Exporter};
+use crate::export::{Condition, EXPORTERS, Exporter};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,7 +27,9 @@ Examples:
   # Complete the trace of a killed recorder
   perfquet-convert killed.pqt
   # Export folded stacks
-  perfquet-convert perf.pqt --to folded -o stacks.folded";
+  perfquet-convert perf.pqt --to folded -o stacks.folded
+  # Export two seconds of one process
+  perfquet-convert perf.pqt --to folded --time 3s..5s --where \"comm = 'dd'\"";
 
 /// Import trace files into a trace directory, or export it to another format
 ///
@@ -44,7 +46,8 @@ pub(crate) struct Arguments {
 
     /// Output path [default: name of the first input with .pqt]
     ///
-    /// A trace directory; with --to a file, by default stdout.
+    /// A trace directory. With --to a file, compressed if it ends in .gz, or - for stdout; by default stdout for text, and for the
+    /// others the name of the input with the format's ending.
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
 
@@ -61,6 +64,20 @@ pub(crate) struct Arguments {
     /// Either end may be missing: ..500ms, 2m...
     #[arg(long, value_name = "RANGE", value_parser = time_range)]
     pub(crate) time: Option<TimeRange>,
+
+    /// Export only these events, such as cycles or sched:*; repeatable or comma-separated [default: all]
+    ///
+    /// The name `calls` stands for the table of calls.
+    #[arg(long, value_name = "EVENT", value_delimiter = ',', requires = "to")]
+    pub(crate) event: Vec<String>,
+
+    /// Export only rows matching this condition, such as "cpu = 3 AND comm LIKE 'kworker%'"
+    ///
+    /// Comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE and IS NULL, as in SQL. Durations may have a unit: 500us. Columns that a
+    /// table lacks are NULL in its rows: "duration > 1ms" exports only calls, "duration IS NULL OR duration > 1ms" everything but
+    /// the short ones.
+    #[arg(long = "where", value_name = "EXPR", value_parser = Condition::parse, requires = "to")]
+    pub(crate) condition: Option<Condition>,
 
     /// System.map, kallsyms, vmlinux or directory with symbols; repeatable
     #[arg(long, value_name = "PATH")]

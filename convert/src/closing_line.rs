@@ -14,6 +14,7 @@ use perfquet_trace::count::{counted, grouped};
 use perfquet_trace::symbols::{unverified_sentence, without_line_sentence};
 
 use crate::cli::Arguments;
+use crate::export::{Exporter, Output, Source, Tally};
 use crate::terminal::{hint, put};
 
 /// Maximum number of modules listed.
@@ -41,6 +42,52 @@ pub(crate) fn exported(inputs: &[PathBuf], report: &Report) {
         .map(|input| input.display().to_string())
         .collect();
     missing(&names.join(", "), report, false);
+}
+
+/// Prints what an export wrote, and what it left out and why.
+pub(crate) fn written(
+    name: &str,
+    bytes: u64,
+    exporter: &Exporter,
+    source: &Source<'_>,
+    tally: &Tally,
+) {
+    let mut counts: Vec<String> = tally
+        .written()
+        .iter()
+        .map(|(noun, count)| counted(*count, noun))
+        .collect();
+    if counts.is_empty() {
+        counts.push("nothing to export".to_owned());
+    }
+    let next = match exporter.output {
+        Output::File { next, .. } if name != "stdout" => format!("; next: {next}"),
+        _ => String::new(),
+    };
+    put(&format!(
+        "{name}: {}; {}{next}",
+        counts.join(", "),
+        self::bytes(bytes)
+    ));
+    for (noun, reason, count) in tally.omissions() {
+        put(&format!(
+            "{name}: {} left out: {reason}",
+            counted(count, noun)
+        ));
+    }
+    let excluded = source.excluded();
+    for (count, reason) in [
+        (excluded.events, "of events not in --event"),
+        (excluded.time, "outside of --time"),
+        (excluded.condition, "not matching --where"),
+    ] {
+        if count > 0 {
+            put(&format!("{name}: {} {reason}", counted(count, "row")));
+        }
+    }
+    for note in tally.notes() {
+        put(&format!("{name}: {note}"));
+    }
 }
 
 fn missing(name: &str, report: &Report, is_kept: bool) {

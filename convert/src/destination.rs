@@ -1,33 +1,53 @@
 //! Output of an export: stdout, or a file that gets its name only when it is complete.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use perfquet_events::Error;
 use perfquet_trace::output_file::OutputFile;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::Arguments;
+use crate::export::{Exporter, Output};
 use crate::misuse::misuse;
 
+/// Level of compression: exports repeat themselves so much that higher levels cost time for little.
+const GZIP_LEVEL: u32 = 4;
+
 /// An output of an export.
-pub(crate) enum Destination {
+pub(crate) struct Destination {
+    /// `None` only after finishing.
+    out: Option<Compressed>,
+    name: String,
+    bytes: u64,
+}
+
+/// A file or stdout, through gzip if the name says so.
+enum Compressed {
+    Plain(Sink),
+    Gzip(Box<GzEncoder<Sink>>),
+}
+
+enum Sink {
     Standard(BufWriter<io::Stdout>),
-    File { file: OutputFile, path: PathBuf },
+    File(OutputFile),
 }
 
 impl Destination {
-    /// Opens the output of `-o`. Fails on conflicts before anything is read.
-    pub(crate) fn open(arguments: &Arguments) -> Result<Destination> {
-        let path = arguments
-            .output
-            .clone()
-            .filter(|path| path.as_os_str() != "-");
-        let Some(path) = path else {
-            return Ok(Destination::Standard(BufWriter::new(io::stdout())));
+    /// Opens the output of `-o`, or the exporter's default. Fails on conflicts before anything is read.
+    pub(crate) fn open(arguments: &Arguments, exporter: &Exporter) -> Result<Destination> {
+        let path = match (&arguments.output, exporter.output) {
+            (Some(path), _) => Some(path.clone()),
+            (None, Output::Text) => None,
+            (None, Output::File { ending, .. }) => Some(named_after(&arguments.inputs[0], ending)),
+        };
+        let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
+            return Destination::standard(exporter);
         };
         refuse_input(arguments, &path)?;
         let file = match OutputFile::create(&path, arguments.force) {
@@ -39,46 +59,137 @@ impl Destination {
         if let Some(temporary) = file.temporary() {
             remove_when_interrupted(temporary)?;
         }
-        Ok(Destination::File { file, path })
+        let is_gzip = path.extension().is_some_and(|ending| ending == "gz");
+        Ok(Destination::new(
+            Sink::File(file),
+            path.display().to_string(),
+            is_gzip,
+        ))
     }
 
-    /// Flushes the output, and renames the file to its name.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        self.flush()?;
-        match self {
-            Destination::Standard(_) => Ok(()),
-            Destination::File { file, .. } => Ok(file.finish()?),
+    fn standard(exporter: &Exporter) -> Result<Destination> {
+        let is_gzip = match exporter.output {
+            Output::Text => false,
+            Output::File { ending, .. } => {
+                if io::stdout().is_terminal() {
+                    return Err(misuse(
+                        format!("--to {}: not text, stdout is a terminal", exporter.name),
+                        "use -o PATH, or a pipe",
+                    ));
+                }
+                ending.ends_with(".gz")
+            }
+        };
+        let out = Sink::Standard(BufWriter::with_capacity(1 << 16, io::stdout()));
+        Ok(Destination::new(out, "stdout".to_owned(), is_gzip))
+    }
+
+    fn new(sink: Sink, name: String, is_gzip: bool) -> Destination {
+        let out = match is_gzip {
+            true => {
+                let level = Compression::new(GZIP_LEVEL);
+                Compressed::Gzip(Box::new(GzEncoder::new(sink, level)))
+            }
+            false => Compressed::Plain(sink),
+        };
+        Destination {
+            out: Some(out),
+            name,
+            bytes: 0,
         }
+    }
+
+    /// Flushes the output, and renames the file to its name. Returns its name and its size in bytes.
+    pub(crate) fn finish(mut self) -> Result<(String, u64)> {
+        let sink = match self.out.take() {
+            Some(Compressed::Plain(sink)) => Ok(sink),
+            Some(Compressed::Gzip(out)) => out.finish(),
+            None => return Ok((self.name, self.bytes)),
+        };
+        match self.named(sink)? {
+            Sink::Standard(mut out) => self.named(out.flush())?,
+            Sink::File(mut file) => {
+                self.named(file.flush())?;
+                file.finish()?;
+                if let Ok(found) = std::fs::metadata(&self.name) {
+                    self.bytes = found.len();
+                }
+            }
+        }
+        Ok((self.name, self.bytes))
     }
 
     /// Adds the file to an error.
     fn named<T>(&self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
-            let place = match self {
-                Destination::Standard(_) => "stdout".to_owned(),
-                Destination::File { path, .. } => path.display().to_string(),
-            };
-            io::Error::new(error.kind(), format!("cannot write {place}: {error}"))
+            io::Error::new(error.kind(), format!("cannot write {}: {error}", self.name))
         })
     }
 }
 
 impl Write for Destination {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let result = match self {
-            Destination::Standard(out) => out.write(bytes),
-            Destination::File { file, .. } => file.write(bytes),
+        let result = match &mut self.out {
+            Some(Compressed::Plain(out)) => out.write(bytes),
+            Some(Compressed::Gzip(out)) => out.write(bytes),
+            None => Ok(0),
         };
-        self.named(result)
+        let written = self.named(result)?;
+        self.bytes += written as u64;
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let result = match self {
-            Destination::Standard(out) => out.flush(),
-            Destination::File { file, .. } => file.flush(),
+        let result = match &mut self.out {
+            Some(Compressed::Plain(out)) => out.flush(),
+            Some(Compressed::Gzip(out)) => out.flush(),
+            None => Ok(()),
         };
         self.named(result)
     }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Sink::Standard(out) => out.write(bytes),
+            Sink::File(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Sink::Standard(out) => out.flush(),
+            Sink::File(file) => file.flush(),
+        }
+    }
+}
+
+/// Returns the default output: "perf" + ending for "/tmp/perf.data.zst", in the current directory.
+pub(crate) fn named_after(input: &Path, ending: &str) -> PathBuf {
+    let name = match input.as_os_str() == "-" {
+        true => "trace".into(),
+        false => match input.file_name() {
+            Some(name) => name.to_os_string(),
+            // `.` and `..` have none.
+            None => input
+                .canonicalize()
+                .ok()
+                .and_then(|path| path.file_name().map(ToOwned::to_owned))
+                .unwrap_or("trace".into()),
+        },
+    };
+    let mut name = PathBuf::from(name);
+    if name
+        .extension()
+        .is_some_and(|ending| ending == "gz" || ending == "xz" || ending == "zst")
+    {
+        name.set_extension("");
+    }
+    name.set_extension("");
+    let mut name = name.into_os_string();
+    name.push(ending);
+    PathBuf::from(name)
 }
 
 /// Rejects an output that is also an input: `--force` replaces an older export, never an input.
@@ -135,4 +246,28 @@ pub(crate) fn remove_when_interrupted(path: &Path) -> Result<()> {
     }
     paths.push(path.to_owned());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_is_named_after_the_input() {
+        let check = |input: &str, expected: &str| {
+            assert_eq!(
+                named_after(Path::new(input), ".pqt"),
+                Path::new(expected),
+                "{input}"
+            );
+        };
+        check("/tmp/perf.data", "perf.pqt");
+        check("boot.data.zst", "boot.pqt");
+        check("trace", "trace.pqt");
+        check("a.b.folded.gz", "a.b.pqt");
+        check("a.trace.xz", "a.pqt");
+        check("-", "trace.pqt");
+        let firefox = named_after(Path::new("a.pqt"), ".firefox.json.gz");
+        assert_eq!(firefox, Path::new("a.firefox.json.gz"));
+    }
 }

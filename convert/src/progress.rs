@@ -1,4 +1,4 @@
-//! Progress of the import: one line that is rewritten, on a terminal only.
+//! Progress of an import or export: one line that is rewritten, on a terminal only.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -27,6 +27,21 @@ impl Line {
     pub(crate) fn listener(&self) -> Option<Listener> {
         let bar = self.bar.clone()?;
         Some(Box::new(move |progress| show(&bar, progress)))
+    }
+
+    /// The callback for rows read by an export.
+    pub(crate) fn rows(&self) -> impl Fn(u64) + use<> {
+        let bar = self.bar.clone();
+        if let Some(bar) = &bar
+            && let Ok(style) = ProgressStyle::with_template("{spinner} {human_pos} rows, {per_sec}")
+        {
+            bar.set_style(style);
+        }
+        move |rows| {
+            if let Some(bar) = &bar {
+                bar.inc(rows);
+            }
+        }
     }
 }
 

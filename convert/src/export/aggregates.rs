@@ -15,19 +15,20 @@ use perfquet_trace::function_name::without_arguments;
 use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
 
-use super::merged::BatchRow;
+use super::batch::BatchRow;
+use super::source::Source;
 use super::stacks::{Place, Stacks};
-use super::{Options, printable};
+use super::{Tally, printable};
 
 /// A key of an aggregation: its name, its parts, user stack, kernel stack.
-type Key = (Option<String>, Vec<String>, Option<i32>, Option<i32>);
+pub(super) type Key = (Option<String>, Vec<String>, Option<i32>, Option<i32>);
 
 /// The last snapshot, and the sum in it.
-type Latest = (i32, f64);
+pub(super) type Latest = (i32, f64);
 
 /// Writes the stacks of the first aggregation with stacks. Returns false if there is none.
-pub(super) fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<bool> {
-    let keys = read(trace)?;
+pub(super) fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<bool> {
+    let keys = read(source.trace)?;
     let Some(first) = keys.keys().map(|key| &key.0).min().cloned() else {
         return Ok(false);
     };
@@ -37,10 +38,12 @@ pub(super) fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -
             first.as_deref().unwrap_or("without a name")
         );
     }
-    if options.time.is_some() {
-        log::warn!("aggregates have no timestamps; --time is ignored");
+    if source.is_limited() {
+        tally.note(
+            "aggregates are exported whole: --time and --where do not apply to them".to_owned(),
+        );
     }
-    let stacks = Stacks::read(trace)?;
+    let stacks = Stacks::read(source.trace)?;
     let mut lines: BTreeMap<String, f64> = BTreeMap::new();
     let mut places = Vec::new();
     for ((_, texts, user, kernel), (_, value)) in keys.iter().filter(|(key, _)| key.0 == first) {
@@ -51,6 +54,13 @@ pub(super) fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -
         }
         *lines.entry(frames.join(";")).or_default() += value;
     }
+    let of_first = keys.keys().filter(|key| key.0 == first).count();
+    tally.wrote("aggregate", of_first as u64);
+    tally.left_out(
+        "aggregate",
+        "of other aggregations",
+        (keys.len() - of_first) as u64,
+    );
     for (line, value) in lines {
         writeln!(out, "{line} {value}")?;
     }
@@ -58,7 +68,7 @@ pub(super) fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -
 }
 
 /// Keys with a stack, and their values.
-fn read(trace: &Directory) -> Result<HashMap<Key, Latest>> {
+pub(super) fn read(trace: &Directory) -> Result<HashMap<Key, Latest>> {
     let counts = counts_of_distributions(trace)?;
     let mut keys: HashMap<Key, Latest> = HashMap::new();
     if trace.table(tables::aggregates::NAME).is_none() {

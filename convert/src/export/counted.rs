@@ -4,11 +4,10 @@
 
 use std::collections::HashSet;
 
-use anyhow::Result;
-use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
 
-use super::merged::BatchRow;
+use super::batch::BatchRow;
+use super::source::{RowTable, Source};
 
 /// The events that an exporter of weighted stacks counts.
 pub(super) struct Counted {
@@ -22,23 +21,13 @@ pub(super) struct Counted {
 
 impl Counted {
     /// Returns the two events of a comparison, else the first with samples, else the first with hits; `None` without either.
-    pub(super) fn choose(trace: &Directory) -> Result<Option<Counted>> {
+    pub(super) fn choose(source: &Source<'_>) -> Option<Counted> {
         let mut sampled = Vec::new();
         let mut hits = Vec::new();
-        for batch in trace.read(tables::event_types::NAME)? {
-            let batch = batch?;
-            for row in BatchRow::all(&batch) {
-                let (Some(event), Some(table)) = (row.text("event"), row.text("table_name")) else {
-                    continue;
-                };
-                if row.i64("rows") == Some(0) {
-                    continue;
-                }
-                if table == tables::samples::NAME {
-                    sampled.push(event.to_owned());
-                } else {
-                    hits.push(format!("events/{}", table.replacen('.', "/", 1)));
-                }
+        for event in source.event_types().filter(|event| event.rows != 0) {
+            match event.is_sampled() {
+                true => sampled.push(event.name.clone()),
+                false => hits.push(event.table.clone()),
             }
         }
         // An event with several periods, or several forms of its fields, is declared as often.
@@ -68,15 +57,20 @@ impl Counted {
                 hits.into_iter().take(1).collect()
             }
         };
-        if events.is_empty() {
-            return Ok(None);
-        }
-        let decimals = decimals(&events[0]);
-        Ok(Some(Counted {
+        let decimals = decimals(events.first()?);
+        Some(Counted {
             events,
             decimals,
             is_sampled,
-        }))
+        })
+    }
+
+    /// Whether rows of the table are counted.
+    pub(super) fn is_of(&self, table: &RowTable<'_>) -> bool {
+        match self.is_sampled {
+            true => table.is_samples(),
+            false => self.events.contains(&table.name),
+        }
     }
 
     /// Returns the index of the event that a row counts for; `None` if the row is not counted.

@@ -12,54 +12,74 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use anyhow::Result;
-use perfquet_trace::store::Directory;
-use perfquet_trace::tables;
 
+use super::batch::{BatchRow, Heads, i64_at, i64_column};
 use super::counted::Counted;
-use super::merged::MergedRows;
+use super::source::Source;
 use super::stacks::{Place, Stacks};
-use super::{Exporter, Options, aggregates, printable};
+use super::{Exporter, Output, Tally, aggregates, printable};
 
 /// `--to folded`
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "folded",
     about: "folded stacks with counts, for flame graph tools",
+    output: Output::Text,
     write,
 };
 
 /// Comm (its index), user stack, kernel stack.
 type Key = (Option<u32>, Option<i32>, Option<i32>);
 
-fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()> {
-    let Some(counted) = Counted::choose(trace)? else {
-        aggregates::write(trace, options, out)?;
+/// Columns of the rows that are counted.
+const WANTED: [&str; 6] = [
+    "event",
+    "period",
+    "comm",
+    "user_stack",
+    "kernel_stack",
+    "time",
+];
+
+fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
+    let Some(counted) = Counted::choose(source) else {
+        aggregates::write(source, out, tally)?;
         return Ok(());
     };
     // Stacks aggregated by a tool are more informative than the lines that it printed around them.
-    if !counted.is_sampled && aggregates::write(trace, options, out)? {
+    if !counted.is_sampled && aggregates::write(source, out, tally)? {
         return Ok(());
     }
     let mut comms = Comms::default();
     let mut counts: HashMap<Key, [i128; 2]> = HashMap::new();
-    let mut rows = MergedRows::open(trace, options.time)?;
-    let tables: Vec<&str> = rows.tables().collect();
-    while let Some(row) = rows.next()? {
-        let Some(column) = counted.column(tables[row.table], &row.columns) else {
+    let (mut written, mut others) = (0, 0);
+    for table in source.samples().chain(source.events()) {
+        if !counted.is_of(table) {
+            others += source.table_rows(table);
             continue;
-        };
-        let key = (
-            row.columns.text("comm").map(|comm| comms.number(comm)),
-            row.columns.i32("user_stack"),
-            row.columns.i32("kernel_stack"),
-        );
-        // A tracepoint may have a field of that name.
-        let period = match tables[row.table] {
-            tables::samples::NAME => row.columns.i64("period").unwrap_or(1),
-            _ => 1,
-        };
-        counts.entry(key).or_default()[column] += i128::from(period);
+        }
+        for batch in source.rows(table, Some(&WANTED))? {
+            let batch = batch?;
+            let heads = Heads::of(&batch);
+            // A tracepoint may have a field of that name.
+            let periods = i64_column(&batch, "period").filter(|_| table.is_samples());
+            for (index, row) in BatchRow::all(&batch).enumerate() {
+                let Some(column) = counted.column(&table.name, &row) else {
+                    others += 1;
+                    continue;
+                };
+                let head = heads.row(index);
+                let comm = head.comm.map(|comm| comms.number(comm));
+                let key = (comm, head.user_stack, head.kernel_stack);
+                let period = i64_at(periods, index).unwrap_or(1);
+                counts.entry(key).or_default()[column] += i128::from(period);
+                written += 1;
+            }
+        }
     }
-    let stacks = Stacks::read(trace)?;
+    tally.wrote(if counted.is_sampled { "sample" } else { "hit" }, written);
+    tally.left_out("row", "of other events", others);
+    tally.left_out("call", "folded stacks have no calls", source.call_rows());
+    let stacks = Stacks::read(source.trace)?;
     let mut lines: BTreeMap<String, [i128; 2]> = BTreeMap::new();
     for (key, of_key) in counts {
         let line = lines.entry(line(key, &stacks, &comms)).or_default();

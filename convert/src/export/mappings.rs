@@ -10,7 +10,7 @@ use anyhow::Result;
 use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
 
-use super::merged::BatchRow;
+use super::batch::BatchRow;
 
 /// Maximum number of ancestors whose mappings may have been inherited by fork.
 const MAX_ANCESTORS: usize = 16;

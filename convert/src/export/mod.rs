@@ -1,28 +1,43 @@
 //! Exporters: a trace directory becomes another tool's file. One file per exporter, one line in [`EXPORTERS`].
 //!
 //! ```text
-//! Directory ─► rows (all tables of events, merged by time) ─┐
-//!           ─► stacks (the prefix tree and its frames)      ├─► folded, perf_script, … ─► text
-//!           ─► mappings (addresses of modules)              ─┘
+//! Source (--time, --event, --where) ─► rows (table by table, or merged by time) ─┐
+//!                                   ─► losses, threads, event types, mappings    ├─► folded, perf_script, … ─► bytes
+//!                                   ─► stacks (the prefix tree and its frames)   ┘                          ─► Tally
 //! ```
-//! Rows are streamed; only stacks, frames and mappings are kept in memory.
+//! Rows are streamed; only stacks, frames, threads and mappings are kept in memory. An exporter counts in the [`Tally`] what it
+//! wrote, and what the format cannot hold; rows that were not selected are counted by the [`Source`].
 
 mod aggregates;
+mod batch;
+mod calls;
+mod condition;
 mod counted;
+mod event_types;
 mod folded;
+mod lanes;
+mod losses;
 mod mappings;
 mod merged;
+mod paths;
 mod perf_script;
+mod perfetto;
+mod pprof;
+mod protobuf;
+mod source;
 mod stacks;
+mod tally;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 use std::io::Write;
 
 use anyhow::Result;
-use perfquet_trace::normalize::TimeRange;
-use perfquet_trace::store::Directory;
-use perfquet_trace::symbols;
+
+pub(crate) use condition::Condition;
+pub(crate) use source::{Selection, Source};
+pub(crate) use tally::Tally;
 
 /// An exporter as listed on the command line.
 #[derive(Debug)]
@@ -31,21 +46,36 @@ pub(crate) struct Exporter {
     pub(crate) name: &'static str,
     /// One line for `--list`.
     pub(crate) about: &'static str,
-    /// Writes the trace, or a time range of it.
-    pub(crate) write: fn(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()>,
+    /// What is written, and its default place.
+    pub(crate) output: Output,
+    /// Writes the selected rows.
+    pub(crate) write: fn(&Source<'_>, &mut dyn Write, &mut Tally) -> Result<()>,
 }
 
-/// Export options from the command line.
-#[derive(Debug, Default)]
-pub(crate) struct Options {
-    /// Export only this time range.
-    pub(crate) time: Option<TimeRange>,
-    /// Sources of names for addresses inside events.
-    pub(crate) symbols: symbols::Options,
+/// Kinds of outputs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Output {
+    /// Text for a pipe: by default stdout.
+    Text,
+    /// A file for a viewer: by default in the current directory, named after the input with this ending.
+    File {
+        /// `.pftrace`. If it ends in `.gz`, stdout gets compressed bytes, too.
+        ending: &'static str,
+        /// How to open it, for the closing line.
+        next: &'static str,
+    },
 }
 
 /// All exporters.
-pub(crate) const EXPORTERS: &[&Exporter] = &[&folded::EXPORTER, &perf_script::EXPORTER];
+pub(crate) const EXPORTERS: &[&Exporter] = &[
+    &perfetto::EXPORTER,
+    &pprof::EXPORTER,
+    &folded::EXPORTER,
+    &perf_script::EXPORTER,
+];
+
+/// Perfetto's importer misreads tracks on which more slices nest, in silence (`slice_tracker.cc`).
+const SLICES_DEEPEST: usize = 512;
 
 /// `text` without control characters and newlines.
 fn printable(text: &str) -> String {

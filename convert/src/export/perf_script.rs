@@ -9,7 +9,8 @@
 //! tools/perf/builtin-script.c defines widths and spaces. If chains were recorded, perf prints frames of user modules
 //! as file offsets, all others as addresses. This exporter does the same, because scripts expect it.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
 use anyhow::Result;
@@ -17,19 +18,23 @@ use perfquet_events::event::{Field, FieldType, Fields, Space};
 use perfquet_events::event_format::declared;
 use perfquet_events::event_format::print::{PrintFormat, Record};
 use perfquet_trace::reopen::kernel_facts;
-use perfquet_trace::store::{ColumnSchema, ColumnType, Directory};
+use perfquet_trace::store::{ColumnSchema, ColumnType};
 use perfquet_trace::symbols::{Origin, Request, Symbolizer};
 use perfquet_trace::tables;
 
+use super::batch::BatchRow;
+use super::event_types::EventType;
 use super::mappings::Mappings;
-use super::merged::{BatchRow, MergedRow, MergedRows};
+use super::merged::{MergedRow, MergedRows};
+use super::source::{RowTable, Source};
 use super::stacks::{Place, Stacks};
-use super::{Exporter, Options, printable};
+use super::{Exporter, Output, Tally, printable};
 
 /// `--to perf-script`
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "perf-script",
     about: "text output of perf script",
+    output: Output::Text,
     write,
 };
 
@@ -39,121 +44,86 @@ struct Event {
     name: String,
     fields: Vec<Field>,
     print: Option<PrintFormat>,
-    /// perf script shows the recorder's own records (mappings, switches) only on request.
     is_shown: bool,
 }
 
-fn write(trace: &Directory, options: &Options, out: &mut dyn Write) -> Result<()> {
-    let mut rows = MergedRows::open(trace, options.time)?;
-    let tables: Vec<&str> = rows.tables().collect();
-    let (events, name_width) = events(trace, &tables, &rows.columns())?;
-    let stacks = Stacks::read(trace)?;
+fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
+    let tables: Vec<&RowTable<'_>> = source.samples().chain(source.events()).collect();
+    let (events, name_width) = events(source, &tables);
+    let stacks = Stacks::read(source.trace)?;
     let mut printer = Printer {
         chains: stacks.has_chains(),
         stacks: &stacks,
-        mappings: Mappings::read(trace)?,
-        names: Names::new(trace, options)?,
+        mappings: Mappings::read(source.trace)?,
+        names: Names::new(source),
         name_width,
         text: Vec::new(),
     };
+    let (mut written, mut hidden) = (0, 0);
+    let mut rows = MergedRows::open(source, &tables)?;
     while let Some(row) = rows.next()? {
         let event = &events[row.table];
         if !event.is_shown {
+            hidden += 1;
             continue;
         }
+        written += 1;
         let values = row.columns.fields(event.fields.len());
         printer.line(&row, event, Fields::Values(&values));
         out.write_all(&printer.text)?;
     }
+    tally.wrote("event", written);
+    tally.left_out("record", "of the recorder, which perf script hides", hidden);
+    tally.left_out("call", "perf script has no calls", source.call_rows());
     Ok(())
 }
 
 /// The events of each table, and the width of the longest name. If an event's fields changed, each form has a
 /// declaration and a table.
-fn events(
-    trace: &Directory,
-    tables: &[&str],
-    columns: &[Vec<ColumnSchema>],
-) -> Result<(Vec<Event>, usize)> {
-    let (mut declarations, width) = declarations(trace)?;
-    let event = |(table, columns): (&&str, &Vec<ColumnSchema>)| {
-        let mut of_table: Vec<&mut Declaration> = declarations
-            .iter_mut()
-            .filter(|declaration| declaration.folder == **table)
-            .collect();
+fn events(source: &Source<'_>, tables: &[&RowTable<'_>]) -> (Vec<Event>, usize) {
+    let declared: Vec<&EventType> = source.event_types().collect();
+    let mut used: BTreeSet<usize> = BTreeSet::new();
+    let event = |table: &&RowTable<'_>| {
+        let own = declared
+            .iter()
+            .enumerate()
+            .filter(|(_, event)| event.table == table.name && !table.is_samples());
         // Each form has its own declaration; several filters give several equal ones.
-        of_table.sort_by_key(|declaration| {
+        let own = own.min_by_key(|(index, event)| {
             (
-                !has_fields(columns, &declaration.fields),
-                declaration.is_used,
+                !has_fields(&table.columns, &event.fields),
+                used.contains(index),
             )
         });
-        let Some(declaration) = of_table.into_iter().next() else {
+        let Some((index, declaration)) = own else {
             return Event {
-                name: table.trim_start_matches("events/").replace('/', ":"),
+                name: table.name.trim_start_matches("events/").replace('/', ":"),
                 fields: Vec::new(),
                 print: None,
                 is_shown: true,
             };
         };
-        declaration.is_used = true;
-        let fields = fields(&declaration.fields, columns);
+        used.insert(index);
+        let fields = fields(&declaration.fields, &table.columns);
         let print = declaration.print_format.as_deref();
         Event {
-            name: declaration.name.clone(),
+            name: declaration.full_name(),
             print: print.map(|text| PrintFormat::new(text, &fields)),
             fields,
-            is_shown: declaration.is_shown,
+            is_shown: is_shown(declaration),
         }
     };
-    Ok((tables.iter().zip(columns).map(event).collect(), width))
+    let events = tables.iter().map(event).collect();
+    let shown = declared
+        .iter()
+        .filter(|event| event.is_sampled() || is_shown(event));
+    let widths = shown.map(|event| event.full_name().chars().count());
+    (events, widths.max().unwrap_or(0))
 }
 
-/// A row of `event_types`.
-struct Declaration {
-    /// The event's table, by its name in the manifest.
-    folder: String,
-    /// `sched:sched_switch`
-    name: String,
-    fields: Vec<String>,
-    print_format: Option<String>,
-    is_shown: bool,
-    is_used: bool,
-}
-
-/// The declarations in the trace, and the width of the longest name.
-fn declarations(trace: &Directory) -> Result<(Vec<Declaration>, usize)> {
-    let mut declarations = Vec::new();
-    let mut width = 0;
-    for batch in trace.read(tables::event_types::NAME)? {
-        let batch = batch?;
-        for row in BatchRow::all(&batch) {
-            let (Some(table), Some(name)) = (row.text("table_name"), row.text("event")) else {
-                continue;
-            };
-            if table == tables::samples::NAME {
-                width = width.max(name.chars().count());
-                continue;
-            }
-            let full = match row.text("system") {
-                Some(system) if !system.is_empty() => format!("{system}:{name}"),
-                _ => name.to_owned(),
-            };
-            let is_shown = row.text("kind") != Some("recorder");
-            if is_shown {
-                width = width.max(full.chars().count());
-            }
-            declarations.push(Declaration {
-                folder: format!("events/{}", table.replacen('.', "/", 1)),
-                name: full,
-                fields: row.texts("fields"),
-                print_format: row.text("print_format").map(str::to_owned),
-                is_shown,
-                is_used: false,
-            });
-        }
-    }
-    Ok((declarations, width))
+/// perf script shows the recorder's own records (mappings, switches) only on request.
+fn is_shown(event: &EventType) -> bool {
+    event.kind != "recorder"
 }
 
 /// The event's fields, from their declarations and their columns.
@@ -227,17 +197,16 @@ struct Names {
 }
 
 impl Names {
-    fn new(trace: &Directory, options: &Options) -> Result<Names> {
-        let facts = &trace.manifest().facts;
-        let facts = kernel_facts(facts);
-        let symbolizer = Symbolizer::new(options.symbols.clone(), facts, Origin::default());
+    fn new(source: &Source<'_>) -> Names {
+        let facts = kernel_facts(&source.trace.manifest().facts);
+        let symbolizer = Symbolizer::new(source.symbols.clone(), facts, Origin::default());
         if let Err(error) = &symbolizer {
             log::info!("no names for addresses inside events: {error}");
         }
-        Ok(Names {
+        Names {
             symbolizer: symbolizer.ok(),
             known: HashMap::new(),
-        })
+        }
     }
 
     fn name(&mut self, address: u64) -> Option<(String, u64)> {
@@ -282,7 +251,7 @@ impl Printer<'_> {
             big_endian: false,
         };
         if let Some(print) = &event.print {
-            let names = std::cell::RefCell::new(&mut self.names);
+            let names = RefCell::new(&mut self.names);
             let name = |address| names.borrow_mut().name(address);
             print.print(&record, Some(&name), &mut self.text);
         } else {

@@ -5,6 +5,7 @@
 //!                └─ inlined into it: frame 9 (check)
 //! ```
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use anyhow::Result;
@@ -14,7 +15,7 @@ use arrow_array::{Array, RecordBatch};
 use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
 
-use super::merged;
+use super::batch;
 
 /// Maximum depth of inlining; compilers stay below it.
 const MAX_INLINED: usize = 256;
@@ -25,21 +26,32 @@ pub(super) struct Stacks {
     /// Parent and frame of each node, by ID.
     nodes: Vec<(u32, u32)>,
     /// By ID.
-    frames: HashMap<u32, Frame>,
+    frames: HashMap<FrameId, Frame>,
     texts: Vec<String>,
 }
 
-/// A location in code. Strings by index.
+/// ID of a frame, as in `frames`.
+pub(super) type FrameId = u32;
+
+/// Number of a string, see [`Stacks::text`].
+pub(super) type TextId = u32;
+
+/// A location in code. Strings by number.
 #[derive(Debug, Clone, Copy, Default)]
-struct Frame {
-    module: Option<u32>,
-    function: Option<u32>,
-    offset: Option<u64>,
-    address: Option<u64>,
-    space: Option<u32>,
-    inlined_into: Option<u32>,
+pub(super) struct Frame {
+    pub(super) module: Option<TextId>,
+    pub(super) build_id: Option<TextId>,
+    pub(super) function: Option<TextId>,
+    pub(super) file: Option<TextId>,
+    pub(super) line: Option<i32>,
+    /// In the module's file.
+    pub(super) offset: Option<u64>,
+    /// Absolute, for the kernel and if the module is unknown.
+    pub(super) address: Option<u64>,
+    pub(super) is_kernel: bool,
+    pub(super) inlined_into: Option<FrameId>,
     /// The frame inlined into this one.
-    inlined: Option<u32>,
+    inlined: Option<FrameId>,
 }
 
 /// A frame of a stack.
@@ -87,7 +99,8 @@ impl Stacks {
             addresses(batch, "address"),
         );
         let (modules, functions) = (texts(batch, "module"), texts(batch, "function"));
-        let spaces = texts(batch, "space");
+        let (build_ids, files) = (texts(batch, "build_id"), texts(batch, "file"));
+        let (spaces, lines) = (texts(batch, "space"), ints(batch, "line"));
         for row in 0..batch.num_rows() {
             let Some(id) = ids(row) else {
                 continue;
@@ -105,7 +118,10 @@ impl Stacks {
             let frame = Frame {
                 module: number(modules(row)),
                 function: number(functions(row)),
-                space: number(spaces(row)),
+                build_id: number(build_ids(row)),
+                file: number(files(row)),
+                line: lines(row).and_then(|line| i32::try_from(line).ok()),
+                is_kernel: matches!(spaces(row), Some("kernel" | "guest kernel")),
                 offset: offsets(row),
                 address: addresses(row),
                 inlined_into: inlined_into(row),
@@ -140,6 +156,14 @@ impl Stacks {
     /// Frames of a stack, leaf first; inlined frames precede the frame that they are inlined into.
     pub(super) fn places<'a>(&'a self, stack: Option<i32>, places: &mut Vec<Place<'a>>) {
         places.clear();
+        let mut frames = Vec::new();
+        self.frames_of(stack, &mut frames);
+        let frames = frames.iter().filter_map(|id| self.frames.get(id));
+        places.extend(frames.map(|frame| self.place(frame)));
+    }
+
+    /// Adds the IDs of a stack's frames, in the order of [`Stacks::places`].
+    pub(super) fn frames_of(&self, stack: Option<i32>, frames: &mut Vec<FrameId>) {
         let mut node = stack
             .and_then(|stack| u32::try_from(stack).ok())
             .unwrap_or(0);
@@ -147,19 +171,51 @@ impl Stacks {
             let Some(&(parent, outer)) = self.nodes.get(node as usize) else {
                 break;
             };
-            let start = places.len();
-            let mut next = Some(outer);
-            // Chains of inlined frames are short; a longer one is a cycle.
-            for _ in 0..MAX_INLINED {
-                let Some(frame) = next.and_then(|id| self.frames.get(&id)) else {
-                    break;
-                };
-                places.push(self.place(frame));
-                next = frame.inlined;
-            }
-            places[start..].reverse();
+            self.inlined_chain(outer, frames);
             node = parent;
         }
+    }
+
+    /// Adds a frame and those inlined into it, innermost first.
+    pub(super) fn inlined_chain(&self, outer: FrameId, frames: &mut Vec<FrameId>) {
+        let start = frames.len();
+        let mut next = Some(outer);
+        // Chains of inlined frames are short; a longer one is a cycle.
+        for _ in 0..MAX_INLINED {
+            let Some((id, frame)) = next.and_then(|id| Some((id, self.frames.get(&id)?))) else {
+                break;
+            };
+            frames.push(id);
+            next = frame.inlined;
+        }
+        frames[start..].reverse();
+    }
+
+    /// A frame by its ID.
+    pub(super) fn frame(&self, id: FrameId) -> Option<&Frame> {
+        self.frames.get(&id)
+    }
+
+    /// The name of a frame for people: its function, else its module in brackets.
+    pub(super) fn label(&self, frame: &Frame) -> Cow<'_, str> {
+        match (self.text(frame.function), self.text(frame.module)) {
+            (Some(function), _) => Cow::Borrowed(function),
+            (None, Some(module)) => {
+                let base = module.rsplit('/').next().unwrap_or(module);
+                match base.starts_with('[') {
+                    true => Cow::Borrowed(base),
+                    false => Cow::Owned(format!("[{base}]")),
+                }
+            }
+            (None, None) => Cow::Borrowed("[unknown]"),
+        }
+    }
+
+    /// Whether the innermost frame of a stack is the kernel's.
+    pub(super) fn is_kernel(&self, stack: Option<i32>) -> bool {
+        let node = stack.and_then(|stack| self.nodes.get(usize::try_from(stack).ok()?));
+        let frame = node.and_then(|(_, frame)| self.frames.get(frame));
+        frame.is_some_and(|frame| frame.is_kernel)
     }
 
     /// Whether any stack has more than one frame, that is, whether chains were recorded.
@@ -173,12 +229,13 @@ impl Stacks {
             function: self.text(frame.function),
             offset: frame.offset,
             address: frame.address,
-            is_kernel: matches!(self.text(frame.space), Some("kernel" | "guest kernel")),
+            is_kernel: frame.is_kernel,
             is_inlined: frame.inlined_into.is_some(),
         }
     }
 
-    fn text(&self, number: Option<u32>) -> Option<&str> {
+    /// A string by its number.
+    pub(super) fn text(&self, number: Option<TextId>) -> Option<&str> {
         self.texts.get(number? as usize).map(String::as_str)
     }
 }
@@ -205,6 +262,6 @@ fn texts<'b>(batch: &'b RecordBatch, name: &str) -> impl Fn(usize) -> Option<&'b
     let column = batch.column_by_name(name);
     move |row| {
         let column = column.filter(|column| column.is_valid(row))?;
-        merged::text_at(column.as_ref(), row)
+        batch::text_at(column.as_ref(), row)
     }
 }

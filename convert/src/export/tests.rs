@@ -12,7 +12,8 @@ use perfquet_readers::perf_script::PERF_SCRIPT;
 use perfquet_readers::trace_dat::TRACE_DAT;
 use perfquet_trace::store::Directory;
 
-use super::{EXPORTERS, Exporter, Options, folded, perf_script};
+use super::{Condition, EXPORTERS, Exporter, Selection, Source, Tally, folded, perf_script};
+use perfquet_trace::normalize::TimeRange;
 
 /// Imports folded stacks and exports them again.
 fn exported(exporter: &Exporter, text: &[u8]) -> String {
@@ -20,6 +21,16 @@ fn exported(exporter: &Exporter, text: &[u8]) -> String {
 }
 
 fn exported_from(format: &'static Format, exporter: &Exporter, text: &[u8]) -> String {
+    String::from_utf8(exported_with(format, exporter, text, Selection::default()).0).unwrap()
+}
+
+/// Imports, exports the selected rows, and returns the bytes and the counts.
+fn exported_with(
+    format: &'static Format,
+    exporter: &Exporter,
+    text: &[u8],
+    selection: Selection,
+) -> (Vec<u8>, Tally) {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("a.pqt");
     let input = Input::from_bytes("test", text).unwrap();
@@ -30,8 +41,11 @@ fn exported_from(format: &'static Format, exporter: &Exporter, text: &[u8]) -> S
     import(vec![input], &trace, options).unwrap();
     let trace = Directory::open(&trace).unwrap();
     let mut out = Vec::new();
-    (exporter.write)(&trace, &Options::default(), &mut out).unwrap();
-    String::from_utf8(out).unwrap()
+    let progress = |_| {};
+    let source = Source::open(&trace, &selection, Default::default(), &progress).unwrap();
+    let mut tally = Tally::default();
+    (exporter.write)(&source, &mut out, &mut tally).unwrap();
+    (out, tally)
 }
 
 /// Lines with their counts in thousandths; counts of equal stacks are added, lines without a count dropped.
@@ -115,6 +129,76 @@ fn perf_script_prints_chains() {
     );
 }
 
+const THREE: &[u8] = b"# tracer: nop
+   dd-1     [000] .....     1.000000: timer_set: period=1000
+   cp-2     [001] .....     1.500000: timer_set: period=2000
+   dd-1     [000] .....     2.000000: timer_end: period=3000
+";
+
+#[track_caller]
+fn check_selection(selection: Selection, expected: &str) {
+    let (text, _) = exported_with(&FTRACE_TEXT, &perf_script::EXPORTER, THREE, selection);
+    let text = String::from_utf8(text).unwrap();
+    let words = text
+        .lines()
+        .map(|line| line.split('=').next_back().unwrap());
+    assert_eq!(words.collect::<Vec<_>>().join(" "), expected);
+}
+
+#[test]
+fn rows_are_selected_by_time_event_and_condition() {
+    let condition = |text| Selection {
+        condition: Some(Condition::parse(text).unwrap()),
+        ..Selection::default()
+    };
+    let events = |name: &str| Selection {
+        events: vec![name.to_owned()],
+        ..Selection::default()
+    };
+    check_selection(Selection::default(), "1000 2000 3000");
+    check_selection(condition("comm = 'dd'"), "1000 3000");
+    check_selection(condition("period >= 2000 and cpu = 1"), "2000");
+    check_selection(events("timer_set"), "1000 2000");
+    check_selection(events("*end"), "3000");
+    let time = TimeRange {
+        start: Some(500_000_000),
+        end: Some(1_000_000_000),
+    };
+    let time = Selection {
+        time: Some(time),
+        ..Selection::default()
+    };
+    check_selection(time, "2000");
+}
+
+#[test]
+fn a_wrong_selection_is_an_error() {
+    let check = |events: &[&str], condition: &str, expected: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pqt");
+        let input = Input::from_bytes("test", THREE).unwrap();
+        import(vec![input], &path, ImportOptions::default()).unwrap();
+        let trace = Directory::open(&path).unwrap();
+        let selection = Selection {
+            events: events.iter().map(|name| (*name).to_owned()).collect(),
+            condition: Some(Condition::parse(condition).unwrap()),
+            ..Selection::default()
+        };
+        let source = Source::open(&trace, &selection, Default::default(), &|_| {});
+        assert_eq!(source.err().unwrap().to_string(), expected);
+    };
+    check(
+        &["timer_st"],
+        "cpu = 1",
+        "--event timer_st: no such event in this trace\nhint: use timer:timer_set",
+    );
+    check(
+        &[],
+        "com = 'dd'",
+        "--where: no exported table has a column com\nhint: use comm",
+    );
+}
+
 /// Every exporter writes its golden files; `PERFQUET_UPDATE=1` rewrites them.
 #[test]
 fn exporters_write_their_golden_files() {
@@ -125,6 +209,7 @@ fn exporters_write_their_golden_files() {
             "perf_data/golden/user-regs.data",
             "perf_script/golden/stacks.txt",
             "trace_dat/golden/stacktrace.dat",
+            "trace_dat/golden/graph-events.dat",
         ] {
             let path = readers.join(input);
             let format = match input.split('/').next() {
@@ -132,15 +217,19 @@ fn exporters_write_their_golden_files() {
                 Some("trace_dat") => &TRACE_DAT,
                 _ => &PERF_SCRIPT,
             };
-            let found = exported_from(format, exporter, &std::fs::read(&path).unwrap());
+            let input = std::fs::read(&path).unwrap();
+            let (found, _) = exported_with(format, exporter, &input, Selection::default());
             let stem = path.file_name().unwrap().to_string_lossy();
             let expected = golden.join(format!("{stem}.{}", exporter.name));
             if std::env::var_os("PERFQUET_UPDATE").is_some() {
                 std::fs::create_dir_all(&golden).unwrap();
                 std::fs::write(&expected, &found).unwrap();
             }
-            let text = std::fs::read_to_string(&expected).unwrap_or_default();
-            assert_eq!(found, text, "{}", expected.display());
+            let known = std::fs::read(&expected).unwrap_or_default();
+            if let (Ok(found), Ok(known)) = (str::from_utf8(&found), str::from_utf8(&known)) {
+                assert_eq!(found, known, "{}", expected.display());
+            }
+            assert!(found == known, "{} differs", expected.display());
         }
     }
 }

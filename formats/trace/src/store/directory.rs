@@ -115,8 +115,25 @@ impl Directory {
         &self,
         form: &Form<'_>,
     ) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
+        self.read_parts(form, None)
+    }
+
+    /// Returns these columns of one form of a table, in order, in large batches. A column that the form lacks is an error.
+    pub fn read_form_columns(
+        &self,
+        form: &Form<'_>,
+        columns: &[&str],
+    ) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
+        self.read_parts(form, Some(columns))
+    }
+
+    fn read_parts(
+        &self,
+        form: &Form<'_>,
+        columns: Option<&[&str]>,
+    ) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
         let read =
-            |part: &&Part| read_part(&self.path, &form.table, part, form.columns.clone(), None);
+            |part: &&Part| read_part(&self.path, &form.table, part, form.columns.clone(), columns);
         let parts: Vec<_> = form.parts.iter().map(read).collect::<Result<_, _>>()?;
         Ok(parts.into_iter().flatten())
     }
@@ -129,6 +146,14 @@ pub struct Form<'t> {
     /// Returns the columns, with their types in these parts.
     pub columns: Vec<ColumnSchema>,
     parts: Vec<&'t Part>,
+}
+
+impl Form<'_> {
+    /// Returns the number of rows.
+    pub fn rows(&self) -> u64 {
+        let rows = self.parts.iter().map(|part| part.rows);
+        rows.fold(0, u64::saturating_add)
+    }
 }
 
 /// Returns the path of a part if it is a file inside the trace with the size in the manifest. Links are not followed:

