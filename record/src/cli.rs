@@ -21,7 +21,7 @@ use crate::recording::DEFAULT_FREQUENCY_HZ;
 use crate::selection::CallOptions;
 use crate::sys::ring::page_bytes;
 use crate::sys::{host, privileges};
-use crate::target::{Target, Whom};
+use crate::target::{Target, TargetOptions};
 use crate::trigger::TriggerOptions;
 
 /// Headings of `--help`.
@@ -120,7 +120,7 @@ pub(crate) struct Cli {
     #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',', help_heading = WHOM)]
     pub(crate) tids: Vec<i32>,
     #[command(flatten, next_help_heading = WHOM)]
-    pub(crate) whom: Whom,
+    pub(crate) target_options: TargetOptions,
     /// Samples per second of counters and clocks, or max [default: 997]
     ///
     /// max is the kernel's limit (kernel.perf_event_max_sample_rate). Adds cycles if only tracepoints are given.
@@ -276,7 +276,7 @@ impl Cli {
     /// Returns the target; fails if several exclude each other.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
         let is_system = self.all_cpus;
-        let named = self.whom.target()?;
+        let named = self.target_options.target()?;
         let chosen = [
             is_system,
             !self.pids.is_empty(),
@@ -370,7 +370,7 @@ impl Cli {
         let calls = &self.calls;
         let has_limit = calls.min_duration.is_some() || calls.max_duration.is_some();
         let is_more =
-            calls.context.is_some() || calls.max_events.is_some() || self.stacks.is_asked();
+            calls.context.is_some() || calls.max_events.is_some() || self.stacks.is_requested();
         has_limit && !is_more && self.format == Format::Pqt && self.flight.limit().is_none()
     }
 
@@ -380,7 +380,7 @@ impl Cli {
         if let Some(report) = self.bpf.report()
             && self.requests.iter().all(is_summed)
         {
-            return Next::Sums(report);
+            return Next::Aggregates(report);
         }
 
         match self.calls.calls.is_empty() {
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_has_a_unit() {
+    fn time_requires_a_unit() {
         for option in ["--duration", "--min-duration", "--max-duration"] {
             let text = read(&format!("{option} 5 -a")).unwrap_err().to_string();
             assert!(text.contains("ns, us, ms, s, m or h"), "{option}: {text}");

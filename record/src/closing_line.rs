@@ -15,15 +15,15 @@ use crate::probe::stacks;
 use crate::progress::{self, Count};
 use crate::{ftrace, journal, terminal};
 
-/// What the trace is best asked first.
+/// The most useful first query of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Where the time went, or which events there are.
+    /// Time or event counts.
     Top,
-    /// How long the calls took.
+    /// Durations of calls.
     Durations,
-    /// What was summed up, by the report that shows it.
-    Sums(&'static str),
+    /// Aggregates, with the command that shows them.
+    Aggregates(&'static str),
 }
 
 /// Completes `--format perf.data`: the journal becomes a perf.data in perf's file format.
@@ -44,7 +44,7 @@ pub(crate) fn file(output: &Output, lost: u64) -> Result<()> {
     say(path, Count::Events(events), &counts, "perf report -i")
 }
 
-/// The journal is in the tables, or could not be brought there.
+/// Completes a trace directory, whether or not its tables were completed.
 pub(crate) fn trace(
     output: &Output,
     report: Result<Report>,
@@ -79,7 +79,7 @@ pub(crate) fn trace(
     Ok(())
 }
 
-/// What was recorded, and the command that has an answer for it.
+/// Returns the number of recorded items and the command that summarizes them.
 fn best_question(next: Next, report: &Report) -> (Count, &'static str) {
     let counts = &report.counts;
     // Side-band events do not count as recorded events.
@@ -91,10 +91,14 @@ fn best_question(next: Next, report: &Report) -> (Count, &'static str) {
         Next::Durations if counts.calls > 0 => {
             (Count::Calls(counts.calls), "perfquet-query durations")
         }
-        Next::Sums(report) if counts.aggregates > 0 => (Count::Sums(counts.aggregates), report),
-        // Calls made of events are fewer than these; those of function tracing have none.
+        Next::Aggregates(report) if counts.aggregates > 0 => {
+            (Count::Aggregates(counts.aggregates), report)
+        }
+        // Calls paired from events are fewer than these; calls of function tracing have no events.
         _ if counts.calls > events => (Count::Calls(counts.calls), "perfquet-query calls"),
-        _ if counts.aggregates > events => (Count::Sums(counts.aggregates), "perfquet-query agg"),
+        _ if counts.aggregates > events => {
+            (Count::Aggregates(counts.aggregates), "perfquet-query agg")
+        }
         // Functions are known by stacks, or by the addresses that samples have.
         _ if counts.stacks > 0 => (Count::Events(events), "perfquet-query top"),
         _ => (Count::Events(events), "perfquet-query top --by event"),
@@ -109,7 +113,7 @@ fn say(path: &Path, count: Count, counts: &Counts, next: &str) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of a file, or of all files in a directory.
+/// Returns the size of a file, or of all files in a directory.
 pub(crate) fn size_of(path: &Path) -> std::io::Result<u64> {
     let metadata = path.symlink_metadata()?;
     if !metadata.is_dir() {
@@ -127,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_command_has_an_answer() {
+    fn next_command_prints_a_result() {
         let check = |next, (events, calls, aggregates, stacks), expected: (Count, &str)| {
             let counts = Counts {
                 events,
@@ -161,15 +165,19 @@ mod tests {
         check(
             Next::Top,
             (2, 0, 9, 0),
-            (Count::Sums(9), "perfquet-query agg"),
+            (Count::Aggregates(9), "perfquet-query agg"),
         );
         check(
             Next::Durations,
             (0, 4, 0, 0),
             (Count::Calls(4), "perfquet-query durations"),
         );
-        check(Next::Sums(sums), (0, 0, 4, 2), (Count::Sums(4), sums));
-        for next in [Next::Top, Next::Durations, Next::Sums(sums)] {
+        check(
+            Next::Aggregates(sums),
+            (0, 0, 4, 2),
+            (Count::Aggregates(4), sums),
+        );
+        for next in [Next::Top, Next::Durations, Next::Aggregates(sums)] {
             check(
                 next,
                 (0, 0, 0, 0),

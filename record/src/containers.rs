@@ -1,10 +1,10 @@
-//! Processes that see other files than we do: containers, chroots, namespaces of mounts.
+//! Processes with a different view of the file system: containers, chroots, mount namespaces.
 //!
 //! ```text
 //! /proc/4711/ns/mnt   mnt:[4026532871], ours is mnt:[4026531841]      /proc/4711/root  → /var/lib/image
 //! ```
-//! What such a process has mapped lies below its root, and its list of generated code is named by the number that it
-//! has in there. A container may end before names are looked up: its root and its mounts stay as long as we hold them.
+//! The files mapped by such a process are below its root, and its list of generated code is named after its PID inside
+//! the container. A container may end before symbolization, so the recorder holds its root and mounts open.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -19,10 +19,10 @@ use crate::target::Target;
 
 /// Each costs two descriptors.
 const MOST_ROOTS: usize = 256;
-/// Asking all processes takes some milliseconds: seldom.
+/// Scanning all processes takes some milliseconds, so it is done rarely.
 const TICKS_BETWEEN: u32 = 16;
 
-/// Those that were seen.
+/// The processes seen so far.
 pub(crate) struct Containers {
     roots: Roots,
     own: Option<View>,
@@ -42,7 +42,7 @@ impl Containers {
         }
     }
 
-    /// For whoever looks names up.
+    /// Returns the roots, for symbolization.
     pub(crate) fn roots(&self) -> Roots {
         self.roots.clone()
     }
@@ -71,7 +71,7 @@ impl Containers {
 
     fn look_at(&mut self, pid: i32) {
         let Some(view) = procfs::view_of(pid) else {
-            return; // gone, or none of our business
+            return; // gone, or not accessible
         };
         if self.processes.get(&pid) == Some(&view) {
             return;
@@ -103,8 +103,8 @@ impl Containers {
     }
 }
 
-/// A path to the root of a process that stays when it has ended. The descriptors are left open for as long as we run:
-/// names are looked up last.
+/// Returns a path to the root of a process that remains valid after the process has ended. The descriptor stays open
+/// until the recorder exits, because symbolization comes last.
 fn hold(pid: i32) -> Option<PathBuf> {
     // With it the mounts below the root stay.
     let mounts = File::open(format!("/proc/{pid}/ns/mnt")).ok()?;

@@ -1,7 +1,7 @@
-//! The draining thread: from the kernel's rings to the journal, and nothing else.
+//! The draining thread, which moves records from the kernel's rings to the journal.
 //!
-//! Fixed memory, no decoding, few wake-ups: a ring wakes it when a quarter is full, and every 250 ms it looks
-//! by itself, so that quiet rings reach the file. Each pass takes all rings and ends with FINISHED_ROUND.
+//! The thread uses fixed memory, decodes nothing, and wakes up rarely: when a ring is a quarter full, and every 250 ms,
+//! so that quiet rings reach the file. Each pass drains all rings and ends with FINISHED_ROUND.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,14 +25,14 @@ use crate::trigger::Gate;
 /// Data that fills less than a quarter of a ring is written to the file after this time.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// Takes bytes that are to be kept.
+/// Writes bytes to keep.
 type Write<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
 /// Where the rings' bytes go.
 pub(crate) enum Sink {
     /// To a file, as they come.
     Journal(Journal),
-    /// To a memory of which the oldest goes.
+    /// To memory that drops its oldest contents.
     Flight(Box<Buffer>),
 }
 
@@ -49,11 +49,11 @@ struct Shared {
     /// Ended before it was stopped: the disk is full.
     has_failed: AtomicBool,
     ending: Mutex<Ending>,
-    /// Records of what existed at the start, once they are known, and when the trace begins.
+    /// Records of what existed at the start, once they are known, and the time at which the trace begins.
     existing: Mutex<Option<(Vec<u8>, u64)>>,
 }
 
-/// How far the end of the recording is.
+/// State of the end of the recording.
 #[derive(Default)]
 enum Ending {
     #[default]
@@ -98,15 +98,16 @@ impl Drain {
         })
     }
 
-    /// Hands over what existed at the start; until then only overfull rings are drained. Nothing from before `begin`
-    /// is wanted.
+    /// Passes the records of what existed at the start. Until then only overfull rings are drained. Records from before
+    /// `begin` are dropped.
     pub(crate) fn set_existing(&self, records: Vec<u8>, begin: u64) {
         *lock(&self.shared.existing) = Some((records, begin));
         self.bell.ring();
     }
 
-    /// Ends the recording at one moment for all events: what they record later, while they are stopped one by one, does not
-    /// count. Waits for the moment between two passes: else one ring would be read up to a later one than the next.
+    /// Ends the recording at one moment for all events: records that events write later, while they are stopped one by
+    /// one, are dropped. Waits for the moment between two passes; otherwise one ring would be read up to a later time
+    /// than the next.
     pub(crate) fn end(&self) {
         let (set, is_set) = channel();
         match &mut *lock(&self.shared.ending) {
@@ -118,12 +119,12 @@ impl Drain {
         let _ = is_set.recv();
     }
 
-    /// Has it look at the rings now.
+    /// Makes the thread look at the rings now.
     pub(crate) fn wake(&self) {
         self.bell.ring();
     }
 
-    /// Whether it cannot go on. [`Drain::finish`] says why.
+    /// Whether the thread has failed. [`Drain::finish`] returns the error.
     pub(crate) fn has_failed(&self) -> bool {
         self.shared.has_failed.load(Ordering::Acquire)
     }
@@ -162,7 +163,7 @@ impl Worker {
     fn drain_until_stopped(&mut self) -> io::Result<()> {
         self.begin()?;
         loop {
-            // Before the pass: what was in the rings when it was set is then drained.
+            // Read this before the pass, so that everything in the rings when it was set is drained.
             let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
             let drained = self.pass()?;
             self.sink.end_pass(drained)?;
@@ -173,8 +174,8 @@ impl Worker {
         }
     }
 
-    /// Waits for what existed at the start, so that it precedes the events. A storm does not wait: an
-    /// overfull ring is drained without closing the round, so that readers hold it back all the same.
+    /// Waits for the records of what existed at the start, so that they precede the events. A storm cannot wait:
+    /// overfull rings are drained without closing the round, and readers then still order these records.
     fn begin(&mut self) -> io::Result<()> {
         loop {
             if let Some((existing, begin)) = lock(&self.shared.existing).take() {
@@ -235,7 +236,7 @@ impl Sink {
         })
     }
 
-    /// What `sift` hands on of each piece.
+    /// Passes on the part of each piece that `sift` keeps.
     fn take_events(
         &mut self,
         ring: &mut Ring,
@@ -282,7 +283,7 @@ impl Sink {
     }
 }
 
-/// The value is replaced in one step, so a panic of its holder leaves it whole.
+/// The value is replaced in one step, so a panic while the lock is held leaves it valid.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

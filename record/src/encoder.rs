@@ -1,8 +1,8 @@
 //! The encoding thread: reads the journal after the drain and writes the tables while the CPU is idle.
 //!
-//! When it falls behind, the journal grows, never the loss; far behind, it runs like everybody else until it has caught
-//! up. What it has read of the journal is packed. What it does is an ordinary import, so a recording that died is completed by
-//! `perfquet-convert OUT` in the same way.
+//! If the encoder falls behind, the journal grows and nothing is lost; far behind, the encoder runs at normal priority
+//! until it has caught up. The part of the journal that it has read is compressed. The encoder is an ordinary import,
+//! so `perfquet-convert OUT` completes the recording of a killed recorder in the same way.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,11 +29,11 @@ pub(crate) enum Source {
     Whole(PathBuf),
 }
 
-/// Bytes of the journal that wait for the encoder when it stops being polite, and when it is polite again.
-const FAR_BEHIND_BYTES: u64 = 64 << 20;
+/// Size of the unread journal above which the encoder runs at normal priority, and below which it is polite again.
+const HURRY_BYTES: u64 = 64 << 20;
 const CAUGHT_UP_BYTES: u64 = 16 << 20;
 
-/// Memory for the rows of all tables, a quarter of what an import of a file has.
+/// Memory for the rows of all tables: a quarter of that of a file import.
 const TABLES_BYTES: usize = 32 << 20;
 
 /// A running encoder.
@@ -47,8 +47,8 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Starts it on a journal that has its head.
-    /// `roots` are those of processes that see other files than we do.
+    /// Starts the encoder on a journal that has its head. `roots` are those of processes with another view of the file
+    /// system.
     pub(crate) fn start(
         source: Source,
         output: PathBuf,
@@ -83,18 +83,18 @@ impl Encoder {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Has it run at normal priority while much of a journal of this length waits for it.
+    /// Runs the encoder at normal priority while a large part of a journal of this length is unread.
     pub(crate) fn keep_up(&self, journal_bytes: u64) {
-        let behind_bytes = journal_bytes.saturating_sub(self.done_bytes());
-        // Replaced in one step, so whole whoever died with it.
+        let unread_bytes = journal_bytes.saturating_sub(self.done_bytes());
+        // The value is replaced in one step, so it is valid even if its last holder panicked.
         let mut hurried = self.hurried.lock().unwrap_or_else(PoisonError::into_inner);
-        if hurried.is_empty() && behind_bytes > FAR_BEHIND_BYTES {
+        if hurried.is_empty() && unread_bytes > HURRY_BYTES {
             *hurried = thread::make_idle_normal();
             log::info!(
                 "{} MiB of the journal wait: encoding at normal priority",
-                behind_bytes >> 20
+                unread_bytes >> 20
             );
-        } else if !hurried.is_empty() && behind_bytes < CAUGHT_UP_BYTES {
+        } else if !hurried.is_empty() && unread_bytes < CAUGHT_UP_BYTES {
             thread::make_idle_again(&hurried);
             hurried.clear();
         }
@@ -105,7 +105,7 @@ impl Encoder {
         self.journal_is_whole.store(true, Ordering::Release);
     }
 
-    /// The journal has its end, and somebody waits: no longer idle.
+    /// Ends idle priority: the journal is complete, and the user is waiting.
     pub(crate) fn hurry(&self) {
         self.end_of_journal();
         thread::make_idle_normal();
@@ -121,7 +121,7 @@ impl Encoder {
         self.done_bytes.load(Ordering::Relaxed)
     }
 
-    /// What it wrote. Waits for its end.
+    /// Waits for the encoder's end, and returns its report.
     pub(crate) fn finish(self) -> Result<Report, Error> {
         match self.thread.join() {
             Ok(ended) => ended,
@@ -180,7 +180,7 @@ fn encode(
         progress: Some(Box::new(move |progress| {
             done_bytes.store(progress.done, Ordering::Relaxed);
             if is_whole.load(Ordering::Relaxed) {
-                // It will soon be gone, and somebody waits. What is read next may be another file.
+                // The journal will be removed soon, and the user is waiting. The next input may be another file.
                 packer = None;
             }
             if let Some(packer) = &mut packer {

@@ -1,4 +1,4 @@
-//! What a failed recording says: one sentence, and a `hint:` line with the next step.
+//! The error of a failed recording: one sentence, and a `hint:` line with the next step.
 //!
 //! ```text
 //! perfquet-record: cannot record the whole system: permission denied (kernel.perf_event_paranoid is 2)
@@ -19,7 +19,7 @@ pub(crate) struct Failure {
     status: u8,
 }
 
-/// The machine refused.
+/// Creates an error of the system or the kernel.
 pub(crate) fn failed(message: impl Into<String>) -> Failure {
     Failure {
         message: message.into(),
@@ -53,7 +53,7 @@ impl Failure {
         self
     }
 
-    /// Says in front what was being done.
+    /// Prefixes the error with the failed step.
     pub(crate) fn during(mut self, step: &str) -> Failure {
         self.message = format!("{step}: {}", self.message);
         self

@@ -26,14 +26,14 @@ use crate::sys::signals::{Signal, Signals};
 use crate::target::Target;
 use crate::trigger::{self, Gate, Seen, TriggerOptions};
 
-/// How often ends and signals are looked for, and the line of progress is drawn.
+/// Interval at which the end and signals are checked, and the progress line is drawn.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
-/// Each costs 20 to 40 ms.
+/// Maximum number of probes closed in the foreground; closing one takes 20 to 40 ms.
 const MOST_CLOSED_HERE: usize = 16;
 /// Beyond this number of descriptors, counting by reading each is too slow.
 const MOST_COUNTED: usize = 256;
 
-/// An open, ready recording.
+/// An opened recording, ready to start.
 pub(crate) struct Start {
     pub(crate) target: Target,
     pub(crate) recording: Recording,
@@ -45,13 +45,13 @@ pub(crate) struct Start {
     pub(crate) triggers: TriggerOptions,
 }
 
-/// A recording that runs.
+/// A running recording.
 pub(crate) struct Running {
     target: Target,
     recording: Recording,
     programs: Programs,
     drain: Drain,
-    /// Bytes written, or held.
+    /// Number of bytes written, or held by a flight recorder.
     written: Arc<AtomicU64>,
     pub(crate) containers: Containers,
     command: Option<i32>,
@@ -60,12 +60,12 @@ pub(crate) struct Running {
     pub(crate) tracing: Option<Tracing>,
     pub(crate) selection: Selection,
     pub(crate) seen: Arc<Seen>,
-    /// The triggers that begin are switched off.
+    /// Whether the start triggers are disabled.
     starts_are_off: bool,
 }
 
 impl Running {
-    /// Events first, then what exists, then the command.
+    /// Starts the events, then records what exists, then starts the command.
     pub(crate) fn start(
         start: Start,
         sink: Sink,
@@ -129,8 +129,8 @@ impl Running {
         })
     }
 
-    /// Waits for the command's end, a signal, the time that was given, or until there is enough.
-    /// Snapshots are written during the recording.
+    /// Waits for the end of the command, a signal, the given duration, or the requested number of events. Snapshots are
+    /// written during the wait.
     pub(crate) fn until_end(
         &mut self,
         signals: &Signals,
@@ -138,7 +138,7 @@ impl Running {
         mut snapshots: Option<&mut Snapshots>,
         has_enough: &dyn Fn() -> bool,
     ) -> Result<()> {
-        // One beyond all times is none.
+        // A deadline that overflows is none.
         let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -178,12 +178,12 @@ impl Running {
         }
     }
 
-    /// Whether a drain cannot go on: the disk is full.
+    /// Whether a drain has failed, for example because the disk is full.
     fn has_failed(&self) -> bool {
         self.drain.has_failed() || self.tracing.as_ref().is_some_and(Tracing::has_failed)
     }
 
-    /// A trigger that has fired is not needed again.
+    /// Disables start triggers once one has fired.
     fn look_for_triggers(&mut self) {
         if !self.selection.waits || self.starts_are_off || !self.seen.has_started() {
             return;
@@ -257,14 +257,14 @@ pub(crate) struct Stopped {
     command: Option<i32>,
     command_ended: Option<Ended>,
     progress: Progress,
-    /// How function tracing ended.
+    /// Result of function tracing.
     pub(crate) traced: Result<()>,
 }
 
 impl Stopped {
     /// Closes the events, in the background if that is slow; releases the command.
     pub(crate) fn close(self, definitions: Option<&mut Definitions>) {
-        // Few probes of our own are closed here, so that they are gone when we are.
+        // A small number of own probes is closed in the foreground, so that they are removed when the recorder exits.
         let removal = definitions.filter(|definitions| definitions.len() > MOST_CLOSED_HERE);
         let mut slow = self.recording.slow_to_close(removal.is_some());
         slow.extend(self.programs.slow_to_close(removal.is_some()));
@@ -278,11 +278,11 @@ impl Stopped {
             drop(closing);
         }
         self.progress.clear();
-        say_goodbye(self.command, self.command_ended);
+        end_command(self.command, self.command_ended);
     }
 }
 
-/// With the status that a shell has for it.
+/// Returns the error with the exit status that a shell would use.
 fn cannot_run(command: &str, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => failed(format!("cannot run {command}: {error}")).status(127),
@@ -291,7 +291,7 @@ fn cannot_run(command: &str, error: &io::Error) -> Failure {
 }
 
 /// Returns how the command ended; ends it if it still runs.
-fn say_goodbye(command: Option<i32>, ended: Option<Ended>) {
+fn end_command(command: Option<i32>, ended: Option<Ended>) {
     match (command, ended) {
         (Some(pid), None) => {
             child::terminate(pid);

@@ -4,34 +4,35 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use perfquet_cli::glob_matches;
+use perfquet_trace::count::counted;
 
 use crate::cli::Cli;
 use crate::failure::{Failure, misuse, similar};
 use crate::ftrace;
-use crate::probe::{counter, definition, pmu_names, shown, tracepoint};
+use crate::probe::{counter, definition, pmu_names, probe_listing, tracepoint};
 use crate::sys::tracefs::Tracefs;
 use crate::terminal;
 
-/// Answers such a query, if there is one.
+/// Runs such a query, if one is requested.
 pub(crate) fn answer(cli: &Cli) -> Result<bool> {
     let text = if let Some(pattern) = &cli.list {
         events(pattern)?
     } else if let Some(pattern) = &cli.functions {
-        shown::functions(pattern)?
+        probe_listing::functions(pattern)?
     } else if let Some(function) = &cli.lines {
-        shown::lines(function)?
+        probe_listing::lines(function)?
     } else if let Some(function) = &cli.vars {
-        shown::variables(function)?
+        probe_listing::variables(function)?
     } else if cli.cleanup {
         let probes = definition::clean_up()?;
         let others = ftrace::clean_up()?;
         let tracers = match others.len() {
             0 => String::new(),
-            count => format!(" and {count} tracers"),
+            count => format!(" and {}", counted(count as u64, "tracer")),
         };
         terminal::say(format_args!(
-            "removed {} probes{tracers} of recorders that are gone",
-            probes.len()
+            "removed {}{tracers} of killed recorders",
+            counted(probes.len() as u64, "probe")
         ));
         let removed = probes.iter().chain(&others);
         removed.map(|name| format!("{name}\n")).collect()
@@ -47,8 +48,8 @@ pub(crate) fn answer(cli: &Cli) -> Result<bool> {
     }
 }
 
-/// The events of this machine, one a line, whose name, or its part after the colon, matches. A pattern without wildcards
-/// matches inside.
+/// Lists the events of this host, one per line, whose name, or its part after the colon, matches. A pattern without
+/// wildcards matches any part.
 fn events(pattern: &str) -> Result<String, Failure> {
     let all: Vec<String> = counter::names()
         .chain(pmu_names())
@@ -75,8 +76,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     if !pattern.contains(['*', '?', '[']) {
         return name.contains(pattern);
     }
-    let behind_colon = name.split_once(':').map(|(_, behind)| behind);
-    glob_matches(pattern, name) || behind_colon.is_some_and(|name| glob_matches(pattern, name))
+    let after_colon = name.split_once(':').map(|(_, after)| after);
+    glob_matches(pattern, name) || after_colon.is_some_and(|name| glob_matches(pattern, name))
 }
 
 #[cfg(test)]
@@ -84,7 +85,7 @@ mod tests {
     use super::{events, matches};
 
     #[test]
-    fn what_there_is_not_fails() {
+    fn missing_names_are_errors() {
         let failure = events("nosuchevent").unwrap_err();
         assert!(failure.to_string().contains("no event matches nosuchevent"));
         assert!(events("cycels").unwrap_err().hint_text().is_some());

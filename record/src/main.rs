@@ -1,9 +1,9 @@
-//! `perfquet-record`: the live machine → journal → trace directory.
+//! `perfquet-record`: records the running system into a journal and a trace directory.
 //!
 //! ```text
 //! kernel rings ─drain─► OUT.pqt/journal/perf.data ─encoder, idle priority─► OUT.pqt/TABLE/*.parquet
 //! ```
-//! [`run`] has the steps in their order; [`drain`] is the half that must never wait, [`encoder`] the half that may.
+//! [`run`] has the steps in order. [`drain`] must never wait; [`encoder`] may.
 
 mod bpf;
 mod cli;
@@ -18,13 +18,13 @@ mod journal;
 mod lifecycle;
 mod list;
 mod output;
-mod own_activity;
 mod probe;
 mod probe_requests;
 mod progress;
 mod recording;
 mod run;
 mod selection;
+mod self_exclusion;
 mod sieve;
 mod sys;
 mod target;

@@ -1,4 +1,4 @@
-//! Where a recording goes: a new trace directory with its journal, or a perf.data file.
+//! The output of a recording: a new trace directory with its journal, or a perf.data file.
 //!
 //! ```text
 //! a.pqt/journal/perf.data     while recording; the encoder puts the tables beside journal/
@@ -28,22 +28,22 @@ pub(crate) enum Format {
     PerfData,
 }
 
-/// How an output is written.
+/// Options of an output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) format: Format,
-    /// Permissions once it is complete; until then, and without one, it is private.
+    /// Permissions of the complete output. Until then, or without this option, it is private.
     pub(crate) mode: Option<u32>,
 }
 
-/// An output that is being written.
+/// An output being written.
 pub(crate) struct Output {
     path: PathBuf,
     form: Form,
 }
 
 impl Output {
-    /// Whether it could be made.
+    /// Checks whether the output can be created.
     pub(crate) fn check(path: &Path, force: bool) -> Result<(), Failure> {
         match path.symlink_metadata() {
             Ok(_) if !force => Err(failed(format!("{} exists", path.display()))
@@ -52,7 +52,7 @@ impl Output {
         }
     }
 
-    /// Makes it, with an empty journal inside.
+    /// Creates the output, with an empty journal.
     pub(crate) fn create(path: &Path, form: Form, force: bool) -> Result<(Output, Journal)> {
         set_aside(path, form.format, force)?;
         let output = Output {
@@ -72,7 +72,7 @@ impl Output {
         Ok((output, journal))
     }
 
-    /// Path of the journal.
+    /// Returns the path of the journal.
     pub(crate) fn journal_path(&self) -> PathBuf {
         match self.form.format {
             Format::Pqt => self.path.join(store::JOURNAL).join("perf.data"),
@@ -80,12 +80,12 @@ impl Output {
         }
     }
 
-    /// Where it is.
+    /// Returns the path of the output.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// It is whole: what stood there before goes, and so does the journal unless it is to be kept.
+    /// Completes the output: removes the previous one, and the journal unless it is kept.
     pub(crate) fn complete(&self, keeps_journal: bool) -> Result<()> {
         if self.form.format == Format::Pqt && !keeps_journal {
             let journal = self.path.join(store::JOURNAL);
@@ -101,7 +101,7 @@ impl Output {
         Ok(())
     }
 
-    /// Nothing was recorded: as if we had never been here.
+    /// Removes the output, because nothing was recorded, and restores the previous one.
     pub(crate) fn discard(&self) {
         let removed = match self.form.format {
             Format::Pqt => store::remove_trace(&self.path).map_err(anyhow::Error::from),
@@ -113,7 +113,7 @@ impl Output {
         }
     }
 
-    /// It was needed for another one that is whole now.
+    /// Removes a temporary output that is no longer needed.
     pub(crate) fn remove(&self) {
         if let Err(error) = fs::remove_dir_all(&self.path) {
             log::warn!("{} cannot be removed: {error}", self.path.display());
@@ -123,7 +123,7 @@ impl Output {
         }
     }
 
-    /// Recorded by sudo, the trace belongs to whoever called it.
+    /// Gives a trace recorded with sudo to the calling user.
     pub(crate) fn give_to_caller(&self) {
         if let Some((user, group)) = host::sudo_caller()
             && let Err(error) = give(&self.path, user, group)
@@ -147,7 +147,7 @@ fn set_aside(path: &Path, format: Format, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Traces hold secrets: nobody else may look in.
+/// Creates a directory that only the owner can access, because traces contain secrets.
 fn private_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(path)
 }
@@ -165,7 +165,8 @@ fn permit(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(own))
 }
 
-/// The tree below is ours alone until it is given away, so nobody can put a link in between; links are not followed.
+/// Changes the owner of a tree. Until then only root can access it, so nobody can place a link inside; links are not
+/// followed.
 fn give(path: &Path, user: u32, group: u32) -> io::Result<()> {
     if path.symlink_metadata()?.is_dir() {
         for entry in fs::read_dir(path)? {
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_exists_is_refused() {
+    fn existing_output_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         for format in [Format::Pqt, Format::PerfData] {
             let path = folder.path().join(format!("{format:?}"));
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_not_overwritten() {
+    fn other_files_are_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("home");
         fs::create_dir(&path).unwrap();
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn discarding_brings_the_old_one_back() {
+    fn discarding_restores_the_old_output() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf.data");
         fs::write(&path, "old").unwrap();

@@ -45,7 +45,7 @@ pub(crate) fn probes(
             true => probe::of(request.option, &request.text, definitions)?,
             false => probe::for_programs(request.option, &request.text, definitions)?,
         };
-        // Several filters of one event must all hold, as with perf.
+        // As in perf, all filters of an event must match.
         let filter = match &request.filters[..] {
             [] => None,
             [filter] => Some(filter.clone()),
@@ -69,10 +69,10 @@ pub(crate) fn probes(
                 .into(),
         );
     }
-    // A frequency requests samples, next to tracepoints too.
-    let is_frequency_asked = !has_sampled && cli.frequency.is_some();
-    let has_none = probes.is_empty() && !cli.functions_traced.is_asked();
-    if plans.is_empty() && (has_none || is_frequency_asked) {
+    // A frequency requests samples, also in addition to tracepoints.
+    let is_frequency_requested = !has_sampled && cli.frequency.is_some();
+    let has_none = probes.is_empty() && !cli.functions_traced.is_requested();
+    if plans.is_empty() && (has_none || is_frequency_requested) {
         probes.push(counter::default()?);
     }
     Ok(probes)

@@ -1,4 +1,4 @@
-//! One line while it runs, on a terminal only: time, events, lost, bytes.
+//! The progress line of a recording, on a terminal only: time, events, losses, bytes.
 
 use std::time::{Duration, Instant};
 
@@ -6,20 +6,20 @@ use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use perfquet_trace::count::counted;
 use perfquet_trace::normalize::Counts;
 
-/// The line.
+/// The progress line.
 pub(crate) struct Progress {
     bar: ProgressBar,
     started: Instant,
 }
 
-/// What it shows.
+/// The contents of the line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Shown {
-    /// Events so far, samples by their rate; `None` where asking is too dear.
+    /// Number of events so far, estimated from the rate for samples; `None` if counting is too slow.
     pub(crate) events: Option<u64>,
     /// Events lost so far.
     pub(crate) lost: u64,
-    /// Bytes of the journal.
+    /// Size of the journal in bytes.
     pub(crate) bytes: u64,
 }
 
@@ -40,24 +40,24 @@ impl Progress {
         }
     }
 
-    /// Whether anybody sees it: if not, what it shows need not be found out.
+    /// Whether the line is visible. If not, its contents need not be computed.
     pub(crate) fn is_visible(&self) -> bool {
         !self.bar.is_hidden()
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Shows how far the recording is.
+    /// Shows the progress of the recording.
     pub(crate) fn show(&self, shown: Shown) {
         self.bar
             .set_message(line("recording", self.elapsed(), shown));
         self.bar.tick();
     }
 
-    /// Shows how far the tables lag behind the journal.
+    /// Shows the progress of the encoder.
     pub(crate) fn encoding(&self, done_bytes: u64, all_bytes: u64) {
         let percent = (done_bytes.min(all_bytes) * 100)
             .checked_div(all_bytes)
@@ -74,7 +74,7 @@ impl Progress {
         self.bar.tick();
     }
 
-    /// Takes the line away.
+    /// Clears the line.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -92,15 +92,15 @@ fn line(step: &str, elapsed: Duration, shown: Shown) -> String {
     )
 }
 
-/// What was recorded.
+/// Number and kind of recorded items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Count {
     /// Rows of samples and of events.
     Events(u64),
-    /// Rows of calls, where there is nothing else.
+    /// Rows of calls, if there are no events.
     Calls(u64),
     /// Rows of aggregations.
-    Sums(u64),
+    Aggregates(u64),
 }
 
 /// "1,234 events, 0 lost, 5.2 MiB"
@@ -108,7 +108,7 @@ pub(crate) fn summary(count: Count, counts: &Counts, bytes: u64) -> String {
     let recorded = match count {
         Count::Events(count) => counted(count, "event"),
         Count::Calls(count) => counted(count, "call"),
-        Count::Sums(count) => counted(count, "sum"),
+        Count::Aggregates(count) => counted(count, "aggregate"),
     };
     let filtered = match counts.filtered {
         0 => String::new(),

@@ -30,32 +30,32 @@ use crate::sys::signals::{Signal, Signals};
 use crate::sys::thread;
 use crate::terminal;
 
-/// How it went.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The trace is whole; how the command ended, if it ended by itself.
+    /// The trace is complete. Contains how the command ended, if it ended by itself.
     Done(Option<Ended>),
-    /// Ctrl-C before the recording began, or a second one: the journal is whole, its tables are not.
+    /// Ctrl-C before the recording began, or a second one: the journal is complete, its tables are not.
     Interrupted,
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     cli.kernel.set();
     if list::answer(cli)? {
         return Ok(Outcome::Done(None));
     }
     thread::set_comm();
-    // Before the first probe is defined: whoever ends us then finds it removed.
+    // Before the first probe is defined, so that it is removed even after a signal.
     let signals = Signals::block().context("cannot wait for signals")?;
     let target = cli.target()?;
     let is_flight = cli.flight.limit().is_some();
-    if cli.functions_traced.is_asked() {
+    if cli.functions_traced.is_requested() {
         cli.functions_traced.check(cli.format, is_flight)?;
     }
     let mut selection = cli.calls.selection()?;
     cli.triggers.add_to(&mut selection, is_flight)?;
-    // Ours go when this function ends, after the events on them are closed.
+    // Own probes are removed when this function ends, after their events are closed.
     let mut definitions = None;
     let mut plans = Plans::read(&cli.bpf)?;
     let mut probes = probe_requests::probes(cli, &mut definitions, &mut plans)?;
@@ -83,12 +83,12 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         period: cli.count,
         stacks,
         has_data_mappings: stacks.has_copies(&probes) && has_readers,
-        // Without events there is only the side-band, whose rings go by this size.
+        // Without events there is only the side-band, and this is the size of its rings.
         ring_bytes: cli.ring_bytes.or(probes.is_empty().then_some(4 << 20)),
-        excludes_self: cli.whom.excludes_self,
+        excludes_self: cli.target_options.excludes_self,
         chosen_cpus: cli.cpus.as_ref().map(|_| cpus.clone()),
     };
-    // Defining probes may take long, and somebody may have had enough.
+    // Defining probes may take long, and the user may have interrupted it.
     if signals
         .wait(Duration::ZERO)
         .is_ok_and(|signal| signal == Some(Signal::Finish))
@@ -96,7 +96,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         log::warn!("interrupted before the recording began");
         return Ok(Outcome::Interrupted);
     }
-    // Before limits are raised, threads started and events opened: the command inherits none of it.
+    // Before limits are raised, threads started and events opened, so that the command inherits none of them.
     let waiting = match cli.command.is_empty() {
         true => None,
         false => Some(child::fork(&cli.command).context("cannot fork")?),
@@ -187,7 +187,7 @@ fn record(
         }
         has_enough(selection, encoder.as_ref())
     })?;
-    // One that we end ourselves says nothing.
+    // An exit caused by the recorder is not reported.
     let command_ended = running.command_ended;
     let (selection, seen) = (running.selection.clone(), Arc::clone(&running.seen));
     let (sink, drained, mut stopped) = running.stop();
@@ -196,7 +196,7 @@ fn record(
     let ended = match sink {
         Sink::Journal(journal) => {
             let missed = definitions.as_deref().map(Definitions::missed);
-            // What it does not hold can be counted where all that fired was to be kept.
+            // Missing records can be counted only if all hits were to be kept.
             let may_count = drained.is_err() && selection.text().is_empty();
             let path = may_count.then(|| output.journal_path());
             complete_journal(journal, &mut stopped, &missed.unwrap_or_default(), path)
@@ -250,8 +250,8 @@ fn ended_early(error: &io::Error) -> Failure {
     ))
 }
 
-/// What is only known at the end: losses, sums. Says how many events were lost; whatever went wrong, the
-/// journal ends with a whole record. `path` is given where it could not be written to its end.
+/// Adds the information known only at the end: losses and aggregates. Returns the number of lost events. Whatever
+/// fails, the journal ends with a whole record. `path` is set if the journal could not be written to its end.
 fn complete_journal(
     mut journal: Journal,
     stopped: &mut Stopped,
@@ -317,11 +317,12 @@ fn fly(
         };
         snapshots.finish(&kept.held(), &place, last)?;
     }
-    drained.context("the recording ended early: cannot keep what the rings held")?;
+    drained.context("the recording ended early: cannot write the journal")?;
     Ok(Outcome::Done(command_ended))
 }
 
-/// Waits until the journal is in the tables, and says whether it is; a second Ctrl-C leaves that to `perfquet-convert`.
+/// Waits until the journal is encoded, and returns whether it is; a second Ctrl-C leaves the rest to
+/// `perfquet-convert`.
 fn complete_trace(
     output: &Output,
     encoder: Encoder,
@@ -340,7 +341,7 @@ fn complete_trace(
             output.give_to_caller();
             let journal = match has_all {
                 true => "the journal is complete",
-                false => "the journal has what could be written",
+                false => "the journal has the records that could be written",
             };
             terminal::say(format_args!(
                 "{0}: {journal}, its tables are not; next: perfquet-convert {0}",
@@ -356,7 +357,7 @@ fn complete_trace(
     Ok(true)
 }
 
-/// Whether the requested number of events has arrived.
+/// Whether the requested number of events has been recorded.
 fn has_enough(selection: &Selection, encoder: Option<&Encoder>) -> bool {
     let (Some(most), Some(encoder)) = (selection.max_events, encoder) else {
         return false;

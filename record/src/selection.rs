@@ -1,6 +1,6 @@
 //! Filters of the recording: `--min-duration`, `--max-duration`, `--context`, `--max-events`.
 //!
-//! They are stored in the journal's header, so that the encoder and a recovery apply the same filters.
+//! The filters are stored in the journal's header, so that the encoder and a recovery apply the same ones.
 
 use std::time::Duration;
 

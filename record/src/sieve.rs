@@ -1,16 +1,17 @@
-//! Hits that the drain drops: from before the recording began, from after it ended, and those that two events recorded.
+//! Drops hits from before the start of the recording, from after its end, and duplicates recorded by two events.
 //!
 //! ```text
 //! id 7, thread 41: hit        id 9, thread 41: the same hit        id 7, thread 41: the next hit
 //! ```
-//! Events of threads that run already record while the others are still being opened (`recording/open.rs`). And a thread that
-//! started in between may have an event twice, inherited from its creator and its own (`recording/attach.rs`).
-//! Both write into the ring of the CPU, the one straight after the other. So of each event, thread and CPU those records
-//! are kept that raise the largest count of any id: each hit once. Where the ring had no room for one of the two, a later hit may
-//! go in its place; it is among those that the kernel counted as lost.
-//! Events are stopped one after the other, which takes a while for thousands of them: a thread that moved to a CPU where its event still
-//! ran would have a gap in its hits. So the end is one moment, before the first is stopped, for all of them.
-//! Only recordings that attached to threads pay for it while they run, and those without doubles only at the beginning.
+//! Events of running threads record from the time they are opened, while others are still being opened
+//! (`recording/open.rs`), and a thread started meanwhile may have an event twice, inherited and its own
+//! (`recording/attach.rs`). Both write into the CPU's ring, one directly after the other. So for each event, thread and
+//! CPU, only records that raise the largest count of any ID are kept, which is each hit once. If the ring had no room
+//! for one of the two, a later hit may be dropped instead; it is one of those that the kernel counted as lost. Events
+//! are stopped one by one, which takes a while for thousands of them, and a thread that moved to a CPU where its event
+//! still ran would have a gap in its hits. So the recording ends for all events at one moment, before the first is
+//! stopped. Only recordings that attach to threads need this during the whole recording; those without duplicates need
+//! it only at the start.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,22 +21,22 @@ use crate::recording::Recording;
 use crate::sys::clock;
 use crate::sys::perf_event::abi;
 
-/// A record that was reserved in a ring before others can have been stamped before them, but not by that much.
+/// Maximum difference between the order of records in a ring and that of their times.
 const MARGIN_NS: u64 = 1_000_000_000;
 
 /// State of the events and the hits so far.
 pub(crate) struct Sieve {
     events: HashMap<u64, EventOfThread>,
-    /// When the recording began.
+    /// Start of the recording.
     began: u64,
-    /// When it ended.
+    /// End of the recording.
     ended_at: Option<u64>,
-    /// Records are looked at, not just passed on.
+    /// Whether records are examined or just passed on.
     is_looking: bool,
     has_doubles: bool,
-    /// By ring.
+    /// Hits by ring.
     hits: Vec<HashMap<(usize, i32), Hits>>,
-    /// Threads that ended: what the rings hold of them until then still counts.
+    /// Ended threads, whose earlier records may still be in the rings.
     ended: Vec<i32>,
     side_band: Stitcher,
     rings: Vec<Stitcher>,
@@ -45,16 +46,16 @@ pub(crate) struct Sieve {
 #[derive(Debug, Clone, Copy)]
 struct EventOfThread {
     track: usize,
-    /// Its samples have an address before the thread.
+    /// Whether its samples have an address before the thread.
     has_ip: bool,
 }
 
 /// Hits of an event in a thread on a CPU.
 #[derive(Debug, Default)]
 struct Hits {
-    /// By id; nearly always one.
+    /// Counts by ID; nearly always one.
     counts: Vec<(u64, u64)>,
-    /// The largest.
+    /// The largest count.
     most: u64,
 }
 
@@ -74,7 +75,7 @@ impl Hits {
 }
 
 impl Sieve {
-    /// For a recording with a start time and this many event rings.
+    /// Creates a sieve for a recording with a start time and this many event rings.
     pub(crate) fn of(recording: &Recording, rings: usize, began: u64) -> Sieve {
         let tracks = recording.of_threads().enumerate();
         let events = tracks.flat_map(|(track, of)| {
@@ -107,13 +108,13 @@ impl Sieve {
         }
     }
 
-    /// The recording has ended at a time: between two passes.
+    /// Sets the end of the recording, between two passes.
     pub(crate) fn end_at(&mut self, time: u64) {
         self.ended_at = Some(time);
         self.is_looking = true;
     }
 
-    /// Looks for ends of threads in a piece of the side-band. Pieces of a ring follow each other to its end.
+    /// Scans a piece of the side-band for exits of threads. Pieces of a ring are passed in order.
     pub(crate) fn look(&mut self, piece: &[u8]) {
         if !self.has_doubles {
             return;
@@ -127,7 +128,7 @@ impl Sieve {
         });
     }
 
-    /// Passes on the rest of a piece of the events' ring `index`.
+    /// Passes on the kept part of a piece of the event ring `index`.
     pub(crate) fn sift(
         &mut self,
         index: usize,
@@ -167,7 +168,7 @@ impl Sieve {
         }
     }
 
-    /// A pass over all rings is over.
+    /// Ends a pass over all rings.
     pub(crate) fn end_pass(&mut self) {
         if !self.has_doubles {
             let is_beginning = clock::monotonic() <= self.began.saturating_add(MARGIN_NS);
@@ -185,7 +186,7 @@ impl Sieve {
     }
 }
 
-/// A record that an event of a thread wrote.
+/// A record written by an event of a thread.
 struct Hit {
     id: u64,
     track: usize,
@@ -199,7 +200,7 @@ fn hit_of(record: &[u8], events: &HashMap<u64, EventOfThread>) -> Option<Hit> {
             let id = long(record, 8)?;
             (id, if events.get(&id)?.has_ip { 28 } else { 20 })
         }
-        // At its end: u32 pid, tid; u64 time; u32 cpu, 0; u64 id.
+        // Its trailer: u32 pid, tid; u64 time; u32 cpu, 0; u64 id.
         kind::SWITCH => {
             let id = long(record, record.len().checked_sub(8)?)?;
             (id, record.len().checked_sub(28)?)
@@ -222,10 +223,10 @@ fn long(record: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk()?))
 }
 
-/// Makes whole records of pieces that end anywhere.
+/// Assembles whole records from pieces that may end anywhere.
 #[derive(Default)]
 struct Stitcher {
-    /// The beginning of one.
+    /// The beginning of a record.
     carried: Vec<u8>,
 }
 
@@ -235,25 +236,25 @@ impl Stitcher {
         while !self.carried.is_empty() && !rest.is_empty() {
             let wanted = size_of_record(&self.carried).unwrap_or(8);
             let missing = wanted.saturating_sub(self.carried.len());
-            let (more, behind) = rest.split_at(missing.min(rest.len()));
+            let (more, after) = rest.split_at(missing.min(rest.len()));
             self.carried.extend_from_slice(more);
-            rest = behind;
+            rest = after;
             if size_of_record(&self.carried).is_some_and(|size| size == self.carried.len()) {
                 each(&self.carried);
                 self.carried.clear();
             }
         }
         while let Some(size) = size_of_record(rest)
-            && let Some((record, behind)) = rest.split_at_checked(size)
+            && let Some((record, after)) = rest.split_at_checked(size)
         {
             each(record);
-            rest = behind;
+            rest = after;
         }
         self.carried.extend_from_slice(rest);
     }
 }
 
-/// `None`: its head is not there yet. A head alone is the least that the kernel writes.
+/// Returns the size of a record; `None` if its head is incomplete. The kernel writes at least a head.
 fn size_of_record(bytes: &[u8]) -> Option<usize> {
     let size = u16::from_ne_bytes(*bytes.get(6..)?.first_chunk()?);
     Some(usize::from(size).max(8))
@@ -294,7 +295,7 @@ mod tests {
         Sieve::new(HashMap::from(events), 1, (began, true))
     }
 
-    /// Id, thread and hit of what is left, read in pieces of this many bytes.
+    /// Returns ID, thread and hit of the kept records, read in pieces of this many bytes.
     fn sifted(sieve: &mut Sieve, records: &[Vec<u8>], piece_bytes: usize) -> Vec<(u64, u32, u64)> {
         let mut left = Vec::new();
         for piece in records.concat().chunks(piece_bytes) {
@@ -317,7 +318,7 @@ mod tests {
             sample(7, 41, 1),
             sample(9, 41, 1),
             sample(8, 41, 1),
-            // Of another thread, and of an event that is of no thread.
+            // Of another thread, and of an event of no thread.
             sample(9, 42, 1),
             sample(1, 41, 1),
             sample(1, 41, 2),
@@ -326,7 +327,7 @@ mod tests {
             sample(7, 41, 3),
             sample(9, 41, 3),
             sample(9, 41, 2),
-            // One of the two was lost, then the other.
+            // Of two duplicates, first one was lost, then the other.
             sample(9, 41, 4),
             sample(7, 41, 5),
             sample(7, 41, 6),
@@ -348,8 +349,8 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_the_beginning_does_not_count() {
-        // The hit is where the time is.
+    fn hits_before_the_start_are_dropped() {
+        // The hit is at the position of the time.
         let records = [sample(7, 41, 99), sample(9, 41, 100), sample(7, 41, 101)];
         let hits = sifted(&mut sieve(100), &records, 1000);
         assert_eq!(hits, [(9, 41, 100)]);
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_after_the_end_does_not_count() {
+    fn hits_after_the_end_are_dropped() {
         for mut sieve in [
             sieve(0),
             Sieve {
@@ -379,11 +380,11 @@ mod tests {
                 ..sieve(0)
             },
         ] {
-            // Until the end is known, whatever the rings hold is from before it.
+            // Until the end is known, all records in the rings are from before it.
             assert_eq!(sifted(&mut sieve, &[sample(7, 41, 99)], 1000).len(), 1);
             sieve.end_pass();
             sieve.end_at(100);
-            // One CPU's event is stopped, that of the next still runs; what is of no thread passes.
+            // One CPU's event is stopped, the next one still runs; records of no thread pass.
             let records = [sample(7, 41, 100), sample(9, 42, 101), sample(1, 41, 102)];
             let left = sifted(&mut sieve, &records, 1000);
             assert_eq!(left, [(7, 41, 100), (1, 41, 102)]);
@@ -391,12 +392,12 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_the_same_number_begins_anew() {
+    fn reused_tid_starts_over() {
         let mut doubles = sieve(0);
         let first = [sample(7, 41, 1), sample(9, 41, 1), sample(7, 41, 2)];
         assert_eq!(sifted(&mut doubles, &first, 1000).len(), 2);
         doubles.look(&exit(41));
-        // What was in the ring before the end belongs to the one that ended.
+        // Records from before the end belong to the thread that ended.
         assert_eq!(sifted(&mut doubles, &[sample(9, 41, 2)], 1000), []);
         doubles.end_pass();
         assert_eq!(sifted(&mut doubles, &[sample(9, 41, 1)], 1000).len(), 1);

@@ -18,7 +18,7 @@ const MOST_LOOKED_AT: usize = 10_000;
 
 /// Target options other than `-a`, `-p` and `-t`.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Whom {
+pub(crate) struct TargetOptions {
     /// Record processes of USER (name or UID) and their children
     ///
     /// Excludes the recorder itself.
@@ -65,12 +65,13 @@ pub(crate) struct Cgroup {
     folder: File,
 }
 
-/// Where one event is opened.
+/// Where an event is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Which tasks.
     pub(crate) tasks: Tasks,
-    /// CPU. Always one: a ring that threads inherit must belong to one (the kernel refuses mmap otherwise).
+    /// The CPU. Required even for threads: the kernel rejects mmap of a ring that threads inherit unless it belongs to
+    /// one CPU.
     pub(crate) cpu: u32,
 }
 
@@ -85,7 +86,7 @@ pub(crate) enum Tasks {
     Cgroup(i32),
 }
 
-impl Whom {
+impl TargetOptions {
     /// A user or cgroups, if the command line names them.
     pub(crate) fn target(&self) -> Result<Option<Target>, Failure> {
         match (&self.user, &self.cgroups[..]) {
@@ -146,7 +147,7 @@ impl Target {
                 pids.flat_map(procfs::threads).collect()
             }
         };
-        // Whoever is named twice is recorded once.
+        // A thread selected twice is recorded once.
         tids.sort_unstable();
         tids.dedup();
         tids.into_iter().map(Tasks::Thread).collect()
@@ -170,13 +171,12 @@ impl Target {
         }
     }
 
-    /// Whether events are for whole CPUs: what threads start is in them anyway.
+    /// Whether events are opened for whole CPUs, which include new threads.
     pub(crate) fn is_of_cpus(&self) -> bool {
         matches!(self, Target::System | Target::Cgroups(_))
     }
 
-    /// What the recording is of, in words for the manifest: "processes 12, 13", "system". `cpus` are given where they
-    /// were chosen.
+    /// Describes the recording for the manifest: "processes 12, 13", "system". `cpus` is set if they were selected.
     pub(crate) fn describe(&self, cpus: Option<&[u32]>) -> String {
         let list = |numbers: &[i32]| {
             let numbers: Vec<String> = numbers.iter().map(i32::to_string).collect();
@@ -190,7 +190,7 @@ impl Target {
                 list(numbers)
             ),
         };
-        let whom = match self {
+        let description = match self {
             Target::System => "system".to_owned(),
             Target::Command => "command".to_owned(),
             Target::Processes(pids) => named("process", pids),
@@ -209,10 +209,10 @@ impl Target {
             }
         };
         match cpus {
-            None => whom,
+            None => description,
             Some(cpus) => {
                 let numbers: Vec<i32> = cpus.iter().map(|&cpu| cpu as i32).collect();
-                format!("{whom}, {}", named("CPU", &numbers))
+                format!("{description}, {}", named("CPU", &numbers))
             }
         }
     }
@@ -230,7 +230,7 @@ impl Target {
         }
     }
 
-    /// Whether all that was to be recorded has ended. A command is waited for elsewhere.
+    /// Whether all of the target has ended. Commands are handled elsewhere.
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             Target::System | Target::Command | Target::User(_) | Target::Cgroups(_) => false,
@@ -295,7 +295,8 @@ fn user_number(name: &str) -> Result<u32, Failure> {
     }
 }
 
-/// Where cgroups are that events can be bound to: version 1's, if it has the controller, else version 2.
+/// Returns the cgroup mount point to which events can be bound: that of version 1 if it has the perf_event controller,
+/// otherwise of version 2.
 fn cgroup_root() -> Result<PathBuf, Failure> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     cgroup_root_in(&mounts).ok_or_else(|| {
@@ -347,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_recording_is_of() {
+    fn targets_are_described() {
         assert_eq!(Target::System.describe(None), "system");
         assert_eq!(Target::System.describe(Some(&[0, 2])), "system, CPUs 0, 2");
         assert_eq!(Target::Processes(vec![7]).describe(None), "process 7");
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_that_is_not_there_is_named_with_the_nearest() {
+    fn missing_cgroup_gets_the_nearest_name() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("system.slice/cron.service")).unwrap();
         let said = |name: &str| {

@@ -1,12 +1,12 @@
-//! What goes to stderr. If nobody reads it, there is nobody to tell: a closed or broken stderr ends nothing, least of all
-//! the command that is recorded.
+//! Output to stderr. Write errors are ignored: a closed or broken stderr must not end the recording, and least of all
+//! the recorded command.
 
 use std::fmt::Display;
 use std::io::Write;
 
 /// A line of stderr.
 pub(crate) fn say(text: impl Display) {
-    // In one piece: the command writes there, too.
+    // In one write, because the command writes to stderr too.
     let line = format!("{text}\n");
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }

@@ -5,9 +5,9 @@
 //! --stop-on exit:./prog:work           r:pq_…/work__return /…/prog:0x1189         its first one after that ends it
 //! --stop-on time:5s                    five seconds after the beginning
 //! ```
-//! Of several triggers the first that fires decides. The trace is cut at the time stamps of the hits when it is encoded,
-//! however late the recorder notices them; so there is no cost but that of the events until then. [`Gate`] is the drain's
-//! part: before the beginning it lets nothing into the journal but what the rings held when the trigger was found.
+//! The first of several triggers that fires decides. Encoding cuts the trace at the time stamps of the hits, however
+//! late the recorder notices them, so the only cost is that of the events until then. [`Gate`] is the drain's part:
+//! before the start, only the contents of the rings at the time of the trigger reach the journal.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::recording::{Recording, Track};
 use crate::sys::clock;
 use crate::sys::ring::{Head, Ring};
 
-/// A beginning by time is let through so much earlier; it is cut when it is encoded.
+/// Margin before a start time, for events that the encoding cuts exactly.
 const EARLIER_NS: u64 = 1_000_000_000;
 
 /// Start and stop triggers.
@@ -44,7 +44,7 @@ pub(crate) struct TriggerOptions {
     stop_on: Vec<Trigger>,
 }
 
-/// What happens.
+/// Condition that starts or stops the trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Trigger {
     /// A call of a function.
@@ -56,7 +56,7 @@ enum Trigger {
         /// It has returned.
         at_return: bool,
     },
-    /// So much time goes by.
+    /// After this time.
     Time(Duration),
 }
 
@@ -86,7 +86,7 @@ fn time_of(triggers: &[Trigger]) -> Option<i64> {
 
 impl TriggerOptions {
     /// Whether there is any.
-    pub(crate) fn is_asked(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         !self.start_on.is_empty() || !self.stop_on.is_empty()
     }
 
@@ -106,7 +106,7 @@ impl TriggerOptions {
 
     /// Adds the selection known before the recording starts; fails for contradictions.
     pub(crate) fn add_to(&self, selection: &mut Selection, is_flight: bool) -> Result<(), Failure> {
-        if self.is_asked() && is_flight {
+        if self.is_requested() && is_flight {
             return Err(
                 misuse("--ring cannot be combined with --start-on or --stop-on")
                     .hint("use --snapshot-on with --ring"),
@@ -149,7 +149,7 @@ impl TriggerOptions {
         };
         if selection.waits && !seen.has_started() {
             let texts = texts(&self.start_on);
-            log::warn!("--start-on {texts}: it did not fire, so the trace holds no events");
+            log::warn!("--start-on {texts}: it did not fire, so the trace has no events");
             return;
         }
         let texts = texts(&self.stop_on);
@@ -197,7 +197,7 @@ impl TriggerOptions {
         Ok(probes)
     }
 
-    /// What is to be kept of a recording that began then; `None`: the journal's head said it all.
+    /// Returns the selection of a recording that started then; `None` if the journal's head already contains it.
     pub(crate) fn begun(&self, selection: &Selection, began: u64) -> Option<Selection> {
         let start_after = time_of(&self.start_on);
         if selection.waits || (start_after.is_none() && selection.stop_after.is_none()) {
@@ -211,10 +211,10 @@ impl TriggerOptions {
     }
 }
 
-/// What the gate has seen, for whoever waits for the end.
+/// The gate's progress, for observers.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Time of the first trigger; 0: none yet.
+    /// Time of the first trigger; 0 if none fired yet.
     started_at: AtomicU64,
     /// Time of the last trigger that could end it.
     stopped_at: AtomicU64,
@@ -236,7 +236,7 @@ impl Seen {
         end.is_some_and(|end| clock::monotonic() >= end)
     }
 
-    /// When the trace begins, as far as that is known.
+    /// Returns the start of the trace, as far as it is known.
     fn begin(&self, selection: &Selection) -> Option<u64> {
         match self.started_at.load(Ordering::Acquire) {
             0 => selection.begin.and_then(|begin| u64::try_from(begin).ok()),
@@ -260,7 +260,7 @@ impl Seen {
     }
 }
 
-/// What the drain lets through.
+/// Decides which records the drain passes on.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     starts: HashSet<u64>,
@@ -268,12 +268,12 @@ pub(crate) struct Gate {
     is_open: bool,
     opens_at: u64,
     seen: Arc<Seen>,
-    /// Up to where each ring was looked through.
+    /// Position in each ring up to which it was scanned.
     looked: Vec<u64>,
 }
 
 impl Gate {
-    /// One that waits for the triggers of a recording, or is open if there are none.
+    /// Creates a gate that waits for the triggers of a recording; it is open if there are none.
     pub(crate) fn of(recording: &Recording, selection: &Selection) -> Gate {
         let ids = |is_it: fn(&Purpose) -> bool| {
             let tracks = recording.tracks.iter();
@@ -292,19 +292,19 @@ impl Gate {
         }
     }
 
-    /// For whoever waits for the end.
+    /// Returns the progress, for observers.
     pub(crate) fn seen(&self) -> Arc<Seen> {
         Arc::clone(&self.seen)
     }
 
-    /// Lets nothing through before this time.
+    /// Drops everything before this time.
     pub(crate) fn open_at(&mut self, begin: u64) {
         self.opens_at = begin.saturating_sub(EARLIER_NS);
     }
 
-    /// Looks for triggers in what is new in the rings. Says up to where each may be drained; what is older than the
-    /// beginning is thrown away here, but for what came since the last look: a hit that is only now being written on
-    /// another CPU may be older than that.
+    /// Scans the new records in the rings for triggers. Returns the positions up to which the rings may be drained.
+    /// Records from before the start are dropped here, except those since the last scan: a hit that is being written on
+    /// another CPU may be older.
     pub(crate) fn look(&mut self, rings: &mut [Ring]) -> Vec<u64> {
         self.looked.resize(rings.len(), 0);
         let before = self.looked.clone();
@@ -334,7 +334,7 @@ fn note(starts: &HashSet<u64>, stops: &HashSet<u64>, seen: &Seen, head: Head) {
     if head.kind != kind::SAMPLE {
         return;
     }
-    // Rings are looked through one after the other: the oldest hit is the first.
+    // Rings are scanned one by one, so the earliest hit decides.
     if starts.contains(&head.id) {
         let first = seen.started_at.load(Ordering::Relaxed);
         if first == 0 || head.time < first {
@@ -346,7 +346,7 @@ fn note(starts: &HashSet<u64>, stops: &HashSet<u64>, seen: &Seen, head: Head) {
     }
 }
 
-/// What the hits of a track are for, where there is more to say than rows.
+/// Returns the purpose of a track's hits, unless they are plain rows.
 pub(crate) fn purpose_of(track: &Track) -> Option<&Purpose> {
     match &track.probe.kind {
         Kind::Tracepoint(tracepoint) => Some(&tracepoint.purpose),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_journal_is_told() {
+    fn selection_in_the_journal() {
         let mut selection = Selection::default();
         let timed = options(&["time:1us"], &["time:5us", "time:2us", "exit:f"]);
         timed.add_to(&mut selection, false).unwrap();

@@ -83,7 +83,7 @@ impl Room {
 
     /// Sums up the program's calls of `work`.
     #[track_caller]
-    fn sum_up(&self, aggregation: &str) -> Vec<String> {
+    fn aggregate(&self, aggregation: &str) -> Vec<String> {
         let probe = "./summed:work value=%di:s64 name=+0(%si):string";
         self.record(&["--uprobe", probe, "--agg", aggregation, "--", "./summed"]);
         assert_eq!(self.rows("losses", &["reason"]), Vec::<String>::new());
@@ -119,10 +119,10 @@ fn every_action_has_the_value_that_is_known() {
         ("max(value)", (1i64 << 62) as f64),
     ] {
         let name = &action[..action.find('(').expect("brackets")];
-        let found = room.sum_up(action);
+        let found = room.aggregate(action);
         assert_eq!(found, [format!("{action} {name} [] {expected:?}")]);
     }
-    let found = room.sum_up("stddev(value)");
+    let found = room.aggregate("stddev(value)");
     let found: f64 = found[0]
         .rsplit(' ')
         .next()
@@ -150,7 +150,7 @@ fn bars_of_distributions_hold_the_values_between_their_ends() {
         ("llquantize(value, 10, 0, 2, 10)", 20),
         ("llquantize(value, 2, 3, 5, 2)", 6),
     ] {
-        let rows = room.sum_up(action);
+        let rows = room.aggregate(action);
         assert_eq!(rows.len(), 1, "{action}");
         let bars = room.bars();
         assert!(bars.len() >= fewest, "{action}: {bars:?}");
@@ -170,13 +170,13 @@ fn bars_of_distributions_hold_the_values_between_their_ends() {
 fn keys_of_every_kind() {
     let Some(room) = Room::new() else { return };
     assert_eq!(
-        room.sum_up("calls = count() by name, comm"),
+        room.aggregate("calls = count() by name, comm"),
         [
             "calls count [inner, summed] 103.0",
             "calls count [outer, summed] 200.0"
         ]
     );
-    let by_value = room.sum_up("count() by value");
+    let by_value = room.aggregate("count() by value");
     assert_eq!(by_value.len(), 103);
     assert!(
         by_value.contains(&"count() count [-1000] 1.0".to_owned()),
@@ -187,14 +187,14 @@ fn keys_of_every_kind() {
         "{by_value:?}"
     );
     // Sums over CPUs, processes and threads are those of the whole.
-    let by_place = room.sum_up("count() by cpu, pid, tid");
+    let by_place = room.aggregate("count() by cpu, pid, tid");
     let total: f64 = by_place
         .iter()
         .filter_map(|row| row.rsplit(' ').next()?.parse::<f64>().ok())
         .sum();
     assert_eq!(total, 303.0);
     // The user's stacks: main calls the two that call work at six places.
-    assert_eq!(room.sum_up("count() by ustack").len(), 6);
+    assert_eq!(room.aggregate("count() by ustack").len(), 6);
     let functions = room.rows("frames", &["function"]);
     // At its first instruction a function has no frame yet, so its caller is passed over.
     for expected in ["work", "main"] {
@@ -249,7 +249,7 @@ fn sums_are_those_of_the_hits_recorded_one_by_one() {
 }
 
 #[test]
-fn whom_they_let_through() {
+fn target_selection_in_the_kernel() {
     let Some(room) = Room::new() else { return };
     let probe = ["--uprobe", "./summed:work", "--agg", "count() by pid"];
     // Another process of the same program is none of ours.
@@ -317,7 +317,7 @@ fn wait_for_probe(folder: &Path) {
 }
 
 #[test]
-fn what_found_no_room_is_told() {
+fn losses_for_lack_of_space_are_reported() {
     let Some(room) = Room::new() else { return };
     let probe = "./summed:work value=%di:s64";
     room.record(&[
@@ -401,7 +401,7 @@ fn tracepoints_and_clocks() {
 
 /// A filter lets the hits through that are known, by any mixture of numbers and texts.
 #[test]
-fn what_a_filter_lets_through_is_summed_up() {
+fn only_hits_matching_the_filter_are_aggregated() {
     let Some(room) = Room::new() else { return };
     let probe = "./summed:work value=%di:s64 small=%di:u8 name=+0(%si):string";
     let all: Vec<(i64, &str)> = values()

@@ -170,7 +170,7 @@ fn may_load_programs(room: &Compiled) -> bool {
 }
 
 #[test]
-fn in_the_kernel_as_behind_it() {
+fn calls_paired_in_the_kernel_equal_calls_paired_on_import() {
     let Some(room) = room("-O1") else { return };
     if !may_load_programs(&room) {
         return;
@@ -413,7 +413,7 @@ fn from_one_time_to_another() {
 
 /// Whether programs pair them or we do.
 #[test]
-fn calls_that_never_return_are_told() {
+fn calls_that_never_return_are_reported() {
     let Some(room) = room("-O1") else { return };
     let call = ["--call", "libc.so.6:exit", "--min-duration", "1ns"];
     // Calls with arguments that a program cannot fetch are paired in user space.
@@ -462,7 +462,7 @@ fn triggers_go_with_stacks() {
 }
 
 #[test]
-fn a_trigger_that_does_not_fire_is_told() {
+fn trigger_that_does_not_fire_is_reported() {
     let Some(room) = room("-O1") else { return };
     let stderr = room.record(&[
         "--call",
@@ -514,7 +514,7 @@ fn mistakes_are_explained() {
         (vec!["--call", "./called:nab"], "use nap,"),
         (
             vec!["--call", "./called:nap+4"],
-            "--call takes a whole function, without offset or line",
+            "--call does not support an offset or line",
         ),
         (vec!["--call", "./called:nap missing"], "use one of: ms"),
         (
@@ -545,6 +545,6 @@ fn mistakes_are_explained() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
         assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
-        assert_eq!(room.left_behind(), Vec::<String>::new(), "{arguments:?}");
+        assert_eq!(room.leftovers(), Vec::<String>::new(), "{arguments:?}");
     }
 }

@@ -110,7 +110,7 @@ fn on_a_signal_and_at_the_end() {
     let output = recording.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("snapshot t.2.pqt: asked for by a signal"),
+        stderr(&output).contains("snapshot t.2.pqt: requested by a signal"),
         "{}",
         stderr(&output)
     );
@@ -247,7 +247,7 @@ fn wait_for_pieces(journal: &Path, last: &str) {
 }
 
 #[test]
-fn a_killed_recorder_leaves_its_last() {
+fn killed_flight_recorder_leaves_its_last_events() {
     if !may_record() {
         return;
     }
@@ -296,7 +296,7 @@ fn a_killed_recorder_leaves_its_last() {
 }
 
 #[test]
-fn memory_ends_with_the_recording() {
+fn ring_files_are_removed_at_the_end() {
     if !may_record() {
         return;
     }

@@ -137,7 +137,7 @@ fn a_configuration_of_kfi_becomes_options() {
         "kfi.conf:5: --min-duration 10us",
         "kfi.conf:6: --context task",
         "kfi.conf:7: only 2 functions",
-        "kfi.conf:8: autorepeat: one run is recorded",
+        "kfi.conf:8: autorepeat is not supported: one run is recorded",
         "kfi.conf:9: expected a number of rows, found \"five\"",
     ] {
         assert!(stderr.contains(line), "{line}: {stderr}");

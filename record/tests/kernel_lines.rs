@@ -84,7 +84,7 @@ fn lines_and_variables() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn dear_places_are_told_with_their_neighbour() {
+fn slow_probe_is_reported_with_a_fast_neighbor() {
     if !may_record() || !needs::met(&["uprobes"]) {
         return;
     }
@@ -95,10 +95,10 @@ fn dear_places_are_told_with_their_neighbour() {
     }
     let stderr = room.record(&["--uprobe", "./probed:main", "--", "./probed"]);
     assert!(
-        stderr.contains("./probed:main: the instruction there is single-stepped"),
+        stderr.contains("./probed:main: slow (single-stepped)"),
         "{stderr}"
     );
-    let Some((before, _)) = stderr.split_once(" is emulated and passed as often") else {
+    let Some((before, _)) = stderr.split_once(" is emulated and runs as often") else {
         panic!("no neighbour: {stderr}");
     };
     let neighbour = before.rsplit(' ').next().expect("a word").to_owned();

@@ -261,7 +261,7 @@ fn two_builds(room: &Room, build_id: &str) -> Option<()> {
 
 /// A program that was replaced before the recording began is still read: the kernel leads to it.
 #[test]
-fn a_program_that_was_replaced_keeps_its_own_names() {
+fn replaced_program_keeps_its_own_names() {
     if !users_may_record() {
         return;
     }
@@ -297,7 +297,7 @@ fn a_program_that_was_replaced_keeps_its_own_names() {
 
 /// One that is replaced while it is recorded has no names from the file that is there at the end.
 #[test]
-fn a_program_that_is_replaced_meanwhile_has_no_names_of_its_successor() {
+fn program_replaced_while_recorded_is_not_named_by_its_successor() {
     if !users_may_record() {
         return;
     }

@@ -75,7 +75,7 @@ fn is_file(path: &Path) -> bool {
 }
 
 #[test]
-fn perf_reads_what_we_read() {
+fn perf_and_perfquet_count_the_same_events() {
     if !may_record() {
         return;
     }
@@ -239,7 +239,7 @@ fn perf_lock_reads_contention() {
 }
 
 #[test]
-fn a_killed_one_is_read_as_far_as_it_came() {
+fn file_of_a_killed_recorder_is_readable() {
     if !may_record() {
         return;
     }

@@ -122,7 +122,7 @@ fn what_is_there_is_shown_and_mistakes_are_explained() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{probe}");
         assert!(stderr.contains(expected), "{probe}: {stderr}");
-        assert_eq!(room.left_behind(), Vec::<String>::new(), "{probe}");
+        assert_eq!(room.leftovers(), Vec::<String>::new(), "{probe}");
     }
 }
 
@@ -138,15 +138,15 @@ fn what_a_killed_recorder_left_is_removed() {
         .spawn()
         .expect("the recorder runs");
     for _ in 0..3000 {
-        if !room.left_behind().is_empty() {
+        if !room.leftovers().is_empty() {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     recorder.kill().expect("it runs");
     recorder.wait().expect("it ends");
-    assert_eq!(room.left_behind().len(), 1);
+    assert_eq!(room.leftovers().len(), 1);
     let removed = room.run(&["--cleanup"]);
     assert!(removed.status.success());
-    assert_eq!(room.left_behind(), Vec::<String>::new());
+    assert_eq!(room.leftovers(), Vec::<String>::new());
 }

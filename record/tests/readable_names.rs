@@ -113,7 +113,7 @@ fn calls_have_readable_names() {
 }
 
 #[test]
-fn mistakes_name_what_there_is() {
+fn errors_name_the_alternatives() {
     let Some(room) = cplusplus() else { return };
     let stderr = |probe: &str| refused(&room, &["--uprobe", probe, "--", "true"]);
     let text = stderr("./overloaded:ns::over");
@@ -170,7 +170,7 @@ fn one_instance_of_a_generic_function_of_rust() {
 }
 
 #[test]
-fn lines_without_their_source_say_why() {
+fn missing_source_is_reported() {
     let Some(room) = cplusplus() else { return };
     // Compiled elsewhere: the source is not where its debugging information says.
     let source = room.path("moved.c");

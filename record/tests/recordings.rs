@@ -117,7 +117,7 @@ fn every_write_of_a_storm_is_there() {
 }
 
 #[test]
-fn stored_and_lost_make_all() {
+fn stored_and_lost_add_up_to_all_events() {
     if !may_record() {
         return;
     }
@@ -261,7 +261,7 @@ fn wildcards_open_all_that_match() {
 }
 
 #[test]
-fn what_the_kernel_does_not_take_of_a_pattern_is_left_out() {
+fn matches_rejected_by_the_kernel_are_skipped() {
     if !may_record() {
         return;
     }
@@ -388,7 +388,7 @@ fn a_trace_directory_has_every_event() {
 }
 
 #[test]
-fn what_the_side_band_reports_is_not_counted_as_events() {
+fn side_band_records_are_not_counted_as_events() {
     if !may_record() {
         return;
     }
@@ -406,7 +406,7 @@ fn what_the_side_band_reports_is_not_counted_as_events() {
 }
 
 #[test]
-fn a_full_disk_is_not_called_whole() {
+fn full_disk_is_reported() {
     if !may_record() {
         return;
     }
@@ -652,7 +652,7 @@ fn what_is_wrong_is_said_with_a_next_step() {
 }
 
 #[test]
-fn a_plain_user_is_told_what_is_missing() {
+fn unprivileged_user_learns_the_missing_permission() {
     const NOBODY: u32 = 65534;
     if !may_record() {
         return;

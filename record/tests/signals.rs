@@ -37,7 +37,7 @@ fn recording(room: &Room) -> Child {
 }
 
 #[test]
-fn a_signal_that_nobody_asked_for_is_ignored_and_sigquit_finishes() {
+fn unrequested_signals_are_ignored_and_sigquit_finishes() {
     if !users_may_record() {
         return;
     }

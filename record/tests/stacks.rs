@@ -130,7 +130,7 @@ fn copied_stacks_are_unwound_as_perf_does() {
 }
 
 #[test]
-fn a_short_copy_is_told() {
+fn truncated_stack_copy_is_reported() {
     let Some(room) = deep() else { return };
     let short = [
         "-e",
@@ -252,7 +252,7 @@ fn stacks_of_one_side_and_of_one_event() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_explained() {
+fn invalid_stack_options_are_explained() {
     let room = Room::new();
     for (options, status, expected) in [
         (

@@ -16,7 +16,7 @@ const WORK: &str = "for i in 1 2 3; do (for j in 1 2 3 4 5 6 7 8 9 10; do \
 type Edge = (i64, bool);
 
 #[test]
-fn a_command_is_seen_to_leave_its_cpu_and_to_come_back() {
+fn command_has_both_sides_of_switches() {
     if !may_record() {
         return;
     }
@@ -28,7 +28,7 @@ fn a_command_is_seen_to_leave_its_cpu_and_to_come_back() {
 }
 
 #[test]
-fn a_process_is_seen_to_leave_its_cpu_and_to_come_back() {
+fn process_has_both_sides_of_switches() {
     if !may_record() {
         return;
     }

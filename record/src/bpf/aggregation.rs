@@ -10,7 +10,7 @@ use super::plan::{Key, Plan, Source, are_numbers_told};
 use super::{TOLD, Whom, aggregate_rows, refused, send, tell_losses, whom};
 use crate::failure::{Failure, misuse};
 use crate::journal::told::Told;
-use crate::probe::left_out::LeftOut;
+use crate::probe::rejected::Rejected;
 use crate::probe::{Kind, Probe};
 use crate::recording::{self, NOT_RECORDED, Recording, Settings};
 use crate::sys::limits::{self, Resource};
@@ -108,7 +108,7 @@ impl Aggregation {
     pub(crate) fn connect(&mut self, recording: &Recording) -> Result<()> {
         let name = &self.plan.name;
         let refused = |error| refused(name, &error);
-        let (mut left_out, mut taken) = (LeftOut::default(), 0);
+        let (mut rejected, mut taken) = (Rejected::default(), 0);
         for loaded in &mut self.loaded {
             send(&mut loaded.object, "stack_records", recording, TOLD)?;
             for (place, edge) in self.plan.edges.iter().enumerate() {
@@ -126,12 +126,12 @@ impl Aggregation {
                         loaded.events.extend(events);
                         taken += 1;
                     }
-                    Err(error) if probe.pattern.is_some() => left_out.add(&probe.name, error),
+                    Err(error) if probe.pattern.is_some() => rejected.add(&probe.name, error),
                     Err(error) => return Err(error),
                 }
             }
         }
-        left_out.tell(name, taken, NOT_RECORDED)
+        rejected.report(name, taken, NOT_RECORDED)
     }
 
     /// What holds the tracepoints, and the recorder's own probes only `with_own`.

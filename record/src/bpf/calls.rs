@@ -325,7 +325,7 @@ mod tests {
     use super::argument;
 
     #[test]
-    fn what_programs_fetch() {
+    fn values_fetched_by_bpf_programs() {
         let place = |word| argument(word).map(|argument| argument.place);
         assert_eq!(place("count=$arg3:u64"), Some(2));
         assert_eq!(place("ms=%di:s32"), Some(0));

@@ -85,7 +85,7 @@ pub(crate) struct Programs {
 impl Options {
     /// The report that shows the aggregates, if any are requested.
     pub(crate) fn report(&self) -> Option<&'static str> {
-        if self.off_cpu.is_asked() || self.profile.is_asked() {
+        if self.off_cpu.is_requested() || self.profile.is_requested() {
             return Some("perfquet-query flamegraph -o FILE.svg");
         }
         let texts = self.agg.texts();

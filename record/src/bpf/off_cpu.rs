@@ -47,7 +47,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(super) fn is_asked(&self) -> bool {
+    pub(super) fn is_requested(&self) -> bool {
         self.off_cpu.is_some()
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(super) fn is_asked(&self) -> bool {
+    pub(super) fn is_requested(&self) -> bool {
         self.is_wanted
     }
 }

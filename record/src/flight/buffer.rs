@@ -1,4 +1,4 @@
-//! What a flight recorder holds: the last passes over the rings, in its memory, and who is who.
+//! The contents of a flight recorder: the last passes over the rings, and the side-band that they need.
 
 use std::io;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use super::slow::Watch;
 use super::snapshot::Asker;
 use crate::sys::clock;
 
-/// What a flight recorder holds.
+/// The contents of a flight recorder.
 pub(crate) struct Buffer {
     limit: Limit,
     memory: Memory,
     side_band: SideBand,
-    /// Of the pass that goes on: events, and who is who.
+    /// Events and side-band of the current pass.
     pass: Vec<u8>,
     pass_side_band: Vec<u8>,
     /// When the last pass was over.
     passed_at: u64,
     watch: Option<Watch>,
     asker: Asker,
-    /// Bytes held, for whoever watches.
+    /// Number of bytes held, for observers.
     held_bytes: Arc<AtomicU64>,
-    has_told_size: bool,
+    has_reported_size: bool,
 }
 
 impl Buffer {
-    /// Holds nothing yet but what is in `memory`. What is held when somebody asks, or when `watch` finds a slow call,
-    /// goes through `asker`.
+    /// Starts empty, except for the contents of `memory`. On a request, or when `watch` finds a slow call, the contents
+    /// are passed to `asker`.
     pub(crate) fn new(limit: Limit, memory: Memory, watch: Option<Watch>, asker: Asker) -> Buffer {
         Buffer {
             limit,
@@ -44,21 +44,21 @@ impl Buffer {
             watch,
             asker,
             held_bytes: Arc::default(),
-            has_told_size: false,
+            has_reported_size: false,
         }
     }
 
-    /// Bytes held, for whoever watches.
+    /// Returns the number of bytes held, for observers.
     pub(crate) fn held_bytes(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.held_bytes)
     }
 
-    /// Takes a piece of a ring of the side-band; all pieces of a pass are whole records.
+    /// Adds a piece of a side-band ring; all pieces of a pass are whole records.
     pub(crate) fn side_band(&mut self, piece: &[u8]) {
         self.pass_side_band.extend_from_slice(piece);
     }
 
-    /// Takes a piece of a ring of the events.
+    /// Adds a piece of an event ring.
     pub(crate) fn events(&mut self, piece: &[u8]) {
         self.pass.extend_from_slice(piece);
     }
@@ -97,10 +97,10 @@ impl Buffer {
     }
 
     fn tell_size(&mut self, age_ns: u64) {
-        if self.limit.age.is_some() && !self.has_told_size {
-            self.has_told_size = true;
+        if self.limit.age.is_some() && !self.has_reported_size {
+            self.has_reported_size = true;
             log::warn!(
-                "--ring: {} MiB are full after {:.1} s, less than was asked for",
+                "--ring: {} MiB are full after {:.1} s, less than requested",
                 self.limit.bytes >> 20,
                 Duration::from_nanos(age_ns).as_secs_f64()
             );
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_when_there_is_too_much() {
+    fn oldest_pass_is_dropped_at_the_size_limit() {
         let folder = tempfile::tempdir().unwrap();
         let mut kept = kept(&folder, 250, None);
         for byte in 1..=5 {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_goes() {
+    fn old_passes_are_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let mut kept = kept(&folder, 1 << 20, Some(Duration::from_millis(80)));
         pass(&mut kept, 1);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_out_stays_as_it_was() {
+    fn snapshots_are_not_changed_by_later_passes() {
         let folder = tempfile::tempdir().unwrap();
         let mut kept = kept(&folder, 150, None);
         pass(&mut kept, 1);

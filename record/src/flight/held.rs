@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::memory::Pieces;
 use crate::journal::Journal;
 
-/// Everything that a trace is made of, at one moment.
+/// Everything that a trace consists of, at one moment.
 pub(crate) struct Held {
     /// Facts, events, formats.
     pub(super) head: Arc<Vec<u8>>,

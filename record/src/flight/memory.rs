@@ -4,8 +4,9 @@
 //! a.pqt/journal/perf.data          facts, events, formats, who is who
 //! a.pqt/journal/ring.0000000017    the events of some passes over the rings; the oldest file goes
 //! ```
-//! Written by `write`, and so in the system's cache at once: a recorder that is killed leaves its last, which
-//! `perfquet-convert a.pqt` makes a trace of. If the output is in memory (`-o /dev/shm/a.pqt`), no disk is written.
+//! Written with `write`, so the data is in the page cache at once: a killed recorder leaves its last events, and
+//! `perfquet-convert a.pqt` makes a trace of them. With an output in memory (`-o /dev/shm/a.pqt`), nothing is written
+//! to disk.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +20,8 @@ use perfquet_import::RING_PREFIX;
 use super::Limit;
 use crate::journal::Journal;
 
-/// A file holds this part of what is kept: so much too much, or too little, is there at most.
+/// Number of files for the kept events: the oldest is dropped as a whole, so the amount kept is off by at most this
+/// fraction.
 const PARTS: usize = 32;
 /// Bytes copied at once.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -40,18 +42,18 @@ pub(crate) struct Memory {
     folder: PathBuf,
     limit: Limit,
     head: Arc<Vec<u8>>,
-    /// Facts and who is who; what follows was added since.
+    /// Facts and side-band, followed by what was added since.
     journal: Journal,
     segments: VecDeque<Segment>,
     next_number: u64,
-    has_told_full: bool,
+    has_reported_full: bool,
 }
 
-/// What was held at one moment: files that are still there when they have no name any more.
+/// The contents at one moment: open files, which remain readable after they were unlinked.
 pub(super) struct Pieces(Vec<(Arc<File>, u64)>);
 
 impl Memory {
-    /// An empty one in the directory of a new journal.
+    /// Creates an empty memory in the directory of a new journal.
     pub(crate) fn new(
         folder: &Path,
         mut journal: Journal,
@@ -66,7 +68,7 @@ impl Memory {
             journal,
             segments: VecDeque::new(),
             next_number: 0,
-            has_told_full: false,
+            has_reported_full: false,
         })
     }
 
@@ -107,7 +109,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Adds the events of a pass, which came `since` the one before was over. On a full disk the oldest go, before the youngest are given up.
+    /// Adds the events of a pass, which ended `since` after the previous one. On a full disk, the oldest events are
+    /// dropped before the newest.
     pub(super) fn add_events(&mut self, records: &[u8], since: u64, now: u64) -> io::Result<()> {
         loop {
             let error = match self.try_add(records, since, now) {
@@ -117,9 +120,12 @@ impl Memory {
             if error.kind() != io::ErrorKind::StorageFull || self.segments.len() < 2 {
                 return Err(error);
             }
-            if !self.has_told_full {
-                self.has_told_full = true;
-                log::warn!("--ring: {}: {error}: less is kept", self.folder.display());
+            if !self.has_reported_full {
+                self.has_reported_full = true;
+                log::warn!(
+                    "--ring: {}: {error}; keeping fewer events",
+                    self.folder.display()
+                );
             }
             self.forget_oldest();
         }
@@ -139,7 +145,7 @@ impl Memory {
         let Some(segment) = self.segments.back_mut() else {
             return Ok(());
         };
-        // One write of whole records: whoever reads after a kill finds whole ones, but for the last.
+        // One write of whole records: a reader after a kill finds whole records, except for the last.
         match segment.file.write_all_at(records, segment.bytes) {
             Ok(()) => {
                 segment.bytes += records.len() as u64;
@@ -174,7 +180,7 @@ impl Memory {
         })
     }
 
-    /// What is too old, or too much, goes. Says how old the first is that went for want of room, if any did.
+    /// Drops events beyond the limits. Returns the age of the oldest event dropped for lack of space, if any.
     pub(super) fn trim(&mut self, now: u64) -> Option<u64> {
         let mut short = None;
         let mut bytes = self.bytes();
@@ -184,7 +190,7 @@ impl Memory {
                 .limit
                 .age
                 .is_some_and(|most| u128::from(age) > most.as_nanos());
-            // A pass that is larger than the limit is all there is: better too much than nothing.
+            // Keep a single pass larger than the limit: exceeding the limit is better than an empty trace.
             let is_much = bytes > self.limit.bytes as u64 && self.segments.len() > 1;
             if !is_old && !is_much {
                 break;
@@ -252,7 +258,7 @@ impl Pieces {
 
 #[cfg(test)]
 impl Memory {
-    /// One in its own directory.
+    /// Creates a memory in its own directory.
     pub(super) fn for_test(folder: &Path, limit: Limit) -> Memory {
         let journal = Journal::create(&folder.join("perf.data")).unwrap();
         Memory::new(folder, journal, limit, b"head".to_vec()).unwrap()
@@ -266,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_who_is_in_the_file() {
+    fn side_band_is_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let limit = Limit {
             age: None,

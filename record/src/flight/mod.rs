@@ -5,9 +5,9 @@
 //! --snapshot-on SIGUSR1                 written to OUT.1.pqt, OUT.2.pqt, …; recording goes on
 //! --snapshot-on 'slow:vfs_read>10ms'    when a call took longer
 //! ```
-//! At its end the recording makes OUT itself of what it then holds. [`kept`] takes the rings' bytes, [`memory`] holds them in
-//! files, which outlive a recorder that is killed, [`side_band`] has what must outlive them (who is who, what is mapped
-//! where), [`slow`] looks for calls that took too long, and [`snapshot`] makes a trace of it all.
+//! At the end, the recording writes the remaining events to OUT. [`buffer`] takes the bytes of the rings, [`memory`]
+//! keeps them in files that survive a killed recorder, [`side_band`] keeps what the events depend on (thread names,
+//! mappings), [`slow`] finds calls that took too long, and [`snapshot`] writes a trace of it all.
 
 mod buffer;
 mod held;
@@ -53,21 +53,21 @@ pub(crate) struct Options {
     snapshot_on: Vec<Trigger>,
 }
 
-/// How much is kept.
+/// Limits of the kept events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit {
     /// Older events are discarded.
     pub(crate) age: Option<Duration>,
-    /// The oldest goes when there is more.
+    /// The oldest events are dropped beyond this.
     pub(crate) bytes: usize,
 }
 
-/// What makes a snapshot.
+/// Cause of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trigger {
     /// A signal to the recorder.
     Signal(User),
-    /// A call that takes longer.
+    /// A call longer than this.
     Slow {
         /// FUNC or OBJECT:FUNC.
         function: String,
@@ -77,7 +77,7 @@ pub(crate) enum Trigger {
 }
 
 impl Options {
-    /// How much is kept; `None`: this is no flight recorder.
+    /// Returns the limits; `None` if this is not a flight recorder.
     pub(crate) fn limit(&self) -> Option<Limit> {
         self.ring
     }
@@ -91,7 +91,7 @@ impl Options {
         self.snapshot_on.iter().filter_map(signal).collect()
     }
 
-    /// Functions whose slow calls make a snapshot, and how slow those are.
+    /// Returns the functions whose slow calls cause a snapshot, with their limits.
     pub(crate) fn slow(&self) -> impl Iterator<Item = (&str, Duration)> {
         self.snapshot_on.iter().filter_map(|trigger| match trigger {
             Trigger::Signal(_) => None,
@@ -189,7 +189,7 @@ pub(crate) fn folder_of(output: &Path, format: Format) -> PathBuf {
     }
 }
 
-/// Where the snapshot of this number goes: `a.pqt` → `a.1.pqt`.
+/// Returns the path of a snapshot: `a.pqt` → `a.1.pqt`.
 fn numbered(output: &Path, number: u32) -> PathBuf {
     match (output.file_stem(), output.extension()) {
         (Some(stem), Some(extension)) => {

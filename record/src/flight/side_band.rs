@@ -1,22 +1,22 @@
 //! Who is who: the records that give events their names, which must outlive the events.
 //!
-//! Forks, names, mappings are kept as they came. What belongs to a process goes when the process has ended before
-//! the oldest event that is held, unless another that is still there was forked from it and may have inherited its mappings.
+//! Forks, names and mappings are kept as received. Records of a process are dropped once it ended before the oldest
+//! kept event, unless a living process was forked from it and may have inherited its mappings.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::journal::record::{self, Head, kind, misc};
 use crate::sys::procfs;
 
-/// Forgetting looks at all of it, so it is done when there is twice as much as was left the last time, and not
-/// before it is so much.
+/// Minimum size before records are dropped. Dropping scans everything, so it is done when the size has doubled since
+/// the last time.
 const LOOK_AT_BYTES: usize = 4 << 20;
 
 /// The records, in the order in which they were drained.
 #[derive(Default)]
 pub(super) struct SideBand {
     bytes: Vec<u8>,
-    /// What was left when it was last looked through.
+    /// Size after the last scan.
     left_bytes: usize,
 }
 
@@ -26,12 +26,13 @@ impl SideBand {
         self.bytes.extend_from_slice(records);
     }
 
-    /// All that is kept.
+    /// Returns all records.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Forgets processes that ended before this time, if there is enough to be forgotten. Says whether it looked.
+    /// Drops the records of processes that ended before this time, if there are enough of them. Returns whether it
+    /// scanned.
     pub(super) fn forget_before(&mut self, horizon: u64) -> bool {
         if self.bytes.len() < LOOK_AT_BYTES.max(2 * self.left_bytes) {
             return false;
@@ -68,7 +69,7 @@ fn without_dead(bytes: &[u8], horizon: u64, is_alive: impl Fn(i32) -> bool) -> V
     left
 }
 
-/// Processes about to be forgotten from which others were forked that stay, and that run what they inherited.
+/// Returns the processes about to be dropped whose living children run inherited code.
 fn needed(
     bytes: &[u8],
     ends: &HashMap<i32, u64>,
@@ -141,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ended_is_forgotten() {
+    fn ended_process_is_dropped() {
         let mut records = Records::new();
         comm(&mut records, SHELL, 0, 0);
         fork(&mut records, CHILD, SHELL, 5);
         comm(&mut records, CHILD, 6, misc::COMM_EXEC);
         exit(&mut records, CHILD, 8);
-        // The number again.
+        // The PID is reused.
         comm(&mut records, CHILD, 9, 0);
         assert_eq!(
             left(records, 100),
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_within_the_time_held_forgets_nothing() {
+    fn process_that_ended_recently_is_kept() {
         let mut records = Records::new();
         comm(&mut records, CHILD, 6, 0);
         exit(&mut records, CHILD, 8);
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_stays_while_its_child_runs_what_it_inherited() {
+    fn parent_is_kept_while_its_child_runs_inherited_code() {
         let mut records = Records::new();
         comm(&mut records, SHELL, 0, 0);
         fork(&mut records, CHILD, SHELL, 5);

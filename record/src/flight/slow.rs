@@ -1,7 +1,7 @@
 //! `slow:FUNC>TIME`: calls that took too long, found in the bytes of each pass over the rings.
 //!
-//! Entry and return of the function are recorded like any probe's. Here only their ids, threads and times are
-//! looked at: a sample begins with its identifier, then pid, tid and time.
+//! Entry and return of the function are recorded like those of any probe. Only their IDs, threads and times are read
+//! here: a sample begins with its identifier, then PID, TID and time.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::journal::record::{self, kind};
 use crate::recording::Track;
 use crate::sys::perf_event::abi;
 
-/// Entries whose returns were not seen: of threads that ended, of returns that were missed.
+/// Maximum number of entries without a return, which result from ended threads and missed returns.
 const OPEN_MAX: usize = 1 << 16;
 
-/// A function that is watched.
+/// A watched function.
 pub(crate) struct Watched {
     /// As the user wrote it.
     pub(crate) function: String,
-    /// A call that takes longer is slow.
+    /// Longer calls are slow.
     pub(crate) longer_than: Duration,
     /// Names of its probes: at its entry, at its return.
     pub(crate) probes: (String, String),
@@ -26,9 +26,9 @@ pub(crate) struct Watched {
 /// A call that took too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Of which function, as the user wrote it.
+    /// The function as written by the user.
     pub(crate) function: String,
-    /// How long.
+    /// Duration of the call.
     pub(crate) duration: Duration,
     /// In which thread.
     pub(crate) tid: i32,
@@ -44,7 +44,7 @@ struct Edge {
     has_ip: bool,
 }
 
-/// Looks for them.
+/// Finds slow calls.
 pub(crate) struct Watch {
     watched: Vec<Watched>,
     edges: HashMap<u64, Edge>,
@@ -54,7 +54,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches functions by the ids of their probes' events. `None` if there is nothing to watch.
+    /// Watches functions by the event IDs of their probes. `None` if there is nothing to watch.
     pub(crate) fn new(watched: Vec<Watched>, tracks: &[Track]) -> Option<Watch> {
         let mut edges = HashMap::new();
         for (index, one) in watched.iter().enumerate() {
@@ -78,7 +78,7 @@ impl Watch {
         })
     }
 
-    /// Looks through the records of one pass.
+    /// Scans the records of one pass.
     pub(crate) fn look(&mut self, bytes: &[u8]) -> Vec<Found> {
         let mut edges: Vec<(u64, i32, usize, bool)> = record::walk(bytes)
             .filter(|record| record.kind == kind::SAMPLE)
@@ -88,7 +88,7 @@ impl Watch {
                 Some((time, tid, edge.watched, edge.is_return))
             })
             .collect();
-        // A thread may have gone to another CPU, whose ring was drained before.
+        // A thread may have moved to another CPU, whose ring was drained earlier.
         edges.sort_unstable();
         let mut found = Vec::new();
         for (time, tid, index, is_return) in edges {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_calls_that_took_longer() {
+    fn only_slow_calls_are_found() {
         let mut watch = watch();
         let fast = hits(&[(ENTRY, 5, 10), (RETURN, 5, 110)]);
         assert_eq!(watch.look(&fast), []);
@@ -180,13 +180,13 @@ mod tests {
         let found = watch.look(&slow);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].tid, found[0].duration.as_nanos()), (5, 101));
-        // The other one ends in a later pass.
+        // The other call ends in a later pass.
         assert_eq!(watch.look(&hits(&[(RETURN, 6, 900)])).len(), 1);
         assert_eq!(watch.open_calls, 0);
     }
 
     #[test]
-    fn calls_within_calls_of_the_same_function() {
+    fn recursive_calls() {
         let mut watch = watch();
         let found = watch.look(&hits(&[
             (ENTRY, 5, 0),

@@ -1,7 +1,8 @@
-//! Making traces of what a flight recorder holds, while it goes on.
+//! Snapshots: traces of the flight recorder's contents, written while it continues.
 //!
-//! The drain hands over its events; a separate thread writes them as a journal and encodes that, as an ordinary
-//! recording does. One at a time: requests during a snapshot wait, and slow calls during it are counted.
+//! The drain passes its events to a separate thread, which writes and encodes them as a journal, like an ordinary
+//! recording. There is one snapshot at a time: a request during a snapshot waits, and slow calls during a snapshot are
+//! counted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ pub(crate) enum Why {
 impl std::fmt::Display for Why {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Why::Requested => f.write_str("asked for by a signal"),
+            Why::Requested => f.write_str("requested by a signal"),
             Why::Slow(slow::Found {
                 function,
                 duration,
@@ -45,10 +46,10 @@ impl std::fmt::Display for Why {
     }
 }
 
-/// What the drain's thread and the others both see.
+/// State shared between the drain's thread and the others.
 #[derive(Default)]
 struct Shared {
-    is_asked: AtomicBool,
+    is_requested: AtomicBool,
     /// From the moment that it is handed over until it is written.
     is_busy: AtomicBool,
     /// Slow calls during the snapshot.
@@ -62,7 +63,7 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// Nobody ever asks.
+    /// Accepts no requests.
     #[cfg(test)]
     pub(super) fn deaf() -> Asker {
         Asker {
@@ -81,21 +82,22 @@ impl Asker {
         if let Some(found) = slow.into_iter().max_by_key(|found| found.duration) {
             return Some(Why::Slow(found));
         }
-        let is_asked = self.shared.is_asked.swap(false, Ordering::AcqRel);
-        is_asked.then_some(Why::Requested)
+        let is_requested = self.shared.is_requested.swap(false, Ordering::AcqRel);
+        is_requested.then_some(Why::Requested)
     }
 
     /// Hands it over.
     pub(super) fn hand_over(&self, why: Why, held: Held) {
         if let Some(sender) = &self.sender {
             self.shared.is_busy.store(true, Ordering::Release);
-            // One fits, and there is at most one. At the recording's end nobody takes it any more.
+            // The channel holds one snapshot, and there is at most one. At the end of the recording, nobody receives
+            // it.
             let _ = sender.try_send((why, held));
         }
     }
 }
 
-/// How the trace at the end is written.
+/// Options for the final trace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Last {
     /// Replaces an existing output.
@@ -110,7 +112,7 @@ pub(crate) struct Snapshots {
     receiver: Receiver<(Why, Held)>,
     output: PathBuf,
     form: Form,
-    /// Of processes that see other files than we do.
+    /// Roots of processes with another view of the file system.
     roots: Roots,
     writing: Option<(PathBuf, JoinHandle<Result<()>>)>,
     last_number: u32,
@@ -118,7 +120,7 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Snapshots beside `output`, on these signals.
+    /// Writes snapshots next to `output` on these signals.
     pub(crate) fn new(output: &Path, form: Form, signals: Vec<User>) -> (Snapshots, Asker) {
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = sync_channel(1);
@@ -139,16 +141,16 @@ impl Snapshots {
         (snapshots, asker)
     }
 
-    /// Roots of processes that see other files than we do.
+    /// Sets the roots of processes with another view of the file system.
     pub(crate) fn set_roots(&mut self, roots: Roots) {
         self.roots = roots;
     }
 
-    /// A signal arrived. Says whether the drain is to be woken.
+    /// Handles a signal. Returns whether to wake up the drain.
     pub(crate) fn ask(&self, signal: User) -> bool {
         let is_ours = self.signals.contains(&signal);
         if is_ours {
-            self.shared.is_asked.store(true, Ordering::Release);
+            self.shared.is_requested.store(true, Ordering::Release);
         }
         is_ours
     }
@@ -178,15 +180,17 @@ impl Snapshots {
         }
     }
 
-    /// Makes the output itself of what is held at the end, after the last snapshot. `memory` is the trace in whose
-    /// journal it lies.
+    /// Writes the remaining events to the output, after the last snapshot. `memory` is the trace whose journal contains
+    /// them.
     pub(crate) fn finish(mut self, held: &Held, memory: &Output, last: Last) -> Result<()> {
         self.look();
         thread::make_idle_normal();
         self.finish_writing();
         let passed_over = self.shared.passed_over.load(Ordering::Relaxed);
         if passed_over > 0 {
-            log::warn!("{passed_over} slow calls while a snapshot was being written made none");
+            log::warn!(
+                "{passed_over} slow calls during a snapshot caused no snapshot of their own"
+            );
         }
         if self.form.format == Format::PerfData {
             write(&self.output, self.form, held, self.roots, Some(last))?;
@@ -209,7 +213,7 @@ impl Snapshots {
             return;
         };
         match thread.join() {
-            // Recording goes on: the next may succeed.
+            // The recording continues; the next snapshot may succeed.
             Ok(Err(error)) => log::error!("snapshot {}: {error:#}", path.display()),
             Ok(Ok(())) => {}
             Err(panic) => std::panic::resume_unwind(panic),
@@ -217,7 +221,7 @@ impl Snapshots {
         self.shared.is_busy.store(false, Ordering::Release);
     }
 
-    /// The next number that is free: snapshots of an earlier run are never overwritten.
+    /// Returns the next free path: snapshots of an earlier run are never overwritten.
     fn next_path(&mut self) -> PathBuf {
         loop {
             self.last_number += 1;
@@ -229,7 +233,7 @@ impl Snapshots {
     }
 }
 
-/// Makes one file of the pieces, for a journal that stays. The trace is whole by then.
+/// Joins the pieces into one file, for a journal that is kept. The trace is complete by then.
 fn unite(held: &Held, memory: &Output) -> Result<()> {
     let path = memory.journal_path();
     let folder = path.with_file_name("");

@@ -1,4 +1,4 @@
-//! An ftrace ring with its settings: that of a separate instance, or the top-level one.
+//! An ftrace ring buffer with its settings: that of an instance, or the top-level one.
 //!
 //! ```text
 //! /sys/kernel/tracing/instances/pq_4711_88123/…    ours: made, and removed at the end
@@ -22,11 +22,11 @@ pub(super) struct Buffer {
 }
 
 enum Kind {
-    /// An instance of ours.
+    /// An instance created by the recorder.
     Own,
     /// The top-level ring, with the settings to restore.
     Top(Saved),
-    /// Nothing is ours any more.
+    /// Already released.
     Released,
 }
 
@@ -54,7 +54,7 @@ impl Buffer {
         matches!(self.kind, Kind::Top(_))
     }
 
-    /// Path of one of its files.
+    /// Returns the path of one of its files.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.root.join(file)
     }
@@ -64,12 +64,12 @@ impl Buffer {
         self.path(file).exists()
     }
 
-    /// The text of a file, without blanks around it; empty if it cannot be read.
+    /// Reads a file without surrounding whitespace; empty if unreadable.
     pub(super) fn read(&self, file: &str) -> String {
         read(&self.path(file))
     }
 
-    /// Sets a one-word setting; at the top level it is restored at the end.
+    /// Sets a one-word setting. At the top level, it is restored at the end.
     pub(super) fn set(&mut self, file: &str, value: &str) -> io::Result<()> {
         let path = self.root.join(file);
         let Kind::Top(saved) = &mut self.kind else {
@@ -78,7 +78,7 @@ impl Buffer {
         let before = current(&read(&path));
         saved.note_value(file, &before, value)?;
         write(&path, value)?;
-        // Sizes are rounded, masks get other zeros: by what it shows then it is known as ours.
+        // The kernel rounds sizes and pads masks, so compare with what the file shows.
         let shown = current(&read(&path));
         match shown == value {
             true => Ok(()),
@@ -86,7 +86,7 @@ impl Buffer {
         }
     }
 
-    /// Puts words into a list that is empty; at the top it is emptied at the end.
+    /// Writes words to an empty list. At the top level, the list is emptied at the end.
     pub(super) fn fill(&mut self, file: &str, words: &[String]) -> io::Result<()> {
         if words.is_empty() {
             return Ok(());
@@ -97,12 +97,12 @@ impl Buffer {
         append(&self.path(file), &format!("{}\n", words.join(" ")))
     }
 
-    /// Writes without noting what was there before.
+    /// Writes without saving the previous value.
     pub(super) fn write(&self, file: &str, value: &str) -> io::Result<()> {
         write(&self.path(file), value)
     }
 
-    /// What it will hold with this tracer, so that a later recorder can distinguish it from somebody else's.
+    /// Records the expected state with this tracer, so that a later recorder can distinguish it from another user's.
     pub(super) fn note_held(&mut self, tracer: &str) -> io::Result<()> {
         match &mut self.kind {
             Kind::Top(saved) => saved.note_held(&self.root, tracer),
@@ -110,8 +110,8 @@ impl Buffer {
         }
     }
 
-    /// A file that says what its pages are like. An instance may have larger ones than the top, and says so; before
-    /// Linux 6.8 only the top does.
+    /// Returns a file that describes the layout of pages. An instance may have larger pages than the top level, in its
+    /// own file; before Linux 6.8, only the top level has such files.
     pub(super) fn page_file(&self, tracefs: &Tracefs, file: &str) -> Vec<u8> {
         match read_at_once(&self.path(file)) {
             Ok(own) if !own.is_empty() => own,
@@ -128,7 +128,7 @@ impl Buffer {
             .open(self.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw")))
     }
 
-    /// Puts everything back. The files of its pages must be closed.
+    /// Restores everything. The files of its pages must be closed.
     pub(super) fn release(&mut self) {
         let released = match std::mem::replace(&mut self.kind, Kind::Released) {
             Kind::Own => remove_instance(&self.root),
@@ -137,7 +137,7 @@ impl Buffer {
         };
         if let Err(error) = released {
             log::warn!(
-                "{} is not as it was before: {error}; perfquet-record --cleanup tries again",
+                "{} was not restored: {error}; run perfquet-record --cleanup",
                 self.root.display()
             );
         }

@@ -1,8 +1,8 @@
 //! The top of tracefs: whether it is free, and who has it otherwise.
 //!
-//! There is one graph tracer that can follow functions, and one ring at the top, which all who use it share: what
-//! others record there would end up in our pages. So everything that we would overwrite must be as the kernel
-//! starts with it.
+//! Only one graph tracer can follow functions into their callees, and it shares the top-level ring buffer with all
+//! other users, whose events would end up in the recorder's pages. So every setting that the recorder would overwrite
+//! must have its initial value.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::failure::{Failure, failed};
 use crate::sys::procfs;
 use crate::sys::tracefs::Tracefs;
 
-/// Files and what they show while nobody uses them; lists show nothing but comments.
+/// Files, and their values while unused; unused lists contain only comments.
 const VALUES: &[(&str, &str)] = &[("current_tracer", "nop")];
 const LISTS: &[&str] = &[
     "set_ftrace_filter",
@@ -27,7 +27,7 @@ const LISTS: &[&str] = &[
 const LIMITING_VALUES: &[(&str, &str)] = &[("max_graph_depth", "0"), ("tracing_thresh", "0")];
 const LIMITING_LISTS: &[&str] = &["set_graph_function", "set_graph_notrace"];
 
-/// Claims the top-level tracer. `reason` names what an instance cannot do.
+/// Claims the top-level tracer. `reason` names the feature that requires it.
 pub(super) fn take(tracefs: &Tracefs, reason: &str) -> Result<Buffer, Failure> {
     let root = tracefs.path("");
     let found = first_use(&root, VALUES, LISTS);
@@ -44,7 +44,7 @@ pub(super) fn take(tracefs: &Tracefs, reason: &str) -> Result<Buffer, Failure> {
     Ok(Buffer::top(tracefs, Saved::claim()?))
 }
 
-/// Fails where somebody's settings at the top would keep functions out of an instance of ours.
+/// Fails if top-level settings of another user would keep functions out of an instance.
 pub(super) fn check_limits(tracefs: &Tracefs) -> Result<(), Failure> {
     let root = tracefs.path("");
     match limit(&root) {
@@ -65,7 +65,7 @@ pub(super) fn limit(root: &Path) -> Option<String> {
     first_use(root, LIMITING_VALUES, LIMITING_LISTS)
 }
 
-/// The first setting that is not as it is while nobody uses it: "tracing_thresh is 10".
+/// Returns the first setting that differs from its unused value: "tracing_thresh is 10".
 fn first_use(root: &Path, values: &[(&str, &str)], lists: &[&str]) -> Option<String> {
     for (file, unused) in values {
         let found = read(&root.join(file));
@@ -98,7 +98,7 @@ fn by_whom(root: &Path) -> String {
     }
 }
 
-/// Processes that have files of tracefs open: "process 4711 (trace-cmd)". Only those that we may look into.
+/// Returns the processes that have tracefs files open: "process 4711 (trace-cmd)", as far as they are accessible.
 fn holders(root: &Path) -> Vec<String> {
     let own = std::process::id() as i32;
     let inside = [root, Path::new("/sys/kernel/debug/tracing")];
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uses_are_seen() {
+    fn uses_are_detected() {
         let folder = tempfile::tempdir().unwrap();
         let put = |file: &str, text: &str| fs::write(folder.path().join(file), text).unwrap();
         put("current_tracer", "nop\n");

@@ -1,4 +1,4 @@
-//! The head of a recording of functions: a trace.dat of version 6 without events, which lie beside it.
+//! The head of a function recording: a trace.dat of version 6 without events, whose pages are in adjacent files.
 //!
 //! ```text
 //! 17 08 44 "tracing" "6\0" 00 08 u32 page size
@@ -11,8 +11,8 @@
 //! u32 CPUs
 //! "options  \0" { u16 id, u32 size, data } u16 0
 //! ```
-//! Written at the start, so that a killed recorder leaves it, and again at the end, with what the rings lost
-//! (trace-cmd.dat.v6(5)).
+//! The head is written at the start, so that a killed recorder leaves it, and again at the end, with the losses of the
+//! rings (trace-cmd.dat.v6(5)).
 
 use perfquet_cli::glob_matches;
 use std::fs::{self, File, OpenOptions};
@@ -53,12 +53,12 @@ mod option {
 /// The head of one recording.
 pub(super) struct Head {
     path: PathBuf,
-    /// Up to the printk formats: what does not change.
+    /// The unchanging part, up to the printk formats.
     fixed: Vec<u8>,
 }
 
 impl Head {
-    /// Collects what it consists of; it will lie in `journal`.
+    /// Collects the contents; the head is later written to `journal`.
     pub(super) fn new(
         journal: &Path,
         tracefs: &Tracefs,
@@ -111,7 +111,7 @@ impl Head {
         stats: &[(u32, String)],
     ) -> io::Result<()> {
         let mut out = Vec::new();
-        // The kernel keeps a few of them only; the journal beside us has them all. Here they serve other readers.
+        // The kernel keeps only a few of them; the journal has them all. These are for other readers.
         add_long(&mut out, &tracefs.file("saved_cmdlines"));
         let cpus = host::present_cpus().len() as u32;
         out.extend(cpus.to_ne_bytes());
@@ -134,7 +134,7 @@ impl Head {
     }
 }
 
-/// Replaces a file in one step.
+/// Replaces a file atomically.
 fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let hidden = path.with_file_name(format!(".{HEAD}.new"));
     let mut file = OpenOptions::new()
@@ -150,10 +150,11 @@ fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     fs::rename(&hidden, path)
 }
 
-/// Lines of `/proc/kallsyms` that are functions: those that are watched, with what follows each, or all.
+/// Returns the lines of `/proc/kallsyms` for the watched functions, each with the next symbol, or those of all
+/// functions.
 fn symbols(watched: &[String]) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    let mut is_behind = false;
+    let mut was_watched = false;
     let file = BufReader::with_capacity(1 << 18, File::open("/proc/kallsyms")?);
     for line in file.split(b'\n') {
         let mut line = line?;
@@ -165,11 +166,11 @@ fn symbols(watched: &[String]) -> io::Result<Vec<u8>> {
         let name = String::from_utf8_lossy(name);
         let is_watched =
             watched.is_empty() || watched.iter().any(|pattern| glob_matches(pattern, &name));
-        if is_watched || is_behind {
+        if is_watched || was_watched {
             line.push(b'\n');
             out.extend(line);
         }
-        is_behind = is_watched;
+        was_watched = is_watched;
     }
     Ok(out)
 }

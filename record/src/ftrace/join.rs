@@ -1,4 +1,4 @@
-//! One file out of the head and the pages beside it, for a journal that is kept: trace-cmd opens it.
+//! Joins the head and the pages into one file, for a kept journal that trace-cmd can open.
 //!
 //! ```text
 //! the head                                   as it is, up to the end of its options

@@ -1,4 +1,4 @@
-//! `--kfi-config`: a configuration of KFI, as options of ours.
+//! `--kfi-config`: translation of a KFI configuration into options.
 //!
 //! ```text
 //! begin                                 --function-graph '*'
@@ -16,22 +16,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use perfquet_readers::kfi::config::{self, Config, Run, Trigger};
+use perfquet_trace::count::counted;
 
 use crate::failure::{Failure, failed, misuse};
 
 /// Longer than any.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What a configuration asks for.
+/// The options of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Kfi {
     /// `entry:FUNC`, `exit:FUNC`, `time:T`
     pub(crate) start_on: Option<String>,
     /// The same.
     pub(crate) stop_on: Option<String>,
-    /// Shorter calls are left out.
+    /// Shorter calls are dropped.
     pub(crate) min_duration: Option<Duration>,
-    /// Longer calls are left out.
+    /// Longer calls are dropped.
     pub(crate) max_duration: Option<Duration>,
     /// Contexts, as `--context` has them.
     pub(crate) context: Option<&'static str>,
@@ -39,11 +40,11 @@ pub(crate) struct Kfi {
     pub(crate) functions: Vec<String>,
     /// Maximum number of calls.
     pub(crate) max_events: Option<u64>,
-    /// What became of each line.
-    told: Vec<LineOutcome>,
+    /// Translation of each line.
+    outcomes: Vec<LineOutcome>,
 }
 
-/// What became of a line.
+/// Translation of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LineOutcome {
     line: u64,
@@ -52,15 +53,15 @@ struct LineOutcome {
     is_lacking: bool,
 }
 
-/// Where the machine is asked.
+/// Properties of the host.
 pub(super) struct Machine<'a> {
-    /// Nanoseconds since the boot.
+    /// Time since boot.
     pub(super) uptime: Duration,
     /// The function at an address.
     pub(super) name_at: &'a dyn Fn(u64) -> Option<String>,
 }
 
-/// Reads a configuration and says what it becomes.
+/// Reads a configuration and reports its translation.
 pub(super) fn read(path: &Path, machine: &Machine<'_>) -> Result<Kfi, Failure> {
     let unreadable = |why: String| failed(format!("cannot read {}: {why}", path.display()));
     let bytes = path
@@ -78,7 +79,7 @@ pub(super) fn read(path: &Path, machine: &Machine<'_>) -> Result<Kfi, Failure> {
             .hint("start the file with \"begin\" and end it with \"end\"")
     })?;
     for problem in &config.problems {
-        // Names are what we want, wherever the file was meant for.
+        // Names are supported here, whichever interface the file was written for.
         if !problem
             .message
             .contains("is a name: /proc/kft takes addresses")
@@ -86,16 +87,16 @@ pub(super) fn read(path: &Path, machine: &Machine<'_>) -> Result<Kfi, Failure> {
             log::warn!("{file}:{}: {}", problem.line, problem.message);
         }
     }
-    for told in &kfi.told {
-        match told.is_lacking {
-            true => log::warn!("{file}:{}: {}", told.line, told.text),
-            false => log::info!("{file}:{}: {}", told.line, told.text),
+    for outcome in &kfi.outcomes {
+        match outcome.is_lacking {
+            true => log::warn!("{file}:{}: {}", outcome.line, outcome.text),
+            false => log::info!("{file}:{}: {}", outcome.line, outcome.text),
         }
     }
     Ok(kfi)
 }
 
-/// `None`: there is no block.
+/// Translates the first block; `None` if there is none.
 fn options(config: &Config, machine: &Machine<'_>) -> Option<Kfi> {
     let (run, others) = config.runs.split_first()?;
     let mut kfi = Kfi::default();
@@ -103,7 +104,7 @@ fn options(config: &Config, machine: &Machine<'_>) -> Option<Kfi> {
         run,
         is_command: config.is_command,
         machine,
-        told: Vec::new(),
+        outcomes: Vec::new(),
     };
     kfi.start_on = mapper.start();
     kfi.stop_on = mapper.stop();
@@ -117,7 +118,7 @@ fn options(config: &Config, machine: &Machine<'_>) -> Option<Kfi> {
     if run.autorepeat {
         mapper.lacks(
             "autorepeat",
-            "autorepeat: one run is recorded, from the first start to the first stop",
+            "autorepeat is not supported: one run is recorded, from the first start to the first stop",
         );
     }
     if run.watch.is_some() {
@@ -125,14 +126,14 @@ fn options(config: &Config, machine: &Machine<'_>) -> Option<Kfi> {
     }
     for other in others {
         let line = other.lines.get("begin").copied().unwrap_or(1);
-        mapper.told.push(LineOutcome {
+        mapper.outcomes.push(LineOutcome {
             line,
-            text: "a further block: only the first is recorded".to_owned(),
+            text: "a second block: only the first one is used".to_owned(),
             is_lacking: true,
         });
     }
-    kfi.told = mapper.told;
-    kfi.told.sort_by_key(|told| told.line);
+    kfi.outcomes = mapper.outcomes;
+    kfi.outcomes.sort_by_key(|outcome| outcome.line);
     Some(kfi)
 }
 
@@ -140,21 +141,21 @@ struct Mapper<'a> {
     run: &'a Run,
     is_command: bool,
     machine: &'a Machine<'a>,
-    told: Vec<LineOutcome>,
+    outcomes: Vec<LineOutcome>,
 }
 
 impl Mapper<'_> {
     fn became(&mut self, item: &str, text: String) {
-        self.tell(item, text, false);
+        self.add(item, text, false);
     }
 
     fn lacks(&mut self, item: &str, text: impl Into<String>) {
-        self.tell(item, text.into(), true);
+        self.add(item, text.into(), true);
     }
 
-    fn tell(&mut self, item: &str, text: String, is_lacking: bool) {
+    fn add(&mut self, item: &str, text: String, is_lacking: bool) {
         let line = self.run.lines.get(item).copied().unwrap_or(1);
-        self.told.push(LineOutcome {
+        self.outcomes.push(LineOutcome {
             line,
             text,
             is_lacking,
@@ -163,7 +164,7 @@ impl Mapper<'_> {
 
     fn start(&mut self) -> Option<String> {
         let trigger = match self.run.start.as_ref()? {
-            // Since the boot.
+            // Since boot.
             Trigger::Time(us) => {
                 let at = Duration::from_micros(*us);
                 let Some(left) = at
@@ -173,7 +174,7 @@ impl Mapper<'_> {
                     let uptime = self.machine.uptime.as_secs();
                     self.lacks(
                         "start",
-                        format!("trigger start time {us}: the machine is up for {uptime} s, so it starts at once"),
+                        format!("trigger start time {us}: the host is up for {uptime} s, so the trace starts immediately"),
                     );
                     return None;
                 };
@@ -223,7 +224,7 @@ impl Mapper<'_> {
             (true, true) => {
                 self.lacks(
                     "onlyints",
-                    "noints and onlyints leave nothing: noints is taken",
+                    "noints and onlyints exclude every call; using noints",
                 );
                 ("noints", "task")
             }
@@ -243,7 +244,10 @@ impl Mapper<'_> {
                 "funclist",
                 "no function of the list is known: all are recorded",
             ),
-            (count, _) => self.became("funclist", format!("only {count} functions")),
+            (count, _) => self.became(
+                "funclist",
+                format!("only {}", counted(count as u64, "function")),
+            ),
         }
         functions
     }
@@ -256,13 +260,14 @@ impl Mapper<'_> {
         let found = (self.machine.name_at)(address);
         match &found {
             Some(found) => self.became(item, format!("{name} is {found}")),
-            None => self.lacks(item, format!("{name}: this kernel has no function there")),
+            None => self.lacks(item, format!("{name}: no kernel function at this address")),
         }
         found
     }
 }
 
-/// `/proc/kft` takes addresses; elsewhere "add" is a function, and `0xc0010000` or `c0010000` an address.
+/// Parses an address. `/proc/kft` accepts only addresses; elsewhere "add" is a function, and `0xc0010000` or `c0010000`
+/// an address.
 fn address(name: &str, is_command: bool) -> Option<u64> {
     let prefixed = name.strip_prefix("0x").or_else(|| name.strip_prefix("0X"));
     let is_long = matches!(name.len(), 8 | 16);
@@ -287,14 +292,14 @@ mod tests {
     }
 
     fn lacking(kfi: &Kfi) -> Vec<String> {
-        let lacking = kfi.told.iter().filter(|told| told.is_lacking);
+        let lacking = kfi.outcomes.iter().filter(|outcome| outcome.is_lacking);
         lacking
-            .map(|told| format!("{}: {}", told.line, told.text))
+            .map(|outcome| format!("{}: {}", outcome.line, outcome.text))
             .collect()
     }
 
     #[test]
-    fn what_has_a_counterpart() {
+    fn supported_lines() {
         let kfi = read(
             "new\nbegin\n trigger start entry c0010000\n trigger stop exit c0010000\n filter mintime 10\n \
              filter maxtime 400\n filter noints\n logentries 500\nend\n",
@@ -307,11 +312,11 @@ mod tests {
             max_duration: Some(Duration::from_micros(400)),
             context: Some("task"),
             max_events: Some(500),
-            told: kfi.told.clone(),
+            outcomes: kfi.outcomes.clone(),
             ..Kfi::default()
         };
         assert_eq!(kfi, expected);
-        let lines: Vec<u64> = kfi.told.iter().map(|told| told.line).collect();
+        let lines: Vec<u64> = kfi.outcomes.iter().map(|outcome| outcome.line).collect();
         assert_eq!(lines, [2, 3, 3, 4, 4, 5, 6, 7, 8]);
     }
 
@@ -328,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_none_is_told_by_its_line() {
+    fn unsupported_lines_are_reported() {
         let kfi = read(
             "begin\ntrigger start time 5\ntrigger stop entry 0xdead\nautorepeat\nwatch stack 4096\nend\nbegin\nend",
         );
@@ -336,11 +341,11 @@ mod tests {
         assert_eq!(
             lacking(&kfi),
             [
-                "2: trigger start time 5: the machine is up for 100 s, so it starts at once",
-                "3: 0xdead: this kernel has no function there",
-                "4: autorepeat: one run is recorded, from the first start to the first stop",
+                "2: trigger start time 5: the host is up for 100 s, so the trace starts immediately",
+                "3: 0xdead: no kernel function at this address",
+                "4: autorepeat is not supported: one run is recorded, from the first start to the first stop",
                 "5: watch: the stack is not watched",
-                "7: a further block: only the first is recorded",
+                "7: a second block: only the first one is used",
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! Function tracing by ftrace: which functions of the kernel run, what they call, how long each takes.
+//! Function tracing with ftrace: which kernel functions run, which functions they call, and how long each takes.
 //!
 //! ```text
 //! --function-graph ksys_write --max-depth 2
@@ -7,11 +7,11 @@
 //! per_cpu/cpuN/trace_pipe_raw ─pages.rs─► OUT.pqt/journal/.trace.dat.cpuN         whole pages of the ring
 //!                              head.rs─► OUT.pqt/journal/trace.dat                formats, symbols, what was lost
 //! ```
-//! The journal is read by the reader of trace.dat, as what a dead trace-cmd leaves: a head without events, and the pages of
-//! each CPU beside it. So a recorder that was killed leaves a recording that is completed like any other.
+//! The trace.dat reader imports the journal like the files of a killed trace-cmd: a head without events, and the pages
+//! of each CPU in adjacent files. The recording of a killed recorder is therefore completed like any other.
 //!
-//! Only the top of tracefs can follow a function into what it calls, limit the depth, or leave out short calls. There is one
-//! of it, so it is claimed only if nobody else holds it, and restored afterward. All else is done in an instance.
+//! Only the top-level tracer can follow a function into its callees, limit the depth, or drop short calls. There is
+//! only one, so it is claimed only while unused, and restored afterward. Everything else is done in an instance.
 
 mod buffer;
 mod claim;
@@ -43,10 +43,10 @@ use plan::{Plan, Tracer};
 pub(crate) use join::join;
 pub(crate) use options::FunctionOptions;
 
-/// Name of the head in the journal; the pages lie beside it, hidden: they are no input of their own.
+/// Name of the head in the journal; the pages are in hidden files next to it, because they are not separate inputs.
 const HEAD: &str = "trace.dat";
 
-/// Function tracing that is set up, or runs. Dropped, everything is as it was before.
+/// Function tracing, set up or running. Dropping it restores all settings.
 pub(crate) struct Tracing {
     tracefs: Tracefs,
     buffer: Buffer,
@@ -60,7 +60,7 @@ pub(crate) struct Tracing {
 }
 
 impl Tracing {
-    /// Claims a tracer and sets it up; nothing is recorded yet. `None`: not requested.
+    /// Claims and sets up a tracer, without recording yet. `None` if not requested.
     pub(crate) fn prepare(
         options: &FunctionOptions,
         selection: &Selection,
@@ -73,10 +73,10 @@ impl Tracing {
         };
         let tracefs = Tracefs::open()?;
         for gone in state::clean_up(&tracefs) {
-            log::info!("removed {gone}, left by a recorder that died");
+            log::info!("removed {gone}, left by a killed recorder");
         }
-        let whom = setup::Whom::of(target, places, cpus)?;
-        let buffer = setup::set_up(&tracefs, &plan, &whom, ring_bytes)?;
+        let threads = setup::TracedThreads::of(target, places, cpus)?;
+        let buffer = setup::set_up(&tracefs, &plan, &threads, ring_bytes)?;
         Ok(Some(Tracing {
             tracefs,
             buffer,
@@ -114,8 +114,8 @@ impl Tracing {
         self.pages.as_ref().is_some_and(Pages::has_failed)
     }
 
-    /// Whether the requested number of calls has arrived. Where some of those in the rings do not count (before a
-    /// trigger, too short, in another context), how many do is not known here.
+    /// Whether the requested number of calls has been recorded. False if some calls in the rings will be filtered out
+    /// (before a trigger, too short, in another context), because their number is unknown here.
     pub(crate) fn has_enough(&self, selection: &Selection) -> bool {
         let do_all_count = !selection.waits
             && selection.begin.is_none_or(|begin| begin <= self.started)
@@ -154,7 +154,7 @@ impl Tracing {
             && let Some(found) = claim::limit(&self.tracefs.path(""))
         {
             log::warn!(
-                "somebody limited all graph tracers meanwhile, calls may be missing: {found}"
+                "another user limited all graph tracers during the recording; calls may be missing: {found}"
             );
         }
         self.buffer.release();
@@ -181,7 +181,7 @@ pub(crate) fn clean_up() -> Result<Vec<String>, Failure> {
     Ok(state::clean_up(&Tracefs::open()?))
 }
 
-/// Events that a ring has seen: `entries: 5`, `read events: 3`, those that are drained.
+/// Returns the number of events that a ring has seen: `entries: 5`, plus the drained ones, `read events: 3`.
 fn entries_in(stats: &str) -> u64 {
     let counts = stats.lines().filter_map(|line| {
         let (name, count) = line.split_once(':')?;
@@ -196,7 +196,7 @@ mod tests {
     use super::entries_in;
 
     #[test]
-    fn events_are_those_in_the_ring_and_those_drained() {
+    fn events_are_undrained_plus_drained() {
         let stats = "entries: 3\noverrun: 5\ncommit overrun: 1\nbytes: 9\nread events: 4\n";
         assert_eq!(entries_in(stats), 7);
         assert_eq!(entries_in(""), 0);

@@ -56,7 +56,7 @@ pub(crate) struct FunctionOptions {
 
 impl FunctionOptions {
     /// Whether function tracing is requested.
-    pub(crate) fn is_asked(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         !self.roots.is_empty() || !self.entered.is_empty() || self.kfi_config.is_some()
     }
 
@@ -131,7 +131,7 @@ impl FunctionOptions {
     }
 }
 
-/// The functions that an option names; none: all.
+/// Returns the functions named by an option; none means all.
 fn functions(option: &str, names: &[String]) -> Result<Vec<String>, Failure> {
     if names.iter().any(|name| name == ALL) {
         return Ok(Vec::new());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for() {
+    fn requested_functions() {
         assert_eq!(plan("").unwrap(), None);
         let found = plan("--function-graph ksys_write,vfs_* --max-depth 2").unwrap();
         let expected = Plan {

@@ -1,8 +1,8 @@
-//! The drain of function tracing: whole pages of each CPU's ring into a file of their own.
+//! The drain of function tracing: copies whole pages of each CPU's ring to a separate file.
 //!
-//! A read of `trace_pipe_raw` takes a page of the kernel's ring out of it; a page that is not full yet comes as far as it is.
-//! Nothing is decoded. One thread serves a few CPUs, and each has one buffer, so memory is fixed; on a quiet machine it
-//! looks four times a second, in a storm a hundred times.
+//! A read of `trace_pipe_raw` removes a page from the kernel's ring; a partial page is returned as far as it is filled.
+//! Nothing is decoded. One thread serves several CPUs with one buffer each, so memory is fixed. The thread polls four
+//! times a second on a quiet host, and a hundred times in a storm.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -21,13 +21,13 @@ use crate::sys::wait::{Bell, Waiter};
 
 /// Data that fills less than a quarter of a ring is written to the file after this time.
 const QUIET: Duration = Duration::from_millis(250);
-/// The next look after one that found much.
+/// Polling interval after a pass that found many events.
 const STORM: Duration = Duration::from_millis(10);
-/// Bytes of one look that are a storm.
+/// Number of bytes in one pass that count as a storm.
 const STORM_BYTES: u64 = 1 << 20;
 const CPUS_PER_THREAD: usize = 4;
 const WRITE_BYTES: usize = 256 << 10;
-/// Of one CPU, before the next has its turn.
+/// Maximum number of bytes read from one CPU before the next one.
 const TURN_BYTES: u64 = 32 << 20;
 
 /// The running threads.
@@ -130,7 +130,7 @@ impl Ring {
         })
     }
 
-    /// Takes pages until there are none, or it has had its turn.
+    /// Reads pages until there are none, or the maximum is reached.
     fn drain(&mut self, bytes: &mut [u8], page_bytes: usize) -> io::Result<u64> {
         let mut drained = 0;
         loop {
@@ -149,7 +149,7 @@ impl Ring {
         while count + page_bytes <= bytes.len() {
             match self.pages.read(&mut bytes[count..count + page_bytes]) {
                 Ok(0) => return Ok((count, true)),
-                // A partial page is padded with zeros, so that the next begins where the reader looks for it.
+                // Pad a partial page with zeros, so that the next page begins at the expected offset.
                 Ok(read) => {
                     bytes[count + read..count + page_bytes].fill(0);
                     count += page_bytes;
@@ -171,7 +171,7 @@ impl Ring {
                 Ok(())
             }
             Err(error) => {
-                // A full disk: what counts ends with a whole page.
+                // On a full disk, keep only whole pages.
                 self.file.set_len(self.written)?;
                 Err(error)
             }
@@ -198,7 +198,7 @@ impl Worker {
 
     fn drain_until_stopped(&mut self) -> io::Result<()> {
         loop {
-            // Before the pass: what was in the rings when it was set is then drained.
+            // Read this before the pass, so that everything in the rings when it was set is drained.
             let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
             let mut drained = 0;
             for ring in &mut self.rings {
@@ -221,7 +221,8 @@ pub(super) fn name(cpu: u32) -> String {
     format!(".{HEAD}.cpu{cpu}")
 }
 
-/// Head and data of a page, as `header_page` describes; they may be larger than the machine's pages (Linux 6.8).
+/// Returns the size of a page with its head, as described by `header_page`; since Linux 6.8 it may be larger than the
+/// host's pages.
 fn bytes_of_a_page(tracefs: &Tracefs, buffer: &Buffer) -> usize {
     const LARGEST: usize = 1 << 20;
     let text = buffer.page_file(tracefs, "events/header_page");

@@ -1,4 +1,4 @@
-//! The functions to trace, and where that is possible: in a separate instance, or only at the top of tracefs.
+//! The functions to trace, and where: in an instance, or only at the top level of tracefs.
 
 use perfquet_events::event::{Context, Selection};
 
@@ -29,16 +29,16 @@ impl Tracer {
     }
 }
 
-/// The functions to trace, and how.
+/// The functions to trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) tracer: Tracer,
-    /// Functions that are followed into what they call; empty: every function is one.
+    /// Functions that are followed into their callees; empty for every function.
     pub(super) roots: Vec<String>,
     /// Only these are recorded; empty: all.
     pub(super) only: Vec<String>,
     pub(super) max_depth: Option<u32>,
-    /// Shorter calls are left out, and the others come without their entry.
+    /// Minimum duration in the kernel: shorter calls are dropped, and the others have no entry.
     pub(super) min_duration_us: Option<u64>,
     /// Nothing in hardware interrupts.
     pub(super) without_interrupts: bool,
@@ -69,8 +69,8 @@ impl Plan {
         }
     }
 
-    /// What an instance cannot do, if there is anything. One root at depth 1 is the same as watching it alone; several
-    /// may call each other.
+    /// Returns the feature that an instance does not support, if any. One root at depth 1 equals watching that
+    /// function; several roots may call each other.
     pub(super) fn needs_top(&self) -> Option<&'static str> {
         let is_alone = self.max_depth == Some(1) && self.only.is_empty() && {
             let has_wildcard = |name: &String| name.contains(['*', '?', '[']);
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_serves_where_it_can() {
+    fn instance_is_used_if_possible() {
         let plan = |roots: &[&str], max_depth| Plan {
             roots: roots.iter().map(|&root| root.to_owned()).collect(),
             max_depth,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_leaves_out_what_it_can() {
+    fn short_calls_are_dropped_in_the_kernel_if_possible() {
         let selection = Selection {
             min_duration: Some(10_000),
             contexts: Some(

@@ -11,7 +11,7 @@ use crate::sys::tracefs::Tracefs;
 
 const ENABLED: &str = "/proc/sys/kernel/ftrace_enabled";
 
-/// Fails if the kernel forbids function tracing, or has none.
+/// Fails if the kernel forbids function tracing, or lacks it.
 pub(super) fn check(tracefs: &Tracefs, tracer: Tracer) -> Result<(), Failure> {
     let filter = tracefs.path("set_ftrace_filter");
     match open_and_look(&filter) {
@@ -42,7 +42,7 @@ pub(super) fn check(tracefs: &Tracefs, tracer: Tracer) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a list of tracers has this one.
+/// Whether a list of tracers contains this one.
 pub(super) fn has(list: &Path, tracer: Tracer) -> bool {
     read(list)
         .split_whitespace()
@@ -57,7 +57,7 @@ pub(super) fn no_arguments() -> Failure {
     .hint("use --call 'FUNC PARAMETER $retval' for single functions")
 }
 
-/// A function that the kernel does not let itself be traced at.
+/// Returns the error for a function that the kernel does not allow to be traced.
 pub(super) fn unknown_function(tracefs: &Tracefs, name: &str, error: &io::Error) -> Failure {
     if error.raw_os_error() != Some(libc::EINVAL) {
         return failed(format!("cannot trace {name}: {error}"));

@@ -1,4 +1,4 @@
-//! Files of tracefs: settings of one word, lists, and instances.
+//! Files of tracefs: one-word settings, lists, and instances.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -6,15 +6,15 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// How long to retry opening a ring's file while it is being written to.
+/// Number of attempts to open a ring's file while it is being written to.
 const BUSY_TRIES: usize = 20;
 
-/// Removes an instance, whatever it does.
+/// Removes an instance, even while it records.
 pub(super) fn remove_instance(root: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
         match fs::remove_dir(root) {
-            // A reader that is just going still holds it.
+            // A reader that is about to close still holds it.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < BUSY_TRIES => {
                 tries += 1;
                 thread::sleep(Duration::from_millis(50));
@@ -25,15 +25,15 @@ pub(super) fn remove_instance(root: &Path) -> io::Result<()> {
     }
 }
 
-/// The value of a setting out of what its file shows: `[local] global mono` is local, `7 (expanded: 1408)` is 1408.
+/// Extracts the value of a setting from its file: `[local] global mono` is local, `7 (expanded: 1408)` is 1408.
 pub(super) fn current(shown: &str) -> String {
-    if let Some((_, behind)) = shown.split_once('[')
-        && let Some((chosen, _)) = behind.split_once(']')
+    if let Some((_, after)) = shown.split_once('[')
+        && let Some((chosen, _)) = after.split_once(']')
     {
         return chosen.to_owned();
     }
-    if let Some((_, behind)) = shown.split_once("(expanded: ") {
-        return behind.trim_end_matches(')').to_owned();
+    if let Some((_, after)) = shown.split_once("(expanded: ") {
+        return after.trim_end_matches(')').to_owned();
     }
     shown.to_owned()
 }
@@ -44,7 +44,7 @@ pub(super) fn read(path: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Overwrites: what is a list is empty before.
+/// Writes with truncation: a list is emptied first.
 pub(super) fn write(path: &Path, value: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
     file.write_all(format!("{value}\n").as_bytes())
@@ -61,7 +61,7 @@ mod tests {
     use super::current;
 
     #[test]
-    fn what_is_set() {
+    fn current_values() {
         for (shown, expected) in [
             ("[local] global counter mono", "local"),
             ("local global [mono] tai", "mono"),

@@ -1,4 +1,4 @@
-//! Sets a ring up for a plan: clock, size, whom, which functions, and the tracer last.
+//! Sets up a ring for a plan: clock, size, target, functions, and the tracer last.
 
 use std::collections::HashSet;
 
@@ -17,26 +17,26 @@ const LEAST_RING_BYTES: usize = 256 << 10;
 /// The clock of every recording.
 const CLOCK: &str = "mono";
 
-/// Whom to trace.
-pub(super) struct Whom<'a> {
+/// The target of function tracing.
+pub(super) struct TracedThreads<'a> {
     target: &'a Target,
-    /// These threads; `None`: all.
+    /// The selected threads; `None` for all.
     tids: Option<Vec<i32>>,
     cpus: &'a [u32],
 }
 
-impl<'a> Whom<'a> {
+impl<'a> TracedThreads<'a> {
     /// Those that the events of perf are for.
     pub(super) fn of(
         target: &'a Target,
         places: &[Place],
         cpus: &'a [u32],
-    ) -> Result<Whom<'a>, Failure> {
+    ) -> Result<TracedThreads<'a>, Failure> {
         let mut tids = Vec::new();
         for place in places {
             match place.tasks {
                 Tasks::All => {
-                    return Ok(Whom {
+                    return Ok(TracedThreads {
                         target,
                         tids: None,
                         cpus,
@@ -53,7 +53,7 @@ impl<'a> Whom<'a> {
         }
         tids.sort_unstable();
         tids.dedup();
-        Ok(Whom {
+        Ok(TracedThreads {
             target,
             tids: Some(tids),
             cpus,
@@ -61,11 +61,11 @@ impl<'a> Whom<'a> {
     }
 }
 
-/// Takes a ring and sets it up. It is stopped.
+/// Creates or claims a ring and sets it up, stopped.
 pub(super) fn set_up(
     tracefs: &Tracefs,
     plan: &Plan,
-    whom: &Whom<'_>,
+    threads: &TracedThreads<'_>,
     ring_bytes: Option<usize>,
 ) -> Result<Buffer, Failure> {
     refusal::check(tracefs, plan.tracer)?;
@@ -75,13 +75,13 @@ pub(super) fn set_up(
     if current(&buffer.read("trace_clock")) != CLOCK {
         must(&mut buffer, "trace_clock", CLOCK)?;
     }
-    set_size(&mut buffer, whom.cpus.len(), ring_bytes)?;
+    set_size(&mut buffer, threads.cpus.len(), ring_bytes)?;
     // Wakes us when a quarter is full (Linux 4.21).
     may(&mut buffer, "buffer_percent", "25");
-    if whom.cpus != host::online_cpus() {
-        must(&mut buffer, "tracing_cpumask", &mask(whom.cpus))?;
+    if threads.cpus != host::online_cpus() {
+        must(&mut buffer, "tracing_cpumask", &mask(threads.cpus))?;
     }
-    choose_threads(&mut buffer, whom)?;
+    choose_threads(&mut buffer, threads)?;
     choose_functions(tracefs, &mut buffer, plan)?;
     let tracer = plan.tracer.name();
     buffer
@@ -113,7 +113,7 @@ fn choose(tracefs: &Tracefs, plan: &Plan) -> Result<Buffer, Failure> {
         }
         return Ok(own);
     }
-    // The graph tracer works in instances since Linux 6.11.
+    // Instances support the graph tracer since Linux 6.11.
     drop(own);
     claim::take(
         tracefs,
@@ -121,16 +121,16 @@ fn choose(tracefs: &Tracefs, plan: &Plan) -> Result<Buffer, Failure> {
     )
 }
 
-/// Sets the requested size, or else the best size allowed.
-fn set_size(buffer: &mut Buffer, cpus: usize, asked: Option<usize>) -> Result<(), Failure> {
+/// Sets the requested size; without one, the best size allowed.
+fn set_size(buffer: &mut Buffer, cpus: usize, requested: Option<usize>) -> Result<(), Failure> {
     // "X": it differs between CPUs, so it could not be restored.
     if buffer.is_top() && buffer.read("buffer_size_kb").starts_with('X') {
         log::warn!("keeping the ring sizes of function tracing: they differ between CPUs");
         return Ok(());
     }
     let most = host::memory_kib().map_or(u64::MAX, |kib| kib * 1024 / 8);
-    let mut ring_bytes = asked.unwrap_or(RING_BYTES);
-    while asked.is_none()
+    let mut ring_bytes = requested.unwrap_or(RING_BYTES);
+    while requested.is_none()
         && (ring_bytes * cpus.max(1)) as u64 > most
         && ring_bytes > LEAST_RING_BYTES
     {
@@ -140,7 +140,7 @@ fn set_size(buffer: &mut Buffer, cpus: usize, asked: Option<usize>) -> Result<()
         let kib = (ring_bytes >> 10).max(4).to_string();
         match buffer.set("buffer_size_kb", &kib) {
             Ok(()) => return Ok(()),
-            Err(_) if asked.is_none() && ring_bytes > LEAST_RING_BYTES => ring_bytes /= 2,
+            Err(_) if requested.is_none() && ring_bytes > LEAST_RING_BYTES => ring_bytes /= 2,
             Err(error) => {
                 return Err(buffer::refused(buffer, "buffer_size_kb", &kib, &error)
                     .hint("use a smaller -m SIZE"));
@@ -150,23 +150,23 @@ fn set_size(buffer: &mut Buffer, cpus: usize, asked: Option<usize>) -> Result<()
 }
 
 /// The requested threads and their children; for the whole system, all but the recorder's.
-fn choose_threads(buffer: &mut Buffer, whom: &Whom<'_>) -> Result<(), Failure> {
+fn choose_threads(buffer: &mut Buffer, threads: &TracedThreads<'_>) -> Result<(), Failure> {
     must(buffer, "options/function-fork", "1")?;
-    let (file, tids) = match &whom.tids {
+    let (file, tids) = match &threads.tids {
         Some(tids) => ("set_ftrace_pid", tids.clone()),
         None => ("set_ftrace_notrace_pid", own_threads()),
     };
     let words: Vec<String> = tids.iter().map(i32::to_string).collect();
     match buffer.fill(file, &words) {
-        // Linux before 5.7: then we are in the recording.
-        Err(error) if whom.tids.is_none() => {
+        // Before Linux 5.7, the recorder cannot be excluded.
+        Err(error) if threads.tids.is_none() => {
             log::info!("cannot exclude own activity: {file}: {error}");
             Ok(())
         }
         Err(error) => Err(buffer::refused(buffer, file, &words.join(" "), &error)),
         Ok(()) => {
-            if let Some(tids) = &whom.tids {
-                add_new_threads(buffer, whom.target, tids);
+            if let Some(tids) = &threads.tids {
+                add_new_threads(buffer, threads.target, tids);
             }
             Ok(())
         }
@@ -183,7 +183,7 @@ fn add_new_threads(buffer: &mut Buffer, target: &Target, tids: &[i32]) {
             Tasks::All | Tasks::Cgroup(_) => None,
         });
         let new: Vec<String> = new.collect();
-        // One that has ended already is refused.
+        // The kernel rejects threads that have already ended.
         if new.is_empty() || buffer.fill("set_ftrace_pid", &new).is_err() {
             return;
         }

@@ -7,8 +7,8 @@
 //!   list   set_graph_function                 was empty
 //!   held   function_graph  9f3a…              the tracer that comes next, and a sum over the lists
 //! ```
-//! The file is also the claim: who could create it holds the top. It goes with the machine, as the settings do. A
-//! line is written before what it undoes is done, so that a kill at any moment leaves no unrecorded change.
+//! The file is also the claim: its creator holds the top level. It disappears at reboot, as do the settings. Each line
+//! is written before the setting is changed, so that a kill at any moment leaves no unrecorded change.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -34,7 +34,7 @@ pub(super) struct Saved {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Undo {
-    /// A setting of one word.
+    /// A one-word setting.
     Value {
         file: String,
         before: String,
@@ -58,7 +58,7 @@ impl Saved {
             }
             _ => {}
         }
-        // Under its name once it says whose it is, so that a kill in between leaves no claim of nobody.
+        // Renamed once it contains the owner, so that a kill in between leaves no claim without an owner.
         let unnamed = path.with_file_name(own_group());
         let written = OpenOptions::new()
             .append(true)
@@ -107,14 +107,14 @@ impl Saved {
         writeln!(self.file, "held\t{tracer}\t{sum}")
     }
 
-    /// Puts everything back and gives the claim up.
+    /// Restores everything and releases the claim.
     pub(super) fn put_back(self, root: &Path) -> io::Result<()> {
         put_back(root, &self.undo)?;
         fs::remove_file(&self.path)
     }
 }
 
-/// Somebody else has the claim.
+/// Returns the error for a claim held by another process.
 fn taken(path: &Path) -> Failure {
     let owner = first_line(path);
     let who = pid_of(&owner).map_or(String::new(), |pid| format!(", process {pid},"));
@@ -140,7 +140,7 @@ fn put_back(root: &Path, undo: &[Undo]) -> io::Result<()> {
         let done = match step {
             Undo::Value { file, before, ours } => {
                 let path = root.join(file);
-                // Settings that somebody else has changed since are not ours to restore.
+                // Settings that another user changed since are not restored.
                 match current(&read(&path)) == *ours {
                     true => write(&path, before),
                     false => Ok(()),
@@ -182,7 +182,7 @@ pub(super) fn clean_up(tracefs: &Tracefs) -> Vec<String> {
     removed
 }
 
-/// `false`: somebody else has claimed the top level since.
+/// Returns false if another process has claimed the top level since.
 fn clean_up_top(root: &Path, path: &Path) -> io::Result<bool> {
     let text = fs::read_to_string(path)?;
     let (undo, known) = parse(&text);
@@ -219,7 +219,7 @@ fn is_inside(file: &str) -> bool {
     !file.starts_with('/') && !file.split('/').any(|part| part == "..")
 }
 
-/// The tracer, and a sum (FNV-1a) over the lists that distinguish one use from another.
+/// Returns the tracer, and a hash (FNV-1a) of the lists, which distinguishes one use from another.
 fn held(root: &Path) -> (String, String) {
     let lists = ["set_graph_function", "set_ftrace_filter"].map(|file| read(&root.join(file)));
     let mut sum = 0xcbf2_9ce4_8422_2325u64;
@@ -238,7 +238,7 @@ fn first_line(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// A directory that looks like tracefs after a killed recorder.
+    /// Creates a directory that looks like tracefs after a killed recorder.
     fn root(tracer: &str, thresh: &str, graph: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (file, text) in [
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_recorder_left_is_put_back() {
+    fn settings_of_a_killed_recorder_are_restored() {
         let root = root("function_graph", "10", "ksys_write");
         let (tracer, sum) = held(root.path());
         let state = state(root.path(), &format!("held\t{tracer}\t{sum}\nval"));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_died_before_all_was_set() {
+    fn killed_before_all_settings_were_changed() {
         let root = root("nop", "10", "ksys_write");
         let state = state(root.path(), "");
         assert!(clean_up_top(root.path(), &state).unwrap());
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_uses_since_is_left_alone() {
+    fn settings_in_use_by_another_tool_are_kept() {
         let root = root("function_graph", "5", "vfs_read");
         let state = state(root.path(), "held\tfunction_graph\t1234\n");
         assert!(!clean_up_top(root.path(), &state).unwrap());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_were_changed_since_stay() {
+    fn settings_changed_since_are_kept() {
         let root = root("nop", "77", "");
         let state = state(root.path(), "");
         assert!(clean_up_top(root.path(), &state).unwrap());
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_of_tracefs_is_written() {
+    fn nothing_outside_tracefs_is_written() {
         let (undo, _) = parse("pq_1_2\nlist\t/etc/passwd\nlist\t../x\nvalue\ta/../../b\t1\t2\n");
         assert_eq!(undo, []);
     }

@@ -1,11 +1,11 @@
-//! Mapped files that the kernel does not identify: those that were mapped before the recording began.
+//! Identification of files that were mapped before the recording, which the kernel does not identify.
 //!
 //! ```text
 //! /proc/42/map_files/401000-402000    the very file, removed or replaced as it may be (CAP_CHECKPOINT_RESTORE)
 //! /proc/42/exe                        the same for the program itself (ptrace rights)
 //! /proc/42/root/usr/bin/srv           if it has the device and inode that were mapped
 //! ```
-//! They are read at once: later the path may lead to another program, whose names would look right.
+//! Build IDs are read at once: later the path may lead to another program, whose names would look plausible.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,16 +21,16 @@ use super::record::{Records, kind, misc};
 use crate::sys::host;
 use crate::sys::procfs::Map;
 
-/// Notes are small; a longer segment is not read to its end.
+/// Maximum number of bytes read from a note segment; notes are small.
 const MOST_NOTE_BYTES: u64 = 64 << 10;
 const PT_NOTE: u32 = 4;
 
-/// Files that no path leads to any more are held open until the recording ends, each by a descriptor.
+/// Maximum number of unlinked files held open until the recording ends, with a descriptor each.
 const MOST_HELD: usize = 256;
 /// The kernel's suffix for the path of a deleted file.
 const DELETED: &[u8] = b" (deleted)";
 
-/// A BUILD_ID record: which file a path was when we recorded.
+/// Adds a BUILD_ID record for the file at a path.
 pub(super) fn add_build_id(records: &mut Records, space: u16, path: &[u8], build_id: &[u8]) {
     let mut id = [0u8; 20];
     let Some(place) = id.get_mut(..build_id.len()) else {
@@ -51,7 +51,7 @@ pub(super) fn add_build_id(records: &mut Records, space: u16, path: &[u8], build
 /// Mapped files and their build IDs, each read once.
 pub(super) struct MappedFiles<'r> {
     known: BTreeMap<FileIdentity, Option<Vec<u8>>>,
-    /// Recorded for files that no path leads to, so that symbolization still finds them.
+    /// Receives the files without a path, so that symbolization finds them.
     roots: &'r Roots,
     held: usize,
 }
@@ -65,7 +65,7 @@ impl<'r> MappedFiles<'r> {
         }
     }
 
-    /// The build ID of a mapped file; `None`: it has none, or it cannot be read.
+    /// Returns the build ID of a mapped file; `None` if it has none or is unreadable.
     pub(super) fn build_id(&mut self, pid: i32, map: &Map<'_>) -> Option<&[u8]> {
         if map.inode == 0 || !map.path.starts_with(b"/") {
             return None;
@@ -77,7 +77,7 @@ impl<'r> MappedFiles<'r> {
         if !self.known.contains_key(&identity) {
             let file = open(pid, map, identity);
             let build_id = file.as_ref().and_then(build_id_of);
-            // Memory without a name (memfd) is removed as well, and would be held with all that is in it.
+            // Anonymous memory files (memfd) are unlinked as well; holding them would hold their contents.
             let is_removed = map.path.ends_with(DELETED);
             if let Some(file) = file.filter(|file| is_removed && note_segments(file).is_some()) {
                 self.hold(file, identity, build_id.clone());
@@ -87,7 +87,7 @@ impl<'r> MappedFiles<'r> {
         self.known.get(&identity)?.as_deref()
     }
 
-    /// The descriptor is left open for as long as we run: names are looked up last.
+    /// Keeps a descriptor open until the recorder exits, because symbolization comes last.
     fn hold(&mut self, file: File, identity: FileIdentity, build_id: Option<Vec<u8>>) {
         if self.held < MOST_HELD {
             self.held += 1;
@@ -97,7 +97,7 @@ impl<'r> MappedFiles<'r> {
     }
 }
 
-/// Opens the file that is mapped there.
+/// Opens the file mapped there.
 fn open(pid: i32, map: &Map<'_>, identity: FileIdentity) -> Option<File> {
     let mapped = format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end);
     if let Some(file) = regular(Path::new(&mapped)) {
@@ -112,7 +112,7 @@ fn open(pid: i32, map: &Map<'_>, identity: FileIdentity) -> Option<File> {
         .find(|file| is(file, identity))
 }
 
-/// Opens a regular file; a path may lead to a pipe by now, or to a device.
+/// Opens a regular file; the path may lead to a pipe or a device by now.
 fn regular(path: &Path) -> Option<File> {
     let file = File::options()
         .read(true)
@@ -122,17 +122,17 @@ fn regular(path: &Path) -> Option<File> {
     file.metadata().ok()?.is_file().then_some(file)
 }
 
-/// Whether a file is the one that was mapped.
+/// Whether a file is the mapped one.
 fn is(file: &File, identity: FileIdentity) -> bool {
     let Ok(metadata) = file.metadata() else {
         return false;
     };
     let device = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
-    // btrfs and overlayfs show another device in maps than in stat; the inode alone must do there.
+    // btrfs and overlayfs show different devices in maps and in stat; there, the inode alone must match.
     metadata.ino() == identity.inode && (device == identity.device || device.0 == 0)
 }
 
-/// The build ID of an ELF file.
+/// Returns the build ID of an ELF file.
 fn build_id_of(file: &File) -> Option<Vec<u8>> {
     let notes = note_segments(file)?;
     notes.into_iter().find_map(|(offset, size)| {
@@ -142,7 +142,7 @@ fn build_id_of(file: &File) -> Option<Vec<u8>> {
     })
 }
 
-/// Offsets and sizes of an ELF file's PT_NOTE segments. Files of a foreign byte order do not run here.
+/// Returns offsets and sizes of an ELF file's PT_NOTE segments. Files of the other byte order do not run on this host.
 fn note_segments(file: &File) -> Option<Vec<(u64, u64)>> {
     let mut head = [0u8; 64];
     file.read_exact_at(&mut head, 0).ok()?;
@@ -199,7 +199,7 @@ mod tests {
     use crate::sys::procfs;
 
     #[test]
-    fn of_this_very_program() {
+    fn build_id_of_this_program() {
         let mut maps = Vec::new();
         let pid = std::process::id() as i32;
         procfs::read_maps(pid, &mut maps);

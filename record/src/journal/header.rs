@@ -1,4 +1,4 @@
-//! The journal's head: events with their ids and names, facts about the host, formats, the kernel's mappings.
+//! The head of the journal: events with IDs and names, facts about the host, formats, kernel mappings.
 
 use perfquet_events::event::Selection;
 
@@ -12,11 +12,11 @@ use crate::sys::host;
 use crate::sys::perf_event::attr_bytes;
 use crate::sys::tracefs::Tracefs;
 
-/// `PERFILE2` in the order of this machine: the magic gives the byte order.
+/// `PERFILE2` in the host's byte order, which readers recognize by it.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
-/// The header's own size; 16 says: a pipe, records follow.
+/// Size of the header; 16 identifies a pipe, in which records follow.
 const PIPE_HEADER_BYTES: u64 = 16;
-/// Ids that fit into a HEADER_ATTR beside the longest attr.
+/// Maximum number of IDs in a HEADER_ATTR with the longest attr.
 pub(super) const IDS_PER_ATTR: usize = 8000;
 
 /// Kinds of EVENT_UPDATE.
@@ -44,7 +44,7 @@ pub(super) mod feature {
     pub(super) const CLOCK_DATA: u64 = 29;
 }
 
-/// Everything that is known before the first event.
+/// Returns everything known before the first event.
 pub(crate) fn head(recording: &Recording, selection: &Selection) -> Vec<u8> {
     let mut head = Vec::new();
     head.extend(MAGIC.to_ne_bytes());
@@ -56,7 +56,7 @@ pub(crate) fn head(recording: &Recording, selection: &Selection) -> Vec<u8> {
     add_features(&mut records);
     head.extend(records.bytes());
     add_formats(&mut head, recording);
-    // After the data that a perf.data in file format keeps in separate sections: these are data there.
+    // After the parts that a perf.data in file format keeps in separate sections, because updates are data there.
     let mut updates = Records::new();
     for track in recording.all() {
         add_updates(&mut updates, track);
@@ -79,7 +79,7 @@ fn add_event(records: &mut Records, track: &Track) {
     }
 }
 
-/// What the attr does not say. Any of an event's IDs identifies it.
+/// Adds information that the attr lacks. Any of an event's IDs identifies it.
 fn add_updates(records: &mut Records, track: &Track) {
     let Some(first) = track.events.first() else {
         return;
@@ -107,7 +107,7 @@ fn add_updates(records: &mut Records, track: &Track) {
     }
 }
 
-/// The selection, written again when more of it is known.
+/// Returns the selection, which is written again when more of it is known.
 pub(crate) fn selection(recording: &Recording, selection: &Selection) -> Vec<u8> {
     let mut records = Records::new();
     add_selection(&mut records, recording, selection);
@@ -121,7 +121,7 @@ fn add_selection(records: &mut Records, recording: &Recording, selection: &Selec
     }
 }
 
-/// An update belongs to some event: to any of them.
+/// Adds an update of the whole recording. It must belong to an event; any one will do.
 fn add_whole(records: &mut Records, recording: &Recording, kind: u64, text: &str) {
     let any = recording.all().find_map(|track| track.events.first());
     if let Some(any) = any {
@@ -172,7 +172,7 @@ fn add_command_line(records: &mut Records) {
     let arguments: Vec<String> = std::env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
-    // A command of 60 KiB and more is cut: a record holds no more, and the trace is not lost over it.
+    // Truncate a command of 60 KiB or more, because a record cannot hold it.
     let mut room = 48 << 10;
     let fitting: Vec<&String> = arguments
         .iter()
@@ -202,7 +202,7 @@ fn add_pmus(records: &mut Records) {
     });
 }
 
-/// Which clock, and what it showed at one moment of the wall's.
+/// Adds the clock, with its time at one moment of wall-clock time.
 fn add_clock(records: &mut Records) {
     records.add(kind::HEADER_FEATURE, 0, |body| {
         body.u64(feature::CLOCKID);

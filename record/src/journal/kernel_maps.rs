@@ -1,7 +1,7 @@
-//! Where the kernel and its modules lie, and the kernel's build id.
+//! Address ranges of the kernel and its modules, and the kernel's build ID.
 //!
-//! As perf writes them: `[kernel.kallsyms]_text`, from `_text` to `_etext`, its file offset the address of
-//! `_text`; each module from `/proc/modules` with the path of its file.
+//! Written as by perf: `[kernel.kallsyms]_text`, from `_text` to `_etext`, with the address of `_text` as its file
+//! offset; each module from `/proc/modules` with the path of its file.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,10 +13,10 @@ use super::record::{Records, kind, misc};
 use crate::sys::host;
 
 const KERNEL: &str = "[kernel.kallsyms]";
-/// Of the kernel, in records.
+/// PID of kernel mappings.
 const NO_PID: i32 = -1;
 
-/// Records of the kernel and its modules. Nothing where addresses are hidden from us (kptr_restrict).
+/// Returns the records of the kernel and its modules; empty if addresses are hidden (kptr_restrict).
 pub(super) fn records() -> Vec<u8> {
     let mut records = Records::new();
     if let Some(build_id) = host::kernel_build_id() {
@@ -42,11 +42,11 @@ struct Text {
     end: u64,
 }
 
-/// The kernel's text by its symbols; `None` if they read as 0.
+/// Returns the range of the kernel's code from its symbols; `None` if addresses are hidden.
 fn kernel_text() -> Option<Text> {
     let file = fs::File::open("/proc/kallsyms").ok()?;
     let (mut text, mut stext, mut etext) = (None, None, None);
-    // Whole lines of a few dozen bytes; the symbols of interest are among the first 60 000 of 100 000.
+    // Lines have a few dozen bytes; the symbols of interest are among the first 60,000 of 100,000.
     for line in BufReader::with_capacity(1 << 18, file).split(b'\n') {
         let line = line.ok()?;
         let mut words = line.split(|&byte| byte == b' ');
@@ -107,14 +107,14 @@ fn add_modules(records: &mut Records) {
     }
 }
 
-/// Files of modules by name, from depmod's list: `kernel/fs/ext4/ext4.ko.xz: …`.
+/// Returns the files of modules by name, from depmod's list: `kernel/fs/ext4/ext4.ko.xz: …`.
 fn module_files(release: &str) -> HashMap<String, String> {
     let folder = Path::new("/lib/modules").join(release);
     let list = fs::read_to_string(folder.join("modules.dep")).unwrap_or_default();
     let entry = |line: &str| {
         let file = line.split(':').next()?;
         let base = file.rsplit('/').next()?;
-        // The kernel's name of a module has underscores where its file may have dashes.
+        // The kernel's name of a module has underscores; its file name may have dashes instead.
         let name = base.split(".ko").next()?.replace('-', "_");
         Some((name, folder.join(file).display().to_string()))
     };

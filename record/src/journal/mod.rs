@@ -1,4 +1,4 @@
-//! The journal: what the kernel's rings held, as a perf.data in pipe format.
+//! The journal: the contents of the kernel's rings, as a perf.data in pipe format.
 //!
 //! ```text
 //! "PERFILE2", u64 16            then records only, each { u32 type, u16 misc, u16 size, … }
@@ -11,10 +11,10 @@
 //! the rings' bytes              FINISHED_ROUND after each pass over all rings
 //! LOST_SAMPLES                  at the end
 //! ```
-//! Nothing is ever rewritten, so it is a whole perf.data at every moment: a recorder that was killed leaves
-//! a file that imports like any other, and `perf report -i` opens it, unless so much was recorded that what was encoded
-//! is packed ([`packer`]). With `--format perf.data` it becomes a file's at the
-//! end ([`perf_file`]), since not all of perf's commands read a pipe's. (tools/perf/Documentation/perf.data-file-format.txt)
+//! Nothing is ever rewritten, so the journal is a valid perf.data at every moment: the file of a killed recorder can be
+//! imported like any other, and `perf report -i` opens it, unless its encoded part has been compressed ([`packer`]).
+//! With `--format perf.data`, it is converted to perf's file format at the end ([`perf_file`]), because not all perf
+//! commands read pipes. (tools/perf/Documentation/perf.data-file-format.txt)
 
 mod build_ids;
 pub(crate) mod header;
@@ -45,17 +45,18 @@ pub(crate) use perf_file::complete as complete_file;
 use walk::Walk;
 pub(crate) use walk::samples_by_id;
 
-/// Left free when a disk is full: a LOST_SAMPLES record takes 64 bytes for each event and CPU.
+/// Space kept free on a full disk: a LOST_SAMPLES record takes 64 bytes per event and CPU.
 const LAST_BYTES: u64 = 64 << 10;
 
-/// A journal that is being written.
+/// A journal being written.
 pub(crate) struct Journal {
     file: File,
     written: Arc<AtomicU64>,
 }
 
 impl Journal {
-    /// Creates it; an existing file is an error, a link is not followed: traces hold secrets, and we may be root.
+    /// Creates the journal. An existing file is an error, and links are not followed: traces contain secrets, and the
+    /// recorder may be root.
     pub(crate) fn create(path: &Path) -> io::Result<Journal> {
         let file = OpenOptions::new()
             .read(true)
@@ -70,7 +71,7 @@ impl Journal {
         })
     }
 
-    /// Bytes written so far, for whoever watches.
+    /// Returns the number of bytes written so far, for observers.
     pub(crate) fn written(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.written)
     }
@@ -83,13 +84,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Where the next byte goes.
+    /// Returns the offset of the next byte.
     pub(crate) fn length(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// After a failed write: back to the end of a whole record, with room for the records that count the losses. A record
-    /// begins at `from`, and from there on only records were appended.
+    /// Truncates the journal after a failed write to the end of a whole record, leaving room for the records that count
+    /// the losses. A record begins at `from`, and only records were appended after it.
     pub(crate) fn cut(&mut self, from: u64) -> io::Result<()> {
         let limit = self.file.metadata()?.len().saturating_sub(LAST_BYTES);
         let mut walk = Walk::new(&self.file, from)?;
@@ -97,29 +98,29 @@ impl Journal {
         loop {
             match walk.next() {
                 Ok(Some(_)) if walk.offset() <= limit => length = walk.offset(),
-                // What no record can be follows the whole ones.
+                // The bytes after the whole records cannot be a record.
                 Err(error) if error.kind() != io::ErrorKind::InvalidData => return Err(error),
                 Ok(_) | Err(_) => break,
             }
         }
         self.file.set_len(length)?;
-        // Appending goes on from there; the position of the file is past it.
+        // Appending continues from there; the position of the file is past it.
         io::Seek::seek(&mut self.file, io::SeekFrom::Start(length))?;
         self.written.store(length, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Ends a pass over all rings: whatever follows is younger than the youngest of the pass before, so a
-    /// reader can hand out in order what it has read until then.
+    /// Ends a pass over all rings. Later records are newer than the newest of the previous pass, so a reader can emit
+    /// all records up to then in order.
     pub(crate) fn finish_round(&mut self) -> io::Result<()> {
         let mut records = Records::new();
         records.add(kind::FINISHED_ROUND, 0, |_| {});
         self.append(records.bytes())
     }
 
-    /// Writes what was lost per event and CPU, as the kernel counted it, and what it could not serve of our probes.
-    /// `written` has the samples of each id where a journal could not be written to its end: of tracepoints, which count every
-    /// hit, all others are lost.
+    /// Writes the losses per event and CPU, as counted by the kernel, and the missed hits of own probes. `written` has
+    /// the number of samples per ID if the journal could not be written to its end: all other hits of tracepoints,
+    /// which count every hit, are then lost.
     pub(crate) fn losses(
         &mut self,
         recording: &Recording,
@@ -145,8 +146,8 @@ impl Journal {
         let mut records = Records::new();
         let time = clock::monotonic();
         for (opened, lost) in counted {
-            // Those that lost nothing too: "none" is recorded, and the kernel writes a loss in a ring to whichever event
-            // comes next.
+            // Include zero counts too: they record that nothing was lost, while the kernel attributes a loss in a ring
+            // to whichever event comes next.
             let Some(lost) = lost else { continue };
             records.add(kind::LOST_SAMPLES, 0, |body| {
                 body.u64(lost);
@@ -165,7 +166,7 @@ impl Journal {
             };
             records.add(kind::LOST_SAMPLES, 0, |body| {
                 body.u64(*count);
-                // 0: not among what the rings lost, and of no CPU that is known.
+                // ID 0: not one of the losses in rings, and on an unknown CPU.
                 body.trailer(0, 0, time, u32::MAX, opened.id);
             });
         }

@@ -1,10 +1,10 @@
-//! Packs the part of the journal that the encoder has read, and punches it out of the file.
+//! Compresses the part of the journal that the encoder has read, and punches it out of the file.
 //!
 //! ```text
 //! 0 ……… packed ……… | 32 MiB and more that were read | 4 MiB | what waits for the encoder
 //! ```
-//! Whoever recovers the trace reads the journal as it was (`pack_journal` says how it holds at every moment). Where the disk is
-//! full, or its file system has no holes, the journal stays as it is.
+//! Recovery reads the original journal (`pack_journal` describes why that holds at every moment). On a full disk, or on
+//! a file system without holes, the journal is left unchanged.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,22 +15,22 @@ use perfquet_import::pack_journal;
 
 use crate::sys::file;
 
-/// Bytes of a piece.
+/// Size of a piece in bytes.
 const PIECE_BYTES: u64 = 32 << 20;
-/// Bytes before the encoder that are left alone: a journal on a full disk is cut by 64 KiB.
+/// Bytes before the encoder's position that are not compressed: a journal on a full disk is truncated by 64 KiB.
 const MARGIN_BYTES: u64 = 4 << 20;
 
 /// The packer of one journal.
 pub(crate) struct Packer {
     path: PathBuf,
-    /// `None`: the journal stays as it is from here on.
+    /// `None` if the rest of the journal is left unchanged.
     file: Option<File>,
-    /// Up to where it is packed.
+    /// Offset up to which it is compressed.
     packed: u64,
 }
 
 impl Packer {
-    /// Nothing is packed yet.
+    /// Creates a packer that has compressed nothing yet.
     pub(crate) fn new(journal: &Path) -> Packer {
         let mut options = OpenOptions::new();
         let file = options
@@ -44,7 +44,7 @@ impl Packer {
         }
     }
 
-    /// Packs those of the bytes read that are worth it.
+    /// Compresses the bytes read so far, if they are enough for a piece.
     pub(crate) fn follow(&mut self, read: u64) {
         while let Some(file) = &self.file
             && self.packed + PIECE_BYTES + MARGIN_BYTES <= read

@@ -6,12 +6,12 @@
 //! data   EVENT_UPDATE, BUILD_ID, MMAP, …, the rings' bytes               as they were
 //! end    sections of the features, features, attrs, ids                  new
 //! ```
-//! The records stay where they are, so that it takes one reading and no room. The header is written last: until then,
-//! and if the recorder dies, the file is a pipe's, which perf and perfquet-convert read as well.
+//! The records stay in place, so the conversion needs one pass and no space. The header is written last: until then, or
+//! if the recorder is killed, the file has pipe format, which perf and perfquet-convert read as well.
 //! (tools/perf/Documentation/perf.data-file-format.txt, tools/perf/util/header.c)
 //!
-//! perf puts the records of a round in order with those of the round before, and no farther. On a busy machine a record may
-//! come later; the ends of such rounds become records without a meaning (FINISHED_INIT), so that perf waits for more.
+//! perf sorts the records of a round together with those of the previous round only. On a busy host, a record may come
+//! later; the ends of such rounds are replaced by records without effect (FINISHED_INIT), so that perf waits longer.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -32,11 +32,11 @@ use crate::sys::perf_event::abi;
 const SAMPLE_TYPE: usize = 24;
 const CALLCHAIN: u64 = abi::PERF_SAMPLE_CALLCHAIN as u64;
 const HEADER_BYTES: u64 = 104;
-/// Magic and size, as in front of a pipe.
+/// Size of the magic and the size field at the start of a pipe.
 const PIPE_HEADER_BYTES: u64 = 16;
 const IDENTIFIERS_MAX: usize = super::header::IDS_PER_ATTR;
 
-/// An attr and the ids of its events.
+/// An attr and the IDs of its events.
 struct Event {
     attr: Vec<u8>,
     ids: Vec<u64>,
@@ -45,7 +45,7 @@ struct Event {
 
 /// Records between two ends of rounds.
 struct Round {
-    /// Where the record is that ends it.
+    /// Offset of the record that ends the round.
     end: Option<u64>,
     first: u64,
     last: u64,
@@ -61,7 +61,7 @@ impl Default for Round {
     }
 }
 
-/// All that the header needs to know.
+/// Everything that the header needs.
 #[derive(Default)]
 struct Contents {
     events: Vec<Event>,
@@ -73,14 +73,14 @@ struct Contents {
     build_ids: Records,
     identified: HashSet<Vec<u8>>,
     rounds: Vec<Round>,
-    /// Records with stale bytes after the part the kernel wrote, and how many bytes.
+    /// Records with stale bytes after the part that the kernel wrote, and the size of that part.
     overlong: Vec<(Record, u16)>,
     samples: u64,
     first_sample: Option<u64>,
     last_sample: u64,
 }
 
-/// Makes a file of the journal at `path`, and says how many samples are in it.
+/// Converts the journal at `path` to file format; returns its number of samples.
 pub(crate) fn complete(path: &Path) -> io::Result<u64> {
     let file = OpenOptions::new()
         .read(true)
@@ -95,7 +95,7 @@ pub(crate) fn complete(path: &Path) -> io::Result<u64> {
         for void in contents.void_rounds() {
             file.write_all_at(&kind::FINISHED_INIT.to_ne_bytes(), void)?;
         }
-        // perf looks for their trailer at the end: what follows it becomes a record that says nothing.
+        // perf expects the trailer at the end: turn the rest into a record without effect.
         for (record, written) in &contents.overlong {
             let rest = record.offset + u64::from(*written);
             file.write_all_at(&head(kind::FINISHED_INIT, 0, record.size - written), rest)?;
@@ -104,7 +104,7 @@ pub(crate) fn complete(path: &Path) -> io::Result<u64> {
         file.write_all_at(&header, 0)
     });
     if let Err(error) = written {
-        // A full disk: what was there stays what it was.
+        // On a full disk, restore the previous contents.
         let _ = file.set_len(contents.data_end.min(pipe_bytes));
         return Err(error);
     }
@@ -141,7 +141,7 @@ impl Contents {
                 }
                 kind::TRACING_DATA => {
                     let begin = record.offset + u64::from(record.size);
-                    contents.tracing_data = Some((begin, record.behind));
+                    contents.tracing_data = Some((begin, record.extra_bytes));
                 }
                 _ => {
                     contents.data_begin.get_or_insert(record.offset);
@@ -162,7 +162,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Joins the pieces in which an event was recorded.
+    /// Joins the pieces of one event.
     fn add_attr(&mut self, body: &[u8]) {
         let size = body.get(4..8).and_then(|size| size.first_chunk());
         let size = size.map_or(0, |size| u32::from_ne_bytes(*size)) as usize;
@@ -182,7 +182,7 @@ impl Contents {
         }
     }
 
-    /// A record of the data, and its time, if it has one.
+    /// Handles a record of the data; returns its time, if it has one.
     fn take(
         &mut self,
         walk: &mut Walk<'_>,
@@ -218,7 +218,7 @@ impl Contents {
                 self.add_mapped(record.misc, &body);
                 Ok(trailer_time(&body))
             }
-            // Records of the kernel end with what all events have; those of tools, from 64 on, do not.
+            // Records of the kernel end with the common trailer; those of tools, from 64 on, have none.
             1..64 => {
                 let mut bytes = walk.whole()?;
                 let written = written_bytes(&bytes, TRAILER_BYTES, Endian::Little);
@@ -243,7 +243,7 @@ impl Contents {
         }
     }
 
-    /// A file that was mapped while we recorded.
+    /// Adds a file that was mapped during the recording.
     fn add_mapped(&mut self, bits: u16, body: &[u8]) {
         let path = before_nul(body.get(64..).unwrap_or_default());
         let length = usize::from(body.get(32).copied().unwrap_or(0));
@@ -256,18 +256,18 @@ impl Contents {
         }
     }
 
-    /// Ends of rounds that later records violate.
+    /// Returns the ends of rounds that later records violate.
     fn void_rounds(&self) -> Vec<u64> {
-        let mut oldest_behind = vec![u64::MAX; self.rounds.len()];
+        let mut oldest_after = vec![u64::MAX; self.rounds.len()];
         let mut oldest = u64::MAX;
-        for (place, round) in oldest_behind.iter_mut().zip(&self.rounds).rev() {
+        for (place, round) in oldest_after.iter_mut().zip(&self.rounds).rev() {
             *place = oldest;
             oldest = oldest.min(round.first);
         }
         let mut void = Vec::new();
-        // At the end of a round perf hands out what is not younger than the youngest of the rounds before.
+        // At the end of a round, perf emits the records that are not newer than the newest one of the previous rounds.
         let (mut handed_out, mut youngest) = (0, 0);
-        for (round, oldest) in self.rounds.iter().zip(oldest_behind) {
+        for (round, oldest) in self.rounds.iter().zip(oldest_after) {
             youngest = youngest.max(round.last);
             let Some(end) = round.end else { continue };
             if oldest < handed_out {
@@ -279,7 +279,7 @@ impl Contents {
         void
     }
 
-    /// The header, and what follows the data.
+    /// Returns the header, and the part after the data.
     fn header_and_tail(&self) -> (Vec<u8>, Vec<u8>) {
         let mut features = self.features.clone();
         features.insert(feature::BUILD_ID, self.build_ids.bytes().to_vec());
@@ -336,7 +336,7 @@ impl Contents {
         (header, tail)
     }
 
-    /// All attrs have one size in a file.
+    /// Returns the size of all attrs in the file.
     fn attr_bytes(&self) -> usize {
         let sizes = self.events.iter().map(|event| event.attr.len());
         sizes.max().unwrap_or(0)
@@ -344,7 +344,8 @@ impl Contents {
 
     /// Returns the attr as the file has it.
     ///
-    /// perf's reports show call chains only if every event has them, also those that never sample; perf writes them so.
+    /// perf's reports show call chains only if every event has them, even one that never samples, and perf writes them
+    /// so.
     fn attr_of(&self, event: &Event) -> Vec<u8> {
         let mut attr = event.attr.clone();
         attr.resize(self.attr_bytes(), 0);
@@ -363,7 +364,7 @@ impl Contents {
         attr
     }
 
-    /// Names of the events with their ids.
+    /// Returns the names of the events with their IDs.
     fn event_descriptions(&self) -> Vec<u8> {
         let mut records = Records::new();
         records.plain(|body| {
@@ -390,7 +391,7 @@ fn is_dummy(event: &Event) -> bool {
         && number_at(&event.attr, 8) == Some(abi::PERF_COUNT_SW_DUMMY.into())
 }
 
-/// The time in the trailer of a record: CPU and ID follow it.
+/// Returns the time in the trailer of a record, which is followed by CPU and ID.
 fn trailer_time(body: &[u8]) -> Option<u64> {
     number_at(body, body.len().checked_sub(24)?)
 }
@@ -422,14 +423,14 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_trailer_is_a_record_of_its_own() {
+    fn bytes_after_a_trailer_become_a_separate_record() {
         const KSYMBOL: u32 = 17;
         let mut bytes = b"PERFILE2\x10\0\0\0\0\0\0\0".to_vec();
         bytes.extend(head(kind::HEADER_ATTR, 0, 8 + 112));
         bytes.extend([[0; 4], [112, 0, 0, 0]].concat());
         bytes.resize(bytes.len() + 104, 0);
         let data = bytes.len() as u64;
-        // Head, address, length, type, flags, name; trailer; what the ring held before.
+        // Head, address, length, type, flags, name; trailer; stale bytes of the ring.
         bytes.extend(head(KSYMBOL, 0, 8 + 16 + 8 + 32 + 64));
         bytes.extend([1; 16]);
         bytes.extend(b"prog_12\0");
@@ -462,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_do_not_hold_are_void() {
+    fn violated_rounds_are_removed() {
         let void = |rounds| {
             let contents = Contents {
                 rounds,
@@ -470,14 +471,14 @@ mod tests {
             };
             contents.void_rounds()
         };
-        // In order, or late by one round: perf waits that long.
+        // In order, or late by one round, which perf tolerates.
         assert!(void(vec![round(1, 10, 20), round(2, 15, 30), round(3, 25, 40)]).is_empty());
-        // 12 comes two rounds late: what is handed out at 2 goes up to 20.
+        // 12 comes two rounds late: the end of round 2 emits records up to 20.
         assert_eq!(
             void(vec![round(1, 10, 20), round(2, 21, 30), round(3, 12, 40)]),
             [2]
         );
-        // A round without a record, and one record that is late for all.
+        // A round without records, and one record that is late for all rounds.
         assert_eq!(
             void(vec![
                 round(1, 10, 20),

@@ -1,7 +1,7 @@
-//! What existed at the start: every thread with its name, every executable mapping, as if just made.
+//! The state at the start: every thread with its name, and every executable mapping.
 //!
-//! Read after the events are enabled, so that nothing falls between: what starts during the read is recorded twice, what
-//! is recorded here has no time.
+//! Read after the events are enabled, so that nothing is missed: a thread that starts during the read is recorded
+//! twice, and the records made here have no time.
 
 use perfquet_trace::symbols::Roots;
 
@@ -10,8 +10,8 @@ use super::record::{Records, kind, misc};
 use crate::sys::procfs::{self, Map};
 use crate::target::Target;
 
-/// FORK, COMM and MMAP2 records, then FINISHED_INIT, from `/proc`. `command` is the command that waits; `has_data`:
-/// mappings of data are wanted as well. Mapped files without a path are made known to `roots`.
+/// Returns FORK, COMM and MMAP2 records from `/proc`, then FINISHED_INIT. `command` is the waiting command; with
+/// `has_data`, mappings of data are included. Mapped files without a path are added to `roots`.
 pub(crate) fn existing(
     target: &Target,
     command: Option<i32>,
@@ -26,7 +26,7 @@ pub(crate) fn existing(
         add_process(&mut records, pid);
         procfs::read_maps(pid, &mut maps);
         for map in procfs::parse_maps(&maps) {
-            // Only code is needed to name addresses.
+            // Symbolization needs only code.
             if map.protection & libc::PROT_EXEC as u32 != 0 {
                 let build_id = files.build_id(pid, &map);
                 add_mapping(&mut records, pid, &map, build_id);
@@ -41,7 +41,7 @@ pub(crate) fn existing(
 
 fn add_process(records: &mut Records, pid: i32) {
     let mut tids = procfs::threads(pid);
-    // The process before its threads.
+    // The first thread of a process comes first.
     tids.sort_unstable_by_key(|&tid| (tid != pid, tid));
     for tid in tids {
         let Some(task) = procfs::task(pid, tid) else {
@@ -65,7 +65,7 @@ fn add_process(records: &mut Records, pid: i32) {
     }
 }
 
-/// With a build ID in place of device and inode, as the kernel writes it.
+/// Adds a mapping, with a build ID in place of device and inode, as the kernel writes it.
 fn add_mapping(records: &mut Records, pid: i32, map: &Map<'_>, build_id: Option<&[u8]>) {
     let path: &[u8] = if map.path.is_empty() {
         b"//anon"
@@ -74,7 +74,7 @@ fn add_mapping(records: &mut Records, pid: i32, map: &Map<'_>, build_id: Option<
     };
     let is_data = map.protection & libc::PROT_EXEC as u32 == 0;
     let data = if is_data { misc::MMAP_DATA } else { 0 };
-    // A longer one does not fit.
+    // A longer build ID does not fit.
     let build_id = build_id.filter(|id| id.len() <= 20);
     let build = if build_id.is_some() {
         misc::MMAP_BUILD_ID

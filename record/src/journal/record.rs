@@ -1,4 +1,4 @@
-//! Building records: `{ u32 type, u16 misc, u16 size, body }`, padded to 8 bytes.
+//! Construction of records: `{ u32 type, u16 misc, u16 size, body }`, padded to 8 bytes.
 
 /// Types of records (include/uapi/linux/perf_event.h; from 64 on tools/lib/perf/include/perf/event.h).
 pub(crate) mod kind {
@@ -26,37 +26,37 @@ pub(crate) mod misc {
     pub(crate) const USER: u16 = 2;
     /// COMM: the name comes from an exec.
     pub(crate) const COMM_EXEC: u16 = 1 << 13;
-    /// MMAP2: of data, not of code.
+    /// MMAP2: the mapping is data, not code.
     pub(crate) const MMAP_DATA: u16 = 1 << 13;
     /// MMAP2: a build ID replaces device and inode.
     pub(crate) const MMAP_BUILD_ID: u16 = 1 << 14;
-    /// FORK: of a thread that existed; mappings are not to be copied from its parent.
+    /// FORK: of an existing thread, which does not inherit its parent's mappings.
     pub(crate) const FORK_EXEC: u16 = 1 << 13;
-    /// BUILD_ID: its length follows it.
+    /// BUILD_ID: the length follows the build ID.
     pub(crate) const BUILD_ID_SIZE: u16 = 1 << 15;
 }
 
-/// What a record says of itself, without its event.
+/// The part of a record that can be read without its event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head<'a> {
     /// One of [`kind`].
     pub(crate) kind: u32,
     /// Bits of [`misc`].
     pub(crate) misc: u16,
-    /// All of it.
+    /// The whole record.
     pub(crate) bytes: &'a [u8],
-    /// Whose process it is, for a record of a process.
+    /// PID, for a record of a process.
     pub(crate) pid: i32,
-    /// Who forked it, for FORK and EXIT.
+    /// PID of the parent, for FORK and EXIT.
     pub(crate) parent: i32,
-    /// Whose thread it is, for a record of a process.
+    /// TID, for a record of a process.
     pub(crate) tid: i32,
-    /// When; 0: since before the recording.
+    /// Time; 0 for the state at the start.
     pub(crate) time: u64,
 }
 
 impl Head<'_> {
-    /// Whether it describes a process, and ends with it.
+    /// Whether the record describes a process, and is obsolete once the process has ended.
     pub(crate) fn is_of_process(&self) -> bool {
         matches!(
             self.kind,
@@ -64,22 +64,22 @@ impl Head<'_> {
         )
     }
 
-    /// Identifier of a sample: first with our sample_type.
+    /// Returns the identifier of a sample, which comes first in the recorder's samples.
     pub(crate) fn sample_id(&self) -> Option<u64> {
         u64_at(self.bytes, 8)
     }
 
-    /// Tid and time of a sample: after the identifier, and after the address if there is one.
+    /// Returns TID and time of a sample, which follow the identifier and, if present, the address.
     pub(crate) fn sample_tid_and_time(&self, has_ip: bool) -> Option<(i32, u64)> {
         let at = if has_ip { 24 } else { 16 };
         Some((i32_at(self.bytes, at + 4)?, u64_at(self.bytes, at + 8)?))
     }
 }
 
-/// Bytes of what [`Body::trailer`] writes, and the kernel.
+/// Size of the trailer written by [`Body::trailer`], and by the kernel.
 pub(super) const TRAILER_BYTES: usize = 32;
 
-/// The records in `bytes`, up to the first that is not whole.
+/// Iterates over the records in `bytes`, up to the first incomplete one.
 pub(crate) fn walk(bytes: &[u8]) -> impl Iterator<Item = Head<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -88,8 +88,8 @@ pub(crate) fn walk(bytes: &[u8]) -> impl Iterator<Item = Head<'_>> {
         if size < 8 {
             return None;
         }
-        let (bytes, behind) = rest.split_at_checked(size)?;
-        rest = behind;
+        let (bytes, after) = rest.split_at_checked(size)?;
+        rest = after;
         let has_parent = matches!(kind, kind::FORK | kind::EXIT);
         Some(Head {
             kind,
@@ -130,7 +130,7 @@ pub(crate) struct Records {
     bytes: Vec<u8>,
 }
 
-/// The head of a record of `size` bytes, of which it is the first 8.
+/// Returns the head of a record of `size` bytes, which includes the 8 bytes of the head.
 pub(super) fn head(kind: u32, misc: u16, size: u16) -> [u8; 8] {
     let [a, b, c, d] = kind.to_ne_bytes();
     let ([e, f], [g, h]) = (misc.to_ne_bytes(), size.to_ne_bytes());
@@ -165,7 +165,7 @@ impl Records {
         });
     }
 
-    /// Adds a record. Says false, and adds nothing, if it is longer than a record can be.
+    /// Adds a record. Returns false, and adds nothing, if it is too long for a record.
     pub(crate) fn add(&mut self, kind: u32, misc: u16, fill: impl FnOnce(&mut Body<'_>)) -> bool {
         let start = self.bytes.len();
         self.bytes.extend(head(kind, misc, 0));
@@ -208,14 +208,14 @@ impl Body<'_> {
         self.bytes.extend(bytes);
     }
 
-    /// Text, its NUL, and zeros to a multiple of 8: as in the kernel's records.
+    /// Adds a string with its NUL, padded to a multiple of 8, as the kernel does.
     pub(crate) fn text(&mut self, text: &[u8]) {
         self.raw(text);
         self.u8(0);
         self.pad(8);
     }
 
-    /// Length, then text padded to 64: as in perf's headers.
+    /// Adds a length and a string padded to 64, as in perf's headers.
     pub(crate) fn header_text(&mut self, text: &str) {
         let length = (text.len() + 1).next_multiple_of(NAME_ALIGN);
         self.u32(length as u32);
@@ -223,7 +223,7 @@ impl Body<'_> {
         self.bytes.resize(self.bytes.len() + length - text.len(), 0);
     }
 
-    /// What ends every record but samples, with our sample_type: TID, TIME, CPU, IDENTIFIER.
+    /// Adds the trailer of all records but samples, for the recorder's sample_type: TID, TIME, CPU, IDENTIFIER.
     pub(crate) fn trailer(&mut self, pid: i32, tid: i32, time: u64, cpu: u32, id: u64) {
         self.i32(pid);
         self.i32(tid);
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_knows_its_size() {
+    fn records_have_their_size() {
         let mut records = Records::new();
         assert!(records.add(kind::COMM, misc::USER, |body| {
             body.i32(1);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn too_long_a_record_leaves_nothing() {
+    fn too_long_record_is_not_added() {
         let mut records = Records::new();
         assert!(!records.add(kind::COMM, 0, |body| body.raw(&[0; 70_000])));
         assert!(records.bytes().is_empty());

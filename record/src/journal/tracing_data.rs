@@ -45,12 +45,12 @@ pub(super) fn section<'a>(
             add_long(&mut out, format);
         }
     }
-    // The kernel's symbols: perf has written none since 2015.
+    // Kernel symbols: perf has written none since 2015.
     out.extend(0u32.to_ne_bytes());
     let printk = tracefs.file("printk_formats");
     out.extend((printk.len() as u32).to_ne_bytes());
     out.extend(printk);
-    // Names of threads: COMM records have them.
+    // Thread names: COMM records have them.
     out.extend(0u64.to_ne_bytes());
     out.resize(out.len().next_multiple_of(8), 0);
     out

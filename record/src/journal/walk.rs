@@ -1,4 +1,4 @@
-//! Going through a journal, record by record.
+//! Iteration over the records of a journal.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,13 +9,13 @@ use perfquet_import::Unpacked;
 
 use super::record::kind;
 
-/// Samples of each event in a journal, of which parts may be packed.
+/// Counts the samples of each event in a journal, parts of which may be compressed.
 pub(crate) fn samples_by_id(path: &Path) -> io::Result<HashMap<u64, u64>> {
     let mut reader = BufReader::with_capacity(1 << 20, Unpacked::open(path)?);
     pass_over(&mut reader, 16)?;
     let mut samples = HashMap::new();
     let mut head = [0; 16];
-    // Ends in front of the first record that is not whole.
+    // Ends before the first incomplete record.
     while reader.read_exact(&mut head[..8]).is_ok() {
         let [a, b, c, d, _, _, g, h, ..] = head;
         let kind = u32::from_ne_bytes([a, b, c, d]);
@@ -38,7 +38,7 @@ pub(crate) fn samples_by_id(path: &Path) -> io::Result<HashMap<u64, u64>> {
             break;
         }
         if kind == kind::SAMPLE {
-            // With our sample_type the identifier comes first.
+            // The identifier comes first in the recorder's samples.
             let id = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
             *samples.entry(id).or_default() += 1;
         }
@@ -46,7 +46,7 @@ pub(crate) fn samples_by_id(path: &Path) -> io::Result<HashMap<u64, u64>> {
     Ok(samples)
 }
 
-/// Passes over bytes, and says how many there were.
+/// Skips bytes; returns how many there were.
 fn pass_over(reader: &mut impl BufRead, bytes: u64) -> io::Result<u64> {
     let mut passed = 0;
     while passed < bytes {
@@ -61,30 +61,30 @@ fn pass_over(reader: &mut impl BufRead, bytes: u64) -> io::Result<u64> {
     Ok(passed)
 }
 
-/// A record's head, and where it is.
+/// The head of a record, and its offset.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
     pub(super) kind: u32,
     pub(super) misc: u16,
     pub(super) size: u16,
     pub(super) offset: u64,
-    /// Bytes that follow it without being part of it.
-    pub(super) behind: u64,
+    /// Number of bytes that follow the record without being part of it.
+    pub(super) extra_bytes: u64,
 }
 
-/// The way through a journal, which ends in front of the first record that is not whole.
+/// Iterates over a journal, up to the first incomplete record.
 pub(super) struct Walk<'f> {
     reader: BufReader<&'f File>,
-    /// Where the next record begins.
+    /// Offset of the next record.
     next: u64,
-    /// Where the reader is.
+    /// Offset of the reader.
     at: u64,
     length: u64,
     current: Option<Record>,
 }
 
 impl<'f> Walk<'f> {
-    /// From an offset on.
+    /// Starts at an offset.
     pub(super) fn new(file: &'f File, offset: u64) -> io::Result<Walk<'f>> {
         let length = file.metadata()?.len();
         let mut reader = BufReader::with_capacity(1 << 20, file);
@@ -98,12 +98,12 @@ impl<'f> Walk<'f> {
         })
     }
 
-    /// Where the records end that were given.
+    /// Returns the offset of the end of the last record.
     pub(super) fn offset(&self) -> u64 {
         self.next
     }
 
-    /// The next record.
+    /// Returns the next record.
     pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
         if self.next + 8 > self.length {
             return Ok(None);
@@ -116,16 +116,16 @@ impl<'f> Walk<'f> {
             misc: u16::from_ne_bytes([e, f]),
             size: u16::from_ne_bytes([g, h]),
             offset: self.next,
-            behind: 0,
+            extra_bytes: 0,
         };
         if record.size < 8 {
             let message = format!("a record of {} bytes at {:#x}", record.size, self.next);
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         if record.kind == kind::TRACING_DATA {
-            record.behind = u32::from_ne_bytes(self.take()?).into();
+            record.extra_bytes = u32::from_ne_bytes(self.take()?).into();
         }
-        let end = self.next + u64::from(record.size) + record.behind;
+        let end = self.next + u64::from(record.size) + record.extra_bytes;
         if end > self.length {
             return Ok(None);
         }
@@ -134,12 +134,12 @@ impl<'f> Walk<'f> {
         Ok(Some(record))
     }
 
-    /// What follows the head of the record that was given last.
+    /// Returns the body of the last record.
     pub(super) fn body(&mut self) -> io::Result<Vec<u8>> {
         self.from(8)
     }
 
-    /// The record that was given last, with its head.
+    /// Returns the last record with its head.
     pub(super) fn whole(&mut self) -> io::Result<Vec<u8>> {
         self.from(0)
     }
@@ -155,7 +155,7 @@ impl<'f> Walk<'f> {
         Ok(bytes)
     }
 
-    /// The first bytes of it; zeros where it is shorter.
+    /// Returns the first bytes of the body, padded with zeros.
     pub(super) fn front<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut front = [0; N];
         if let Some(record) = self.current {
@@ -174,7 +174,7 @@ impl<'f> Walk<'f> {
         Ok(bytes)
     }
 
-    /// Within the buffer, mostly.
+    /// Usually stays within the buffer.
     fn go_to(&mut self, offset: u64) -> io::Result<()> {
         self.reader
             .seek_relative(offset.wrapping_sub(self.at) as i64)?;

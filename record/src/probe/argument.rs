@@ -1,4 +1,5 @@
-//! The text of a probe: where, and which arguments. perf probe's grammar, and the kernel's own.
+//! Parser of probe arguments on the command line: the place, and the values to record. The grammar is that of perf
+//! probe and of the kernel.
 //!
 //! ```text
 //! tcp_sendmsg size                          a parameter by its name
@@ -13,66 +14,66 @@ use super::place;
 use super::register;
 use crate::failure::{Failure, misuse};
 
-/// What a probe is asked for.
+/// A parsed probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProbeSpec {
-    /// Name of the event, where the user gives one (`NAME=FUNC`).
+    /// Name of the event, if given (`NAME=FUNC`).
     pub(crate) event: Option<String>,
     /// Program or library, for probes in user code; module, for probes in the kernel.
     pub(crate) object: Option<String>,
     /// Function, with wildcards.
     pub(crate) function: String,
-    /// Bytes into it.
+    /// Offset in bytes.
     pub(crate) offset: u64,
-    /// Line, counted from the function's first.
+    /// Line relative to the first line of the function.
     pub(crate) line: Option<u32>,
-    /// The part after the place.
+    /// The arguments to record.
     pub(crate) arguments: Vec<Argument>,
 }
 
 /// One argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Argument {
-    /// Name of the field, where given.
+    /// Name of the field, if given.
     pub(crate) name: Option<String>,
-    /// What is fetched.
+    /// The value.
     pub(crate) value: Value,
     /// Type that the user requested: "u64", "string", "x8[4]".
     pub(crate) kind: Option<String>,
 }
 
-/// What is fetched.
+/// The value of an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// In the kernel's own words: a register, memory, `$comm`, `$retval`, a constant.
+    /// A fetch argument of the kernel: a register, memory, `$comm`, `$retval`, a constant.
     Raw(String),
-    /// A parameter or local variable by its name, and what hangs on it.
+    /// A parameter or local variable by name, with members.
     Variable(Variable),
 }
 
 /// `skb->len`, `*buf`, `list[3].next`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub(crate) name: String,
-    /// Steps from it, in order.
+    /// Steps from the variable to the value, in order.
     pub(crate) steps: Vec<Step>,
 }
 
-/// A step from a value to another.
+/// A step from one value to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// `.member`, or `->member` of what is pointed at.
+    /// `.member`, or `->member` through a pointer.
     Member(String),
     /// `[index]`, or `*` for 0.
     Element(i64),
 }
 
-/// Reads `[NAME=][MODULE:]FUNC[+OFFSET|:LINE] ARG...`; of a program, OBJECT takes the place of MODULE.
+/// Parses `[NAME=][MODULE:]FUNC[+OFFSET|:LINE] ARG...`; for programs, OBJECT replaces MODULE.
 pub(crate) fn parse(text: &str, has_object: bool) -> Result<ProbeSpec, Failure> {
     let (place, arguments) = place::split(text);
     if place.is_empty() {
-        return Err(misuse("a probe without a place"));
+        return Err(misuse("expected a function or a place"));
     }
     let (event, place) = match place.split_once('=') {
         Some((event, place)) if place::is_identifier(event) => (Some(event.to_owned()), place),
@@ -170,19 +171,19 @@ fn variable(text: &str, value: &str) -> Result<Variable, Failure> {
     let mut steps = Vec::new();
     while !rest.is_empty() {
         let member = rest.strip_prefix("->").or(rest.strip_prefix('.'));
-        if let Some(behind) = member {
-            let member = &behind[..name_end(behind)];
+        if let Some(after) = member {
+            let member = &after[..name_end(after)];
             if member.is_empty() {
                 return Err(bad());
             }
             steps.push(Step::Member(member.to_owned()));
-            rest = &behind[member.len()..];
-        } else if let Some((index, behind)) = rest
+            rest = &after[member.len()..];
+        } else if let Some((index, after)) = rest
             .strip_prefix('[')
             .and_then(|inside| inside.split_once(']'))
         {
             steps.push(Step::Element(index.parse().map_err(|_| bad())?));
-            rest = behind;
+            rest = after;
         } else {
             return Err(bad());
         }
@@ -195,7 +196,7 @@ fn variable(text: &str, value: &str) -> Result<Variable, Failure> {
 }
 
 impl Variable {
-    /// A name for the field: as perf makes it, the last member.
+    /// Returns the name of the field; by default the last member, as in perf.
     pub(crate) fn field_name(&self) -> &str {
         let members = self.steps.iter().rev().find_map(|step| match step {
             Step::Member(name) => Some(name.as_str()),
@@ -206,7 +207,7 @@ impl Variable {
 }
 
 impl ProbeSpec {
-    /// Whether anything is to be fetched by its name.
+    /// Whether any value is a variable.
     pub(crate) fn has_variables(&self) -> bool {
         let mut values = self.arguments.iter().map(|argument| &argument.value);
         values.any(|value| matches!(value, Value::Variable(_)))
@@ -214,7 +215,7 @@ impl ProbeSpec {
 }
 
 impl Argument {
-    /// In the kernel's words, if it is in them already.
+    /// Returns the kernel's form of the argument, if it is written that way.
     pub(crate) fn raw(&self) -> Option<String> {
         let Value::Raw(value) = &self.value else {
             return None;
@@ -240,26 +241,26 @@ mod tests {
 
     #[test]
     fn places() {
-        let asked = parse("libc.so.6:malloc bytes=%di:u64 $comm", true).unwrap();
-        assert_eq!(asked.object.as_deref(), Some("libc.so.6"));
-        assert_eq!((asked.function.as_str(), asked.offset), ("malloc", 0));
-        let words: Vec<String> = asked.arguments.iter().filter_map(Argument::raw).collect();
+        let spec = parse("libc.so.6:malloc bytes=%di:u64 $comm", true).unwrap();
+        assert_eq!(spec.object.as_deref(), Some("libc.so.6"));
+        assert_eq!((spec.function.as_str(), spec.offset), ("malloc", 0));
+        let words: Vec<String> = spec.arguments.iter().filter_map(Argument::raw).collect();
         assert_eq!(words, ["bytes=%di:u64", "$comm"]);
-        let asked = parse("mine=vfs_read+0x10", false).unwrap();
-        assert_eq!(asked.event.as_deref(), Some("mine"));
-        assert_eq!((asked.function.as_str(), asked.offset), ("vfs_read", 16));
-        let asked = parse("./prog:work:12 i total", true).unwrap();
-        assert_eq!((asked.function.as_str(), asked.line), ("work", Some(12)));
-        assert_eq!(asked.arguments.len(), 2);
-        let asked = parse("vmwgfx:vmw_driver_load+4 x=+8(%rdi):u32", false).unwrap();
-        assert_eq!(asked.object.as_deref(), Some("vmwgfx"));
+        let spec = parse("mine=vfs_read+0x10", false).unwrap();
+        assert_eq!(spec.event.as_deref(), Some("mine"));
+        assert_eq!((spec.function.as_str(), spec.offset), ("vfs_read", 16));
+        let spec = parse("./prog:work:12 i total", true).unwrap();
+        assert_eq!((spec.function.as_str(), spec.line), ("work", Some(12)));
+        assert_eq!(spec.arguments.len(), 2);
+        let spec = parse("vmwgfx:vmw_driver_load+4 x=+8(%rdi):u32", false).unwrap();
+        assert_eq!(spec.object.as_deref(), Some("vmwgfx"));
         assert_eq!(
-            (asked.function.as_str(), asked.offset),
+            (spec.function.as_str(), spec.offset),
             ("vmw_driver_load", 4)
         );
-        assert_eq!(asked.arguments[0].raw().unwrap(), "x=+8(%di):u32");
-        let asked = parse("vfs_read:12 count", false).unwrap();
-        assert_eq!((asked.object, asked.line), (None, Some(12)));
+        assert_eq!(spec.arguments[0].raw().unwrap(), "x=+8(%di):u32");
+        let spec = parse("vfs_read:12 count", false).unwrap();
+        assert_eq!((spec.object, spec.line), (None, Some(12)));
         for (wrong, has_object) in [
             ("", false),
             ("malloc", true),
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_cplusplus_and_rust() {
+    fn cpp_and_rust_names() {
         for (text, function, line, offset, arguments) in [
             ("./p:ns::over", "ns::over", None, 0, 0),
             (
@@ -325,19 +326,19 @@ mod tests {
             ("./p:main::{closure#0}", "main::{closure#0}", None, 0, 0),
             ("mine=./p:ns::over:7", "ns::over", Some(7), 0, 0),
         ] {
-            let asked = parse(text, true).unwrap_or_else(|failure| panic!("{text}: {failure}"));
-            assert_eq!(asked.object.as_deref(), Some("./p"), "{text}");
-            let found = (asked.function.as_str(), asked.line, asked.offset);
+            let spec = parse(text, true).unwrap_or_else(|failure| panic!("{text}: {failure}"));
+            assert_eq!(spec.object.as_deref(), Some("./p"), "{text}");
+            let found = (spec.function.as_str(), spec.line, spec.offset);
             assert_eq!(found, (function, line, offset), "{text}");
-            assert_eq!(asked.arguments.len(), arguments, "{text}");
+            assert_eq!(spec.arguments.len(), arguments, "{text}");
         }
     }
 
     #[test]
     fn variables() {
         let steps = |text: &str| {
-            let asked = parse(&format!("f {text}"), false).unwrap();
-            match asked.arguments[0].value.clone() {
+            let spec = parse(&format!("f {text}"), false).unwrap();
+            match spec.arguments[0].value.clone() {
                 Value::Variable(variable) => variable,
                 Value::Raw(raw) => panic!("{raw}"),
             }

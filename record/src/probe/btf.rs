@@ -39,33 +39,33 @@ mod kind {
     pub(super) const ENUM64: u32 = 19;
 }
 
-/// All types of a kernel; of a module, too, whose numbers and names go on where the kernel's end.
+/// All types of a kernel, optionally with those of a module, whose type IDs and names continue after the kernel's.
 pub(crate) struct Btf {
     endian: Endian,
     files: Vec<Described>,
-    /// In which file each type is, and where; number 0 is void.
+    /// File index and offset of each type; type 0 is void.
     types: Vec<(usize, usize)>,
     /// Functions by name.
     functions: HashMap<Vec<u8>, u32>,
 }
 
-/// What one file describes.
+/// The contents of one file.
 struct Described {
     bytes: Vec<u8>,
-    /// Where the names are, and how many bytes they have.
+    /// Offset and size of the string section.
     names: usize,
     names_bytes: usize,
 }
 
-/// The head that all types have.
+/// The common header of all types.
 #[derive(Debug, Clone, Copy)]
 struct Head {
     name: u32,
     kind: u32,
     count: u32,
-    /// The offsets of members are bits, with the size of bit fields above them.
+    /// Member offsets are in bits, with the size of bit fields in the upper byte.
     has_bit_fields: bool,
-    /// Size, or another type.
+    /// Size in bytes, or the ID of another type.
     size_or_type: u32,
 }
 
@@ -75,7 +75,7 @@ impl Btf {
         Btf::of(None)
     }
 
-    /// The running kernel's, with that of one of its modules; `None`: it has none.
+    /// Reads the BTF of the running kernel, and that of a module if given; `None` if there is none.
     pub(crate) fn of(module: Option<&str>) -> Option<Btf> {
         let mut btf = Btf {
             endian: Endian::Little,
@@ -151,7 +151,7 @@ impl Btf {
         Ok(())
     }
 
-    /// Parameters of a function: name and type.
+    /// Returns names and types of a function's parameters.
     pub(crate) fn parameters(&self, function: &str) -> Option<Vec<(String, u64)>> {
         let (head, mut cursor) = self.prototype(function)?;
         let mut parameters = Vec::new();
@@ -163,7 +163,7 @@ impl Btf {
         Some(parameters)
     }
 
-    /// What a function returns; `None`: not known, or nothing.
+    /// Returns the return type of a function; `None` if it is unknown or void.
     pub(crate) fn return_type(&self, function: &str) -> Option<(&Btf, u64)> {
         let (head, _) = self.prototype(function)?;
         (head.size_or_type != 0).then_some((self, u64::from(head.size_or_type)))
@@ -176,7 +176,7 @@ impl Btf {
         (found.0.kind == kind::FUNC_PROTO).then_some(found)
     }
 
-    /// A type's header, and the data after it.
+    /// Returns a type's header and the data after it.
     fn at(&self, number: u64) -> Option<(Head, Cursor<'_>)> {
         let (file, place) = *self.types.get(usize::try_from(number).ok()?)?;
         let bytes = &self.files.get(file)?.bytes;
@@ -186,7 +186,7 @@ impl Btf {
         Some((head, cursor))
     }
 
-    /// Through typedefs and qualifiers.
+    /// Resolves typedefs and qualifiers.
     fn plain(&self, mut number: u64) -> u64 {
         for _ in 0..32 {
             match self.at(number) {
@@ -296,7 +296,7 @@ mod tests {
     use super::super::fetch::{Expression, walk};
     use super::*;
 
-    /// Three functions' worth of types, as the kernel lays them out.
+    /// Types for three functions, in the kernel's layout.
     fn small() -> Vec<u8> {
         let names = b"\0int\0sock\0len\0data\0send\0sk\0size\0";
         let offset = |name: &[u8]| {
@@ -338,8 +338,8 @@ mod tests {
 
     fn fetched(text: &str) -> Result<(String, Option<String>), String> {
         let btf = Btf::parse(small()).unwrap();
-        let asked = argument::parse(&format!("send {text}"), false).unwrap();
-        let argument::Value::Variable(variable) = &asked.arguments[0].value else {
+        let spec = argument::parse(&format!("send {text}"), false).unwrap();
+        let argument::Value::Variable(variable) = &spec.arguments[0].value else {
             panic!("{text}");
         };
         let parameters = btf.parameters("send").unwrap();
@@ -348,7 +348,7 @@ mod tests {
             .position(|(name, _)| *name == variable.name);
         let place = place.expect("a parameter");
         let start = Expression::value(format!("$arg{}", place + 1));
-        let wanted = asked.arguments[0].kind.clone();
+        let wanted = spec.arguments[0].kind.clone();
         let found = walk(
             &btf,
             start,
@@ -381,9 +381,9 @@ mod tests {
         assert!(fetched("size->x").is_err());
     }
 
-    /// A module's file goes on where the kernel's ends: type 7, and names after those of the kernel.
+    /// A module's file continues after the kernel's: type 7, and names after those of the kernel.
     #[test]
-    fn a_module_goes_on_where_the_kernel_ends() {
+    fn module_types_continue_after_the_kernels() {
         let names = b"open\0mode\0";
         let base = b"\0int\0sock\0len\0data\0send\0sk\0size\0".len() as u32;
         let sk = 24;
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_of_this_machine() {
+    fn btf_of_the_running_kernel() {
         let Some(btf) = Btf::of_the_kernel() else {
             println!("skipped: needs BTF");
             return;

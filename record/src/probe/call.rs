@@ -1,12 +1,12 @@
-//! `--call`: functions of the kernel or of a program, whose entries and returns together are rows of `calls`.
+//! `--call`: pairs entries and returns of kernel or user functions into rows of `calls`.
 //!
 //! ```text
 //! --call 'vfs_read count $retval'     p:pq_…/vfs_read vfs_read count=$arg3:u64
 //!                                     r4096:pq_…/vfs_read__return vfs_read ret=$retval:s64
 //! --call './prog:work n'              likewise, in the program
 //! ```
-//! The journal says of each probe which edge of which function it is, so that no address has to be looked up, and so
-//! that its hits have no table of their own.
+//! The journal records for each probe which edge of which function it is. Addresses need no lookup then, and the hits
+//! have no table.
 
 use std::collections::BTreeMap;
 
@@ -17,48 +17,48 @@ use super::definition::{Definition, Definitions};
 use super::edges::Both;
 use super::form::Form;
 use super::kprobe;
-use super::left_out::LeftOut;
+use super::rejected::Rejected;
 use super::{Kind, Probe, is_of_program, uprobe};
 use crate::failure::{Failure, misuse};
 
-/// The functions that one option asks for.
+/// The functions of one option.
 pub(crate) struct Functions {
     text: String,
-    /// It stands for what is there, so that some may be left out.
+    /// Whether the name is a pattern, whose rejected matches are skipped.
     is_pattern: bool,
     pub(crate) all: Vec<Both>,
     /// Number of further matches, which need no probes.
     others: usize,
 }
 
-/// What the text asks for. Nothing is defined yet.
+/// Finds the functions of an option, without defining probes.
 pub(crate) fn functions(text: &str) -> Result<Functions, Failure> {
     let has_object = is_of_program(text);
-    let asked = argument::parse(text, has_object)?;
-    if asked.offset != 0 || asked.line.is_some() {
-        return Err(misuse(format!(
-            "{text}: --call takes a whole function, without offset or line"
-        ))
-        .hint("use --kprobe or --uprobe to probe a place in a function"));
+    let spec = argument::parse(text, has_object)?;
+    if spec.offset != 0 || spec.line.is_some() {
+        return Err(
+            misuse(format!("{text}: --call does not support an offset or line"))
+                .hint("use --kprobe or --uprobe for a place in a function"),
+        );
     }
-    if asked.event.is_some() {
+    if spec.event.is_some() {
         return Err(misuse(format!(
-            "{text}: a call is named after its function"
+            "{text}: --call does not support an event name"
         )));
     }
     Ok(Functions {
         text: text.to_owned(),
-        is_pattern: asked.function.contains(['*', '?', '[']),
+        is_pattern: spec.function.contains(['*', '?', '[']),
         all: match has_object {
-            true => uprobe::calls(text, &asked)?,
-            false => kprobe::calls(text, &asked)?,
+            true => uprobe::calls(text, &spec)?,
+            false => kprobe::calls(text, &spec)?,
         },
         others: 0,
     })
 }
 
 impl Functions {
-    /// Those that are not among the kernel's functions `others`.
+    /// Returns the functions that are not in `others`.
     pub(crate) fn without(&self, others: &BTreeMap<String, u64>) -> Functions {
         let is_left =
             |both: &&Both| !both.module.is_empty() || !others.contains_key(&both.function);
@@ -71,29 +71,28 @@ impl Functions {
         }
     }
 
-    /// Defines entry and return of each in a form that `is_possible`, in this order; of a pattern, those that the kernel lets
-    /// anybody probe.
+    /// Defines entry and return of each function in a form for which `is_possible` is true, in this order; of a
+    /// pattern, those that the kernel allows to probe.
     pub(crate) fn define(
         &self,
         definitions: &mut Option<Definitions>,
         is_possible: fn(&Form) -> bool,
     ) -> Result<Vec<(Both, [Probe; 2])>, Failure> {
         let mut pairs = Vec::with_capacity(self.all.len());
-        let mut left_out = LeftOut::default();
+        let mut rejected = Rejected::default();
         for both in &self.all {
             let mut both = both.clone();
             both.entry.forms.retain(is_possible);
             both.exit.forms.retain(is_possible);
             match define(&both, Definitions::of(definitions)?) {
                 Ok(pair) => pairs.push((both, pair)),
-                // Functions that the kernel needs to handle a probe cannot be probed themselves, nor names that it has
-                // twice.
-                Err(failure) if self.is_pattern => left_out.add(&both.function, failure),
+                // The kernel rejects functions that it needs to handle probes, and names that occur twice.
+                Err(failure) if self.is_pattern => rejected.add(&both.function, failure),
                 Err(failure) => return Err(failure),
             }
         }
         let taken = pairs.len() + self.others;
-        left_out.tell(&self.text, taken, "functions cannot be probed")?;
+        rejected.report(&self.text, taken, "functions cannot be probed")?;
         Ok(pairs)
     }
 }
@@ -114,12 +113,12 @@ fn define(both: &Both, definitions: &mut Definitions) -> Result<[Probe; 2], Fail
         let probe = definitions.define(&definition)?;
         Ok(with_purpose(probe, edge(is_entry)))
     };
-    // The return first: an entry without it would be a call that never ends.
+    // The return is defined first: an entry without a return would be a call that never ends.
     let exit = one(&both.exit, false)?;
     Ok([one(&both.entry, true)?, exit])
 }
 
-/// Says what a probe's hits are for.
+/// Sets the purpose of a probe's hits.
 pub(crate) fn with_purpose(mut probe: Probe, purpose: Purpose) -> Probe {
     if let Kind::Tracepoint(tracepoint) = &mut probe.kind {
         tracepoint.purpose = purpose;

@@ -1,4 +1,4 @@
-//! Counters and clocks that the kernel knows by number: hardware, hardware caches, software, raw `rNNN`.
+//! Counters and clocks with fixed numbers in the kernel: hardware, hardware caches, software, raw `rNNN`.
 //!
 //! The names are perf's (`perf list hw sw cache`; include/uapi/linux/perf_event.h, enum perf_hw_id).
 
@@ -61,14 +61,14 @@ const CACHES: &[&str] = &[
     "branch",
     "node",
 ];
-/// One cache has a load and a store for each operation, and the misses of each.
+/// Operations of caches: each cache has a load and a store per operation, and its misses.
 const CACHE_OPERATIONS: &[(&str, &str)] = &[
     ("loads", "load-misses"),
     ("stores", "store-misses"),
     ("prefetches", "prefetch-misses"),
 ];
 
-/// The counter of this name; `None` if it is none.
+/// Parses the name of a counter; `None` if it is not one.
 pub(crate) fn parse(name: &str, modifiers: &str) -> Result<Option<Probe>, Failure> {
     let Some((kind, config)) = number_of(name) else {
         return Ok(None);
@@ -76,7 +76,7 @@ pub(crate) fn parse(name: &str, modifiers: &str) -> Result<Option<Probe>, Failur
     new(name, kind, config, modifiers).map(Some)
 }
 
-/// What is sampled if nobody says otherwise: cycles as precise as can be.
+/// Returns the default event: cycles at the highest precision.
 pub(crate) fn default() -> Result<Probe, Failure> {
     new(
         "cycles",
@@ -90,7 +90,7 @@ pub(crate) fn default() -> Result<Probe, Failure> {
     })
 }
 
-/// cpu-clock with the exclusions of `instead_of`: where there is no counter of cycles.
+/// Returns cpu-clock with the exclusions of `instead_of`, for hosts without a counter of cycles.
 pub(crate) fn clock(instead_of: &Probe) -> Probe {
     let modifiers = instead_of
         .name
@@ -113,7 +113,7 @@ pub(crate) fn clock(instead_of: &Probe) -> Probe {
     }
 }
 
-/// Whether it is the hardware's counter of cycles, for which a clock can stand in.
+/// Whether it is the hardware counter of cycles, which a clock can replace.
 pub(crate) fn is_cycles(attr: &Attr) -> bool {
     attr.type_ == abi::PERF_TYPE_HARDWARE && attr.config == u64::from(abi::PERF_COUNT_HW_CPU_CYCLES)
 }
@@ -125,7 +125,7 @@ pub(crate) fn is_clock(attr: &Attr) -> bool {
         && clocks.iter().any(|&clock| attr.config == u64::from(clock))
 }
 
-/// All names, for `--list` and for the nearest one.
+/// Returns all names, for `--list` and for hints.
 pub(crate) fn names() -> impl Iterator<Item = String> {
     let tables = HARDWARE.iter().chain(SOFTWARE);
     let numbered = tables.flat_map(|(name, alias, _)| [*name, *alias]);
@@ -147,7 +147,7 @@ fn new(name: &str, kind: u32, config: u64, modifiers: &str) -> Result<Probe, Fai
         ..Attr::default()
     };
     if kind != abi::PERF_TYPE_SOFTWARE {
-        // As perf: what happens in guests is theirs, unless asked for.
+        // As in perf, guests are excluded unless requested.
         attr.set_exclude_guest(1);
     }
     let wants_precision = modifiers::apply(name, modifiers, &mut attr)?;
@@ -168,7 +168,7 @@ fn named(name: &str, modifiers: &str) -> String {
     }
 }
 
-/// Type and config.
+/// Returns type and config.
 fn number_of(name: &str) -> Option<(u32, u64)> {
     let find = |table: &[(&str, &str, u32)]| {
         let entry = table
@@ -210,7 +210,7 @@ fn cache(name: &str) -> Option<(u32, u64)> {
     None
 }
 
-/// `r1a8`: a number of the CPU's own.
+/// `r1a8`: a raw event code of the CPU.
 fn raw(name: &str) -> Option<(u32, u64)> {
     let digits = name.strip_prefix('r')?;
     let config = u64::from_str_radix(digits, 16).ok()?;

@@ -1,12 +1,12 @@
-//! Probes that we define ourselves in tracefs, and that are gone when we are.
+//! Definition of probes in tracefs; they are removed when the recorder exits.
 //!
 //! ```text
 //! p:pq_4711_88123/malloc /usr/lib/x86_64-linux-gnu/libc.so.6:0x9d1e0 bytes=%di:u64
 //! f:pq_4711_88123/vfs_read vfs_read count=$arg3:u64
 //! -:pq_4711_88123/malloc
 //! ```
-//! The group has our PID and start time in its name, so that a later recorder knows whose it is, and removes what a
-//! killed one left. Definitions are appended: opening the file to write from its start would remove everybody's
+//! The group name contains the recorder's PID and start time, so that a later recorder recognizes and removes the
+//! probes of a killed one. Definitions are appended: truncating the file would remove all probes of all users
 //! (Documentation/trace/kprobetrace.rst, fprobetrace.rst, uprobetracer.rst).
 
 use std::cell::OnceCell;
@@ -16,9 +16,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use perfquet_events::event::Purpose;
+use perfquet_trace::count::counted;
 
 use super::form::{Form, Place};
-use super::left_out::LeftOut;
+use super::rejected::Rejected;
 use super::tracepoint::Tracepoint;
 use super::{Kind, Probe};
 use crate::failure::{Failure, failed, misuse};
@@ -27,40 +28,41 @@ use crate::sys::tracefs::Tracefs;
 use crate::sys::{host, procfs};
 
 const GROUP_PREFIX: &str = "pq_";
-/// One file for all kinds since Linux 5.0; before, one for each.
+/// Since Linux 5.0 there is one file for all kinds of probes; earlier kernels have one for each.
 const FILES: [&str; 3] = ["dynamic_events", "kprobe_events", "uprobe_events"];
-/// Names that the kernel takes: MAX_EVENT_NAME_LEN.
+/// Maximum length of an event name: MAX_EVENT_NAME_LEN.
 const NAME_BYTES: usize = 63;
 
-/// A probe to be defined.
+/// A probe to define.
 #[derive(Debug, Clone)]
 pub(crate) struct Definition {
-    /// As the user wrote it, for messages.
-    pub(crate) asked: String,
-    /// Where.
+    /// The text from the command line, for messages.
+    pub(crate) text: String,
+    /// Kernel or user space.
     pub(crate) place: Place,
-    /// As the trace has it: "probe", "probe_libc", "sdt_python".
+    /// System in the trace: "probe", "probe_libc", "sdt_python".
     pub(crate) system: String,
-    /// Name of the event; made unique when it is defined.
+    /// Name of the event; made unique by the definition.
     pub(crate) name: String,
-    /// How it may be written, the best first: the kernel takes one, or refuses all.
+    /// Alternative forms, best first; the kernel accepts one of them or rejects them all.
     pub(crate) forms: Vec<Form>,
 }
 
-/// What the kernel took.
+/// A definition that the kernel accepted.
 struct Written {
     name: String,
     form: Form,
 }
 
-/// What the kernel did not take, and its answer.
+/// A rejected definition, and the kernel's error.
 struct Refusal {
     line: String,
     error: io::Error,
 }
 
 impl Refusal {
-    /// The place is to blame, so that another may be used: excluded, or of a name that several functions have.
+    /// Whether the place is the reason: excluded, or with a name that several functions have. Another place may then
+    /// work.
     fn is_of_the_place(&self) -> bool {
         let codes = [
             libc::EINVAL,
@@ -73,22 +75,23 @@ impl Refusal {
     }
 }
 
-/// Our definitions. Dropped, they are removed; what is still open then, by [`Definitions::leave`].
+/// All definitions of the recorder. Dropping removes them; probes that are still in use then are removed by
+/// [`Definitions::leave`].
 pub(crate) struct Definitions {
     tracefs: Tracefs,
     group: String,
-    /// Names in our group, in the order of their definition.
+    /// Names in the recorder's group, in order of definition.
     defined: Vec<(Place, String)>,
-    /// Names of the functions that can be traced, a megabyte; read when it is asked why one was refused.
+    /// Names of all traceable functions, about a megabyte; read only to explain a rejection.
     traceable: OnceCell<Vec<u8>>,
 }
 
 impl Definitions {
-    /// Nothing yet. Removes what dead recorders left.
+    /// Starts without definitions, and removes those of killed recorders.
     pub(crate) fn new() -> Result<Definitions, Failure> {
         let tracefs = Tracefs::open()?;
         for line in stale(&tracefs) {
-            log::info!("removing {line}, left by a recorder that died");
+            log::info!("removing {line}, left by a killed recorder");
             let _ = remove(&tracefs, &line);
         }
         Ok(Definitions {
@@ -99,7 +102,7 @@ impl Definitions {
         })
     }
 
-    /// Those that there are, or the first ones.
+    /// Returns the existing definitions, or new ones.
     pub(crate) fn of(all: &mut Option<Definitions>) -> Result<&mut Definitions, Failure> {
         Ok(match all {
             Some(definitions) => definitions,
@@ -107,7 +110,7 @@ impl Definitions {
         })
     }
 
-    /// Defines one probe, and gives it as an event that can be recorded.
+    /// Defines one probe, and returns its event.
     pub(crate) fn define(&mut self, definition: &Definition) -> Result<Probe, Failure> {
         match self.write_one_of(definition) {
             Ok(written) => self.defined(definition, written),
@@ -115,11 +118,11 @@ impl Definitions {
         }
     }
 
-    /// Defines all that one option asks for. Of many, as wildcards give them, those that the kernel refuses are left
-    /// out and told.
+    /// Defines all probes of one option. Of several, from wildcards, those that the kernel rejects are skipped and
+    /// reported.
     pub(crate) fn define_all(&mut self, wanted: &[Definition]) -> Result<Vec<Probe>, Failure> {
         let mut probes = Vec::with_capacity(wanted.len());
-        let mut left_out = LeftOut::default();
+        let mut rejected = Rejected::default();
         for definition in wanted {
             match self.write_one_of(definition) {
                 Ok(written) => probes.push(self.defined(definition, written)?),
@@ -129,16 +132,16 @@ impl Definitions {
                     if !may_go {
                         return Err(failure);
                     }
-                    left_out.add(&definition.name, failure);
+                    rejected.add(&definition.name, failure);
                 }
             }
         }
-        let asked = wanted.first().map_or("", |definition| &definition.asked);
-        left_out.tell(asked, probes.len(), "cannot be probed")?;
+        let text = wanted.first().map_or("", |definition| &definition.text);
+        rejected.report(text, probes.len(), "cannot be probed")?;
         Ok(probes)
     }
 
-    /// Writes the first form that the kernel takes.
+    /// Writes the first form that the kernel accepts.
     fn write_one_of(&mut self, definition: &Definition) -> Result<Written, Refusal> {
         let name = self.unique(&definition.name);
         let mut refusal = None;
@@ -168,10 +171,10 @@ impl Definitions {
         }))
     }
 
-    /// A probe that was defined, as an event that can be recorded.
+    /// Returns the event of a defined probe.
     fn defined(&self, definition: &Definition, written: Written) -> Result<Probe, Failure> {
         let name = written.name;
-        let unreadable = |error: io::Error| failed(format!("{}: {error}", definition.asked));
+        let unreadable = |error: io::Error| failed(format!("{}: {error}", definition.text));
         let attr = Attr {
             type_: abi::PERF_TYPE_TRACEPOINT,
             config: self.tracefs.id(&self.group, &name).map_err(unreadable)?,
@@ -197,7 +200,7 @@ impl Definitions {
         })
     }
 
-    /// `name`, or with a number appended if that name exists, as perf does.
+    /// Returns `name`, with a number appended if it is in use, as in perf.
     fn unique(&self, name: &str) -> String {
         let plain: String = name
             .chars()
@@ -224,17 +227,17 @@ impl Definitions {
         file.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// The kernel's own reason is the last message in its error log.
+    /// Returns the error of a rejected probe. The kernel's reason is the last message in its error log.
     fn refused(&self, definition: &Definition, refusal: &Refusal) -> Failure {
         let Refusal { line, error } = refusal;
-        let asked = &definition.asked;
+        let text = &definition.text;
         match error.raw_os_error() {
             Some(libc::EPERM) if host::is_root() && definition.place == Place::Kernel => {
-                return failed(format!("{asked}: the kernel does not allow probe definitions"))
+                return failed(format!("{text}: the kernel does not allow probe definitions"))
                     .hint("use tracepoints or uprobes; the kernel is locked down (/sys/kernel/security/lockdown)");
             }
             Some(libc::EACCES | libc::EPERM) => {
-                return failed(format!("{asked}: not permitted to define probes"))
+                return failed(format!("{text}: not permitted to define probes"))
                     .hint("run as root");
             }
             Some(libc::ENOENT) if error.kind() == io::ErrorKind::NotFound => {
@@ -243,14 +246,14 @@ impl Definitions {
                     Place::User => "in programs (CONFIG_UPROBE_EVENTS)",
                 };
                 if !supports(&self.tracefs, definition.place) {
-                    return failed(format!("{asked}: this kernel has no probes {what}"));
+                    return failed(format!("{text}: this kernel has no probes {what}"));
                 }
             }
             _ => {}
         }
         if let Some(function) = self.excluded(definition) {
             return misuse(format!(
-                "{asked}: the kernel does not allow probing {function}"
+                "{text}: the kernel does not allow probing {function}"
             ))
             .hint("probe a caller; the function is marked notrace or noinstr, or handles probes");
         }
@@ -262,11 +265,11 @@ impl Definitions {
             .find_map(|line| line.split_once("error: "))
             .map(|(_, reason)| reason.trim().to_owned());
         let reason = reason.unwrap_or_else(|| error.to_string());
-        misuse(format!("{asked}: the kernel rejected the probe: {reason}"))
+        misuse(format!("{text}: the kernel rejected the probe: {reason}"))
             .hint(format!("check the definition: {line}"))
     }
 
-    /// The function of a refused probe in the kernel, if it is none of those that can be traced.
+    /// Returns the function of a rejected kernel probe, if it is not traceable.
     fn excluded<'a>(&self, definition: &'a Definition) -> Option<&'a str> {
         if definition.place != Place::Kernel {
             return None;
@@ -282,7 +285,8 @@ impl Definitions {
         is_known.then_some(function)
     }
 
-    /// Files and the lines that remove all of ours, for whoever closes the events when we are gone.
+    /// Returns the files, and the lines to write to them, that remove all probes, for the process that closes the
+    /// events after the recorder has exited.
     pub(crate) fn removal(&self) -> Vec<(PathBuf, String)> {
         let files = FILES.map(|file| self.tracefs.path(file));
         let file = files.into_iter().find(|path| path.exists());
@@ -292,30 +296,30 @@ impl Definitions {
             .collect()
     }
 
-    /// Somebody else removes them.
+    /// Leaves the removal to another process.
     pub(crate) fn forget(&mut self) {
         self.defined.clear();
     }
 
-    /// Lines that remove all of ours.
+    /// Returns the lines that remove all probes.
     fn lines(&self) -> Vec<String> {
         let group = &self.group;
         let names = self.defined.iter().map(|(_, name)| name);
         names.map(|name| format!("-:{group}/{name}")).collect()
     }
 
-    /// Hits that the kernel noticed and could not serve, with the names of their events: more calls waited for their
-    /// return than there was room for, or one probe was hit inside of another. Known of kprobes only.
+    /// Returns the number of hits that the kernel noticed but could not record, with the names of their events: too
+    /// many calls waited for their return, or a probe was hit inside another one. Only available for kprobes.
     pub(crate) fn missed(&self) -> Vec<(String, u64)> {
         let text = |name| String::from_utf8_lossy(&self.tracefs.file(name)).into_owned();
         let missed = missed(&text("kprobe_events"), &text("kprobe_profile"), &self.group);
         for (name, count) in &missed {
-            log::warn!("{name}: the kernel had no room for {count} hits; they are missing");
+            log::warn!("{name}: the kernel missed {}", counted(*count, "hit"));
         }
         missed
     }
 
-    /// How many there are.
+    /// Returns the number of definitions.
     pub(crate) fn len(&self) -> usize {
         self.defined.len()
     }
@@ -335,7 +339,7 @@ impl Drop for Definitions {
 /// r4096:pq_4711_88123/vfs_read__return vfs_read ret=$retval:s64       kprobe_events
 ///   vfs_read__return                          9               3       kprobe_profile: name, hits, misses
 /// ```
-/// The profile has no groups, but the order of the other file.
+/// Parses the missed hits. The profile has no groups, but the same order as the other file.
 fn missed(events: &str, profile: &str, group: &str) -> Vec<(String, u64)> {
     if events.lines().count() != profile.lines().count() {
         return Vec::new(); // somebody defined or removed one between the two
@@ -352,7 +356,7 @@ fn missed(events: &str, profile: &str, group: &str) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// `--cleanup`: removes the probes of dead recorders, and reports them.
+/// `--cleanup`: removes the probes of killed recorders, and returns them.
 pub(crate) fn clean_up() -> Result<Vec<String>, Failure> {
     let tracefs = Tracefs::open()?;
     let mut removed = Vec::new();
@@ -366,7 +370,7 @@ pub(crate) fn clean_up() -> Result<Vec<String>, Failure> {
     Ok(removed)
 }
 
-/// Lines that remove the probes of recorders that are gone.
+/// Returns the lines that remove the probes of killed recorders.
 fn stale(tracefs: &Tracefs) -> Vec<String> {
     let mut lines = BTreeSet::new();
     for file in FILES {
@@ -385,19 +389,19 @@ fn stale(tracefs: &Tracefs) -> Vec<String> {
     lines.into_iter().collect()
 }
 
-/// How all that is ours in the kernel is called: by our pid and the time of our start.
+/// Returns the group of this recorder in the kernel: its PID and start time.
 pub(crate) fn own_group() -> String {
     let pid = std::process::id() as i32;
     let start = procfs::start_ticks(pid).unwrap_or(0);
     format!("{GROUP_PREFIX}{pid}_{start}")
 }
 
-/// Whether a group is that of a recorder that no longer runs.
+/// Whether the recorder of a group no longer runs.
 pub(crate) fn is_stale(group: &str) -> bool {
     owner_of(group).is_some_and(|(pid, start)| procfs::start_ticks(pid) != Some(start))
 }
 
-/// The recorder that a group belongs to.
+/// Returns the PID of a group's recorder.
 pub(crate) fn pid_of(group: &str) -> Option<i32> {
     owner_of(group).map(|(pid, _)| pid)
 }
@@ -426,7 +430,7 @@ fn supports(tracefs: &Tracefs, place: Place) -> bool {
     tracefs.path(own_file(place)).exists()
 }
 
-/// The file that takes probes of one kind only.
+/// Returns the file for probes of one kind only.
 fn own_file(place: Place) -> &'static str {
     match place {
         Place::Kernel => "kprobe_events",
@@ -454,7 +458,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misses_are_those_of_our_group() {
+    fn only_misses_of_the_own_group_are_reported() {
         let events = "p:other/read vfs_read\nr4096:pq_1_2/read vfs_read ret=$retval:s64\np:pq_1_2/write vfs_write\n";
         let profile = "  read  9 5\n  read   9   3\n  write  7  0\n";
         assert_eq!(missed(events, profile, "pq_1_2"), [("read".to_owned(), 3)]);

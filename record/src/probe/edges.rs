@@ -3,10 +3,10 @@
 use super::argument::{Argument, ProbeSpec, Value};
 use super::definition::Definition;
 
-/// What a probe stands at.
+/// The position of a probe in its function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Edge {
-    /// An entry, or a place inside.
+    /// The entry, or a place inside.
     Entry,
     /// A return as a separate event, with the return value.
     Return,
@@ -15,7 +15,7 @@ pub(super) enum Edge {
 }
 
 impl Edge {
-    /// Of a probe that is a separate event.
+    /// Edge of a probe that is a separate event.
     pub(super) fn of_probe(at_return: bool) -> Edge {
         match at_return {
             true => Edge::Return,
@@ -34,9 +34,9 @@ pub(crate) struct Both {
     pub(crate) exit: Definition,
 }
 
-/// What is to be fetched at the entry, and at the return: what was returned.
-pub(super) fn sides(asked: &ProbeSpec) -> (ProbeSpec, ProbeSpec) {
-    let (mut entry, mut exit) = (asked.clone(), asked.clone());
+/// Returns the specifications for the entry and for the return, which has the values of the return.
+pub(super) fn sides(spec: &ProbeSpec) -> (ProbeSpec, ProbeSpec) {
+    let (mut entry, mut exit) = (spec.clone(), spec.clone());
     entry.arguments.retain(|argument| !is_of_return(argument));
     exit.arguments.retain(is_of_return);
     for argument in &mut exit.arguments {
@@ -47,7 +47,7 @@ pub(super) fn sides(asked: &ProbeSpec) -> (ProbeSpec, ProbeSpec) {
         if is_text && is_retval(argument) {
             argument.value = Value::Raw("+0($retval)".to_owned());
         }
-        // There is one column for it, whatever name was given.
+        // The return value has one column, whatever its name.
         if is_retval(argument) || argument.name.is_none() {
             argument.name = Some("ret".to_owned());
         }
@@ -55,7 +55,7 @@ pub(super) fn sides(asked: &ProbeSpec) -> (ProbeSpec, ProbeSpec) {
     (entry, exit)
 }
 
-/// `$retval`, or what it points to.
+/// Whether the value is `$retval`, or reached through it.
 fn is_of_return(argument: &Argument) -> bool {
     matches!(&argument.value, Value::Raw(raw) if raw.contains("$retval"))
 }

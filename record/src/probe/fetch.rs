@@ -1,4 +1,4 @@
-//! From a variable and what hangs on it to the kernel's fetch arguments (Documentation/trace/kprobetrace.rst).
+//! Translation of variables and their members into fetch arguments of the kernel (Documentation/trace/kprobetrace.rst).
 //!
 //! ```text
 //! sk->data[2]   sk is $arg1, a pointer; data is at offset 8, a pointer to int   →  +8(+8($arg1)):s32
@@ -8,11 +8,11 @@ use perfquet_trace::symbols::{Location, Member, Scope, Shape};
 
 use super::argument::{Step, Variable};
 
-/// A description of types, numbered.
+/// A source of type descriptions.
 pub(crate) trait Types {
-    /// What a type is.
+    /// Returns the shape of a type.
     fn shape(&self, number: u64) -> Shape;
-    /// Members of a structure.
+    /// Returns the members of a structure.
     fn members(&self, number: u64) -> Vec<Member>;
 }
 
@@ -26,7 +26,7 @@ impl Types for Scope {
     }
 }
 
-/// Where a value is: something that the kernel knows, followed through memory.
+/// The location of a value: a base that the kernel knows, and steps through memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Expression {
     /// "%di", "$arg1"
@@ -36,7 +36,7 @@ pub(crate) struct Expression {
 }
 
 impl Expression {
-    /// A value that the kernel knows itself.
+    /// A value that the kernel provides itself.
     pub(crate) fn value(base: String) -> Expression {
         Expression {
             base,
@@ -44,7 +44,7 @@ impl Expression {
         }
     }
 
-    /// A value where DWARF says that it is.
+    /// A value at a DWARF location.
     pub(crate) fn at(location: &Location) -> Expression {
         match location {
             Location::Register(register) => Expression::value(format!("%{register}")),
@@ -64,16 +64,16 @@ impl Expression {
     }
 }
 
-/// A value in the kernel's words.
+/// A value in the kernel's syntax.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fetched {
-    /// Where it is.
+    /// The location.
     pub(crate) expression: String,
-    /// Its type, if the kernel has one for it.
+    /// The type, if the kernel has one for it.
     pub(crate) kind: Option<String>,
 }
 
-/// Follows a variable's steps to what is wanted of it. The error says why that cannot be done.
+/// Follows the steps from a variable to the requested value. The error states why that is impossible.
 pub(crate) fn walk(
     types: &dyn Types,
     mut at: Expression,
@@ -123,7 +123,7 @@ pub(crate) fn walk(
             }
         }
     }
-    // A text is at the address, not in the pointer.
+    // A string is at the address, not in the pointer.
     let is_text = wanted.is_some_and(|kind| kind.starts_with("string") || kind == "ustring");
     match types.shape(number) {
         Shape::Pointer(_) if is_text => {
@@ -159,7 +159,7 @@ fn advance(at: &mut Expression, bytes: i64, so_far: &str) -> Result<(), String> 
     }
 }
 
-/// A member, also one of a nameless structure inside.
+/// Finds a member, also in anonymous structures.
 fn member(types: &dyn Types, number: u64, name: &str, depth: usize) -> Option<Member> {
     let members = types.members(number);
     if let Some(found) = members.iter().find(|member| member.name == name) {
@@ -206,7 +206,7 @@ fn size(types: &dyn Types, number: u64) -> Option<u64> {
     }
 }
 
-/// The kernel's name of a type: "s32", "x64" for addresses, "x8[16]".
+/// Returns the kernel's name of a type: "s32", "x64" for addresses, "x8[16]".
 pub(crate) fn kind_of(types: &dyn Types, number: u64) -> Option<String> {
     match types.shape(number) {
         Shape::Integer { bytes, signed } => {
@@ -215,7 +215,7 @@ pub(crate) fn kind_of(types: &dyn Types, number: u64) -> Option<String> {
         }
         Shape::Pointer(_) => Some(format!("x{}", usize::BITS)),
         Shape::Array(element, count @ 1..=64) => match types.shape(element) {
-            // Text, mostly: the user says :string where it is.
+            // Mostly strings, for which the user adds :string.
             Shape::Integer { .. } => Some(format!("{}[{count}]", kind_of(types, element)?)),
             _ => None,
         },

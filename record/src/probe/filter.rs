@@ -1,4 +1,4 @@
-//! Why the kernel refused a filter: it says only that something is wrong.
+//! Error messages for rejected filters, because the kernel reports only that a filter is invalid.
 //!
 //! ```text
 //! prev_pidd == 0 && next_comm ~ "kw*"      no field prev_pidd; hint: use prev_pid
@@ -12,7 +12,7 @@ use perfquet_events::event_format::EventFormat;
 
 use crate::failure::{Failure, failed, misuse};
 
-/// Words of the language itself, and what every event has beside its fields.
+/// Keywords of the syntax, and names that every event has in addition to its fields.
 const WORDS: &[&str] = &[
     "cpu",
     "CPU",
@@ -62,7 +62,7 @@ fn is_known(name: &str, fields: &[String]) -> bool {
     fields.iter().any(|field| field == name) || WORDS.contains(&name)
 }
 
-/// Names where the kernel expects a field: before an operator, outside quotes.
+/// Returns the names where the kernel expects a field: before an operator, outside quotes.
 fn names_in(filter: &str) -> impl Iterator<Item = String> {
     let mut names = Vec::new();
     let mut rest = filter;
@@ -75,13 +75,13 @@ fn names_in(filter: &str) -> impl Iterator<Item = String> {
             }
             letter if is_word(letter) => {
                 let length = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len());
-                let (word, behind) = rest.split_at(length);
-                let is_before_operator = behind
+                let (word, after) = rest.split_at(length);
+                let is_before_operator = after
                     .trim_start()
                     .starts_with(['=', '!', '<', '>', '&', '~']);
                 let is_number = word.starts_with(|first: char| first.is_ascii_digit());
-                // "a && b": what follows a value is no operator of it.
-                let is_value = behind.trim_start().starts_with("&&");
+                // In "a && b", the operator after a value does not belong to it.
+                let is_value = after.trim_start().starts_with("&&");
                 if is_before_operator && !is_number && !is_value {
                     names.push(word.trim_end_matches(".ustring").to_owned());
                 }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelled_field_is_named_with_the_nearest() {
+    fn misspelled_field_gets_the_nearest_name() {
         let fields = "fields: prev_comm, prev_pid";
         check("prev_pidd == 0", "no field prev_pidd", "use prev_pid");
         check(
@@ -123,7 +123,7 @@ mod tests {
             "use prev_pid",
         );
         check("zzz & 1", "no field zzz", fields);
-        // Nothing is wrong with the names.
+        // All names are valid.
         check(
             "prev_pid == 0 && common_pid == prev_pid &&",
             "rejected the filter",

@@ -1,6 +1,6 @@
-//! A probe as the kernel's probe files take it.
+//! Forms of a probe in the kernel's probe files.
 
-/// What kind of place is probed; decides about the file, and about who may.
+/// Kind of the probed place, which determines the file and the required permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The kernel.
@@ -9,12 +9,12 @@ pub(crate) enum Place {
     User,
 }
 
-/// One way to write a probe.
+/// One form of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Form {
-    /// `p`, `r`, `f` for functions by fprobe; with the number of returns that may be awaited at once.
+    /// `p`, `r`, or `f` for fprobe; optionally with the maximum number of pending returns.
     pub(crate) head: String,
-    /// The place and the arguments, in the kernel's words.
+    /// Place and arguments, in the kernel's syntax.
     pub(crate) body: String,
 }
 

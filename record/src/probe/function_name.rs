@@ -1,4 +1,4 @@
-//! Which functions of a program a name means: one of the symbol table, or one of C++ or Rust as one writes it.
+//! Lookup of functions by name, as in the symbol table or as in C++ or Rust source code.
 //!
 //! ```text
 //! _ZN2ns4overEi        the symbol itself
@@ -13,18 +13,18 @@ use perfquet_trace::symbols::{CodeSymbol, Object};
 
 use crate::failure::{Failure, misuse, similar};
 
-/// Overloads that are named.
+/// Maximum number of overloads in a message.
 const MOST_NAMED: usize = 10;
 
-/// A function that was meant.
+/// A function found by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) symbol: CodeSymbol,
-    /// Its name as one reads it; with parameters where others have the same without them.
+    /// Readable name, with parameters if it is ambiguous without them.
     pub(super) name: String,
 }
 
-/// What a name means in a program; several places of one function, and all matches of a pattern.
+/// Finds the functions with a name: several addresses of one function, or all matches of a pattern.
 pub(super) fn find(text: &str, object: &Object, wanted: &str) -> Result<Vec<Found>, Failure> {
     let all = object.functions();
     let exact = all.iter().filter(|symbol| symbol.name == wanted);
@@ -35,18 +35,18 @@ pub(super) fn find(text: &str, object: &Object, wanted: &str) -> Result<Vec<Foun
     if found.is_empty() {
         return Err(nothing(text, object, &all, wanted));
     }
-    // Several names of one place are one probe.
+    // Several names at one address are one probe.
     found.sort_by_key(|symbol| symbol.offset);
     found.dedup_by_key(|symbol| symbol.offset);
     Ok(named(found))
 }
 
-/// The one function that a name means.
+/// Finds the single function with a name.
 pub(super) fn find_one(text: &str, object: &Object, wanted: &str) -> Result<CodeSymbol, Failure> {
     let mut found = find(text, object, wanted)?;
     match found.len() {
         1 => Ok(found.remove(0).symbol),
-        // Several places have one name: they are one function to whoever reads its source.
+        // Several addresses with one name are the same function in the source.
         _ if found.iter().all(|other| other.name == found[0].name) => Ok(found.remove(0).symbol),
         _ => Err(misuse(format!(
             "{text}: expected one function, found {}",
@@ -56,7 +56,7 @@ pub(super) fn find_one(text: &str, object: &Object, wanted: &str) -> Result<Code
     }
 }
 
-/// Names of all functions, as one reads them: those of overloads with their parameters.
+/// Returns the readable names of all functions; overloads include their parameters.
 pub(super) fn all_names(object: &Object) -> Vec<String> {
     let mut names: Vec<String> = named(object.functions())
         .into_iter()
@@ -67,7 +67,7 @@ pub(super) fn all_names(object: &Object) -> Vec<String> {
     names
 }
 
-/// What an event is called that is hit in it: without namespaces in brackets, types and signs.
+/// Returns the event name of a function: without bracketed namespaces, types and operators.
 pub(super) fn event_name(readable: &str) -> String {
     let mut depth = 0usize;
     let mut before = ' ';
@@ -120,7 +120,7 @@ fn by_readable_name(
     if found.is_empty() {
         found = those(&|name| name.ends_with(&suffix));
     }
-    // Without the types of a template: all its instances.
+    // Without the types of a template, the name matches all its instances.
     if found.is_empty() {
         found = those(&|name| {
             let plain = without_types(name);
@@ -140,7 +140,7 @@ fn by_readable_name(
     one_meaning(text, found)
 }
 
-/// Rust's older mangling leaves the types out: the debugging information has them.
+/// Finds functions by the names in debug info, because Rust's legacy mangling omits types.
 fn by_declared_name(
     object: &Object,
     names: &[(String, &CodeSymbol)],
@@ -164,7 +164,7 @@ fn by_declared_name(
         .collect()
 }
 
-/// Overloads and namesakes are different functions, and the name is ambiguous.
+/// Checks that all functions found are the same; otherwise the name is ambiguous.
 fn one_meaning(text: &str, found: Vec<CodeSymbol>) -> Result<Vec<CodeSymbol>, Failure> {
     let mut names: Vec<String> = found
         .iter()
@@ -200,7 +200,7 @@ fn nothing(text: &str, object: &Object, all: &[CodeSymbol], wanted: &str) -> Fai
     ))
 }
 
-/// With the parameters where the names alone would be the same.
+/// Adds parameters where names would otherwise be equal.
 fn named(found: Vec<CodeSymbol>) -> Vec<Found> {
     let mut names: Vec<(String, CodeSymbol)> = found
         .into_iter()
@@ -238,7 +238,8 @@ fn list(found: &[Found]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// `gen::<u32>` and `A<B> >` as everybody may write them: no blanks but between words, no `::` before types.
+/// Normalizes the spelling of a name, such as `gen::<u32>` and `A<B> >`: spaces only between words, no `::` before
+/// types.
 fn canonical(name: &str) -> String {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     let name = name.trim().trim_start_matches("::").replace("::<", "<");
@@ -278,7 +279,7 @@ fn without_types(name: &str) -> &str {
     end.and_then(|end| name.get(..last + end)).unwrap_or(name)
 }
 
-/// Start of the last name, after the last `::` that is outside of brackets.
+/// Finds the start of the last name, after the last `::` outside brackets.
 fn start_of_last(name: &str) -> usize {
     let bytes = name.as_bytes();
     let mut depth = 0usize;
@@ -299,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_as_everybody_writes_them() {
+    fn equivalent_spellings() {
         for (name, expected) in [
             ("std::map<int, A<B> >::at", "std::map<int,A<B>>::at"),
             ("prog::r::gen::<u32>", "prog::r::gen<u32>"),
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_left_out() {
+    fn types_are_removed() {
         for (name, expected) in [
             ("r::gen<u32>", "r::gen"),
             ("list<int>::push<char>", "list<int>::push"),
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn events_have_names_that_the_kernel_takes() {
+    fn event_names_are_valid_in_the_kernel() {
         for (name, expected) in [
             ("work", "work"),
             ("ns::over", "ns_over"),

@@ -1,4 +1,4 @@
-//! Functions of the kernel that function tracing can hook, for programs at many of them at once.
+//! Kernel functions that function tracing can hook, so that one BPF program runs at many of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,12 +6,12 @@ use std::fs;
 use crate::sys::kallsyms;
 use crate::sys::tracefs::Tracefs;
 
-/// From this number on they are hooked together. Fewer get an event each, with more room for calls that wait for their return:
-/// before Linux 6.14 a hook has two for each function and CPU.
+/// Minimum number of functions to hook together. Fewer functions get one event each, which allows more pending calls:
+/// before Linux 6.14, a hook has two per function and CPU.
 pub(crate) const FEWEST: usize = 16;
 
-/// Those of the functions that can be hooked, with their addresses; none of a name that several functions have, and none at
-/// all where the kernel reports no addresses.
+/// Returns the addresses of the functions that can be hooked. Functions whose name is not unique are omitted; empty if
+/// the kernel hides addresses.
 pub(crate) fn addresses(functions: &BTreeSet<&str>) -> BTreeMap<String, u64> {
     let list = Tracefs::open().map(|tracefs| tracefs.path("available_filter_functions"));
     let list = list.ok().and_then(|path| fs::read(path).ok());
@@ -33,7 +33,7 @@ pub(crate) fn addresses(functions: &BTreeSet<&str>) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Those of `wanted` that are there once.
+/// Returns those of `wanted` that occur once.
 fn once<'a, T>(
     all: impl Iterator<Item = (&'a str, T)>,
     wanted: &BTreeSet<&str>,
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_several_have_are_nobodys() {
+    fn ambiguous_names_are_omitted() {
         let all = [("a", 1), ("b", 2), ("c", 3), ("b", 4)];
         let found = once(all.into_iter(), &BTreeSet::from(["a", "b", "d"]));
         assert_eq!(found, BTreeMap::from([("a", 1)]));

@@ -1,4 +1,4 @@
-//! `--kprobe` and `--kretprobe`: functions of the kernel, and places in them.
+//! `--kprobe` and `--kretprobe`: kernel functions, and places in them.
 //!
 //! ```text
 //! --kprobe 'tcp_sendmsg size'       f:pq_…/tcp_sendmsg tcp_sendmsg size=$arg3:u64
@@ -6,9 +6,9 @@
 //! --kprobe 'vfs_read+0x10 %di'      p:pq_…/vfs_read vfs_read+0x10 %di
 //! --kprobe 'vmwgfx:vmw_open inode'  p:pq_…/vmw_open vmwgfx:vmw_open inode=$arg1:x64
 //! ```
-//! At entry and return the kernel's own hooks for function tracing are cheapest (fprobe, since Linux 6.5). Elsewhere in a
-//! function, for registers, and for functions that cannot be traced there are kprobes.
-//! Names and types of parameters are those of BTF, the kernel's own description (/sys/kernel/btf/vmlinux).
+//! At entry and return, fprobe (Linux 6.5) is cheapest. Kprobes are used elsewhere in a function, for registers, and
+//! for functions that cannot be traced. Names and types of parameters come from BTF, the kernel's own description
+//! (/sys/kernel/btf/vmlinux).
 
 use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::Object;
@@ -23,20 +23,20 @@ use crate::failure::{Failure, failed, misuse, similar};
 use crate::sys::kallsyms;
 use crate::sys::tracefs::Tracefs;
 
-/// Functions that one pattern may stand for: each is a breakpoint or a call in the kernel.
+/// Maximum number of functions of one pattern: each costs a breakpoint or call in the kernel.
 const MOST: usize = 1000;
-/// Calls of one function that may wait for their return at once; the kernel drops the hits beyond. Its limit is 4096, each
-/// takes about a hundred bytes, and its own choice is ten.
+/// Maximum number of pending calls per function; the kernel drops hits beyond it. The kernel allows 4096, at about a
+/// hundred bytes each; its default is ten.
 const MOST_ACTIVE: usize = 4096;
-/// The same, of all functions of a pattern together.
+/// Maximum number of pending calls for all functions of a pattern.
 const MOST_ACTIVE_TOGETHER: usize = 65536;
 
-/// What the kernel can do beyond plain kprobes; as its tracefs README lists.
+/// Features beyond plain kprobes, as listed in the README of tracefs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Abilities {
-    /// Hooks of function tracing as events (Linux 6.5).
+    /// Fprobes as events (Linux 6.5).
     has_fprobes: bool,
-    /// Parameters beside `$retval` (Linux 6.9).
+    /// Parameters in addition to `$retval` (Linux 6.9).
     has_parameters_at_return: bool,
 }
 
@@ -58,23 +58,23 @@ impl Abilities {
     }
 }
 
-/// What the text asks for; several with wildcards.
+/// Returns the definitions of one option; several with wildcards.
 pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>, Failure> {
-    let asked = argument::parse(text, false)?;
-    if at_return && (asked.offset != 0 || asked.line.is_some()) {
+    let spec = argument::parse(text, false)?;
+    if at_return && (spec.offset != 0 || spec.line.is_some()) {
         return Err(misuse(format!(
             "{text}: a return probe cannot have an offset or a line"
         )));
     }
-    // Within a function only its debugging information knows where things are.
-    if asked.line.is_some() || (asked.offset != 0 && asked.has_variables()) {
-        let object = vmlinux::open_for(text, asked.object.as_deref())?;
-        return within(text, &asked, &object).map(|definition| vec![definition]);
+    // Inside a function, only debug info has the locations of variables.
+    if spec.line.is_some() || (spec.offset != 0 && spec.has_variables()) {
+        let object = vmlinux::open_for(text, spec.object.as_deref())?;
+        return within(text, &spec, &object).map(|definition| vec![definition]);
     }
-    let functions = functions(text, &asked)?;
-    let module = asked.object.as_deref();
-    // Some megabytes to read: only where a name or a type is looked up in it.
-    let needs_btf = at_return || asked.has_variables();
+    let functions = functions(text, &spec)?;
+    let module = spec.object.as_deref();
+    // BTF has several megabytes, so it is read only to look up a name or type.
+    let needs_btf = at_return || spec.has_variables();
     let btf = needs_btf.then(|| Btf::of(module)).flatten();
     let abilities = Abilities::of_the_kernel();
     let most_active = most_active(functions.len());
@@ -82,7 +82,7 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
     functions
         .iter()
         .map(|function| {
-            let mut definition = definition(text, &asked, function, edge, btf.as_ref(), abilities)?;
+            let mut definition = definition(text, &spec, function, edge, btf.as_ref(), abilities)?;
             if at_return {
                 await_returns(&mut definition.forms, most_active);
             }
@@ -91,25 +91,25 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
         .collect()
 }
 
-/// A line of a function, or an offset in it with its variables.
-fn within(text: &str, asked: &ProbeSpec, object: &Object) -> Result<Definition, Failure> {
-    let symbol = vmlinux::symbol(text, object, &asked.function)?;
-    let place = match asked.line {
+/// Returns the definition for a line of a function, or for an offset with variables.
+fn within(text: &str, spec: &ProbeSpec, object: &Object) -> Result<Definition, Failure> {
+    let symbol = vmlinux::symbol(text, object, &spec.function)?;
+    let place = match spec.line {
         Some(line) => uprobe::place_of_line(text, object, &symbol, line)?,
-        None => symbol.offset.saturating_add(asked.offset),
+        None => symbol.offset.saturating_add(spec.offset),
     };
-    let scope = match asked.has_variables() {
+    let scope = match spec.has_variables() {
         true => Some(uprobe::scope_at(text, object, &symbol, place)?),
         false => None,
     };
     let mut arguments = Vec::new();
-    for argument in &asked.arguments {
+    for argument in &spec.arguments {
         arguments.push(match argument.raw() {
             Some(raw) => raw,
             None => uprobe::variable(text, scope.as_ref(), argument)?,
         });
     }
-    let name = match asked.line {
+    let name = match spec.line {
         Some(line) => format!("{}_L{line}", symbol.name),
         None => symbol.name.clone(),
     };
@@ -121,22 +121,21 @@ fn within(text: &str, asked: &ProbeSpec, object: &Object) -> Result<Definition, 
     let words = arguments.iter().map(String::as_str);
     let words: Vec<&str> = std::iter::once(place.as_str()).chain(words).collect();
     Ok(Definition {
-        asked: text.to_owned(),
+        text: text.to_owned(),
         place: Place::Kernel,
         system: "probe".to_owned(),
-        name: asked.event.clone().unwrap_or(name),
+        name: spec.event.clone().unwrap_or(name),
         forms: vec![Form::new("p", words.join(" "))],
     })
 }
 
-/// Entry and return of each function that the text asks for. A parameter that one of many functions does not have is
-/// left out there.
-pub(super) fn calls(text: &str, asked: &ProbeSpec) -> Result<Vec<Both>, Failure> {
-    let functions = functions(text, asked)?;
-    let (at_entry, at_return) = sides(asked);
+/// Returns entry and return of each function of an option. Parameters that a function lacks are omitted for it.
+pub(super) fn calls(text: &str, spec: &ProbeSpec) -> Result<Vec<Both>, Failure> {
+    let functions = functions(text, spec)?;
+    let (at_entry, at_return) = sides(spec);
     let is_pattern = functions.len() > 1;
-    let needs_btf = asked.has_variables() || !at_return.arguments.is_empty();
-    let module = asked.object.as_deref();
+    let needs_btf = spec.has_variables() || !at_return.arguments.is_empty();
+    let module = spec.object.as_deref();
     let btf = needs_btf.then(|| Btf::of(module)).flatten();
     let btf = btf.as_ref();
     let abilities = Abilities::of_the_kernel();
@@ -163,7 +162,7 @@ pub(super) fn calls(text: &str, asked: &ProbeSpec) -> Result<Vec<Both>, Failure>
             exit,
         })
     };
-    // What the compiler split off for cases that are rare is called by nobody.
+    // Parts that the compiler split off for rare cases are never called.
     let is_function = |function: &&String| !function.contains(".cold");
     let found = functions.iter().filter(is_function).map(both);
     let found = found.collect::<Result<Vec<_>, _>>()?;
@@ -177,7 +176,7 @@ pub(super) fn calls(text: &str, asked: &ProbeSpec) -> Result<Vec<Both>, Failure>
 
 fn definition(
     text: &str,
-    asked: &ProbeSpec,
+    spec: &ProbeSpec,
     function: &str,
     edge: Edge,
     btf: Option<&Btf>,
@@ -185,18 +184,18 @@ fn definition(
 ) -> Result<Definition, Failure> {
     let at_return = edge != Edge::Entry;
     let mut arguments = Vec::new();
-    for argument in &asked.arguments {
+    for argument in &spec.arguments {
         arguments.push(match argument.raw() {
             Some(raw) => raw,
             None => {
-                if asked.offset != 0 || (at_return && !abilities.has_parameters_at_return) {
+                if spec.offset != 0 || (at_return && !abilities.has_parameters_at_return) {
                     return Err(no_parameters(text, argument, at_return));
                 }
                 parameter(text, function, argument, btf)?
             }
         });
     }
-    if edge == Edge::Return && !asked.arguments.iter().any(is_retval) {
+    if edge == Edge::Return && !spec.arguments.iter().any(is_retval) {
         arguments.push(default_retval(function, btf));
     }
     let usual = match at_return {
@@ -204,13 +203,13 @@ fn definition(
         false => function.to_owned(),
     };
     Ok(Definition {
-        asked: text.to_owned(),
+        text: text.to_owned(),
         place: Place::Kernel,
         system: "probe".to_owned(),
-        name: asked.event.clone().unwrap_or(usual),
+        name: spec.event.clone().unwrap_or(usual),
         forms: forms(
-            (asked.object.as_deref(), function),
-            asked.offset,
+            (spec.object.as_deref(), function),
+            spec.offset,
             at_return,
             &arguments,
             abilities,
@@ -218,7 +217,7 @@ fn definition(
     })
 }
 
-/// The best first.
+/// Returns the forms, best first.
 fn forms(
     (module, function): (Option<&str>, &str),
     offset: u64,
@@ -232,7 +231,7 @@ fn forms(
         words.join(" ")
     };
     let mut forms = Vec::new();
-    // Hooks see parameters, not registers, and take a name wherever it is.
+    // Fprobes have parameters but no registers, and accept a name that occurs several times.
     let has_registers = arguments.iter().any(|argument| argument.contains('%'));
     if abilities.has_fprobes && offset == 0 && !has_registers && module.is_none() {
         forms.push(match at_return {
@@ -252,13 +251,13 @@ fn forms(
     forms
 }
 
-/// Number of calls per function that may wait for their return, for this many functions.
+/// Returns the maximum number of pending calls per function, for this many functions.
 fn most_active(functions: usize) -> usize {
     (MOST_ACTIVE_TOGETHER / functions.max(1)).min(MOST_ACTIVE)
 }
 
-/// Asks for room for so many; as a second choice for what the kernel thinks right. Hooks need no room since Linux 6.14,
-/// which then refuses the number.
+/// Requests space for this number of pending calls; the second choice is the kernel's default. Fprobes need no space
+/// since Linux 6.14, which rejects the number.
 fn await_returns(forms: &mut Vec<Form>, most_active: usize) {
     *forms = forms
         .drain(..)
@@ -287,7 +286,7 @@ fn no_parameters(text: &str, argument: &Argument, at_return: bool) -> Failure {
     misuse(format!("{text}: {name}: {when}")).hint(hint)
 }
 
-/// Signed as declared; unknown, it may be an error number.
+/// Returns the type of the return value. If unknown, it is signed, because it may be an error number.
 fn default_retval(function: &str, btf: Option<&Btf>) -> String {
     format!("ret=$retval:{}", retval_kind(function, btf))
 }
@@ -344,9 +343,9 @@ fn parameter(
     ))
 }
 
-fn functions(text: &str, asked: &ProbeSpec) -> Result<Vec<String>, Failure> {
-    let pattern = &asked.function;
-    let module = asked.object.as_deref();
+fn functions(text: &str, spec: &ProbeSpec) -> Result<Vec<String>, Failure> {
+    let pattern = &spec.function;
+    let module = spec.object.as_deref();
     if let Some(module) = module.filter(|module| !place::is_module(module)) {
         return Err(misuse(format!("{text}: module {module} is not loaded")).hint(
             "use MODULE:FUNC for a function of a loaded module (lsmod), FUNC:LINE for a line, or --uprobe OBJECT:FUNC for a function \
@@ -355,7 +354,7 @@ fn functions(text: &str, asked: &ProbeSpec) -> Result<Vec<String>, Failure> {
     }
     let symbols = kallsyms::functions_of(module);
     if symbols.is_empty() && kallsyms::functions().is_empty() {
-        // Hidden from us; the kernel itself will know.
+        // Addresses are hidden from this user, but the kernel resolves the name.
         return Ok(vec![pattern.clone()]);
     }
     let matching: Vec<String> = symbols
@@ -409,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_where_they_serve() {
+    fn fprobes_are_used_if_possible() {
         let (entry, inside) = (("vfs_read", 0, false), ("vfs_read", 16, false));
         check(
             entry,
@@ -434,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_a_module_is_named_with_it() {
+    fn module_functions_need_a_loaded_module() {
         let abilities = Abilities {
             has_fprobes: true,
             has_parameters_at_return: true,
@@ -442,8 +441,8 @@ mod tests {
         let place = (Some("snd-pcm"), "snd_pcm_open");
         let forms = forms(place, 4, false, &["$arg1".to_owned()], abilities);
         assert_eq!(forms, [Form::new("p", "snd_pcm:snd_pcm_open+0x4 $arg1")]);
-        let asked = argument::parse("no_such_module:f", false).unwrap();
-        let failure = functions("no_such_module:f", &asked).unwrap_err();
+        let spec = argument::parse("no_such_module:f", false).unwrap();
+        let failure = functions("no_such_module:f", &spec).unwrap_err();
         assert!(
             failure
                 .to_string()
@@ -452,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_tells_what_the_kernel_can() {
+    fn abilities_follow_from_the_readme() {
         let readme = "\t           f[:[<group>/][<event>]] <func-name>[%return] [<args>]\n\
             \t     kernel return probes support: $retval, $arg<N>, $comm\n";
         let abilities = Abilities::of(readme);

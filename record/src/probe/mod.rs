@@ -1,4 +1,4 @@
-//! What can be recorded, and how the command line spells it. One file per kind of probe.
+//! Recordable events, and their syntax on the command line. One file per kind of probe.
 //!
 //! ```text
 //! -e sched:sched_switch -e 'syscalls:*read*' -e cycles:u,cpu-clock -e r1a8 -e cpu/event=0x3c,umask=1/
@@ -17,12 +17,12 @@ pub(crate) mod form;
 mod function_name;
 pub(crate) mod hooks;
 pub(crate) mod kprobe;
-pub(crate) mod left_out;
 mod modifiers;
 mod place;
 mod pmu;
+pub(crate) mod probe_listing;
 mod register;
-pub(crate) mod shown;
+pub(crate) mod rejected;
 mod single_step;
 pub(crate) mod stacks;
 pub(crate) mod tracepoint;
@@ -41,7 +41,7 @@ use tracepoint::Tracepoint;
 pub(crate) use place::is_of_program;
 pub(crate) use pmu::{names as pmu_names, types as pmu_types};
 
-/// What one option of the command line asks for.
+/// An event or probe option of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProbeOption {
     /// `-e`
@@ -63,13 +63,13 @@ pub(crate) enum ProbeOption {
 /// One event to record.
 #[derive(Clone)]
 pub(crate) struct Probe {
-    /// As the user reads it: "sched:sched_switch", "cycles:u".
+    /// Display name: "sched:sched_switch", "cycles:u".
     pub(crate) name: String,
     /// Type, configuration and modifiers; the rest is set by [`crate::recording`].
     pub(crate) attr: Attr,
-    /// What it is.
+    /// The kind of the event.
     pub(crate) kind: Kind,
-    /// In the kernel's language.
+    /// Filter in the kernel's syntax.
     pub(crate) filter: Option<String>,
     /// Use the highest precision of the hardware (`:P`, and `cycles` if no event was requested).
     pub(crate) wants_precision: bool,
@@ -77,18 +77,18 @@ pub(crate) struct Probe {
     pub(crate) pattern: Option<String>,
 }
 
-/// The kinds of events, by what their records hold.
+/// Kinds of events, by the contents of their records.
 #[derive(Clone)]
 pub(crate) enum Kind {
     /// A counter or clock: samples.
     Sampled,
-    /// Every hit, with its payload.
+    /// A tracepoint: every hit, with its payload.
     Tracepoint(Tracepoint),
-    /// The output of our BPF programs; with stacks if requested.
+    /// The output of the recorder's BPF programs; with stacks if requested.
     Output {
-        /// Its records get them, if the user wants stacks.
+        /// Whether its records have stacks if the user requests them.
         may_have_stacks: bool,
-        /// Functions whose calls they are.
+        /// Functions of the calls in its records.
         functions: Vec<CallFunction>,
     },
 }
@@ -99,12 +99,12 @@ impl Probe {
         matches!(self.kind, Kind::Sampled)
     }
 
-    /// Whether it carries what programs in the kernel write.
+    /// Whether it carries the output of BPF programs.
     pub(crate) fn is_output(&self) -> bool {
         matches!(self.kind, Kind::Output { .. })
     }
 
-    /// The records of our programs, `perfquet:NAME`; the reader knows them by that name.
+    /// Returns the event `perfquet:NAME` for output of BPF programs; the reader recognizes it by its name.
     pub(crate) fn output(name: &str, may_have_stacks: bool) -> Probe {
         Probe {
             name: format!("perfquet:{name}"),
@@ -124,36 +124,36 @@ impl Probe {
     }
 }
 
-/// The probes of an option. The recorder's own probes are defined on the way.
+/// Returns the probes of an option, defining the recorder's own ones.
 pub(crate) fn of(
-    asked: ProbeOption,
+    option: ProbeOption,
     text: &str,
     definitions: &mut Option<Definitions>,
 ) -> Result<Vec<Probe>, Failure> {
-    of_forms(asked, text, definitions, |_| true)
+    of_forms(option, text, definitions, |_| true)
 }
 
-/// The same for programs to run at: the kernel does not let them at its hooks of function tracing.
+/// Like [`of`], for BPF programs: the kernel does not run those at fprobes.
 pub(crate) fn for_programs(
-    asked: ProbeOption,
+    option: ProbeOption,
     text: &str,
     definitions: &mut Option<Definitions>,
 ) -> Result<Vec<Probe>, Failure> {
-    of_forms(asked, text, definitions, may_have_programs)
+    of_forms(option, text, definitions, may_have_programs)
 }
 
-/// Whether the kernel lets programs run at an event of this form.
+/// Whether the kernel runs BPF programs at an event of this form.
 pub(crate) fn may_have_programs(form: &Form) -> bool {
     form.head.starts_with(['p', 'r'])
 }
 
 fn of_forms(
-    asked: ProbeOption,
+    option: ProbeOption,
     text: &str,
     definitions: &mut Option<Definitions>,
     is_possible: fn(&Form) -> bool,
 ) -> Result<Vec<Probe>, Failure> {
-    let mut wanted = match asked {
+    let mut wanted = match option {
         ProbeOption::Event => return parse(text),
         ProbeOption::Call => {
             let pairs = call::functions(text)?.define(definitions, is_possible)?;
@@ -171,7 +171,7 @@ fn of_forms(
     Definitions::of(definitions)?.define_all(&wanted)
 }
 
-/// Reads one argument of `-e`: a comma list, each with wildcards.
+/// Parses one argument of `-e`: a comma-separated list with wildcards.
 pub(crate) fn parse(argument: &str) -> Result<Vec<Probe>, Failure> {
     if argument.contains(['{', '}']) {
         return Err(
@@ -186,7 +186,7 @@ pub(crate) fn parse(argument: &str) -> Result<Vec<Probe>, Failure> {
     Ok(probes)
 }
 
-/// At commas, but not inside `/…/`.
+/// Splits at commas, but not inside `/…/`.
 fn split(argument: &str) -> Vec<&str> {
     let mut is_inside = false;
     argument
@@ -212,7 +212,7 @@ fn parse_event(event: &str) -> Result<Vec<Probe>, Failure> {
     Ok(probes)
 }
 
-/// Without terms about its stack.
+/// Parses an event without stack settings.
 fn parse_plain(event: &str) -> Result<Vec<Probe>, Failure> {
     if event.contains('/') {
         return pmu::parse(event).map(|probe| vec![probe]);

@@ -1,12 +1,12 @@
 //! Modifiers after an event's last colon: `cycles:u`, `instructions:kp`.
 //!
-//! As perf reads them (tools/perf/util/parse-events.c, get_event_modifier): the first of u, k, h excludes the
-//! other two; the first of G, H likewise.
+//! As in perf (tools/perf/util/parse-events.c, get_event_modifier): the first of u, k, h excludes the other two; the
+//! same holds for G and H.
 
 use crate::failure::{Failure, misuse};
 use crate::sys::perf_event::Attr;
 
-/// Puts modifiers into `attr`; returns whether the highest precision was requested (`P`).
+/// Applies modifiers to `attr`; returns whether the highest precision was requested (`P`).
 pub(crate) fn apply(event: &str, modifiers: &str, attr: &mut Attr) -> Result<bool, Failure> {
     let mut wants_precision = false;
     let mut precise = 0;

@@ -1,4 +1,5 @@
-//! Where the parts of a probe's place end, though names of C++ and Rust hold colons, blanks, brackets and signs.
+//! Splitting of a probe's place into its parts. Names of C++ and Rust may contain colons, spaces, brackets and
+//! operators.
 //!
 //! ```text
 //! ./prog : std::map<int, char>::at : 12      object, function, line
@@ -10,7 +11,7 @@ use std::path::Path;
 /// Letters that may follow `operator`.
 const SIGNS: &[u8] = b"<>=-+*/%^&|!~,";
 
-/// The place, and the arguments after it: the first blank outside of brackets parts them.
+/// Splits the place from the arguments, at the first space outside brackets.
 pub(crate) fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = outside(text)
@@ -19,56 +20,56 @@ pub(crate) fn split(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Program, library or module, and the rest. `None`: neither is there.
+/// Splits off the program, library or module; `None` if there is none.
 pub(crate) fn object(place: &str) -> Option<(&str, &str)> {
     let at = single_colon(place.bytes().enumerate())?;
     let (object, rest) = (place.get(..at)?, place.get(at + 1..)?);
     (!object.is_empty() && !rest.is_empty()).then_some((object, rest))
 }
 
-/// Function and a string for its line.
+/// Splits into function and line.
 pub(crate) fn line(place: &str) -> Option<(&str, &str)> {
     let at = single_colon(outside(place))?;
     Some((place.get(..at)?, place.get(at + 1..)?))
 }
 
-/// Function and a string for an offset in it.
+/// Splits into function and offset.
 pub(crate) fn offset(place: &str) -> Option<(&str, &str)> {
     let at = outside(place).filter(|(_, byte)| *byte == b'+').last()?.0;
     Some((place.get(..at)?, place.get(at + 1..)?))
 }
 
-/// Whether it is the number of a line, or nothing at all.
+/// Whether the text is a line number, or empty.
 pub(crate) fn is_line(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether it can be the name of an event.
+/// Whether the text is a valid event name.
 pub(crate) fn is_identifier(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !text.is_empty() && text.bytes().all(is_letter)
 }
 
-/// Whether a function is one of a program or library, OBJECT:FUNC; FUNC, FUNC:LINE and MODULE:FUNC are the kernel's.
+/// Whether the function is in a program or library, OBJECT:FUNC; FUNC, FUNC:LINE and MODULE:FUNC are in the kernel.
 pub(crate) fn is_of_program(text: &str) -> bool {
     let (place, _) = split(text);
     match object(place) {
         Some((object, rest)) => !is_line(rest) && !is_module(object),
-        // "./prog:" is to be refused as what it was meant to be.
+        // "./prog:" gets the error for a program.
         None => place.contains(['/', ':']),
     }
 }
 
-/// Whether the kernel has loaded a module of this name.
+/// Whether a kernel module with this name is loaded.
 pub(crate) fn is_module(name: &str) -> bool {
     let is_name = !name.is_empty() && !name.contains(['/', '.']);
-    // The kernel's name of a module has underscores where its file may have dashes.
+    // The kernel's name of a module has underscores; its file name may have dashes instead.
     let folder = Path::new("/sys/module").join(name.replace('-', "_"));
-    // What is built in has no such file.
+    // Built-in modules do not have this file.
     is_name && folder.join("initstate").exists()
 }
 
-/// The first colon that is not half of `::`.
+/// Finds the first colon that is not part of `::`.
 fn single_colon(bytes: impl Iterator<Item = (usize, u8)>) -> Option<usize> {
     let mut waiting: Option<usize> = None;
     for (at, byte) in bytes {
@@ -82,7 +83,7 @@ fn single_colon(bytes: impl Iterator<Item = (usize, u8)>) -> Option<usize> {
     waiting
 }
 
-/// The bytes outside of brackets, with their places. What follows `operator` belongs to its name.
+/// Iterates over the bytes outside brackets, with their positions. The text after `operator` belongs to its name.
 fn outside(text: &str) -> impl Iterator<Item = (usize, u8)> {
     let bytes = text.as_bytes();
     let mut depth = 0usize;
@@ -120,7 +121,7 @@ fn is_after_operator(bytes: &[u8], at: usize) -> bool {
         .is_none_or(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
 }
 
-/// After `()`, `[]`, signs, ` new`, ` delete`, ` bool`.
+/// Returns the end of `()`, `[]`, an operator, ` new`, ` delete`, ` bool`.
 fn end_of_operator(bytes: &[u8], at: usize) -> usize {
     let rest = bytes.get(at..).unwrap_or_default();
     if rest.starts_with(b"()") || rest.starts_with(b"[]") {

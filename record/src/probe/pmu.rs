@@ -1,11 +1,11 @@
-//! Events of a PMU as sysfs describes it: `PMU/TERM=VALUE,…/MODIFIERS`, or a bare name from its list.
+//! Events of a PMU as described in sysfs: `PMU/TERM=VALUE,…/MODIFIERS`, or a bare event name.
 //!
 //! ```text
 //! /sys/bus/event_source/devices/cpu/type            4
 //! /sys/bus/event_source/devices/cpu/format/umask    config:8-15
 //! /sys/bus/event_source/devices/cpu/events/mem-loads    event=0xcd,umask=0x1,ldlat=3
 //! ```
-//! Type numbers differ between machines and are read each time.
+//! Type numbers differ between hosts, so they are read each time.
 
 use perfquet_cli::nearest;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::sys::perf_event::Attr;
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// `cpu/event=0x3c,umask=1/u`
+/// Parses `cpu/event=0x3c,umask=1/u`.
 pub(crate) fn parse(event: &str) -> Result<Probe, Failure> {
     let (pmu, rest) = event.split_once('/').unwrap_or((event, ""));
     let Some((terms, modifiers)) = rest.rsplit_once('/') else {
@@ -53,7 +53,7 @@ pub(crate) fn parse(event: &str) -> Result<Probe, Failure> {
     })
 }
 
-/// A bare name that some PMU lists, as `mem-loads`.
+/// Parses a bare name that some PMU lists, such as `mem-loads`.
 pub(crate) fn parse_alias(name: &str) -> Result<Option<Probe>, Failure> {
     let (name, modifiers) = name.split_once(':').unwrap_or((name, ""));
     if name.is_empty() || name.starts_with('.') {
@@ -72,7 +72,7 @@ pub(crate) fn parse_alias(name: &str) -> Result<Option<Probe>, Failure> {
     Ok(None)
 }
 
-/// `PMU/NAME/` of all events that PMUs list.
+/// Returns `PMU/NAME/` for all events listed by PMUs.
 pub(crate) fn names() -> impl Iterator<Item = String> {
     folder(Path::new(DEVICES)).into_iter().flat_map(|pmu| {
         let names = folder(&Path::new(DEVICES).join(&pmu).join("events")).into_iter();
@@ -82,7 +82,7 @@ pub(crate) fn names() -> impl Iterator<Item = String> {
     })
 }
 
-/// Name and type of each PMU.
+/// Returns name and type of each PMU.
 pub(crate) fn types() -> Vec<(u32, String)> {
     let number = |pmu: String| {
         let kind = read_number(&Path::new(DEVICES).join(&pmu).join("type"))?;
@@ -94,7 +94,7 @@ pub(crate) fn types() -> Vec<(u32, String)> {
         .collect()
 }
 
-/// Puts `NAME=VALUE`, `NAME` (a flag, or an event of the PMU's list), `config=…`, `period=…` into the attr.
+/// Applies `NAME=VALUE`, `NAME` (a flag, or an event listed by the PMU), `config=…` or `period=…` to the attr.
 fn set_term(device: &Path, event: &str, term: &str, attr: &mut Attr) -> Result<(), Failure> {
     let (name, value) = term.split_once('=').unwrap_or((term, "1"));
     if !term.contains('=')
@@ -104,7 +104,7 @@ fn set_term(device: &Path, event: &str, term: &str, attr: &mut Attr) -> Result<(
             .trim()
             .split(',')
             .try_for_each(|inner| match inner.split_once('=') {
-                // Only one level: the kernel's lists hold terms, not names.
+                // Only one level: the kernel's lists contain terms, not names.
                 _ if inner == name => Ok(()),
                 _ => set_term(device, event, inner, attr),
             });
@@ -148,7 +148,7 @@ fn terms_hint(device: &Path, name: &str) -> String {
     )
 }
 
-/// Puts the bits of `value` where the format says: `config1:0-7,32-35`.
+/// Writes `value` into the bits of a format: `config1:0-7,32-35`.
 fn spread(format: &str, value: u64, attr: &mut Attr) -> Result<(), String> {
     let (word, ranges) = format.split_once(':').unwrap_or((format, "0-63"));
     let mut left = value;
@@ -179,7 +179,7 @@ fn spread(format: &str, value: u64, attr: &mut Attr) -> Result<(), String> {
     Ok(())
 }
 
-/// A file of that name and no other: names come from the command line.
+/// Returns the path of a file with this name, which comes from the command line and must not lead elsewhere.
 fn file_in(folder: &Path, name: &str) -> PathBuf {
     folder.join(name.replace('/', "_"))
 }

@@ -1,4 +1,4 @@
-//! Names of registers: the assembler's, and those that the kernel has for them in probes (`regoffset_table`).
+//! Names of registers in assembly, and their names in kernel probes (`regoffset_table`).
 //!
 //! ```text
 //! %rdi  →  %di        %r10d  →  refused: the kernel fetches whole registers, :u32 takes their lower half
@@ -7,7 +7,7 @@
 
 use crate::failure::{Failure, misuse};
 
-/// The kernel's name, and the assembler's of 64, 32, 16 and 8 bits.
+/// The kernel's name, and the assembly names for 64, 32, 16 and 8 bits.
 const X86: [(&str, [&str; 4]); 8] = [
     ("ax", ["rax", "eax", "ax", "al"]),
     ("bx", ["rbx", "ebx", "bx", "bl"]),
@@ -19,15 +19,15 @@ const X86: [(&str, [&str; 4]); 8] = [
     ("sp", ["rsp", "esp", "sp", "spl"]),
 ];
 
-/// The registers of a call's integer arguments, in the kernel's words.
+/// The registers of integer arguments, by the kernel's names.
 #[cfg(target_arch = "aarch64")]
 const OF_ARGUMENTS: &[&str] = &["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
 #[cfg(not(target_arch = "aarch64"))]
 const OF_ARGUMENTS: &[&str] = &["di", "si", "dx", "cx", "r8", "r9"];
-/// Location of the first stack argument at the entry: on x86-64 above the address of return.
+/// Offset of the first stack argument at entry; on x86-64, it is above the return address.
 const ON_STACK: usize = if cfg!(target_arch = "aarch64") { 0 } else { 8 };
 
-/// The assembler's name of a register, with its `%`, → the kernel's.
+/// Translates an assembly name, with `%`, to the kernel's.
 pub(super) fn kernels(name: &str) -> Option<String> {
     let Some(name) = name.strip_prefix('%') else {
         let is_arm = name == "sp"
@@ -44,8 +44,8 @@ pub(super) fn kernels(name: &str) -> Option<String> {
     (8..16).contains(&number).then(|| format!("%r{number}"))
 }
 
-/// A fetch argument with the kernel's names of registers: `+8(%rdi)` → `+8(%di)`. A part of a register is refused: the
-/// kernel would fetch all of it.
+/// Translates register names in a fetch argument: `+8(%rdi)` → `+8(%di)`. Rejects partial registers, because the kernel
+/// would fetch the whole register.
 pub(super) fn renamed(text: &str, value: &str) -> Result<String, Failure> {
     let mut parts = value.split('%');
     let mut renamed = parts.next().unwrap_or_default().to_owned();
@@ -60,7 +60,7 @@ pub(super) fn renamed(text: &str, value: &str) -> Result<String, Failure> {
             Some(kernels) => {
                 let bits = bits_of(name);
                 return Err(misuse(format!(
-                    "{text}: %{name} is a part of a register, and the kernel fetches the whole: {kernels}"
+                    "{text}: %{name} is a partial register, but the kernel fetches all of {kernels}"
                 ))
                 .hint(format!("{kernels}:u{bits} has the value of %{name}")));
             }
@@ -85,15 +85,15 @@ fn bits_of(name: &str) -> u32 {
     }
 }
 
-/// `$argN` of a function of a program at its entry, by the convention of calls: the kernel knows the word in itself only.
-/// `None`: it is not among what this value asks for.
+/// Replaces `$argN` at the entry of a user function by the register of the calling convention: the kernel supports the
+/// word only for its own functions. `None` if the value does not contain it.
 pub(super) fn arguments_replaced(value: &str) -> Option<String> {
     let mut rest = value;
     let mut replaced = String::new();
     let mut has_any = false;
-    while let Some((before, behind)) = rest.split_once("$arg") {
-        let end = behind.find(|letter: char| !letter.is_ascii_digit());
-        let (digits, after) = behind.split_at(end.unwrap_or(behind.len()));
+    while let Some((before, tail)) = rest.split_once("$arg") {
+        let end = tail.find(|letter: char| !letter.is_ascii_digit());
+        let (digits, after) = tail.split_at(end.unwrap_or(tail.len()));
         replaced.push_str(before);
         match digits.parse::<usize>() {
             Ok(number @ 1..=64) => {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn assemblers_names_become_the_kernels() {
+    fn assembly_names_become_kernel_names() {
         for (value, expected) in [
             ("%di", "%di"),
             ("%rdi", "%di"),
@@ -134,7 +134,7 @@ mod tests {
         }
         for (value, kernels) in [("%edi", "%di:u32"), ("%al", "%ax:u8"), ("%r8w", "%r8:u16")] {
             let failure = renamed("f", value).unwrap_err();
-            assert!(failure.to_string().contains("part of a register"));
+            assert!(failure.to_string().contains("partial register"));
             assert!(
                 failure
                     .hint_text()

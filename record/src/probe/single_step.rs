@@ -1,14 +1,14 @@
-//! Which places of a program are dear to probe: where the kernel must execute the instruction out of line, by single
-//! step, which costs the program several times as much at each hit.
+//! Detection of slow probe locations, where the kernel must single-step a copy of the instruction, which makes each hit
+//! several times slower.
 //!
 //! ```text
 //! 55                push %rbp            emulated: 1.6 µs a hit, recorded
 //! f3 0f 1e fa       endbr64              single-stepped: 6.2 µs (15 µs against 0.7 µs on another machine)
 //! ```
-//! Emulated are nop, push and the jumps (arch/x86/kernel/uprobes.c, `branch_setup_xol_ops`, `push_setup_xol_ops`); so it
-//! was measured on Linux 6.18. Of other machines than x86-64 we know nothing.
+//! The kernel emulates nop, push and jumps (arch/x86/kernel/uprobes.c, `branch_setup_xol_ops`, `push_setup_xol_ops`);
+//! confirmed by measurements on Linux 6.18. Only x86-64 is covered.
 
-/// Maximum distance of a cheap neighbor: instructions at the start of functions are short.
+/// Maximum distance of a fast neighbor: instructions at the start of functions are short.
 const NEAR: usize = 32;
 
 /// Whether the instruction is single-stepped.
@@ -24,7 +24,7 @@ pub(super) fn is_single_stepped(code: &[u8]) -> bool {
     }
 }
 
-/// Bytes from a dear place to the next cheap one that is passed as often.
+/// Returns the distance in bytes from a slow location to the next fast one that is executed equally often.
 pub(super) fn neighbour(code: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < NEAR {
@@ -37,7 +37,7 @@ pub(super) fn neighbour(code: &[u8]) -> Option<usize> {
     None
 }
 
-/// Bytes of an instruction of those that functions begin with; `None`: another, or one that leads elsewhere.
+/// Returns the length of an instruction common at the start of functions; `None` for others, and for those that branch.
 fn length(code: &[u8]) -> Option<usize> {
     if code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
         return Some(4);
@@ -68,7 +68,7 @@ fn length(code: &[u8]) -> Option<usize> {
     }
 }
 
-/// Bytes of the ModRM byte and what belongs to it (Intel's manual, volume 2, 2.1.5).
+/// Returns the length of the ModRM byte and its operands (Intel SDM, volume 2, section 2.1.5).
 fn operands(code: &[u8]) -> Option<usize> {
     let &modrm = code.first()?;
     let (mode, register) = (modrm >> 6, modrm & 7);
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_measured() {
+    fn single_stepped_instructions_as_measured() {
         let stepped = |code: &[u8]| is_single_stepped(code);
         for cheap in [
             &[0x90][..],
@@ -104,7 +104,7 @@ mod tests {
         ] {
             assert!(!stepped(cheap), "{cheap:x?}");
         }
-        for dear in [
+        for slow in [
             &[0xf3, 0x0f, 0x1e, 0xfa][..],
             &[0x40, 0x0f, 0xb6, 0xc7],
             &[0x0f, 0xb6, 0xc7],
@@ -112,12 +112,12 @@ mod tests {
             &[0x31, 0xc0],
             &[0xc3],
         ] {
-            assert!(stepped(dear), "{dear:x?}");
+            assert!(stepped(slow), "{slow:x?}");
         }
     }
 
     #[test]
-    fn the_next_cheap_place() {
+    fn next_fast_location() {
         for (code, expected) in [
             // endbr64; push %rbp
             (&[0xf3, 0x0f, 0x1e, 0xfa, 0x55][..], Some(4)),
@@ -138,7 +138,7 @@ mod tests {
             ),
             // movzbl (%rdi),%eax; ret
             (&[0x0f, 0xb6, 0x07, 0xc3], None),
-            // Cut off, and what is not known.
+            // Truncated, and unknown instructions.
             (&[0x48, 0x8d], None),
             (&[0xc5, 0xf8, 0x77, 0x55], None),
             (&[], None),

@@ -1,4 +1,4 @@
-//! Stacks with events: how they are found, on which side, how deep; for all events or for one.
+//! Stack options: how stacks are unwound, of which side, and how deep; for all events or for one.
 //!
 //! ```text
 //! -g, --call-graph fp[,defer]       frame pointers; defer: user stacks on the way back to user space
@@ -6,7 +6,8 @@
 //! --call-graph lbr                  branches that the CPU recorded
 //! -e EVENT/call-graph=dwarf,stack-size=16384,max-stack=20/     for this event alone; call-graph=no for none
 //! ```
-//! The words are perf's (perf-record(1)). An event's own stack settings are kept in the attr of its probe until it is opened.
+//! The syntax is perf's (perf-record(1)). An event's own stack settings are kept in the attr of its probe until it is
+//! opened.
 
 use std::io;
 
@@ -18,12 +19,12 @@ use crate::failure::{Failure, failed, misuse};
 use crate::sys::perf_event::{Attr, abi};
 use crate::sys::privileges;
 
-/// perf's; deep C++ and Rust may need more.
+/// Default of perf; deep C++ and Rust stacks may need more.
 const DEFAULT_STACK_BYTES: u32 = 8192;
-/// A record has 64 KiB, and the kernel takes multiples of 8.
+/// Maximum: a record has at most 64 KiB, and the kernel requires multiples of 8.
 const MOST_STACK_BYTES: u32 = 65_528;
 
-/// General registers, flags and segments that a 64-bit process has (arch/x86/include/uapi/asm/perf_regs.h).
+/// General-purpose, flags and segment registers of a 64-bit process (arch/x86/include/uapi/asm/perf_regs.h).
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: Option<u64> = Some(0xff_0fff);
 /// x0 to x30, sp, pc (arch/arm64/include/uapi/asm/perf_regs.h).
@@ -62,20 +63,20 @@ pub(crate) struct StackOptions {
     deepest: Option<u16>,
 }
 
-/// How the callers are found.
+/// Methods of unwinding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     /// No stacks.
     No,
-    /// By frame pointers.
+    /// With frame pointers.
     FramePointers { defers: bool },
-    /// Afterwards, in a copy of the stack's memory.
+    /// Later, from a copy of the stack memory.
     Copies { stack_bytes: u32 },
-    /// By the CPU's record of branches.
+    /// From the CPU's branch records.
     Branches,
 }
 
-/// Which stacks all events have, unless they say otherwise.
+/// Stack settings of all events without their own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Stacks {
     how: Option<How>,
@@ -85,16 +86,17 @@ pub(crate) struct Stacks {
 }
 
 impl StackOptions {
-    /// Whether stacks are wanted.
-    pub(crate) fn is_asked(&self) -> bool {
+    /// Whether stacks are requested.
+    pub(crate) fn is_requested(&self) -> bool {
         let is_plain = self.has_stacks || self.user_only || self.kernel_only;
         is_plain || self.deepest.is_some() || self.call_graph.is_some()
     }
 
-    /// What they say together.
+    /// Combines the options.
     pub(crate) fn stacks(&self) -> Result<Stacks, Failure> {
-        let asked = self.has_stacks || self.user_only || self.kernel_only || self.deepest.is_some();
-        let plain = asked.then_some(How::FramePointers { defers: false });
+        let is_any =
+            self.has_stacks || self.user_only || self.kernel_only || self.deepest.is_some();
+        let plain = is_any.then_some(How::FramePointers { defers: false });
         let how = self.call_graph.or(plain);
         if self.kernel_only && matches!(how, Some(How::Copies { .. } | How::Branches)) {
             return Err(
@@ -121,13 +123,13 @@ impl StackOptions {
 }
 
 impl Stacks {
-    /// Whether any event's stacks are copies of memory.
+    /// Whether any event copies stack memory.
     pub(crate) fn has_copies(self, probes: &[Probe]) -> bool {
         let by_default = matches!(self.how, Some(How::Copies { .. }));
         by_default || probes.iter().any(|probe| probe.attr.sample_stack_user > 0)
     }
 
-    /// Puts into `attr` what the event's own terms or these say.
+    /// Applies the event's own settings, or these, to `attr`.
     pub(crate) fn add_to(self, attr: &mut Attr, own: &Attr) {
         match self.how {
             _ if is_none(own) => {
@@ -145,15 +147,15 @@ impl Stacks {
         if self.user_only {
             attr.set_exclude_callchain_kernel(1);
         }
-        // A copied stack is an event's own wish.
+        // A stack copy was requested by the event itself.
         if self.kernel_only && attr.sample_stack_user == 0 {
             attr.set_exclude_callchain_user(1);
         }
     }
 }
 
-/// Takes the terms about stacks out of an event's text, and puts them into the attr of its probe.
-/// `cpu-clock/call-graph=dwarf/u` becomes `cpu-clock:u`, `cpu/event=1,call-graph=no/` becomes `cpu/event=1/`.
+/// Extracts the stack settings of an event, and stores them in the attr of its probe. `cpu-clock/call-graph=dwarf/u`
+/// becomes `cpu-clock:u`, `cpu/event=1,call-graph=no/` becomes `cpu/event=1/`.
 pub(crate) fn split_terms(event: &str) -> Result<(String, Option<EventStack>), Failure> {
     let Some((head, rest)) = event.split_once('/') else {
         return Ok((event.to_owned(), None));
@@ -189,7 +191,7 @@ pub(crate) fn split_terms(event: &str) -> Result<(String, Option<EventStack>), F
     Ok((rest, Some(own)))
 }
 
-/// The stack of one event.
+/// The stack settings of one event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct EventStack {
     how: Option<How>,
@@ -198,7 +200,7 @@ pub(crate) struct EventStack {
 }
 
 impl EventStack {
-    /// Puts it into the attr of a probe.
+    /// Stores the settings in the attr of a probe.
     pub(crate) fn put(self, attr: &mut Attr) {
         let how = match (self.how, self.stack_bytes) {
             (Some(How::Copies { .. }) | None, Some(stack_bytes)) => How::Copies { stack_bytes },
@@ -211,12 +213,12 @@ impl EventStack {
 }
 
 fn put(how: How, attr: &mut Attr) {
-    // IP as well: perf script refuses to print a stack without it.
+    // Includes the IP, because perf script does not print stacks without it.
     let chain = u64::from(abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_IP);
     attr.sample_type |= chain;
     match how {
         How::No => {
-            // Neither side: a sign for us, never opened.
+            // Neither side: an internal mark, never opened like this.
             attr.sample_type = chain;
             attr.set_exclude_callchain_user(1);
             attr.set_exclude_callchain_kernel(1);
@@ -240,14 +242,14 @@ fn put(how: How, attr: &mut Attr) {
     }
 }
 
-/// Whether it is what [`How::No`] has put there. (Copies without the kernel's side exclude both chains, too.)
+/// Whether the attr has the mark of [`How::No`]. (Copies without the kernel side exclude both chains too.)
 fn is_none(own: &Attr) -> bool {
     own.sample_type == u64::from(abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_IP)
         && own.exclude_callchain_user() == 1
         && own.exclude_callchain_kernel() == 1
 }
 
-/// What to say about copied stacks whose outer frames are missing.
+/// Returns a message about copied stacks whose outer frames are missing.
 pub(crate) fn cut_sentence(counts: &UnwindCounts) -> Option<String> {
     let all = counts.complete + counts.cut();
     let mut parts = Vec::new();
@@ -259,9 +261,7 @@ pub(crate) fn cut_sentence(counts: &UnwindCounts) -> Option<String> {
     }
     let count = counts.lost + counts.no_rule;
     if count > 0 {
-        parts.push(format!(
-            "{count} in code that does not say how to unwind it"
-        ));
+        parts.push(format!("{count} in code without unwind information"));
     }
     if counts.too_deep > 0 {
         parts.push(format!("{} deeper than recorded", counts.too_deep));
@@ -278,19 +278,19 @@ pub(crate) fn cut_sentence(counts: &UnwindCounts) -> Option<String> {
     })
 }
 
-/// Whether the stacks are to come from the CPU's record of branches.
+/// Whether stacks come from the CPU's branch records.
 pub(crate) fn are_branches(attr: &Attr) -> bool {
     attr.branch_sample_type & u64::from(abi::PERF_SAMPLE_BRANCH_CALL_STACK) != 0
 }
 
-/// The same event with stacks by frame pointers: its hits know no branches.
+/// Changes the event to frame pointers, because its hits have no branches.
 pub(crate) fn without_branches(attr: &mut Attr) {
     attr.sample_type &= !u64::from(abi::PERF_SAMPLE_BRANCH_STACK);
     attr.branch_sample_type = 0;
     attr.set_exclude_callchain_user(0);
 }
 
-/// There is no such record for an event.
+/// Returns the error for an event without branch records.
 pub(crate) fn no_branches(event: &str, error: &io::Error) -> Failure {
     failed(format!(
         "--call-graph lbr: {event} provides no branch records on this system: {error}"
@@ -318,7 +318,7 @@ fn parse_how(text: &str) -> Result<How, String> {
     }
 }
 
-/// Rounded up to a multiple of 8.
+/// Rounds up to a multiple of 8.
 fn parse_stack_bytes(text: &str) -> Result<u32, String> {
     let (number, unit) = match text.strip_suffix(['k', 'K']) {
         Some(number) => (number, 1024),
@@ -329,7 +329,7 @@ fn parse_stack_bytes(text: &str) -> Result<u32, String> {
         .ok()
         .and_then(|number: u32| number.checked_mul(unit));
     match bytes {
-        // 64K is meant as "all that goes".
+        // 64K means the maximum.
         Some(65_536) => Ok(MOST_STACK_BYTES),
         Some(bytes @ 1..=MOST_STACK_BYTES) => Ok(bytes.next_multiple_of(8)),
         _ => Err(format!(
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn an_events_own_stack_goes_before_all_events() {
+    fn own_stack_settings_take_precedence() {
         let all = Stacks {
             how: Some(How::FramePointers { defers: false }),
             user_only: true,

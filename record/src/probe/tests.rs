@@ -1,4 +1,4 @@
-//! What `-e` accepts and refuses.
+//! Accepted and rejected arguments of `-e`.
 
 use super::*;
 use crate::sys::perf_event::abi;
@@ -11,7 +11,7 @@ fn one(event: &str) -> Probe {
 
 fn fails(event: &str) -> String {
     match parse(event) {
-        Ok(_) => panic!("{event} was taken"),
+        Ok(_) => panic!("{event} was accepted"),
         Err(failure) => failure.to_string(),
     }
 }

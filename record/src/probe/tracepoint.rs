@@ -1,4 +1,4 @@
-//! Tracepoints of the kernel: `SYSTEM:NAME`, both with wildcards, and modifiers after another colon.
+//! Kernel tracepoints: `SYSTEM:NAME`, both with wildcards, and modifiers after another colon.
 //!
 //! ```text
 //! sched:sched_switch    syscalls:*read*    ext4:*    raw_syscalls:sys_enter:u
@@ -20,17 +20,17 @@ pub(crate) struct Tracepoint {
     pub(crate) system: String,
     /// "sched_switch"
     pub(crate) name: String,
-    /// Format file: how its payload is laid out.
+    /// Format file, with the layout of the payload.
     pub(crate) format: Vec<u8>,
-    /// We defined it, and remove it.
+    /// Whether the recorder defined it and removes it at the end.
     pub(crate) is_own: bool,
-    /// What its hits are for.
+    /// Purpose of its hits.
     pub(crate) purpose: Purpose,
-    /// How we defined it.
+    /// Definition of an own probe.
     pub(crate) definition: Option<(Place, Form)>,
 }
 
-/// The tracepoints that match a name with wildcards.
+/// Returns the tracepoints that match a name with wildcards.
 pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
     let tracefs =
         Tracefs::open().map_err(|failure| failure.during(&format!("cannot record {event}")))?;
@@ -56,7 +56,8 @@ pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
     Ok(probes)
 }
 
-/// perf's names of probes that somebody defined before: here one option defines and records them.
+/// Returns the probe option for names of probes defined earlier with perf, because one option here defines and records
+/// a probe.
 fn option_of_probes(system: &str, name: &str) -> Option<String> {
     let (option, place) = match system {
         "probe" => ("kprobe", name.to_owned()),
@@ -72,11 +73,11 @@ fn option_of_probes(system: &str, name: &str) -> Option<String> {
         _ => (option, place.as_str()),
     };
     Some(format!(
-        "probes are defined and recorded at once by --{option} '{place}'"
+        "define and record a probe with --{option} '{place}'"
     ))
 }
 
-/// `SYSTEM:NAME` of all tracepoints; none where tracefs cannot be read.
+/// Returns `SYSTEM:NAME` of all tracepoints; empty if tracefs is not readable.
 pub(crate) fn all_names() -> Vec<String> {
     Tracefs::open().map_or_else(|_| Vec::new(), |tracefs| names(&tracefs))
 }
@@ -133,7 +134,7 @@ mod tests {
     use super::option_of_probes;
 
     #[test]
-    fn perfs_names_of_probes_lead_to_the_option() {
+    fn perf_probe_names_get_a_hint() {
         for (system, name, expected) in [
             ("probe", "vfs_read", Some("--kprobe 'vfs_read'")),
             ("probe", "vfs_read__return", Some("--kretprobe 'vfs_read'")),

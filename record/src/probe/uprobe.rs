@@ -19,7 +19,7 @@ use super::function_name::{self, Found};
 use super::{fetch, register, single_step};
 use crate::failure::{Failure, failed, misuse};
 
-/// Functions that one pattern may stand for.
+/// Maximum number of functions of one pattern.
 const MOST: usize = 1000;
 /// Library directories, next to those configured for the dynamic linker.
 const LIBRARIES: &[&str] = &[
@@ -34,52 +34,50 @@ const LIBRARIES: &[&str] = &[
     "/usr/local/lib",
 ];
 
-/// What the text asks for; several with wildcards.
+/// Returns the definitions of one option; several with wildcards.
 pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>, Failure> {
-    let asked = argument::parse(text, true)?;
-    let path = find(asked.object.as_deref().unwrap_or_default())?;
+    let spec = argument::parse(text, true)?;
+    let path = find(spec.object.as_deref().unwrap_or_default())?;
     let object = Object::open(&path).map_err(|error| failed(format!("{text}: {error}")))?;
-    if at_return && (asked.offset != 0 || asked.line.is_some()) {
+    if at_return && (spec.offset != 0 || spec.line.is_some()) {
         return Err(misuse(format!(
             "{text}: a return probe cannot have an offset or a line"
         )));
     }
     let mut definitions = Vec::new();
     let edge = Edge::of_probe(at_return);
-    let symbols = functions(text, &asked, &object)?;
-    let mut dear = Vec::new();
+    let symbols = functions(text, &spec, &object)?;
+    let mut slow = Vec::new();
     for found in &symbols {
-        definitions.push(definition(text, &asked, &path, &object, found, edge)?);
+        definitions.push(definition(text, &spec, &path, &object, found, edge)?);
         let symbol = &found.symbol;
-        // A return is caught at the entry, which cannot be chosen.
+        // A return is caught at the entry, which is fixed.
         if !at_return {
-            let place = place_of(text, &asked, &object, symbol, edge)?;
+            let place = place_of(text, &spec, &object, symbol, edge)?;
             let code = object.code(place, 64);
             if single_step::is_single_stepped(code) {
-                dear.push((symbol, place, single_step::neighbour(code)));
+                slow.push((symbol, place, single_step::neighbour(code)));
             }
         }
     }
-    say_dear(text, &dear, symbols.len());
+    report_slow(text, &slow, symbols.len());
     Ok(definitions)
 }
 
-/// Entry and return of each function that the text asks for. A variable that one of many functions does not have is
-/// left out there.
-pub(super) fn calls(text: &str, asked: &ProbeSpec) -> Result<Vec<Both>, Failure> {
-    let path = find(asked.object.as_deref().unwrap_or_default())?;
+/// Returns entry and return of each function of an option. Variables that a function lacks are omitted for it.
+pub(super) fn calls(text: &str, spec: &ProbeSpec) -> Result<Vec<Both>, Failure> {
+    let path = find(spec.object.as_deref().unwrap_or_default())?;
     let object = Object::open(&path).map_err(|error| failed(format!("{text}: {error}")))?;
-    let symbols = functions(text, asked, &object)?;
-    let (at_entry, mut at_return) = sides(asked);
+    let symbols = functions(text, spec, &object)?;
+    let (at_entry, mut at_return) = sides(spec);
     for argument in &mut at_return.arguments {
         if is_retval(argument) && argument.kind.is_none() {
             argument.kind = Some("s64".to_owned());
         }
     }
     let is_pattern = symbols.len() > 1;
-    let define = |asked: &ProbeSpec, found: &Found, edge| {
-        definition(text, asked, &path, &object, found, edge)
-    };
+    let define =
+        |spec: &ProbeSpec, found: &Found, edge| definition(text, spec, &path, &object, found, edge);
     let mut all = Vec::new();
     for symbol in &symbols {
         let mut entry = define(&at_entry, symbol, Edge::Entry);
@@ -104,7 +102,7 @@ pub(super) fn calls(text: &str, asked: &ProbeSpec) -> Result<Vec<Both>, Failure>
 
 fn definition(
     text: &str,
-    asked: &ProbeSpec,
+    spec: &ProbeSpec,
     path: &Path,
     object: &Object,
     found: &Found,
@@ -112,14 +110,14 @@ fn definition(
 ) -> Result<Definition, Failure> {
     let at_return = edge != Edge::Entry;
     let symbol = &found.symbol;
-    let place = place_of(text, asked, object, symbol, edge)?;
+    let place = place_of(text, spec, object, symbol, edge)?;
     let mut body = format!("{}:{place:#x}", path.display());
     // Debug info is read once, however many variables are requested.
-    let scope = match asked.has_variables() && !at_return {
+    let scope = match spec.has_variables() && !at_return {
         true => Some(scope_at(text, object, symbol, place)?),
         false => None,
     };
-    for argument in &asked.arguments {
+    for argument in &spec.arguments {
         body.push(' ');
         body.push_str(&match argument.raw() {
             Some(raw) => {
@@ -129,25 +127,25 @@ fn definition(
             None => variable(text, scope.as_ref(), argument)?,
         });
     }
-    if edge == Edge::Return && !asked.arguments.iter().any(is_retval) {
+    if edge == Edge::Return && !spec.arguments.iter().any(is_retval) {
         body.push_str(" ret=$retval:s64");
     }
     let plain = function_name::event_name(&found.name);
-    let name = match (at_return, asked.line) {
+    let name = match (at_return, spec.line) {
         (true, _) => format!("{plain}__return"),
         (false, Some(line)) => format!("{plain}_L{line}"),
         (false, None) => plain,
     };
     Ok(Definition {
-        asked: text.to_owned(),
+        text: text.to_owned(),
         place: Place::User,
         system: format!("probe_{}", short_name(path)),
-        name: asked.event.clone().unwrap_or(name),
+        name: spec.event.clone().unwrap_or(name),
         forms: vec![Form::new(if at_return { "r" } else { "p" }, body)],
     })
 }
 
-/// `$argN`, which the kernel knows in its own functions only, as the registers of a program's calls.
+/// Replaces `$argN`, which the kernel supports only for its own functions, by registers of the calling convention.
 fn numbered_arguments(
     text: &str,
     raw: String,
@@ -167,7 +165,7 @@ fn numbered_arguments(
             "this one passes arguments on the stack: +4(%sp):u32 is the first",
         ),
         true => {
-            // The name that the kernel would have given it.
+            // Keep the name that the kernel would have used.
             let is_named = raw.contains('=') || !raw.starts_with("$arg");
             let name = raw
                 .split(':')
@@ -180,7 +178,7 @@ fn numbered_arguments(
             })
         }
         false => bad(
-            " only, and this place is behind it",
+            " only, and this place is after it",
             "name the variable, or record it at the entry by a --uprobe without OFFSET, LINE and variables",
         ),
     }
@@ -188,49 +186,46 @@ fn numbered_arguments(
 
 fn place_of(
     text: &str,
-    asked: &ProbeSpec,
+    spec: &ProbeSpec,
     object: &Object,
     symbol: &CodeSymbol,
     edge: Edge,
 ) -> Result<u64, Failure> {
-    match asked.line {
+    match spec.line {
         Some(line) => place_of_line(text, object, symbol, line),
-        None if asked.offset == 0 && edge == Edge::Entry && asked.has_variables() => {
-            behind_prologue(text, object, symbol)
+        None if spec.offset == 0 && edge == Edge::Entry && spec.has_variables() => {
+            after_prologue(text, object, symbol)
         }
-        None => Ok(symbol.offset.saturating_add(asked.offset)),
+        None => Ok(symbol.offset.saturating_add(spec.offset)),
     }
 }
 
-/// Says which places cost the program more than they must.
-fn say_dear(text: &str, dear: &[(&CodeSymbol, u64, Option<usize>)], all: usize) {
-    match dear {
+/// Reports slow probe locations.
+fn report_slow(text: &str, slow: &[(&CodeSymbol, u64, Option<usize>)], all: usize) {
+    match slow {
         [] => {}
         [(symbol, place, neighbour)] => {
             let way = match neighbour {
                 Some(bytes) => {
                     let offset = place - symbol.offset + *bytes as u64;
                     format!(
-                        "; {}+{offset:#x} is emulated and passed as often",
+                        "; {}+{offset:#x} is emulated and runs as often",
                         symbol.readable()
                     )
                 }
-                None => "; no instruction near by is cheaper".to_owned(),
+                None => "; no nearby instruction is faster".to_owned(),
             };
-            log::warn!(
-                "{text}: the instruction there is single-stepped, at several times the cost of a cheap one{way}"
-            );
+            log::warn!("{text}: slow (single-stepped), at several times the overhead{way}");
         }
         many => log::warn!(
-            "{text}: {} of {all} functions begin with an instruction that is single-stepped, at several times the cost \
-             of a cheap one",
+            "{text}: {} of {all} functions are slow to probe (single-stepped), at several times the overhead",
             many.len()
         ),
     }
 }
 
-/// At the entry of code that is not optimized the parameters are not yet where DWARF says.
-pub(crate) fn behind_prologue(
+/// Returns the end of the prologue: at the entry of unoptimized code, parameters are not yet at their DWARF locations.
+pub(crate) fn after_prologue(
     text: &str,
     object: &Object,
     symbol: &CodeSymbol,
@@ -246,7 +241,7 @@ pub(crate) fn behind_prologue(
     Ok(lines.after_prologue.unwrap_or(symbol.offset))
 }
 
-/// Where the code of a line of a function begins, in the file.
+/// Returns the file offset at which the code of a line begins.
 pub(crate) fn place_of_line(
     text: &str,
     object: &Object,
@@ -258,7 +253,7 @@ pub(crate) fn place_of_line(
         .map_err(|error| failed(format!("{text}: {error}")))?;
     let Some(first) = lines.first_line else {
         return Err(failed(format!(
-            "{text}: {} has no debug info, so its lines are unknown",
+            "{text}: {} has no debug info for lines",
             symbol.readable()
         ))
         .hint("compile it with -g, or install its debug package"));
@@ -283,7 +278,7 @@ pub(crate) fn place_of_line(
     })
 }
 
-/// The variables at a place.
+/// Returns the variables at a place.
 pub(super) fn scope_at(
     text: &str,
     object: &Object,
@@ -297,13 +292,13 @@ pub(super) fn scope_at(
         return Ok(scope);
     }
     Err(failed(format!(
-        "{text}: {} has no debug info, so its variables are unknown",
+        "{text}: {} has no debug info for variables",
         object.path().display()
     ))
     .hint("compile it with -g, install its debug package, or use a register (%di, %si, %dx, %cx, %r8, %r9 at an entry on x86-64)"))
 }
 
-/// A variable in the kernel's words; at a return there is no scope.
+/// Returns a variable in the kernel's syntax; at a return there is no scope.
 pub(super) fn variable(
     text: &str,
     scope: Option<&Scope>,
@@ -345,8 +340,7 @@ pub(super) fn variable(
     ))
 }
 
-/// The program of a process, by a path that leads to it from here: in a container it may have the name of another file
-/// of ours.
+/// Returns a path to a process's program that is valid here: in a container, its own path may name another file.
 fn program_of(pid: i32) -> io::Result<PathBuf> {
     let link = PathBuf::from(format!("/proc/{pid}/exe"));
     let path = std::fs::read_link(&link)?;
@@ -360,7 +354,7 @@ fn program_of(pid: i32) -> io::Result<PathBuf> {
     })
 }
 
-/// The file that a path, the name of a library or program, or the number of a process means.
+/// Finds the file of a path, a library or program name, or a PID.
 pub(crate) fn find(object: &str) -> Result<PathBuf, Failure> {
     if let Ok(pid) = object.parse::<i32>() {
         return program_of(pid).map_err(|error| failed(format!("process {pid}: {error}")));
@@ -376,7 +370,7 @@ pub(crate) fn find(object: &str) -> Result<PathBuf, Failure> {
         true => libraries.chain(programs).collect(),
         false => programs.into_iter().chain(libraries).collect(),
     };
-    // "libc" means libc.so.6, as with perf.
+    // "libc" means libc.so.6, as in perf.
     let with_version = |folder: &Path| {
         let prefix = format!("{object}.so");
         let entries = std::fs::read_dir(folder).ok()?;
@@ -385,7 +379,7 @@ pub(crate) fn find(object: &str) -> Result<PathBuf, Failure> {
             .map(|entry| entry.path())
             .filter(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                // libc.so is a text for the linker.
+                // libc.so is a linker script.
                 name.starts_with(&prefix) && is_elf(path)
             })
             .collect();
@@ -411,8 +405,8 @@ fn is_elf(path: &Path) -> bool {
     read.is_ok() && magic == *b"\x7fELF"
 }
 
-fn functions(text: &str, asked: &ProbeSpec, object: &Object) -> Result<Vec<Found>, Failure> {
-    let found = function_name::find(text, object, &asked.function)?;
+fn functions(text: &str, spec: &ProbeSpec, object: &Object) -> Result<Vec<Found>, Failure> {
+    let found = function_name::find(text, object, &spec.function)?;
     match found.len() {
         ..=MOST => Ok(found),
         many => Err(misuse(format!(
@@ -451,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malloc_of_this_machine() {
+    fn malloc_of_the_local_libc() {
         let definitions = definitions("libc.so.6:malloc bytes=%di:u64", false).unwrap();
         assert_eq!(definitions.len(), 1);
         let definition = &definitions[0];

@@ -1,10 +1,10 @@
-//! `--usdt`: static probes that the makers of a program put into it (sys/sdt.h).
+//! `--usdt`: static probes in programs (sys/sdt.h).
 //!
 //! ```text
 //! --usdt 'python3.11:python:function__entry'
 //! note: arguments "8@%rbx -4@12(%rsp)"  →  p:pq_…/function__entry PATH:0x1234(0x5678) arg1=%bx:u64 arg2=+12(%sp):s32
 //! ```
-//! The number in brackets is the counter of listeners, which the kernel raises while the probe is there.
+//! The number in brackets is the semaphore, which the kernel increments while the probe is attached.
 
 use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::{Object, StaticProbe};
@@ -15,7 +15,7 @@ use super::register::kernels as register;
 use super::uprobe;
 use crate::failure::{Failure, failed, misuse, similar};
 
-/// What `PATH:PROVIDER:NAME` asks for; several with wildcards, and where one name is at several places.
+/// Returns the definitions for `PATH:PROVIDER:NAME`; several with wildcards, or if one name has several locations.
 pub(crate) fn definitions(text: &str) -> Result<Vec<Definition>, Failure> {
     let parts: Vec<&str> = text.trim().split(':').collect();
     let [object, provider, name] = parts[..] else {
@@ -66,7 +66,7 @@ fn definition(text: &str, path: &std::path::Path, probe: &StaticProbe) -> Defini
         }
     }
     Definition {
-        asked: text.to_owned(),
+        text: text.to_owned(),
         place: Place::User,
         system: format!("sdt_{}", probe.provider),
         name: probe.name.clone(),
@@ -74,7 +74,7 @@ fn definition(text: &str, path: &std::path::Path, probe: &StaticProbe) -> Defini
     }
 }
 
-/// Splits at blanks, but not inside of `[sp, 12]`.
+/// Splits at spaces, but not inside `[sp, 12]`.
 fn arguments(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     text.split(move |letter| {
@@ -91,7 +91,7 @@ fn arguments(text: &str) -> impl Iterator<Item = &str> {
 /// "-4@12(%rsp)" → ("+12(%sp)", "s32").
 fn fetch_of(argument: &str) -> Option<(String, String)> {
     let (size, place) = argument.split_once('@')?;
-    // Floating-point arguments have an f after their size, and are in registers that probes do not see.
+    // Floating-point arguments have an f after their size, and are in registers that probes cannot read.
     let size: i32 = size.parse().ok()?;
     let sign = if size < 0 { 's' } else { 'u' };
     let kind = match size.unsigned_abs() {
@@ -107,7 +107,7 @@ fn fetch_of(argument: &str) -> Option<(String, String)> {
     Some((value, kind))
 }
 
-/// "12(%rsp)", "(%rax)"; an index register has no word in the kernel's language.
+/// Parses "12(%rsp)", "(%rax)"; the kernel's syntax has no index registers.
 fn x86_memory(place: &str) -> Option<String> {
     let (offset, base) = place.split_once('(')?;
     let base = register(base.strip_suffix(')')?)?;
@@ -118,7 +118,7 @@ fn x86_memory(place: &str) -> Option<String> {
     Some(format!("{offset:+}({base})"))
 }
 
-/// "[sp, 12]", "[x0]"
+/// Parses "[sp, 12]", "[x0]".
 fn arm_memory(place: &str) -> Option<String> {
     let inside = place.strip_prefix('[')?.strip_suffix(']')?;
     let (base, offset) = inside.split_once(',').unwrap_or((inside, "0"));

@@ -3,9 +3,9 @@
 //! ```text
 //! --kprobe 'vfs_read:12 count'      p:pq_…/vfs_read_L12 vfs_read+0x48 count=%dx:u64
 //! ```
-//! Found where debug packages and debuginfod's client put it, or given by `--vmlinux`. Only that of the running kernel
-//! serves: another has other code. The file's addresses are not those of the running kernel, so places are given as
-//! a function and an offset.
+//! The file is searched where debug packages and the debuginfod client install it, or given by `--vmlinux`. It must be
+//! that of the running kernel, because other kernels have other code. Its addresses are not those of the running
+//! kernel, so places are given as a function and an offset.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -26,11 +26,11 @@ pub(crate) struct KernelOptions {
     vmlinux: Option<PathBuf>,
 }
 
-/// As the command line says; probes are defined far from it.
+/// The path from the command line, set once, because probes are defined far from it.
 static GIVEN: OnceLock<PathBuf> = OnceLock::new();
 
 impl KernelOptions {
-    /// To be called before probes are defined.
+    /// Must be called before probes are defined.
     pub(crate) fn set(&self) {
         if let Some(path) = &self.vmlinux {
             let _ = GIVEN.set(path.clone());
@@ -38,7 +38,7 @@ impl KernelOptions {
     }
 }
 
-/// The same for a function that may be one of a module.
+/// Like [`open`], for a function that may be in a module.
 pub(crate) fn open_for(text: &str, module: Option<&str>) -> Result<Object, Failure> {
     match module {
         None => open(text),
@@ -88,7 +88,7 @@ fn open_one(path: &Path, running: Option<&[u8]>) -> Result<Object, String> {
     }
 }
 
-/// A function in it.
+/// Finds a function.
 pub(crate) fn symbol(text: &str, object: &Object, function: &str) -> Result<CodeSymbol, Failure> {
     let mut all = object.functions().into_iter();
     all.find(|symbol| symbol.name == function).ok_or_else(|| {

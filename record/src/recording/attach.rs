@@ -1,13 +1,13 @@
-//! Threads that start while a running process is being attached to: none is missed, none recorded twice.
+//! Attaching to a running process: threads that start meanwhile are each recorded once.
 //!
 //! ```text
 //! threads are listed ─► side-band opened, on ─► events opened on each ─► listed again: who is new?
 //! ```
-//! A new thread inherits the events that its creator has at that moment. The side-band reports each start with its time,
-//! from which follows what was inherited: nothing, where the creator got its events only later; all, where the creator
-//! had them and has started another thread since. Everything else is not known: a start that is missing from the side-band, or
-//! the first one after the creator got its events, since between inheriting and the report the kernel may let others run for
-//! any time. Such a thread gets events of its own, and the drain drops what then comes twice
+//! A new thread inherits the current events of its creator. The side-band reports each thread start with its time, and
+//! the time shows what was inherited: nothing, if the creator got its events later; everything, if the creator had its
+//! events and has started another thread since. Otherwise it is unknown: if a start is missing from the side-band, or
+//! is the creator's first one after it got its events, because between inheriting and reporting the kernel may run
+//! other threads for any time. Such a thread gets its own events, and the drain drops duplicate hits
 //! ([`crate::sieve`]).
 
 use std::collections::{HashMap, HashSet};
@@ -21,34 +21,34 @@ use crate::sys::clock;
 use crate::sys::perf_event::abi;
 use crate::target::{Place, Target, Tasks};
 
-/// Each takes little more than a millisecond.
+/// Maximum number of passes; one takes little more than a millisecond.
 const MOST_PASSES: usize = 500;
-/// A thread is listed a little before its start is reported.
+/// Pause before a pass: a thread is listed slightly before its start is reported.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Starts of threads by threads that have ended since.
+/// Maximum number of ended threads between a thread and a known ancestor.
 const LONGEST_LINE: usize = 64;
 
-/// When a thread got its events.
+/// The time at which a thread got its events.
 #[derive(Debug, Clone, Copy)]
 struct Window {
-    /// The side-band reports all its starts of threads since then.
+    /// The side-band reports every thread that it has started since then.
     heard_since: u64,
     begin: u64,
     end: u64,
-    /// It may have inherited the same events before.
+    /// Whether it may have inherited the same events before.
     may_be_double: bool,
 }
 
-/// A thread's start, as the side-band reports it.
+/// The start of a thread, as reported by the side-band.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Start {
     creator: i32,
     time: u64,
-    /// When the creator had started a thread before this one.
+    /// Time of the creator's previous start of a thread.
     before: Option<u64>,
 }
 
-/// What a new thread has inherited.
+/// Events inherited by a new thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Inherited {
     All,
@@ -56,7 +56,7 @@ enum Inherited {
     Unknown,
 }
 
-/// The threads that are known.
+/// The known threads.
 #[derive(Default)]
 struct Known {
     windows: HashMap<i32, Window>,
@@ -65,8 +65,8 @@ struct Known {
 }
 
 impl Opening<'_> {
-    /// Opens events for threads of `target` that started since it was listed. `begin` is when opening began. Says whether
-    /// some threads may have an event twice.
+    /// Opens events for threads of `target` that started since it was listed. `begin` is the time when opening began.
+    /// Returns whether some threads may have an event twice.
     pub(super) fn add_new_threads(
         &self,
         target: &Target,
@@ -99,7 +99,7 @@ impl Opening<'_> {
             if unknown.is_empty() {
                 return Ok(known.has_doubles());
             }
-            // Nothing of this counts yet: a storm finds room for what does.
+            // These records are dropped later anyway; make room for a storm.
             for ring in &mut rings.events {
                 ring.discard(ring.head());
             }
@@ -125,7 +125,7 @@ impl Opening<'_> {
                     may_be_double: inherited == Inherited::Unknown,
                 };
                 known.windows.insert(tid, window);
-                log::info!("thread {tid} started meanwhile: attached to it");
+                log::info!("attached to thread {tid}, started while attaching");
             }
         }
         log::warn!("threads start faster than they can be attached to: some may be missing");
@@ -155,7 +155,7 @@ impl Known {
     fn inherited_by(&self, tid: i32) -> Inherited {
         let mut tid = tid;
         for _ in 0..LONGEST_LINE {
-            // That it is missing says nothing: the record may still come, or have found no room.
+            // A missing start proves nothing: the record may still come, or may have been lost.
             let Some(start) = self.starts.get(&tid) else {
                 return Inherited::Unknown;
             };
@@ -169,13 +169,14 @@ impl Known {
                     _ => Inherited::Unknown,
                 };
             }
-            // Its creator is new as well: it has passed on what it had.
+            // Its creator is new as well, and has passed on its events.
             tid = start.creator;
         }
         Inherited::Unknown
     }
 
-    /// Whether the side-band reports all that a thread starts, since its creator's events were inherited on every CPU.
+    /// Whether the side-band reports all thread starts of a thread, that is, whether its creator's events were
+    /// inherited on every CPU.
     fn is_heard(&self, tid: i32) -> bool {
         let start = self.starts.get(&tid);
         start.is_some_and(|start| {
@@ -195,7 +196,7 @@ fn thread_of(place: &Place) -> Option<i32> {
     }
 }
 
-/// Starts of threads that wait in the rings to be drained.
+/// Returns the thread starts in the undrained part of the rings.
 fn starts(rings: &Rings) -> HashMap<i32, Start> {
     let mut found = Vec::new();
     for ring in &rings.side_band {
@@ -212,7 +213,7 @@ struct Fork {
     tid: i32,
 }
 
-/// Each start with the one that its creator made before.
+/// Adds to each start the creator's previous one.
 fn in_order(mut forks: Vec<Fork>) -> HashMap<i32, Start> {
     forks.sort_unstable_by_key(|fork| fork.time);
     let mut found = HashMap::new();
@@ -225,7 +226,7 @@ fn in_order(mut forks: Vec<Fork>) -> HashMap<i32, Start> {
             time,
             before,
         };
-        // Reported twice if a thread has both its own and its creator's side-band events.
+        // Reported twice if a thread has both its own side-band events and those of its creator.
         if found
             .get(&tid)
             .is_none_or(|known: &Start| known.creator != creator)
@@ -243,9 +244,9 @@ fn add_forks(records: &[u8], found: &mut Vec<Fork>) {
     while let Some(&[low, high]) = rest.get(6..8).and_then(|size| size.first_chunk())
         && let size = u16::from_ne_bytes([low, high])
         && size >= 8
-        && let Some((record, behind)) = rest.split_at_checked(size.into())
+        && let Some((record, after)) = rest.split_at_checked(size.into())
     {
-        rest = behind;
+        rest = after;
         let number = |at: usize| Some(u32::from_ne_bytes(*record.get(at..)?.first_chunk()?));
         if number(0) != Some(abi::PERF_RECORD_FORK) {
             continue;
@@ -282,9 +283,9 @@ mod tests {
         let mut records = vec![3, 0, 0, 0, 0, 0, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8];
         records.extend(fork(14, 10, 700));
         records.extend(fork(12, 10, 500));
-        // The same one, from another event of the side-band.
+        // The same start, reported by another side-band event.
         records.extend(fork(12, 10, 501));
-        // One that is not whole.
+        // A truncated record.
         records.extend(&fork(13, 10, 600)[..20]);
         let mut found = Vec::new();
         add_forks(&records, &mut found);
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_inherited_what() {
+    fn inherited_events_follow_from_start_times() {
         let window = |begin, may_be_double| Window {
             heard_since: begin,
             begin,
@@ -309,14 +310,14 @@ mod tests {
         for (tid, creator, time) in [
             (11, 10, 99),
             (12, 10, 150),
-            // Its creator may have been inside of the system call since before the window.
+            // Its creator may have been inside the system call since before the window.
             (13, 10, 900),
             (14, 10, 950),
-            // By threads that are not known themselves.
+            // Started by unknown threads.
             (15, 14, 960),
             (16, 11, 120),
             (17, 12, 160),
-            // By one that may have inherited what it got.
+            // Started by a thread that may have inherited its events.
             (21, 20, 400),
             (22, 20, 700),
             (23, 20, 800),
@@ -338,7 +339,7 @@ mod tests {
         assert_eq!(all(&[11, 16]), [Inherited::Nothing; 2]);
         assert_eq!(all(&[14, 15, 23]), [Inherited::All; 3]);
         assert_eq!(all(&[12, 13, 17, 21, 22]), [Inherited::Unknown; 5]);
-        // A start that is not there proves nothing.
+        // A missing start proves nothing.
         assert_eq!(known.inherited_by(99), Inherited::Unknown);
         let heard: Vec<i32> = (11..=23).filter(|&tid| known.is_heard(tid)).collect();
         assert_eq!(heard, [13, 14, 23]);

@@ -1,4 +1,4 @@
-//! The kernel's attributes of an event: what each record holds, when the reader is woken.
+//! Attributes of events for the kernel: contents of each record, and when to wake up the reader.
 
 use perfquet_events::event::Purpose;
 
@@ -22,7 +22,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// What all events share.
+    /// Settings shared by all events.
     pub(super) fn base(self, attr: Attr, inherits: bool) -> Attr {
         let mut attr = attr;
         let lost = if self.has_lost {
@@ -41,7 +41,7 @@ impl Kernel {
         attr
     }
 
-    /// An event of the user's.
+    /// An event requested by the user.
     pub(super) fn probe(self, probe: &Probe, settings: &Settings, inherits: bool) -> Attr {
         let mut attr = self.base(probe.attr, inherits);
         let mut sample_type = COMMON;
@@ -59,29 +59,30 @@ impl Kernel {
         if may_have_stacks(&probe.kind) {
             settings.stacks.add_to(&mut attr, &probe.attr);
         }
-        // Hits of tracepoints come without the registers that branches could be joined to.
+        // Hits of tracepoints have no registers, so branches could not be joined to them.
         if matches!(probe.kind, Kind::Tracepoint(_)) && stacks::are_branches(&attr) {
             stacks::without_branches(&mut attr);
         }
         attr
     }
 
-    /// The owner of a ring: counts nothing, writes nothing.
+    /// The owner of a ring, which counts and writes nothing.
     pub(super) fn owner(self, ring_bytes: usize) -> Attr {
         let mut attr = self.base(dummy(), false);
-        // A quarter: three quarters are left for the time until the drain runs.
+        // A quarter of the ring: three quarters remain until the drain runs.
         attr.wakeup_watermark = u32::try_from(ring_bytes / 4).unwrap_or(u32::MAX);
         attr
     }
 
-    /// Each switch to a task and from it.
+    /// Every switch to and from a task.
     pub(super) fn switches(self, inherits: bool) -> Attr {
         let mut attr = self.base(dummy(), inherits);
         attr.set_context_switch(1);
         attr
     }
 
-    /// The side-band, the richest first: what a kernel or a plain user is refused is left out step by step.
+    /// Variants of the side-band, most complete first: each omits another feature that a kernel or an unprivileged user
+    /// may lack.
     pub(super) fn side_bands(self, inherits: bool, has_data: bool) -> Vec<Attr> {
         let mut least = self.base(dummy(), inherits);
         least.set_mmap(1);
@@ -102,8 +103,8 @@ impl Kernel {
     }
 }
 
-/// Whether stacks come with its records. The hit of a trigger is no row, so it has none; and whoever waits for it
-/// finds its time where it is without them.
+/// Whether its records have stacks. Trigger hits are no rows and have none; without stacks, their time has a fixed
+/// position.
 fn may_have_stacks(kind: &Kind) -> bool {
     match kind {
         Kind::Sampled => true,
@@ -122,12 +123,12 @@ fn dummy() -> Attr {
         config: abi::PERF_COUNT_SW_DUMMY.into(),
         ..Attr::default()
     };
-    // It samples nothing; with the kernel included a plain user would be refused.
+    // It samples nothing, and without this an unprivileged user would be rejected.
     attr.set_exclude_kernel(1);
     attr
 }
 
-/// A rate in the event's own terms (`cpu/…,period=N/`) goes before the command line's.
+/// Sets the rate. A rate in the event's own terms (`cpu/…,period=N/`) takes precedence over the command line.
 fn set_rate(attr: &mut Attr, probe: &Probe, settings: &Settings) {
     if probe.attr.sample_period != 0 {
         return;

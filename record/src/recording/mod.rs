@@ -1,9 +1,9 @@
 //! The open events of a recording, and the rings they write to.
 //!
-//! Per CPU there are two rings: one for the events, one for the side-band (mappings, forks, names), so that a
-//! storm of events cannot lose a mapping. Each ring belongs to an event that counts nothing; all
-//! others write into it. So rings can be mapped smaller, where locked memory is scarce, before the
-//! tracepoints are opened, which are slow to close.
+//! Each CPU has two rings: one for the events, one for the side-band (mappings, forks, names), so that a storm of
+//! events cannot lose a mapping. Each ring belongs to an event that counts nothing; all other events write into it. The
+//! rings can therefore be mapped smaller, if locked memory is scarce, before the tracepoints are opened, which are slow
+//! to close.
 
 mod attach;
 mod attr;
@@ -17,10 +17,10 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result};
 use perfquet_events::event::Purpose;
 
-use crate::own_activity::{self, OwnActivity};
-use crate::probe::left_out::LeftOut;
+use crate::probe::rejected::Rejected;
 use crate::probe::stacks::Stacks;
 use crate::probe::{Kind, Probe, counter, filter};
+use crate::self_exclusion::{self, SelfExclusion};
 use crate::sys::clock;
 use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::{Attr, Counts, Event};
@@ -32,41 +32,41 @@ use open::Owner;
 
 pub(crate) use attr::DEFAULT_FREQUENCY_HZ;
 
-/// Of tracepoints that match a pattern.
+/// Message for tracepoints of a pattern.
 pub(crate) const NOT_RECORDED: &str = "cannot be recorded";
 
-/// What the command line says about all events.
+/// Settings for all events, from the command line.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     /// Samples per second.
     pub(crate) frequency_hz: Option<u64>,
     /// Sampling period: one sample per this many events.
     pub(crate) period: Option<u64>,
-    /// Stacks with each event.
+    /// Stacks of all events.
     pub(crate) stacks: Stacks,
-    /// Bytes of each ring; `None`: as large as is good and allowed.
+    /// Size of each ring in bytes; `None` for the best size allowed.
     pub(crate) ring_bytes: Option<usize>,
-    /// Mappings of data too: perf finds in them how to unwind copied stacks. (We read the files.)
+    /// Whether to record mappings of data too, with which perf unwinds copied stacks. (perfquet reads the files.)
     pub(crate) has_data_mappings: bool,
-    /// Our own doings are left out of everything.
+    /// Whether to exclude the recorder's own activity from everything.
     pub(crate) excludes_self: bool,
-    /// The CPUs that the user chose.
+    /// The CPUs selected by the user.
     pub(crate) chosen_cpus: Option<Vec<u32>>,
 }
 
-/// One event on all its places.
+/// One event in all its places.
 pub(crate) struct Track {
-    /// Its kind; the name shows a stand-in.
+    /// The probe, with the name of a substitute if one is used.
     pub(crate) probe: Probe,
-    /// As the kernel took it.
+    /// The attributes accepted by the kernel.
     pub(crate) attr: Attr,
-    /// Open.
+    /// The open events.
     pub(crate) events: Vec<Opened>,
 }
 
 impl Track {
-    /// About how many records a counter's value represents. Clocks count nanoseconds; of other counters with a
-    /// frequency only their time is known.
+    /// Estimates how many records a counter's value represents. Clocks count nanoseconds; for other counters with a
+    /// frequency, the elapsed time is used.
     pub(crate) fn samples_in(&self, value: u64, elapsed: Duration) -> u64 {
         let rate = self.attr.sample_freq;
         let seconds = match self.attr.freq() {
@@ -79,57 +79,57 @@ impl Track {
     }
 }
 
-/// An open event at its place.
+/// An open event in one place.
 pub(crate) struct Opened {
-    /// Where.
+    /// The place.
     pub(crate) place: Place,
-    /// It.
+    /// The event.
     pub(crate) event: Event,
-    /// As its records carry it.
+    /// The ID in its records.
     pub(crate) id: u64,
 }
 
-/// All that is open.
+/// All open events.
 pub(crate) struct Recording {
-    /// Requested by the user.
+    /// The events requested by the user.
     pub(crate) tracks: Vec<Track>,
-    /// What programs in the kernel write.
+    /// The output of BPF programs.
     pub(crate) outputs: Vec<Track>,
-    /// Beside sched_switch of tasks, which has only the switches that they make: both edges of each.
+    /// Context switches of tasks, in both directions; sched_switch of a task has only those that the task makes.
     pub(crate) switches: Option<Track>,
-    /// Mappings, forks, names, ends.
+    /// Mappings, forks, names, exits.
     pub(crate) side_band: Track,
-    /// What the recording is of, in words.
+    /// Description of the target.
     pub(crate) scope: String,
-    /// They own the rings.
+    /// The owners of the rings.
     owners: Vec<Event>,
-    /// Some threads may have an event twice: inherited and their own.
+    /// Whether some threads may have an event twice, inherited and their own.
     pub(crate) has_doubles: bool,
     is_started_by_exec: bool,
-    /// Events of threads run since they were opened: what they recorded before the beginning does not count.
+    /// Whether events of threads run from the time they are opened; their hits from before the recording are dropped.
     pub(crate) runs_at_once: bool,
-    /// Counts at the beginning, by id, where there were any.
+    /// Initial counts by ID, if the events had any.
     before: HashMap<u64, Counts>,
 }
 
-/// The rings, and the events that wake whoever waits for them.
+/// The rings, and the events that wake up their reader.
 #[derive(Default)]
 pub(crate) struct Rings {
-    /// Of the side-band; drained first, so that a mapping comes before what uses it.
+    /// Rings of the side-band. They are drained first, so that a mapping precedes the samples that need it.
     pub(crate) side_band: Vec<Ring>,
-    /// Of the events.
+    /// Rings of the events.
     pub(crate) events: Vec<Ring>,
 }
 
 impl Rings {
-    /// All of them.
+    /// Iterates over all rings.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Ring> {
         self.side_band.iter().chain(&self.events)
     }
 }
 
 impl Recording {
-    /// Opens everything; all but the side-band is stopped.
+    /// Opens all events; only the side-band runs.
     pub(crate) fn open(
         probes: Vec<Probe>,
         target: &Target,
@@ -143,7 +143,7 @@ impl Recording {
         let begin = clock::monotonic();
         let mut tracks = Vec::with_capacity(probes.len());
         let mut outputs = Vec::new();
-        let mut left_out = BTreeMap::<String, LeftOut<Error>>::new();
+        let mut rejected = BTreeMap::<String, Rejected<Error>>::new();
         for probe in probes {
             if probe.is_output() {
                 outputs.push(opening.output(probe)?);
@@ -153,15 +153,15 @@ impl Recording {
             match (opening.track(probe), pattern) {
                 (Ok(track), _) => tracks.push(track),
                 (Err(error), Some(pattern)) => {
-                    left_out.entry(pattern).or_default().add(&name, error);
+                    rejected.entry(pattern).or_default().add(&name, error);
                 }
                 (Err(error), None) => return Err(error),
             }
         }
-        for (pattern, left_out) in left_out {
+        for (pattern, rejected) in rejected {
             let is_of_it = |track: &&Track| track.probe.pattern.as_ref() == Some(&pattern);
             let taken = tracks.iter().filter(is_of_it).count();
-            left_out.tell(&pattern, taken, NOT_RECORDED)?;
+            rejected.report(&pattern, taken, NOT_RECORDED)?;
         }
         let wants_switches = !matches!(target, Target::System) && tracks.iter().any(is_switch);
         tracks.extend(match wants_switches {
@@ -186,9 +186,9 @@ impl Recording {
             before: HashMap::new(),
         };
         recording.set_filters(match target.is_of_cpus() {
-            _ if settings.excludes_self => OwnActivity::Excluded,
-            true => OwnActivity::WithoutOwnActions,
-            false => OwnActivity::Recorded,
+            _ if settings.excludes_self => SelfExclusion::Excluded,
+            true => SelfExclusion::WithoutOwnActions,
+            false => SelfExclusion::Recorded,
         })?;
         if settings.excludes_self {
             recording.leave_own_samples_out();
@@ -196,7 +196,7 @@ impl Recording {
         Ok((recording, rings))
     }
 
-    /// What events of threads have recorded until now does not count.
+    /// Drops everything that events of threads have recorded until now.
     pub(crate) fn forget_before(&mut self, rings: &mut Rings) {
         if !self.runs_at_once {
             return;
@@ -210,8 +210,8 @@ impl Recording {
             .collect();
     }
 
-    /// Starts everything but the side-band and events of threads that run, which began when they were opened, and a
-    /// command's events, which start with its exec.
+    /// Starts everything except: the side-band, events of running threads, which started when they were opened, and a
+    /// command's events, which start at its exec.
     pub(crate) fn enable(&self) -> Result<()> {
         let starts_here = !self.is_started_by_exec && !self.runs_at_once;
         let started_here = self.of_threads().filter(|_| starts_here);
@@ -230,7 +230,7 @@ impl Recording {
     pub(crate) fn disable(&self) {
         for track in self.all() {
             for opened in &track.events {
-                // Nothing to do about it, and nothing lost: closing stops it too.
+                // Harmless: closing an event stops it too.
                 if let Err(error) = opened.event.disable() {
                     log::debug!("cannot stop {}: {error}", track.probe.name);
                 }
@@ -238,12 +238,12 @@ impl Recording {
         }
     }
 
-    /// Events that wake whoever waits for their rings, in no order.
+    /// Returns the events that wake up the readers of their rings, in no order.
     pub(crate) fn wakers(&self) -> impl Iterator<Item = &Event> {
         self.owners.iter()
     }
 
-    /// Counts of every open event, with its track.
+    /// Returns the counts of every open event, with its track.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&Track, &Opened, Counts)> {
         self.all().flat_map(move |track| {
             track.events.iter().filter_map(move |opened| {
@@ -258,30 +258,30 @@ impl Recording {
         })
     }
 
-    /// Number of open descriptors: what [`Recording::counts`] costs.
+    /// Returns the number of open descriptors, each of which [`Recording::counts`] has to read.
     pub(crate) fn size(&self) -> usize {
         self.all().map(|track| track.events.len()).sum()
     }
 
-    /// Every track, the side-band last.
+    /// Iterates over all tracks, the side-band last.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Track> {
         let tracks = self.of_threads().chain(&self.outputs);
         tracks.chain([&self.side_band])
     }
 
-    /// Those that are opened on threads, where threads are recorded.
+    /// Iterates over the tracks opened on threads, if threads are recorded.
     pub(crate) fn of_threads(&self) -> impl Iterator<Item = &Track> {
         self.tracks.iter().chain(&self.switches)
     }
 
-    /// The events of what programs write to `perfquet:NAME`.
+    /// Returns the events of the BPF output `perfquet:NAME`.
     pub(crate) fn output(&self, name: &str) -> Option<&Track> {
         let is_it = |track: &&Track| track.probe.name.strip_prefix("perfquet:") == Some(name);
         self.outputs.iter().find(is_it)
     }
 
-    /// Descriptors whose closing waits for the kernel: 20 ms and more for the last one of each tracepoint. Those on
-    /// the recorder's own probes only `with_own`.
+    /// Returns descriptors that are slow to close: the kernel takes at least 20 ms for the last one of each tracepoint.
+    /// Includes those of the recorder's own probes only `with_own`.
     pub(crate) fn slow_to_close(&self, with_own: bool) -> Vec<RawFd> {
         let tracepoints = self.tracks.iter().filter(|track| match &track.probe.kind {
             Kind::Tracepoint(tracepoint) => with_own || !tracepoint.is_own,
@@ -291,13 +291,13 @@ impl Recording {
         opened.map(|opened| opened.event.as_raw_fd()).collect()
     }
 
-    fn set_filters(&self, own: OwnActivity) -> Result<()> {
+    fn set_filters(&self, own: SelfExclusion) -> Result<()> {
         for track in &self.tracks {
             let Kind::Tracepoint(tracepoint) = &track.probe.kind else {
                 continue;
             };
             let users = track.probe.filter.as_deref();
-            let Some(filter) = own_activity::filter(&tracepoint.system, users, own) else {
+            let Some(filter) = self_exclusion::filter(&tracepoint.system, users, own) else {
                 continue;
             };
             let text = CString::new(filter.as_str()).context("a filter with a NUL")?;
@@ -309,7 +309,7 @@ impl Recording {
                         if let Some(users) = users {
                             return Err(filter::refused(name, users, format, &error).into());
                         }
-                        // Some tracepoints take no filter at all (CONFIG_EVENT_TRACING without filters).
+                        // Some tracepoints do not support filters (CONFIG_EVENT_TRACING without filters).
                         log::info!("{name}: cannot exclude own activity: {error}");
                     }
                 }
@@ -344,12 +344,12 @@ fn is_switch(track: &Track) -> bool {
     }
 }
 
-/// Opens a counter or clock on CPUs for a program: without a ring, since it stores nothing.
+/// Opens a counter or clock on CPUs for a BPF program, without a ring, because it stores nothing.
 pub(crate) fn sampling(probe: &Probe, cpus: &[u32], settings: &Settings) -> Result<Vec<Event>> {
     open::for_program(probe, cpus, settings)
 }
 
-/// Opens a tracepoint for a program, which runs at every hit of it on any CPU.
+/// Opens a tracepoint for a BPF program, which then runs at every hit on any CPU.
 pub(crate) fn everywhere(probe: &Probe, cpus: &[u32]) -> Result<Event> {
     let first = &cpus[..cpus.len().min(1)];
     let mut events = open::for_program(probe, first, &Settings::default())?;
@@ -358,9 +358,9 @@ pub(crate) fn everywhere(probe: &Probe, cpus: &[u32]) -> Result<Event> {
 
 /// Raises the open-file limit to the number needed; fails with that number.
 fn check_files(events: usize, places: usize) -> Result<()> {
-    /// The journal, the encoder's parts, pipes.
+    /// Descriptors of the journal, the encoder's parts, and pipes.
     const OTHERS: u64 = 200;
-    // The side-band and the rings' owners are two more.
+    // The side-band and the owners of the rings are two more.
     let needed = ((events + 2) * places) as u64 + OTHERS;
     let limit = limits::raise(Resource::OpenFiles, needed);
     if limit < needed {

@@ -1,4 +1,4 @@
-//! Opening: first the rings, as large as locked memory allows, then each event with its fallbacks.
+//! Opens the rings, as large as locked memory allows, and then each event with its fallbacks.
 
 use std::io;
 
@@ -15,16 +15,17 @@ use crate::sys::privileges::{self, Scope};
 use crate::sys::ring::{Ring, page_bytes};
 use crate::target::{Place, Target, Tasks};
 
-/// As root. The size decides about loss, and the drain's priority, not the way of waking: at 120 MB/s of a CPU this lasts 280 ms.
+/// Ring size for root. Losses depend on the size and the drain's priority, not on how it is woken up: at 120 MB/s per
+/// CPU, this size lasts 280 ms.
 const ROOTS_RING_BYTES: usize = 32 << 20;
-/// Locked memory is gone for everybody else: of the machine's at most this part.
+/// Maximum share of the host's memory, because locked memory is unavailable to others.
 const MOST_OF_MEMORY: u64 = 32;
-/// Where locked memory is limited: that is its usual limit.
+/// Ring size if locked memory is limited; the usual limit.
 const USERS_RING_BYTES: usize = 8 << 20;
 const LEAST_RING_BYTES: usize = 32 << 10;
 const SIDE_BAND_BYTES: usize = 1 << 20;
 
-/// The owners of a CPU's rings: they count nothing and write nothing.
+/// The owners of a CPU's rings, which count and write nothing.
 pub(super) struct Owner {
     cpu: u32,
     side_band: Event,
@@ -32,13 +33,13 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Both, which wake whoever waits for their rings.
+    /// Returns both owners, which wake up the readers of their rings.
     pub(super) fn into_events(self) -> [Event; 2] {
         [self.side_band, self.events]
     }
 }
 
-/// What stays the same while events are opened.
+/// Settings that stay the same while events are opened.
 pub(super) struct Opening<'a> {
     pub(super) places: &'a [Place],
     settings: &'a Settings,
@@ -46,9 +47,9 @@ pub(super) struct Opening<'a> {
     kernel: Kernel,
     inherits: bool,
     starts_by_exec: bool,
-    /// Events of threads that run count as soon as they are open.
+    /// Whether events of running threads count as soon as they are open.
     pub(super) runs_at_once: bool,
-    /// Once there are rings.
+    /// The owners of the rings, once there are rings.
     pub(super) owners: Vec<Owner>,
 }
 
@@ -68,18 +69,19 @@ impl<'a> Opening<'a> {
             },
             inherits: !target.is_of_cpus(),
             starts_by_exec: *target == Target::Command,
-            // An event that is opened first and enabled later must not be inherited in between: a thread that is started
-            // while the kernel goes through the heirs can inherit one that is still off and stays so, and since threads
-            // with equal events swap them when a CPU goes from one to the other, now this thread and now that one is
-            // silent, the creator too (kernel/events/core.c: perf_event_for_each_child, inherit_event,
-            // perf_event_context_sched_out). Seen on a busy machine: 94 of 2000 threads with gaps, and 1,999 of 2,000
-            // starts missing from the side-band. So what comes before the beginning is dropped by the drain.
+            // If an event is opened first and enabled later, a thread must not inherit it in between. A thread started
+            // while the kernel enables the inherited copies can inherit an event that is still disabled, and stays so.
+            // Threads with equal events also swap them at a context switch, so then one or the other thread records
+            // nothing, even the creator (kernel/events/core.c: perf_event_for_each_child, inherit_event,
+            // perf_event_context_sched_out). On a busy host, 94 of 2,000 threads had gaps, and 1,999 of 2,000 starts
+            // were missing from the side-band. So these events run from the time they are opened, and the drain drops
+            // earlier records.
             runs_at_once: !target.is_of_cpus() && *target != Target::Command,
             owners: Vec::new(),
         }
     }
 
-    /// Maps two rings per CPU; returns the side-band's events, which run from now on, and the rings.
+    /// Maps two rings per CPU. Returns the side-band's events, which run from now on, and the rings.
     pub(super) fn rings(&mut self) -> Result<(Track, Rings)> {
         let mut ring_bytes = self
             .settings
@@ -109,7 +111,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Opens an event on one more place; none if that has ended.
+    /// Opens an event in one more place; none if its thread has ended.
     pub(super) fn open_late(
         &self,
         name: &str,
@@ -125,7 +127,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Lets the side-band follow one more thread.
+    /// Adds one more thread to the side-band.
     pub(super) fn add_to_side_band(&self, tid: i32, side_band: &mut Track) -> Result<()> {
         for cpu in self.cpus() {
             let place = Place {
@@ -141,13 +143,13 @@ impl<'a> Opening<'a> {
         Ok(())
     }
 
-    /// Opens an event everywhere, or what can stand in for it.
+    /// Opens an event, or a substitute, in all places.
     pub(super) fn track(&self, probe: Probe) -> Result<Track> {
         if self.places.is_empty() {
             return Err(failed("nothing to record on").into());
         }
         let mut places = self.places.iter();
-        // A thread that has ended proves nothing; the next may.
+        // A thread that has ended proves nothing; try the next.
         let (probe, attr, first) = loop {
             let Some(place) = places.next() else {
                 let all_gone = format!("cannot record {}: all of it has ended", probe.name);
@@ -162,7 +164,7 @@ impl<'a> Opening<'a> {
         for place in places {
             match open_at(&attr, *place) {
                 Ok(event) => events.push(opened(*place, event, &self.owners)?),
-                // A thread has ended or a CPU went offline since: the others continue.
+                // A thread has ended or a CPU went offline in the meantime; the others continue.
                 Err(error) if self.is_gone(&error) => {}
                 Err(error) => {
                     return Err(privileges::cannot_open(&probe.name, self.scope, &error).into());
@@ -176,7 +178,8 @@ impl<'a> Opening<'a> {
         })
     }
 
-    /// Opens what programs write to: on each CPU, whoever runs there, since the kernel takes no others for that.
+    /// Opens the output of BPF programs, on each CPU for all threads, because the kernel accepts no other events for
+    /// it.
     pub(super) fn output(&self, probe: Probe) -> Result<Track> {
         let attr = self.kernel.probe(&probe, self.settings, false);
         let mut events = Vec::new();
@@ -196,7 +199,7 @@ impl<'a> Opening<'a> {
         })
     }
 
-    /// PERF_RECORD_SWITCH of all tasks: `None` where the kernel has none (before 4.3).
+    /// Opens PERF_RECORD_SWITCH for all tasks; `None` before Linux 4.3, which lacks it.
     pub(super) fn switches(&self) -> Result<Option<Track>> {
         let mut attr = self.kernel.switches(self.inherits);
         attr.set_enable_on_exec(self.starts_by_exec.into());
@@ -219,8 +222,8 @@ impl<'a> Opening<'a> {
         Ok(Some(carrier(name, attr, events)))
     }
 
-    /// Finds the attributes that the kernel takes, at one place; the event that proves it is kept, since closing
-    /// a tracepoint's last one takes 20 ms and more. None if the thread of this place has ended.
+    /// Finds attributes that the kernel accepts in one place. Returns the event as well, because closing the last one
+    /// of a tracepoint takes at least 20 ms. `None` if the thread of this place has ended.
     fn settle(&self, mut probe: Probe, place: Place) -> Result<Option<(Probe, Attr, Event)>> {
         if probe.wants_precision && probe.attr.type_ != abi::PERF_TYPE_SOFTWARE {
             probe.attr.set_precise_ip(3);
@@ -233,7 +236,7 @@ impl<'a> Opening<'a> {
             if !defers {
                 attr.set_defer_callchain(0);
             }
-            // They come in records of their own, into the same ring.
+            // Deferred stacks are separate records in the same ring.
             attr.set_defer_output(attr.defer_callchain());
             let error = match open_at(&attr, place) {
                 Ok(event) => return Ok(Some((probe, attr, event))),
@@ -257,7 +260,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// The next best event after a refusal; says so where the user would read other numbers.
+    /// Returns the next best event after a rejection, and reports it if the numbers have another meaning.
     fn weaker(&self, probe: &Probe, attr: &Attr, error: &io::Error) -> Option<Probe> {
         let mut weaker = probe.clone();
         let precise = probe.attr.precise_ip();
@@ -279,7 +282,7 @@ impl<'a> Opening<'a> {
             libc::EINVAL | libc::EOPNOTSUPP if probe.attr.exclude_guest() == 1 => {
                 weaker.attr.set_exclude_guest(0);
             }
-            // kernel.perf_event_paranoid 2: one's own processes, without the kernel.
+            // kernel.perf_event_paranoid 2 allows a user's own processes, without the kernel.
             libc::EACCES | libc::EPERM
                 if !matches!(self.scope, Scope::System | Scope::Cgroup)
                     && probe.attr.exclude_kernel() == 0 =>
@@ -287,7 +290,7 @@ impl<'a> Opening<'a> {
                 weaker.attr.set_exclude_kernel(1);
                 weaker.attr.set_exclude_hv(1);
                 weaker.attr.set_exclude_callchain_kernel(1);
-                // Some tracepoints are free for anybody's own processes: system calls.
+                // Some tracepoints, such as system calls, are available to all users for their own processes.
                 if matches!(probe.kind, Kind::Sampled) {
                     log::warn!(
                         "not permitted to see the kernel: recording user space only ({}:u)",
@@ -301,7 +304,7 @@ impl<'a> Opening<'a> {
         Some(weaker)
     }
 
-    /// The richest attributes of the side-band that the kernel takes.
+    /// Returns the most complete attributes of the side-band that the kernel accepts.
     fn side_band_attr(&self) -> Result<Attr> {
         let places = self.side_band_places();
         let mut refused = io::Error::from(io::ErrorKind::Other);
@@ -314,7 +317,7 @@ impl<'a> Opening<'a> {
                     Ok(_) => return Ok(attr),
                     Err(error) => refused = error,
                 }
-                // One that has ended says nothing of the attributes.
+                // A thread that has ended says nothing about the attributes.
                 if !self.is_gone(&refused) {
                     break;
                 }
@@ -327,7 +330,8 @@ impl<'a> Opening<'a> {
         privileges::cannot_open("mappings and forks", self.scope, error)
     }
 
-    /// As the events; beside those of cgroups for whole CPUs, since a process may come into a cgroup later.
+    /// Returns the places of the side-band: those of the events; for cgroups, whole CPUs, because a process may enter a
+    /// cgroup later.
     fn side_band_places(&self) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::with_capacity(self.places.len());
         for place in self.places {
@@ -367,7 +371,7 @@ impl<'a> Opening<'a> {
             (Some(owner), Tasks::All) => {
                 Event::open_into(attr, -1, place.cpu as i32, &owner.side_band)?
             }
-            // Of cgroups there is none; a CPU that went off has no ring.
+            // Cgroups do not occur here; a CPU that went offline has no ring.
             (None, _) | (Some(_), Tasks::Cgroup(_)) => {
                 return Err(io::Error::from_raw_os_error(libc::ENODEV));
             }
@@ -376,13 +380,13 @@ impl<'a> Opening<'a> {
         Ok(Opened { place, event, id })
     }
 
-    /// Owners and rings of one size; nothing stays after a failure.
+    /// Creates owners and rings of one size; keeps nothing after a failure.
     fn try_rings(&self, ring_bytes: usize) -> io::Result<(Vec<Owner>, Rings)> {
         let side_band_bytes = SIDE_BAND_BYTES.min((ring_bytes / 4).max(page_bytes()));
         let mut owners = Vec::new();
         let mut rings = Rings::default();
         for cpu in self.cpus() {
-            // Beside events of threads on ourselves: we do not end before the recording does.
+            // For events of threads, the owner is on the recorder itself, which outlives the recording.
             let tasks = match self.inherits {
                 true => Tasks::Thread(0),
                 false => Tasks::All,
@@ -443,7 +447,7 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// A track without hits: what it is for comes in records of other kinds.
+/// A track without hits, whose information is in other records.
 fn carrier(name: &str, attr: Attr, events: Vec<Opened>) -> Track {
     Track {
         probe: Probe {
@@ -468,7 +472,7 @@ fn open_at(attr: &Attr, place: Place) -> io::Result<Event> {
     }
 }
 
-/// Opens an event, or what can stand in for it, on CPUs, without a ring.
+/// Opens an event, or a substitute, on CPUs, without a ring.
 pub(super) fn for_program(probe: &Probe, cpus: &[u32], settings: &Settings) -> Result<Vec<Event>> {
     let places: Vec<Place> = cpus
         .iter()
@@ -495,7 +499,7 @@ fn opened(place: Place, event: Event, owners: &[Owner]) -> io::Result<Opened> {
     Ok(Opened { place, event, id })
 }
 
-/// Asks the kernel with an event on ourselves.
+/// Checks the kernel by opening an event on the recorder itself.
 fn has_format_lost() -> bool {
     let kernel = Kernel { has_lost: true };
     Event::open(&kernel.owner(LEAST_RING_BYTES), 0, -1).is_ok()

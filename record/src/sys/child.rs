@@ -42,7 +42,7 @@ impl Ended {
     }
 }
 
-/// Forks; the child waits before its exec. Call it while the process has one thread.
+/// Forks; the child waits before its exec. Must be called while the process has one thread.
 pub(crate) fn fork(command: &[OsString]) -> io::Result<Waiting> {
     let arguments = command
         .iter()
@@ -76,7 +76,7 @@ fn child(
     parents_end: OwnedFd,
     failure: &OwnedFd,
 ) -> ! {
-    drop(parents_end); // else the read below would not end with our parent
+    drop(parents_end); // otherwise the read below would not end when the parent does
     let mut byte = 0u8;
     // SAFETY: plain system calls; `byte` and `error` live on this stack, `arguments` ends with NULL, and its strings
     // are the parent's, copied by fork.
@@ -98,7 +98,7 @@ impl Waiting {
         self.pid
     }
 
-    /// What is to be run.
+    /// Returns the name of the command.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -115,7 +115,7 @@ impl Waiting {
     }
 }
 
-/// Asks whether the child has ended, without waiting.
+/// Returns how the child ended, without waiting; `None` if it still runs.
 pub(crate) fn ended(pid: i32) -> Option<Ended> {
     let mut status = 0;
     // SAFETY: the kernel writes one int.
@@ -132,13 +132,13 @@ pub(crate) fn ended(pid: i32) -> Option<Ended> {
 
 /// Sends SIGTERM.
 pub(crate) fn terminate(pid: i32) {
-    // SAFETY: takes no address; the pid is that of a child not yet waited for.
+    // SAFETY: no address is passed; the PID is that of a child that has not been waited for.
     unsafe { libc::kill(pid, libc::SIGTERM) };
 }
 
-/// Forks a child that keeps these descriptors and closes them, so that the kernel's waiting is its own; then it
-/// writes each line to its file. The caller closes its own descriptors afterwards; they are no longer the last ones.
-/// Gives what the caller is to drop when it has done so; `None`: there is no such child.
+/// Forks a child that keeps and closes these descriptors, so that only the child waits for the kernel; it then writes
+/// each line to its file. The caller closes its own descriptors afterward; they are then not the last ones. Returns a
+/// guard to drop after that; `None` if there is no child.
 pub(crate) fn close_elsewhere(slow: &[RawFd], then: &[(PathBuf, String)]) -> Option<PipeWriter> {
     let (closed, closing) = io::pipe().ok()?;
     let others = gaps(&[slow, &[closed.as_raw_fd()]].concat());
@@ -155,13 +155,13 @@ pub(crate) fn close_elsewhere(slow: &[RawFd], then: &[(PathBuf, String)]) -> Opt
         if child != 0 {
             return (child > 0).then_some(closing);
         }
-        // In its own session, Ctrl-C does not reach it. All else is closed: whoever reads our output sees its end
-        // with us, and the lock of the trace directory is not held on.
+        // In its own session, Ctrl-C does not reach the child. Everything else is closed: readers of the recorder's
+        // output then see its end when the recorder exits, and the lock of the trace directory is released.
         libc::setsid();
         for &(first, last) in &others {
             close_range(first, last);
         }
-        // Until the parent has dropped its own: the last to close is the one who waits.
+        // Wait until the parent has closed its descriptors: the last one to close waits for the kernel.
         let mut byte = 0u8;
         libc::read(closed.as_raw_fd(), (&raw mut byte).cast(), 1);
         if !then.is_empty() {
@@ -195,7 +195,7 @@ fn gaps(kept: &[RawFd]) -> Vec<(u32, u32)> {
 }
 
 /// # Safety
-/// Only in a forked child: whoever owns these descriptors must not run on.
+/// Only for a forked child: the owners of these descriptors must not run.
 unsafe fn close_range(first: u32, last: u32) {
     // SAFETY: plain system calls.
     unsafe {
@@ -224,7 +224,7 @@ mod tests {
     use super::gaps;
 
     #[test]
-    fn all_but_the_kept() {
+    fn other_descriptors_are_closed() {
         assert_eq!(gaps(&[]), [(0, u32::MAX)]);
         assert_eq!(gaps(&[5, 3, 4, 9]), [(0, 2), (6, 8), (10, u32::MAX)]);
         assert_eq!(gaps(&[0]), [(1, u32::MAX)]);

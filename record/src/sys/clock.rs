@@ -8,12 +8,12 @@ pub(crate) fn monotonic() -> u64 {
     now(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since the boot, those of sleep too.
+/// Returns the nanoseconds since boot, including suspend.
 pub(crate) fn since_boot() -> u64 {
     now(libc::CLOCK_BOOTTIME)
 }
 
-/// Nanoseconds since 1970, and of CLOCK_MONOTONIC at the same moment.
+/// Returns the nanoseconds since 1970 and those of CLOCK_MONOTONIC at the same moment.
 pub(crate) fn wall_and_monotonic() -> (u64, u64) {
     let before = monotonic();
     let wall = now(libc::CLOCK_REALTIME);
@@ -26,7 +26,7 @@ fn now(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the kernel writes one timespec. These clocks exist on every Linux, so it does not fail.
+    // SAFETY: the kernel writes one timespec. These clocks exist on every Linux, so the call cannot fail.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -1,4 +1,4 @@
-//! Room that a file gives back: fallocate(2).
+//! Deallocation of a part of a file: fallocate(2).
 
 #![expect(unsafe_code, reason = "fallocate")]
 
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hole_takes_no_room() {
+    fn punched_hole_frees_space() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, vec![7; 1 << 20]).unwrap();

@@ -1,4 +1,4 @@
-//! The machine and the user: names, CPUs, memory, build id of the kernel, who called sudo.
+//! The host and the user: names, CPUs, memory, build ID of the kernel, the user who ran sudo.
 
 #![expect(unsafe_code, reason = "uname, geteuid, mount")]
 
@@ -50,9 +50,9 @@ fn is_since(release: &str, version: (u32, u32)) -> bool {
         .is_some_and(|found: (u32, u32)| found >= version)
 }
 
-/// Whether we are root in effect.
+/// Whether the effective user is root.
 pub(crate) fn is_root() -> bool {
-    // SAFETY: asks for a number.
+    // SAFETY: returns a number.
     unsafe { libc::geteuid() == 0 }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn user_number(name: &str) -> Option<u32> {
     let mut entry = MaybeUninit::<libc::passwd>::zeroed();
     let mut texts = vec![0; 16 << 10];
     let mut found = std::ptr::null_mut();
-    // SAFETY: the name ends with NUL, `texts` has as many bytes as given, and both outlive the call.
+    // SAFETY: the name is NUL-terminated, `texts` has the given size, and both outlive the call.
     let result = unsafe {
         libc::getpwnam_r(
             name.as_ptr(),
@@ -79,7 +79,7 @@ pub(crate) fn user_number(name: &str) -> Option<u32> {
     Some(unsafe { entry.assume_init() }.pw_uid)
 }
 
-/// Mounts tracefs where the kernel has made room for it, as perf and trace-cmd do.
+/// Mounts tracefs at its usual mount point, as perf and trace-cmd do.
 pub(crate) fn mount_tracefs(at: &Path) -> io::Result<()> {
     let target = CString::new(at.as_os_str().as_bytes())?;
     // SAFETY: the kernel reads three strings that end with NUL.
@@ -103,7 +103,7 @@ pub(crate) fn online_cpus() -> Vec<u32> {
     cpus_in("/sys/devices/system/cpu/online")
 }
 
-/// CPUs that the machine has, online or not.
+/// Returns all CPUs of the host, online or not.
 pub(crate) fn present_cpus() -> Vec<u32> {
     cpus_in("/sys/devices/system/cpu/present")
 }
@@ -172,7 +172,7 @@ pub(crate) fn build_id_in_notes(notes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Byte order of this machine.
+/// Returns the byte order of the host.
 pub(crate) fn native_endian() -> Endian {
     if cfg!(target_endian = "big") {
         Endian::Big
@@ -181,7 +181,7 @@ pub(crate) fn native_endian() -> Endian {
     }
 }
 
-/// User and group that called sudo, if we are root by it.
+/// Returns the user and group that ran sudo, if that is how the recorder became root.
 pub(crate) fn sudo_caller() -> Option<(u32, u32)> {
     if !is_root() {
         return None;

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-/// All functions of the kernel and its modules, in order; none where they are hidden.
+/// Returns all functions of the kernel and its modules, in order; empty if they are hidden.
 pub(crate) fn functions() -> Vec<String> {
     functions_of(None)
 }
 
-/// The functions of a module; of the kernel and all its modules without one.
+/// Returns the functions of a module; without one, those of the kernel and all its modules.
 pub(crate) fn functions_of(module: Option<&str>) -> Vec<String> {
     in_module(&read(), module)
 }
@@ -37,7 +37,7 @@ pub(crate) fn addresses(functions: &BTreeSet<&str>) -> Vec<(String, u64)> {
 pub(crate) fn name_at(address: u64) -> Option<String> {
     let text = read();
     let symbols = code(&text).filter(|(start, _)| *start != 0 && *start <= address);
-    // Of several names of one place the first counts.
+    // Of several names with one address, the first is used.
     let nearest = symbols.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
     (address - nearest.0 < 1 << 20).then(|| nearest.1.to_owned())
 }
@@ -51,7 +51,8 @@ fn code(text: &str) -> impl Iterator<Item = (u64, &str)> {
     text.lines().filter_map(function)
 }
 
-/// Code of the kernel and of its modules; what was discarded after the start is data by then.
+/// Parses a line with a function of the kernel or a module. Functions of the init section have been discarded, and are
+/// listed as data.
 fn function(line: &str) -> Option<(u64, &str)> {
     let mut words = line.split_ascii_whitespace();
     let (start, kind, name) = (words.next()?, words.next()?, words.next()?);

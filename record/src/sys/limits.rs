@@ -11,8 +11,7 @@ pub(crate) enum Resource {
     LockedMemory,
 }
 
-/// Raises the limit to at least `wanted` as far as the hard limit, and beyond it where we may; returns what
-/// it is then.
+/// Raises the limit to at least `wanted`, up to the hard limit, or above it if permitted; returns the resulting limit.
 pub(crate) fn raise(resource: Resource, wanted: u64) -> u64 {
     let Some(mut limit) = get(resource) else {
         return u64::MAX;

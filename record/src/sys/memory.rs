@@ -1,11 +1,11 @@
-//! How this process gets its memory, so that what it needed once does not stay with it for hours.
+//! Settings of the memory allocator, so that memory used temporarily is returned to the system during long recordings.
 
 #![expect(unsafe_code, reason = "mallopt")]
 
-/// Gives large blocks back as soon as they are free, and has all threads share what is left of small ones.
+/// Returns large blocks to the system as soon as they are free, and lets all threads share one arena.
 ///
-/// By itself glibc gives each thread its own arena, and keeps blocks of up to 32 MiB there once it has seen such:
-/// of symbol tables and buffers that come and go, 92 MB at most at one time, 250 MB stayed resident after half an hour.
+/// By default, glibc gives each thread its own arena, and keeps freed blocks of up to 32 MiB there. Of symbol tables
+/// and buffers that used at most 92 MB at one time, 250 MB stayed resident after half an hour.
 pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]
     {

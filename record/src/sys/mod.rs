@@ -1,4 +1,4 @@
-//! The kernel's interfaces: all `unsafe` of this crate is here, one file per interface.
+//! Interfaces of the kernel: all `unsafe` code of this crate, one file per interface.
 
 pub(crate) mod child;
 pub(crate) mod clock;

@@ -9,17 +9,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use perf_event_open_sys as raw;
 pub(crate) use perf_event_open_sys::bindings as abi;
 
-/// What to record and how: `struct perf_event_attr`.
+/// The description of an event: `struct perf_event_attr`.
 pub(crate) type Attr = abi::perf_event_attr;
 
-/// Bytes of an attr that every reader since Linux 5.13 knows (`PERF_ATTR_SIZE_VER7`). perf 6.1 takes what is
-/// after them for IDs.
+/// Size of an attr that every reader since Linux 5.13 knows (`PERF_ATTR_SIZE_VER7`). perf 6.1 reads any excess as IDs.
 const JOURNAL_ATTR_BYTES: usize = 128;
 
 /// The numbers that identify an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Occurrences, the lost ones included; for clocks nanoseconds.
+    /// Number of occurrences, including lost ones; nanoseconds for clocks.
     pub(crate) value: u64,
     /// Samples lost; `None` on kernels before 6.0.
     pub(crate) lost: Option<u64>,
@@ -43,10 +42,11 @@ impl Event {
         Event::open_for(attr, folder, (cpu, -1), abi::PERF_FLAG_PID_CGROUP)
     }
 
-    /// Opens it so that its first record already goes into the ring of `owner`, which must be on the same CPU and clock.
+    /// Opens the event such that its first record already goes to the ring of `owner`, which must be on the same CPU
+    /// and clock.
     pub(crate) fn open_into(attr: &Attr, pid: i32, cpu: i32, owner: &Event) -> io::Result<Event> {
-        // The manual calls PERF_FLAG_FD_OUTPUT broken since 2.6.35: for events of a CPU it works (6.1 to 7.3). Where it
-        // does not, the records of the moment in between are lost.
+        // The manual says that PERF_FLAG_FD_OUTPUT is broken since 2.6.35, but it works for CPU events (tested on 6.1
+        // to 7.3). Where it does not, the records until the ioctl are lost.
         let flags = abi::PERF_FLAG_FD_OUTPUT | abi::PERF_FLAG_FD_NO_GROUP;
         if let Ok(event) = Event::open_for(attr, pid, (cpu, owner.as_raw_fd()), flags) {
             return Ok(event);
@@ -71,7 +71,7 @@ impl Event {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made this descriptor for us, nobody else owns it.
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let has_lost = attr.read_format & u64::from(abi::PERF_FORMAT_LOST) != 0;
         Ok(Event { fd, has_lost })
@@ -79,23 +79,23 @@ impl Event {
 
     /// Starts it.
     pub(crate) fn enable(&self) -> io::Result<()> {
-        // SAFETY: takes no address.
+        // SAFETY: no address is passed.
         check(unsafe { raw::ioctls::ENABLE(self.as_raw_fd(), 0) })
     }
 
     /// Stops it, in the children that inherited it too.
     pub(crate) fn disable(&self) -> io::Result<()> {
-        // SAFETY: takes no address.
+        // SAFETY: no address is passed.
         check(unsafe { raw::ioctls::DISABLE(self.as_raw_fd(), 0) })
     }
 
     /// Sends its records into the ring of `owner`, which must be on the same CPU and clock.
     pub(crate) fn set_output(&self, owner: &Event) -> io::Result<()> {
-        // SAFETY: takes no address.
+        // SAFETY: no address is passed.
         check(unsafe { raw::ioctls::SET_OUTPUT(self.as_raw_fd(), owner.as_raw_fd()) })
     }
 
-    /// Sets a tracepoint's filter. Once only: the kernel refuses a second one.
+    /// Sets a tracepoint's filter. Possible once: the kernel rejects a second filter.
     pub(crate) fn set_filter(&self, filter: &CStr) -> io::Result<()> {
         // SAFETY: the kernel reads the string, which ends with NUL, and does not write it.
         check(unsafe { raw::ioctls::SET_FILTER(self.as_raw_fd(), filter.as_ptr().cast_mut()) })
@@ -120,7 +120,7 @@ impl Event {
                 value: words[0],
                 lost: self.has_lost.then_some(words[2]),
             }),
-            // End of file: an event in error state (a pinned counter that found no place).
+            // End of file: the event is in error state (a pinned counter that was not scheduled).
             Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(_) => Err(io::Error::last_os_error()),
         }
@@ -139,9 +139,9 @@ impl AsRawFd for Event {
     }
 }
 
-/// Lets a BPF program decide about each sample of an event.
+/// Attaches a BPF program that decides about each sample of an event.
 pub(super) fn set_bpf(event: &Event, program: RawFd) -> io::Result<()> {
-    // SAFETY: takes a descriptor, no address.
+    // SAFETY: a descriptor is passed, no address.
     check(unsafe { raw::ioctls::SET_BPF(event.as_raw_fd(), program as u32) })
 }
 

@@ -11,7 +11,7 @@ pub(crate) fn perf_sysctl(name: &str) -> Option<i64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// What an event was opened for, as a sentence needs it.
+/// The target of an event, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Whole CPUs.
@@ -20,7 +20,7 @@ pub(crate) enum Scope {
     Cgroup,
     /// This process or thread.
     Task(i32),
-    /// The command that we start.
+    /// The recorded command.
     Command,
     /// Processes of this user.
     User(u32),
@@ -43,12 +43,12 @@ pub(crate) fn cannot_open(name: &str, scope: Scope, error: &io::Error) -> Failur
         libc::EMFILE | libc::ENFILE => failed(format!("cannot open the event {name}: {error}"))
             .hint("raise the limit of open files (ulimit -n), or record fewer events"),
         libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO => failed(format!(
-            "this machine cannot count {name}: no such hardware counter here"
+            "this host has no hardware counter {name}"
         ))
-        .hint("virtual machines often have none; cpu-clock works everywhere"),
-        libc::EBUSY => failed(format!("cannot open the event {name}: the counter is taken"))
+        .hint("use cpu-clock, which works everywhere; virtual machines often have no hardware counters"),
+        libc::EBUSY => failed(format!("cannot open the event {name}: the counter is in use"))
             .hint("another profiler or the NMI watchdog holds it: sysctl kernel.nmi_watchdog=0"),
-        libc::EINVAL => failed(format!("the kernel does not take the event {name}: {error}")).hint(
+        libc::EINVAL => failed(format!("the kernel rejected the event {name}: {error}")).hint(
             match perf_sysctl("max_sample_rate") {
                 Some(rate) => format!("check its modifiers, and that -F is at most {rate} (kernel.perf_event_max_sample_rate)"),
                 None => "check its modifiers".to_owned(),
@@ -84,7 +84,7 @@ fn not_permitted(name: &str, scope: Scope) -> Failure {
     }
 }
 
-/// No ring, however small, could be mapped; or not the requested one.
+/// Returns the error for rings that cannot be mapped, however small, or not in the requested size.
 pub(crate) fn cannot_map(ring_bytes: usize, locked_limit_bytes: u64, error: &io::Error) -> Failure {
     if error.raw_os_error() != Some(libc::EPERM) {
         return failed(format!(

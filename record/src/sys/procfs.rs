@@ -1,4 +1,4 @@
-//! `/proc`: the processes that exist, their threads, what is mapped where.
+//! `/proc`: processes, their threads, their mappings.
 
 use std::collections::HashSet;
 use std::fs;
@@ -42,7 +42,7 @@ pub(crate) fn processes() -> Vec<i32> {
     numbers("/proc")
 }
 
-/// Tids of a process; empty once it is gone.
+/// Returns the TIDs of a process; empty if it has ended.
 pub(crate) fn threads(pid: i32) -> Vec<i32> {
     numbers(&format!("/proc/{pid}/task"))
 }
@@ -72,7 +72,7 @@ pub(crate) struct View {
     root: PathBuf,
 }
 
-/// What a process sees; `None` if it is gone, or not ours to look at.
+/// Returns the view of a process; `None` if it has ended, or is not accessible.
 pub(crate) fn view_of(pid: i32) -> Option<View> {
     Some(View {
         mounts: fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()?,
@@ -111,7 +111,7 @@ pub(crate) fn add_descendants(pids: &mut Vec<i32>) {
     }
 }
 
-/// When a process started, in ticks since the boot: with its pid it is named for ever.
+/// Returns the start time of a process, in ticks since boot. PID and start time identify a process until reboot.
 pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The name may hold anything, even brackets: fields are counted from after it. Field 22 of proc_pid_stat(5).
@@ -132,12 +132,12 @@ pub(crate) fn is_process_alive(pid: i32) -> bool {
         .any(|tid| task(pid, tid).is_some_and(|task| !matches!(task.state, b'Z' | b'X')))
 }
 
-/// A thread; `None` once it is gone.
+/// Returns a thread; `None` if it has ended.
 pub(crate) fn task(pid: i32, tid: i32) -> Option<Task> {
     parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }
 
-/// Reads `/proc/PID/maps` into `buffer`; empty for kernel threads and what we may not see.
+/// Reads `/proc/PID/maps` into `buffer`; empty for kernel threads and inaccessible processes.
 pub(crate) fn read_maps(pid: i32, buffer: &mut Vec<u8>) {
     buffer.clear();
     if let Ok(mut file) = fs::File::open(format!("/proc/{pid}/maps")) {
@@ -151,7 +151,7 @@ pub(crate) fn parse_maps(text: &[u8]) -> impl Iterator<Item = Map<'_>> {
     text.split(|&byte| byte == b'\n').filter_map(parse_map)
 }
 
-/// `PID (COMM) STATE PPID …`; COMM may hold blanks and parentheses, so its end is the last one.
+/// Parses `PID (COMM) STATE PPID …`. COMM may contain spaces and parentheses, so it ends at the last parenthesis.
 fn parse_stat(stat: &[u8]) -> Option<Task> {
     let open = stat.iter().position(|&byte| byte == b'(')?;
     let close = stat.iter().rposition(|&byte| byte == b')')?;
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_comm_with_parentheses() {
+    fn comm_with_parentheses() {
         let task = parse_stat(b"12 (a) b (c)) S 1 12 12 0").unwrap();
         assert_eq!(task.comm, b"a) b (c)");
         assert_eq!((task.state, task.parent), (b'S', 1));

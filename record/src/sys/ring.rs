@@ -13,8 +13,8 @@ use super::perf_event::{Event, abi};
 /// Handed out at once. The kernel gets its space back after each piece, not only after a whole ring.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// What tells whose a sample is and when it was taken, with the identifier and the thread in front of the time as all
-/// our events have them; of other records only the kind means something.
+/// The head of a record. ID, thread and time are valid for samples only, and rely on the order that all recorded events
+/// use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
     /// Type of the record.
@@ -25,14 +25,14 @@ pub(crate) struct Head {
     pub(crate) time: u64,
 }
 
-/// A ring of one CPU.
+/// The ring of one CPU.
 #[derive(Debug)]
 pub(crate) struct Ring {
     page: NonNull<abi::perf_event_mmap_page>,
     mapped_bytes: usize,
     data: *const u8,
     data_bytes: u64,
-    /// Our copy: nobody else writes `data_tail`.
+    /// Copy of `data_tail`, which only this process writes.
     tail: u64,
 }
 
@@ -44,7 +44,7 @@ impl Ring {
     pub(crate) fn map(event: &Event, data_bytes: usize) -> io::Result<Ring> {
         let page_bytes = page_bytes();
         let mapped_bytes = data_bytes + page_bytes;
-        // SAFETY: a new mapping where the kernel wants it; nothing else is touched.
+        // SAFETY: creates a mapping at an address chosen by the kernel; nothing else is affected.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -75,7 +75,7 @@ impl Ring {
         self.head().wrapping_sub(self.tail)
     }
 
-    /// Whether more than half of it waits to be drained.
+    /// Whether more than half of the ring waits to be drained.
     pub(crate) fn is_half_full(&self) -> bool {
         self.pending_bytes() > self.data_bytes / 2
     }
@@ -85,8 +85,8 @@ impl Ring {
         self.tail
     }
 
-    /// Shows the heads of the records from `from`, which is the beginning of one, to the newest; they stay. Gives the end
-    /// of what was shown.
+    /// Passes the heads of the records from `from`, where a record begins, to the newest; the records stay. Returns the
+    /// end of what was passed.
     pub(crate) fn look(&self, from: u64, mut show: impl FnMut(Head)) -> u64 {
         let head = self.head();
         let mut at = from;
@@ -110,7 +110,7 @@ impl Ring {
         head
     }
 
-    /// Throws away what came before `until`.
+    /// Drops everything before `until`.
     pub(crate) fn discard(&mut self, until: u64) {
         if until.wrapping_sub(self.tail) <= self.pending_bytes() {
             self.tail = until;
@@ -125,7 +125,7 @@ impl Ring {
         unsafe { self.data.add(place as usize).cast::<u64>().read() }
     }
 
-    /// A copy of what waits to be drained; it stays.
+    /// Returns a copy of the undrained bytes, which stay.
     pub(crate) fn pending(&self) -> Vec<u8> {
         let count = self.pending_bytes().min(self.data_bytes);
         let at = self.tail % self.data_bytes;
@@ -140,8 +140,8 @@ impl Ring {
         pieces.concat()
     }
 
-    /// Hands over what waits up to a place where a record ends, or has been drained already, in pieces that together are
-    /// whole records, and gives the space back. After an error of `write` the rest stays.
+    /// Passes on the undrained bytes up to a position where a record ends, in pieces that together are whole records,
+    /// and frees their space. After an error of `write`, the rest stays.
     pub(crate) fn drain_to(
         &mut self,
         until: u64,
@@ -155,8 +155,8 @@ impl Ring {
         while left > 0 {
             let at = self.tail % self.data_bytes;
             let count = left.min(self.data_bytes - at).min(PIECE_BYTES);
-            // SAFETY: `at + count` is inside the data. The kernel does not write between tail and head, since the
-            // ring is mapped writable and therefore not in overwrite mode.
+            // SAFETY: `at + count` is inside the data. The kernel does not write between tail and head: a writable
+            // mapping is not in overwrite mode.
             let piece =
                 unsafe { std::slice::from_raw_parts(self.data.add(at as usize), count as usize) };
             write(piece)?;
@@ -174,9 +174,9 @@ impl Ring {
         head.load(Ordering::Acquire)
     }
 
-    /// Release: the kernel may overwrite only what we have read.
+    /// Release ordering: the kernel may overwrite only bytes that have been read.
     fn release(&self) {
-        // SAFETY: as for the head; we alone write `data_tail`.
+        // SAFETY: as for the head; only this process writes `data_tail`.
         let tail = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_tail) };
         tail.store(self.tail, Ordering::Release);
     }

@@ -1,4 +1,5 @@
-//! A BPF program of a dozen instructions that leaves our own samples out: counters and clocks know no filters.
+//! A BPF program of a dozen instructions that excludes the recorder's own samples: counters and clocks do not support
+//! filters.
 //!
 //! ```text
 //! comm = bpf_get_current_comm(); return comm != "perfquet-record";     0: the sample is not written
@@ -54,7 +55,7 @@ impl SampleFilter {
             name: *b"pq_not_own\0\0\0\0\0\0",
         };
         // SAFETY: `load` has the layout of the union's member and outlives the call, as do the program and the license;
-        // the kernel copies all of it.
+        // the kernel copies all of them.
         let fd =
             unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, &raw const load, size_of::<Load>()) };
         if fd < 0 {
@@ -64,13 +65,13 @@ impl SampleFilter {
         Ok(SampleFilter(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
     }
 
-    /// Puts it in front of an event's samples. The event keeps it.
+    /// Attaches the program to an event, which keeps it.
     pub(crate) fn attach(&self, event: &Event) -> io::Result<()> {
         set_bpf(event, self.0.as_raw_fd())
     }
 }
 
-/// `struct bpf_insn`: opcode, registers (source << 4 | destination), offset, constant; in this machine's order.
+/// `struct bpf_insn`: opcode, registers (source << 4 | destination), offset, constant; in the host's byte order.
 fn program() -> Vec<u64> {
     let instruction = |opcode: u8, destination: u8, source: u8, offset: i16, constant: i32| {
         let [low, high] = offset.to_ne_bytes();
@@ -103,11 +104,11 @@ fn program() -> Vec<u64> {
         instruction(0x79, 1, 10, -16, 0),             // r1 = its first half
         first[0],
         first[1],
-        instruction(0x5d, 1, 2, 5, 0),   // not ours: to the end
+        instruction(0x5d, 1, 2, 5, 0),   // another process: to the end
         instruction(0x79, 1, 10, -8, 0), // r1 = its second half
         second[0],
         second[1],
-        instruction(0x5d, 1, 2, 1, 0), // not ours: to the end
+        instruction(0x5d, 1, 2, 1, 0), // another process: to the end
         instruction(0xb7, 0, 0, 0, 0), // r0 = 0
         instruction(0x95, 0, 0, 0, 0), // return r0
     ]

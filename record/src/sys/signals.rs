@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM, SIGQUIT, SIGHUP, SIGCHLD and the user's signals as a descriptor that one waits on; no handler runs anywhere.
+//! Ctrl-C, SIGTERM, SIGQUIT, SIGHUP, SIGCHLD and the user signals, through a descriptor; there are no handlers.
 
 #![expect(unsafe_code, reason = "signal masks")]
 
@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// What arrived.
+/// A received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// Finish: Ctrl-C, Ctrl-\\, SIGTERM, a terminal that was closed.
@@ -31,8 +31,8 @@ pub(crate) enum User {
 pub(crate) struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks the signals in this thread and all that it starts later. Those of the user that mean nothing here are blocked,
-    /// too: one that was sent by mistake would end the recording otherwise, and leave its probes behind.
+    /// Blocks the signals in this thread and in all threads started later. Unused user signals are blocked too: sent by
+    /// mistake, one would otherwise end the recording and leave its probes behind.
     pub(crate) fn block() -> io::Result<Signals> {
         let mut numbers = vec![
             libc::SIGINT,
@@ -43,10 +43,9 @@ impl Signals {
             libc::SIGUSR1,
             libc::SIGUSR2,
         ];
-        // Blocked, an ignored signal would come all the same: nohup wants none.
+        // A blocked signal arrives even if it was ignored, but nohup relies on ignoring it.
         numbers.retain(|&number| number != libc::SIGHUP || !is_ignored(number));
-        // A process that ignores SIGCHLD is not notified, and the disposition is inherited.
-        // SAFETY: no handler of ours is replaced.
+        // If the parent ignored SIGCHLD, this process would not be notified. SAFETY: no handler is replaced.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         let set = set_of(&numbers);
         // SAFETY: reads `set`; the old mask is not requested.
@@ -71,7 +70,7 @@ impl Signals {
             revents: 0,
         };
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: one pollfd, as given.
+        // SAFETY: passes one pollfd.
         if unsafe { libc::poll(&mut poll, 1, timeout_ms) } <= 0 {
             return Ok(None);
         }
@@ -93,8 +92,8 @@ impl Signals {
     }
 }
 
-/// Gives a forked child the signals that a command expects: none blocked, SIGPIPE not ignored (Rust's
-/// start-up ignores it).
+/// Gives a forked child the signals that a command expects: none blocked, and SIGPIPE not ignored, as Rust's runtime
+/// does.
 ///
 /// # Safety
 /// Only in a forked child before its exec.
@@ -107,10 +106,10 @@ pub(super) unsafe fn reset_in_child() {
     }
 }
 
-/// Whether our parent had a signal ignored.
+/// Whether the parent process had a signal ignored.
 fn is_ignored(number: libc::c_int) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks only; the kernel writes one sigaction, all of whose bits may be zeros.
+    // SAFETY: only reads the disposition; the kernel writes one sigaction, for which all-zero is valid.
     unsafe {
         libc::sigaction(number, std::ptr::null(), action.as_mut_ptr()) == 0
             && action.assume_init().sa_sigaction == libc::SIG_IGN

@@ -73,7 +73,7 @@ impl Tracefs {
         fs::read(self.event_file(system, name, "format"))
     }
 
-    /// Path of one of its files.
+    /// Returns the path of one of its files.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
@@ -107,8 +107,8 @@ fn mounted() -> Option<PathBuf> {
     })
 }
 
-/// Some files (events/header_page) give as much as the first read asks for and nothing to the second, so
-/// `fs::read`, which begins with 32 bytes, would cut them.
+/// Reads a file with one call. Some files (events/header_page) return as much as the first read requests and nothing to
+/// the second, so `fs::read`, which begins with 32 bytes, would truncate them.
 pub(crate) fn read_at_once(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = fs::File::open(path)?;
     let mut text = vec![0; 64 << 10];

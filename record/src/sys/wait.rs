@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::perf_event::Event;
 
-/// What the draining thread sleeps on.
+/// Wakes up the draining thread.
 pub(crate) struct Waiter {
     epoll: OwnedFd,
     bell: Arc<Bell>,
@@ -19,7 +19,7 @@ pub(crate) struct Waiter {
 pub(crate) struct Bell(OwnedFd);
 
 impl Waiter {
-    /// One that nothing wakes yet but its bell.
+    /// Creates a waiter that only its bell wakes up.
     pub(crate) fn new() -> io::Result<Waiter> {
         // SAFETY: makes a descriptor.
         let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
@@ -33,17 +33,17 @@ impl Waiter {
         Ok(waiter)
     }
 
-    /// Lets the ring of `event` wake it, at the ring's watermark.
+    /// Adds the ring of `event`, which wakes up at its watermark.
     pub(crate) fn add_ring(&self, event: &Event) -> io::Result<()> {
         self.add(event.as_raw_fd())
     }
 
-    /// Lets a file that can be polled wake it.
+    /// Adds a file that supports polling.
     pub(crate) fn add_file(&self, file: &impl AsRawFd) -> io::Result<()> {
         self.add(file.as_raw_fd())
     }
 
-    /// What wakes it.
+    /// Returns the bell, which wakes up the thread.
     pub(crate) fn bell(&self) -> Arc<Bell> {
         Arc::clone(&self.bell)
     }
@@ -52,7 +52,7 @@ impl Waiter {
     pub(crate) fn wait(&self, timeout: Duration) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: room for as many events as given. Being interrupted is as good as being woken.
+        // SAFETY: there is room for the given number of events. An interruption counts as a wake-up.
         unsafe {
             libc::epoll_wait(
                 self.epoll.as_raw_fd(),
@@ -83,7 +83,7 @@ impl Bell {
     /// Rings it.
     pub(crate) fn ring(&self) {
         let one = 1u64;
-        // SAFETY: writes 8 bytes from `one`. It can fail only when it rings already.
+        // SAFETY: writes 8 bytes from `one`. Fails only if the bell already rings.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 }

@@ -50,7 +50,7 @@ impl Compiled {
     }
 
     /// Definitions in this room's program that are still there.
-    pub(crate) fn left_behind(&self) -> Vec<String> {
+    pub(crate) fn leftovers(&self) -> Vec<String> {
         let text = fs::read_to_string(DYNAMIC_EVENTS).unwrap_or_default();
         let folder = self.folder.path().display().to_string();
         let ours = text.lines().filter(|line| line.contains(&folder));
@@ -74,7 +74,7 @@ impl Compiled {
         let output = self.run(&[arguments, &["--", &program]].concat());
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{arguments:?}: {stderr}");
-        assert_eq!(self.left_behind(), Vec::<String>::new());
+        assert_eq!(self.leftovers(), Vec::<String>::new());
         stderr
     }
 

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::count::counted;
+
 /// Frames without a name, by module and reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
@@ -117,6 +119,10 @@ impl std::fmt::Display for Unnamed<'_> {
             reason,
             frames,
         } = self;
-        write!(f, "symbols of {module}: {reason}: {frames} frames")
+        write!(
+            f,
+            "symbols of {module}: {reason}: {}",
+            counted(*frames, "frame")
+        )
     }
 }

@@ -1,13 +1,13 @@
-//! Leaving our own activity out.
+//! Exclusion of the recorder's own activity.
 //!
-//! A recorder that traces the system calls of the whole system also traces its own writing, which makes
-//! more to write. In the kernel, our threads are left out by name where an event is the deed of the thread
-//! it fires in. Events about others stay whole: without the switch from us to a thread, that thread would
-//! seem to sleep for ever; an interrupt that hits us is not our doing.
+//! A recorder that traces the system calls of the whole system also traces its own writes, which cause more writes. The
+//! kernel excludes the recorder's threads by name, for events caused by the running thread. Other events are complete:
+//! without the switch from the recorder to another thread, that thread would seem to sleep forever, and an interrupt
+//! during the recorder is not caused by it.
 
 use crate::sys::thread::COMM;
 
-/// Systems whose events the running thread causes itself.
+/// Systems whose events are caused by the running thread.
 const DEEDS: &[&str] = &[
     "block",
     "btrfs",
@@ -48,22 +48,23 @@ const DEEDS: &[&str] = &[
 
 /// How much of the recorder's own activity is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OwnActivity {
-    /// All, if we are among those who are recorded.
+pub(crate) enum SelfExclusion {
+    /// All of it, if the recorder is part of the target.
     Recorded,
-    /// All but the events that are our own deeds.
+    /// All but the events that the recorder causes.
     WithoutOwnActions,
-    /// Nothing.
+    /// None of it.
     Excluded,
 }
 
-/// The kernel's filter for a tracepoint: the user's, and that it is not us. `COMM` is the name of the
-/// running thread; our other threads' numbers are not known yet when the filter is set, and it can be set once.
-pub(crate) fn filter(system: &str, users: Option<&str>, scope: OwnActivity) -> Option<String> {
+/// Returns the kernel filter of a tracepoint: the user's, combined with the exclusion of the recorder. `COMM` is the
+/// name of the running thread. Names are used because the TIDs of the recorder's threads are not known when the filter
+/// is set, and a filter can be set only once.
+pub(crate) fn filter(system: &str, users: Option<&str>, scope: SelfExclusion) -> Option<String> {
     let is_left_out = match scope {
-        OwnActivity::Recorded => false,
-        OwnActivity::WithoutOwnActions => is_deed(system),
-        OwnActivity::Excluded => true,
+        SelfExclusion::Recorded => false,
+        SelfExclusion::WithoutOwnActions => is_deed(system),
+        SelfExclusion::Excluded => true,
     };
     let own = is_left_out.then(|| format!("COMM != \"{COMM}\""));
     match (users, own) {
@@ -81,30 +82,33 @@ fn is_deed(system: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{OwnActivity, filter};
+    use super::{SelfExclusion, filter};
 
     #[test]
     fn filters() {
         let own = "COMM != \"perfquet-record\"";
         assert_eq!(
-            filter("syscalls", None, OwnActivity::WithoutOwnActions).as_deref(),
+            filter("syscalls", None, SelfExclusion::WithoutOwnActions).as_deref(),
             Some(own)
         );
         assert_eq!(
             filter(
                 "syscalls",
                 Some("fd == 1 || fd == 2"),
-                OwnActivity::WithoutOwnActions
+                SelfExclusion::WithoutOwnActions
             ),
             Some(format!("(fd == 1 || fd == 2) && {own}"))
         );
         assert_eq!(
-            filter("syscalls", Some("fd == 1"), OwnActivity::Recorded).as_deref(),
+            filter("syscalls", Some("fd == 1"), SelfExclusion::Recorded).as_deref(),
             Some("fd == 1")
         );
-        assert_eq!(filter("sched", None, OwnActivity::WithoutOwnActions), None);
         assert_eq!(
-            filter("sched", None, OwnActivity::Excluded).as_deref(),
+            filter("sched", None, SelfExclusion::WithoutOwnActions),
+            None
+        );
+        assert_eq!(
+            filter("sched", None, SelfExclusion::Excluded).as_deref(),
             Some(own)
         );
     }

@@ -1,4 +1,4 @@
-//! What can be probed, as text: `--functions`, `--lines`, `--vars`, as `perf probe -F`, `-L` and `-V` have them.
+//! `--functions`, `--lines`, `--vars`: listing of probe targets, as in `perf probe -F`, `-L` and `-V`.
 //!
 //! ```text
 //! $ perfquet-record --lines ./prog:work          $ perfquet-record --vars ./prog:work:2
@@ -19,7 +19,7 @@ use super::{argument, function_name, place, uprobe, vmlinux};
 use crate::failure::{Failure, failed, misuse, similar};
 use crate::sys::kallsyms;
 
-/// Names of functions, one a line.
+/// Lists names of functions, one per line.
 pub(crate) fn functions(pattern: &str) -> Result<String, Failure> {
     let (names, pattern, list) = match place::object(pattern) {
         Some((module, pattern)) if place::is_module(module) => (
@@ -52,7 +52,7 @@ pub(crate) fn functions(pattern: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The lines of a function that have code, with their text where the source is at hand.
+/// Lists the lines of a function that have code, with the source if available.
 pub(crate) fn lines(text: &str) -> Result<String, Failure> {
     let (_, object, symbol) = find(text)?;
     let lines = object
@@ -64,7 +64,7 @@ pub(crate) fn lines(text: &str) -> Result<String, Failure> {
     let source = fs::read(&lines.file);
     if let Err(error) = &source {
         log::warn!(
-            "{text}: only the numbers of its lines are known: its source {} cannot be read: {error}",
+            "{text}: listing line numbers only: cannot read its source {}: {error}",
             lines.file
         );
     }
@@ -86,7 +86,7 @@ pub(crate) fn lines(text: &str) -> Result<String, Failure> {
     Ok(out)
 }
 
-/// Parameters of a kernel function, or variables at a place of a program.
+/// Lists the parameters of a kernel function, or the variables at a place in a program.
 pub(crate) fn variables(text: &str) -> Result<String, Failure> {
     let (place, _) = place::split(text);
     if let Some((module, function)) = place::object(place)
@@ -98,11 +98,11 @@ pub(crate) fn variables(text: &str) -> Result<String, Failure> {
     if !text.contains([':', '+']) {
         return parameters(None, text);
     }
-    let (asked, object, symbol) = find(text)?;
-    let place = match asked.line {
+    let (spec, object, symbol) = find(text)?;
+    let place = match spec.line {
         Some(line) => uprobe::place_of_line(text, &object, &symbol, line)?,
-        None if asked.offset == 0 => uprobe::behind_prologue(text, &object, &symbol)?,
-        None => symbol.offset.saturating_add(asked.offset),
+        None if spec.offset == 0 => uprobe::after_prologue(text, &object, &symbol)?,
+        None => symbol.offset.saturating_add(spec.offset),
     };
     let scope = object
         .variables_at(&symbol, place)
@@ -150,7 +150,7 @@ fn parameters(module: Option<&str>, function: &str) -> Result<String, Failure> {
     Ok(aligned(&rows))
 }
 
-/// What a type is, in few words: members show what can be followed.
+/// Describes a type briefly, with the members that can be followed.
 fn type_text(types: &dyn Types, number: u64, depth: usize) -> String {
     match types.shape(number) {
         Shape::Integer { bytes, signed } => {
@@ -194,18 +194,18 @@ fn aligned(rows: &[[String; 3]]) -> String {
     text
 }
 
-/// Function of a program, or with its number of a line of the kernel.
+/// Finds a user function, or a kernel function with a line.
 fn find(text: &str) -> Result<(ProbeSpec, Object, CodeSymbol), Failure> {
     if !place::is_of_program(text) {
-        let asked = argument::parse(text, false)?;
-        let object = vmlinux::open_for(text, asked.object.as_deref())?;
-        let symbol = vmlinux::symbol(text, &object, &asked.function)?;
-        return Ok((asked, object, symbol));
+        let spec = argument::parse(text, false)?;
+        let object = vmlinux::open_for(text, spec.object.as_deref())?;
+        let symbol = vmlinux::symbol(text, &object, &spec.function)?;
+        return Ok((spec, object, symbol));
     }
-    let asked = argument::parse(text, true)?;
-    let object = open(asked.object.as_deref().unwrap_or_default())?;
-    let symbol = function_name::find_one(text, &object, &asked.function)?;
-    Ok((asked, object, symbol))
+    let spec = argument::parse(text, true)?;
+    let object = open(spec.object.as_deref().unwrap_or_default())?;
+    let symbol = function_name::find_one(text, &object, &spec.function)?;
+    Ok((spec, object, symbol))
 }
 
 fn open(object: &str) -> Result<Object, Failure> {

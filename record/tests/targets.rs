@@ -168,7 +168,7 @@ fn attach_to_starter(room: &Room, program: &Path, through: &[&str]) {
     println!(
         "{} threads, {} of them late",
         threads.len(),
-        stderr.matches("started meanwhile").count()
+        stderr.matches("started while attaching").count()
     );
 }
 

@@ -2,38 +2,38 @@
 
 use std::fmt::Display;
 
-/// Of those left out.
+/// Maximum number of names in the message.
 const MOST_NAMED: usize = 8;
 
-/// The names, and why the first was rejected.
-pub(crate) struct LeftOut<E> {
+/// The names, and the first rejection.
+pub(crate) struct Rejected<E> {
     names: Vec<String>,
     first: Option<E>,
 }
 
-impl<E> Default for LeftOut<E> {
-    fn default() -> LeftOut<E> {
-        LeftOut {
+impl<E> Default for Rejected<E> {
+    fn default() -> Rejected<E> {
+        Rejected {
             names: Vec::new(),
             first: None,
         }
     }
 }
 
-impl<E: Display> LeftOut<E> {
-    /// One more.
+impl<E: Display> Rejected<E> {
+    /// Adds a rejected function.
     pub(crate) fn add(&mut self, name: &str, why: E) {
         log::info!("{name}: {why:#}");
         self.names.push(name.to_owned());
         self.first.get_or_insert(why);
     }
 
-    /// Tells them, where some others were `taken`; `cannot` is what they cannot.
+    /// Reports the rejected matches, if others were `taken`; `cannot` names the failed action.
     ///
     /// # Errors
     ///
-    /// Why the first was rejected, if all were.
-    pub(crate) fn tell(self, pattern: &str, taken: usize, cannot: &str) -> Result<(), E> {
+    /// Returns the first rejection if all were rejected.
+    pub(crate) fn report(self, pattern: &str, taken: usize, cannot: &str) -> Result<(), E> {
         let Some(first) = self.first else {
             return Ok(());
         };
@@ -57,16 +57,17 @@ mod tests {
 
     #[test]
     fn nothing_left_is_an_error() {
-        let left_out = |names: &[&str]| {
-            let mut left_out = LeftOut::default();
+        let rejected = |names: &[&str]| {
+            let mut rejected = Rejected::default();
             for name in names {
-                left_out.add(name, format!("no {name}"));
+                rejected.add(name, format!("no {name}"));
             }
-            left_out
+            rejected
         };
-        let tell = |names: &[&str], taken| left_out(names).tell("a*", taken, "cannot be probed");
-        assert_eq!(tell(&[], 0), Ok(()));
-        assert_eq!(tell(&["a1", "a2"], 1), Ok(()));
-        assert_eq!(tell(&["a1", "a2"], 0), Err("no a1".to_owned()));
+        let report =
+            |names: &[&str], taken| rejected(names).report("a*", taken, "cannot be probed");
+        assert_eq!(report(&[], 0), Ok(()));
+        assert_eq!(report(&["a1", "a2"], 1), Ok(()));
+        assert_eq!(report(&["a1", "a2"], 0), Err("no a1".to_owned()));
     }
 }
