@@ -1,7 +1,6 @@
-//! What programs in the kernel sum up: compared with what is known of the program that they look at, and with the same
-//! hits recorded one by one.
+//! In-kernel aggregation, compared with the known calls of a program, and with the same hits recorded individually.
 //!
-//! They need root, uprobes, BPF and a C compiler, and say so where these are missing.
+//! The tests need root, uprobes, BPF and a C compiler, and report a missing requirement.
 
 #[allow(
     dead_code,
@@ -20,7 +19,7 @@ use std::process::{Command, Output, Stdio};
 
 use rows::rows_of;
 
-/// What `summed` calls `work` with.
+/// Arguments with which `summed` calls `work`.
 fn values() -> Vec<i64> {
     let thrice = (0..100).flat_map(|value| [value; 3]);
     thrice.chain([-1, -1000, 1 << 62]).collect()
@@ -31,7 +30,7 @@ struct Room {
 }
 
 impl Room {
-    /// A folder with the program in it; `None`: cannot be tested here.
+    /// A directory with the program; `None` if it cannot be tested here.
     fn new() -> Option<Room> {
         if !needs::met(&["root", "uprobes", "bpf", "cc"]) {
             return None;
@@ -63,7 +62,7 @@ impl Room {
         command
     }
 
-    /// Records, and expects that nothing of ours is left.
+    /// Records, and checks that no probes remain.
     #[track_caller]
     fn record(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -81,7 +80,7 @@ impl Room {
         rows_of(&self.folder.path().join("t.pqt"), table, columns)
     }
 
-    /// Sums up the program's calls of `work`.
+    /// Aggregates the program's calls of `work`.
     #[track_caller]
     fn aggregate(&self, aggregation: &str) -> Vec<String> {
         let probe = "./summed:work value=%di:s64 name=+0(%si):string";
@@ -91,7 +90,7 @@ impl Room {
         self.rows("aggregates", &["name", "action", "keys", "value"])
     }
 
-    /// Its bars: [low, high) and how many.
+    /// Bars as [low, high) with their counts.
     fn bars(&self) -> Vec<(Option<i64>, Option<i64>, i64)> {
         let number = |cell: &str| cell.parse().ok();
         let bars = self.rows("buckets", &["low", "high", "count"]);
@@ -106,7 +105,7 @@ impl Room {
 }
 
 #[test]
-fn every_action_has_the_value_that_is_known() {
+fn every_action_has_the_known_value() {
     let Some(room) = Room::new() else { return };
     let values = values();
     let (count, sum) = (values.len() as f64, values.iter().sum::<i64>());
@@ -141,7 +140,7 @@ fn every_action_has_the_value_that_is_known() {
 }
 
 #[test]
-fn bars_of_distributions_hold_the_values_between_their_ends() {
+fn bars_count_the_values_in_their_range() {
     let Some(room) = Room::new() else { return };
     for (action, fewest) in [
         ("quantize(value)", 10),
@@ -186,24 +185,24 @@ fn keys_of_every_kind() {
         by_value.contains(&"count() count [42] 3.0".to_owned()),
         "{by_value:?}"
     );
-    // Sums over CPUs, processes and threads are those of the whole.
+    // Counts by CPU, process and thread add up to the total.
     let by_place = room.aggregate("count() by cpu, pid, tid");
     let total: f64 = by_place
         .iter()
         .filter_map(|row| row.rsplit(' ').next()?.parse::<f64>().ok())
         .sum();
     assert_eq!(total, 303.0);
-    // The user's stacks: main calls the two that call work at six places.
+    // User stacks: main calls two functions, which call work at six places.
     assert_eq!(room.aggregate("count() by ustack").len(), 6);
     let functions = room.rows("frames", &["function"]);
-    // At its first instruction a function has no frame yet, so its caller is passed over.
+    // At the first instruction of a function there is no frame yet, so its caller is missing.
     for expected in ["work", "main"] {
         assert!(
             functions.iter().any(|name| name == expected),
             "{functions:?}"
         );
     }
-    // Two probes at once, told apart.
+    // Two probes at the same time, distinguished by name.
     room.record(&[
         "--uprobe",
         "./summed:*er",
@@ -222,9 +221,9 @@ fn keys_of_every_kind() {
 }
 
 #[test]
-fn sums_are_those_of_the_hits_recorded_one_by_one() {
+fn aggregates_equal_those_of_recorded_hits() {
     let Some(room) = Room::new() else { return };
-    // Of the same run: one probe recorded, one summed up.
+    // In the same run, one probe is recorded and one aggregated.
     let probe = "./summed:work value=%di:s64";
     room.record(&[
         "--uprobe",
@@ -252,19 +251,19 @@ fn sums_are_those_of_the_hits_recorded_one_by_one() {
 fn target_selection_in_the_kernel() {
     let Some(room) = Room::new() else { return };
     let probe = ["--uprobe", "./summed:work", "--agg", "count() by pid"];
-    // Another process of the same program is none of ours.
+    // Another process of the same program is not counted.
     let mut other = Command::new("./summed")
         .arg("wait")
         .stdin(Stdio::piped())
         .current_dir(room.folder.path())
         .spawn()
         .expect("the program runs");
-    // A command and what it starts.
+    // A command and its children.
     room.record(&[&probe[..], &["--", "./summed", "fork"]].concat());
     let mut counts = room.rows("aggregates", &["value"]);
     counts.sort();
     assert_eq!(counts, ["1.0", "10.0"]);
-    // Nothing of a shell before its exec, all of what it starts.
+    // Nothing of a shell before its exec, but all its children.
     room.record(&[&probe[..], &["--", "sh", "-c", "./summed fork; ./summed"]].concat());
     let mut counts = room.rows("aggregates", &["value"]);
     counts.sort();
@@ -277,7 +276,7 @@ fn target_selection_in_the_kernel() {
         .spawn()
         .expect("the recorder runs");
     wait_for_probe(room.folder.path());
-    // Not the one that is recorded.
+    // A process other than the recorded one.
     let status = Command::new("./summed")
         .current_dir(room.folder.path())
         .status();
@@ -289,7 +288,7 @@ fn target_selection_in_the_kernel() {
         .write_all(b"x")
         .expect("it reads");
     assert!(other.wait().is_ok_and(|status| status.success()));
-    // It ends with the process.
+    // The recording ends with the process.
     let output = recorder.wait_with_output().expect("it ends");
     assert!(
         output.status.success(),
@@ -302,8 +301,8 @@ fn target_selection_in_the_kernel() {
     );
 }
 
-/// Until the recorder's programs are attached: perf's own list of probes shows hits only with somebody listening, and
-/// the definition comes before that, so a little longer.
+/// Waits until the recorder's programs are attached. perf's list shows hits of a probe only while it is in use, and the
+/// definition comes first, so this waits slightly longer.
 fn wait_for_probe(folder: &Path) {
     let folder = folder.display().to_string();
     for _ in 0..2400 {
@@ -335,7 +334,7 @@ fn losses_for_lack_of_space_are_reported() {
         lost,
         [format!("{} count(): no room in the map", 20_000 - kept)]
     );
-    // A text that cannot be read is no hit of an empty text.
+    // An unreadable string is not counted as an empty one.
     let probe = "./summed:work text=+0(%di):string";
     room.record(&[
         "--uprobe",
@@ -367,7 +366,7 @@ fn tracepoints_and_clocks() {
         room.rows("aggregates", &["keys", "value"]),
         ["[dd, 1] 1234000.0"]
     );
-    // Hundreds of tracepoints share their programs, and are told apart.
+    // Hundreds of tracepoints share one program, and are distinguished.
     let all = ["-e", "syscalls:sys_enter_*", "--agg"];
     room.record(&[&all[..], &["count() by comm, probe"], &dd].concat());
     let calls = room.rows("aggregates", &["keys", "value"]);
@@ -381,7 +380,7 @@ fn tracepoints_and_clocks() {
     assert_eq!(room.rows("aggregates", &["value"]), ["1234.0"]);
     let stacks = room.rows("aggregates", &["kernel_stack", "user_stack"]);
     assert!(!stacks[0].contains('-'), "{stacks:?}");
-    // Every stack of a sampled command is there, and all of them together are the samples.
+    // Every stack of a sampled command is present, and their counts add up to the samples.
     room.record(&[
         "--profile",
         "-F",
@@ -399,7 +398,7 @@ fn tracepoints_and_clocks() {
     assert!(!profile.is_empty());
 }
 
-/// A filter lets the hits through that are known, by any mixture of numbers and texts.
+/// The kernel aggregates exactly the hits that match a filter, with any combination of numbers and strings.
 #[test]
 fn only_hits_matching_the_filter_are_aggregated() {
     let Some(room) = Room::new() else { return };
@@ -446,7 +445,7 @@ fn only_hits_matching_the_filter_are_aggregated() {
         };
         assert_eq!(room.rows("aggregates", &["value"]), found, "{filter}");
     }
-    // A tracepoint's fields, some of them texts; two filters must both hold.
+    // Fields of a tracepoint, some of them strings; both filters must match.
     let command = [
         "-e",
         "sched:sched_process_exec",
@@ -474,7 +473,7 @@ fn only_hits_matching_the_filter_are_aggregated() {
     assert_eq!(rows, ["[./summed] 2.0"]);
 }
 
-/// Who sums up a tracepoint keeps its hits from nobody else.
+/// Aggregating a tracepoint does not affect other recorders of it.
 #[test]
 fn others_record_the_same_tracepoint() {
     let Some(room) = Room::new() else { return };
@@ -489,7 +488,7 @@ fn others_record_the_same_tracepoint() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn invalid_options_are_explained() {
     let Some(room) = Room::new() else { return };
     for (arguments, expected) in [
         (
@@ -558,20 +557,20 @@ fn mistakes_are_explained() {
 /// Nanoseconds by name and process.
 type Times = BTreeMap<(String, i64), f64>;
 
-/// Every switch of the same time, recorded one by one, gives the same times.
+/// The switches recorded individually at the same time give the same times.
 #[test]
-fn time_off_the_cpu_is_that_between_switches() {
+fn off_cpu_time_equals_that_between_switches() {
     let Some(room) = Room::new() else { return };
     let mut seen = String::new();
-    // A machine that stands still between the readings of the two clocks makes them differ, but not at every attempt.
+    // A host that stalls between the readings of the two clocks gives different times, but not in every attempt.
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     for attempt in 0..4 {
         let (found, expected) = off_cpu_by_process(&room, attempt % cpus);
-        // Where the file is in memory, dd may never wait.
+        // If the file is in memory, dd may never wait.
         let sleeping = found.iter().filter(|((comm, _), _)| comm == "sleep");
         let slept: Vec<f64> = sleeping.map(|(_, time)| *time).collect();
         assert_eq!(slept.len(), 7, "{found:?}");
-        // The time runs a little before the switch.
+        // The timer starts slightly before the switch.
         assert!(slept.iter().all(|time| *time >= 0.049e9), "{slept:?}");
         assert!(slept.iter().sum::<f64>() >= 0.59e9, "{slept:?}");
         let functions = room.rows("frames", &["function"]);
@@ -597,10 +596,10 @@ fn time_off_the_cpu_is_that_between_switches() {
     println!("skipped: needs switches from idle tasks");
 }
 
-/// The time that `sleep` and `dd` were off the CPU by name and process, as summed up in the kernel and as the recorded
-/// switches tell. The name is that at the moment of leaving. Others may sleep as well, so only our own count; and of the
-/// switches only those of processes whose every leave is followed by a return: virtual machines were seen whose kernel
-/// told neither perf nor ftrace of switches from the idle task of one CPU.
+/// The time that `sleep` and `dd` were off the CPU by name and process, as aggregated in the kernel and as computed
+/// from the recorded switches. The name is that at the switch. Other processes may sleep too, so only those of the test
+/// count; and only processes with a switch in after every switch out, because in some virtual machines the kernel
+/// reports neither to perf nor to ftrace the switches from the idle task of one CPU.
 fn off_cpu_by_process(room: &Room, cpu: usize) -> (Times, Times) {
     let work = "for time in 0.3 0.05 0.05 0.05 0.05 0.05 0.05; do sleep $time & echo $!; wait $!; done >pids; \
                 dd if=/dev/zero of=f bs=1M count=8 conv=fsync status=none & echo $! >>pids; wait $!";
@@ -625,7 +624,7 @@ fn off_cpu_by_process(room: &Room, cpu: usize) -> (Times, Times) {
     let mut expected = Times::new();
     let columns = ["time", "prev_pid", "prev_state", "next_pid", "prev_comm"];
     for row in room.rows("events/sched/sched_switch", &columns) {
-        // Names may have blanks.
+        // Names may contain spaces.
         let cells: Vec<&str> = row.splitn(5, ' ').collect();
         let number = |place: usize| cells[place].parse::<i64>().expect("a number");
         const DEAD: i64 = 0x10 | 0x20;

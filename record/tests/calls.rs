@@ -1,6 +1,6 @@
-//! Calls of a program compiled here: with arguments and results, nested, recursive, by their length.
+//! Calls of a program compiled here: arguments and return values, nesting, recursion, limits of the duration.
 //!
-//! They need root, uprobes and a C compiler, and say so where these are missing.
+//! The tests need root, uprobes and a C compiler, and report a missing requirement.
 
 mod compiled;
 
@@ -41,7 +41,7 @@ fn entry_and_return_are_one_row() {
         modules.iter().all(|module| module.ends_with("/called")),
         "{modules:?}"
     );
-    // No table of its own, though the hits are counted.
+    // The hits have no table, but are counted.
     let types = room.rows("event_types", &["system", "event", "table_name", "rows"]);
     for edge in ["call_called nap  7", "call_called nap__return  7"] {
         assert!(types.contains(&edge.to_owned()), "{types:?}");
@@ -87,7 +87,7 @@ fn nested_and_recursive_calls() {
         "down 3 down - -",
     ];
     assert_eq!(down, expected.iter().collect::<Vec<_>>());
-    // What is inside is not the outer's own time.
+    // Time in nested calls is not self time of the outer one.
     for row in room.rows("calls", &["function", "duration", "self_time"]) {
         let words: Vec<&str> = row.split(' ').collect();
         let number = |word: &str| word.parse::<i64>().expect("a number");
@@ -98,11 +98,11 @@ fn nested_and_recursive_calls() {
 }
 
 #[test]
-fn by_their_length() {
+fn duration_limits() {
     let Some(room) = room("-O1") else { return };
     let calls = ["--call", "./called:nap", "--call", "./called:outer"];
     let limits = ["--min-duration", "9ms", "--keep-raw"];
-    // On a busy machine a short nap may be a long one: 12 calls in all, 8 of them long whatever happens.
+    // On a busy host, a short nap may take long: 12 calls in total, 8 of which are always long.
     let stderr = room.record(&[&calls[..], &limits].concat());
     let rows = room.rows("calls", &["duration"]);
     assert!(
@@ -120,7 +120,7 @@ fn by_their_length() {
             [format!("{filtered} filtered: calls shorter than 9ms")]
         );
     }
-    // The journal says it too: what is completed later holds the same.
+    // The journal has the same calls: a recovery gives the same rows.
     let again = room.folder.path().join("again.pqt");
     let journal = Input::open(&room.path().join("journal/perf.data")).expect("a journal");
     import(vec![journal], &again, ImportOptions::default()).expect("the journal is read");
@@ -138,7 +138,7 @@ fn by_their_length() {
         stderr.contains(&format!("{} filtered, 0 lost", 12 - rows.len())),
         "{stderr}"
     );
-    // Those around them were too long: the inner ones are not inside of anything that is there.
+    // The enclosing calls were too long, so the inner calls have no caller.
     let both = [
         &calls[..],
         &["--min-duration", "9ms", "--max-duration", "20ms"],
@@ -156,7 +156,7 @@ fn by_their_length() {
     }
 }
 
-/// Whether programs can be loaded here; the recorder has to use them then.
+/// Whether BPF programs can be loaded here; the recorder must then use them.
 fn may_load_programs(room: &Compiled) -> bool {
     if !compiled::needs::met(&["bpf"]) {
         return false;
@@ -208,7 +208,7 @@ fn calls_paired_in_the_kernel_equal_calls_paired_on_import() {
     );
     assert!(stderr.contains("16 calls, 0 lost"), "{stderr}");
     let mut rows = room.rows("calls", &columns);
-    // Recursion ends from the inside, so its rows come in another order.
+    // Recursive calls end innermost first, so their rows have another order.
     expected.sort();
     rows.sort();
     assert_eq!(rows, expected);
@@ -221,7 +221,7 @@ fn calls_paired_in_the_kernel_equal_calls_paired_on_import() {
             .any(|row| row.contains("[ms=30, again=0x1e] 60 true")),
         "{rows:?}"
     );
-    // What is inside of others names them, and is not their own time.
+    // Nested calls name their caller, and are not part of its self time.
     let numbers = |columns: &[&str]| -> Vec<Vec<i64>> {
         let rows = room.rows("calls", columns);
         let row = |row: &String| {
@@ -242,7 +242,7 @@ fn calls_paired_in_the_kernel_equal_calls_paired_on_import() {
     }
     let parents = all.iter().filter(|row| row[1] != 0).count();
     assert_eq!(parents, 5 + 3, "{all:?}");
-    // Triggers, and what a program cannot fetch.
+    // Triggers, and arguments that a BPF program cannot fetch.
     let triggers = [
         "--start-on",
         "entry:./called:begin",
@@ -272,7 +272,7 @@ fn calls_paired_in_the_kernel_equal_calls_paired_on_import() {
 }
 
 #[test]
-fn so_many_and_no_more() {
+fn max_events_limits_calls() {
     let Some(room) = room("-O1") else { return };
     room.record(&["--call", "./called:nap ms=%di:s32", "--max-events", "3"]);
     assert_eq!(
@@ -319,7 +319,8 @@ fn from_one_trigger_to_another() {
     let Some(room) = room("-O1") else { return };
     let nap = ["--call", "./called:nap ms=%di:s32"];
     let record = |options: &[&str]| room.record(&[&nap[..], options].concat());
-    // Before begin() there is a nap of 1 ms, behind its second call one more, then the second call of end().
+    // One nap of 1 ms precedes begin(); its second call is followed by another one, and then by the second call of
+    // end().
     let stderr = record(&["--start-on", "entry:./called:begin"]);
     assert!(!stderr.contains("did not fire"), "{stderr}");
     let all = [
@@ -346,7 +347,7 @@ fn from_one_trigger_to_another() {
     let by = room.fact("record.stopped_by").expect("a trigger");
     assert!(by.starts_with("entry:./called:end by called "), "{by}");
 
-    // What follows the first call of outer(): of several triggers the first decides.
+    // Starts with the first call of outer(): the first of several triggers decides.
     let starts = [
         "--start-on",
         "exit:./called:outer",
@@ -361,7 +362,7 @@ fn from_one_trigger_to_another() {
         .concat(),
     );
     assert_eq!(naps(&room), all[1..5]);
-    // What is completed later is the same.
+    // A recovery gives the same rows.
     let again = room.folder.path().join("again.pqt");
     let journal = Input::open(&room.path().join("journal/perf.data")).expect("a journal");
     import(vec![journal], &again, ImportOptions::default()).expect("the journal is read");
@@ -369,7 +370,7 @@ fn from_one_trigger_to_another() {
 
     record(&["--stop-on", "entry:./called:begin"]);
     assert_eq!(naps(&room), ["[ms=1]"]);
-    // Events of other kinds too.
+    // Other kinds of events too.
     let naps = ["-e", "syscalls:sys_enter_clock_nanosleep"];
     room.record(&[&naps[..], &["--start-on", "entry:./called:end"]].concat());
     let table = "events/syscalls/sys_enter_clock_nanosleep";
@@ -380,7 +381,7 @@ fn from_one_trigger_to_another() {
 fn from_one_time_to_another() {
     let Some(room) = room("-O1") else { return };
     let nap = ["--call", "./called:nap ms=%di:s32"];
-    // Some 80 ms in all: nothing of it is left out, nothing of it is kept.
+    // About 80 ms in total: nothing is cut off at either end.
     room.record(&[&nap[..], &["--stop-on", "time:60s"]].concat());
     assert_eq!(naps(&room).len(), 7);
     assert_eq!(room.fact("record.stop_on").as_deref(), Some("time:60s"));
@@ -399,7 +400,7 @@ fn from_one_time_to_another() {
         (started..started + 30_000_000).contains(&time)
     };
     assert!(times.iter().all(is_within), "{started}: {times:?}");
-    // The whole system until the time is over.
+    // The whole system until the time has elapsed.
     let before = std::time::Instant::now();
     let command = ["-a", "--stop-on", "time:300ms", "--", "sleep", "600"];
     let output = room.run(&[&nap[..], &command].concat());
@@ -411,7 +412,7 @@ fn from_one_time_to_another() {
     assert!(before.elapsed() < std::time::Duration::from_secs(200));
 }
 
-/// Whether programs pair them or we do.
+/// Both in the kernel and on import.
 #[test]
 fn calls_that_never_return_are_reported() {
     let Some(room) = room("-O1") else { return };
@@ -430,9 +431,9 @@ fn calls_that_never_return_are_reported() {
     }
 }
 
-/// Stacks put an address in front of what a record says of its time.
+/// With stacks, records have an address before their time.
 #[test]
-fn triggers_go_with_stacks() {
+fn triggers_work_with_stacks() {
     let Some(room) = room("-O1") else { return };
     let before = std::time::Instant::now();
     let output = room.run(&[
@@ -507,7 +508,7 @@ fn trigger_that_does_not_fire_is_reported() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn invalid_options_are_explained() {
     let Some(room) = room("-O0") else { return };
     let nap = "./called:nap";
     for (arguments, expected) in [

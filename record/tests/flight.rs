@@ -1,6 +1,6 @@
-//! A flight recorder: the last of everything, when it is asked for, when a call was slow, and at the end.
+//! Flight recorder: snapshots on a signal, after a slow call, and at the end.
 //!
-//! What needs root, tracepoints or uprobes is skipped aloud where they are missing.
+//! The tests need root, tracepoints or uprobes, and report a missing requirement.
 
 #[allow(
     dead_code,
@@ -26,7 +26,7 @@ fn recorder(folder: &Path) -> Command {
     command
 }
 
-/// Whether the kernel lets us; says what is missing.
+/// Whether the kernel allows these recordings; reports the missing requirement.
 fn may_record() -> bool {
     needs::met(&["root", "tracefs", "perf events"])
 }
@@ -35,7 +35,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A column of numbers, row by row.
+/// Returns a column of numbers.
 fn numbers(trace: &Path, table: &str, column: &str) -> Vec<i64> {
     let directory = Directory::open(trace).expect("a trace directory");
     assert_eq!(directory.manifest().state, State::Complete);
@@ -83,7 +83,7 @@ fn on_a_signal_and_at_the_end() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // What an earlier run left is not overwritten.
+    // Traces of an earlier run are not overwritten.
     fs::write(folder.path().join("t.1.pqt"), "of another run").unwrap();
     let mut recording = recorder(folder.path())
         .args(["-e", "raw_syscalls:sys_enter", "--ring", "1s"])
@@ -104,7 +104,7 @@ fn on_a_signal_and_at_the_end() {
     signal("USR1", &recording);
     let snapshot = folder.path().join("t.2.pqt");
     wait_for(&snapshot, &mut recording);
-    // Another signal stands for nothing here, and ends nobody.
+    // Another signal has no effect.
     thread::sleep(Duration::from_millis(1500));
     fs::write(folder.path().join("stop"), "").unwrap();
     let output = recording.wait_with_output().unwrap();
@@ -118,7 +118,7 @@ fn on_a_signal_and_at_the_end() {
     let table = "events/raw_syscalls/sys_enter";
     let earlier = numbers(&snapshot, table, "time");
     let last = numbers(&folder.path().join("t.pqt"), table, "time");
-    // A pass over the rings is at most a quarter of a second, and more where the machine is busy.
+    // A pass over the rings takes at most a quarter of a second, longer on a busy host.
     for times in [&earlier, &last] {
         let span = span(times);
         assert!(
@@ -182,7 +182,7 @@ fn when_a_call_was_slow() {
         .iter()
         .filter(|duration| **duration > 50_000_000)
         .count();
-    // On a busy machine another one may have been slow before.
+    // On a busy host, an earlier call may have been slow.
     assert!(slow >= 1);
     assert!(durations.len() > 1, "the calls before the slow one");
     let all = numbers(&folder.path().join("t.pqt"), "calls", "duration");
@@ -190,7 +190,7 @@ fn when_a_call_was_slow() {
 }
 
 #[test]
-fn mistakes_are_said() {
+fn invalid_options_are_explained() {
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
         let output = recorder(folder.path()).args(arguments).output().unwrap();
@@ -213,7 +213,7 @@ fn mistakes_are_said() {
     }
 }
 
-/// A recorder with `--ring` that runs a shell which calls the system all the time, until there is a file "stop".
+/// Starts a recorder with `--ring`, and a shell that makes system calls until a file "stop" exists.
 fn busy(folder: &Path, ring: &str, output: &str, more: &[&str]) -> Child {
     recorder(folder)
         .args(["-e", "raw_syscalls:sys_enter", "--ring", ring, "-o", output])
@@ -255,7 +255,7 @@ fn killed_flight_recorder_leaves_its_last_events() {
         let folder = tempfile::tempdir().unwrap();
         let mut recording = busy(folder.path(), "2s", "t", &["--format", format]);
         let trace = folder.path().join(folder_of_memory);
-        // At most 32 pieces are kept, and some of the pass that goes on.
+        // At most 32 files are kept, plus part of the current pass.
         wait_for_pieces(&trace.join("journal"), "ring.0000000040");
         recording.kill().unwrap();
         recording.wait().unwrap();
@@ -286,7 +286,7 @@ fn killed_flight_recorder_leaves_its_last_events() {
             rows += batch.num_rows();
         }
         let span = span(&times);
-        // On a busy machine the last two seconds may hold one pass only, and that a long one.
+        // On a busy host, the last two seconds may consist of a single long pass.
         assert!(span < Duration::from_secs(20), "{span:?}");
         assert_eq!(
             named, rows,
@@ -329,7 +329,7 @@ fn ring_files_are_removed_at_the_end() {
             false => assert!(names.is_empty(), "{names:?}"),
         }
     }
-    // A file for perf leaves nothing beside it.
+    // A perf.data output leaves no other files.
     let _ = fs::remove_file(folder.path().join("stop"));
     let recording = busy(folder.path(), "300ms", "t.data", &["--format", "perf.data"]);
     wait_for_pieces(

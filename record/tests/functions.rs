@@ -1,5 +1,5 @@
-//! Function tracing where the kernel forbids it or has none, and what makes no sense; what it records is shown by the
-//! scenarios in `tests/vm`.
+//! Function tracing where the kernel forbids or lacks it, and invalid options. Scenarios in `tests/vm` cover its
+//! results.
 
 #[allow(
     dead_code,
@@ -33,7 +33,7 @@ impl Room {
             .expect("the recorder runs")
     }
 
-    /// Fails with this status and sentence, and leaves nothing.
+    /// Checks the exit status and the message, and that nothing remains.
     #[track_caller]
     fn fails(&self, arguments: &[&str], status: i32, sentence: &str) {
         let output = self.run(arguments);
@@ -50,7 +50,7 @@ impl Room {
 }
 
 #[test]
-fn what_makes_no_sense_is_misuse() {
+fn invalid_combinations_are_misuse() {
     let room = Room::new();
     for (arguments, sentence) in [
         (
@@ -87,7 +87,7 @@ fn what_makes_no_sense_is_misuse() {
 }
 
 #[test]
-fn a_kernel_that_forbids_function_tracing_says_so() {
+fn forbidden_function_tracing_is_reported() {
     let error = fs::read(format!("{TRACING}/set_ftrace_filter")).err();
     let sentence = match error.and_then(|error| error.raw_os_error()) {
         Some(libc::EPERM) => {
@@ -121,7 +121,7 @@ fn a_kernel_that_forbids_function_tracing_says_so() {
     assert_eq!(before.ok(), after.ok());
 }
 
-/// Told before anything of the kernel is touched.
+/// Reported before any kernel setting is changed.
 #[test]
 fn a_configuration_of_kfi_becomes_options() {
     let room = Room::new();

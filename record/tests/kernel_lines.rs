@@ -1,7 +1,7 @@
-//! Lines and variables of the kernel, by a file that says that it is the running kernel's; dear places of programs.
+//! Lines and variables of the kernel, from a file with the running kernel's build ID; slow probe locations in programs.
 //!
-//! No machine has its kernel's debug package: a program of ours bears the kernel's build id instead. What is read from
-//! it is looked at; nothing is probed by it.
+//! Test hosts lack the debug package of their kernel, so a test program gets the kernel's build ID instead. The test
+//! checks what is read from it, but does not use it for probes.
 
 mod room;
 
@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use room::{Room, may_record, needs};
 
-/// The build id among the kernel's notes: behind "GNU", NUL.
+/// Finds the build ID in the kernel's notes, after "GNU" and a NUL.
 fn kernel_build_id() -> Option<String> {
     let notes = std::fs::read("/sys/kernel/notes").ok()?;
     let head = [4u32, 20, 3].map(u32::to_ne_bytes).concat();
@@ -56,7 +56,7 @@ fn lines_and_variables() {
         text.contains("(%bp)") || text.contains("(%x29)") || text.contains("(%sp)"),
         "{text}"
     );
-    // Another build, one without debugging information, none at all.
+    // Another build, a file without debug info, no file.
     let probe = ["--kprobe", "work:4 total", "--", "true"];
     std::fs::remove_file(&vmlinux).expect("it goes");
     room.compile("probed.c", &["-g", "-Wl,--build-id=sha1"])

@@ -1,4 +1,4 @@
-//! Names that survive: of generated code, of programs that only a container has, of files that are gone.
+//! Symbolization of generated code, of programs inside containers, and of deleted files.
 
 mod room;
 
@@ -11,7 +11,7 @@ use perfquet_trace::symbols::{KernelSource, Options};
 
 use room::{Room, may_record, needs, users_may_record};
 
-/// Function and module of the leaf of each sample, in the order of time.
+/// Returns function and module of each sample's leaf, in order of time.
 fn leaves(room: &Room) -> Vec<String> {
     let frames = room.rows("frames", &["frame_id", "function", "module"]);
     let nodes = room.rows("stacks", &["stack_id", "frame_id"]);
@@ -44,7 +44,7 @@ fn generated_code_by_a_list() {
     }
     room.record(&["-e", "cpu-clock:u", "--", "./generated"]);
     let leaves = leaves(&room);
-    // The list has no times: what was second at the address has both.
+    // The list has no times, so the second function at the address names both.
     assert_eq!(count(&leaves, "first generated"), 0);
     assert!(
         count(&leaves, "second generated /tmp/perf-") > 120,
@@ -97,7 +97,7 @@ fn generated_code_by_a_dump() {
         assert!(place("second", true) < place("third", false));
     };
     check(&leaves(&room));
-    // Not there when names are looked for; then somebody has it.
+    // The dump is missing during symbolization, and added later.
     let dumps = fs::read_dir(room.path("")).expect("a folder").flatten();
     let dump = dumps
         .map(|entry| entry.path())
@@ -120,7 +120,7 @@ fn generated_code_by_a_dump() {
 }
 
 #[test]
-fn programs_that_only_a_container_has() {
+fn programs_inside_containers() {
     if !may_record() {
         return;
     }
@@ -156,14 +156,14 @@ fn programs_that_only_a_container_has() {
     let found = leaves(&room);
     let named = format!("leaf {}", inner.display());
     assert!(count(&found, &named) > 100, "{stderr}: {:?}", found.last());
-    // Unwound by the file in there, too.
+    // Unwound with the file inside the container too.
     let depths = room.rows("stacks", &["depth"]);
     assert!(
         depths
             .iter()
             .any(|depth| depth.parse::<u32>().is_ok_and(|depth| depth >= 9))
     );
-    // One that runs already, with another file at a path that we have as well.
+    // The container runs already, and the host has another file at the same path.
     let script = format!(
         "mount --bind {} /bin/true && exec /bin/true 5 100000",
         program.display()
@@ -188,9 +188,9 @@ fn programs_that_only_a_container_has() {
     assert!(count(&found, "leaf ") > 20, "{}", found.len());
 }
 
-/// Whoever has the file later gives the names, by its build id, however the folder is laid out.
+/// A host with the file adds the names later, by build ID, regardless of the directory layout.
 #[test]
-fn names_come_later() {
+fn names_added_later() {
     if !users_may_record() {
         return;
     }
@@ -245,7 +245,7 @@ fn names_come_later() {
     }
 }
 
-/// Two builds of a program, `served` and `successor`; `None`, and reported, where there is no compiler.
+/// Two builds of a program, `served` and `successor`; `None`, with a message, if there is no compiler.
 fn two_builds(room: &Room, build_id: &str) -> Option<()> {
     for (name, function, step) in [
         ("successor", "-DWORK=of_the_new", "-DSTEP=3"),
@@ -259,7 +259,7 @@ fn two_builds(room: &Room, build_id: &str) -> Option<()> {
     Some(())
 }
 
-/// A program that was replaced before the recording began is still read: the kernel leads to it.
+/// A program that was replaced before the recording is still read, through the kernel.
 #[test]
 fn replaced_program_keeps_its_own_names() {
     if !users_may_record() {
@@ -289,13 +289,13 @@ fn replaced_program_keeps_its_own_names() {
         assert_eq!(count(&found, "of_the_new "), 0, "{build_id}: {found:?}");
         let names = functions(&room.path("t.pqt"));
         assert!(!names.iter().any(|name| name == "of_the_new"), "{names:?}");
-        // Nor when somebody names it again, and cannot reach the old one.
+        // Symbolizing again, without access to the old file, does not use it either.
         name_again(&room.path("t.pqt"), Options::default()).expect("names");
         assert_eq!(count(&leaves(&room), "of_the_new "), 0);
     }
 }
 
-/// One that is replaced while it is recorded has no names from the file that is there at the end.
+/// A program replaced during the recording is not named by the file present at the end.
 #[test]
 fn program_replaced_while_recorded_is_not_named_by_its_successor() {
     if !users_may_record() {

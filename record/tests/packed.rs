@@ -1,4 +1,4 @@
-//! A journal whose encoded part is packed, and a recorder that is killed while it is.
+//! A journal whose encoded part is compressed, with the recorder killed in between.
 
 #[allow(
     dead_code,
@@ -21,7 +21,7 @@ use perfquet_import::{ImportOptions, Unpacked, import, recover};
 
 const MIB: u64 = 1 << 20;
 
-/// Ends what it stands for, however the test ends.
+/// Kills its process when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -39,7 +39,7 @@ fn pieces(journal: &Path) -> usize {
         .count()
 }
 
-/// Bytes that the files of a folder take on the disk.
+/// Returns the disk usage of the files in a directory.
 fn allocated(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).unwrap().flatten();
     files
@@ -51,12 +51,12 @@ fn allocated(folder: &Path) -> u64 {
 }
 
 #[test]
-fn a_packed_journal_is_recovered_as_if_it_were_whole() {
+fn compressed_journal_is_recovered_like_a_whole_one() {
     if !needs::met(&["root", "tracefs", "perf events"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // Not by the recorder: it goes on when that is killed.
+    // Not started by the recorder, so it continues when that is killed.
     let storm = Command::new("dd")
         .args(["if=/dev/zero", "of=/dev/null", "bs=1"])
         .stderr(Stdio::null())
@@ -76,7 +76,7 @@ fn a_packed_journal_is_recovered_as_if_it_were_whole() {
     let journal = trace.join("journal");
     let deadline = Instant::now() + Duration::from_secs(300);
     let length = || fs::metadata(journal.join("perf.data")).map_or(0, |file| file.len());
-    // The second piece is there before its hole is.
+    // Wait for the second piece before its hole is punched.
     while pieces(&journal) < 2 || allocated(&journal) > length() - 50 * MIB {
         assert!(Instant::now() < deadline, "{} pieces", pieces(&journal));
         assert!(recorder.0.try_wait().unwrap().is_none(), "it has ended");
@@ -88,7 +88,7 @@ fn a_packed_journal_is_recovered_as_if_it_were_whole() {
     let (length, taken) = (length(), allocated(&journal));
     println!("{} MiB of journal take {} MiB", length / MIB, taken / MIB);
     assert!(taken < length - 50 * MIB, "{taken} of {length} bytes");
-    // What a recorder leaves that never packs.
+    // The journal of a recorder that never compresses.
     let whole = folder.path().join("whole.data");
     let mut unpacked = Unpacked::open(&journal.join("perf.data")).unwrap();
     io::copy(&mut unpacked, &mut File::create(&whole).unwrap()).unwrap();
@@ -106,7 +106,7 @@ fn a_packed_journal_is_recovered_as_if_it_were_whole() {
         let (found, expected) = (rows(&trace), rows(&expected));
         assert!(!found.is_empty() && found == expected, "{table}");
     }
-    // At most the end, which may be cut.
+    // At most the truncated end.
     let problems = rows::rows_of(&trace, "problems", &["message"]);
     assert!(problems.len() <= 1, "{problems:?}");
 }

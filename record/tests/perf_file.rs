@@ -1,4 +1,4 @@
-//! `--format perf.data`: a file as perf writes it, read by perf itself and by our reader alike.
+//! `--format perf.data`: perf and perfquet read the file alike.
 
 mod room;
 mod seen;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use room::{Room, ended, may_record};
 
-/// What perf prints; `None`, and reported, without perf.
+/// Returns perf's output; `None`, with a message, without perf.
 fn perf(room: &Room, arguments: &[&str]) -> Option<Output> {
     let output = Command::new("perf")
         .args(arguments)
@@ -29,7 +29,7 @@ fn run(room: &Room, arguments: &[&str]) -> (Option<i32>, String) {
     ended(output.expect("the recorder runs"))
 }
 
-/// Our reader has the system in a field of its own.
+/// In perfquet, the system is a separate field.
 fn short(event: &str) -> &str {
     event.rsplit(':').next().unwrap_or(event)
 }
@@ -108,7 +108,7 @@ fn perf_and_perfquet_count_the_same_events() {
         assert!(count > 0, "{event}: {complaints}");
         assert_eq!(count as u64, ours.count(short(event)), "{event}");
     }
-    // perf report, by its own counts.
+    // The counts of perf report.
     let report = perf(
         &room,
         &[
@@ -135,7 +135,7 @@ fn perf_and_perfquet_count_the_same_events() {
 }
 
 #[test]
-fn perf_sched_reads_it_and_the_features_are_there() {
+fn perf_sched_reads_the_file_and_features_are_present() {
     if !may_record() {
         return;
     }
@@ -291,7 +291,7 @@ fn file_of_a_killed_recorder_is_readable() {
 }
 
 #[test]
-fn a_full_disk_leaves_what_a_pipe_has() {
+fn full_disk_leaves_a_pipe_format_file() {
     if !may_record() {
         return;
     }

@@ -1,6 +1,6 @@
-//! Probes in a program compiled here: functions, lines, variables, returns, static probes; and nothing left behind.
+//! Probes in a program compiled here: functions, lines, variables, returns, static probes. No probes remain.
 //!
-//! They need root, uprobes and a C compiler, and say so where these are missing.
+//! The tests need root, uprobes and a C compiler, and report a missing requirement.
 
 mod compiled;
 
@@ -12,7 +12,7 @@ fn room(optimization: &str) -> Option<Compiled> {
     Compiled::new("probed", optimization)
 }
 
-/// Records the program, and gives some columns of a table.
+/// Records the program; returns columns of a table.
 #[track_caller]
 fn record(room: &Compiled, arguments: &[&str], table: &str, columns: &[&str]) -> Vec<String> {
     room.record(arguments);
@@ -34,7 +34,7 @@ fn probes_in_a_program() {
         ),
         expected
     );
-    // A line within, and a filter on a variable.
+    // A line inside the function, and a filter on a variable.
     let line = ["--uprobe", "./probed:work:4 i total", "--filter", "i == 2"];
     assert_eq!(
         record(&room, &line, "events/probe_probed/work_L4", &["i", "total"]),
@@ -61,7 +61,7 @@ fn probes_in_a_program() {
 
 #[test]
 fn variables_of_optimized_code() {
-    // At -O1 the place behind the function's first line is inside of its loop.
+    // At -O1, the location after the function's first line is inside its loop.
     for optimization in ["-O1", "-O2"] {
         let Some(room) = room(optimization) else {
             return;
@@ -79,7 +79,7 @@ fn variables_of_optimized_code() {
 #[test]
 fn static_probes_with_their_arguments() {
     let Some(room) = room("-O1") else { return };
-    // Without a listener the program passes over it: the semaphore is raised.
+    // Without a listener, the program skips the probe; the recorder increments the semaphore.
     let rows = record(
         &room,
         &["--usdt", "./probed:probed:st*"],
@@ -94,7 +94,7 @@ fn static_probes_with_their_arguments() {
 }
 
 #[test]
-fn what_is_there_is_shown_and_mistakes_are_explained() {
+fn targets_are_listed_and_invalid_probes_explained() {
     let Some(room) = room("-O0") else { return };
     let shown = |arguments: &[&str]| {
         let output = room.run(arguments);
@@ -127,9 +127,9 @@ fn what_is_there_is_shown_and_mistakes_are_explained() {
 }
 
 #[test]
-fn what_a_killed_recorder_left_is_removed() {
+fn probes_of_a_killed_recorder_are_removed() {
     let Some(room) = room("-O0") else { return };
-    // A recorder that is killed while its command runs.
+    // The recorder is killed while its command runs.
     let mut recorder = Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
         .args(["--force", "-o", "killed.pqt", "--uprobe", "./probed:main"])
         .args(["--", "cat"])

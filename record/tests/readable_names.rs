@@ -1,4 +1,4 @@
-//! Functions of C++ and Rust are probed by the names that one writes, and mistakes in them name what there is.
+//! C++ and Rust functions are probed by their source names, and errors list the alternatives.
 
 mod room;
 
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use room::{Room, ended};
 
-/// A room with a program in it; `None`, and reported, where it cannot be compiled or probed.
+/// A directory with a program; `None`, with a message, if it cannot be compiled or probed.
 fn compiled(compiler: &str, options: &[&str], source: &str, program: &str) -> Option<Room> {
     if !room::may_record() || !Path::new("/sys/kernel/tracing/uprobe_events").exists() {
         eprintln!("skipped: needs root and uprobes");
@@ -49,7 +49,7 @@ fn check(
     assert_eq!(room.rows(table, columns), expected, "{probe}");
 }
 
-/// What is said about a mistake, which is none of the recorder's.
+/// Returns the message about a mistake on the command line.
 #[track_caller]
 fn refused(room: &Room, arguments: &[&str]) -> String {
     let (status, stderr) = room.run(arguments);
@@ -91,7 +91,7 @@ fn overloads_templates_and_operators() {
         "n",
     );
     of("mine=./overloaded:ns::over(int) n", "mine", "n");
-    // All of them.
+    // All overloads.
     room.record(&["--uprobe", "./overloaded:ns::over*", "--", program]);
     let one = room.rows("events/probe_overloaded/ns_over", &["tid"]).len();
     let other = room
@@ -148,7 +148,7 @@ fn errors_name_the_alternatives() {
 
 #[test]
 fn one_instance_of_a_generic_function_of_rust() {
-    // The compiler's own choice of mangling, and the newer one.
+    // The compiler's default mangling, and the newer one.
     for mangling in [&[][..], &["-C", "symbol-mangling-version=v0"]] {
         let options = [&["-g", "-C", "opt-level=1"], mangling].concat();
         let Some(room) = compiled("rustc", &options, "generic.rs", "generic") else {
@@ -172,7 +172,7 @@ fn one_instance_of_a_generic_function_of_rust() {
 #[test]
 fn missing_source_is_reported() {
     let Some(room) = cplusplus() else { return };
-    // Compiled elsewhere: the source is not where its debugging information says.
+    // Compiled in another directory: the source is not where the debug info says.
     let source = room.path("moved.c");
     std::fs::write(
         &source,

@@ -1,6 +1,6 @@
-//! Real recordings of this machine, read back as a stranger's file would be.
+//! Recordings of this host, read like files from another one.
 //!
-//! They need root and tracefs, and say so where these are missing.
+//! The tests need root and tracefs, and report a missing requirement.
 
 #[allow(
     dead_code,
@@ -22,7 +22,7 @@ use perfquet_trace::store::{Directory, State};
 
 use seen::{Seen, read, read_journal};
 
-/// `dd` reads and writes single bytes: so many system calls with a count of 1, and none else.
+/// Number of blocks: `dd` reads and writes single bytes, so the trace has this many system calls with a count of 1.
 const STORM: u64 = 100_000;
 const STORM_FILTER: &str = "fd == 1 && count == 1";
 const STORM_EVENT: &[&str] = &["-e", "syscalls:sys_enter_write", "--filter", STORM_FILTER];
@@ -31,7 +31,7 @@ fn recorder() -> Command {
     Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
 }
 
-/// Whether tracepoints of everything can be recorded here.
+/// Whether system-wide tracepoints can be recorded here.
 fn may_record() -> bool {
     needs::met(&["root", "tracefs", "perf events"])
 }
@@ -40,7 +40,7 @@ fn has(tool: &str) -> bool {
     needs::met(&[tool])
 }
 
-/// A journal in a folder of its own.
+/// A journal in a temporary directory.
 struct Trace {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -63,7 +63,7 @@ impl Trace {
         command
     }
 
-    /// Records, expects success, and returns what standard error said beside what was recorded.
+    /// Records, expects success, and returns stderr and the recorded data.
     fn record(&self, arguments: &[&str]) -> (String, Seen) {
         let output = self.command(arguments).output().expect("the recorder runs");
         let stderr = text(&output);
@@ -71,7 +71,7 @@ impl Trace {
         (stderr, read(&self.path))
     }
 
-    /// Records `dd` with so many blocks of one byte.
+    /// Records `dd` with this many blocks of one byte.
     fn record_storm(&self, options: &[&str], count: u64) -> (String, Seen) {
         let count = format!("count={count}");
         let dd = [
@@ -133,7 +133,7 @@ fn stored_and_lost_add_up_to_all_events() {
         "--filter",
         "fd == 1 && count == 1 && COMM == \"dd\"",
     ];
-    // The drain is faster than a storm: the recorder, which is the shell's parent, does not run meanwhile.
+    // The drain is faster than a storm, so the recorder, which is the shell's parent, is stopped.
     let dd = "dd if=/dev/zero of=/dev/null bs=1 status=none count=500000";
     let script = format!("kill -STOP $PPID; {dd}; kill -CONT $PPID");
     let command = ["--", "sh", "-c", &script];
@@ -144,8 +144,8 @@ fn stored_and_lost_add_up_to_all_events() {
     }
     assert!(seen.knows_losses(), "{stderr}");
     assert!(seen.lost > 0, "rings of 8 KiB lost nothing: {stderr}");
-    // The kernel counts every record of an event that found no room, also one that is no hit (kernel/events/ring_buffer.c,
-    // __perf_output_begin): one more has been seen.
+    // The kernel counts every record that did not fit, even one that is not a hit (kernel/events/ring_buffer.c,
+    // __perf_output_begin), so the sum may be one higher.
     let check = |count: u64, expected: u64| {
         assert!(
             (expected..=expected + 2).contains(&count),
@@ -153,10 +153,10 @@ fn stored_and_lost_add_up_to_all_events() {
         );
     };
     check(seen.samples.len() as u64 + seen.lost, 10 * STORM);
-    // Both share a ring; the kernel counts each by itself.
+    // Both share a ring; the kernel counts each separately.
     check(seen.count_with_lost("sys_enter_write"), 5 * STORM);
     check(seen.count_with_lost("sys_enter_read"), 5 * STORM);
-    // The side-band has a ring of its own: the storm cannot lose a mapping.
+    // The side-band has a separate ring, so a storm cannot lose a mapping.
     assert!(
         seen.mappings
             .iter()
@@ -206,7 +206,7 @@ fn starts_names_mappings_and_ends_of_all_processes() {
 }
 
 #[test]
-fn the_whole_system_without_our_own_writing() {
+fn system_recording_excludes_the_recorders_writes() {
     if !may_record() {
         return;
     }
@@ -224,7 +224,7 @@ fn the_whole_system_without_our_own_writing() {
         "own system calls are in the trace"
     );
     assert!(seen.count("sched_switch") > 0);
-    // What existed before: this test.
+    // Existing processes: this test.
     let own_pid = std::process::id() as i32;
     let own_comm = seen.comms.iter().find(|comm| comm.tid == own_pid);
     assert!(
@@ -318,7 +318,7 @@ fn a_killed_recorder_leaves_a_readable_journal() {
 }
 
 #[test]
-fn a_process_that_runs_already() {
+fn running_process() {
     if !may_record() {
         return;
     }
@@ -338,7 +338,7 @@ fn a_process_that_runs_already() {
     let (_, seen) = Trace::new().record(&options);
     shell.kill().expect("it can be killed");
     shell.wait().expect("it ends");
-    // The shell, and what it starts meanwhile.
+    // The shell, and its children.
     assert!(seen.samples.iter().any(|sample| sample.tid == pid as i32));
     assert!(seen.samples.iter().any(|sample| sample.comm() == "sleep"));
     assert!(
@@ -394,7 +394,7 @@ fn side_band_records_are_not_counted_as_events() {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("t.pqt");
-    // Nothing is swapped off, but processes start, each with its namespaces.
+    // Nothing calls swapoff, but processes start, each with its namespaces.
     let options = ["-a", "-e", "syscalls:sys_enter_swapoff", "-o"];
     let work = ["--", "sh", "-c", "for i in 1 2 3; do /bin/true; done"];
     let output = recorder().args(options).arg(&path).args(work).output();
@@ -433,7 +433,7 @@ fn full_disk_is_reported() {
         for untrue in ["nothing is lost", "is whole", "is complete", ", 0 lost"] {
             assert!(!stderr.contains(untrue), "{untrue:?} in {stderr}");
         }
-        // What could not be written is lost, and counted where the disk still had room for that.
+        // Data that could not be written is lost, and counted as far as the disk had room.
         let journal = match format {
             "pqt" => path.join("journal/perf.data"),
             _ => path.clone(),
@@ -479,9 +479,9 @@ impl Drop for Disk {
     }
 }
 
-/// What a dead recorder left becomes a whole trace, with every event that its journal holds.
+/// The files of a killed recorder become a whole trace with every event of the journal.
 #[test]
-fn a_trace_cut_off_in_mid_run_is_completed() {
+fn trace_of_a_killed_recorder_is_completed() {
     if !may_record() {
         return;
     }
@@ -495,7 +495,7 @@ fn a_trace_cut_off_in_mid_run_is_completed() {
             "of=/dev/null",
             "bs=1",
             "status=none",
-            // It outlives a recorder that was killed.
+            // This process outlives a killed recorder.
             "count=5000000",
         ];
         let recording = recorder()
@@ -514,7 +514,7 @@ fn a_trace_cut_off_in_mid_run_is_completed() {
         }
         let status = recording.wait().expect("it ends");
         if status.success() {
-            // The encoder was so near that the second Ctrl-C came too late: nothing to complete.
+            // The encoder was so close that the second Ctrl-C came too late; nothing is left to complete.
             let trace = Directory::open(&path).expect("a trace directory");
             assert_eq!(trace.manifest().state, State::Complete);
             continue;
@@ -571,7 +571,7 @@ fn perf_opens_the_journal() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_a_next_step() {
+fn errors_have_a_next_step() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let check = |arguments: &[&str], code: i32, expected: &[&str]| {
         let output = recorder()
@@ -658,7 +658,7 @@ fn unprivileged_user_learns_the_missing_permission() {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // The tree of the tests can be closed to others, so the program is copied to where nobody may go.
+    // The repository may be inaccessible to other users, so the program is copied to an accessible directory.
     let program = folder.path().join("perfquet-record");
     fs::copy(env!("CARGO_BIN_EXE_perfquet-record"), &program).expect("a copy");
     std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).expect("root may");
@@ -722,7 +722,7 @@ fn unprivileged_user_learns_the_missing_permission() {
     }
 }
 
-/// Starts a recording, and waits until its journal has more than the events before the first.
+/// Starts a recording, and waits until its journal has more than the head.
 #[expect(clippy::zombie_processes, reason = "the caller ends it and waits")]
 fn start(trace: &Trace, arguments: &[&str]) -> Child {
     let mut command = trace.command(arguments);

@@ -1,4 +1,4 @@
-//! What signals do to a recording: those of the user nothing unless they were asked for, SIGQUIT what SIGTERM does.
+//! Effects of signals on a recording: unrequested user signals have none, SIGQUIT acts like SIGTERM.
 
 mod room;
 
@@ -16,7 +16,7 @@ fn send(name: &str, recorder: &Child) {
     assert!(sent.is_ok_and(|status| status.success()), "{name}");
 }
 
-/// A recorder whose command has begun.
+/// A recorder whose command has started.
 fn recording(room: &Room) -> Child {
     let mut recorder = room.recorder();
     recorder.args(["--force", "-o", "t.pqt", "-e", "cpu-clock", "--"]);

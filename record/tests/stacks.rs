@@ -1,5 +1,5 @@
-//! Stacks of a program compiled without frame pointers: copied and unwound, as perf finds them in the same journal;
-//! cut short, of one side, of one event.
+//! Stacks of a program compiled without frame pointers: copied and unwound like perf does from the same journal;
+//! truncated; of one side; of one event.
 
 mod room;
 
@@ -10,7 +10,7 @@ use room::{NOBODY, Room, may_record, needs, users_may_record};
 
 const WITHOUT_FRAME_POINTERS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer", "-no-pie"];
 
-/// The program in a room; `None`: cannot be tested here.
+/// The program in a directory; `None` if it cannot be tested here.
 fn deep() -> Option<Room> {
     if !users_may_record() {
         return None;
@@ -20,7 +20,7 @@ fn deep() -> Option<Room> {
     Some(room)
 }
 
-/// Function names of each sample's user stack, leaf first; of the kernel's, whether there is one.
+/// Returns the function names of each sample's user stack, leaf first, and whether it has a kernel stack.
 fn stacks_of(room: &Room, table: &str) -> Vec<(Vec<String>, bool)> {
     let frames: HashMap<String, String> = pairs(room.rows("frames", &["frame_id", "function"]));
     let nodes = room.rows("stacks", &["stack_id", "parent_id", "frame_id"]);
@@ -53,7 +53,7 @@ fn pairs(rows: Vec<String>) -> HashMap<String, String> {
     split.collect()
 }
 
-/// Stacks of the program that are whole.
+/// Complete stacks of the program.
 fn expected(depth: usize) -> Vec<String> {
     let mut names = vec!["leaf".to_owned(), "middle".to_owned()];
     names.extend(vec!["down".to_owned(); depth + 1]);
@@ -73,7 +73,7 @@ fn copied_stacks_are_unwound_as_perf_does() {
         names.starts_with(&whole) && names.last().is_some_and(|name| name == "_start")
     };
     let count = ours.iter().filter(|(names, _)| is_whole(names)).count();
-    // The others are of the start and end of the process.
+    // The others are from the start and end of the process.
     assert!(
         count * 10 > ours.len() * 9,
         "{count} of {}: {ours:?}",
@@ -104,7 +104,7 @@ fn copied_stacks_are_unwound_as_perf_does() {
             names
                 .iter_mut()
                 .for_each(|name| name.truncate(name.find('@').unwrap_or(name.len())));
-            // What calls main perf finds in some runs of a program, and in others it does not.
+            // perf finds the caller of main in some runs of a program only.
             let main = names.iter().position(|name| name == "main");
             names.truncate(main.map_or(usize::MAX, |main| main + 1));
             *counts.entry(names).or_default() += 1;
@@ -119,7 +119,8 @@ fn copied_stacks_are_unwound_as_perf_does() {
         eprintln!("skipped: needs a perf that unwinds");
         return;
     }
-    // perf calls what it cannot name [unknown], and gives up elsewhere in the dynamic loader: the program's own count.
+    // perf prints [unknown] for frames without a name, and gives up earlier in the dynamic loader, so only the
+    // program's own stacks count.
     let of_program = |counts: &BTreeMap<Vec<String>, usize>| -> BTreeMap<Vec<String>, usize> {
         let own = counts
             .iter()
@@ -153,7 +154,7 @@ fn truncated_stack_copy_is_reported() {
     assert!(cut.count() > 20);
     let manifest = std::fs::read_to_string(room.path("t.pqt/manifest.json")).expect("a manifest");
     assert!(manifest.contains("user_stacks.unwound"), "{manifest:.2000}");
-    // Deep, and whole with as much as goes.
+    // Deep stacks are complete at the maximum size.
     let long = [
         "-e",
         "cpu-clock:u",
@@ -196,7 +197,7 @@ fn stacks_of_one_side_and_of_one_event() {
         assert!(user || no_user, "{options:?}: {stacks:?}");
         (user, stacks.iter().all(|(_, has_kernel)| *has_kernel))
     };
-    // System calls are told with the registers of user space: they have no kernel stack.
+    // System call events have user-space registers, so they have no kernel stack.
     assert_eq!(sides(&["-e", write]), (false, false));
     assert_eq!(sides(&["-e", write, "-g"]), (true, false));
     assert_eq!(sides(&["-e", write, "--user-stacks"]), (true, false));
@@ -205,7 +206,7 @@ fn stacks_of_one_side_and_of_one_event() {
     assert_eq!(sides(&["-e", &own]), (true, false));
     let none = format!("{write}/call-graph=no/");
     assert_eq!(sides(&["-e", &none, "-g"]), (false, false));
-    // Where the kernel is, both sides have something.
+    // Inside the kernel, both sides have frames.
     let exit = ["-e", "sched:sched_process_exit", "--", "./deep"];
     for (option, user, kernel) in [
         ("-g", true, true),
@@ -217,7 +218,7 @@ fn stacks_of_one_side_and_of_one_event() {
         let found = (!stacks[0].0.is_empty(), stacks[0].1);
         assert_eq!(found, (user, kernel), "{option}");
     }
-    // At most so deep.
+    // Maximum depth.
     room.record(&[
         "-e",
         "cpu-clock:u",
@@ -284,7 +285,7 @@ fn invalid_stack_options_are_explained() {
 }
 
 #[test]
-fn a_plain_user_has_copied_stacks_too() {
+fn unprivileged_user_can_copy_stacks() {
     if !may_record() {
         return;
     }

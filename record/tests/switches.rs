@@ -1,4 +1,5 @@
-//! Switches of tasks: `sched_switch` of a command or a process has only those from it, so those to it are recorded as well.
+//! Context switches of tasks: `sched_switch` of a command or process has only switches out, so switches in are recorded
+//! as well.
 
 mod room;
 
@@ -8,11 +9,11 @@ use std::process::{Child, Command};
 use perfquet_trace::store::Directory;
 use room::{Room, may_record};
 
-/// Sleeps and works by turns, in several processes.
+/// Several processes that alternate between sleeping and working.
 const WORK: &str = "for i in 1 2 3; do (for j in 1 2 3 4 5 6 7 8 9 10; do \
     k=0; while [ $k -lt 300 ]; do k=$((k+1)); done; /bin/sleep 0.01; done) & done; wait";
 
-/// A switch to a thread or from it, at a time.
+/// A switch in or out, with its time.
 type Edge = (i64, bool);
 
 #[test]
@@ -45,15 +46,15 @@ fn process_has_both_sides_of_switches() {
     assert!(check_edges(&room, &stderr) >= 4, "{stderr}");
     assert_eq!(scope(&room), format!("process {pid}"));
     shell.0.kill().expect("it runs");
-    // Of the whole system sched_switch has both edges.
+    // For the whole system, sched_switch has both sides.
     room.record(&["-a", "-e", "sched:sched_switch", "--duration", "200ms"]);
     assert_eq!(scope(&room), "system");
     let trace = Directory::open(&room.path("t.pqt")).expect("a trace");
     assert!(trace.table("events/perf/context_switch").is_none());
 }
 
-/// In and out follow each other in every thread, and the switches from it are those of `sched_switch`. Gives the number of
-/// threads.
+/// Checks that in and out alternate in every thread, and that switches out equal those of `sched_switch`. Returns the
+/// number of threads.
 #[track_caller]
 fn check_edges(room: &Room, stderr: &str) -> usize {
     let mut threads: BTreeMap<String, Vec<Edge>> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Whom a recording is of: commands and their ends, threads that start meanwhile, users, cgroups, and not ourselves.
+//! Targets of a recording: commands and their status, threads that start while attaching, users, cgroups, and the
+//! exclusion of the recorder.
 
 mod room;
 
@@ -13,7 +14,7 @@ use room::{NOBODY, Room, may_record, needs, users_may_record};
 
 const SPIN: &str = "while :; do :; done";
 
-/// A process that is ended with the test.
+/// Kills its process when dropped.
 struct Running(Child);
 
 impl Running {
@@ -34,7 +35,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn the_commands_end_is_passed_on() {
+fn status_of_the_command_is_passed_on() {
     if !users_may_record() {
         return;
     }
@@ -54,18 +55,18 @@ fn the_commands_end_is_passed_on() {
     check(&["no-such"], 127, "cannot run no-such: No such file");
     check(&["./text"], 126, "cannot run ./text: Permission denied");
     check(&["/"], 126, "cannot run /: Permission denied");
-    // One that we end says nothing.
+    // The status of a command ended by the recorder is not reported.
     let (status, stderr) =
         room.run(&["-e", "cpu-clock", "--duration", "200ms", "--", "sleep", "9"]);
     assert_eq!(status, Some(0), "{stderr}");
-    // Our own failures keep their numbers.
+    // Failures of the recorder have their own status.
     let (status, _) = room.run(&["-e", "cpu-clok", "--", "sh", "-c", "exit 7"]);
     assert_eq!(status, Some(2));
     let left: Vec<_> = fs::read_dir(folder).expect("a folder").flatten().collect();
     assert_eq!(left.len(), 2, "the trace and the text: {left:?}");
 }
 
-/// Each write of a thread has another count: one that is there twice was recorded twice.
+/// Each write of a thread has a different count, so a duplicate shows.
 #[test]
 fn threads_that_start_while_attaching_are_recorded_once() {
     if !may_record() {
@@ -77,7 +78,7 @@ fn threads_that_start_while_attaching_are_recorded_once() {
     }
 }
 
-/// A recorder that hardly gets a CPU, beside a process that takes one: `cargo xtask starve` does it some hundred times.
+/// A recorder that gets almost no CPU, next to a busy process; `cargo xtask starve` repeats it several hundred times.
 #[test]
 fn a_starved_recorder_attaches_to_each_thread_once() {
     if !may_record() {
@@ -93,7 +94,8 @@ fn a_starved_recorder_attaches_to_each_thread_once() {
     }
 }
 
-/// Every thread of starter.c is in the trace, with each of its writes from the first that was seen to the last, once.
+/// Checks that every thread of starter.c is in the trace, with each of its writes once, from the first recorded one to
+/// the last.
 #[track_caller]
 fn attach_to_starter(room: &Room, program: &Path, through: &[&str]) {
     let mut starter = Running::start(Command::new(program).stdout(Stdio::piped()));
@@ -202,7 +204,7 @@ fn a_users_processes() {
 }
 
 #[test]
-fn what_runs_in_a_cgroup() {
+fn processes_in_a_cgroup() {
     if !may_record() {
         return;
     }
@@ -227,11 +229,11 @@ fn what_runs_in_a_cgroup() {
     fs::write(group.join("cgroup.procs"), inside.pid()).expect("it moves");
     let recorded = room.run(&["-G", &name, "-e", "cpu-clock", "--duration", "2s"]);
     let samples = room.rows("samples", &["pid", "comm"]);
-    // With a command: as long as it runs.
+    // With a command, the recording lasts as long as it runs.
     let by_command = room.run(&["-G", &name, "-e", "cpu-clock", "--", "sleep", "2"]);
     let (inside_pid, outside_pid) = (inside.pid(), outside.pid());
     drop((inside, outside));
-    // What has ended leaves it a little later.
+    // An ended process leaves the cgroup slightly later.
     let is_removed = (0..100).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(20));
         fs::remove_dir(&group).is_ok()
@@ -256,7 +258,7 @@ fn what_runs_in_a_cgroup() {
 }
 
 #[test]
-fn the_recorder_leaves_itself_out() {
+fn recorder_excludes_itself() {
     if !may_record() {
         return;
     }
@@ -295,7 +297,7 @@ fn the_recorder_leaves_itself_out() {
 }
 
 #[test]
-fn a_plain_user_records_what_is_theirs() {
+fn unprivileged_user_records_own_processes() {
     if !may_record() || !users_may_record() {
         return;
     }
@@ -346,9 +348,9 @@ fn a_plain_user_records_what_is_theirs() {
     );
 }
 
-/// As if called by sudo: everything in the trace belongs to the caller.
+/// As if called by sudo: everything in the trace belongs to the calling user.
 #[test]
-fn a_trace_by_sudo_belongs_to_the_caller() {
+fn trace_recorded_with_sudo_belongs_to_the_caller() {
     use std::os::unix::fs::MetadataExt;
     if !may_record() {
         return;

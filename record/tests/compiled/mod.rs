@@ -1,4 +1,4 @@
-//! A folder with a program in it that is recorded, and what the trace holds then.
+//! A directory with a program to record, and the contents of its trace.
 
 #![allow(dead_code, reason = "no test file uses all of it")]
 
@@ -28,7 +28,7 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles `tests/programs/PROGRAM.c`; `None`: probes in it cannot be tested here.
+    /// Compiles `tests/programs/PROGRAM.c`; `None` if it cannot be probed here.
     pub(crate) fn new(program: &'static str, optimization: &str) -> Option<Compiled> {
         if !needs::met(&["root", "uprobes", "cc"]) {
             return None;
@@ -44,12 +44,12 @@ impl Compiled {
         Some(Compiled { folder, program })
     }
 
-    /// Where [`Compiled::record`] leaves the trace.
+    /// Path of the trace written by [`Compiled::record`].
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join("t.pqt")
     }
 
-    /// Definitions in this room's program that are still there.
+    /// Definitions in the program that still exist.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let text = fs::read_to_string(DYNAMIC_EVENTS).unwrap_or_default();
         let folder = self.folder.path().display().to_string();
@@ -67,7 +67,7 @@ impl Compiled {
             .expect("the recorder runs")
     }
 
-    /// Records the program, and gives what the recorder said.
+    /// Records the program; returns the recorder's messages.
     #[track_caller]
     pub(crate) fn record(&self, arguments: &[&str]) -> String {
         let program = format!("./{}", self.program);
@@ -78,13 +78,13 @@ impl Compiled {
         stderr
     }
 
-    /// Some columns of a table, with a blank between; NULL is "-".
+    /// Returns columns of a table, separated by spaces; NULL is "-".
     #[track_caller]
     pub(crate) fn rows(&self, table: &str, columns: &[&str]) -> Vec<String> {
         self.rows_of(&self.path(), table, columns)
     }
 
-    /// The same of another trace.
+    /// Returns columns of another trace.
     #[track_caller]
     pub(crate) fn rows_of(&self, path: &Path, table: &str, columns: &[&str]) -> Vec<String> {
         rows_of(path, table, columns)

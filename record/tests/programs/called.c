@@ -1,4 +1,4 @@
-/* What calls.rs records: calls of a known length, nested ones, recursion. */
+/* Program for calls.rs: calls of known duration, nested calls, recursion. */
 #include <stdio.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
-// Calls itself to a depth that its argument names, and spins there, again and again. Compiled without frame pointers it can only be
-// unwound by what .eh_frame tells.
+// Recurses to the depth given as argument and spins there, repeatedly. Compiled without frame pointers, it can only be
+// unwound with .eh_frame.
 
 #include <stdlib.h>
 

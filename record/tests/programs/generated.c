@@ -1,5 +1,5 @@
-// Generates code and runs it, as a runtime does: two functions one after the other at the same address, a third
-// elsewhere. Tells their names in /tmp/perf-PID.map, or with an argument in a jitdump in that folder.
+// Generates code and runs it, like a runtime: two functions one after the other at the same address, a third elsewhere.
+// Writes their names to /tmp/perf-PID.map or, with a directory as argument, to a jitdump there.
 
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -35,7 +35,7 @@ static void open_dump(const char *folder)
 	mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fileno(dump), 0);
 }
 
-static void tell(const char *name, void *address)
+static void report(const char *name, void *address)
 {
 	if (list) {
 		fprintf(list, "%lx %zx %s\n", (unsigned long)address, sizeof(code), name);
@@ -62,7 +62,7 @@ static void run(const char *name, unsigned char *page, size_t at)
 	mprotect(page, 4096, PROT_READ | PROT_WRITE);
 	memcpy(page + at, code, sizeof(code));
 	mprotect(page, 4096, PROT_READ | PROT_EXEC);
-	tell(name, page + at);
+	report(name, page + at);
 	/* By work as well as by time, which runs on while the machine stands still. */
 	uint64_t end = now(CLOCK_PROCESS_CPUTIME_ID) + 300000000;
 	for (int calls = 0; calls < 500 || now(CLOCK_PROCESS_CPUTIME_ID) < end; calls++)

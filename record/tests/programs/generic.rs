@@ -1,4 +1,4 @@
-//! Functions of Rust that probes are to find by the names that one writes.
+//! Rust functions that probes find by their source names.
 
 mod r {
     use std::hint::black_box;

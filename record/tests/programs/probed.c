@@ -1,4 +1,4 @@
-/* What probes.rs records: a function with variables, a static probe with arguments. */
+/* Program for probes.rs: a function with variables, a static probe with arguments. */
 #include <stdio.h>
 
 struct item {
@@ -10,7 +10,7 @@ struct item {
 	} at;
 };
 
-/* A note as sys/sdt.h makes it; the semaphore is what a listener raises. */
+/* A note like those of sys/sdt.h; a listener increments the semaphore. */
 __attribute__((section(".probes"))) volatile unsigned short listeners;
 
 #define PROBE(number, text)                                                        \

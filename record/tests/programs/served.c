@@ -1,5 +1,5 @@
-// Works in a function whose name is given when it is compiled (-DWORK=NAME -DSTEP=N): two builds of one program, of which the second
-// takes the place of the first. Their code differs too, for the build ID is that of the code, not of the names.
+// Works in a function whose name is given at compile time (-DWORK=NAME -DSTEP=N): two builds of one program, the second of
+// which replaces the first. Their code differs too, because the build ID depends on the code, not on names.
 
 static volatile unsigned long sink;
 

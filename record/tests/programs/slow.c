@@ -1,4 +1,4 @@
-/* What flight.rs records: a function that is fast many times and slow once, in the middle. */
+/* Program for flight.rs: a function that is fast many times, and slow once in between. */
 #include <unistd.h>
 
 __attribute__((noinline)) void work(int us)

@@ -1,4 +1,4 @@
-// Starts a thread every half millisecond for a second. Each writes nothing, with a rising count, until it is killed.
+// Starts a thread every half millisecond for a second. Each thread writes zero bytes with increasing counts until killed.
 
 #include <pthread.h>
 #include <stdio.h>

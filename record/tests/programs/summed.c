@@ -1,4 +1,4 @@
-/* Calls of known values, for aggregations: work(value, name) 3 times for each of 0 … 99, and once for some odd ones. */
+/* Program for aggregations.rs: calls work(value, name) 3 times for each value of 0 … 99, and once for some odd ones. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-//! A folder to record in, and the programs that are recorded.
+//! A directory to record in, and the programs to record.
 
 #![allow(dead_code, reason = "no test file uses all of it")]
 
@@ -18,7 +18,7 @@ use std::process::{Command, Output};
 
 use rows::rows_of;
 
-/// A user without any right.
+/// An unprivileged user.
 pub(crate) const NOBODY: u32 = 65534;
 
 /// A temporary folder.
@@ -37,7 +37,7 @@ impl Room {
         self.folder.path().join(name)
     }
 
-    /// Compiles a program of tests/programs; `None`, and reported, where there is no compiler.
+    /// Compiles a program of tests/programs; `None`, with a message, if there is no compiler.
     pub(crate) fn compile(&self, source: &str, options: &[&str]) -> Option<PathBuf> {
         if !needs::met(&["cc"]) {
             return None;
@@ -54,7 +54,7 @@ impl Room {
         Some(program)
     }
 
-    /// Lets somebody else work here, with a copy of the recorder.
+    /// Gives the directory to another user, with a copy of the recorder.
     pub(crate) fn give_to(&self, user: u32) -> PathBuf {
         let program = self.path("perfquet-record");
         fs::copy(env!("CARGO_BIN_EXE_perfquet-record"), &program).expect("a copy");
@@ -68,7 +68,7 @@ impl Room {
         command
     }
 
-    /// Records into t.pqt; the output's text is what was said.
+    /// Records into t.pqt; returns the status and stderr.
     pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut command = self.recorder();
         command.args(["--force", "-o", "t.pqt"]).args(arguments);
@@ -83,7 +83,7 @@ impl Room {
         stderr
     }
 
-    /// Columns of a table of t.pqt, a text a row; NULL is "-".
+    /// Returns columns of a table of t.pqt, one string per row; NULL is "-".
     #[track_caller]
     pub(crate) fn rows(&self, table: &str, columns: &[&str]) -> Vec<String> {
         rows_of(&self.path("t.pqt"), table, columns)
@@ -95,12 +95,12 @@ pub(crate) fn ended(output: Output) -> (Option<i32>, String) {
     (output.status.code(), stderr)
 }
 
-/// Whether everything can be recorded here.
+/// Whether system-wide recording is allowed here.
 pub(crate) fn may_record() -> bool {
     needs::met(&["root", "tracefs", "perf events"])
 }
 
-/// Whether a plain user may record own processes.
+/// Whether an unprivileged user may record their own processes.
 pub(crate) fn users_may_record() -> bool {
     needs::met(&["perf events of a plain user"])
 }

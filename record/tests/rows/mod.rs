@@ -1,11 +1,11 @@
-//! What a trace holds, as texts.
+//! Contents of a trace, as strings.
 
 use std::path::Path;
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use perfquet_trace::store::Directory;
 
-/// Columns of a table, a text a row, with a blank between; NULL is "-".
+/// Returns columns of a table, one string per row, separated by spaces; NULL is "-".
 #[track_caller]
 pub(crate) fn rows_of(trace: &Path, table: &str, columns: &[&str]) -> Vec<String> {
     let trace = Directory::open(trace).expect("a trace directory");

@@ -1,4 +1,4 @@
-//! What a recording holds, read by the reader that reads every perf.data.
+//! Contents of a recording, read by the ordinary perf.data reader.
 
 #![allow(dead_code, reason = "no test file uses all of it")]
 
@@ -10,7 +10,7 @@ use perfquet_events::{Error, Input};
 use perfquet_import::journal_inputs;
 use perfquet_readers::FORMATS;
 
-/// All that the tests look at.
+/// The data that the tests check.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) types: Vec<EventType>,
@@ -25,7 +25,7 @@ pub(crate) struct Seen {
     pub(crate) problems: Vec<String>,
     pub(crate) facts: BTreeMap<&'static str, String>,
     pub(crate) is_in_order: bool,
-    /// Names by thread as they were when each sample came.
+    /// Thread names at the time of each sample.
     names: HashMap<i32, String>,
     newest: i64,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Hit {
     comm: String,
 }
 
-/// A name that a thread got.
+/// A new name of a thread.
 pub(crate) struct Named {
     pub(crate) time: Option<i64>,
     pub(crate) tid: i32,
@@ -52,19 +52,19 @@ pub(crate) struct Mapped {
 }
 
 impl Hit {
-    /// The thread's name at that moment.
+    /// Returns the thread name at that time.
     pub(crate) fn comm(&self) -> &str {
         &self.comm
     }
 }
 
 impl Seen {
-    /// Hits of an event.
+    /// Returns the number of hits of an event.
     pub(crate) fn count(&self, event: &str) -> u64 {
         self.samples_of(event).count() as u64
     }
 
-    /// Hits of an event, the lost ones too.
+    /// Returns the number of hits of an event, including lost ones.
     pub(crate) fn count_with_lost(&self, event: &str) -> u64 {
         let number = self.types.iter().position(|known| known.name == event);
         let lost = number.and_then(|number| self.lost_of.get(&number));
@@ -150,7 +150,7 @@ pub(crate) fn read(path: &Path) -> Seen {
     read_input(Input::open(path).expect("the journal opens"))
 }
 
-/// Reads the journal of a trace directory, of which parts may be packed.
+/// Reads the journal of a trace directory, parts of which may be compressed.
 pub(crate) fn read_journal(trace: &Path) -> Seen {
     let inputs = journal_inputs(trace).expect("the journal opens");
     read_input(inputs.into_iter().next().expect("a journal"))
