@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use perfquet_tests::root;
 
 #[test]
-fn sessions_print_what_the_pages_show() {
+fn pages_show_the_actual_output() {
     let mut pages: Vec<PathBuf> = std::fs::read_dir(root().join("tests/cli"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -38,7 +38,7 @@ fn sessions_print_what_the_pages_show() {
 }
 
 #[test]
-fn the_readme_shows_what_the_programs_print() {
+fn readme_shows_the_actual_output() {
     let wrong = run_page(&root().join("README.md"));
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
@@ -50,7 +50,7 @@ fn the_cookbook_works() {
 }
 
 #[test]
-fn recording_works_as_its_page_says() {
+fn recording_page_shows_the_actual_output() {
     let wrong = run_page(&root().join("docs/recording.md"));
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }

@@ -126,7 +126,7 @@ fn no_reader_fails_on_damaged_input() {
 }
 
 #[test]
-fn no_import_of_damaged_inputs_fails() {
+fn damaged_inputs_cause_no_failure() {
     let mut pools = pools();
     let mut until = Until::new(WHOLE_ROUNDS, 0.7);
     let mut random = random();
@@ -208,7 +208,7 @@ fn keep_case(
 
 /// Traces of undamaged golden files, whose manifests and parts are damaged.
 #[test]
-fn no_damaged_trace_is_a_failure() {
+fn damaged_traces_cause_no_failure() {
     let pools = pools();
     let mut until = Until::new(TRACE_ROUNDS, 0.1);
     let mut random = random();

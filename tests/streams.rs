@@ -169,7 +169,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_closed_stderr_changes_no_status() {
+fn closed_stderr_changes_no_status() {
     let folder = folder();
     for case in CASES {
         for stream in ALL {
@@ -185,7 +185,7 @@ fn a_closed_stderr_changes_no_status() {
 }
 
 #[test]
-fn a_result_that_cannot_be_written_is_an_error_and_a_reader_that_went_away_is_none() {
+fn unwritable_result_is_an_error_and_closed_pipe_is_not() {
     let folder = folder();
     for case in CASES.iter().filter(|case| case.prints) {
         for (stream, expected) in [(Stream::Broken, 0), (Stream::Full, 1)] {
@@ -227,7 +227,7 @@ fn a_result_that_cannot_be_written_is_an_error_and_a_reader_that_went_away_is_no
 }
 
 #[test]
-fn the_status_of_a_recorded_command_survives() {
+fn status_of_the_recorded_command_survives() {
     if let Some(missing) = needs::missing("perf events") {
         skip(&missing);
         return;

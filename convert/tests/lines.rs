@@ -240,7 +240,7 @@ fn endless_debug_info_is_abandoned() {
 }
 
 #[test]
-fn a_section_that_decompresses_to_too_much_is_not_read() {
+fn oversized_compressed_section_is_not_read() {
     let Some(room) = Room::new() else { return };
     room.healthy();
     let mut bytes = fs::read(room.path("healthy")).expect("a program");
@@ -306,7 +306,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn the_process_that_reads_lines_is_separate_and_ends_with_its_parent() {
+fn line_reader_is_separate_and_ends_with_its_parent() {
     let Some(room) = Room::new() else { return };
     let ranges = ".section .debug_ranges,\"\",@progbits\n.Lranges:\n.rept 20000\n.quad 8,8\n.endr\n.quad 0,0\n";
     let again = INLINED.replace(".Lself:\n", "");

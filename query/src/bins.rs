@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dtrace_forbids_is_an_error() {
+    fn arguments_rejected_by_dtrace_are_errors() {
         for wrong in [
             (1, 0, 1, 1),
             (10, 2, 1, 10),

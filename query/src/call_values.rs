@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_a_later_trace_are_as_dense() {
+    fn ids_of_later_traces_are_dense() {
         let mut places = CallValues {
             base: 1_000_000_000_000,
             ..CallValues::below(100)

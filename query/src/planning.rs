@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_is_refused() {
+    fn too_deep_expressions_are_rejected() {
         let (sender, receiver) = std::sync::mpsc::channel();
         on_large_stack(move || {
             let chain = |separator: &str, count: usize| vec!["x"; count].join(separator);

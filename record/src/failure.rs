@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_are_found_wherever_they_are() {
+    fn hints_are_found_in_any_cause() {
         let failure = || failed("it failed").hint("do this");
         let plain = anyhow::Error::new(failure());
         let cause = anyhow::Error::new(failure()).context("step");

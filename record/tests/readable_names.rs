@@ -198,7 +198,7 @@ fn missing_source_is_reported() {
         "{lines}"
     );
     assert!(
-        stderr.contains("moved.c cannot be read: No such file"),
+        stderr.contains("cannot read its source") && stderr.contains("moved.c: No such file"),
         "{stderr}"
     );
 }

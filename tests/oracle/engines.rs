@@ -130,31 +130,31 @@ fn check(need: &str, module: &str) {
 }
 
 #[test]
-fn duckdb_answers_as_we_do() {
+fn duckdb_gives_equal_results() {
     check("DuckDB for Python", "duckdb");
 }
 
 #[test]
-fn polars_answers_as_we_do() {
+fn polars_gives_equal_results() {
     check("Polars for Python", "polars");
 }
 
 #[test]
-fn pandas_answers_as_we_do() {
+fn pandas_gives_equal_results() {
     check("pandas for Python", "pandas");
 }
 
 #[test]
-fn datafusion_for_python_answers_as_we_do() {
+fn datafusion_for_python_gives_equal_results() {
     check("DataFusion for Python", "datafusion");
 }
 
 #[test]
-fn clickhouse_answers_as_we_do() {
+fn clickhouse_gives_equal_results() {
     check("chDB for Python", "chdb");
 }
 
 #[test]
-fn spark_answers_as_we_do() {
+fn spark_gives_equal_results() {
     check("PySpark with a Java runtime", "pyspark");
 }

@@ -497,7 +497,7 @@ struct Sums {
 
 /// The output of `kd` for each function can be computed from the table, by kd's own rules.
 #[test]
-fn corpus_kfi_has_all_that_kd_uses() {
+fn corpus_kfi_has_all_values_used_by_kd() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("played.lst");
     for (seed, has_cpus) in [(21, false), (22, true)] {

@@ -517,7 +517,7 @@ fn place(text: &str) -> Option<(u64, String)> {
 }
 
 #[test]
-fn events_are_taken_apart() {
+fn events_are_split_into_fields() {
     let line = "     migration/0    21/21    [000]     4.720362668:          1       sched:sched_switch: \
                 prev_comm=a b prev_state=S ==> next_comm=swapper/0 ffffffff81c9a7fc __schedule";
     let (event, digits) = event(line).unwrap();

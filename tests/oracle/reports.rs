@@ -111,7 +111,7 @@ fn words(text: &str, titles: usize) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn distributions_are_drawn_as_dtrace_drew_them() {
+fn distributions_are_drawn_like_dtraces() {
     let folder = tempfile::tempdir().unwrap();
     let sizes: Vec<i64> = (0..200)
         .map(|number| (number * number * 37) % 5000)
@@ -184,7 +184,7 @@ const STACKS: [(&[&str], u64); 5] = [
 ];
 
 #[test]
-fn stacks_of_dtrace_are_folded_as_stackcollapse_folds_them() {
+fn dtrace_stacks_are_folded_like_stackcollapse_does() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("stacks.out");
     std::fs::write(

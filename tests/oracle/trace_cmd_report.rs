@@ -184,7 +184,7 @@ fn event_line(text: &str, instances: &[String]) -> Option<Line> {
 }
 
 #[test]
-fn reports_are_taken_apart() {
+fn reports_are_split_into_parts() {
     let text = "cpus=2\n\
         \u{20} sched:  my-task x-18    [001]    47.804526: sched_switch:         a:18 [120] W ==> dd:325 [120]\n\
         CPU:1 [113 EVENTS DROPPED]\n\

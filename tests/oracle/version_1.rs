@@ -32,7 +32,7 @@ fn all(traces: &[&str], table: &str) -> String {
 }
 
 #[test]
-fn it_answers_like_one_of_today() {
+fn version_1_gives_the_same_results() {
     let folder = tempfile::tempdir().unwrap();
     let today = folder.path().join("today.pqt").display().to_string();
     let former = root().join("tests/oracle/version-1").display().to_string();

@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_cannot_be() {
+    fn rejects_invalid_declarations() {
         let head = "name = 'x'\ndoc = ''\nsort = ['a']\n";
         let column = |rest: &str| format!("{head}[[column]]\nname = 'a'\ndoc = ''\n{rest}\n");
         check_refused(&column("type = 'int128'"), "\"int128\" is no type");

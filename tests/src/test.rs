@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_skipped_without_a_cause_has_failed() {
+    fn skipped_test_without_a_cause_is_a_failure() {
         let skipped = |reason: &str| {
             let mut tally = Tally::default();
             tally

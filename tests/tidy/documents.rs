@@ -199,7 +199,7 @@ fn every_dependency_has_a_reason() {
 }
 
 #[test]
-fn the_licences_are_there() {
+fn licenses_are_present() {
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
         assert!(!read(&root().join(name)).is_empty());
     }

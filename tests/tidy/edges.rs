@@ -33,7 +33,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
 ];
 
 #[test]
-fn crates_depend_on_each_other_only_as_drawn() {
+fn crates_depend_on_each_other_as_documented() {
     let allowed = BTreeMap::from(ALLOWED);
     let mut wrong = Vec::new();
     for (package, dependencies) in dependencies() {
@@ -127,7 +127,7 @@ fn only_query_sees_datafusion_and_tokio() {
 
 /// Versions are only in the root manifest, so none can occur twice.
 #[test]
-fn versions_stand_once() {
+fn versions_occur_once() {
     let mut wrong = Vec::new();
     let is_manifest =
         |path: &PathBuf| path.ends_with("Cargo.toml") && path != Path::new("Cargo.toml");

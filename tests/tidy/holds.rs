@@ -3,7 +3,7 @@
 //! ```text
 //! | what holds | the test that holds it |
 //! | --- | --- |
-//! | A reader sees whole parts only | `tests/cli/convert.md`, `formats/trace/tests/crash.rs::a_full_disk_is_an_error_and_keeps_what_was_whole` |
+//! | A reader sees whole parts only | `tests/cli/convert.md`, `formats/trace/tests/crash.rs::full_disk_is_an_error_and_keeps_complete_parts` |
 //! ```
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::{assert_none, read};
 const PAGE: &str = "docs/what-holds.md";
 
 #[test]
-fn every_point_of_what_holds_has_a_test() {
+fn every_row_of_what_holds_has_a_test() {
     assert_none(&objections(&read(&root().join(PAGE))));
 }
 

@@ -18,7 +18,7 @@ const ALLOWED: [(&str, [&str; 2], &str); 1] = [(
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
-fn rooms_see_each_other_in_one_direction() {
+fn directories_depend_on_each_other_in_one_direction() {
     let mut rooms: BTreeMap<String, Edges> = BTreeMap::new();
     for path in tracked() {
         if let Some((package, room)) = room_of(&path) {
@@ -172,7 +172,7 @@ fn cycles(edges: &Edges) -> BTreeSet<String> {
 }
 
 #[test]
-fn files_of_a_room_see_each_other_in_one_direction() {
+fn modules_depend_on_each_other_in_one_direction() {
     let sources: BTreeMap<Vec<String>, String> = tracked()
         .iter()
         .filter(|path| room_of(path).is_some())

@@ -137,7 +137,7 @@ fn no_program_panics_on_a_closed_stderr() {
 
 /// Bytes of inputs are converted to numbers in one file, which checks lengths.
 #[test]
-fn bytes_become_numbers_in_one_file() {
+fn numbers_are_decoded_in_one_file() {
     let words = [
         ["from_le", "_bytes("],
         ["from_be", "_bytes("],

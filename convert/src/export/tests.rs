@@ -105,7 +105,7 @@ fn suffixes_and_odd_stacks_survive_a_round_trip() {
 }
 
 #[test]
-fn a_hit_counts_one_whatever_its_fields_are_called() {
+fn hit_counts_one_regardless_of_field_names() {
     let hit = "  dd-1     [000] .....     1.000000: timer_set: period=1000\n";
     let text = exported_from(&FTRACE_TEXT, &folded::EXPORTER, hit.repeat(2).as_bytes());
     assert_eq!(text, "dd 2\n");

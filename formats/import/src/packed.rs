@@ -348,7 +348,7 @@ mod tests {
     proptest! {
         /// Pieces may overlap, leave gaps or reach past the end: reading ends without a panic.
         #[test]
-        fn foreign_pieces_are_read_to_an_end(ranges in prop::collection::vec((0u64..3000, 1u64..3000), 0..5)) {
+        fn unexpected_pieces_are_read_without_a_hang(ranges in prop::collection::vec((0u64..3000, 1u64..3000), 0..5)) {
             let (folder, path, bytes) = journal(2000);
             for (start, length) in ranges {
                 let name = format!("{PREFIX}{start:016x}-{:016x}", start + length);

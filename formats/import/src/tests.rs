@@ -136,7 +136,7 @@ fn line(line: &str) -> Option<Seen> {
 }
 
 #[test]
-fn rows_are_those_that_perf_script_prints() {
+fn rows_equal_the_output_of_perf_script() {
     let folder = tempfile::tempdir().unwrap();
     let mut compared = 0;
     let folders = corpora().into_iter().flat_map(|corpus| {
@@ -488,7 +488,7 @@ fn rows_of_types(trace: &Directory) -> i64 {
 }
 
 #[test]
-fn an_event_whose_fields_change_is_one_table() {
+fn event_with_changing_fields_is_one_table() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("a.pqt");
     let input = || Input::from_bytes("x", b"no trace").unwrap();

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_written_as_it_is() {
+    fn pipe_is_written_directly() {
         assert_eq!(
             check(Path::new("/dev/null"), false).unwrap(),
             Existing::Special

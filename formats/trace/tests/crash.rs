@@ -166,7 +166,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 #[test]
-fn a_live_writer_is_not_taken_for_a_dead_one() {
+fn live_writer_is_not_mistaken_for_a_killed_one() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pqt");
@@ -205,7 +205,7 @@ fn child_fills_the_disk() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_keeps_what_was_whole() {
+fn full_disk_is_an_error_and_keeps_complete_parts() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     // The mount is private to one process and disappears with it.

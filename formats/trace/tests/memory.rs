@@ -119,7 +119,7 @@ fn many_tables_are_open_at_once() {
 }
 
 #[test]
-fn the_budget_holds_whatever_is_pushed() {
+fn the_budget_holds_for_any_rows() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pqt");

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_stay_move_up() {
+    fn remaining_groups_move_up() {
         let mut counts = BarCounts::new(Bins::Powers);
         counts.grow(3);
         counts.add_all([(0, 1), (1, 2), (2, 4)].into_iter());

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_are_seen_beside_many() {
+    fn small_counts_stay_visible() {
         assert_eq!(bars(&[0, 1, 1000, 500, 0], true), " ▁█▄ ");
         assert_eq!(bars(&[0, 1, 1000, 500, 0], false), " .#- ");
         assert_eq!(bars(&[], true), "");

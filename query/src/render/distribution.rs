@@ -127,7 +127,7 @@ mod tests {
 
     /// The lines are from DTrace's own tests.
     #[test]
-    fn as_dtrace_draws() {
+    fn bars_are_drawn_like_dtraces() {
         check(
             &[("0", 0), ("1", 123), ("2", 247), ("4", 0)],
             &[
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heading_as_wide_as_that_of_dtrace() {
+    fn heading_has_the_width_of_dtraces() {
         assert_eq!(
             drawn(&[]),
             "           value  ------------- Distribution ------------- count    \n"

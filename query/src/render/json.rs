@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_escaped_however_they_are_cut() {
+    fn control_characters_are_escaped_across_buffer_limits() {
         let text = "\"é 漢 \u{9b}31m\u{7f}\u{202e}x\u{2066}\u{2028}\"";
         let expected = "\"é 漢 \\u009b31m\\u007f\\u202ex\\u2066\u{2028}\"";
         for size in 1..text.len() {

@@ -528,7 +528,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn towers_without_names_are_one_box() {
+    fn unnamed_frames_are_merged_into_one_box() {
         let mut merge = Merge::default();
         merge.merged.nodes.push(Node {
             parent: 0,

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_max_sub_is_the_one_that_takes_longest_anywhere() {
+    fn max_sub_is_the_longest_callee_of_the_whole_log() {
         let rows: &[(&str, Option<&str>, i64)] = &[
             ("a", None, 50),
             ("x", Some("a"), 20),

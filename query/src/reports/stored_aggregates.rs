@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_printed_stays() {
+    fn printed_bars_are_kept() {
         let printed = [
             (Some(0), Some(1), 0),
             (Some(1), Some(2), 5),

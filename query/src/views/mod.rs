@@ -61,7 +61,7 @@ mod tests {
     use super::View;
 
     #[test]
-    fn braces_hold_what_only_several_traces_need() {
+    fn braces_contain_parts_for_several_traces() {
         let view = View {
             name: "",
             about: "",

@@ -17,7 +17,7 @@ fn fails(event: &str) -> String {
 }
 
 #[test]
-fn names_as_perf_spells_them() {
+fn names_are_spelled_like_perfs() {
     for (event, kind, config) in [
         ("cycles", abi::PERF_TYPE_HARDWARE, 0),
         ("cpu-cycles", abi::PERF_TYPE_HARDWARE, 0),

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_what_cpio_reads() {
+    fn archive_is_readable_by_cpio() {
         let mut bytes = Vec::new();
         let mut archive = Archive::new(&mut bytes);
         archive.directory("etc", 0o755).unwrap();

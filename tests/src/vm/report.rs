@@ -137,7 +137,7 @@ fn line<'a>(
 }
 
 #[test]
-fn a_table_says_why() {
+fn table_reports_the_reason() {
     let cell = |kernel: &str, verdict| Cell {
         scenario: "fprobe".to_owned(),
         kernel: kernel.to_owned(),

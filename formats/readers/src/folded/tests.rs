@@ -81,7 +81,7 @@ fn a_line_of_separators_is_rejected() {
 }
 
 #[test]
-fn other_text_is_not_taken() {
+fn other_text_is_not_recognized() {
     for text in [
         "",
         "hello world 12\n",

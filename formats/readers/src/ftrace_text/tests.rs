@@ -96,7 +96,7 @@ fn losses() {
 }
 
 #[test]
-fn what_repeats_is_noted() {
+fn repeated_rows_are_noted() {
     check(
         "  a-1 [000] .... 1.000003: f <-g (repeats: 3, last_ts: 1.000009)\n",
         &[

@@ -65,7 +65,7 @@ fn times_too_large_are_beyond() {
 }
 
 #[test]
-fn segments_before_the_last_have_no_time() {
+fn earlier_segments_have_no_time() {
     check(
         "0 9 1 f g+0x1\n5000 9 1 h f+0x1\n0 7 1 f g+0x1\n",
         &[
@@ -87,7 +87,7 @@ fn a_log_without_a_header_is_read() {
 }
 
 #[test]
-fn a_log_without_rows_says_why() {
+fn log_without_rows_reports_the_reason() {
     let text = b"\nLogging not yet triggered\n";
     assert_eq!((KFI.sniff)(text), Guess::Certain);
     let events = read_bytes(&KFI, text);
@@ -106,7 +106,7 @@ fn many_bad_lines_are_counted() {
 }
 
 #[test]
-fn other_text_is_not_taken() {
+fn other_text_is_not_recognized() {
     for text in [
         "",
         "Entry Delta PID Function Caller\n1 2 3 4 5\n",

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pointers_point_to() {
+    fn data_of_pointers() {
         let mut arguments = Vec::new();
         assert!(scan(
             b"buf: 0x55 (61:0a) \"a.\", name: 12 \"x\"",

@@ -21,7 +21,7 @@ fn golden() {
 }
 
 #[test]
-fn version_1_and_strangers_are_refused() {
+fn version_1_and_other_files_are_rejected() {
     assert_eq!((PERF_DATA.sniff)(b"PERFFILE\x68"), Guess::Certain);
     assert_eq!((PERF_DATA.sniff)(b"PERFILE"), Guess::No);
     let error = read_bytes(&PERF_DATA, b"PERFFILE\x68\0\0\0\0\0\0\0");
@@ -289,7 +289,7 @@ fn losses_add_up_in_any_order() {
 }
 
 #[test]
-fn damage_in_the_middle_costs_what_it_covers() {
+fn damage_in_the_middle_loses_only_what_it_covers() {
     let mut pipe = Pipe::new();
     pipe.sample(1, &[0x10]);
     let damaged = pipe.bytes.len();
@@ -395,7 +395,7 @@ fn pieces_of_a_record_that_is_not_simpleperfs_are_reported() {
 }
 
 #[test]
-fn calls_that_the_cpu_recorded_are_the_user_stack() {
+fn call_records_of_the_cpu_become_user_stacks() {
     const KERNEL: u64 = -128i64 as u64;
     let mut pipe = Pipe::of_branches();
     let branches = [2, 0x2010, 0x3000, 0, 0x1010, 0x2000, 0];

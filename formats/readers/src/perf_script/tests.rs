@@ -76,7 +76,7 @@ fn kernel_frames_are_the_leaves() {
 }
 
 #[test]
-fn a_stack_that_is_cut_is_a_problem() {
+fn truncated_stack_is_a_problem() {
     let frames = "\t401186 f (/x)\n".repeat(65_537);
     for (frames, problems) in [(&frames[..65_536 * 15], 0), (&frames[..], 1)] {
         let text = format!("a 1 1.5: cycles:u:\n{frames}\nb 2 1.6: cycles:u:\n\t401186 f (/x)\n");

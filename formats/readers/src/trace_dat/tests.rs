@@ -286,7 +286,7 @@ fn buffers_are_merged_by_time() {
 }
 
 #[test]
-fn a_stack_of_an_interrupt_does_not_go_to_the_event_that_it_interrupted() {
+fn stack_of_an_interrupt_is_not_attached_to_the_interrupted_event() {
     let mut made = TestFile::new(Endian::Little, 8);
     let wakeup = |flags| {
         let pid = made.u32(1);
@@ -366,7 +366,7 @@ fn lost_events_are_reported_once() {
 }
 
 #[test]
-fn a_file_whose_last_options_are_cut_off_keeps_its_events() {
+fn file_without_its_last_options_keeps_its_events() {
     let (made, expected) = one_of_everything(Endian::Little, 8);
     for packer in ["none", "zlib", "zstd"] {
         let bytes = made.version7(packer);
@@ -489,7 +489,7 @@ fn events_without_their_format_keep_their_bytes() {
 }
 
 #[test]
-fn files_of_a_recorder_that_died_are_read_beside_its_heads() {
+fn pages_of_a_killed_recorder_are_read_with_their_head() {
     let (mut made, expected) = one_of_everything(Endian::Little, 8);
     let cpus = std::mem::take(&mut made.buffers[0].2);
     made.buffers.clear();

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn unpacks_and_keeps_what_came_before_damage() {
+    fn decompresses_up_to_the_damage() {
         let plain: Vec<u8> = (0..50_000u32)
             .flat_map(|n| (n * 7919).to_le_bytes())
             .collect();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_of_gigabytes_is_refused() {
+    fn declared_size_of_gigabytes_is_rejected() {
         let bytes = [8, 0, 0, 0, 255, 255, 255, 255, 1, 2, 3, 4, 5, 6, 7, 8];
         let cursor = Cursor::new(&bytes, 0, Endian::Little);
         let (unpacked, damage) = Unpacker::new(Packing::Zstd).section(cursor, true);

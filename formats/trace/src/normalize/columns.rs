@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_fit_for_paths() {
+    fn names_are_valid_in_paths() {
         let check = |system: &str, name: &str, expected: &str| {
             assert_eq!(table_name(&event(system, name, &[])), expected);
         };

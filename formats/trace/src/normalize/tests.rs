@@ -203,7 +203,7 @@ pub(super) fn at(event: u32, time: i64, tid: i32) -> Sample<'static> {
 }
 
 #[test]
-fn samples_know_who_and_where() {
+fn samples_have_thread_and_cpu() {
     let mut trace = Trace::new();
     trace.input("a", |sink| {
         send(sink, Event::Type(&clock()));
@@ -747,7 +747,7 @@ fn names_that_come_with_the_input_are_used() {
 }
 
 #[test]
-fn an_event_that_never_came_has_an_empty_table() {
+fn event_without_hits_has_an_empty_table() {
     let mut trace = Trace::new();
     trace.time = Some(TimeRange {
         start: None,

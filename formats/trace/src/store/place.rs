@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_a_killed_writer_are_completed() {
+    fn interrupted_replacement_is_completed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pqt");
         drop(Place::make(&path, false, false, 0o700).unwrap());
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn adopts_a_killed_writers_directory_but_not_a_live_ones() {
+    fn adopts_the_directory_of_a_killed_writer_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pqt");
         std::fs::create_dir_all(path.join("journal")).unwrap();

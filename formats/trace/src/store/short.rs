@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equal_exactly_if_the_texts_are(
+        fn keys_are_equal_exactly_if_the_texts_are(
             a in prop::collection::vec(0..3u8, 0..18),
             b in prop::collection::vec(0..3u8, 0..18),
         ) {

@@ -452,7 +452,7 @@ fn facts(reference: u64) -> KernelFacts {
 }
 
 #[test]
-fn a_kernel_that_lay_elsewhere() {
+fn kernel_at_another_address() {
     let folder = tempfile::tempdir().unwrap();
     let map = folder.path().join("System.map");
     fs::write(&map, SYSTEM_MAP).unwrap();
@@ -505,7 +505,7 @@ fn a_kernel_as_elf() {
 }
 
 #[test]
-fn a_foreign_kernel_has_no_names() {
+fn kernel_of_another_host_has_no_names() {
     let options = Options::default();
     let mut symbolizer = new_symbolizer(options, facts(0xffff_ffff_8100_0000));
     let names = symbolizer.names(&[kernel_request(0xffff_ffff_8100_0123, KERNEL)]);

@@ -212,7 +212,7 @@ fn calls_reported_at_their_end() {
 }
 
 #[test]
-fn a_dropped_call_reported_later_has_nothing_inside() {
+fn dropped_call_reported_later_has_no_children() {
     check(
         "& max_duration=30
          p 30 c tid=5 dur=2 by=b depth=2 up=20
@@ -740,7 +740,7 @@ fn a_provisional_call_adds_no_depth() {
 }
 
 #[test]
-fn rows_stay_in_the_order_of_entries_however_long_one_is_open() {
+fn rows_stay_in_entry_order_despite_long_calls() {
     let mut trace = Trace::new();
     trace.input("test", |sink| {
         play(sink, "> 1 main tid=1\n > 2 poll tid=2");

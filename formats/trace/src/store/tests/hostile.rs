@@ -20,7 +20,7 @@ fn refusal(path: &Path, manifest: &Value) -> String {
 }
 
 #[test]
-fn invalid_manifests_are_rejected_with_a_sentence() {
+fn invalid_manifests_are_rejected_with_a_message() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pqt");
     write(&path, WriterOptions::default(), 5);

@@ -57,7 +57,7 @@ fn a_trace_has_every_table() {
 }
 
 #[test]
-fn files_are_their_owners_only() {
+fn files_are_readable_by_their_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     fn check(path: &Path) {
         let mode = path.metadata().unwrap().permissions().mode() & 0o777;

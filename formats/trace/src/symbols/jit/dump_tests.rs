@@ -142,7 +142,7 @@ fn code_is_distinguished_by_time_and_named_by_offset() {
 }
 
 #[test]
-fn a_dump_that_grows_is_followed() {
+fn growing_jitdump_is_followed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jit-1.dump");
     let whole = made(false);
@@ -156,7 +156,7 @@ fn a_dump_that_grows_is_followed() {
 }
 
 #[test]
-fn what_is_no_dump_is_refused() {
+fn other_files_are_rejected_as_jitdumps() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jit-1.dump");
     let text = path.to_str().unwrap().to_owned();

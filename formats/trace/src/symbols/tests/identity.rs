@@ -155,7 +155,7 @@ fn without_a_build_id_the_inode_decides() {
 }
 
 #[test]
-fn a_file_that_is_held_open_has_no_path() {
+fn unlinked_file_held_open_is_used() {
     let Some(built) = Built::new(&[]) else { return };
     let (outer, _) = built.function("outer");
     let path = built.program();
@@ -245,7 +245,7 @@ fn symbol_list_of_another_kernel_requires_an_option() {
 }
 
 #[test]
-fn a_vmlinux_without_a_build_id_is_not_the_recorded_one() {
+fn vmlinux_without_a_build_id_is_not_used() {
     let Some(built) = Built::new(&["-no-pie", "-Wl,--build-id=none"]) else {
         return;
     };

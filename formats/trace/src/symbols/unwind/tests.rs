@@ -38,7 +38,7 @@ fn found_in(image: Elf) -> Found {
 }
 
 #[test]
-fn tables_hold_what_is_evaluated() {
+fn tables_equal_evaluated_rules() {
     let mut random = random_numbers(3);
     for path in files() {
         let found = found(&path);
