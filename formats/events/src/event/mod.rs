@@ -18,14 +18,16 @@
 mod aggregate;
 pub mod bars;
 mod call;
+mod hit;
 mod paired_call;
 mod payload;
 mod selection;
 
 pub use aggregate::{Action, Aggregate, Bucket};
 pub use call::{Call, Common, Context, Enter, Function, Leave, Switch};
+pub use hit::Hit;
 pub use paired_call::{CallArgument, CallFunction, PairedCall};
-pub use payload::{Array, Op, Payload, Plan, decode_field};
+pub use payload::{Array, Integer, Op, Payload, Plan, decode_field};
 pub use selection::{CallEdge, Contexts, Purpose, Selection, span};
 
 use crate::Error;
@@ -43,6 +45,11 @@ pub fn time_of(nanoseconds: u64) -> i64 {
 pub trait Sink {
     /// Takes one event. An error ends the import, for example because the disk is full.
     fn event(&mut self, event: Event<'_>) -> Result<(), Error>;
+
+    /// Takes one [`Event::Sample`] that has only the usual members.
+    fn hit(&mut self, hit: &Hit<'_>) -> Result<(), Error> {
+        self.event(Event::Sample(&hit.sample()))
+    }
 }
 
 /// One item of a trace.

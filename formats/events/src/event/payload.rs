@@ -107,8 +107,19 @@ impl<'a> Array<'a> {
     }
 }
 
+/// A little-endian integer at a fixed place of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Integer {
+    /// Bytes from the start of the payload.
+    pub offset: usize,
+    /// 1, 2, 4 or 8 bytes.
+    pub width: usize,
+    /// Whether it has a sign.
+    pub is_signed: bool,
+}
+
 /// A decoder for one field.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Op {
     offset: u32,
     size: u32,
@@ -119,7 +130,7 @@ pub struct Op {
 }
 
 /// The common cases, each a single load, and `Other` for the rest.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Code {
     U8,
     U16,
@@ -164,6 +175,35 @@ impl Op {
     #[inline]
     pub fn is_signed(&self) -> bool {
         matches!(self.kind, FieldType::Int(_) | FieldType::IntList(_))
+    }
+
+    /// Its place, if it is an integer that one load decodes.
+    pub fn integer(&self) -> Option<Integer> {
+        let (width, is_signed) = match self.code {
+            Code::U8 => (1, false),
+            Code::U16 => (2, false),
+            Code::U32 => (4, false),
+            Code::U64 => (8, false),
+            Code::I8 => (1, true),
+            Code::I16 => (2, true),
+            Code::I32 => (4, true),
+            Code::I64 => (8, true),
+            Code::Text | Code::DynamicText | Code::Other | Code::Null => return None,
+        };
+        Some(Integer {
+            offset: self.offset as usize,
+            width,
+            is_signed,
+        })
+    }
+
+    /// Its place, if it is an array of 64-bit integers of a fixed size: offset and number of elements.
+    pub fn words(&self) -> Option<(usize, usize)> {
+        let is_words = matches!(self.kind, FieldType::IntList(8) | FieldType::UIntList(8))
+            && self.place == FieldPlace::Inline
+            && self.endian == Endian::Little
+            && self.size.is_multiple_of(8);
+        is_words.then_some((self.offset as usize, self.size as usize / 8))
     }
 
     /// Decodes the field's value in this payload.

@@ -198,6 +198,12 @@ impl Attr {
         (self.flags >> 15 & 3) as usize
     }
 
+    /// The period of samples that do not have it; unknown if it varies.
+    #[inline]
+    pub(super) fn fixed_period(&self) -> Option<u64> {
+        (!self.freq() && self.sample_period > 0).then_some(self.sample_period)
+    }
+
     pub(super) fn has(&self, bit: u64) -> bool {
         self.sample_type & bit != 0
     }

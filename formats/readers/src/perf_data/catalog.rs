@@ -17,11 +17,14 @@ use crate::perf_data::ids::Ids;
 use crate::perf_data::output::Output;
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader, Trailer, kind, written};
 use crate::perf_data::recorder;
+use crate::perf_data::usual::UsualLayout;
 
 /// The events of one input.
 pub(super) struct Catalog {
     pub(super) endian: Endian,
     events: Vec<CatalogEvent>,
+    /// The samples of all events have their times and IDs at the same places.
+    is_alike: bool,
     /// Index of the event that an id belongs to.
     ids: Ids,
     /// The list of events is damaged: others may be missing.
@@ -50,6 +53,8 @@ pub(super) struct CatalogEvent {
     pub(super) is_wire: Option<bool>,
     /// Its samples have no bytes but their members; found out at the first.
     is_exact: Cell<Option<bool>>,
+    /// Where its samples have their members, if these are the usual ones.
+    usual: Option<UsualLayout>,
 }
 
 /// Names that come apart from the attrs.
@@ -76,6 +81,7 @@ pub(super) struct Declared {
 impl CatalogEvent {
     fn new(attr: Attr) -> CatalogEvent {
         CatalogEvent {
+            usual: UsualLayout::of(&attr),
             attr,
             name: None,
             filter: None,
@@ -85,6 +91,13 @@ impl CatalogEvent {
             is_wire: None,
             is_exact: Cell::new(None),
         }
+    }
+
+    /// Where its samples have their members, if these are the usual ones, and the first had no other bytes.
+    #[inline]
+    pub(super) fn usual(&self) -> Option<&UsualLayout> {
+        let is_known = self.is_wire == Some(false) && self.is_exact.get() == Some(true);
+        self.usual.as_ref().filter(|_| is_known)
     }
 
     /// Whether a sample that its members fill, or do not, is like the first of this event. A newer kernel may
@@ -107,6 +120,7 @@ impl Catalog {
         Catalog {
             endian,
             events: Vec::new(),
+            is_alike: true,
             ids: Ids::default(),
             is_damaged: false,
             names: Names::default(),
@@ -130,6 +144,9 @@ impl Catalog {
         if index == 0 {
             out.fact(Fact::Clock(attr.clock()))?;
         }
+        let places = |attr: &Attr| (attr.layout.time, attr.layout.id);
+        let first = self.events.first().map(|first| places(&first.attr));
+        self.is_alike &= first.is_none_or(|first| first == places(&attr));
         self.events.push(CatalogEvent::new(attr));
         Ok(())
     }
@@ -141,7 +158,20 @@ impl Catalog {
         }
     }
 
+    /// Whether the samples of all events have their times and IDs at the same places.
+    #[inline]
+    pub(super) fn is_alike(&self) -> bool {
+        self.is_alike
+    }
+
+    /// Whether all records belong to one event, whatever their IDs are.
+    #[inline]
+    pub(super) fn has_one_event(&self) -> bool {
+        self.events.len() == 1 && !self.is_damaged
+    }
+
     /// Whether an event has this id.
+    #[inline]
     pub(super) fn has_id(&self, id: u64) -> bool {
         self.ids.get(id).is_some()
     }
@@ -189,7 +219,7 @@ impl Catalog {
     #[inline]
     pub(super) fn index_of(&self, header: RecordHeader, record: &[u8]) -> Option<usize> {
         let layout = &self.events.first()?.attr.layout;
-        if self.events.len() == 1 && !self.is_damaged {
+        if self.has_one_event() {
             return Some(0);
         }
         let id = if header.kind == kind::SAMPLE {

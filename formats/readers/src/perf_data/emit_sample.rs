@@ -27,6 +27,9 @@ impl Emission<'_> {
             })?;
             return Ok(Step::Done);
         };
+        if self.emit_usual(catalog, index, header, record)? {
+            return Ok(Step::Done);
+        }
         if catalog.is_wire(index) {
             self.emit_wire(catalog, index, header, record, place)?;
             return Ok(Step::Done);
@@ -58,7 +61,7 @@ impl Emission<'_> {
             })?;
             return Ok(Step::Done);
         }
-        let fixed_period = (!attr.freq() && attr.sample_period > 0).then_some(attr.sample_period);
+        let fixed_period = attr.fixed_period();
         if attr.branch_sample_type & BRANCH_CALL_STACK != 0 {
             let ip = members.ip.filter(|_| space_of(header.misc) == Space::User);
             lists.set_user_stack_of_calls(ip);

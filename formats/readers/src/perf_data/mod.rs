@@ -8,14 +8,14 @@
 //! | file | what |
 //! | --- | --- |
 //! | `header.rs`, `head.rs` | the header, the sections, the list of events; where they are in a damaged file |
-//! | `attr.rs`, `record.rs`, `sample.rs` | the layout of an event's description, of the kernel's records, of samples |
-//! | `read.rs`, `pipe.rs` | the way of a record: through a mapped file; through a stream |
+//! | `attr.rs`, `record.rs`, `sample.rs`, `usual.rs` | the layout of an event's description, of the kernel's records, of samples |
+//! | `read.rs`, `stretch.rs`, `pipe.rs` | the way of a record: through a mapped file, many at once; through a stream |
 //! | `source.rs`, `resync.rs`, `compressed.rs` | where the bytes come from; where a record begins, past damage; zstd |
 //! | `order.rs`, `lag.rs`, `arena.rs`, `runs.rs` | the order of time; how long records wait, and where, in bounded memory |
 //! | `progress.rs` | how far reading is |
 //! | `catalog.rs`, `ids.rs`, `formats.rs` | the events of the recording; whose an id is; formats of tracepoints |
 //! | `declare.rs`, `names.rs` | an event's declaration; what it is called |
-//! | `emit.rs`, `emit_sample.rs`, `losses.rs` | records → events: state, samples, losses |
+//! | `emit.rs`, `emit_sample.rs`, `emit_usual.rs`, `losses.rs` | records → events: state, samples, losses |
 //! | `emit_recorder.rs`, `recorder.rs`, `stat.rs` | what perf and the kernel say about the recording, as events |
 //! | `wire.rs` | what perfquet-record and its BPF programs write |
 //! | `tool.rs`, `update.rs`, `features.rs`, `simpleperf.rs` | perf's records, features, Android's additions |
@@ -37,6 +37,7 @@ mod declare;
 mod emit;
 mod emit_recorder;
 mod emit_sample;
+mod emit_usual;
 mod emit_wire;
 mod entry;
 mod features;
@@ -49,7 +50,6 @@ mod losses;
 mod names;
 mod order;
 mod output;
-
 mod pipe;
 mod progress;
 mod read;
@@ -62,10 +62,12 @@ mod simpleperf;
 mod sniff;
 mod source;
 mod stat;
+mod stretch;
 #[cfg(test)]
 mod tests;
 mod tool;
 mod update;
+mod usual;
 mod values;
 mod wire;
 

@@ -35,6 +35,12 @@ impl Meter {
         self.next_report = offset.saturating_add(PROGRESS_BYTES);
     }
 
+    /// Offset from which on progress is to be reported.
+    #[inline]
+    pub(super) fn next_report(&self) -> u64 {
+        self.next_report
+    }
+
     /// Reports progress every few MiB.
     #[inline]
     pub(super) fn report(

@@ -58,9 +58,12 @@ impl<'m, 's> Reading<'m, 's> {
         self.source.framing.begin();
         let end = end.min(file.len() as u64) as usize;
         let mut offset = start.min(end as u64) as usize;
-        while let Some(rest) = file.get(offset..end)
-            && !rest.is_empty()
-        {
+        let whole = file.get(..end).unwrap_or_default();
+        loop {
+            offset = self.stretch(source, whole, offset)?;
+            let Some(rest) = whole.get(offset..).filter(|rest| !rest.is_empty()) else {
+                break;
+            };
             let found = match self.look(rest, offset as u64, true) {
                 Look::Record(found) => found,
                 Look::Skip(damage) => {

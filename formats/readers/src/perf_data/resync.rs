@@ -148,6 +148,17 @@ impl Framing {
         }
     }
 
+    /// Whether a time is near the last one, which makes it the one that others are compared with.
+    #[inline]
+    pub(super) fn continues(&mut self, time: u64) -> bool {
+        let is_near = self.near.is_some_and(|near| time.abs_diff(near) < NEAR);
+        let is_time = !matches!(time, 0 | u64::MAX);
+        if is_near && is_time {
+            self.near = Some(time);
+        }
+        is_near && is_time
+    }
+
     #[cold]
     fn look_closer(
         &mut self,
@@ -377,7 +388,9 @@ pub(super) fn is_sane_trailer(trailer: &Trailer) -> bool {
     is_sane_place(trailer.cpu, trailer.pid, trailer.tid)
 }
 
-fn is_sane_place(cpu: Option<u32>, pid: Option<i32>, tid: Option<i32>) -> bool {
+/// The same of these members.
+#[inline]
+pub(super) fn is_sane_place(cpu: Option<u32>, pid: Option<i32>, tid: Option<i32>) -> bool {
     let is_thread = |tid: i32| (-1..TIDS_MAX).contains(&tid);
     cpu.is_none_or(|cpu| cpu < CPUS_MAX || cpu == u32::MAX)
         && pid.is_none_or(is_thread)

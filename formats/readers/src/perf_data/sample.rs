@@ -170,9 +170,15 @@ impl Lists {
         self.user.addresses.extend(callers);
     }
 
-    fn clear(&mut self) {
+    /// Removes the stacks of the sample before.
+    #[inline]
+    pub(super) fn clear_stacks(&mut self) {
         self.kernel.clear();
         self.user.clear();
+    }
+
+    fn clear(&mut self) {
+        self.clear_stacks();
         self.branches.clear();
         self.branch_counters.clear();
         self.read.clear();
@@ -379,7 +385,7 @@ pub(super) struct Times {
 }
 
 /// Splits a call chain at its context markers. The part before the first one is where the CPU was.
-fn read_chain(
+pub(super) fn read_chain(
     cursor: &mut Cursor<'_>,
     space: Space,
     lists: &mut Lists,

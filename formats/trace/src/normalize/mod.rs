@@ -15,9 +15,11 @@ mod aggregates;
 mod calls;
 mod columns;
 pub(crate) mod facts;
+mod fields;
 mod fixed_tables;
 mod frames;
 mod generated;
+mod hits;
 mod kernel_texts;
 mod life;
 mod limits;
@@ -49,7 +51,7 @@ use std::time::SystemTime;
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    Event, EventType, Fact, Loss, Mapping, Place, Problem, Progress, Sink, Space, TIME_BEYOND,
+    Event, EventType, Fact, Hit, Loss, Mapping, Place, Problem, Progress, Sink, Space, TIME_BEYOND,
 };
 
 use crate::symbols;
@@ -164,6 +166,7 @@ impl<'o> Normalizer<'o> {
     /// Ends the input: writes the remaining state.
     pub fn finish(mut self) -> Result<(), Error> {
         self.write_calls_if(true)?;
+        self.output.hand_over_all_hits()?;
         self.report_filtered()?;
         self.output.next_call = self.calls.next_id();
         if !self.output.is_one_recording {
@@ -348,6 +351,7 @@ impl<'o> Normalizer<'o> {
     fn write_frames(&mut self) -> Result<(), Error> {
         // Symbol tables take tens of MB, the kernel's alone 37, so the large state goes first. IDs continue.
         self.stacks = Stacks::starting_after(&self.stacks);
+        self.output.hand_over_all_hits()?;
         self.output.writer.hand_over_all()?;
         self.input_symbols.set_dumps(self.generated.dumps());
         let next = names::write(
@@ -371,6 +375,19 @@ impl Sink for Normalizer<'_> {
             Event::Sample(sample) if sample.time == Some(TIME_BEYOND) => self.sample_beyond(sample),
             Event::Sample(sample) => self.sample(sample),
             other => self.side_band_in_time(other),
+        }
+    }
+
+    #[inline]
+    fn hit(&mut self, hit: &Hit<'_>) -> Result<(), Error> {
+        let is_plain = self.window.holds_all()
+            && self.generated.is_empty()
+            && self.selected.holds_everything()
+            && hit.time != TIME_BEYOND;
+        let plan = self.plans.get(hit.event.0 as usize);
+        match plan.is_some_and(|plan| is_plain && plan.is_usual(hit)) {
+            true => self.usual(hit),
+            false => self.event(Event::Sample(&hit.sample())),
         }
     }
 }

@@ -3,17 +3,20 @@
 //! Several inputs may go into one trace directory. Each has its own threads, mappings and frames; rows and IDs
 //! continue.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::event::{EventKind, EventType, Extras, Field, Place, Problem};
 
 use super::columns::{event_schema, sql_name, table_name};
 use super::fixed_tables::FixedTables;
+use super::hits::{Decoder, Head, Hits};
 use super::life::Life;
 use super::problems::Problems;
 use super::selected::Selected;
 use crate::Report;
-use crate::store::{ColumnSchema, Facts, Source, TableId, Writer, unite};
+use crate::store::{ColumnSchema, Facts, Names, Source, TableId, Writer, unite};
 use crate::symbols;
 use crate::tables;
 
@@ -24,6 +27,8 @@ const MOST_FORMS: usize = 256;
 pub struct Output {
     pub(crate) writer: Writer,
     pub(crate) fixed: FixedTables,
+    /// Hits that are not with the writer yet.
+    pub(crate) hits: Hits,
     /// ID of the next frame and of the next stack.
     pub(crate) next_frame: u32,
     pub(crate) next_stack: u32,
@@ -152,6 +157,7 @@ impl Output {
         Ok(Output {
             writer,
             fixed,
+            hits: Hits::default(),
             next_frame: 1,
             next_stack: 1,
             next_call: 1,
@@ -272,6 +278,30 @@ impl Output {
         Ok(Some(target))
     }
 
+    /// Adds a hit to a table.
+    #[inline]
+    pub(crate) fn push_hit(
+        &mut self,
+        target: (TableId, &Arc<Decoder>),
+        comms: &Names,
+        head: Head,
+        payload: &[u8],
+        period: Option<i64>,
+    ) -> Result<(), Error> {
+        let Output { hits, writer, .. } = self;
+        hits.push(writer, target, comms, head, payload, period)
+    }
+
+    /// Passes the hits of a table on; needed before anything else is added to it.
+    pub(crate) fn hand_over_hits(&mut self, table: TableId) -> Result<(), Error> {
+        self.hits.hand_over(&mut self.writer, table)
+    }
+
+    /// Passes the hits of all tables on.
+    pub(crate) fn hand_over_all_hits(&mut self) -> Result<(), Error> {
+        self.hits.hand_over_all(&mut self.writer)
+    }
+
     /// Counts an event type; equal declarations become one row.
     pub(crate) fn add_type(&mut self, row: TypeRow) {
         let key = (
@@ -303,6 +333,7 @@ impl Output {
 
     /// Writes the remaining rows, and completes the trace. The report lacks the facts known only to the inputs.
     pub fn finish(mut self) -> Result<Report, Error> {
+        self.hand_over_all_hits()?;
         if let Some(mut life) = self.life.take() {
             life.write_all(&mut self.writer, &self.fixed)?;
         }

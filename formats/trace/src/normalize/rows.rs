@@ -1,14 +1,19 @@
 //! Rows of one event type: the mapping from hits to columns is computed once per type.
 
+use std::sync::Arc;
+
 use perfquet_events::Error;
+use perfquet_events::bytes::Endian;
 use perfquet_events::event::{
-    Array, EventKind, EventType, Field, FieldType, Fields, Loss, Purpose, Sample, Value,
+    EventKind, EventType, FieldType, Fields, Hit, Loss, Op, Purpose, Sample, Value,
 };
 
 use super::calls::Role;
+use super::fields::{Lists, push_field};
+use super::hits::{Decoder, Head};
 use super::kernel_texts::KernelTexts;
 use super::output::{Output, Target, TypeRow};
-use crate::store::{Column, Rows};
+use crate::store::{Column, Names, Rows};
 use crate::tables;
 
 /// State of an event type.
@@ -16,8 +21,12 @@ pub(crate) struct Plan {
     event: EventType,
     /// Strings of fields that are addresses of kernel strings: their columns are text, but the fields are numbers.
     texts: Option<KernelTexts>,
+    /// Decodes the fields, whatever their columns are.
+    ops: Vec<Op>,
     /// Where its rows go; made at the first hit.
     target: Option<Target>,
+    /// How its usual hits get there.
+    decoder: Option<Arc<Decoder>>,
     rows: u64,
     lost: Option<u64>,
     /// Role of the event in calls.
@@ -37,16 +46,12 @@ pub(crate) struct LastIp {
     pub(crate) stack: u32,
 }
 
-/// Buffers for the elements of arrays.
-#[derive(Default)]
-struct Lists {
-    signed: Vec<i64>,
-    unsigned: Vec<u64>,
-}
-
 impl Plan {
     pub(crate) fn new(event: &EventType, role: Option<Role>, texts: &KernelTexts) -> Plan {
         let kernel_texts = texts.fields(event);
+        let endian = Endian::of(event.big_endian);
+        let ops = event.fields.iter().map(|field| Op::new(field, endian));
+        let ops = ops.collect();
         let mut event = event.clone();
         for &place in &kernel_texts {
             if let Some(field) = event.fields.get_mut(place) {
@@ -57,7 +62,9 @@ impl Plan {
             role,
             event,
             texts: (!kernel_texts.is_empty()).then(|| texts.clone()),
+            ops,
             target: None,
+            decoder: None,
             rows: 0,
             lost: None,
             last_ip: None,
@@ -119,6 +126,7 @@ impl Plan {
         self.rows += 1;
         output.counts.events += 1;
         let table = output.fixed.samples;
+        output.hand_over_hits(table)?;
         push_sample(
             output.writer.rows(table),
             &self.event.name,
@@ -148,6 +156,7 @@ impl Plan {
         self.rows += 1;
         output.counts.events += 1;
         output.counts.of_recorder += u64::from(self.event.kind == EventKind::Recorder);
+        output.hand_over_hits(target.id)?;
         let rows = output.writer.rows(target.id);
         common.push(rows);
         let columns = rows.columns_mut();
@@ -181,6 +190,54 @@ impl Plan {
         Ok(true)
     }
 
+    /// Whether its hits can be passed on without being decoded: each becomes a row of its own table.
+    #[inline]
+    pub(crate) fn is_usual(&self, hit: &Hit<'_>) -> bool {
+        let is_complete = hit.payload.is_some() || self.ops.is_empty();
+        is_complete
+            && self.event.purpose == Purpose::Rows
+            && !self.is_sampled()
+            && self.event.kind != EventKind::Recorder
+    }
+
+    /// Adds a usual hit to the event's own table. `false`: there is none for it.
+    #[inline]
+    pub(crate) fn push_usual(
+        &mut self,
+        output: &mut Output,
+        comms: &Names,
+        head: Head,
+        hit: &Hit<'_>,
+    ) -> Result<bool, Error> {
+        if self.decoder.is_none() && !self.aim(output)? {
+            return Ok(false);
+        }
+        let (Some(target), Some(decoder)) = (&self.target, &self.decoder) else {
+            return Ok(false);
+        };
+        self.rows += 1;
+        output.counts.events += 1;
+        let payload = hit.payload.map_or(&[][..], |payload| payload.bytes);
+        let period = hit.period.map(|period| period as i64);
+        output.push_hit((target.id, decoder), comms, head, payload, period)?;
+        Ok(true)
+    }
+
+    /// Makes the table and the decoder; `false`: the event has too many forms.
+    #[cold]
+    fn aim(&mut self, output: &mut Output) -> Result<bool, Error> {
+        if self.target.is_none() {
+            self.target = output.target(&self.event, self.event.extras)?;
+        }
+        let Some(target) = &self.target else {
+            return Ok(false);
+        };
+        let fields = &self.event.fields;
+        let decoder = Decoder::new(&self.ops, fields, self.texts.as_ref(), target.extras);
+        self.decoder = Some(output.hits.decoder(target.id, decoder));
+        Ok(true)
+    }
+
     /// Ends the input: counts the rows, and creates the table of an event without hits.
     pub(crate) fn finish(mut self, output: &mut Output) -> Result<(), Error> {
         let target = match self.target.take() {
@@ -204,49 +261,6 @@ fn full_name(event: &EventType) -> String {
         event.name.clone()
     } else {
         format!("{}:{}", event.system, event.name)
-    }
-}
-
-/// Always inlined: both loops of [`Plan::push_hit`] spend most of their time here.
-#[inline(always)]
-fn push_field(
-    value: Value<'_>,
-    field: &Field,
-    texts: Option<&KernelTexts>,
-    lists: &mut Lists,
-    column: &mut Column,
-) {
-    match (value, texts) {
-        (Value::UInt(address), Some(texts)) if field.kind == FieldType::Text => {
-            column.push_bytes(&texts.at(address));
-        }
-        (Value::Null, _) => column.push_null(),
-        (Value::Bool(value), _) => column.push_bool(value),
-        (Value::Int(value), _) => column.push_i64(value),
-        (Value::UInt(value), _) => column.push_u64(value),
-        (Value::Float(value), _) => column.push_f64(value),
-        (Value::Bytes(value), _) => column.push_bytes(value),
-        (Value::IntList(values), _) => column.push_i64_list(values),
-        (Value::UIntList(values), _) => column.push_u64_list(values),
-        (Value::TextList(values), _) => column.push_text_list(values.iter().copied()),
-        (Value::Array(array), _) => {
-            let signed = matches!(field.kind, FieldType::IntList(_));
-            lists.push(array, signed, column);
-        }
-    }
-}
-
-impl Lists {
-    fn push(&mut self, array: Array<'_>, signed: bool, column: &mut Column) {
-        if signed {
-            self.signed.clear();
-            self.signed.extend(array.signed());
-            column.push_i64_list(&self.signed);
-        } else {
-            self.unsigned.clear();
-            self.unsigned.extend(array.unsigned());
-            column.push_u64_list(&self.unsigned);
-        }
     }
 }
 

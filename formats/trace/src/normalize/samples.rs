@@ -1,12 +1,13 @@
 //! A sample becomes a row: thread, stacks, values.
 
 use perfquet_events::Error;
-use perfquet_events::event::{Purpose, Sample, Space, Stack};
+use perfquet_events::event::{self, Purpose, Sample, Space, Stack};
 
 use super::FRESH_STACKS;
 use super::Normalizer;
-use super::calls::Hit;
+use super::calls::{Hit, Recorded};
 use super::frames::Frames;
+use super::hits::Head;
 use super::life::Life;
 use super::rows::{LastIp, Plan};
 use super::selected::Selected;
@@ -43,6 +44,7 @@ impl Normalizer<'_> {
             selected,
             age,
             facts,
+            pairs,
             ..
         } = self;
         age.see(sample.time);
@@ -102,7 +104,7 @@ impl Normalizer<'_> {
             user_stack: pair.user.map(|stack| stack as i32),
         };
         let ids = (pid, tid, comm);
-        let is_edge = plan.role.is_some();
+        let edge = plan.role.as_mut().map(|role| pairs.is_recorded(role));
         let mut homeless = 0;
         if !has_row || plan.is_asked_for() && !selected.holds_hit(sample.fields) {
             // The hit has no row; it may be an edge of a call.
@@ -124,7 +126,9 @@ impl Normalizer<'_> {
         if homeless > 0 {
             self.problem(homeless, "an event in more forms than tables are possible");
         }
-        if is_edge {
+        if let Some(recorded) = edge
+            && recorded != Recorded::No
+        {
             let hit = Hit {
                 pid: ids.0,
                 tid: ids.1,
@@ -132,7 +136,66 @@ impl Normalizer<'_> {
                 kernel_stack: pair.kernel,
                 user_stack: pair.user,
             };
-            self.pair(sample, &hit)?;
+            self.pair(sample, &hit, recorded)?;
+        }
+        self.make_room()
+    }
+
+    /// Handles a hit of an event with its own table, that nothing excludes.
+    #[inline]
+    pub(super) fn usual(&mut self, hit: &event::Hit<'_>) -> Result<(), Error> {
+        let Normalizer {
+            life,
+            frames,
+            stacks,
+            plans,
+            output,
+            age,
+            pairs,
+            ..
+        } = self;
+        age.see(Some(hit.time));
+        let Some(plan) = plans.get_mut(hit.event.0 as usize) else {
+            return Ok(());
+        };
+        // The kernel writes -1 for a thread that has already exited.
+        let tid = hit.tid.filter(|&tid| tid >= 0);
+        let mut pid = hit.pid.filter(|&pid| pid >= 0);
+        let mut comm = None;
+        if let Some(tid) = tid {
+            let thread = life.threads.at(tid, pid);
+            let known = life.threads.describe(thread);
+            pid = pid.or(known.0);
+            comm = known.1;
+        }
+        let pair = match (hit.kernel_stack, hit.user_stack) {
+            (Stack::None, Stack::None) => match hit.ip {
+                Some(ip) => stack_of_ip(ip, hit.space, pid, plan, life, stacks, frames),
+                None => Pair::default(),
+            },
+            (kernel, user) => Pair {
+                kernel: stack_of(kernel, pid, life, stacks, frames),
+                user: stack_of(user, pid, life, stacks, frames),
+            },
+        };
+        let head = Head::new(hit.time, hit.cpu, pid, tid)
+            .named(comm.map(|comm| comm.0))
+            .on(pair.kernel, pair.user);
+        let edge = plan.role.as_mut().map(|role| pairs.is_recorded(role));
+        if !plan.push_usual(output, life.threads.comms(), head, hit)? {
+            self.problem(1, "an event in more forms than tables are possible");
+        }
+        if let Some(recorded) = edge
+            && recorded != Recorded::No
+        {
+            let edge = Hit {
+                pid,
+                tid,
+                comm,
+                kernel_stack: pair.kernel,
+                user_stack: pair.user,
+            };
+            self.pair(&hit.sample(), &edge, recorded)?;
         }
         self.make_room()
     }

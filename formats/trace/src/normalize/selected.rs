@@ -78,6 +78,12 @@ impl Selected {
         self.end = begin.and_then(|begin| begin.checked_add(after?));
     }
 
+    /// Whether everything is kept.
+    #[inline]
+    pub(crate) fn holds_everything(&self) -> bool {
+        !self.is_active
+    }
+
     /// Registers a declared event, which may be a trigger.
     pub(crate) fn declare(&mut self, purpose: &Purpose) {
         match purpose {

@@ -7,6 +7,8 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use crate::store::Names;
+
 /// ID of a string in its [`Texts`], from 0 in the order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TextId(pub(crate) u32);
@@ -50,9 +52,39 @@ impl Texts {
     }
 
     /// Number of strings.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
+    }
+}
+
+/// Strings that the encoder's thread needs too.
+#[derive(Default)]
+pub(crate) struct SharedTexts {
+    texts: Texts,
+    names: Names,
+}
+
+impl SharedTexts {
+    /// The ID of `text`, which is added if it is new.
+    pub(crate) fn intern(&mut self, text: &[u8]) -> TextId {
+        let known = self.texts.len();
+        let id = self.texts.intern(text);
+        if id.0 as usize == known {
+            self.names.push(text);
+        }
+        id
+    }
+
+    /// The string with an ID; empty for an unknown ID.
+    #[inline]
+    pub(crate) fn get(&self, id: TextId) -> &[u8] {
+        self.texts.get(id)
+    }
+
+    /// The strings by the same IDs, for another thread.
+    #[inline]
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
     }
 }
 

@@ -15,7 +15,8 @@ use std::collections::{BTreeSet, VecDeque};
 use hashbrown::HashMap;
 use perfquet_events::event::{Comm, Exit, Fork};
 
-use super::texts::{TextId, Texts};
+use super::texts::{SharedTexts, TextId};
+use crate::store::Names;
 
 /// Maximum number of ended threads remembered: the last events of a thread come after its exit.
 const ENDED_REMEMBERED: usize = 1 << 16;
@@ -57,7 +58,7 @@ pub(crate) struct Threads {
     living: BTreeSet<(i32, i32)>,
     /// TID → index, at the slot of its low bits: most events are of a few threads.
     recent: Box<[Option<(i32, u32)>; RECENT]>,
-    comms: Texts,
+    comms: SharedTexts,
 }
 
 impl Default for Threads {
@@ -70,7 +71,7 @@ impl Default for Threads {
             ended: VecDeque::new(),
             living: BTreeSet::new(),
             recent: Box::new([None; RECENT]),
-            comms: Texts::default(),
+            comms: SharedTexts::default(),
         }
     }
 }
@@ -136,6 +137,12 @@ impl Threads {
     #[inline]
     pub(crate) fn comm_bytes(&self, comm: TextId) -> &[u8] {
         self.comms.get(comm)
+    }
+
+    /// The names by the same IDs, for another thread.
+    #[inline]
+    pub(crate) fn comms(&self) -> &Names {
+        self.comms.names()
     }
 
     /// Sets the name of a thread from an event that has it.

@@ -45,6 +45,12 @@ impl Window {
         holds
     }
 
+    /// Whether no event is dropped.
+    #[inline]
+    pub(crate) fn holds_all(&self) -> bool {
+        self.range.is_none()
+    }
+
     /// Returns the number of dropped events.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out

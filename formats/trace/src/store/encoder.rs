@@ -6,17 +6,18 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 
 use parquet::schema::types::SchemaDescPtr;
 
 use perfquet_events::Error;
 
-use super::column::{Batch, Data};
+use super::column::{Batch, MANY, Rows};
 use super::encode::Workshop;
 use super::files;
-use super::intern::{Entries, Handed};
-use super::job::{Gauge, Job, WriterOptions};
+use super::fill::Fill;
+use super::intern::Entries;
+use super::job::{Gauge, Job, LARGEST_BATCH, WriterOptions};
 use super::manifest::{self, Facts, Manifest, State, Summary};
 use super::part::{Part, Written, settle};
 use super::shape;
@@ -39,6 +40,10 @@ pub(super) struct Encoder {
     written: Vec<(usize, Written)>,
     /// Memory of all row groups that are being filled.
     held: usize,
+    /// Memory of all rows that are not pages yet.
+    filled: usize,
+    /// Takes the vectors of written batches back to the writer.
+    spare: Sender<(usize, Batch)>,
     shop: Workshop,
 }
 
@@ -62,6 +67,16 @@ struct Form {
     /// Distinct strings of each column; none for columns without strings.
     texts: Vec<Entries>,
     part: Option<Part>,
+    /// Rows for the next page, if not all come as columns.
+    filling: Option<Box<Filling>>,
+}
+
+/// Rows that become a page together.
+struct Filling {
+    rows: Rows,
+    bytes: usize,
+    /// Memory of the vectors, whether filled or not.
+    held: usize,
 }
 
 impl Encoder {
@@ -70,6 +85,7 @@ impl Encoder {
         manifest: Manifest,
         options: WriterOptions,
         gauge: Arc<Gauge>,
+        spare: Sender<(usize, Batch)>,
     ) -> Result<Encoder, Error> {
         let shop = Workshop::new().map_err(Error::io(&path))?;
         Ok(Encoder {
@@ -83,6 +99,8 @@ impl Encoder {
             names: HashMap::new(),
             written: Vec::new(),
             held: 0,
+            filled: 0,
+            spare,
             shop,
         })
     }
@@ -104,9 +122,17 @@ impl Encoder {
                     table,
                     batch,
                     bytes,
+                    is_followed,
                 } => {
-                    self.append(table, &batch)?;
+                    self.take(table, batch, is_followed)?;
                     self.gauge.subtract(bytes);
+                }
+                Job::Fill { table, rows, bytes } => {
+                    self.fill(table, rows)?;
+                    self.gauge.subtract(bytes);
+                }
+                Job::Pages => {
+                    (0..self.forms.len()).try_for_each(|index| self.end_page(index, false))?;
                 }
                 Job::Facts(facts) if !self.replacing => self.manifest.facts = *facts,
                 Job::Facts(_) => {}
@@ -152,7 +178,110 @@ impl Encoder {
             schema: Arc::new(schema),
             shape,
             part: None,
+            filling: None,
         });
+        Ok(())
+    }
+
+    /// Adds rows that come as columns.
+    fn take(&mut self, index: usize, batch: Batch, is_followed: bool) -> Result<(), Error> {
+        let Some(form) = self.forms.get_mut(index) else {
+            return Ok(());
+        };
+        if is_followed {
+            form.filling();
+        }
+        match &mut form.filling {
+            Some(filling) => {
+                let grown = filling.rows.absorb(&batch);
+                self.grow(index, grown)?;
+            }
+            None => self.append(index, &batch)?,
+        }
+        if batch.count >= MANY {
+            // The writer may have ended.
+            let _ = self.spare.send((index, batch));
+        }
+        Ok(())
+    }
+
+    /// Adds rows that become columns here.
+    fn fill(&mut self, index: usize, rows: Box<dyn Fill>) -> Result<(), Error> {
+        let Some(form) = self.forms.get_mut(index) else {
+            return Ok(());
+        };
+        let filling = form.filling();
+        let count = rows.fill(&mut filling.rows);
+        let grown = filling.rows.end_rows(count);
+        self.grow(index, grown)
+    }
+
+    /// Rows for the next page took this memory: writes it if it is full.
+    fn grow(&mut self, index: usize, bytes: usize) -> Result<(), Error> {
+        let form = self.forms.get_mut(index);
+        let Some(filling) = form.and_then(|form| form.filling.as_mut()) else {
+            return Ok(());
+        };
+        filling.bytes += bytes;
+        let more = filling.bytes.saturating_sub(filling.held);
+        filling.held += more;
+        self.filled += more;
+        let is_full = filling.rows.count() >= self.options.rows_per_page;
+        if is_full || filling.bytes >= LARGEST_BATCH {
+            self.end_page(index, true)?;
+        }
+        if self.filled > self.options.memory_bytes / 2 {
+            self.relieve_fillings()?;
+        }
+        self.gauge.set_filled(self.filled);
+        Ok(())
+    }
+
+    /// Makes a page of a form's rows. Their vectors are used again if the next page has as many rows.
+    fn end_page(&mut self, index: usize, is_full: bool) -> Result<(), Error> {
+        let form = self.forms.get_mut(index);
+        let Some(filling) = form.and_then(|form| form.filling.as_mut()) else {
+            return Ok(());
+        };
+        // Distinct strings larger than the rows are not worth their memory.
+        let forget = !is_full && filling.rows.kept_bytes() > filling.bytes / 4;
+        let batch = filling
+            .rows
+            .take(forget)
+            .map_err(|column| Error::Unsupported {
+                input: self.path.display().to_string(),
+                message: format!(
+                    "expected one value per column and row, found another number in column {column}"
+                ),
+            })?;
+        filling.bytes = 0;
+        if !is_full {
+            self.filled -= std::mem::take(&mut filling.held);
+        }
+        if batch.count > 0 || forget {
+            self.append(index, &batch)?;
+        }
+        let form = self.forms.get_mut(index);
+        if let Some(filling) = form
+            .and_then(|form| form.filling.as_mut())
+            .filter(|_| is_full)
+        {
+            filling.rows.reuse(Some(batch), 0);
+        }
+        Ok(())
+    }
+
+    /// Makes pages of the largest forms' rows, until half of the budget is free again.
+    fn relieve_fillings(&mut self) -> Result<(), Error> {
+        let memory = |form: &Form| form.filling.as_ref().map_or(0, |filling| filling.held);
+        let mut order: Vec<(usize, usize)> = self.forms.iter().map(memory).zip(0..).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, index) in order {
+            if self.filled <= self.options.memory_bytes / 4 {
+                break;
+            }
+            self.end_page(index, false)?;
+        }
         Ok(())
     }
 
@@ -214,7 +343,9 @@ impl Encoder {
         if !is_full {
             return Ok(());
         }
-        self.end_part(index)?;
+        if let Some(part) = self.finish_part(index)? {
+            self.written.push((index, part));
+        }
         if self.replacing {
             return Ok(());
         }
@@ -253,6 +384,7 @@ impl Encoder {
     /// Writes the rest of a form's open part. Other programs find the fixed tables by `TABLE/*.parquet`, so each has a
     /// part even without a row. Hundreds of events without hits are only in the manifest.
     fn end_part(&mut self, index: usize) -> Result<(), Error> {
+        self.end_page(index, false)?;
         let Some(form) = self.forms.get_mut(index) else {
             return Ok(());
         };
@@ -262,11 +394,20 @@ impl Encoder {
         {
             form.open(table, &self.path)?;
         }
-        if let Some(part) = form.part.take() {
-            let written = part.finish(&self.path, &self.manifest.facts, &mut self.shop)?;
-            self.written.push((index, written));
+        if let Some(part) = self.finish_part(index)? {
+            self.written.push((index, part));
         }
         Ok(())
+    }
+
+    /// Writes the rest of a form's open part, if there is one.
+    fn finish_part(&mut self, index: usize) -> Result<Option<Written>, Error> {
+        let part = self.forms.get_mut(index).and_then(|form| form.part.take());
+        let Some(part) = part else {
+            return Ok(None);
+        };
+        let written = part.finish(&self.path, &self.manifest.facts, &mut self.shop)?;
+        Ok(Some(written))
     }
 
     /// Gives the written parts their names.
@@ -342,10 +483,29 @@ impl Drop for Encoder {
 }
 
 impl Form {
+    /// The rows for the next page.
+    fn filling(&mut self) -> &mut Filling {
+        let Form {
+            filling,
+            texts,
+            schema,
+            ..
+        } = self;
+        filling.get_or_insert_with(|| {
+            let mut rows = Rows::new(schema);
+            rows.follow(texts.iter_mut().map(std::mem::take).collect());
+            Box::new(Filling {
+                rows,
+                bytes: 0,
+                held: 0,
+            })
+        })
+    }
+
     /// Adds the distinct strings of a batch.
     fn learn(&mut self, batch: &Batch) {
-        for (texts, handed) in self.texts.iter_mut().zip(handed_texts(batch)) {
-            if let Some(handed) = handed {
+        for (texts, values) in self.texts.iter_mut().zip(&batch.columns) {
+            if let Some(handed) = values.texts() {
                 texts.append(&handed.fresh);
             }
         }
@@ -353,8 +513,8 @@ impl Form {
 
     /// Forgets strings whose IDs change their meaning in the next batch.
     fn forget(&mut self, batch: &Batch) {
-        for (texts, handed) in self.texts.iter_mut().zip(handed_texts(batch)) {
-            if handed.is_some_and(|handed| handed.ends) {
+        for (texts, values) in self.texts.iter_mut().zip(&batch.columns) {
+            if values.texts().is_some_and(|handed| handed.ends) {
                 *texts = Entries::default();
             }
         }
@@ -371,12 +531,4 @@ impl Form {
         }
         Ok(())
     }
-}
-
-/// Iterates over the strings of each column; `None` for columns without strings.
-fn handed_texts(batch: &Batch) -> impl Iterator<Item = Option<&Handed>> {
-    batch.columns.iter().map(|values| match &values.data {
-        Data::Text(data) | Data::TextList { items: data, .. } => Some(&data.texts),
-        _ => None,
-    })
 }

@@ -110,7 +110,13 @@ pub(super) struct Interner {
     handed: usize,
     /// Whether the entries restarted after the last batch.
     restarted: bool,
+    /// The IDs of strings that come by number, and whose numbers these are.
+    named: Vec<u32>,
+    names: u64,
 }
+
+/// No ID.
+const UNNAMED: u32 = u32::MAX;
 
 impl Interner {
     /// The ID of `text` if it equals the last string, or is a recent short one.
@@ -183,6 +189,39 @@ impl Interner {
         grown
     }
 
+    /// Batches with other IDs were written before.
+    pub(super) fn follow(&mut self) {
+        self.restarted = true;
+    }
+
+    /// Strings come by their numbers among the names with this number from now on.
+    pub(super) fn name_by(&mut self, names: u64) {
+        if self.names != names {
+            self.names = names;
+            self.named.clear();
+        }
+    }
+
+    /// The ID of the string with a number, if it is known.
+    #[inline]
+    pub(super) fn named(&self, number: u32) -> Option<u32> {
+        let id = self.named.get(number as usize).copied();
+        id.filter(|&id| id != UNNAMED)
+    }
+
+    /// Remembers the ID of the string with a number. Returns the memory that this took.
+    pub(super) fn set_named(&mut self, number: u32, id: u32) -> usize {
+        let before = self.named.len();
+        let number = number as usize;
+        if number >= before {
+            self.named.resize(number + 1, UNNAMED);
+        }
+        if let Some(place) = self.named.get_mut(number) {
+            *place = id;
+        }
+        (self.named.len() - before) * size_of::<u32>()
+    }
+
     /// The entries that the encoder lacks. IDs restart after them if there are too many, or if the memory is needed.
     pub(super) fn hand_over(&mut self, forget: bool) -> Handed {
         let fresh = self.entries.from(self.handed);
@@ -194,6 +233,7 @@ impl Interner {
             self.recent = None;
             self.looked_up = 0;
             self.last = 0;
+            self.named = Vec::new();
             self.restarted = true;
         }
         self.handed = self.entries.len();
@@ -207,7 +247,10 @@ impl Interner {
     /// Memory that stays with the column after a batch was passed on.
     pub(super) fn bytes(&self) -> usize {
         let recent = self.recent.as_ref().map_or(0, Recent::bytes);
-        self.entries.bytes() + self.numbers.capacity() * 2 * size_of::<u32>() + recent
+        self.entries.bytes()
+            + self.numbers.capacity() * 2 * size_of::<u32>()
+            + self.named.len() * size_of::<u32>()
+            + recent
     }
 }
 

@@ -1,8 +1,10 @@
 //! The boundary between the writer and the encoder's thread: options, messages, and the memory in flight.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::column::Batch;
+use super::fill::Fill;
 use super::manifest::Facts;
 use super::table::TableSchema;
 
@@ -56,7 +58,17 @@ pub(super) enum Job {
         table: usize,
         batch: Batch,
         bytes: usize,
+        /// Rows that are not columns follow, and go to the same page.
+        is_followed: bool,
     },
+    /// Rows that are not columns yet, and their memory.
+    Fill {
+        table: usize,
+        rows: Box<dyn Fill>,
+        bytes: usize,
+    },
+    /// Writes the rows that are columns as pages, which take less memory.
+    Pages,
     /// The facts known so far.
     Facts(Box<Facts>),
     /// Completes everything.
@@ -68,6 +80,8 @@ pub(super) enum Job {
 pub(super) struct Gauge {
     held: Mutex<Held>,
     lower: Condvar,
+    /// Memory of the rows that the encoder holds as columns.
+    filled: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +90,9 @@ struct Held {
     /// The encoder has ended.
     closed: bool,
 }
+
+/// Maximum size of a batch in bytes, even if it has few rows with long strings and lists.
+pub(super) const LARGEST_BATCH: usize = 16 << 20;
 
 impl Gauge {
     /// Waits until the queue has room, then adds a batch. A single batch always fits.
@@ -95,6 +112,16 @@ impl Gauge {
         let mut held = self.lock();
         held.bytes = held.bytes.saturating_sub(bytes);
         self.lower.notify_all();
+    }
+
+    /// Sets the memory of the rows that the encoder holds as columns.
+    pub(super) fn set_filled(&self, bytes: usize) {
+        self.filled.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Memory of the rows that the encoder holds as columns.
+    pub(super) fn filled(&self) -> usize {
+        self.filled.load(Ordering::Relaxed)
     }
 
     /// Ends all waiting.

@@ -13,10 +13,12 @@ mod directory;
 mod encode;
 mod encoder;
 mod files;
+mod fill;
 mod intern;
 mod job;
 mod logical;
 mod manifest;
+mod names;
 mod order;
 mod panics;
 mod part;
@@ -33,12 +35,14 @@ mod tests;
 pub use chunks::check_chunks;
 pub use column::{Column, Rows};
 pub use directory::{Directory, Form, PartRows, part_path, read_part};
+pub use fill::Fill;
 pub use job::WriterOptions;
 pub use logical::{stored_name, unsigned, with_items};
 pub use manifest::{
     Column as ColumnEntry, FILE_NAME, Facts, JOURNAL, Manifest, Part, PartColumn, Source, State,
     Summary, Table as TableEntry, VERSION,
 };
+pub(crate) use names::Names;
 pub use panics::{reader_panic, watch_readers};
 pub use place::{
     complete_overwriting, put_back, remove_set_aside, remove_trace, set_aside, set_file_aside,

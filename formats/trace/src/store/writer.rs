@@ -7,7 +7,7 @@
 //! writer.end_row(losses)?;
 //! writer.finish(Facts::default())?;
 //! ```
-//! The caller's thread only appends to vectors. A batch of 64 Ki rows (one page of each column) goes to the
+//! The caller's thread only appends to vectors, or passes on rows that become columns later (`fill.rs`). A batch of 64 Ki rows (one page of each column) goes to the
 //! encoder thread, which writes pages, row groups and parts. All open tables share one memory
 //! budget: when it is exhausted, the largest tables are passed on first; if the encoder does not
 //! keep up, the caller waits.
@@ -15,17 +15,18 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use perfquet_events::Error;
 
 use crate::tables;
 
-use super::column::Rows;
+use super::column::{Batch, Rows};
 use super::encoder::Encoder;
 use super::files;
-use super::job::{Gauge, Job, WriterOptions};
+use super::fill::Fill;
+use super::job::{Gauge, Job, LARGEST_BATCH, WriterOptions};
 use super::manifest::{Facts, Manifest, Summary};
 use super::place::Place;
 use super::table::TableSchema;
@@ -33,6 +34,19 @@ use super::table::TableSchema;
 /// A table of a [`Writer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TableId(u32);
+
+impl TableId {
+    /// Its place among the tables of its writer.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The table at a place that [`TableId::index`] returned.
+    pub(crate) fn at(index: usize) -> TableId {
+        TableId(index as u32)
+    }
+}
 
 /// A trace directory being written. If dropped before [`Writer::finish`], it stays in the state
 /// `recording`, with its complete parts.
@@ -43,6 +57,8 @@ pub struct Writer {
     options: WriterOptions,
     /// Memory in bytes of all rows not yet passed to the encoder.
     buffered: usize,
+    /// The most that it may be.
+    buffered_max: usize,
     encoder: Option<Running>,
     /// `None` only while the writer is being finished.
     place: Option<Place>,
@@ -56,6 +72,19 @@ struct Open {
     rows: Rows,
     /// Memory of the rows.
     bytes: usize,
+    /// Vectors of a written batch.
+    spare: Option<Batch>,
+}
+
+/// Why rows are passed to the encoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// They fill a page, or are the last.
+    Full,
+    /// Their memory is needed.
+    Relief,
+    /// Rows that are not columns follow.
+    Followed,
 }
 
 /// The encoder's thread.
@@ -64,6 +93,8 @@ struct Running {
     jobs: SyncSender<Job>,
     thread: JoinHandle<Result<Summary, Error>>,
     gauge: Arc<Gauge>,
+    /// Vectors of written batches, with their tables.
+    spare: Receiver<(usize, Batch)>,
 }
 
 impl Writer {
@@ -89,11 +120,13 @@ impl Writer {
         let gauge = Arc::new(Gauge::default());
         // Batches wait in the gauge; the channel is long enough for the declarations of many tables.
         let (jobs, received) = sync_channel(256);
+        let (give_back, spare) = channel();
         let encoder = Encoder::new(
             place.path.clone(),
             manifest,
             options.clone(),
             Arc::clone(&gauge),
+            give_back,
         )?;
         // Unnamed: a recorder excludes its own threads from the trace by the name that they inherit.
         let thread = std::thread::Builder::new()
@@ -102,12 +135,14 @@ impl Writer {
         Ok(Writer {
             tables: Vec::new(),
             names: HashSet::new(),
-            options,
             buffered: 0,
+            buffered_max: options.memory_bytes / 2,
+            options,
             encoder: Some(Running {
                 jobs,
                 thread,
                 gauge,
+                spare,
             }),
             place: Some(place),
             complete,
@@ -137,6 +172,7 @@ impl Writer {
             name: schema.name.clone(),
             rows: Rows::new(&schema),
             bytes: 0,
+            spare: None,
         });
         self.send(Job::Table(schema))?;
         Ok(id)
@@ -202,12 +238,27 @@ impl Writer {
         open.bytes += bytes;
         self.buffered += bytes;
         if open.rows.count() >= self.options.rows_per_page || open.bytes >= LARGEST_BATCH {
-            return self.hand_over(table.0 as usize, false);
+            return self.hand_over(table.0 as usize, Reason::Full);
         }
-        if self.buffered > self.options.memory_bytes / 2 {
+        if self.buffered > self.buffered_max {
             return self.relieve();
         }
         Ok(())
+    }
+
+    /// Adds rows that become columns on the encoder's thread, after those that were ended here. `bytes` is their memory.
+    pub(crate) fn fill(
+        &mut self,
+        table: TableId,
+        rows: Box<dyn Fill>,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        let table = table.0 as usize;
+        self.hand_over(table, Reason::Followed)?;
+        if let Some(encoder) = &self.encoder {
+            encoder.gauge.add(bytes, self.options.memory_bytes / 4);
+        }
+        self.send(Job::Fill { table, rows, bytes })
     }
 
     /// Completes the trace. Fixed tables that were not added are empty.
@@ -243,7 +294,8 @@ impl Writer {
 
     /// Passes all rows to the encoder, which needs a fraction of the memory for them.
     pub(crate) fn hand_over_all(&mut self) -> Result<(), Error> {
-        (0..self.tables.len()).try_for_each(|table| self.hand_over(table, false))
+        (0..self.tables.len()).try_for_each(|table| self.hand_over(table, Reason::Full))?;
+        self.send(Job::Pages)
     }
 
     /// Passes the largest tables to the encoder until half of the budget is free.
@@ -257,27 +309,28 @@ impl Writer {
             .collect();
         order.sort_unstable_by(|a, b| b.cmp(a));
         for (_, table) in order {
-            if self.buffered <= self.options.memory_bytes / 4 {
+            if self.buffered <= self.buffered_max / 2 {
                 break;
             }
-            self.hand_over(table, true)?;
+            self.hand_over(table, Reason::Relief)?;
         }
         Ok(())
     }
 
     #[cold]
-    fn hand_over(&mut self, table: usize, relieving: bool) -> Result<(), Error> {
+    fn hand_over(&mut self, table: usize, reason: Reason) -> Result<(), Error> {
         let Some(open) = self.tables.get_mut(table) else {
             return Ok(());
         };
         // Distinct strings larger than the rows are not worth their memory.
         let kept = open.rows.kept_bytes();
-        let forget = relieving && kept > open.bytes / 4;
+        let forget = reason == Reason::Relief && kept > open.bytes / 4;
         if open.rows.count() == 0 && !forget {
             return Ok(());
         }
-        let bytes = open.bytes;
+        let (bytes, count) = (open.bytes, open.rows.count());
         let batch = open.rows.take(forget);
+        open.rows.reuse(open.spare.take(), count);
         // The distinct strings stay, and the encoder has a copy of them.
         open.bytes = open.rows.kept_bytes();
         self.buffered = (self.buffered + open.bytes).saturating_sub(bytes);
@@ -291,11 +344,20 @@ impl Writer {
         })?;
         if let Some(encoder) = &self.encoder {
             encoder.gauge.add(bytes, self.options.memory_bytes / 4);
+            let memory = self.options.memory_bytes;
+            let left = (memory / 2).saturating_sub(encoder.gauge.filled());
+            self.buffered_max = left.max(memory / 8);
+            for (table, batch) in encoder.spare.try_iter() {
+                if let Some(open) = self.tables.get_mut(table) {
+                    open.spare = Some(batch);
+                }
+            }
         }
         self.send(Job::Batch {
             table,
             batch,
             bytes,
+            is_followed: reason == Reason::Followed,
         })
     }
 
@@ -337,6 +399,3 @@ impl Drop for Writer {
         }
     }
 }
-
-/// Maximum size of a batch in bytes, even if it has few rows with long strings and lists.
-const LARGEST_BATCH: usize = 16 << 20;

@@ -138,21 +138,17 @@ impl Normalizer<'_> {
             .switch(switch.cpu, switch.previous_tid, comm, switch.next_tid);
     }
 
-    /// Handles a sample of an event that is one edge of a pair.
-    pub(crate) fn pair(&mut self, sample: &Sample<'_>, hit: &Hit) -> Result<(), Error> {
-        let event = sample.event.0 as usize;
-        let role = self
-            .plans
-            .get_mut(event)
-            .and_then(|plan| plan.role.as_mut());
-        let recorded = role.map(|role| self.pairs.is_recorded(role));
-        let plan = self.plans.get(event);
+    /// Handles a sample of an event that is one edge of a pair, whose other edge is recorded, or may be.
+    pub(crate) fn pair(
+        &mut self,
+        sample: &Sample<'_>,
+        hit: &Hit,
+        recorded: Recorded,
+    ) -> Result<(), Error> {
+        let plan = self.plans.get(sample.event.0 as usize);
         let Some(role) = plan.and_then(|plan| plan.role.as_ref()) else {
             return Ok(());
         };
-        if recorded == Some(Recorded::No) {
-            return Ok(());
-        }
         let value = |place: Option<usize>| match place {
             Some(place) => sample.fields.value(place),
             None => Value::Null,
@@ -194,7 +190,7 @@ impl Normalizer<'_> {
                 None => return Ok(()),
             }
         }
-        let is_provisional = recorded == Some(Recorded::Perhaps);
+        let is_provisional = recorded == Recorded::Perhaps;
         let system_call = role.system_call;
         let number = match value(role.number_of_call) {
             Value::Int(number) => Some(number as u64),

@@ -45,7 +45,7 @@ use super::threads::Threads;
 pub(crate) use edges::Hit;
 pub(crate) use names::Names;
 use pairs::{DECLARED, ENTRY_BYTES, MARKER, PROBE, SystemCall};
-pub(crate) use pairs::{Pairs, Role};
+pub(crate) use pairs::{Pairs, Recorded, Role};
 use pending::{CallId, Pending, Place};
 use waiting::PendingRows;
 

@@ -96,7 +96,7 @@ pub(crate) struct Pairs {
 
 /// Whether an entry's exit is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Recorded {
+pub(crate) enum Recorded {
     /// It is recorded.
     Yes,
     /// It may still be declared, or is not known to be of this function.
@@ -247,7 +247,7 @@ impl Pairs {
     }
 
     /// Whether exits are recorded for the entries of an event. Called once per edge.
-    pub(super) fn is_recorded(&mut self, role: &mut Role) -> Recorded {
+    pub(crate) fn is_recorded(&mut self, role: &mut Role) -> Recorded {
         let Some(class) = self.classes.get(role.class as usize) else {
             return Recorded::No;
         };

@@ -81,15 +81,54 @@ pub(super) fn push(column: &mut Column, cell: &Cell) {
     }
 }
 
+/// Rows that become columns on the encoder's thread.
+#[derive(Debug)]
+struct Later(Vec<Vec<Cell>>);
+
+impl Fill for Later {
+    fn fill(self: Box<Self>, rows: &mut Rows) -> usize {
+        for row in &self.0 {
+            for (column, cell) in rows.columns_mut().iter_mut().zip(row) {
+                push(column, cell);
+            }
+        }
+        self.0.len()
+    }
+}
+
 /// Writes a trace with one table in addition to the fixed ones.
 pub(super) fn write(path: &Path, options: WriterOptions, schema: TableSchema, rows: &[Vec<Cell>]) {
+    write_mixed(path, options, schema, rows, &[rows.len()]);
+}
+
+/// The same, with pieces of so many rows by turns as columns, and as rows that become columns later.
+pub(super) fn write_mixed(
+    path: &Path,
+    options: WriterOptions,
+    schema: TableSchema,
+    mut rows: &[Vec<Cell>],
+    pieces: &[usize],
+) {
     let mut writer = Writer::create(path, options).unwrap();
     let id = writer.add_table(schema).unwrap();
-    for row in rows {
-        for (column, cell) in writer.rows(id).columns_mut().iter_mut().zip(row) {
-            push(column, cell);
+    for (turn, &length) in pieces.iter().cycle().enumerate() {
+        if rows.is_empty() {
+            break;
         }
-        writer.end_row(id).unwrap();
+        let (piece, rest) = rows.split_at(length.min(rows.len()));
+        rows = rest;
+        if turn % 2 == 1 {
+            writer
+                .fill(id, Box::new(Later(piece.to_vec())), 8 * length)
+                .unwrap();
+            continue;
+        }
+        for row in piece {
+            for (column, cell) in writer.rows(id).columns_mut().iter_mut().zip(row) {
+                push(column, cell);
+            }
+            writer.end_row(id).unwrap();
+        }
     }
     writer.finish(Facts::default()).unwrap();
 }
@@ -153,13 +192,29 @@ fn cell(array: &ArrayRef, row: usize) -> Cell {
 
 /// Writes the rows and expects to read the same.
 pub(super) fn check(options: &WriterOptions, columns: Vec<ColumnSchema>, rows: &[Vec<Cell>]) {
+    check_mixed(options, columns, rows, &[rows.len().max(1)]);
+}
+
+/// The same, in pieces.
+pub(super) fn check_mixed(
+    options: &WriterOptions,
+    columns: Vec<ColumnSchema>,
+    rows: &[Vec<Cell>],
+    pieces: &[usize],
+) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pqt");
     let options = WriterOptions {
         sync: false,
         ..options.clone()
     };
-    write(&path, options, table("events/test/table", columns), rows);
+    write_mixed(
+        &path,
+        options,
+        table("events/test/table", columns),
+        rows,
+        pieces,
+    );
     let found = read(&path, "events/test/table");
     assert_eq!(found.len(), rows.len());
     for (index, (found, row)) in found.iter().zip(rows).enumerate() {

@@ -92,6 +92,7 @@ proptest! {
         rows_per_page in 1..200usize,
         pages_per_group in 1..4u64,
         memory_bytes in prop_oneof![Just(0usize), Just(4096), Just(1 << 20)],
+        pieces in prop::collection::vec(1..80usize, 1..5),
     ) {
         let options = WriterOptions {
             rows_per_page,
@@ -100,7 +101,7 @@ proptest! {
             memory_bytes,
             ..WriterOptions::default()
         };
-        check(&options, columns, &rows);
+        check_mixed(&options, columns, &rows, &pieces);
     }
 }
 
@@ -161,6 +162,25 @@ fn dictionaries_are_abandoned_in_the_middle() {
     );
     let integers = integers.map(Cell::Unsigned).collect();
     check_column(ColumnType::UInt64, false, Encoding::Dictionary, integers);
+}
+
+#[test]
+fn strings_that_rarely_repeat_come_in_both_kinds_of_pieces() {
+    // More than an interner keeps, on both sides.
+    let text = |at: usize| Cell::Text((at % 150_000).to_string().into_bytes());
+    let rows: Vec<Vec<Cell>> = (0..400_000)
+        .map(|at| vec![text(at), Cell::TextList(vec![b"a".to_vec(); at % 2])])
+        .collect();
+    let columns = vec![
+        column("t", ColumnType::Text, false, Encoding::Dictionary),
+        column("l", ColumnType::TextList, true, Encoding::Dictionary),
+    ];
+    check_mixed(
+        &WriterOptions::default(),
+        columns,
+        &rows,
+        &[1000, 50_000, 70_000, 3],
+    );
 }
 
 #[test]

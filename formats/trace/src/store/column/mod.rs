@@ -9,11 +9,17 @@
 //! NULLs are mixed. Integers of up to 32 bits take 4 bytes, others 8, a string 4 plus its entry among the distinct
 //! ones. A push costs a few ns: it allocates nothing, and hashes only a string that differs from the last.
 
-use std::ops::Range;
+mod absorb;
+mod bulk;
+mod presence;
+
 use std::str;
 
 use super::intern::{Handed, Interner};
 use super::table::{ColumnType, TableSchema};
+
+use absorb::Foreign;
+pub(super) use presence::Presence;
 
 /// Rows of a table that were not passed to the encoder yet.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub struct Rows {
     row_bytes: usize,
     /// Columns whose values vary in size.
     varying: Vec<usize>,
+    /// Strings of batches that were added, by column.
+    foreign: Vec<Foreign>,
 }
 
 /// Rows on their way to the encoder.
@@ -51,6 +59,7 @@ impl Rows {
             columns,
             count: 0,
             varying,
+            foreign: Vec::new(),
         }
     }
 
@@ -78,13 +87,19 @@ impl Rows {
     /// Counts a row; returns the memory that it took.
     #[inline]
     pub(super) fn end_row(&mut self) -> usize {
-        self.count += 1;
+        self.end_rows(1)
+    }
+
+    /// Counts rows; returns the memory that they took.
+    #[inline]
+    pub(super) fn end_rows(&mut self, count: usize) -> usize {
+        self.count += count;
         debug_assert!(
             self.columns.iter().all(|c| c.len() == self.count),
             "a column has too few or too many values: {:?}",
             self.columns.iter().map(Column::len).collect::<Vec<_>>()
         );
-        let mut bytes = self.row_bytes;
+        let mut bytes = self.row_bytes * count;
         for &index in &self.varying {
             if let Some(column) = self.columns.get_mut(index) {
                 bytes += std::mem::take(&mut column.grown);
@@ -101,14 +116,35 @@ impl Rows {
             return Err(wrong);
         }
         self.count = 0;
-        Ok(Batch {
-            count,
-            columns: self
-                .columns
-                .iter_mut()
-                .map(|column| column.take(forget))
-                .collect(),
-        })
+        let columns: Vec<Values> = self
+            .columns
+            .iter_mut()
+            .map(|column| column.take(forget))
+            .collect();
+        for (foreign, values) in self.foreign.iter_mut().zip(&columns) {
+            if values.texts().is_some_and(|texts| texts.ends) {
+                foreign.forget_ids();
+            }
+        }
+        Ok(Batch { count, columns })
+    }
+
+    /// Takes the vectors of rows that were written, for the next rows: memory that is new to a process costs more than
+    /// the values in it. Without any, makes room for as many rows as before.
+    pub(super) fn reuse(&mut self, spare: Option<Batch>, rows: usize) {
+        match spare {
+            Some(batch) => {
+                for (column, values) in self.columns.iter_mut().zip(batch.columns) {
+                    column.reuse(values);
+                }
+            }
+            None if rows >= MANY => {
+                self.columns
+                    .iter_mut()
+                    .for_each(|column| column.reserve(rows));
+            }
+            None => {}
+        }
     }
 
     /// Memory that the table retains after its rows were taken: the distinct strings.
@@ -117,100 +153,21 @@ impl Rows {
     }
 }
 
-/// Which rows have a value.
-#[derive(Debug, Default)]
-pub(super) struct Presence {
-    rows: usize,
-    nulls: usize,
-    /// One bit per row, 1 for a value; empty while all rows are values or all are NULL.
-    bits: Vec<u64>,
-}
-
-impl Presence {
-    /// Number of rows, with a value or without.
-    pub(super) fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Number of rows without a value.
-    pub(super) fn nulls(&self) -> usize {
-        self.nulls
-    }
-
-    /// The bits if values and NULLs are mixed.
-    pub(super) fn bits(&self) -> Option<&[u64]> {
-        (self.nulls > 0 && self.nulls < self.rows).then_some(&self.bits[..])
-    }
-
-    /// Whether this row has a value.
-    pub(super) fn has(&self, row: usize) -> bool {
-        match self.bits.get(row / 64) {
-            Some(word) => word >> (row % 64) & 1 == 1,
-            None => self.nulls == 0,
-        }
-    }
-
-    /// The presence of these rows alone.
-    pub(super) fn slice(&self, rows: Range<usize>) -> Presence {
-        let mut slice = Presence::default();
-        for row in rows {
-            if self.has(row) {
-                slice.value();
-            } else {
-                slice.null();
-            }
-        }
-        slice
-    }
-
-    #[inline]
-    fn value(&mut self) {
-        if self.nulls > 0 {
-            self.mixed(true);
-        }
-        self.rows += 1;
-    }
-
-    #[inline]
-    fn null(&mut self) {
-        if self.nulls < self.rows {
-            self.mixed(false);
-        }
-        self.rows += 1;
-        self.nulls += 1;
-    }
-
-    /// Sets the bit of the next row; first creates the bits of earlier rows if they were uniform.
-    #[inline]
-    fn mixed(&mut self, value: bool) {
-        if self.bits.is_empty() {
-            self.fill();
-        }
-        let (word, bit) = (self.rows / 64, self.rows % 64);
-        if bit == 0 && self.bits.len() == word {
-            self.bits.push(0);
-        }
-        if let Some(word) = self.bits.get_mut(word) {
-            *word |= u64::from(value) << bit;
-        }
-    }
-
-    #[cold]
-    fn fill(&mut self) {
-        let all = if self.nulls == 0 { u64::MAX } else { 0 };
-        self.bits.resize(self.rows.div_ceil(64), all);
-        // The bits of later rows are 0.
-        if let (Some(last), bits @ 1..) = (self.bits.last_mut(), self.rows % 64) {
-            *last &= (1 << bits) - 1;
-        }
-    }
-}
-
 /// The values of one column, without NULLs.
 #[derive(Debug)]
 pub(super) struct Values {
     pub(super) presence: Presence,
     pub(super) data: Data,
+}
+
+impl Values {
+    /// The strings that came with the values; `None` for columns without strings.
+    pub(super) fn texts(&self) -> Option<&Handed> {
+        match &self.data {
+            Data::Text(data) | Data::TextList { items: data, .. } => Some(&data.texts),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -442,7 +399,7 @@ impl Column {
     }
 
     fn len(&self) -> usize {
-        self.presence.rows
+        self.presence.rows()
     }
 
     fn varies(&self) -> bool {
@@ -467,18 +424,22 @@ impl Column {
     }
 
     fn take(&mut self, forget: bool) -> Values {
+        let take_text = |keys: &mut Vec<u32>, interner: &mut Interner| TextData {
+            keys: std::mem::take(keys),
+            texts: interner.hand_over(forget),
+        };
         let data = match &mut self.values {
-            Buffer::Narrow(values) => Data::Narrow(renew(values)),
-            Buffer::Wide(values) => Data::Wide(renew(values)),
-            Buffer::Float(values) => Data::Float(renew(values)),
-            Buffer::Text(keys, interner) => Data::Text(take_text(keys, interner, forget)),
+            Buffer::Narrow(values) => Data::Narrow(std::mem::take(values)),
+            Buffer::Wide(values) => Data::Wide(std::mem::take(values)),
+            Buffer::Float(values) => Data::Float(std::mem::take(values)),
+            Buffer::Text(keys, interner) => Data::Text(take_text(keys, interner)),
             Buffer::WideList(lengths, items) => Data::WideList {
-                lengths: renew(lengths),
+                lengths: std::mem::take(lengths),
                 items: std::mem::take(items),
             },
             Buffer::TextList(lengths, items, interner) => Data::TextList {
-                lengths: renew(lengths),
-                items: take_text(items, interner, forget),
+                lengths: std::mem::take(lengths),
+                items: take_text(items, interner),
             },
         };
         Values {
@@ -486,23 +447,46 @@ impl Column {
             data,
         }
     }
+
+    /// Takes vectors over that are not needed any more.
+    fn reuse(&mut self, spare: Values) {
+        match (&mut self.values, spare.data) {
+            (Buffer::Narrow(own), Data::Narrow(spare)) => replace_if_empty(own, spare),
+            (Buffer::Wide(own), Data::Wide(spare)) => replace_if_empty(own, spare),
+            (Buffer::Float(own), Data::Float(spare)) => replace_if_empty(own, spare),
+            (Buffer::Text(own, _), Data::Text(spare)) => replace_if_empty(own, spare.keys),
+            (Buffer::WideList(own, own_items), Data::WideList { lengths, items }) => {
+                replace_if_empty(own, lengths);
+                replace_if_empty(own_items, items);
+            }
+            (Buffer::TextList(own, own_items, _), Data::TextList { lengths, items }) => {
+                replace_if_empty(own, lengths);
+                replace_if_empty(own_items, items.keys);
+            }
+            // Of another column.
+            _ => {}
+        }
+        self.presence.reuse(spare.presence);
+    }
+
+    /// Makes room for values: growing would copy them.
+    fn reserve(&mut self, rows: usize) {
+        match &mut self.values {
+            Buffer::Narrow(values) | Buffer::Text(values, _) => values.reserve(rows),
+            Buffer::Wide(values) => values.reserve(rows),
+            Buffer::Float(values) => values.reserve(rows),
+            Buffer::WideList(lengths, _) | Buffer::TextList(lengths, _, _) => lengths.reserve(rows),
+        }
+    }
 }
 
-/// Takes the values. The next batch of a table that fills its batches gets the same capacity at once: growing copies.
-fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
-    const MANY: usize = 1 << 15;
-    let room = if values.len() >= MANY {
-        values.len()
-    } else {
-        0
-    };
-    std::mem::replace(values, Vec::with_capacity(room))
-}
+/// Rows of a table that is worth keeping its memory.
+pub(super) const MANY: usize = 1 << 15;
 
-fn take_text(keys: &mut Vec<u32>, interner: &mut Interner, forget: bool) -> TextData {
-    TextData {
-        keys: renew(keys),
-        texts: interner.hand_over(forget),
+fn replace_if_empty<T>(own: &mut Vec<T>, mut spare: Vec<T>) {
+    if own.is_empty() {
+        spare.clear();
+        *own = spare;
     }
 }
 

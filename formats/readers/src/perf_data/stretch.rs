@@ -1,0 +1,97 @@
+//! A stretch of samples in a mapped file: what is looked at for each record, in one tight loop.
+//!
+//! ```text
+//! sample sample sample … sample │ round      up to here at once; the round is looked at as any other record
+//! ```
+//! The loop takes a record if it is a sample of a known event, if another record follows it, and if its time is near.
+//! Nearly all records are such; at any other the loop ends, and `read.rs` decides what the record is.
+
+use perfquet_events::Error;
+use perfquet_events::bytes::Endian;
+
+use crate::perf_data::catalog::Catalog;
+use crate::perf_data::entry::Location;
+use crate::perf_data::read::Reading;
+use crate::perf_data::record::{HEADER_BYTES, kind};
+use crate::perf_data::resync::plausible;
+
+/// Where all samples of a file have their time and their ID.
+#[derive(Debug, Clone, Copy)]
+struct Places {
+    /// Bytes from the start of the record.
+    time: usize,
+    /// `None`: the file has one event.
+    id: Option<usize>,
+}
+
+impl Places {
+    /// `None`: the events do not agree on them, or the file is not usual.
+    fn of(catalog: &Catalog) -> Option<Places> {
+        let first = catalog.get(0)?.attr.layout;
+        if catalog.endian != Endian::Little || catalog.is_damaged || !catalog.is_alike() {
+            return None;
+        }
+        let id = match catalog.has_one_event() {
+            true => None,
+            false => Some(HEADER_BYTES + first.id?),
+        };
+        Some(Places {
+            time: HEADER_BYTES + first.time?,
+            id,
+        })
+    }
+}
+
+impl Reading<'_, '_> {
+    /// Takes the samples from `offset` on, up to the first record that is none or at which something is unusual.
+    /// Returns the offset after them.
+    pub(super) fn stretch(
+        &mut self,
+        source: u16,
+        file: &[u8],
+        mut offset: usize,
+    ) -> Result<usize, Error> {
+        let Some(places) = Places::of(&self.catalog) else {
+            return Ok(offset);
+        };
+        let word = |at: usize| Endian::Little.u64_at(file, at);
+        let until = self.source.meter.next_report();
+        let mut header = word(offset).unwrap_or(0);
+        while let Some(size) = size_of_sample(header)
+            && (offset as u64) < until
+        {
+            let end = offset + size;
+            let Some(next) = word(end) else {
+                break;
+            };
+            let is_followed = size_of_sample(next).is_some()
+                || plausible(file.get(end..).unwrap_or_default(), Endian::Little).is_some();
+            let is_known = match places.id {
+                None => true,
+                Some(at) => {
+                    size >= at + 8 && word(offset + at).is_some_and(|id| self.catalog.has_id(id))
+                }
+            };
+            let time = match size >= places.time + 8 {
+                true => word(offset + places.time).unwrap_or(0),
+                false => 0,
+            };
+            if !is_followed || !is_known || !self.source.framing.continues(time) {
+                break;
+            }
+            let location = Location::mapped(source, offset as u64);
+            self.source.queue.push(time, location, size)?;
+            offset = end;
+            header = next;
+        }
+        Ok(offset)
+    }
+}
+
+/// The size of a sample with this header.
+#[inline]
+fn size_of_sample(header: u64) -> Option<usize> {
+    let (misc, size) = ((header >> 32) as u16, (header >> 48) as usize);
+    let is_sample = header as u32 == kind::SAMPLE && misc & 0x0ff8 == 0;
+    (is_sample && size >= 16 && size.is_multiple_of(8)).then_some(size)
+}
