@@ -44,6 +44,32 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
+    /// Filters by a condition and a time range, as their options take them.
+    pub(crate) fn of(condition: Option<String>, time: Option<String>) -> Filters {
+        Filters {
+            condition,
+            time,
+            ..Filters::default()
+        }
+    }
+
+    /// Returns the time range as an SQL condition; `TRUE` without one.
+    pub(crate) fn time_condition(&self, session: &Session) -> Result<String> {
+        match &self.time {
+            Some(time) => time_condition(session, time),
+            None => Ok("TRUE".to_owned()),
+        }
+    }
+
+    /// Returns the ends of the time range in a trace that starts at `start`, in nanoseconds; `None` without a range.
+    pub(crate) fn time_bounds(&self, start: i64) -> Option<(i64, i64)> {
+        let (from, to) = time_range(self.time.as_deref()?).ok()?;
+        let end = |offset: Option<i64>, missing| {
+            offset.map_or(missing, |offset| start.saturating_add(offset))
+        };
+        Some((end(from, i64::MIN), end(to, i64::MAX)))
+    }
+
     /// Returns all filters as one SQL condition; `TRUE` if there are none.
     pub(crate) fn condition(&self, session: &Session) -> Result<String> {
         session.is_report();

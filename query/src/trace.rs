@@ -215,6 +215,12 @@ pub(crate) fn open_all(patterns: &[PathBuf]) -> Result<Vec<Trace>> {
     Ok(traces)
 }
 
+/// Whether two paths lead to the same trace.
+pub(crate) fn is_same(left: &Path, right: &Path) -> bool {
+    left == right
+        || (left.canonicalize().ok()).is_some_and(|left| right.canonicalize().ok() == Some(left))
+}
+
 /// Gives every trace the shortest unique name.
 fn name_all(traces: &mut [Trace]) {
     let parts = |trace: &Trace, count: usize| {
@@ -247,7 +253,8 @@ fn name_all(traces: &mut [Trace]) {
     }
 }
 
-fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
+/// Expands a path or pattern to trace directories, sorted by path.
+pub(crate) fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     if pattern.join(FILE_NAME).exists() {
         return Ok(vec![pattern.to_owned()]);
     }

@@ -55,7 +55,27 @@ impl WeightedEvent {
     }
 }
 
+/// Every row of every event, as one event of the view `events`.
+pub(super) fn every_event() -> WeightedEvent {
+    WeightedEvent {
+        name: "events".to_owned(),
+        table: "events".to_owned(),
+        condition: "TRUE".to_owned(),
+        weight: "1",
+        unit: "events",
+        rows: 0,
+    }
+}
+
 impl EventChoice {
+    /// The choice of one event, without filters.
+    pub(super) fn of(event: &str) -> EventChoice {
+        EventChoice {
+            event: Some(event.to_owned()),
+            filters: Filters::default(),
+        }
+    }
+
     /// If no row matches, fails for a name or ID that no row has.
     pub(super) fn fail_if_nothing_fits(&self, session: &Session) -> Result<()> {
         let mut subjects = with_rows(every(session)?).into_iter();

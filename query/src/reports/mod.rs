@@ -3,10 +3,12 @@
 mod agg;
 mod call_tree;
 mod calls;
+mod diff;
 mod durations;
 mod event_weight;
 mod flamegraph;
 mod folding;
+mod frame_groups;
 mod function_stats;
 mod heatmap;
 mod hist;
@@ -25,6 +27,7 @@ pub(crate) const REPORTS: &[&Subcommand] = &[
     &top::REPORT,
     &flamegraph::REPORT,
     &durations::REPORT,
+    &diff::REPORT,
     &calls::REPORT,
     &hist::REPORT,
     &agg::REPORT,

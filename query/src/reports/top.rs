@@ -8,7 +8,6 @@
 //! *self* is the weight of the function itself, *total* includes its callees; recursion is counted once. Samples
 //! of counters are weighted by period. A trace without samples may have stacks that are already aggregated.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,8 +17,9 @@ use arrow::datatypes::Int64Type;
 use clap::{Args, ValueEnum};
 use perfquet_trace::count::{counted, grouped};
 
-use super::event_weight::{EventChoice, WeightedEvent};
+use super::event_weight::{EventChoice, WeightedEvent, every_event};
 use super::folding::Folded;
+use super::frame_groups::{FrameGroups, GroupName, GroupWeight};
 use super::stored_aggregates;
 use crate::commands::Subcommand;
 use crate::limits::Limits;
@@ -27,7 +27,7 @@ use crate::render::{Answered, Form, Section};
 use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::{Output, Traces};
-use crate::stacks::{Forest, Tree};
+use crate::stacks::Forest;
 use crate::text::{harmless, strings};
 use crate::totals;
 
@@ -117,17 +117,6 @@ impl Report for Top {
     }
 }
 
-fn every_event() -> WeightedEvent {
-    WeightedEvent {
-        name: "events".to_owned(),
-        table: "events".to_owned(),
-        condition: "TRUE".to_owned(),
-        weight: "1",
-        unit: "events",
-        rows: 0,
-    }
-}
-
 fn by_column(
     top: &Top,
     session: &Session,
@@ -213,10 +202,10 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, Re
     let mut lines = lines(&session.forest, &folded, top.by)?;
     lines.sort_by(|a, b| {
         let by_weight = match top.sort {
-            Sort::SelfWeight => (b.own, b.total).cmp(&(a.own, a.total)),
-            Sort::Total => (b.total, b.own).cmp(&(a.total, a.own)),
+            Sort::SelfWeight => (b.weight.own, b.weight.total).cmp(&(a.weight.own, a.weight.total)),
+            Sort::Total => (b.weight.total, b.weight.own).cmp(&(a.weight.total, a.weight.own)),
         };
-        by_weight.then_with(|| (&a.function, &a.module).cmp(&(&b.function, &b.module)))
+        by_weight.then_with(|| a.name.cmp(&b.name))
     });
     if top.limit > 0 {
         lines.truncate(top.limit);
@@ -226,15 +215,18 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, Re
         let values = lines.iter().map(|line| percent(value(line), folded.weight));
         Arc::new(Float64Array::from_iter_values(values)) as ArrayRef
     };
-    let modules: StringArray = lines.iter().map(|line| line.module.as_deref()).collect();
+    let modules: StringArray = lines
+        .iter()
+        .map(|line| line.name.module.as_deref())
+        .collect();
     let mut columns = vec![
-        ("self_percent", percents(|line| line.own), false),
-        ("total_percent", percents(|line| line.total), false),
-        ("self", numbers(|line| line.own), false),
-        ("total", numbers(|line| line.total), false),
+        ("self_percent", percents(|line| line.weight.own), false),
+        ("total_percent", percents(|line| line.weight.total), false),
+        ("self", numbers(|line| line.weight.own), false),
+        ("total", numbers(|line| line.weight.total), false),
     ];
     if top.by == By::Function {
-        let functions = StringArray::from_iter_values(lines.iter().map(|line| &line.function));
+        let functions = StringArray::from_iter_values(lines.iter().map(|line| &line.name.function));
         columns.push(("function", Arc::new(functions), false));
     }
     columns.push(("module", Arc::new(modules), true));
@@ -256,164 +248,25 @@ fn aggregated(session: &Session, condition: &str) -> Result<(String, Folded)> {
 }
 
 /// A function or module with its weight.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
-    function: String,
-    module: Option<String>,
-    own: u128,
-    total: u128,
+    name: GroupName,
+    weight: GroupWeight,
 }
 
 /// Sums all trees by function or module.
 fn lines(forest: &Forest, folded: &Folded, by: By) -> Result<Vec<Line>> {
-    let mut lines = Lines::default();
-    for trace in 0..forest.len() {
-        let rows = folded.rows.iter().filter(|row| row.trace == trace);
-        let tree = forest.tree(trace)?;
-        let names = lines.number_frames(&tree, by);
-        let mut weights = vec![0; tree.len()];
-        for row in rows {
-            weights[row.kernel as usize] += row.weight;
-            weights[row.user as usize] += row.weight;
-            let leaf = if row.kernel != 0 {
-                row.kernel
-            } else {
-                row.user
-            };
-            let line = match tree.frames_of_node(leaf).next() {
-                Some(frame) => names[frame as usize],
-                None => lines.without_stack(),
-            };
-            lines.all[line].own += row.weight;
-            if leaf == 0 {
-                lines.all[line].total += row.weight;
-            }
-        }
-        weights[0] = 0;
-        lines.add_totals(&tree, &names, weights);
-    }
+    let groups = FrameGroups::of(forest, |frames, frame| {
+        let function = match by {
+            By::Function => frames.name(frame).into_owned(),
+            By::Module | By::Comm | By::Event => String::new(),
+        };
+        (function, frames.module(frame).map(str::to_owned))
+    })?;
+    let weights = groups.weigh(forest, folded.rows.iter())?;
+    let lines = groups.names.into_iter().zip(weights);
     Ok(lines
-        .all
-        .into_iter()
-        .filter(|line| line.total > 0)
+        .filter(|(_, weight)| weight.total > 0)
+        .map(|(name, weight)| Line { name, weight })
         .collect())
-}
-
-#[derive(Default)]
-struct Lines {
-    all: Vec<Line>,
-    /// By space, function and module: kernel and user code never share a line, so a pair of stacks counts once in each.
-    known: HashMap<(bool, String, Option<String>), usize>,
-    without_stack: Option<usize>,
-}
-
-impl Lines {
-    /// The line of each frame of a tree, by frame ID.
-    fn number_frames(&mut self, tree: &Tree, by: By) -> Vec<usize> {
-        let frames = &tree.frames;
-        let mut of_function: HashMap<u32, usize> = HashMap::new();
-        let mut numbers = vec![0];
-        for frame in 1..=frames.len() as u32 {
-            let same = frames.same_function(frame);
-            let number = of_function.get(&same).copied().unwrap_or_else(|| {
-                let module = frames.module(frame).map(str::to_owned);
-                let function = match by {
-                    By::Function => frames.name(frame).into_owned(),
-                    By::Module | By::Comm | By::Event => String::new(),
-                };
-                self.number(frames.is_kernel(frame), function, module)
-            });
-            of_function.insert(same, number);
-            numbers.push(number);
-        }
-        numbers
-    }
-
-    fn number(&mut self, kernel: bool, function: String, module: Option<String>) -> usize {
-        let next = self.all.len();
-        let number = *self
-            .known
-            .entry((kernel, function.clone(), module.clone()))
-            .or_insert(next);
-        if number == next {
-            self.all.push(Line {
-                function,
-                module,
-                ..Line::default()
-            });
-        }
-        number
-    }
-
-    fn without_stack(&mut self) -> usize {
-        if let Some(number) = self.without_stack {
-            return number;
-        }
-        let number = self.number(false, "[no stack]".to_owned(), None);
-        self.without_stack = Some(number);
-        number
-    }
-
-    /// Adds the weight of each subtree to the line of its root, unless the line occurs again further up.
-    fn add_totals(&mut self, tree: &Tree, names: &[usize], mut weights: Vec<u128>) {
-        // Children follow their parents: in reverse order, every subtree is complete when it is added.
-        for node in (1..tree.len() as u32).rev() {
-            let weight = weights[node as usize];
-            weights[tree.parent(node) as usize] += weight;
-        }
-        let children = Children::of(tree, &weights);
-        let mut on_path = vec![0u32; self.all.len()];
-        // Depth first; a node is visited again when its subtree is done.
-        let mut pending: Vec<(u32, bool)> = children.of_node(0).map(|node| (node, false)).collect();
-        while let Some((node, done)) = pending.pop() {
-            if done {
-                for frame in tree.frames_of_node(node) {
-                    on_path[names[frame as usize]] -= 1;
-                }
-                continue;
-            }
-            for frame in tree.frames_of_node(node) {
-                let line = names[frame as usize];
-                if on_path[line] == 0 {
-                    self.all[line].total += weights[node as usize];
-                }
-                on_path[line] += 1;
-            }
-            pending.push((node, true));
-            pending.extend(children.of_node(node).map(|child| (child, false)));
-        }
-    }
-}
-
-/// The children of every node with a weight.
-struct Children {
-    /// Index in `nodes` where the children of each node begin.
-    starts: Vec<u32>,
-    nodes: Vec<u32>,
-}
-
-impl Children {
-    fn of(tree: &Tree, weights: &[u128]) -> Children {
-        let heavy = || (1..tree.len() as u32).filter(|&node| weights[node as usize] > 0);
-        let mut starts = vec![0u32; tree.len() + 1];
-        for node in heavy() {
-            starts[tree.parent(node) as usize + 1] += 1;
-        }
-        for node in 1..starts.len() {
-            starts[node] += starts[node - 1];
-        }
-        let mut next = starts.clone();
-        let mut nodes = vec![0; starts[tree.len()] as usize];
-        for node in heavy() {
-            let place = &mut next[tree.parent(node) as usize];
-            nodes[*place as usize] = node;
-            *place += 1;
-        }
-        Children { starts, nodes }
-    }
-
-    fn of_node(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
-        let range = self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize;
-        self.nodes[range].iter().copied()
-    }
 }

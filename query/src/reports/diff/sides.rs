@@ -1,0 +1,271 @@
+//! The two sides of a comparison: traces, repeated runs, or two parts of one trace.
+//!
+//! ```text
+//! diff 'old-*.pqt' 'new-*.pqt'                         runs against runs
+//! diff a.pqt b.pqt                                     one recording each, in slices of time
+//! diff a.pqt --before-time ..5s --after-time 5s..      two parts of one trace
+//! ```
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::Int64Type;
+use clap::Args;
+
+use super::significance::Replicates;
+use crate::failure::Misuse;
+use crate::filter::Filters;
+use crate::session::{Session, literal};
+use crate::trace;
+
+/// Slices of a recording that has no repetitions: enough for a distribution, and each long enough for some samples.
+const SLICES: i64 = 64;
+
+/// Names of the sides, in rows and messages.
+pub(super) const SIDES: [&str; 2] = ["before", "after"];
+
+/// What is compared with what.
+#[derive(Debug, Clone, Args)]
+pub(super) struct SideOptions {
+    /// Trace, or quoted pattern of repeated runs, to compare with
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+    /// Trace, or quoted pattern of repeated runs, to compare [default: BEFORE]
+    #[arg(value_name = "AFTER")]
+    after: Option<PathBuf>,
+    /// More traces, which a shell makes of an unquoted pattern.
+    #[arg(hide = true)]
+    more: Vec<PathBuf>,
+    /// Time range of BEFORE, from its start
+    #[arg(long, help_heading = "Sides", value_name = "RANGE")]
+    before_time: Option<String>,
+    /// Time range of AFTER, from its start
+    #[arg(long, help_heading = "Sides", value_name = "RANGE")]
+    after_time: Option<String>,
+    /// SQL condition for the rows of BEFORE
+    #[arg(long, help_heading = "Sides", value_name = "EXPR")]
+    before_where: Option<String>,
+    /// SQL condition for the rows of AFTER
+    #[arg(long, help_heading = "Sides", value_name = "EXPR")]
+    after_where: Option<String>,
+}
+
+impl SideOptions {
+    /// Rejects options that compare something with itself by mistake.
+    pub(super) fn check(&self) -> Result<()> {
+        if let Some(first) = self.more.first() {
+            bail!(Misuse(format!(
+                "{}: expected one trace or pattern per side\nhint: quote the patterns: perfquet-query diff 'old-*.pqt' 'new-*.pqt'",
+                first.display()
+            )));
+        }
+        let divides = [
+            &self.before_time,
+            &self.after_time,
+            &self.before_where,
+            &self.after_where,
+        ];
+        if self.after.is_none() && divides.iter().all(|option| option.is_none()) {
+            bail!(Misuse(
+                "expected two traces, or conditions that divide one\nhint: perfquet-query diff BEFORE AFTER, or use --before-time and --after-time"
+                    .to_owned()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Paths or patterns of both sides.
+    pub(super) fn patterns(&self) -> [&PathBuf; 2] {
+        [&self.before, self.after.as_ref().unwrap_or(&self.before)]
+    }
+
+    /// Every trace to open, each once.
+    pub(super) fn traces(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for pattern in self.patterns() {
+            // Opening it reports what is wrong.
+            let found = trace::matching(pattern).unwrap_or_else(|_| vec![pattern.clone()]);
+            for path in found {
+                if !paths.iter().any(|known| trace::is_same(known, &path)) {
+                    paths.push(path);
+                }
+            }
+        }
+        paths
+    }
+
+    /// Both sides, with the conditions of `filters`, which hold for both.
+    pub(super) fn sides(&self, session: &Session, filters: &Filters) -> Result<[Side; 2]> {
+        let common = filters.condition(session)?;
+        let own = [
+            Filters::of(self.before_where.clone(), self.before_time.clone()),
+            Filters::of(self.after_where.clone(), self.after_time.clone()),
+        ];
+        let mut sides = Vec::new();
+        for (pattern, own) in self.patterns().into_iter().zip(&own) {
+            let paths = trace::matching(pattern)?;
+            let is_of_side = |index: &usize| {
+                let path = &session.traces[*index].path;
+                paths.iter().any(|known| trace::is_same(known, path))
+            };
+            let traces: Vec<usize> = (0..session.traces.len()).filter(is_of_side).collect();
+            let mut scope = vec![
+                own.time_condition(session)?,
+                filters.time_condition(session)?,
+            ];
+            if session.traces.len() > 1 {
+                let names = traces
+                    .iter()
+                    .map(|&index| literal(&session.traces[index].name));
+                scope.push(format!(
+                    "trace IN ({})",
+                    names.collect::<Vec<_>>().join(", ")
+                ));
+            }
+            let scope = scope.join(" AND ");
+            sides.push(Side {
+                condition: format!("{scope} AND {common} AND {}", own.condition(session)?),
+                seconds: traces
+                    .iter()
+                    .map(|&index| seconds(session, index, [own, filters]))
+                    .collect(),
+                scope,
+                traces,
+                slices: None,
+            });
+        }
+        <[Side; 2]>::try_from(sides).map_err(|_| anyhow::anyhow!("expected two sides"))
+    }
+}
+
+/// Length of a trace, or of the selected range of it.
+fn seconds(session: &Session, trace: usize, filters: [&Filters; 2]) -> f64 {
+    let Some((start, end)) = session.traces[trace].time_range() else {
+        return 0.0;
+    };
+    let (mut from, mut to) = (start, end);
+    for (first, last) in filters
+        .iter()
+        .filter_map(|filters| filters.time_bounds(start))
+    {
+        from = from.max(first);
+        to = to.min(last);
+    }
+    (to.saturating_sub(from)).max(0) as f64 / 1e9
+}
+
+/// One side of a comparison.
+#[derive(Debug, Clone)]
+pub(super) struct Side {
+    /// SQL condition of its traces and its time.
+    pub(super) scope: String,
+    /// SQL condition of its rows: the scope and all other filters.
+    pub(super) condition: String,
+    /// Index of each run's trace.
+    pub(super) traces: Vec<usize>,
+    /// Length of each run.
+    seconds: Vec<f64>,
+    /// For a side without repetitions: its slices of time.
+    slices: Option<Slices>,
+}
+
+/// Equal slices of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slices {
+    start: i64,
+    width: i64,
+}
+
+/// How both sides are repeated.
+pub(super) fn replicates(sides: &[Side; 2]) -> Replicates {
+    match sides.iter().all(|side| side.traces.len() == 1) {
+        true => Replicates::Slices,
+        false => Replicates::Runs,
+    }
+}
+
+impl Side {
+    /// This side without any filters but its traces and its time.
+    pub(super) fn in_scope(&self) -> Side {
+        Side {
+            condition: self.scope.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Divides the rows that match into slices; `false` if they have no times.
+    pub(super) fn slice(
+        &mut self,
+        session: &Session,
+        table: &str,
+        condition: &str,
+    ) -> Result<bool> {
+        let sql = format!(
+            "SELECT min(time), max(time) FROM {table} WHERE {condition} AND {}",
+            self.condition
+        );
+        for batch in session.collect(&sql)? {
+            let ends =
+                [0, 1].map(|column| batch.column(column).as_primitive::<Int64Type>().clone());
+            if batch.num_rows() == 1 && ends.iter().all(|end| end.is_valid(0)) {
+                let (start, end) = (ends[0].value(0), ends[1].value(0));
+                let width = end.saturating_sub(start) / SLICES + 1;
+                self.slices = Some(Slices { start, width });
+            }
+        }
+        Ok(self.slices.is_some())
+    }
+
+    /// Number of runs or slices.
+    pub(super) fn len(&self) -> usize {
+        match self.slices {
+            Some(_) => SLICES as usize,
+            None => self.traces.len(),
+        }
+    }
+
+    /// SQL for a string that [`Side::replicate`] understands; `None` if the trace says it all.
+    pub(super) fn key(&self) -> Option<String> {
+        self.slices.map(|Slices { start, width }| {
+            format!("arrow_cast((time - {start}) / {width}, 'Utf8View')")
+        })
+    }
+
+    /// SQL for the number of the run or slice of a row, among those of this side.
+    pub(super) fn number(&self, session: &Session) -> String {
+        match self.slices {
+            Some(Slices { start, width }) => format!("(time - {start}) / {width}"),
+            None => self.run(session),
+        }
+    }
+
+    /// SQL for the number of the run of a row, among those of this side.
+    pub(super) fn run(&self, session: &Session) -> String {
+        if session.traces.len() == 1 {
+            return "0".to_owned();
+        }
+        let cases = self.traces.iter().enumerate().map(|(run, &trace)| {
+            let name = literal(&session.traces[trace].name);
+            format!("WHEN {name} THEN {run}")
+        });
+        format!("CASE trace {} END", cases.collect::<Vec<_>>().join(" "))
+    }
+
+    /// The run or slice of a row with this key, in this trace.
+    pub(super) fn replicate(&self, key: Option<&str>, trace: usize) -> Option<usize> {
+        let number = match self.slices {
+            Some(_) => key?.parse().ok()?,
+            None => self.traces.iter().position(|&own| own == trace)?,
+        };
+        (number < self.len()).then_some(number)
+    }
+
+    /// Seconds of each run or slice.
+    pub(super) fn seconds(&self) -> Vec<f64> {
+        match self.slices {
+            Some(_) => vec![self.seconds.iter().sum::<f64>() / SLICES as f64; SLICES as usize],
+            None => self.seconds.clone(),
+        }
+    }
+}

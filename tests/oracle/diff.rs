@@ -1,0 +1,108 @@
+//! `diff` on programs of which we know what changed: one function became slower, one was renamed, nothing changed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use perfquet_tests::{bin, needs, root};
+
+/// Runs per build: five against five can be divided in 252 ways.
+const RUNS: usize = 5;
+
+/// A program compiled here; `None`, and reported, where it cannot be compiled or sampled.
+fn compiled(folder: &Path, name: &str, options: &[&str]) -> Option<PathBuf> {
+    if !needs::met(&["perf events"]) {
+        return None;
+    }
+    // Another file name each: functions match all the same.
+    let program = folder.join(name);
+    let status = Command::new("cc")
+        .args(["-O1", "-o"])
+        .arg(&program)
+        .args(options)
+        .arg(root().join("tests/oracle/compared.c"))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    Some(program)
+}
+
+fn record(program: &Path, trace: &Path) {
+    let output = Command::new(bin("perfquet-record"))
+        // Functions that call nothing have no frame pointer: their callers would be missing.
+        .args(["--call-graph", "dwarf", "-F", "1997"])
+        .args(["-e", "cpu-clock:u", "-o"])
+        .arg(trace)
+        .arg("--")
+        .arg(program)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Records two programs in alternation, so that what changes on the host changes both.
+fn record_both(folder: &Path, before: &Path, after: &Path) {
+    for run in 0..RUNS {
+        for (side, program) in [("before", before), ("after", after)] {
+            record(program, &folder.join(format!("{side}-{run}.pqt")));
+        }
+    }
+}
+
+/// The rows of a comparison, as words.
+fn diff(folder: &Path, arguments: &[&str]) -> Vec<serde_json::Value> {
+    let output = Command::new(bin("perfquet-query"))
+        .current_dir(folder)
+        .arg("diff")
+        .args(arguments)
+        .args(["--format", "json", "-n", "0"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    rows.as_array().unwrap().clone()
+}
+
+fn significant(rows: &[serde_json::Value]) -> Vec<&str> {
+    let significant = rows.iter().filter(|row| row["significant"] == true);
+    significant
+        .map(|row| row["function"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn only_the_slower_function_is_significant() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let Some(old) = compiled(folder, "old", &["-DHASH_ROUNDS=40"]) else {
+        return;
+    };
+    let new = compiled(folder, "new", &["-DHASH_ROUNDS=80", "-DRENAMED"]).unwrap();
+    record_both(folder, &old, &new);
+    let rows = diff(folder, &["before-*.pqt", "after-*.pqt"]);
+    assert_eq!(significant(&rows), ["hash"], "{rows:#?}");
+    assert_eq!(rows[0]["module"], "old → new");
+    let named = |name: &str| rows.iter().any(|row| row["function"] == name);
+    assert!(named("sort_all → order_all"), "{rows:#?}");
+
+    // A single recording of each: the slices of time suffice for a change of that size.
+    let rows = diff(folder, &["before-0.pqt", "after-0.pqt"]);
+    assert_eq!(rows[0]["function"], "hash", "{rows:#?}");
+    assert!(
+        significant(&rows).iter().all(|&name| name == "hash"),
+        "{rows:#?}"
+    );
+
+    // A trace and itself.
+    let rows = diff(folder, &["before-0.pqt", "before-0.pqt"]);
+    assert!(significant(&rows).is_empty(), "{rows:#?}");
+    assert!(rows.iter().all(|row| row["change"] == 0), "{rows:#?}");
+
+    // Runs of the same program.
+    let rows = diff(folder, &["before-[0123].pqt", "before-[1234].pqt"]);
+    assert!(significant(&rows).is_empty(), "{rows:#?}");
+}
