@@ -209,11 +209,11 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProbeRequest {
     pub(crate) option: ProbeOption,
-    /// Its value.
+    /// The value of the option.
     pub(crate) text: String,
     /// The filters that follow it.
     pub(crate) filters: Vec<String>,
-    /// Its aggregations.
+    /// Aggregations of the event or probe.
     pub(crate) aggregations: Vec<String>,
 }
 
@@ -329,7 +329,7 @@ impl Cli {
         }
     }
 
-    /// How the output is written.
+    /// Returns the options of the output.
     pub(crate) fn form(&self) -> Form {
         Form {
             format: self.format,

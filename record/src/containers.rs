@@ -17,7 +17,7 @@ use perfquet_trace::symbols::Roots;
 use crate::sys::procfs::{self, View};
 use crate::target::Target;
 
-/// Each costs two descriptors.
+/// Maximum number of held roots; each needs two descriptors.
 const MOST_ROOTS: usize = 256;
 /// Scanning all processes takes some milliseconds, so it is done rarely.
 const TICKS_BETWEEN: u32 = 16;

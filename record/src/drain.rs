@@ -28,9 +28,9 @@ const LONGEST: Duration = Duration::from_millis(250);
 /// Writes bytes to keep.
 type Write<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
-/// Where the rings' bytes go.
+/// Destination of the rings' bytes.
 pub(crate) enum Sink {
-    /// To a file, as they come.
+    /// To a file, unchanged.
     Journal(Journal),
     /// To memory that drops its oldest contents.
     Flight(Box<Buffer>),
@@ -227,7 +227,7 @@ impl Sink {
         }
     }
 
-    /// Each piece is shown before it is consumed.
+    /// Passes on the pieces of a side-band ring; `show` sees each piece first.
     fn take_side_band(&mut self, ring: &mut Ring, mut show: impl FnMut(&[u8])) -> io::Result<u64> {
         let until = ring.head();
         self.take(ring, until, Buffer::side_band, |piece, write| {

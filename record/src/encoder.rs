@@ -38,7 +38,7 @@ const TABLES_BYTES: usize = 32 << 20;
 
 /// A running encoder.
 pub(crate) struct Encoder {
-    /// Its threads, while they are not polite.
+    /// TIDs of its threads while they run at normal priority.
     hurried: Mutex<Vec<i32>>,
     journal_is_whole: Arc<AtomicBool>,
     done_bytes: Arc<AtomicU64>,

@@ -40,7 +40,7 @@ impl Failure {
         self
     }
 
-    /// The next step.
+    /// Returns the hint.
     #[cfg(test)]
     pub(crate) fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()

@@ -68,7 +68,7 @@ pub(crate) struct Cgroup {
 /// Where an event is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Which tasks.
+    /// The tasks.
     pub(crate) tasks: Tasks,
     /// The CPU. Required even for threads: the kernel rejects mmap of a ring that threads inherit unless it belongs to
     /// one CPU.
@@ -78,11 +78,11 @@ pub(crate) struct Place {
 /// The tasks that an event is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tasks {
-    /// All.
+    /// All tasks.
     All,
     /// One thread.
     Thread(i32),
-    /// Those of a cgroup, by its directory's descriptor.
+    /// The tasks of a cgroup, by its directory's descriptor.
     Cgroup(i32),
 }
 
@@ -217,7 +217,7 @@ impl Target {
         }
     }
 
-    /// For the sentence when the kernel refuses.
+    /// Returns the scope for the message of a rejected event.
     pub(crate) fn scope(&self) -> Scope {
         match self {
             Target::System => Scope::System,
@@ -280,7 +280,7 @@ impl PartialEq for Cgroup {
 
 impl Eq for Cgroup {}
 
-/// All processes whose effective user it is, but us.
+/// Returns all processes of an effective user, except the recorder.
 fn processes_of(user: u32) -> Vec<i32> {
     let own = std::process::id() as i32;
     let mut pids = procfs::processes();

@@ -49,11 +49,11 @@ pub(crate) struct TriggerOptions {
 enum Trigger {
     /// A call of a function.
     Call {
-        /// As given.
+        /// The option's value.
         text: String,
         /// FUNC or OBJECT:FUNC
         function: String,
-        /// It has returned.
+        /// Whether the trigger is the return.
         at_return: bool,
     },
     /// After this time.
@@ -158,7 +158,7 @@ impl TriggerOptions {
         }
     }
 
-    /// Their probes.
+    /// Returns the probes of the triggers.
     pub(crate) fn probes(
         &self,
         definitions: &mut Option<Definitions>,

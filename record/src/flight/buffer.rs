@@ -21,7 +21,7 @@ pub(crate) struct Buffer {
     /// Events and side-band of the current pass.
     pass: Vec<u8>,
     pass_side_band: Vec<u8>,
-    /// When the last pass was over.
+    /// Time of the end of the last pass.
     passed_at: u64,
     watch: Option<Watch>,
     asker: Asker,
@@ -107,7 +107,7 @@ impl Buffer {
         }
     }
 
-    /// Everything held at this moment. The events are shared, not copied.
+    /// Returns everything held now. The events are shared, not copied.
     pub(crate) fn held(&self) -> Held {
         Held {
             head: self.memory.head(),

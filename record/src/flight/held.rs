@@ -10,7 +10,7 @@ use crate::journal::Journal;
 pub(crate) struct Held {
     /// Facts, events, formats.
     pub(super) head: Arc<Vec<u8>>,
-    /// Who is who.
+    /// Thread names, forks and mappings.
     pub(super) side_band: Vec<u8>,
     pub(super) events: Pieces,
 }

@@ -31,13 +31,13 @@ struct Segment {
     path: PathBuf,
     file: Arc<File>,
     bytes: u64,
-    /// Nothing in it is older: when the pass before its first was over.
+    /// Lower bound of its times: the end of the previous pass.
     begin: u64,
-    /// Nothing in it is younger.
+    /// Upper bound of its times.
     until: u64,
 }
 
-/// The files.
+/// The files of kept events.
 pub(crate) struct Memory {
     folder: PathBuf,
     limit: Limit,
@@ -72,12 +72,12 @@ impl Memory {
         })
     }
 
-    /// Facts, events, formats.
+    /// Returns facts, events and formats.
     pub(super) fn head(&self) -> Arc<Vec<u8>> {
         Arc::clone(&self.head)
     }
 
-    /// Bytes of events.
+    /// Returns the size of the events in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
@@ -212,7 +212,7 @@ impl Memory {
         }
     }
 
-    /// All events held at this moment. They are shared, not copied.
+    /// Returns all events held now. They are shared, not copied.
     pub(super) fn pieces(&self) -> Pieces {
         let share = |segment: &Segment| (Arc::clone(&segment.file), segment.bytes);
         Pieces(self.segments.iter().map(share).collect())

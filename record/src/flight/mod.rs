@@ -34,7 +34,7 @@ pub(crate) use memory::Memory;
 pub(crate) use slow::Watch;
 pub(crate) use snapshot::{Last, Snapshots};
 
-/// Without a size: more is not kept, however long the time.
+/// Maximum size if only a time is given.
 const BYTES_MAX: usize = 1 << 30;
 
 /// Command-line options.
@@ -71,7 +71,7 @@ pub(crate) enum Trigger {
     Slow {
         /// FUNC or OBJECT:FUNC.
         function: String,
-        /// Than this.
+        /// The limit of the duration.
         longer_than: Duration,
     },
 }
@@ -177,7 +177,7 @@ pub(crate) fn watched(
     Ok((probes, watched))
 }
 
-/// Where the kept events are stored until the end: in the trace itself, or in a directory next to a file.
+/// Returns the directory of the kept events: the journal of the trace, or a directory next to a file.
 pub(crate) fn folder_of(output: &Path, format: Format) -> PathBuf {
     match format {
         Format::Pqt => output.to_owned(),

@@ -15,7 +15,7 @@ const OPEN_MAX: usize = 1 << 16;
 
 /// A watched function.
 pub(crate) struct Watched {
-    /// As the user wrote it.
+    /// The function as written by the user.
     pub(crate) function: String,
     /// Longer calls are slow.
     pub(crate) longer_than: Duration,
@@ -30,7 +30,7 @@ pub(crate) struct Found {
     pub(crate) function: String,
     /// Duration of the call.
     pub(crate) duration: Duration,
-    /// In which thread.
+    /// TID of the call.
     pub(crate) tid: i32,
 }
 
@@ -40,7 +40,7 @@ struct Edge {
     /// Which of the functions.
     watched: usize,
     is_return: bool,
-    /// Its samples have an address in front of the thread.
+    /// Whether its samples have an address before the thread.
     has_ip: bool,
 }
 
@@ -48,7 +48,7 @@ struct Edge {
 pub(crate) struct Watch {
     watched: Vec<Watched>,
     edges: HashMap<u64, Edge>,
-    /// When the calls that go on began: by function and thread, the innermost last.
+    /// Start times of the open calls by function and thread, innermost last.
     open: HashMap<(usize, i32), Vec<u64>>,
     open_calls: usize,
 }

@@ -50,13 +50,13 @@ impl std::fmt::Display for Why {
 #[derive(Default)]
 struct Shared {
     is_requested: AtomicBool,
-    /// From the moment that it is handed over until it is written.
+    /// Whether a snapshot is being written.
     is_busy: AtomicBool,
     /// Slow calls during the snapshot.
     passed_over: AtomicU64,
 }
 
-/// The drain's side.
+/// The drain's end of the channel.
 pub(crate) struct Asker {
     shared: Arc<Shared>,
     sender: Option<SyncSender<(Why, Held)>>,
@@ -86,7 +86,7 @@ impl Asker {
         is_requested.then_some(Why::Requested)
     }
 
-    /// Hands it over.
+    /// Passes the contents to the snapshot thread.
     pub(super) fn hand_over(&self, why: Why, held: Held) {
         if let Some(sender) = &self.sender {
             self.shared.is_busy.store(true, Ordering::Release);
@@ -102,7 +102,7 @@ impl Asker {
 pub(crate) struct Last {
     /// Replaces an existing output.
     pub(crate) force: bool,
-    /// The journal stays.
+    /// Whether the journal is kept.
     pub(crate) keeps_journal: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::failure::{Failure, failed};
 use crate::probe::definition::own_group;
 use crate::sys::tracefs::{Tracefs, read_at_once};
 
-/// A ring.
+/// A ring buffer of ftrace.
 pub(super) struct Buffer {
     root: PathBuf,
     kind: Kind,
@@ -31,7 +31,7 @@ enum Kind {
 }
 
 impl Buffer {
-    /// Makes an instance.
+    /// Creates an instance.
     pub(super) fn own(tracefs: &Tracefs) -> io::Result<Buffer> {
         let root = tracefs.path("instances").join(own_group());
         fs::create_dir(&root)?;

@@ -23,7 +23,7 @@ const LISTS: &[&str] = &[
     "set_ftrace_notrace_pid",
     "set_event",
 ];
-/// Those that limit the graph tracers of all instances too.
+/// Settings that limit the graph tracers of all instances too.
 const LIMITING_VALUES: &[(&str, &str)] = &[("max_graph_depth", "0"), ("tracing_thresh", "0")];
 const LIMITING_LISTS: &[&str] = &["set_graph_function", "set_graph_notrace"];
 

@@ -15,7 +15,7 @@ use super::{HEAD, pages};
 use crate::sys::host;
 use crate::sys::ring::page_bytes;
 
-/// As the file `trace_clock` shows it.
+/// Contents of the file `trace_clock`.
 const CLOCK: &[u8] = b"local [mono]\n\0";
 
 /// Joins the pages in a journal's directory, if there are any. Changes nothing after an error.

@@ -20,7 +20,7 @@ use perfquet_trace::count::counted;
 
 use crate::failure::{Failure, failed, misuse};
 
-/// Longer than any.
+/// Maximum size; no configuration is longer.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The options of a configuration.
@@ -28,7 +28,7 @@ const BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Kfi {
     /// `entry:FUNC`, `exit:FUNC`, `time:T`
     pub(crate) start_on: Option<String>,
-    /// The same.
+    /// `entry:FUNC`, `exit:FUNC`, `time:T`
     pub(crate) stop_on: Option<String>,
     /// Shorter calls are dropped.
     pub(crate) min_duration: Option<Duration>,
@@ -49,7 +49,7 @@ pub(crate) struct Kfi {
 struct LineOutcome {
     line: u64,
     text: String,
-    /// It is not done, or not as KFI does it.
+    /// Whether the line is not applied, or applied differently from KFI.
     is_lacking: bool,
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct Tracing {
     cpus: Vec<u32>,
     head: Option<Head>,
     pages: Option<Pages>,
-    /// When the tracer was switched on, as events are timed.
+    /// Start of tracing, on the clock of the events.
     started: i64,
     is_over: bool,
 }

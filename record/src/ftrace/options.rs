@@ -12,7 +12,7 @@ use crate::failure::{Failure, misuse};
 use crate::output::Format;
 use crate::sys::{clock, kallsyms};
 
-/// Matches every function.
+/// The pattern for every function.
 const ALL: &str = "*";
 
 /// Options of function tracing.

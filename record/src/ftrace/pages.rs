@@ -30,7 +30,7 @@ const WRITE_BYTES: usize = 256 << 10;
 /// Maximum number of bytes read from one CPU before the next one.
 const TURN_BYTES: u64 = 32 << 20;
 
-/// The running threads.
+/// The draining threads.
 pub(super) struct Pages {
     shared: Arc<Shared>,
     threads: Vec<(Arc<Bell>, JoinHandle<io::Result<()>>)>,

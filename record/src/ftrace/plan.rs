@@ -20,7 +20,7 @@ impl Tracer {
         }
     }
 
-    /// As the kernel names it.
+    /// Returns the kernel's name of the tracer.
     pub(super) fn name(self) -> &'static str {
         match self {
             Tracer::Function => "function",
@@ -40,14 +40,14 @@ pub(super) struct Plan {
     pub(super) max_depth: Option<u32>,
     /// Minimum duration in the kernel: shorter calls are dropped, and the others have no entry.
     pub(super) min_duration_us: Option<u64>,
-    /// Nothing in hardware interrupts.
+    /// Whether functions in hardware interrupts are excluded.
     pub(super) without_interrupts: bool,
-    /// With arguments.
+    /// Whether arguments are recorded.
     pub(super) has_args: bool,
 }
 
 impl Plan {
-    /// Every function.
+    /// A plan that traces every function.
     pub(super) fn of(tracer: Tracer) -> Plan {
         Plan {
             tracer,

@@ -26,7 +26,7 @@ pub(super) struct TracedThreads<'a> {
 }
 
 impl<'a> TracedThreads<'a> {
-    /// Those that the events of perf are for.
+    /// Derives the threads from the places of the perf events.
     pub(super) fn of(
         target: &'a Target,
         places: &[Place],

@@ -22,7 +22,7 @@ use crate::sys::tracefs::Tracefs;
 
 const FOLDER: &str = "/run/perfquet";
 const FILE: &str = "ftrace";
-/// Without a tracer.
+/// The name of no tracer.
 const NOP: &str = "nop";
 
 /// The settings to restore, in the order in which they were changed.
@@ -101,7 +101,7 @@ impl Saved {
         Ok(())
     }
 
-    /// All is set but the tracer, which comes next.
+    /// Records that everything but the tracer is set; the tracer comes next.
     pub(super) fn note_held(&mut self, root: &Path, tracer: &str) -> io::Result<()> {
         let (_, sum) = held(root);
         writeln!(self.file, "held\t{tracer}\t{sum}")

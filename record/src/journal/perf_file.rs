@@ -66,7 +66,7 @@ impl Default for Round {
 struct Contents {
     events: Vec<Event>,
     features: BTreeMap<u64, Vec<u8>>,
-    /// Offset and bytes.
+    /// Offset and size in bytes.
     tracing_data: Option<(u64, u64)>,
     data_begin: Option<u64>,
     data_end: u64,

@@ -21,7 +21,7 @@ pub(crate) struct ProbeSpec {
     pub(crate) event: Option<String>,
     /// Program or library, for probes in user code; module, for probes in the kernel.
     pub(crate) object: Option<String>,
-    /// Function, with wildcards.
+    /// Name of the function, possibly with wildcards.
     pub(crate) function: String,
     /// Offset in bytes.
     pub(crate) offset: u64,

@@ -32,7 +32,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// As a shell reports it in `$?`.
+    /// Returns the status in `$?`, as a shell reports it.
     pub(crate) fn status(self) -> u8 {
         let status = match self {
             Ended::Exited(status) => status,
@@ -93,7 +93,7 @@ fn child(
 }
 
 impl Waiting {
-    /// Its pid, which stays over the exec.
+    /// Returns its PID, which stays the same after the exec.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
@@ -130,7 +130,7 @@ pub(crate) fn ended(pid: i32) -> Option<Ended> {
     })
 }
 
-/// Sends SIGTERM.
+/// Sends SIGTERM to the child.
 pub(crate) fn terminate(pid: i32) {
     // SAFETY: no address is passed; the PID is that of a child that has not been waited for.
     unsafe { libc::kill(pid, libc::SIGTERM) };

@@ -115,7 +115,7 @@ fn cpus_in(path: &str) -> Vec<u32> {
         .unwrap_or_else(|| vec![0])
 }
 
-/// "0-3,8" as numbers.
+/// Parses a list of CPUs, such as "0-3,8".
 pub(crate) fn parse_cpus(list: &str) -> Option<Vec<u32>> {
     /// More than any kernel is built for; keeps a typo from filling the memory.
     const MOST: u32 = 1 << 16;

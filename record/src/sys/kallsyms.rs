@@ -24,7 +24,7 @@ fn in_module(text: &str, module: Option<&str>) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// Where these functions are, a name that several have as often; 0 where addresses are hidden.
+/// Returns the addresses of these functions, once per occurrence of the name; 0 if addresses are hidden.
 pub(crate) fn addresses(functions: &BTreeSet<&str>) -> Vec<(String, u64)> {
     let text = read();
     let found = code(&text).filter(|(_, name)| functions.contains(name));

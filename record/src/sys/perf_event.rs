@@ -77,7 +77,7 @@ impl Event {
         Ok(Event { fd, has_lost })
     }
 
-    /// Starts it.
+    /// Starts the event.
     pub(crate) fn enable(&self) -> io::Result<()> {
         // SAFETY: no address is passed.
         check(unsafe { raw::ioctls::ENABLE(self.as_raw_fd(), 0) })

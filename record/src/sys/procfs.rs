@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// A process or thread of `/proc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// Its name: at most 15 bytes, any but NUL.
+    /// Name: at most 15 bytes, any but NUL.
     pub(crate) comm: Vec<u8>,
     /// `R`, `S`, … `Z`, `X`
     pub(crate) state: u8,
@@ -21,7 +21,7 @@ pub(crate) struct Task {
 pub(crate) struct Map<'a> {
     /// First address.
     pub(crate) start: u64,
-    /// Past the end.
+    /// First address past the end.
     pub(crate) end: u64,
     /// PROT_*
     pub(crate) protection: u32,

@@ -19,9 +19,9 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub(crate) struct Head {
     /// Type of the record.
     pub(crate) kind: u32,
-    /// Of the event.
+    /// ID of the event.
     pub(crate) id: u64,
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     pub(crate) time: u64,
 }
 
@@ -80,7 +80,7 @@ impl Ring {
         self.pending_bytes() > self.data_bytes / 2
     }
 
-    /// Up to where it was drained.
+    /// Returns the position up to which the ring was drained.
     pub(crate) fn tail(&self) -> u64 {
         self.tail
     }
@@ -167,7 +167,7 @@ impl Ring {
         Ok(pending)
     }
 
-    /// Up to where the kernel has written.
+    /// Returns the position up to which the kernel has written.
     pub(crate) fn head(&self) -> u64 {
         // SAFETY: `data_head` is inside the mapping, which lives as long as `self`; only the kernel writes it.
         let head = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_head) };

@@ -48,7 +48,7 @@ fn may_take_back() -> bool {
 pub(crate) fn make_urgent() {
     /// The lowest priority: other real-time threads go first.
     const LEAST: libc::c_int = 1;
-    /// The best.
+    /// The best nice value.
     const NICE: libc::c_int = -20;
     let parameter = libc::sched_param {
         sched_priority: LEAST,

@@ -88,7 +88,7 @@ impl Tracefs {
     }
 }
 
-/// Where it is mounted: as itself, or inside debugfs on kernels before 4.1.
+/// Returns the mount point: that of tracefs, or inside debugfs before Linux 4.1.
 fn mounted() -> Option<PathBuf> {
     if Path::new(USUAL).join("events").exists() {
         return Some(USUAL.into());

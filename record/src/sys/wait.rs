@@ -80,7 +80,7 @@ impl Waiter {
 }
 
 impl Bell {
-    /// Rings it.
+    /// Rings the bell.
     pub(crate) fn ring(&self) {
         let one = 1u64;
         // SAFETY: writes 8 bytes from `one`. Fails only if the bell already rings.
