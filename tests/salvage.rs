@@ -170,7 +170,7 @@ fn events_of(row: &str) -> u64 {
     }
 }
 
-/// Some of the rows that only one of the imports has.
+/// Prints some of the rows that only one of the imports has.
 fn show_rows(what: &str, has: &Outcome, lacks: &Outcome) {
     const SHOWN: usize = 6;
     let rows = has.rows.keys().filter(|row| !lacks.rows.contains_key(*row));

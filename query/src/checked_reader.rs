@@ -1,5 +1,5 @@
-//! Reads the parts of traces as DataFusion does, with their metadata checked first: the parquet crate panics on offsets that a
-//! foreign or damaged file may have.
+//! Reads the parts of traces as DataFusion does, after checking their metadata: the parquet crate panics on invalid
+//! offsets, which a damaged or malicious file may have.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::ParquetMetaData;
 use perfquet_trace::store::check_chunks;
 
-/// DataFusion's readers with a cache of metadata; checks what they read.
+/// DataFusion's readers with a metadata cache, plus validation of what they read.
 #[derive(Debug)]
 pub(crate) struct CheckedReaders(pub(crate) CachedParquetFileReaderFactory);
 

@@ -57,11 +57,11 @@ enum Part<'a> {
     Distinct(&'a Arc<AggregateUDF>),
     /// Of all rows: partial counts are added.
     Count(&'a Expr),
-    /// Sums and extremes, which equal those of the parts.
+    /// Sums, minimums and maximums, which combine from those of the parts.
     Other(&'a Arc<AggregateUDF>, &'a Expr),
 }
 
-/// The single argument of DISTINCT, if there is only one and a count besides it; and the aggregates.
+/// Returns the single argument of DISTINCT, if there is only one and a count in addition to it, and the aggregates.
 fn parts(aggregate: &Aggregate) -> Option<(&Expr, Vec<Part<'_>>)> {
     let mut value = None;
     let mut counts = 0;

@@ -74,7 +74,8 @@ pub(crate) fn piece(failure: DataFusionError, option: &str, text: &str) -> anyho
     anyhow!("{option}: {failure}")
 }
 
-/// A thread of the query engine panicked: because of a damaged part, or for a reason that is printed already.
+/// Returns the error for a panic of a thread of the query engine: because of a damaged part, or for a reason that has
+/// been printed.
 pub(crate) fn panic() -> anyhow::Error {
     match store::reader_panic() {
         Some(panic) => anyhow!(
@@ -268,7 +269,7 @@ fn position(error: &DataFusionError) -> Option<(usize, usize)> {
     }
 }
 
-/// Marks the place in the fragment written by the user; `None` if it is in none.
+/// Marks the place in the fragment written by the user; `None` if it is in none of them.
 fn place_in_piece(error: &DataFusionError, sql: &str, pieces: &[String]) -> Option<String> {
     let (line, column) = position(error)?;
     let lines = sql.split_inclusive('\n').take(line.checked_sub(1)?);

@@ -149,7 +149,7 @@ impl Filters {
     }
 }
 
-/// Returns the condition for the range in each trace: each has its own start.
+/// Returns the condition for the range in each trace, because each trace has its own start.
 fn time_condition(session: &Session, text: &str) -> Result<String> {
     let (from, to) = time_range(text).map_err(|error| Misuse(format!("--time {text}: {error}")))?;
     let lengths = session.traces.iter().filter_map(|trace| trace.time_range());

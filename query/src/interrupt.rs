@@ -4,9 +4,9 @@
 //! SIGINT   first: the query ends (exit 130; the shell returns to its prompt)      second: the program ends immediately
 //! SIGTERM, SIGHUP                                                                 the program ends immediately
 //! ```
-//! Workers do not notice signals: a cross join may keep all of them busy for minutes between two rows.
-//! So the waiting thread is woken, and if the program does not end soon, it is ended here. Temporary
-//! files are removed in either case.
+//! Workers do not notice signals: a cross join may keep all of them busy for minutes between two rows. This module
+//! therefore wakes the waiting thread and, if the program does not end soon, ends it. Temporary files are removed in
+//! either case.
 
 use std::io::Write;
 use std::path::PathBuf;

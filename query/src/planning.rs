@@ -3,10 +3,10 @@
 //! ```text
 //! a OR b OR c OR d     as the parser reads it: (((a OR b) OR c) OR d)     as it is planned: (a OR b) OR (c OR d)
 //! ```
-//! Parser, planner, optimizer and evaluation recurse once per level of an expression. So long
-//! chains of OR and AND become balanced trees, and anything still too deep is rejected first. Terms that
-//! compare the same column, `x = 1 OR x = 2`, become `x IN (1, 2)`, which may have any number of values: the optimizer takes
-//! time quadratic in the number of terms (5,000 joined by AND took 13 s).
+//! Parser, planner, optimizer and evaluation recurse once per level of an expression. Therefore, long chains of OR and
+//! AND become balanced trees, and expressions that are still too deep are rejected before. Terms that compare the same
+//! column, `x = 1 OR x = 2`, become `x IN (1, 2)`, which may have any number of values: the optimizer takes time
+//! quadratic in the number of terms (5,000 joined by AND took 13 s).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -70,7 +70,7 @@ pub(crate) async fn plan(state: &SessionState, sql: &str) -> PlanResult<LogicalP
     Ok(plan)
 }
 
-/// Whether a text is one whole expression.
+/// Whether a string is a single complete expression.
 pub(crate) fn check(state: &SessionState, text: &str) -> PlanResult<()> {
     let dialect = state.config().options().sql_parser.dialect;
     state.sql_to_expr(text, &dialect).map(|_| ())

@@ -1,7 +1,7 @@
 //! A session over opened traces: DataFusion with perfquet's tables, views and functions, and its runtime.
 //!
-//! Opening reads the manifests and nothing else; a query opens the parts that it needs. Memory is
-//! limited: sorts, groups and joins spill to files in the temporary directory beyond the limit.
+//! Opening reads only the manifests; a query opens the parts that it needs. Memory is limited: sorts, groups and joins
+//! spill to files in the temporary directory beyond the limit.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -387,7 +387,8 @@ fn context(limits: &Limits) -> Result<SessionContext> {
     options.sql_parser.collect_spans = true;
     options.sql_parser.recursion_limit =
         ConfigNonZeroUsize::try_new(planning::MOST_NESTED).expect("it is not 0");
-    // The order of the parts. With it, `ORDER BY duration DESC` begins with the longest, not with the unknown ones.
+    // The sort order of the parts. It makes `ORDER BY duration DESC` begin with the longest call, not with unknown
+    // durations.
     options.sql_parser.default_null_ordering = "nulls_min".to_owned();
     let pool = FairSpillPool::new(limits.pool_bytes());
     let consumers = std::num::NonZeroUsize::new(3).expect("3 is not 0");

@@ -6,12 +6,12 @@
 //!                  or: "address", module, address
 //! key of a stack   mix(key of the caller's stack, key of the frame); 0 is the empty stack
 //! ```
-//! Addresses of the kernel and of libraries differ between boots and processes; places in files and functions do not.
-//! Inlined functions do not count: they follow from the place.
+//! Addresses of the kernel and of libraries differ between boots and processes; locations in files and functions do
+//! not. Inlined functions are ignored, because the location determines them.
 //!
 //! Computed on demand: eight random bytes for each of 53,453 stacks would make a trace of 102,130 events a quarter larger.
 
-/// What identifies a frame.
+/// The identity of a frame.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FrameIdentity<'a> {
     pub(crate) module: &'a str,

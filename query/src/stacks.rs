@@ -129,7 +129,7 @@ impl Tree {
         self.parent[node as usize]
     }
 
-    /// The frames of one node, innermost first: several if code was inlined, none in the empty stack.
+    /// Returns the frames of one node, innermost first: several if code was inlined, none for the empty stack.
     pub(crate) fn frames_of_node(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         let frame = self.frame[node as usize];
         self.frames
@@ -215,7 +215,7 @@ impl Seen {
         }
     }
 
-    /// Whether `number` was not added since the last `forget`.
+    /// Whether `number` has not been added since the last `forget`.
     pub(crate) fn is_new(&mut self, number: u32) -> bool {
         std::mem::replace(&mut self.rounds[number as usize], self.round) != self.round
     }
@@ -338,7 +338,7 @@ impl Frames {
         self.module.is_valid(row).then(|| self.module.value(row))
     }
 
-    /// What identifies the frame on every host.
+    /// Returns the identity of a frame, equal on every host.
     fn identity(&self, frame: u32) -> FrameIdentity<'_> {
         let row = frame as usize - 1;
         let place = |column: usize| {
@@ -394,7 +394,7 @@ impl Frames {
         first[frame as usize]
     }
 
-    /// The label of a frame: its function, else its module in brackets.
+    /// Returns the label of a frame: its function, otherwise its module in brackets.
     pub(crate) fn name(&self, frame: u32) -> std::borrow::Cow<'_, str> {
         match (self.function(frame), self.module(frame)) {
             (Some(function), _) => function.into(),

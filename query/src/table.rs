@@ -54,7 +54,7 @@ impl PartFile {
     }
 }
 
-/// A column whose values change their kind, since one part has numbers and another text.
+/// A column whose kind of value changes, because one part has numbers and another strings.
 #[derive(Debug)]
 pub(crate) struct Change {
     column: String,

@@ -193,8 +193,8 @@ impl TraceTable {
     }
 }
 
-/// Opens every trace that matches `patterns`. The path of a directory is used literally; otherwise `*`, `?` and `[…]` are
-/// expanded, so a quoted pattern means the same as one expanded by the shell.
+/// Opens every trace that matches `patterns`. The path of a directory is used literally; otherwise `*`, `?` and `[…]`
+/// are expanded, so a quoted pattern is equivalent to one expanded by the shell.
 pub(crate) fn open_all(patterns: &[PathBuf]) -> Result<Vec<Trace>> {
     let mut traces = Vec::new();
     let mut opened = std::collections::HashSet::new();
@@ -246,7 +246,7 @@ fn name_all(traces: &mut [Trace]) {
             .flatten()
             .collect();
     }
-    // The remaining ones have the same name in several spellings.
+    // The remaining patterns are several spellings of one name.
     for (number, &index) in pending.iter().enumerate() {
         let name = format!("{}#{}", traces[index].name, number + 1);
         traces[index].name = name;

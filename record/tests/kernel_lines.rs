@@ -99,10 +99,10 @@ fn slow_probe_is_reported_with_a_fast_neighbor() {
         "{stderr}"
     );
     let Some((before, _)) = stderr.split_once(" is emulated and runs as often") else {
-        panic!("no neighbour: {stderr}");
+        panic!("no neighbor: {stderr}");
     };
-    let neighbour = before.rsplit(' ').next().expect("a word").to_owned();
-    let place = format!("./probed:{neighbour}");
+    let neighbor = before.rsplit(' ').next().expect("a word").to_owned();
+    let place = format!("./probed:{neighbor}");
     let stderr = room.record(&["--uprobe", &place, "--", "./probed"]);
     assert!(!stderr.contains("single-stepped"), "{stderr}");
     assert_eq!(room.rows("events/probe_probed/main", &["comm"]), ["probed"]);

@@ -1,4 +1,5 @@
-//! Other engines open every table of ten traces with the types of docs/files.md, and answer five questions as we do.
+//! Other engines open every table of ten traces with the types of docs/files.md, and give the same results for five
+//! queries.
 
 use std::fmt::Write as _;
 use std::path::Path;

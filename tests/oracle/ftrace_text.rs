@@ -358,7 +358,7 @@ const OTHER_LINES: &[(&str, i64, &str)] = &[
 ];
 const FRAMES: &str = "frames of stacks, in the first column";
 
-/// Collected files against what README-text.md says of them.
+/// Compares collected files with the facts in README-text.md.
 fn as_listed(corpus: &Path) {
     let readme = std::fs::read_to_string(corpus.join("README-text.md")).unwrap();
     let mut wrong = Vec::new();

@@ -42,9 +42,9 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     match rights {
         Rights::System => record_system(&trace, &mut builder, seconds)?,
         Rights::OwnProcesses(reason) => {
-            say::note(&format!("only our own processes are recorded: {reason}"));
+            say::note(&format!("recording only processes of this user: {reason}"));
             say::note(
-                "hint: as root the demo records the whole machine: sudo -E env \"PATH=$PATH\" cargo xtask demo",
+                "hint: to record the whole system, run as root: sudo -E env \"PATH=$PATH\" cargo xtask demo",
             );
             record_own(&trace, &directory, seconds)?;
         }
@@ -103,7 +103,7 @@ fn rights() -> Result<Rights> {
 
 fn record_system(trace: &Path, builder: &mut Builder, seconds: u64) -> Result<()> {
     say::step(&format!(
-        "recording the whole machine for {seconds} s: {}",
+        "recording the whole system for {seconds} s: {}",
         builder.what()
     ));
     builder.wait_until_busy();

@@ -1,9 +1,9 @@
 //! Requirements that a host may lack: each has a name, and one check that the kernel or a tool answers.
 //!
-//! If a test asked the program under test whether it can record, a broken recorder would skip its own tests. So all
-//! requirements are checked here, and `cargo xtask test` checks again: a test that was skipped for a requirement that
-//! is met has failed, and so has one with a reason that cannot be checked. The tests of other crates include this file
-//! by its path, since they cannot depend on this crate.
+//! If a test relied on the program under test to find out whether it can record, a broken recorder would skip its own
+//! tests. So all requirements are checked here, and `cargo xtask test` checks again: a test that was skipped for a
+//! requirement that is met has failed, and so has one with a reason that cannot be checked. The tests of other crates
+//! include this file by its path, since they cannot depend on this crate.
 //!
 //! ```text
 //! skipped: needs root and tracefs
@@ -345,12 +345,12 @@ fn may_load_programs() -> bool {
     const TYPE_KPROBE: u64 = 2;
     // r0 = 0; exit
     let program = [0xb7u64, 0x95];
-    let licence = c"GPL";
+    let license = c"GPL";
     // union bpf_attr, the members of BPF_PROG_LOAD up to `prog_flags`, in words.
     let mut attr = [0u64; 6];
     attr[0] = TYPE_KPROBE | (program.len() as u64) << 32;
     attr[1] = program.as_ptr() as u64;
-    attr[2] = licence.as_ptr() as u64;
+    attr[2] = license.as_ptr() as u64;
     // SAFETY: the kernel reads `attr`, and through it the program and the string, all of which live until it returns.
     let file =
         unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, attr.as_ptr(), size_of_val(&attr)) };

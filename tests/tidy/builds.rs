@@ -1,4 +1,4 @@
-//! What the programs are built with.
+//! Build settings of the programs.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use perfquet_tests::{place, root};
 
 use super::{assert_none, read};
 
-/// Cargo builds a crate again for each set of features: the demo builds one program after the other.
+/// Cargo builds a crate again for each set of features: the demo builds the programs one by one.
 #[test]
 fn recorder_and_converter_share_their_dependencies() {
     let recorder = features("perfquet-record");

@@ -33,10 +33,10 @@ fn objects_fit_their_sources() {
             continue;
         }
         for (kept, fresh) in kept.iter().zip(&fresh) {
-            let holds_behaviour =
+            let has_behavior =
                 kept.is_code || [".rodata", ".maps", ".BTF"].contains(&kept.name.as_str());
             assert!(
-                !holds_behaviour || kept == fresh,
+                !has_behavior || kept == fresh,
                 "{name}: section {}: run `cargo xtask bpf`",
                 kept.name
             );

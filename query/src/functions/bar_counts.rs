@@ -37,7 +37,7 @@ enum Group {
 pub(super) struct BarCounts {
     pub(super) bins: Bins,
     groups: Vec<Group>,
-    /// Full cells that were emptied: each represents so many values that there are never many such cells.
+    /// Full cells that were emptied; there are never many, because each represents a huge count.
     full: Vec<(usize, Counted)>,
     bytes: usize,
 }
@@ -52,7 +52,7 @@ impl BarCounts {
         }
     }
 
-    /// Makes room for this many groups.
+    /// Grows to this number of groups.
     pub(super) fn grow(&mut self, groups: usize) {
         if groups > self.groups.len() {
             self.groups.resize_with(groups, || Group::Few(Vec::new()));
@@ -187,7 +187,7 @@ impl Group {
         Group::Many { first, cells }
     }
 
-    /// Makes room up to `bar` and a quarter more, so that slow growth does not copy at each step.
+    /// Extends the cells up to `bar` and a quarter more, so that slow growth does not copy at each step.
     #[cold]
     fn widen(first: &mut i32, cells: &mut Vec<Cell>, bar: i32, bytes: &mut usize) {
         let before = cells.len();

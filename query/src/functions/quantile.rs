@@ -33,7 +33,7 @@ pub(super) const QUANTILE: Function = Function {
     register: |context, _| {
         context.register_udaf(AggregateUDF::from(Quantile::new(Form::One)));
         context.register_udaf(AggregateUDF::from(Quantile::new(Form::Median)));
-        // Weighted and without an error bound; not needed besides the others.
+        // Weighted and without an error bound; not needed in addition to the others.
         context.deregister_udaf("approx_percentile_cont_with_weight");
     },
 };

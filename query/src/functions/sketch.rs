@@ -205,7 +205,8 @@ impl Sketch {
         }
     }
 
-    /// The values that the shares `q` of all do not exceed (nearest rank); `None` if there are no values.
+    /// Returns the values that the fractions `q` of all values do not exceed (nearest rank); `None` if there are no
+    /// values.
     pub(super) fn quantiles(&mut self, kind: Kind, shares: &[f64]) -> Vec<Option<u64>> {
         match self {
             Sketch::Exact(keys) => {
@@ -217,7 +218,7 @@ impl Sketch {
         }
     }
 
-    /// Size in bytes besides the sketch itself.
+    /// Returns the size in bytes in addition to the sketch itself.
     pub(super) fn size(&self) -> usize {
         match self {
             Sketch::Exact(keys) => keys.capacity() * size_of::<u64>(),
@@ -266,7 +267,7 @@ impl Bars {
         &mut self.cells[(bar - self.first) as usize]
     }
 
-    /// Makes room up to `bar` and a quarter more, so that slow growth does not copy at each step.
+    /// Extends the cells up to `bar` and a quarter more, so that slow growth does not copy at each step.
     #[cold]
     fn widen(&mut self, bar: i32) {
         let before = self.cells.len();

@@ -97,7 +97,7 @@ impl ScalarUDFImpl for OfStack {
     }
 }
 
-/// The answer for the stack of each row, `f(stack_id [, trace])`; `None` for NULL and unknown stacks.
+/// Returns `f(stack_id [, trace])` for the stack of each row; `None` for NULL and unknown stacks.
 pub(super) fn each_stack<T: Clone>(
     forest: &Forest,
     args: &ScalarFunctionArgs,

@@ -28,7 +28,7 @@ pub(super) const FUNCTION: Function = Function {
 /// Type of integer totals.
 pub(crate) const TOTAL: DataType = DataType::Decimal128(38, 0);
 
-/// Type of integers before they are added: `sum` adds ten digits to these 28.
+/// Type to which integers are cast before adding: `sum` adds ten digits to these 28.
 const TERM: DataType = DataType::Decimal128(28, 0);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -67,7 +67,7 @@ impl AggregateUDFImpl for Sum {
             kind => kind,
         };
         Ok(vec![match kind {
-            // Narrow ones too: the widened type is planned again, and its sum must have the same type.
+            // Includes narrow ones: the widened type is planned again, and its sum must have the same type.
             kind if kind.is_integer() => TERM,
             T::Null => TERM,
             T::Float16 | T::Float32 | T::Float64 => T::Float64,

@@ -1,6 +1,6 @@
 //! A distribution in one table cell: `▁▃█▅▂ ▁`, or `.:#=- .` without a Unicode locale.
 
-/// One character per count, from nothing to the highest.
+/// One character per count, from empty to the highest.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 9] = [' ', '.', ',', ':', '-', '=', '+', '*', '#'];
 

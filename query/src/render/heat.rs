@@ -72,7 +72,7 @@ const STRIP: f64 = 36.0;
 /// Rows per decade, if there are few decades.
 const ROWS: usize = 70;
 /// Colors from few to many: light to dark blue, violet, warm red, distinct on light and dark backgrounds.
-const COLOURS: [&str; 10] = [
+const COLORS: [&str; 10] = [
     "#9ecae1", "#6baed6", "#4292c6", "#3f6fb5", "#5a4fa2", "#86409a", "#b23a86", "#d84a5b",
     "#ee7b3a", "#fbc02d",
 ];
@@ -188,7 +188,7 @@ fn strip(text: &mut String, heat: &Heat, sums: &[u64]) {
         text,
         "<path d=\"{path}L{:.1} {bottom}Z\" fill=\"{}\" fill-opacity=\"0.5\"><title>values per time slot, at most {}</title></path>",
         LEFT + PLOT,
-        COLOURS[2],
+        COLORS[2],
         grouped(most as u64)
     );
 }
@@ -222,7 +222,7 @@ fn cells(text: &mut String, heat: &Heat, axis: &LogAxis, counts: &[u64], most: u
             "<rect x=\"{:.2}\" y=\"{:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" fill=\"{}\"><title>{} from {} to {} at {}</title></rect>",
             LEFT + slot as f64 * width,
             TOP + HEIGHT - (row + 1) as f64 * height,
-            colour(count, most),
+            color(count, most),
             grouped(count),
             shown(value(row)),
             shown(value(row + 1)),
@@ -233,21 +233,21 @@ fn cells(text: &mut String, heat: &Heat, axis: &LogAxis, counts: &[u64], most: u
 }
 
 /// Returns the color of a count, on a logarithmic scale: one call among thousands stays visible.
-fn colour(count: u64, most: u64) -> &'static str {
+fn color(count: u64, most: u64) -> &'static str {
     let share = (count as f64).ln() / (most as f64).ln().max(f64::MIN_POSITIVE);
-    COLOURS[((share * COLOURS.len() as f64) as usize).min(COLOURS.len() - 1)]
+    COLORS[((share * COLORS.len() as f64) as usize).min(COLORS.len() - 1)]
 }
 
 fn legend(text: &mut String, most: u64, y: f64) {
-    for (place, colour) in COLOURS.iter().enumerate() {
+    for (place, color) in COLORS.iter().enumerate() {
         let x = LEFT + place as f64 * 26.0;
         let _ = writeln!(
             text,
-            "<rect x=\"{x}\" y=\"{}\" width=\"26\" height=\"12\" fill=\"{colour}\"/>",
+            "<rect x=\"{x}\" y=\"{}\" width=\"26\" height=\"12\" fill=\"{color}\"/>",
             y - 11.0
         );
     }
-    let end = LEFT + 26.0 * COLOURS.len() as f64;
+    let end = LEFT + 26.0 * COLORS.len() as f64;
     let _ = writeln!(
         text,
         "<text class=\"quiet small\" x=\"{}\" y=\"{y}\" text-anchor=\"end\">1</text>\n<text class=\"quiet small\" x=\"{}\" y=\"{y}\">{} per cell</text>",

@@ -202,7 +202,7 @@ pub(crate) fn is_terminal() -> bool {
 }
 
 /// Whether stdout should be colored (<https://no-color.org>).
-pub(crate) fn is_coloured() -> bool {
+pub(crate) fn is_colored() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     is_terminal() && !refused
 }

@@ -1,4 +1,4 @@
-//! Writes the answer of a report: rows in any format, text as in other tools, or an image.
+//! Writes the result of a report: rows in any format, the text layout of another tool, or an image.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::failure::Misuse;
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
     pub(crate) shape: Shape,
-    /// `None` is stdout.
+    /// The path; `None` for stdout.
     pub(crate) path: Option<PathBuf>,
     /// Whether to overwrite an existing file.
     pub(crate) force: bool,
@@ -124,7 +124,7 @@ impl Output {
             Section::Stream(mut answer) => {
                 let out = &mut self.destination;
                 let count = stream(Format::Table, &mut answer, out, self.terminal)?;
-                say_if_empty(count);
+                report_if_empty(count);
                 Ok(())
             }
             Section::Table(batch) => self.batch(Format::Table, &people::shaped(&batch)?),
@@ -151,7 +151,7 @@ impl Output {
             Section::Text(text) => return Ok(self.destination.write_all(&text)?),
         };
         let count = stream(format, &mut answer, &mut self.destination, self.terminal)?;
-        say_if_empty(count);
+        report_if_empty(count);
         Ok(())
     }
 
@@ -160,12 +160,12 @@ impl Output {
         let mut rows = begin(format, batch.schema(), out, self.terminal)?;
         rows.rows(batch)?;
         rows.finish()?;
-        say_if_empty(batch.num_rows() as u64);
+        report_if_empty(batch.num_rows() as u64);
         Ok(())
     }
 }
 
-fn say_if_empty(count: u64) {
+fn report_if_empty(count: u64) {
     if count == 0 {
         say!("no rows");
     }

@@ -1,4 +1,4 @@
-//! Formats a table for people: bars in place of lists, indented names, no empty columns.
+//! Formats a table for reading: bars instead of lists, indented names, no empty columns.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::bins::Bins;
 use crate::functions::in_fitting_unit;
 use crate::text::strings;
 
-/// Key in a field's metadata: how a table shows the column. `optional`: only if a value is neither NULL nor 0; `hidden`:
-/// never; `bars`: a list of `low`, `high` and `count` in powers of two, as one letter per power.
+/// Key in a field's metadata with the display of the column. `optional`: only if a value is neither NULL nor 0;
+/// `hidden`: never; `bars`: a list of `low`, `high` and `count` in powers of two, as one letter per power.
 pub(crate) const TERMINAL: &str = "terminal";
-/// Key in a field's metadata: the column by whose value the names of this one are indented.
+/// Key in a field's metadata with the column whose value gives the indentation of names.
 pub(crate) const INDENT: &str = "indent";
 
 /// Returns the table for people.

@@ -1,4 +1,4 @@
-//! What a report answers, before it has a form.
+//! Results of reports, independent of the output format.
 
 use arrow::array::RecordBatch;
 
@@ -9,11 +9,11 @@ use super::heat::Heat;
 use super::violins::Durations;
 use crate::session::Answer;
 
-/// What a report answers.
+/// The result of a report.
 pub(crate) struct Answered<'s> {
     /// Totals in one line, printed to stderr: `cpu-clock: 1,417 samples`.
     pub(crate) summary: Option<String>,
-    /// What the result lacks, printed after the summary: `3 below 0 omitted`.
+    /// A note on omitted data, printed after the summary: `3 below 0 omitted`.
     pub(crate) omitted: Option<String>,
     pub(crate) section: Section<'s>,
 }
@@ -36,7 +36,7 @@ impl<'s> Answered<'s> {
         }
     }
 
-    /// Adds what the result lacks.
+    /// Adds a note on omitted data.
     pub(crate) fn with_omitted(self, omitted: Option<String>) -> Answered<'s> {
         Answered { omitted, ..self }
     }
@@ -54,6 +54,6 @@ pub(crate) enum Section<'s> {
     Heat(Heat),
     /// Rows and a shape per function.
     Durations(Durations),
-    /// Text in another tool's layout, which has no rows.
+    /// Text in the layout of another tool, without rows.
     Text(Vec<u8>),
 }

@@ -28,7 +28,7 @@ impl Durations {
     }
 }
 
-/// One function.
+/// The shape of one function.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Violin {
     pub(crate) name: String,
@@ -61,7 +61,7 @@ const COLUMNS: [(f64, &str); 5] = [
     (1230.0, "max"),
 ];
 /// Colors from a small to a large share of the time.
-const COLOURS: [&str; 6] = [
+const COLORS: [&str; 6] = [
     "#7fb3d5", "#5b9bd5", "#4c8c6b", "#d8a33d", "#e07b39", "#c8443c",
 ];
 
@@ -145,8 +145,8 @@ fn grid(text: &mut String, axis: &LogAxis, top: f64, bottom: f64) {
 
 fn row(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64, most: i128) {
     let share = violin.total as f64 / most as f64;
-    let colour =
-        COLOURS[((share.max(0.0).sqrt() * COLOURS.len() as f64) as usize).min(COLOURS.len() - 1)];
+    let color =
+        COLORS[((share.max(0.0).sqrt() * COLORS.len() as f64) as usize).min(COLORS.len() - 1)];
     let baseline = middle + 4.5;
     let duration = |ns: i64| in_fitting_unit(ns as f64);
     let [p50, p95, p99] = violin.percentiles;
@@ -172,7 +172,7 @@ fn row(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64, most: i1
     let (from, to) = (axis.place(min as f64), axis.place(max as f64));
     let _ = writeln!(
         text,
-        "<line class=\"line\" x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>\n<path d=\"{}\" fill=\"{colour}\" fill-opacity=\"0.85\" stroke=\"{colour}\" stroke-width=\"1\" stroke-linejoin=\"round\"/>",
+        "<line class=\"line\" x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>\n<path d=\"{}\" fill=\"{color}\" fill-opacity=\"0.85\" stroke=\"{color}\" stroke-width=\"1\" stroke-linejoin=\"round\"/>",
         shape(violin, axis, middle)
     );
     for (value, half) in [(p95, 5.0), (p99, 8.0)] {

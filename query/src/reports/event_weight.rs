@@ -95,7 +95,7 @@ impl EventChoice {
         }
     }
 
-    /// Returns the selected event; else the sampled one with the most rows, else the one with the most rows.
+    /// Returns the selected event; otherwise the sampled one with the most rows, otherwise the one with the most rows.
     pub(super) fn subject(&self, session: &Session) -> Result<WeightedEvent> {
         let every = every(session)?;
         let subjects = with_rows(every.clone());

@@ -144,7 +144,8 @@ enum Source {
     Calls,
 }
 
-/// Returns the requested source; else samples, stacks of stored aggregates, stacks of any event, or calls.
+/// Returns the requested source; otherwise the first available of samples, stacks of stored aggregates, stacks of any
+/// event, and calls.
 fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
     if graph.weight == Some(Weight::Duration) {
         if graph.choice.event.is_some() {

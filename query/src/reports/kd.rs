@@ -139,7 +139,7 @@ struct Function {
     min: i64,
     max: i64,
     sub_time: i128,
-    /// What it called, in the order of the first calls, and how often.
+    /// Its callees, in the order of their first calls, with their counts.
     subs: Vec<(NameId, i64)>,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct TreeStyle {
     pub(super) length: usize,
 }
 
-/// kd's duration of a call whose exit was not seen, in microseconds.
+/// kd's duration in microseconds of a call without an exit.
 const FOREVER: i64 = 9_999_999;
 /// The marks of threads, in the order of their assignment.
 const MARKS: [char; 18] = [

@@ -10,7 +10,7 @@ use crate::call_values::CallValues;
 use crate::session::Session;
 use crate::text::strings;
 
-/// All calls. Node 0 encloses all of them.
+/// All calls, below node 0.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     pub(super) nodes: Vec<Node>,
@@ -27,13 +27,13 @@ pub(super) struct Node {
     pub(super) parent: u32,
     pub(super) name: u32,
     pub(super) count: u64,
-    /// Calls whose exit was not seen.
+    /// Number of calls without an exit.
     pub(super) unfinished: u64,
     pub(super) total: u128,
     pub(super) own: u128,
 }
 
-/// A call that waits for the enclosing one.
+/// A call that waits for its enclosing call.
 struct Waiting {
     trace: usize,
     id: i64,
@@ -147,7 +147,7 @@ impl Paths {
         })
     }
 
-    /// Puts a call below the enclosing one, which may come later if times are equal or rows were late.
+    /// Places a call below its enclosing call, which may come later if times are equal or rows were late.
     fn place(&mut self, call: Waiting, places: &mut [CallValues], waiting: &mut Vec<Waiting>) {
         let around = match call.parent {
             0 => Some(call.base),
@@ -163,8 +163,8 @@ impl Paths {
         }
     }
 
-    /// Places calls that preceded their parents, from the outermost inwards. A call without any parent among the rows
-    /// (excluded by a condition, or lost by damage) is a root.
+    /// Places calls that preceded their parents, outermost first. A call without any parent among the rows (excluded by
+    /// a condition, or lost by damage) is a root.
     fn place_waiting(&mut self, waiting: Vec<Waiting>, places: &mut [CallValues]) {
         let mut inside: HashMap<(usize, i64), Vec<usize>> = HashMap::new();
         let mut known: HashMap<(usize, i64), usize> = HashMap::new();
@@ -205,7 +205,7 @@ impl Paths {
         self.calls += 1;
     }
 
-    /// Raises the time of each node to at least that of its callees, in case exits were not seen.
+    /// Raises the time of each node to at least that of its callees, in case exits are missing.
     fn settle(&mut self) {
         let mut inside = vec![0u128; self.nodes.len()];
         // Children follow their parents.

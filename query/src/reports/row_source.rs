@@ -29,7 +29,7 @@ pub(super) struct RowSource {
 }
 
 impl Rows {
-    /// Returns the selected table; else the calls if there are any, else the event with the most rows.
+    /// Returns the selected table; otherwise the calls, if there are any, otherwise the event with the most rows.
     pub(super) fn selected(&self, session: &Session) -> Result<RowSource> {
         let filters = self.choice.filters.condition(session)?;
         let plain = |table: &str| RowSource {

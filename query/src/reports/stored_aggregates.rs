@@ -234,7 +234,7 @@ fn buckets(session: &Session) -> Result<HashMap<(usize, i64), Vec<Bucket>>> {
     Ok(found)
 }
 
-/// The bars as printed by DTrace: with the empty ones between, and one on each side if there is room.
+/// Returns the bars as printed by DTrace, including the empty ones in between and one on each side if possible.
 fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
     let is_known = !action.is_empty();
     let action = if is_known {
@@ -266,7 +266,7 @@ fn lines(bars: &[Bucket], action: &str) -> Vec<Line> {
     }
     /// More empty bars than this between two others show that the distribution is of another kind.
     const MOST: usize = 4096;
-    // If the kind of bars is a guess, only the printed ones are shown.
+    // If the kind of bars is guessed, show only the printed ones.
     for pair in bars.windows(2).filter(|_| is_known) {
         let (Some(mut edge), Some(end)) = (pair[0].1, pair[1].0) else {
             continue;

@@ -36,7 +36,7 @@ pub(crate) const VIEWS: &[View] = &[
 ];
 
 impl View {
-    /// The SQL for one trace, or for several, whose rows are told apart by the column `trace`.
+    /// The SQL for one trace, or for several, whose rows are distinguished by the column `trace`.
     pub(crate) fn sql(&self, several: bool) -> String {
         let mut sql = String::new();
         for piece in self.sql.split_inclusive('}') {

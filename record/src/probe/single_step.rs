@@ -25,7 +25,7 @@ pub(super) fn is_single_stepped(code: &[u8]) -> bool {
 }
 
 /// Returns the distance in bytes from a slow location to the next fast one that is executed equally often.
-pub(super) fn neighbour(code: &[u8]) -> Option<usize> {
+pub(super) fn neighbor(code: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < NEAR {
         let rest = code.get(at..).filter(|rest| !rest.is_empty())?;
@@ -143,7 +143,7 @@ mod tests {
             (&[0xc5, 0xf8, 0x77, 0x55], None),
             (&[], None),
         ] {
-            assert_eq!(neighbour(code), expected, "{code:x?}");
+            assert_eq!(neighbor(code), expected, "{code:x?}");
         }
     }
 }

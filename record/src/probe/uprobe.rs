@@ -56,7 +56,7 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
             let place = place_of(text, &spec, &object, symbol, edge)?;
             let code = object.code(place, 64);
             if single_step::is_single_stepped(code) {
-                slow.push((symbol, place, single_step::neighbour(code)));
+                slow.push((symbol, place, single_step::neighbor(code)));
             }
         }
     }
@@ -204,8 +204,8 @@ fn place_of(
 fn report_slow(text: &str, slow: &[(&CodeSymbol, u64, Option<usize>)], all: usize) {
     match slow {
         [] => {}
-        [(symbol, place, neighbour)] => {
-            let way = match neighbour {
+        [(symbol, place, neighbor)] => {
+            let way = match neighbor {
                 Some(bytes) => {
                     let offset = place - symbol.offset + *bytes as u64;
                     format!(

@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::report::Report;
 use super::{Setting, measure, require, traces};
 
-/// Both kinds of file; sizes do not vary, so one round serves.
+/// Both kinds of files. Sizes do not vary, so one round is enough.
 pub(super) fn run(setting: &Setting) -> Result<Report> {
     require(&["perf", "zstd", "perf events", "tracefs"])?;
     let mut report = Report::new(1);

@@ -25,7 +25,7 @@ pub fn run(directory: Option<&str>) -> Result<()> {
     }
     let status = command.status().context("cannot run cargo")?;
     if !status.success() {
-        bail!("something differs, and no cause of it is known");
+        bail!("unexplained differences");
     }
     Ok(())
 }

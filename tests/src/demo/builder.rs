@@ -84,7 +84,7 @@ impl Builder {
     pub(super) fn what(&self) -> &'static str {
         match self.scratch {
             None => "the compiler building the query tool",
-            Some(_) => "the compiler building a small crate anew, for something to see",
+            Some(_) => "the compiler rebuilding a small crate, as a workload",
         }
     }
 

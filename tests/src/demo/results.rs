@@ -12,7 +12,8 @@ use crate::{place, say};
 /// Rows of the first table.
 const FIRST_ROWS: usize = 8;
 
-/// Prints the functions in which most time went, from folded stacks of the converter: the query tool is not built yet.
+/// Prints the functions with the most samples, from folded stacks of the converter, because the query tool is not built
+/// yet.
 pub(super) fn show_first(trace: &Path) -> Result<()> {
     say::step("first results, while the query tool is still being built");
     say::command_line(&format!(
@@ -37,7 +38,7 @@ pub(super) fn show_first(trace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a heading and the functions in which most time went: share and name.
+/// Returns a heading and the functions with the most samples: share and name.
 fn hottest(folded: &str) -> Vec<String> {
     let mut weights: HashMap<&str, u64> = HashMap::new();
     let mut total = 0;
@@ -60,7 +61,7 @@ fn hottest(folded: &str) -> Vec<String> {
     std::iter::once(heading).chain(rows).collect()
 }
 
-/// Runs the query tool on the trace, each command shown as one would type it.
+/// Runs the query tool on the trace, printing each command as typed.
 pub(super) fn show(trace: &Path, directory: &Path) -> Result<()> {
     let path = trace.display().to_string();
     let picture = directory.join("flamegraph.svg").display().to_string();
@@ -83,7 +84,7 @@ pub(super) fn show(trace: &Path, directory: &Path) -> Result<()> {
     for (words, why) in [
         ("info", "summary"),
         ("tables", "every table and column, explained"),
-        ("shell", "ask your own questions"),
+        ("shell", "run your own queries"),
     ] {
         say::note(&format!(
             "{} {words} {}   {why}",

@@ -142,7 +142,7 @@ impl Machine<'_> {
         let is_done = lines.last() == Some(&"done");
         let trouble = match (broken, trouble) {
             (Some(line), _) => Some(format!("the kernel broke: {line}")),
-            (None, None) if !is_done => Some("the machine ended before its end".to_owned()),
+            (None, None) if !is_done => Some("the virtual machine ended early".to_owned()),
             (None, trouble) => trouble,
         };
         Ended {

@@ -223,7 +223,7 @@ impl Validator for Completer {
 
 impl Highlighter for Completer {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
-        if render::is_coloured() {
+        if render::is_colored() {
             Cow::Owned(format!("\x1b[1;32m{prompt}\x1b[0m"))
         } else {
             Cow::Borrowed(prompt)
@@ -231,7 +231,7 @@ impl Highlighter for Completer {
     }
 
     fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
-        if render::is_coloured() {
+        if render::is_colored() {
             Cow::Owned(format!("\x1b[2m{hint}\x1b[0m"))
         } else {
             Cow::Borrowed(hint)
