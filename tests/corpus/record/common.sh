@@ -1,15 +1,15 @@
-# What the recording scripts share. They run as root in a machine of `cargo xtask corpus --record`, in a folder with the
-# programs workload (frame pointers) and workload-nofp (none), and leave what they recorded in out/.
+# Shared by the recording scripts. They run as root in a virtual machine of `cargo xtask corpus --record`, in a directory with the
+# programs workload (frame pointers) and workload-nofp (none), and leave their recordings in out/.
 W=$PWD
 T=/sys/kernel/tracing
 WL=$W/workload
 mkdir -p "$W/out"
 uname -r > "$W/out/RELEASE"
 
-# about FILE WHAT HOW: one line of the list of files.
+# about FILE WHAT HOW: adds a line to the list of files.
 about() { printf '%s\t%s\t%s\n' "$1" "$2" "$3" >> "$W/out/ABOUT.tsv"; }
 
-# Back to an empty ring with every option as after boot.
+# Restores an empty ring with the options of a fresh boot.
 reset_trace() {
   echo 0 > $T/tracing_on
   echo nop > $T/current_tracer
@@ -40,7 +40,7 @@ load() {
   taskset -c 0 dd if=/dev/zero of=/tmp/f bs=4k count=6 2>/dev/null
   taskset -c 1 cat /tmp/f | wc -c > /dev/null
 }
-# The symbols of a list and their successors, as /proc/kallsyms has them.
+# Prints the symbols of a list and their successors in /proc/kallsyms.
 kallsyms_of() {
   awk 'NR==FNR {want[$1]; next} {keep = ($3 in want)} (keep || after) && $2 ~ /^[tTwW]$/ {print} {after = keep}' \
     "$1" /proc/kallsyms

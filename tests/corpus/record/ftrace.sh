@@ -1,13 +1,13 @@
 #!/bin/bash
-# Texts of tracefs: each is one reading of `trace`, or of the file that its line names, after a small load.
+# Texts of tracefs: each is one read of `trace`, or of the file named in its line, after a small load.
 . ./common.sh
 cd /tmp; reset_trace
 save() { off; cat "$T/${4:-trace}" > $W/out/$1; about "$1" "$2" "$3"; reset_trace; }
-# How many events the kernel counts in its rings, and how many it has overwritten.
+# Number of events that the kernel counts in its rings, and of overwritten ones.
 stats() { for cpu in 0 1; do sed "s/^/$1 cpu$cpu /" $T/per_cpu/cpu$cpu/stats; done | grep -E ' cpu[01] (entries|overrun): ' >> $W/out/STATS; }
 EVENTS="sched:sched_switch sched:sched_wakeup sched:sched_process_exec sched:sched_process_fork sched:sched_process_exit syscalls:sys_enter_write syscalls:sys_exit_write syscalls:sys_enter_openat syscalls:sys_exit_openat irq:softirq_entry irq:softirq_exit timer:hrtimer_expire_entry"
 SMALL="sched:sched_switch syscalls:sys_enter_write syscalls:sys_exit_write"
-# Few functions: to patch them all takes an emulated machine ten seconds each time.
+# A few functions only: patching all of them takes an emulated machine ten seconds each time.
 FEW="ksys_* vfs_* *_write_iter* rw_verify* generic_* fdget_pos mutex_* *nanosleep* hrtimer_start* __fsnotify* file_*"
 graph() {
   for pattern in $FEW; do echo "$pattern" >> $T/set_ftrace_filter; done
@@ -20,7 +20,7 @@ case $1 in
 events)
 enable $EVENTS; on; load; off; stats events.trace
 save events.trace "events of the scheduler, of system calls, of timers on two CPUs" "cat trace"
-# The same ring twice: as the kernel prints events, and as it prints their fields.
+# The same ring twice: with the events' print formats, and with their fields.
 enable $EVENTS kmem:kmalloc kmem:kfree; on; load; off
 cat $T/trace > $W/out/twice.trace; about twice.trace "a ring, printed by the formats of the events" "cat trace"
 if [ -e $T/options/fields ]; then
@@ -78,7 +78,7 @@ timeout 2 cat $T/trace_pipe > $W/out/graph.trace_pipe; about graph.trace_pipe "f
 reset_trace
 ;;
 new)
-# What only newer kernels print.
+# Output of newer kernels only.
 graph ksys_write; echo 4 > $T/max_graph_depth; option funcgraph-args 1; on; dd2
 save graph-args.trace "function_graph with arguments" "echo 1 > options/funcgraph-args"
 filter vfs_read vfs_write; echo function > $T/current_tracer; option func-args 1; on; load

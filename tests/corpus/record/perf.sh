@@ -1,13 +1,13 @@
 #!/bin/bash
-# Files perf.data, each with what `perf script` printed of it where it was recorded (NAME.script).
+# perf.data files, each with the output of `perf script` on the recording host (NAME.script).
 . ./common.sh
 cd /tmp; mkdir -p /root/.debug
-# In the machine only: those of this host stay as they are.
+# In the virtual machine only: settings of this host are not changed.
 [ ! -d /vm ] || sysctl -q -w kernel.perf_event_paranoid=-1 kernel.kptr_restrict=0
 export PERF_CONFIG=/dev/null
 DD="dd if=/dev/zero of=/tmp/f bs=4k count=25"
 FIELDS=comm,pid,tid,cpu,time,event,ip,sym,period,trace
-# As wide as the file allows; inlined functions would start addr2line for every frame.
+# With all fields of the file; inlined functions would start addr2line for every frame.
 script() {
   perf script --no-inline --ns -F $FIELDS -i "$W/out/$1.data" > "$W/out/$1.script" 2>/dev/null ||
     perf script --no-inline --ns -i "$W/out/$1.data" > "$W/out/$1.script" || echo "FAILED: perf script of $1"
@@ -64,7 +64,7 @@ record no-buildid "no build ids" -B -N -e cpu-clock -F 499 -g -- $WL 500
 record buildid-mmap "build ids in the records of mappings" --buildid-mmap -e cpu-clock -F 499 -g -- $WL 500
 record weight-id "sample identifiers, times and periods" -T -P --sample-identifier -e cpu-clock -F 499 -- $WL 500
 record tail-synth "records made up at the end" --tail-synthesize --overwrite -e cpu-clock -F 499 -- $WL 500
-# The command's own output must not go into the pipe.
+# The output of the command must not go into the pipe.
 perf record -q -o - -e cpu-clock -F 499 -g -- sh -c "$WL 500 > /dev/null" > $W/out/pipe.data 2>/tmp/said
 script pipe; about pipe.data "a pipe" "perf record -o - -e cpu-clock -F 499 -g -- workload 500"
 perf record -q -o - -z -e cpu-clock -F 999 -g -- sh -c "$WL 500 > /dev/null" > $W/out/pipe-z.data 2>/tmp/said
@@ -79,7 +79,7 @@ perf record -q -o - -e cpu-clock -F 999 -g -- sh -c "$WL 9000 > /dev/null" > $W/
 script pipe; about pipe.data "a pipe" "perf record -o - -e cpu-clock -F 999 -g -- workload 9000"
 ;;
 symbols)
-# The symbols that occur in what was printed, and where each ends.
+# The symbols in the output, and the end of each.
 cat $W/out/*.script | grep -oE '[a-zA-Z_][a-zA-Z0-9_.]{3,}' | sort -u > /tmp/names
 kallsyms_of /tmp/names > $W/out/kallsyms.part
 about kallsyms.part "the kernel's symbols that occur in the texts, each with its successor" "/proc/kallsyms"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Files trace.dat. What `trace-cmd report` prints of them is made on the host, where its plugins are.
+# trace.dat files. Their `trace-cmd report` is printed on the host, which has the plugins.
 . ./common.sh
 cd /tmp; reset_trace
 # trace-cmd stores all of /proc/kallsyms, 7 MB, and without any event the formats of all: a short list of symbols and
