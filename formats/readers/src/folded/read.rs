@@ -13,7 +13,7 @@ const MAX_FRAMES: usize = 1 << 16;
 /// More decimals would take too many digits from the largest count.
 const MAX_DECIMALS: u32 = 9;
 /// Bad lines reported individually; the rest are counted.
-const MAX_TOLD: u64 = 100;
+const MAX_REPORTED: u64 = 100;
 /// Bytes quoted from a bad line.
 const QUOTED_BYTES: usize = 60;
 const PROGRESS_BYTES: u64 = 1 << 20;
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
         self.problems += 1;
-        if self.problems > MAX_TOLD {
+        if self.problems > MAX_REPORTED {
             return Ok(());
         }
         let message = format!("expected {expected}, found {}", quoted(line));
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
 
     /// Reports the number of bad lines that were not reported individually.
     fn finish(&self, sink: &mut dyn Sink) -> Result<(), Error> {
-        match self.problems.saturating_sub(MAX_TOLD) {
+        match self.problems.saturating_sub(MAX_REPORTED) {
             0 => Ok(()),
             count => sink.event(Event::Problem(Problem {
                 place: Place::Whole,

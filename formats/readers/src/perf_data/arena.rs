@@ -1,19 +1,19 @@
-//! Copies of records that wait and are in no mapped file: in memory, and, when there are many, in an unlinked temporary
-//! file before that.
+//! Copies of waiting records that are not in a mapped file: in memory, the older ones in an unlinked temporary file if
+//! there are many.
 
 use std::sync::Arc;
 
 use perfquet_events::Error;
 use perfquet_events::input::{Map, Spool};
 
-/// Bytes of records kept in memory before they go to a file.
+/// Maximum number of bytes in memory; more go to a file.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Copies of records, in memory and, when there are many, in a temporary file.
+/// Copies of records, in memory and, if there are many, in a temporary file.
 #[derive(Default)]
 pub(super) struct Arena {
     bytes: Vec<u8>,
-    /// What came before `bytes`.
+    /// The copies before `bytes`.
     spool: Option<Spool>,
     pub(super) temporary_bytes_max: u64,
 }
@@ -46,7 +46,7 @@ impl Arena {
         self.bytes.is_empty() && self.spool.is_none()
     }
 
-    /// Keeps a copy, and says where.
+    /// Stores a copy; returns its offset.
     #[inline]
     pub(super) fn push(&mut self, record: &[u8]) -> Result<u64, Error> {
         if self.bytes.len() + record.len() > BYTES_MAX {
@@ -78,7 +78,7 @@ impl Arena {
         })
     }
 
-    /// An empty one that keeps the memory.
+    /// Returns an empty arena that reuses the memory.
     pub(super) fn emptied(mut self) -> Arena {
         self.bytes.clear();
         Arena {

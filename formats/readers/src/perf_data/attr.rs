@@ -1,4 +1,4 @@
-//! `struct perf_event_attr`: how an event was opened, and so what its samples look like.
+//! `struct perf_event_attr`: the settings of an event, which determine the layout of its samples.
 //!
 //! ```text
 //!  0 u32 type, u32 size    8 u64 config      16 u64 sample_period|freq  24 u64 sample_type
@@ -6,9 +6,9 @@
 //! 64 u64 config2          72 u64 branch_sample_type    80 u64 sample_regs_user
 //! 88 u32 sample_stack_user, i32 clockid      96 u64 sample_regs_intr    …
 //! ```
-//! Each kernel makes it longer (include/uapi/linux/perf_event.h); a shorter one means zeros, a longer one is
-//! read as far as it is known. The flag word is C bit-fields: on a big-endian machine its bits count from
-//! the top.
+//! Newer kernels extend the structure (include/uapi/linux/perf_event.h). Members missing from a shorter one are zero;
+//! unknown members of a longer one are ignored. The flags are C bit-fields: on a big-endian host, they start at the
+//! highest bit.
 
 use perfquet_events::bytes::{Cursor, Endian};
 
@@ -39,7 +39,7 @@ pub(super) mod sample_type {
     pub(in super::super) const DATA_PAGE_SIZE: u64 = 1 << 22;
     pub(in super::super) const CODE_PAGE_SIZE: u64 = 1 << 23;
     pub(in super::super) const WEIGHT_STRUCT: u64 = 1 << 24;
-    /// The members that a sample begins with, each of one word.
+    /// The first members of a sample, each of one word.
     pub(in super::super) const WORDS: u64 =
         IDENTIFIER | IP | TID | TIME | ADDR | ID | STREAM_ID | CPU | PERIOD;
 }
@@ -56,17 +56,17 @@ pub(super) mod event_type {
 
 /// Smallest attr: PERF_ATTR_SIZE_VER0.
 pub(super) const ATTR_BYTES_MIN: u64 = 64;
-/// Longest attr that is believed: the kernel itself refuses more than a page.
+/// Maximum size of a plausible attr: the kernel rejects more than a page.
 pub(super) const ATTR_BYTES_MAX: u64 = 4096;
 
-/// Numbers of PMUs are given one after the other.
+/// Maximum type: PMUs are numbered consecutively.
 const KINDS_MAX: u32 = 1 << 16;
-/// Bits that are known of `sample_type`, `read_format` and the flags, with room for those of later kernels.
+/// Plausible bits of `sample_type`, `read_format` and the flags, including some of later kernels.
 const SAMPLE_TYPES_MAX: u64 = 1 << 32;
 const READ_FORMATS_MAX: u64 = 1 << 12;
 const FLAGS_MAX: u64 = 1 << 48;
 
-/// How an event was opened.
+/// The settings of an event.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Attr {
     pub(super) kind: u32,
@@ -75,7 +75,7 @@ pub(super) struct Attr {
     pub(super) sample_period: u64,
     pub(super) sample_type: u64,
     pub(super) read_format: u64,
-    /// Bit 0 is `disabled`, whatever the machine.
+    /// Flags; bit 0 is `disabled` on every host.
     pub(super) flags: u64,
     pub(super) breakpoint_kind: u32,
     pub(super) config1: u64,
@@ -84,24 +84,24 @@ pub(super) struct Attr {
     pub(super) sample_regs_user: u64,
     pub(super) clock_id: i32,
     pub(super) sample_regs_intr: u64,
-    /// Where its records have what is looked at before they are decoded.
+    /// Positions of members that are read before a record is decoded.
     pub(super) layout: RecordLayout,
 }
 
-/// Where the records of an event have their time and id; computed once, looked at for each record.
+/// Positions of time and ID in an event's records, computed once because they are read for every record.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RecordLayout {
-    /// Bytes of a sample's first members, those that are one word each.
+    /// Size in bytes of a sample's first members, one word each.
     pub(super) head_bytes: u64,
-    /// Bytes after the header of a sample where its time is.
+    /// Offset of the time after the header of a sample.
     pub(super) time: Option<usize>,
-    /// The same for its id.
+    /// Offset of the ID after the header of a sample.
     pub(super) id: Option<usize>,
-    /// Bytes from the end of another record where its time begins.
+    /// Distance of the time from the end of other records.
     pub(super) time_from_end: Option<usize>,
-    /// The same for its id.
+    /// Distance of the ID from the end of other records.
     pub(super) id_from_end: Option<usize>,
-    /// Bytes of the trailer that records other than samples carry.
+    /// Size in bytes of the trailer of records other than samples.
     pub(super) trailer_bytes: usize,
 }
 
@@ -114,17 +114,17 @@ macro_rules! flag {
 }
 
 impl Attr {
-    /// Reads `bytes`, which is a whole attr.
+    /// Parses `bytes`, a whole attr.
     pub(super) fn parse(bytes: &[u8], endian: Endian) -> Attr {
         let mut cursor = Cursor::new(bytes, 0, endian);
         let mut attr = Attr::default();
-        // What is missing at the end counts as zero.
+        // Missing members at the end are zero.
         let _ = attr.read(&mut cursor);
         attr.layout = attr.layout();
         attr
     }
 
-    /// An attr with these members.
+    /// Returns an attr with these members.
     #[cfg(test)]
     pub(super) fn of(sample_type: u64, flags: u64) -> Attr {
         let mut attr = Attr {
@@ -142,7 +142,7 @@ impl Attr {
             0 => ATTR_BYTES_MIN,
             size => u64::from(size),
         };
-        // The writer's own size says how much of it is meant; the room around it may be larger.
+        // The writer's size field gives the valid part; the space reserved for the attr may be larger.
         let valid = size.saturating_sub(8).min(cursor.left());
         let mut cursor = cursor.part(valid)?;
         self.config = cursor.u64()?;
@@ -166,7 +166,7 @@ impl Attr {
         Ok(())
     }
 
-    /// Whether these bytes can be an attr: its size, and no bit that is not known.
+    /// Whether the bytes may be an attr, by its size and by unknown bits.
     pub(super) fn is_plausible(bytes: &[u8], endian: Endian) -> bool {
         let mut cursor = Cursor::new(bytes, 0, endian);
         let (Ok(kind), Ok(size)) = (cursor.u32(), cursor.u32()) else {
@@ -208,7 +208,7 @@ impl Attr {
         self.sample_type & bit != 0
     }
 
-    /// Name of the clock that samples are stamped with.
+    /// Returns the name of the clock of the samples.
     pub(super) fn clock(&self) -> &'static str {
         if !self.use_clockid() {
             return "sched_clock";
@@ -216,7 +216,7 @@ impl Attr {
         clock_name(self.clock_id)
     }
 
-    /// Bytes after the header where a sample holds this one of its first members.
+    /// Returns the offset after the header of one of a sample's first members.
     fn offset_of(&self, bit: u64) -> Option<usize> {
         let before = match bit {
             sample_type::ID => {
@@ -255,7 +255,7 @@ impl Attr {
     }
 
     fn distance_from_end(&self, bit: u64) -> Option<usize> {
-        let behind = match bit {
+        let after = match bit {
             sample_type::TIME => {
                 sample_type::ID
                     | sample_type::STREAM_ID
@@ -265,7 +265,7 @@ impl Attr {
             _ => sample_type::STREAM_ID | sample_type::CPU | sample_type::IDENTIFIER,
         };
         self.has(bit)
-            .then(|| 8 + 8 * (self.sample_type & behind).count_ones() as usize)
+            .then(|| 8 + 8 * (self.sample_type & after).count_ones() as usize)
     }
 
     fn trailer_bytes(&self) -> usize {
@@ -282,14 +282,14 @@ impl Attr {
     }
 }
 
-/// Widths of the flag word's fields, lowest first; the last reaches to the top.
+/// Widths of the fields in the flag word, lowest first; the last one extends to the highest bit.
 const FLAG_FIELDS: &[u32] = &[
     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
     1, 1, 1, 1, 1, 1, 1, 24,
 ];
 
-/// The word that a little-endian machine would have for the C bit-fields in `word` of a big-endian one, which
-/// lays them out from the top; `widths` are those of the fields. The bits inside a field keep their order.
+/// Converts bit-fields of a big-endian host, which start at the highest bit, to those of a little-endian one. `widths`
+/// are those of the fields; the order of bits inside a field stays.
 pub(super) fn bit_fields(word: u64, widths: &[u32]) -> u64 {
     let mut place = 0;
     let mut result = 0;
@@ -301,7 +301,7 @@ pub(super) fn bit_fields(word: u64, widths: &[u32]) -> u64 {
     result
 }
 
-/// Name of a CLOCK_* number.
+/// Returns the name of a CLOCK_* number.
 pub(super) fn clock_name(id: i32) -> &'static str {
     match id {
         0 => "realtime",

@@ -1,8 +1,8 @@
-//! The events of a recording: how each was opened, whose an id is, what is known of their names and payloads.
+//! The events of a recording: their settings, IDs, names and formats.
 //!
-//! The events come with the attrs of a file or the first records of a pipe. Everything else is added as it is found:
-//! names (EVENT_DESC, EVENT_UPDATE, simpleperf), formats (tracing data). What each is called and declared as is decided
-//! in `declare.rs`, when its first sample is handed over.
+//! The events come from the attrs of a file, or from the first records of a pipe. Other information is added when it is
+//! found: names (EVENT_DESC, EVENT_UPDATE, simpleperf) and formats (tracing data). `declare.rs` combines it when the
+//! first sample of an event is emitted.
 
 use std::cell::Cell;
 
@@ -25,13 +25,13 @@ pub(super) struct Catalog {
     events: Vec<CatalogEvent>,
     /// The samples of all events have their times and IDs at the same places.
     is_alike: bool,
-    /// Index of the event that an id belongs to.
+    /// Event index of each ID.
     ids: Ids,
-    /// The list of events is damaged: others may be missing.
+    /// Whether the list of events is damaged, so that events may be missing.
     pub(super) is_damaged: bool,
     pub(super) names: Names,
     pub(super) formats: Formats,
-    /// Functions whose calls a BPF program reports, by number.
+    /// Functions whose calls a BPF program reports, by ID.
     pub(super) functions: HashMap<u32, CallFunction>,
     pub(super) declared: Declared,
 }
@@ -39,34 +39,34 @@ pub(super) struct Catalog {
 /// One event.
 pub(super) struct CatalogEvent {
     pub(super) attr: Attr,
-    /// Its name, if a record gave it.
+    /// Name given by a record, if any.
     pub(super) name: Option<String>,
-    /// The kernel's filter, given by perfquet-record.
+    /// Kernel filter, recorded by perfquet-record.
     pub(super) filter: Option<String>,
-    /// The purpose of its hits, given by perfquet-record.
+    /// Purpose of the hits, recorded by perfquet-record.
     pub(super) purpose: Purpose,
-    /// Its number in the stream of events, once it is declared there.
+    /// ID in the event stream, once declared.
     pub(super) id: Option<EventId>,
-    /// Decoders of its fields, once it is declared.
+    /// Decoders of the fields, once declared.
     pub(super) plan: Plan,
-    /// Its samples are perfquet-record's own records; found out at the first.
+    /// Whether its samples are records of perfquet-record; determined by the first one.
     pub(super) is_wire: Option<bool>,
-    /// Its samples have no bytes but their members; found out at the first.
+    /// Whether its samples have only their members; determined by the first one.
     is_exact: Cell<Option<bool>>,
     /// Where its samples have their members, if these are the usual ones.
     usual: Option<UsualLayout>,
 }
 
-/// Names that come apart from the attrs.
+/// Names that are not in the attrs.
 #[derive(Default)]
 pub(super) struct Names {
-    /// Of PMUs by type.
+    /// Names of PMUs by type.
     pub(super) pmus: HashMap<u32, String>,
-    /// EVENT_DESC: name and ids, in the order of the attrs.
+    /// Names and IDs of EVENT_DESC, in the order of the attrs.
     pub(super) descriptions: Vec<(String, Vec<u64>)>,
-    /// HEADER_EVENT_TYPE, obsolete: by config.
+    /// Names of HEADER_EVENT_TYPE (obsolete), by config.
     pub(super) event_types: HashMap<u64, String>,
-    /// simpleperf's meta information: by type and config.
+    /// Names of simpleperf's meta information, by type and config.
     pub(super) simpleperf: HashMap<(u32, u64), String>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Names {
 #[derive(Default)]
 pub(super) struct Declared {
     pub(super) count: u32,
-    /// perf's own, by their place.
+    /// perf's own event types, by index.
     pub(super) recorder: [Option<EventId>; recorder::COUNT],
 }
 
@@ -100,8 +100,8 @@ impl CatalogEvent {
         self.usual.as_ref().filter(|_| is_known)
     }
 
-    /// Whether a sample that its members fill, or do not, is like the first of this event. A newer kernel may
-    /// write members that are not known here, but then into all of them.
+    /// Whether a sample has bytes after its members exactly if the first sample of the event had. A newer kernel may
+    /// write unknown members, but then in all samples.
     #[inline]
     pub(super) fn is_filled(&self, is_filled: bool) -> bool {
         match self.is_exact.get() {
@@ -130,7 +130,7 @@ impl Catalog {
         }
     }
 
-    /// Adds an event with the ids of its counters. The first says which clock the recording has.
+    /// Adds an event with the IDs of its counters. The first event determines the clock.
     pub(super) fn add(
         &mut self,
         attr: Attr,
@@ -151,7 +151,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Adds an id of an event that is there.
+    /// Adds an ID of an existing event.
     pub(super) fn add_id(&mut self, id: u64, index: usize) {
         if index < self.events.len() {
             self.ids.insert(id, index);
@@ -176,7 +176,7 @@ impl Catalog {
         self.ids.get(id).is_some()
     }
 
-    /// Whether this event has this id.
+    /// Whether the event has this ID.
     pub(super) fn is_id_of(&self, id: u64, index: usize) -> bool {
         self.ids.get(id) == Some(index)
     }
@@ -203,7 +203,7 @@ impl Catalog {
         self.events.get_mut(index)
     }
 
-    /// Index of the event that a record with this id belongs to. Unknown: `None`.
+    /// Returns the index of the event of a record with this ID; `None` if unknown.
     #[inline]
     pub(super) fn index_of_id(&self, id: Option<u64>) -> Option<usize> {
         if self.events.len() <= 1 && !self.is_damaged || self.ids.is_empty() {
@@ -215,7 +215,7 @@ impl Catalog {
         }
     }
 
-    /// Index of the event of a record. All attrs have their ids at the same place: perf sees to it.
+    /// Returns the index of a record's event. perf ensures that all attrs have the ID at the same position.
     #[inline]
     pub(super) fn index_of(&self, header: RecordHeader, record: &[u8]) -> Option<usize> {
         let layout = &self.events.first()?.attr.layout;
@@ -234,10 +234,10 @@ impl Catalog {
         self.index_of_id(id)
     }
 
-    /// Time of a record, if it has one.
+    /// Returns the time of a record, if it has one.
     #[inline]
     pub(super) fn time_of(&self, header: RecordHeader, record: &[u8]) -> Option<u64> {
-        // What perf writes itself has no trailer.
+        // Records written by perf itself have no trailer.
         if header.kind > kind::KERNEL_LAST {
             return None;
         }
@@ -247,7 +247,7 @@ impl Catalog {
         }
         match layout.time_from_end {
             Some(offset) => self.word_from_end(self.written(header, record), offset),
-            // Without a trailer these two still have their own.
+            // Without a trailer, these two have a time in their body.
             None if matches!(header.kind, kind::FORK | kind::EXIT) => {
                 self.endian.u64_at(record, 24)
             }
@@ -261,7 +261,7 @@ impl Catalog {
         self.endian.u64_at(record, offset)
     }
 
-    /// The part of a kernel's record that the kernel has written. All attrs have trailers of the same size.
+    /// Returns the part of a kernel record that the kernel wrote. All attrs have trailers of the same size.
     #[inline]
     fn written<'r>(&self, header: RecordHeader, record: &'r [u8]) -> &'r [u8] {
         let trailer_bytes = self
@@ -271,7 +271,7 @@ impl Catalog {
         written(header, record, trailer_bytes, self.endian)
     }
 
-    /// Takes the body of a record of this event that is no sample apart from its trailer. `offset` is that of the body.
+    /// Splits the trailer from the body of a record that is not a sample. `offset` is that of the body.
     pub(super) fn split<'r>(
         &self,
         header: RecordHeader,

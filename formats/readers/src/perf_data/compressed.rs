@@ -1,27 +1,27 @@
-//! PERF_RECORD_COMPRESSED and COMPRESSED2: records packed by zstd.
+//! PERF_RECORD_COMPRESSED and COMPRESSED2: records compressed with zstd.
 //!
-//! One zstd stream runs over all such records of a data file; it is flushed at the end of each, never
-//! reset and mostly never closed. Records may be cut anywhere inside. COMPRESSED2 (perf 6.16) tells how many
-//! bytes are data, because it pads them to 8.
+//! One zstd stream spans all such records of a data file. It is flushed at the end of each, never reset, and usually
+//! never closed. Records may be split anywhere. COMPRESSED2 (perf 6.16) has the number of data bytes, because it is
+//! padded to 8.
 
 use perfquet_events::Error;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
-/// What a zstd stream begins with (RFC 8878).
+/// Start of a zstd stream (RFC 8878).
 const ZSTD_MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
 
-/// Unpacked bytes per step: what a hostile stream can make us hold at once, beside zstd's own window.
+/// Number of bytes decompressed per step: the maximum that a hostile stream occupies in addition to zstd's window.
 const STEP_BYTES: usize = 128 << 10;
-/// Largest window of zstd's default: 128 MiB.
+/// Largest window of zstd's default settings: 128 MiB.
 const WINDOW_LOG_MAX: u32 = 27;
 
-/// The packed records of one data file after the other.
+/// The compressed records of one data file after another.
 pub(super) struct Packed {
-    /// `None`: no stream has begun, or it is in use.
+    /// The current stream; `None` if none has begun, or while it is in use.
     unpacker: Option<Unpacker>,
-    /// Records are missing that packed ones after them refer to.
+    /// Whether records are missing that later compressed ones refer to.
     is_broken: bool,
-    /// Unpacked bytes used so far, counted apart from those of files.
+    /// Number of decompressed bytes so far, separate from file offsets.
     pub(super) position: u64,
 }
 
@@ -36,9 +36,9 @@ impl Default for Packed {
 }
 
 impl Packed {
-    /// Takes the stream out, for a record that begins so. `None`: it is damaged before this record.
+    /// Takes the stream for a record that begins with these bytes; `None` if it is damaged before this record.
     pub(super) fn begin(&mut self, packed: &[u8]) -> Result<Option<Unpacker>, Error> {
-        // A stream that begins here refers to nothing before it.
+        // A new stream does not refer to anything before it.
         if packed.starts_with(ZSTD_MAGIC)
             && (self.is_broken || self.unpacker.as_ref().is_some_and(|old| old.is_broken))
         {
@@ -56,13 +56,14 @@ impl Packed {
         Ok(Some(unpacker))
     }
 
-    /// Puts the stream back after a record.
+    /// Returns the stream after a record.
     pub(super) fn end(&mut self, mut unpacker: Unpacker) {
         unpacker.is_broken |= self.is_broken;
         self.unpacker = Some(unpacker);
     }
 
-    /// Records are missing. Packed ones refer to those before them: what is missing there would be made up.
+    /// Marks records as missing. Later compressed records refer to them, so decompressing those would produce wrong
+    /// data.
     pub(super) fn interrupt(&mut self) {
         if let Some(unpacker) = &mut self.unpacker {
             unpacker.is_broken = true;
@@ -70,7 +71,7 @@ impl Packed {
         self.is_broken = true;
     }
 
-    /// The data file has ended, and its stream with it: the bytes that no record was taken from.
+    /// Ends the data file and its stream; returns the bytes that form no record.
     pub(super) fn finish_file(&mut self) -> Option<Vec<u8>> {
         self.unpacker.take().map(|unpacker| unpacker.pending)
     }
@@ -79,9 +80,9 @@ impl Packed {
 /// The stream of one data file.
 pub(super) struct Unpacker {
     decoder: Decoder<'static>,
-    /// Unpacked bytes that no whole record has been taken from yet.
+    /// Decompressed bytes that do not form a whole record yet.
     pending: Vec<u8>,
-    /// Damaged: nothing behind can be unpacked.
+    /// Whether the stream is damaged; nothing after the damage can be decompressed.
     is_broken: bool,
 }
 
@@ -96,8 +97,8 @@ impl Unpacker {
         })
     }
 
-    /// Unpacks the data of one record. `take` gets all bytes that are there and says how many it used, being
-    /// called after each step. An error of zstd breaks the stream.
+    /// Decompresses the data of one record. `take` is called after each step with all available bytes, and returns the
+    /// number of bytes used. An error of zstd breaks the stream.
     pub(super) fn unpack<E: From<std::io::Error>>(
         &mut self,
         packed: &[u8],
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_stream_runs_over_all_records() {
+    fn one_stream_spans_all_records() {
         let plain: Vec<u8> = (0..400_000u32)
             .flat_map(|n| (n / 7).to_le_bytes())
             .collect();

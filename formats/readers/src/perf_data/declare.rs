@@ -1,7 +1,7 @@
-//! Declares event types: the events that the file has attrs for, and perf's own.
+//! Declaration of event types: those with attrs in the file, and perf's own.
 //!
-//! A type is declared when its first event is handed over, or at the end. By then names (EVENT_DESC, EVENT_UPDATE,
-//! simpleperf's meta information) and formats (tracing data) are known, which in a pipe come after the attrs.
+//! A type is declared when its first event is emitted, or at the end. By then, names (EVENT_DESC, EVENT_UPDATE,
+//! simpleperf's meta information) and formats (tracing data), which follow the attrs in a pipe, are known.
 
 use perfquet_events::Error;
 use perfquet_events::event::{
@@ -16,7 +16,7 @@ use crate::perf_data::output::Output;
 use crate::perf_data::recorder::RecorderEvent;
 
 impl Catalog {
-    /// Number of an event in the stream of events; declares it if need be.
+    /// Returns the ID of an event in the stream; declares it if necessary.
     #[inline]
     pub(super) fn event_of(
         &mut self,
@@ -29,7 +29,7 @@ impl Catalog {
         }
     }
 
-    /// The same of the event with this id; `None`: there is none.
+    /// Returns the same for the event with this ID; `None` if it is unknown.
     pub(super) fn event_of_id(
         &mut self,
         id: Option<u64>,
@@ -56,7 +56,7 @@ impl Catalog {
         Ok(id)
     }
 
-    /// Name of the event with this id, for perf's own tables; empty if there is none.
+    /// Returns the name of the event with this ID, for perf's own tables; empty if unknown.
     pub(super) fn name_of_id(&self, id: Option<u64>) -> String {
         match self.index_of_id(id) {
             Some(index) => self.name_of(index),
@@ -64,7 +64,7 @@ impl Catalog {
         }
     }
 
-    /// What the event is called: "cycles:u", "sched:sched_switch".
+    /// Returns the name of the event: "cycles:u", "sched:sched_switch".
     pub(super) fn name_of(&self, index: usize) -> String {
         let Some(CatalogEvent { attr, name, .. }) = self.get(index) else {
             return String::new();
@@ -80,7 +80,7 @@ impl Catalog {
         {
             return format!("{system}:{}", format.name);
         }
-        // The old table knows only the config, which is unique for these two.
+        // The old table has only the config, which is unique for these two types.
         if matches!(attr.kind, event_type::TRACEPOINT | event_type::RAW)
             && let Some(name) = self.names.event_types.get(&attr.config)
         {
@@ -89,7 +89,8 @@ impl Catalog {
         names::synthesize(attr, self.pmu_of(attr))
     }
 
-    /// EVENT_DESC lists the events with their ids, or, where there are none, in the order of the attrs.
+    /// Returns the name from EVENT_DESC, which lists the events with their IDs or, without IDs, in the order of the
+    /// attrs.
     fn described_name(&self, index: usize) -> Option<&String> {
         let descriptions = &self.names.descriptions;
         let is_own = |ids: &[u64]| ids.iter().any(|id| self.is_id_of(*id, index));
@@ -145,7 +146,7 @@ impl Declared {
         id
     }
 
-    /// One of perf's own events; declares it if need be.
+    /// Returns one of perf's own events; declares it if necessary.
     pub(super) fn recorder_event(
         &mut self,
         event: RecorderEvent,
@@ -187,7 +188,7 @@ fn describe_tracepoint(
     }
 }
 
-/// Without its format the payload is kept as it is.
+/// Without a format, the payload is stored as bytes.
 fn raw_field() -> Field {
     Field {
         name: "raw".into(),
@@ -201,7 +202,7 @@ fn raw_field() -> Field {
     }
 }
 
-/// perf's own naming of probes, where the format is missing.
+/// Derives the kind from perf's naming of probes, if the format is missing.
 fn kind_by_name(system: &str, name: &str) -> EventKind {
     let at_return = name.contains("__return");
     match system {
@@ -214,7 +215,7 @@ fn kind_by_name(system: &str, name: &str) -> EventKind {
     }
 }
 
-/// Tracepoints whose hit counts for more than one, whatever period was requested: nanoseconds of running or waiting
+/// Whether a hit of the tracepoint counts more than one regardless of the period: nanoseconds of running or waiting
 /// (`__perf_count` in include/trace/events/sched.h).
 fn counts_itself(system: &str, name: &str) -> bool {
     system == "sched" && name.starts_with("sched_stat_")

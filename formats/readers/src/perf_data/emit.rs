@@ -1,5 +1,5 @@
-//! Records in order → events: what the state of threads and mappings is made of, and losses. Samples are in
-//! `emit_sample.rs`, records that are event types by themselves in `emit_recorder.rs`.
+//! Emission of ordered records as events: threads, mappings and losses. Samples are in `emit_sample.rs`, records that
+//! are event types themselves in `emit_recorder.rs`.
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
@@ -19,17 +19,17 @@ use crate::perf_data::stat::Stat;
 use crate::perf_data::values::{known_cpu, when};
 use crate::perf_data::wire::Unfinished;
 
-/// Records that may wait for one user stack that is still to come.
+/// Maximum number of records that wait for a pending user stack.
 const HELD_MAX: u64 = 1 << 20;
 
-/// What is handed over, and what of it is not complete yet.
+/// The output, and data that is not complete yet.
 pub(super) struct Emission<'s> {
     pub(super) out: Output<'s>,
-    /// Of the sample at hand.
+    /// Lists of the current sample.
     pub(super) lists: Lists,
-    /// User stacks that came after their samples, by tid and cookie.
+    /// User stacks received after their samples, by TID and cookie.
     pub(super) deferred: HashMap<(i32, u64), Vec<u64>>,
-    /// Samples may wait for their user stack.
+    /// Whether samples may wait for their user stack.
     pub(super) may_hold: bool,
     pub(super) wire: Unfinished,
     pub(super) losses: Losses,
@@ -51,12 +51,13 @@ impl<'s> Emission<'s> {
         }
     }
 
-    /// A flush begins, for which so many records wait. `is_last`: no more will come that one of them could wait for.
+    /// Begins a flush, for which this many records wait. `is_last`: no more records will come that one of them could
+    /// wait for.
     pub(super) fn begin_flush(&mut self, waiting: u64, is_last: bool) {
         self.may_hold = !is_last && waiting <= HELD_MAX;
     }
 
-    /// Hands over a kernel's record as events.
+    /// Emits a kernel record as events.
     #[inline]
     pub(super) fn emit(
         &mut self,
@@ -184,7 +185,7 @@ impl<'s> Emission<'s> {
         Ok(())
     }
 
-    /// Keeps a user stack until the samples that wait for it are handed over.
+    /// Stores a user stack until the samples that wait for it are emitted.
     pub(super) fn keep_deferred(
         &mut self,
         catalog: &Catalog,
@@ -207,7 +208,7 @@ impl<'s> Emission<'s> {
         }
     }
 
-    /// The input has ended: hands over what is left, declares the events that had none, reports what was counted.
+    /// Ends the input: emits the remaining records, declares the events without samples, reports counts.
     pub(super) fn finish(&mut self, catalog: &mut Catalog, late: u64) -> Result<(), Error> {
         let out = &mut self.out;
         self.stat.flush(None, catalog, out)?;
@@ -225,7 +226,8 @@ impl<'s> Emission<'s> {
     }
 }
 
-/// LOST_SAMPLES of the recorder, not of the kernel: perf gives it no time, perfquet-record no process.
+/// Whether a LOST_SAMPLES record is from the recorder, not from the kernel: perf writes it without a time,
+/// perfquet-record without a process.
 fn is_counted_at_the_end(trailer: &Trailer) -> bool {
     trailer.pid == Some(-1) || trailer.time.is_none_or(|time| time == 0)
 }

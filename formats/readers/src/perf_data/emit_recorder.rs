@@ -1,4 +1,4 @@
-//! Records of the kernel that are event types by themselves (`recorder.rs`) → events.
+//! Emission of kernel records that are event types themselves (`recorder.rs`).
 
 use perfquet_events::bytes::Cursor;
 use perfquet_events::event::{Event, Loss, ReadValue, Value};

@@ -1,4 +1,4 @@
-//! Samples → events.
+//! Emission of samples as events.
 
 use perfquet_events::Error;
 use perfquet_events::event::{Event, Fields, Payload, Place, ReadValue, Sample, Space, time_of};
@@ -13,7 +13,7 @@ use crate::perf_data::sample::{self, BRANCH_CALL_STACK, space_of};
 use crate::perf_data::values::known_cpu;
 
 impl Emission<'_> {
-    /// Hands over a sample, or says that it has to wait for its user stack.
+    /// Emits a sample, or returns that it has to wait for its user stack.
     pub(super) fn emit_sample(
         &mut self,
         catalog: &mut Catalog,

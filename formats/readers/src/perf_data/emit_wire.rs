@@ -1,4 +1,4 @@
-//! Samples of `perfquet:…` events → events (`wire.rs`).
+//! Emission of samples of `perfquet:…` events (`wire.rs`).
 
 use perfquet_events::Error;
 use perfquet_events::event::{Place, Sample};
@@ -12,7 +12,7 @@ use crate::perf_data::values::signed;
 use crate::perf_data::wire::Wrong;
 
 impl Emission<'_> {
-    /// Hands over what a sample of such an event holds.
+    /// Emits the record in a sample of such an event.
     pub(super) fn emit_wire(
         &mut self,
         catalog: &mut Catalog,

@@ -1,6 +1,6 @@
-//! A record in the queue: its time, and where its bytes are.
+//! A queued record: its time and its location.
 
-/// Where a record is: its source in the upper 16 bits, its offset there in the lower 48.
+/// Location of a record: its source in the upper 16 bits, its offset in the lower 48.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Location(pub(super) u64);
 
@@ -12,7 +12,7 @@ impl Location {
         Location(u64::from(source) << OFFSET_BITS | offset & ((1 << OFFSET_BITS) - 1))
     }
 
-    /// In the queue's own memory, which has the number `source`.
+    /// In the queue's own memory, whose source number is `source`.
     pub(super) fn queued(source: u64, offset: u64) -> Location {
         Location(source << OFFSET_BITS | offset)
     }
@@ -21,23 +21,23 @@ impl Location {
         self.0 >> OFFSET_BITS
     }
 
-    /// Offset within the source.
+    /// Returns the offset in the source.
     pub(super) fn offset(self) -> u64 {
         self.0 & ((1 << OFFSET_BITS) - 1)
     }
 }
 
-/// A record that waits.
+/// A waiting record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) time: u64,
     pub(super) location: Location,
 }
 
-/// What became of a record that was handed out.
+/// Result of emitting a record.
 pub(super) enum Step {
-    /// It is done with.
+    /// The record is finished.
     Done,
-    /// It has to wait, and all that are newer with it.
+    /// The record has to wait, and so do all newer ones.
     Hold,
 }

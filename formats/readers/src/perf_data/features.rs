@@ -1,7 +1,7 @@
-//! Features: what perf knows about the machine and the recording, one numbered section each.
+//! Features: perf's information about the host and the recording, one numbered section each.
 //!
-//! In file mode they lie after the data, in a pipe they are HEADER_FEATURE records; the bodies are the same
-//! (tools/perf/util/header.c, `feat_ops`). Every one is optional, and a damaged one costs only itself.
+//! In file mode, features follow the data; in a pipe, they are HEADER_FEATURE records with the same bodies
+//! (tools/perf/util/header.c, `feat_ops`). Each one is optional, and a damaged one affects no other.
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
@@ -22,7 +22,7 @@ const PMU_MAPPINGS: u32 = 16;
 const CLOCK_DATA: u32 = 29;
 const SIMPLEPERF_FIRST: u32 = 128;
 
-/// What a body says, ready to be handed over.
+/// A parsed feature, ready to be emitted.
 enum Said {
     Fact(Kind, String),
     Cpus(u32),
@@ -40,7 +40,7 @@ enum Kind {
     Other(&'static str),
 }
 
-/// Takes one feature.
+/// Reads one feature.
 pub(super) fn feature(
     bit: u32,
     body: Cursor<'_>,
@@ -100,7 +100,8 @@ fn say(said: Said, out: &mut Output<'_>) -> Result<(), Error> {
     })
 }
 
-/// A sequence of BUILD_ID records. The first perf wrote no pid: the kernel's path then looks cut off.
+/// Reads a sequence of BUILD_ID records. The first version of perf wrote no PID, which makes the kernel's path look
+/// truncated.
 fn build_ids(body: Cursor<'_>, out: &mut Output<'_>) -> Result<(), Error> {
     let mut records = Vec::new();
     let mut cursor = body;
@@ -146,7 +147,7 @@ fn event_descriptions(
     Ok(read?)
 }
 
-/// Events whose own record is lost go to `lost`.
+/// Reads the descriptions; events whose own record is lost are added to `lost`.
 fn read_descriptions(
     body: &mut Cursor<'_>,
     catalog: &mut Catalog,
@@ -165,7 +166,7 @@ fn read_descriptions(
         if catalog.is_damaged && !ids.is_empty() && !is_known && Attr::is_plausible(attr, endian) {
             lost.push((Attr::parse(attr, endian), ids.clone()));
         } else if !catalog.is_damaged {
-            // Some files have their ids only here.
+            // Some files have their IDs only here.
             ids.iter().for_each(|&id| catalog.add_id(id, index));
         }
         catalog.names.descriptions.push((name, ids));
@@ -189,11 +190,11 @@ fn pmu_mappings(
     Ok(())
 }
 
-/// `u32 version, u32 clockid, u64 wall_ns, u64 clock_ns`: one moment on two clocks.
+/// `u32 version, u32 clockid, u64 wall_ns, u64 clock_ns`: the same moment on two clocks.
 fn clock_data(mut body: Cursor<'_>, out: &mut Output<'_>) -> Result<(), Fault> {
     body.u32()?;
     let (clock, wall, time) = (body.i32()?, body.u64()?, body.u64()?);
-    // perf stat writes it without having asked.
+    // perf stat writes the feature without having read the clocks.
     if (wall, time) == (0, 0) {
         return Ok(());
     }
@@ -218,7 +219,7 @@ fn texts(body: &mut Cursor<'_>) -> Result<Vec<String>, Short> {
     Ok(all)
 }
 
-/// The features that are facts and nothing else.
+/// Parses the features that consist of facts only.
 fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
     let body = &mut body;
     let other = |name, text| Said::Fact(Kind::Other(name), text);
@@ -228,7 +229,7 @@ fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
         5 => Said::Fact(Kind::Recorder, recorder(&text(body)?)),
         6 => Said::Fact(Kind::Architecture, text(body)?),
         7 => {
-            // Available first, then online, whatever perf.data-file-format.txt says.
+            // Available CPUs precede the online ones, contrary to perf.data-file-format.txt.
             body.u32()?;
             Said::Cpus(body.u32()?)
         }
@@ -248,7 +249,7 @@ fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
         20 => other("perf.caches", caches(body)?),
         21 => {
             let (first, last) = (body.u64()?, body.u64()?);
-            // Zeros where perf did not count: in pipes, in perf stat.
+            // perf writes zeros if it did not count: in pipes, and in perf stat.
             let text = match last {
                 0 => String::new(),
                 _ => format!("{first} {last}"),
@@ -293,12 +294,12 @@ fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
         }
         33 => other("perf.elf_machine", body.u32()?.to_string()),
         34 => other("perf.cache_line_bytes", body.u32()?.to_string()),
-        // Flags without a body, places of AUX buffers, and what newer perfs may add.
+        // Flags without a body, locations of AUX buffers, and features of newer versions.
         _ => Said::Nothing,
     })
 }
 
-/// A number that says something.
+/// A nonzero number; empty for zero.
 fn count(number: u64) -> String {
     match number {
         0 => String::new(),
@@ -350,7 +351,7 @@ fn caches(body: &mut Cursor<'_>) -> Result<String, Short> {
     Ok(all.join("; "))
 }
 
-/// perf writes its version alone; perfquet-record its name too.
+/// perf writes only its version; perfquet-record writes its name too.
 fn recorder(version: &str) -> String {
     match version.starts_with("perfquet") {
         true => version.to_owned(),

@@ -1,4 +1,4 @@
-//! Tracing data inside of a perf.data: formats of tracepoints, names of threads, symbols of the kernel.
+//! Tracing data inside a perf.data: tracepoint formats, thread names, kernel symbols.
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
@@ -11,14 +11,14 @@ use crate::tracing_data::{TracingData, printk_formats};
 
 /// Formats of tracepoints.
 pub(super) struct Formats {
-    /// By id, with their system.
+    /// Formats by ID, with their system.
     formats: HashMap<u64, (String, EventFormat)>,
     /// Byte order of raw payloads.
     pub(super) is_big_endian: bool,
 }
 
 impl Formats {
-    /// None yet; the byte order is that of the records.
+    /// Starts without formats; payloads have the byte order of the records.
     pub(super) fn new(endian: Endian) -> Formats {
         Formats {
             formats: HashMap::new(),
@@ -26,12 +26,12 @@ impl Formats {
         }
     }
 
-    /// The format with this id, and its system.
+    /// Returns the format with this ID, and its system.
     pub(super) fn get(&self, id: u64) -> Option<&(String, EventFormat)> {
         self.formats.get(&id)
     }
 
-    /// Keeps the formats of tracepoints, and hands over the names of threads and symbols that come with them.
+    /// Stores the tracepoint formats, and emits thread names and symbols.
     pub(super) fn add(
         &mut self,
         bytes: &[u8],
@@ -66,12 +66,12 @@ impl Formats {
                 }))?;
             }
         }
-        printk_formats::tell(data.printk_formats, out.sink)?;
+        printk_formats::emit(data.printk_formats, out.sink)?;
         kallsyms(data.kallsyms, out)
     }
 }
 
-/// Hands over the symbols of a /proc/kallsyms inside of the file.
+/// Emits the symbols of an embedded /proc/kallsyms.
 pub(super) fn kallsyms(text: &[u8], out: &mut Output<'_>) -> Result<(), Error> {
     for line in text.split(|&byte| byte == b'\n') {
         let Some((address, rest)) = split_once(line, b' ') else {

@@ -1,12 +1,12 @@
-//! Finds the parts of a file in file mode, also where its header, its list of events or its index is damaged.
+//! Locates the parts of a file in file mode, even if its header, its list of events or its index is damaged.
 //!
 //! ```text
 //! header   ids   attrs   records …   index {offset, size}[n]   TRACING_DATA  BUILD_ID  …  EVENT_DESC  …
 //! ```
-//! What the header says is taken where it leads to what it should. Otherwise records are recognized by three plausible
-//! headers in a row, the index by entries that follow each other without a gap, and the events come from
-//! the feature EVENT_DESC, which has all of them a second time. A byte that is lost or doubled moves what comes
-//! after it: so each part is looked for some bytes before and after its place, too.
+//! The header is used if it leads to valid data. Otherwise, records are recognized by three plausible headers in a row,
+//! the index by entries that follow each other without a gap, and the events are read from the feature EVENT_DESC,
+//! which has a copy of all of them. A lost or duplicated byte shifts everything after it, so each part is also searched
+//! some bytes before and after its stated position.
 
 use perfquet_events::bytes::{Cursor, Endian, Short};
 
@@ -16,31 +16,31 @@ use crate::perf_data::header::{Header, Section};
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader, kind};
 use crate::perf_data::resync::{chain_in, is_plausible_chain, plausible};
 
-/// Bytes that a part may lie before or after its place.
+/// Maximum number of bytes by which a part may be shifted.
 const SHIFT_MAX: i64 = 8;
 /// Bits of features that a header has.
 const FEATURES_MAX: u64 = 256;
-/// Records of a pipe among which are those that tell of its events.
+/// Number of records at the start of a pipe that must include those describing its events.
 const PIPE_RECORDS: usize = 16;
-/// Where the sections of a file begin, at the earliest.
+/// Minimum offset of the first section.
 const HEADER_END: u64 = 72;
-/// Bytes between the header and the records that are searched for events: ids and attrs.
+/// Number of bytes searched for events (IDs and attrs) between header and records.
 const ATTRS_SEARCHED: usize = 1 << 20;
 
-/// Where everything is.
+/// Positions of all parts.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     pub(super) header: Header,
     pub(super) attrs: Vec<(Attr, Vec<u64>)>,
     pub(super) features: Vec<(u32, Section)>,
-    /// The end of the records was found by going through them.
+    /// Whether the end of the records was found by iterating over them.
     is_end_measured: bool,
-    /// What was not as the header says, with its offset.
+    /// Deviations from the header, with their offsets.
     pub(super) damages: Vec<(u64, String)>,
 }
 
 impl Head {
-    /// Looks at a file whose header is this one; `None`: the header is not to be believed at all.
+    /// Examines a file with this header; `None` if the header is invalid.
     pub(super) fn find(header: Option<Header>, file: &[u8], endian: Endian) -> Head {
         let mut head = Head {
             header: header.unwrap_or_default(),
@@ -57,25 +57,25 @@ impl Head {
     }
 
     fn find_data(&mut self, is_believed: bool, file: &[u8], endian: Endian) {
-        let told = self.header.data;
+        let stated = self.header.data;
         let length = file.len() as u64;
         let is_there = |offset: u64| {
             let rest = usize::try_from(offset).ok().and_then(|at| file.get(at..));
             rest.is_some_and(|rest| !rest.is_empty() && is_plausible_chain(rest, endian))
         };
-        // Nothing was recorded, or the file ends before its records.
-        if is_believed && (told.size == 0 && told.offset <= length || told.offset == length) {
+        // No records, or the file ends before them.
+        if is_believed && (stated.size == 0 && stated.offset <= length || stated.offset == length) {
             return;
         }
-        if is_believed && is_there(told.offset) && told.end() <= length + SHIFT_MAX as u64 {
+        if is_believed && is_there(stated.offset) && stated.end() <= length + SHIFT_MAX as u64 {
             return;
         }
         let near = shifts()
-            .filter_map(|shift| told.offset.checked_add_signed(shift))
+            .filter_map(|shift| stated.offset.checked_add_signed(shift))
             .filter(|_| is_believed)
             .find(|&offset| is_there(offset));
         let start = near.or_else(|| {
-            // A pipe has records behind 16 bytes.
+            // In a pipe, the records start after 16 bytes.
             let begin = if is_believed { HEADER_END } else { 8 }.min(length) as usize;
             let rest = file.get(begin..).unwrap_or_default();
             Some((begin + chain_in(rest, endian)?) as u64)
@@ -83,24 +83,25 @@ impl Head {
         let Some(start) = start else {
             return;
         };
-        if is_believed && start.abs_diff(told.offset) > SHIFT_MAX as u64 && told.end() <= length {
-            // The first records are damaged, the header is not.
+        if is_believed && start.abs_diff(stated.offset) > SHIFT_MAX as u64 && stated.end() <= length
+        {
+            // The first records are damaged, but the header is not.
             return;
         }
-        if start == told.offset && is_believed {
-            // Cut short, which is said where the records end.
+        if start == stated.offset && is_believed {
+            // The file is truncated, which is reported at the end of the records.
             return;
         }
-        self.is_end_measured = near.is_none() || told.end() > length + SHIFT_MAX as u64;
+        self.is_end_measured = near.is_none() || stated.end() > length + SHIFT_MAX as u64;
         let end = match self.is_end_measured {
             true => end_of_records(file, start, endian),
-            false => told.end(),
+            false => stated.end(),
         };
         self.damages.push((
             40,
             format!(
                 "expected records at {:#x}, found them at {start:#x}; the header or the data after it is damaged",
-                told.offset
+                stated.offset
             ),
         ));
         self.header.data = Section {
@@ -109,13 +110,13 @@ impl Head {
         };
     }
 
-    /// The index after the records, and with it where they really end.
+    /// Finds the index after the records, and with it their real end.
     fn find_features(&mut self, file: &[u8], endian: Endian) {
         let end = self.header.data.end();
         if self.header.data.size == 0 {
             return;
         }
-        let told = self.header.features(file, endian);
+        let stated = self.header.features(file, endian);
         let bits: Vec<u32> = self.header.feature_bits().collect();
         let found = std::iter::once(0).chain(shifts()).find_map(|shift| {
             let (place, written) = match self.is_end_measured {
@@ -126,7 +127,7 @@ impl Head {
         });
         let Some((shift, sections)) = found else {
             // Some tools write the sections in another order.
-            self.features = told;
+            self.features = stated;
             return;
         };
         if shift != 0 && !self.is_end_measured {
@@ -140,7 +141,7 @@ impl Head {
         self.features = match bits.len() == sections.len() {
             true => bits.into_iter().zip(sections).collect(),
             // In another order, or with a gap.
-            false if shift == 0 && !self.is_end_measured && sections.len() < bits.len() => told,
+            false if shift == 0 && !self.is_end_measured && sections.len() < bits.len() => stated,
             false => {
                 self.damages.push((
                     HEADER_END,
@@ -176,7 +177,7 @@ impl Head {
         }
     }
 
-    /// The events that EVENT_DESC describes.
+    /// Returns the events described by EVENT_DESC.
     fn described(&self, file: &[u8], endian: Endian) -> Vec<(Attr, Vec<u64>)> {
         let section = self.features.iter().find(|(bit, _)| *bit == EVENT_DESC);
         let Some((_, section)) = section else {
@@ -185,7 +186,7 @@ impl Head {
         descriptions(Cursor::new(section.of(file), section.offset, endian)).unwrap_or_default()
     }
 
-    /// The events, some bytes beside their place.
+    /// Finds the events some bytes from their stated position.
     fn shifted(&self, file: &[u8], endian: Endian) -> Option<Vec<(Attr, Vec<u64>)>> {
         shifts().find_map(|shift| {
             let mut header = self.header;
@@ -195,7 +196,7 @@ impl Head {
         })
     }
 
-    /// Events between the header and the records, wherever they are.
+    /// Searches for events between the header and the records.
     fn searched(&self, file: &[u8], endian: Endian) -> Option<Vec<(Attr, Vec<u64>)>> {
         let end = self.header.data.offset.min(file.len() as u64) as usize;
         let begin = end.saturating_sub(ATTRS_SEARCHED).max(HEADER_END as usize);
@@ -203,7 +204,7 @@ impl Head {
             let rest = file.get(offset..end)?;
             let mut cursor = Cursor::new(rest, offset as u64, endian);
             let (kind, size) = (cursor.u32().ok()?, cursor.u32().ok()?);
-            // Kinds beyond those of any PMU, and zeros, are met by chance.
+            // Types beyond those of any PMU, and zeros, occur by chance.
             if kind > 1 << 10 || size == 0 || !Attr::is_plausible(rest, endian) {
                 return None;
             }
@@ -222,7 +223,7 @@ impl Head {
     }
 }
 
-/// Whether records are those of a pipe, which has its events and features among them.
+/// Whether records are those of a pipe, which include its events and features.
 fn tells_of_itself(file: &[u8], data: Section, endian: Endian) -> bool {
     let mut rest = part(file, data.offset);
     for _ in 0..PIPE_RECORDS {
@@ -247,7 +248,7 @@ fn part(file: &[u8], offset: u64) -> &[u8] {
     rest.unwrap_or_default()
 }
 
-/// Where records that begin at `start` end.
+/// Returns the end of the records that begin at `start`.
 fn end_of_records(file: &[u8], start: u64, endian: Endian) -> u64 {
     let mut offset = start;
     loop {
@@ -271,12 +272,12 @@ fn end_of_records(file: &[u8], start: u64, endian: Endian) -> u64 {
     }
 }
 
-/// The entries of an index at `place`, if there is one. They say where they were when it was written, which is
-/// counted from `end`: each section begins where the one before it ends, the first after the index.
+/// Returns the entries of an index at `place`, if there is one. Entries have offsets from when the index was written,
+/// relative to `end`: each section begins where the previous one ends, the first one after the index.
 fn index_at(file: &[u8], place: u64, end: u64, endian: Endian) -> Option<Vec<Section>> {
     let mut cursor = Cursor::new(part(file, place), place, endian);
     let first = Section::read(&mut cursor).ok()?;
-    // perf leaves room for features that it then does not write.
+    // perf reserves space for features that it may not write.
     let bytes = first.offset.checked_sub(end)?;
     let most = bytes / 16;
     if !bytes.is_multiple_of(16) || !(1..=FEATURES_MAX).contains(&most) {
@@ -294,8 +295,8 @@ fn index_at(file: &[u8], place: u64, end: u64, endian: Endian) -> Option<Vec<Sec
     (most == 1 || sections.len() > 1).then_some(sections)
 }
 
-/// Moves the sections to where they are: `shift` bytes from where they were, and from a damage among them on one more
-/// or less.
+/// Adjusts the sections to their real positions: shifted by `shift`, and by one more or less from a damage between them
+/// on.
 fn settle(
     file: &[u8],
     sections: Vec<Section>,
@@ -330,14 +331,14 @@ fn settle(
     settled
 }
 
-/// Whether bytes look like the feature that they should be.
+/// Whether bytes are plausible as this feature.
 fn is_feature(bit: u32, bytes: &[u8], endian: Endian) -> bool {
     let mut cursor = Cursor::new(bytes, 0, endian);
     match bit {
         TRACING_DATA => bytes.starts_with(crate::tracing_data::TRACING_MAGIC),
         BUILD_ID => is_build_id(bytes, endian),
         EVENT_DESC => descriptions(cursor).is_ok(),
-        // A text: its length, padded to 64 bytes.
+        // A string: its length, padded to 64 bytes.
         3..=6 | 8 | 9 => cursor
             .u32()
             .is_ok_and(|length| u64::from(length) == cursor.left()),
@@ -353,7 +354,7 @@ fn is_build_id(bytes: &[u8], endian: Endian) -> bool {
     })
 }
 
-/// The features that can be told by their content.
+/// Identifies features by their content.
 fn recognize(file: &[u8], sections: Vec<Section>, endian: Endian) -> Vec<(u32, Section)> {
     let known = [TRACING_DATA, EVENT_DESC, BUILD_ID];
     let recognized = sections.into_iter().filter_map(|section| {
@@ -364,8 +365,8 @@ fn recognize(file: &[u8], sections: Vec<Section>, endian: Endian) -> Vec<(u32, S
     recognized.collect()
 }
 
-/// EVENT_DESC: `u32 n, u32 attr_size; {attr[attr_size], u32 n_ids, string name, u64 ids[n_ids]}[n]`. An error if
-/// it is anything else.
+/// EVENT_DESC: `u32 n, u32 attr_size; {attr[attr_size], u32 n_ids, string name, u64 ids[n_ids]}[n]`. An error for
+/// anything else.
 fn descriptions(mut body: Cursor<'_>) -> Result<Vec<(Attr, Vec<u64>)>, Short> {
     let other = Short {
         offset: body.offset(),

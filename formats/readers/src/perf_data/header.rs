@@ -1,11 +1,11 @@
-//! The 104 bytes at the front of a perf.data in file mode, and the sections they point to.
+//! The 104-byte header of a perf.data in file mode, and the sections that it refers to.
 //!
 //! ```text
 //!  0 magic   8 u64 size   16 u64 attr_size   24 attrs {u64 offset, u64 size}   40 data   56 event_types
 //! 72 u64[4] features: after the data lies one {u64 offset, u64 size} for each set bit, in ascending order
 //! ```
-//! `size` 16 means pipe mode: records follow at once. Offsets are followed wherever they lead, `perf inject` and
-//! simpleperf order the sections otherwise than perf. tools/perf/util/header.h, `struct perf_file_header`.
+//! `size` 16 means pipe mode: the records follow immediately. Sections may be in any order: `perf inject` and
+//! simpleperf order them differently from perf. tools/perf/util/header.h, `struct perf_file_header`.
 
 use perfquet_events::bytes::{Cursor, Endian, Short};
 
@@ -13,7 +13,7 @@ use crate::perf_data::attr::{ATTR_BYTES_MAX, ATTR_BYTES_MIN, Attr};
 
 /// Size field of a file in pipe mode.
 pub(super) const PIPE_HEADER_BYTES: u64 = 16;
-/// Smallest header in file mode: perf before features.
+/// Minimum size of a header in file mode, that of perf before features.
 const FILE_HEADER_BYTES_MIN: u64 = 72;
 
 /// A range of the file.
@@ -31,12 +31,12 @@ impl Section {
         })
     }
 
-    /// First offset after it.
+    /// Returns the first offset after the section.
     pub(super) fn end(self) -> u64 {
         self.offset.saturating_add(self.size)
     }
 
-    /// The part of `file` that it names and that exists.
+    /// Returns the part of the section that exists in `file`.
     pub(super) fn of(self, file: &[u8]) -> &[u8] {
         let length = file.len() as u64;
         let start = self.offset.min(length) as usize;
@@ -48,7 +48,7 @@ impl Section {
 /// The header in file mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Header {
-    /// 16: pipe mode, and nothing else is filled.
+    /// Size; 16 means pipe mode, in which nothing else is set.
     pub(super) size: u64,
     pub(super) attr_size: u64,
     pub(super) attrs: Section,
@@ -58,7 +58,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the header; `bytes` begins with the magic.
+    /// Parses the header; `bytes` begins with the magic.
     pub(super) fn parse(bytes: &[u8], endian: Endian) -> Result<Header, Short> {
         let mut cursor = Cursor::new(bytes, 0, endian);
         cursor.u64()?;
@@ -86,8 +86,8 @@ impl Header {
         self.size == PIPE_HEADER_BYTES
     }
 
-    /// A 32-bit big-endian machine writes the bits as 32-bit words. Every file has HOSTNAME: perf, too, looks
-    /// there to find out (util/header.c, perf_file_header__read).
+    /// Corrects the features of 32-bit big-endian hosts, which write the bits as 32-bit words. Every file has HOSTNAME,
+    /// and perf uses it for the same check (util/header.c, perf_file_header__read).
     fn mend_features(&mut self, endian: Endian) {
         const HOSTNAME: u64 = 1 << 3;
         let [first, ..] = self.features;
@@ -98,7 +98,7 @@ impl Header {
         }
     }
 
-    /// Numbers of the features that the file claims to have.
+    /// Returns the numbers of the features listed in the header.
     pub(super) fn feature_bits(&self) -> impl Iterator<Item = u32> {
         let words = self.features.into_iter().zip(0u32..);
         words.flat_map(|(word, index)| {
@@ -108,7 +108,8 @@ impl Header {
         })
     }
 
-    /// The index after the data: where each feature is. What the file is too short for is left out.
+    /// Returns the index after the data, with the position of each feature. Entries beyond the end of the file are
+    /// omitted.
     pub(super) fn features(&self, file: &[u8], endian: Endian) -> Vec<(u32, Section)> {
         let start = Section {
             offset: self.data.end(),
@@ -120,7 +121,7 @@ impl Header {
             .collect()
     }
 
-    /// Whether the attrs are where they should be: each can be one, and its ids are inside of the file.
+    /// Whether the attrs are at the stated position: each one is plausible, and its IDs are inside the file.
     pub(super) fn are_plausible(&self, file: &[u8], endian: Endian) -> bool {
         let bytes = self.attrs.of(file);
         if bytes.is_empty() {
@@ -139,7 +140,7 @@ impl Header {
         })
     }
 
-    /// The attrs with the sections of their ids, and what is wrong with the rest.
+    /// Returns the attrs with the sections of their IDs, and an error about the rest.
     pub(super) fn attrs(
         &self,
         file: &[u8],
@@ -155,7 +156,7 @@ impl Header {
             let message = format!("expected attrs of 80 to 4112 bytes, found {attr_size}");
             return (attrs, Some(message));
         }
-        // Each id stands in the file once; a hostile file could let every attr point to all of it.
+        // Each ID is in the file once; in a hostile file, every attr could refer to all of it.
         let mut ids_left = file.len() / 8;
         for entry in bytes.chunks_exact(attr_size as usize) {
             let (attr, ids) = entry
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_beyond_the_file_are_cut() {
+    fn sections_beyond_the_file_are_truncated() {
         let section = Section {
             offset: 2,
             size: u64::MAX,

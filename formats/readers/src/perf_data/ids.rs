@@ -1,21 +1,21 @@
-//! Which event an id belongs to: looked up for each record of a file with several events, and twice.
+//! Lookup of the event of an ID, done twice for each record of a file with several events.
 //!
-//! The kernel numbers its counters one by one, so the ids of a recording lie close together: a table indexed by
-//! their distance from the lowest serves almost every file. Ids from anywhere are kept hashed.
+//! The kernel numbers counters consecutively, so the IDs of a recording are close together: a table indexed by the
+//! distance from the lowest ID covers almost every file. Other IDs are hashed.
 
 use hashbrown::HashMap;
 
-/// Largest distance that the table spans.
+/// Maximum span of the table.
 const SPAN_MAX: u64 = 1 << 16;
 /// No event.
 const NONE: u32 = u32::MAX;
 
-/// Ids of counters, with the number of their event.
+/// Counter IDs, with the indexes of their events.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     all: HashMap<u64, u32>,
     lowest: u64,
-    /// By distance from the lowest; empty if the ids lie too far apart.
+    /// Event indexes by distance from the lowest ID; empty if the IDs are too far apart.
     table: Vec<u32>,
 }
 
@@ -24,7 +24,7 @@ impl Ids {
         self.all.is_empty()
     }
 
-    /// Remembers whose an id is. Who told it first is right: attrs come before descriptions.
+    /// Adds an ID. The first insertion of an ID is kept: attrs come before descriptions.
     pub(super) fn insert(&mut self, id: u64, event: usize) {
         let Ok(event) = u32::try_from(event) else {
             return;
@@ -42,7 +42,7 @@ impl Ids {
         }
     }
 
-    /// Puts it into the table; `false`: it lies too far away.
+    /// Adds an ID to the table; returns false if it is too far away.
     fn insert_near(&mut self, id: u64, event: u32) -> bool {
         if id < self.lowest {
             let shift = self.lowest - id;
@@ -67,7 +67,7 @@ impl Ids {
         true
     }
 
-    /// The event's number.
+    /// Returns the index of the event.
     #[inline]
     pub(super) fn get(&self, id: u64) -> Option<usize> {
         if self.table.is_empty() {

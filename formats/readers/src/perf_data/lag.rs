@@ -1,38 +1,38 @@
-//! How long records wait beyond the round that perf closed.
+//! Additional delay of records, beyond the rounds of perf.
 //!
 //! ```text
 //! round 1: times 1…13     round 2: 14…26     …     round 40: 507, 21, 508…     21 is 38 rounds late
 //! ```
-//! A thread that loses its CPU between reading the clock and committing its record misses rounds, of which perf writes
-//! one every 13 to 26 records in a storm. So a record goes out once some thousands of later ones were read. Where records
-//! are seen to be late by more than half of that, the lag grows.
+//! A thread that loses its CPU between reading the clock and committing its record misses rounds, which perf writes
+//! every 13 to 26 records in a storm. So a record is emitted only after some thousands of later ones were read. If a
+//! record is late by more than half of that, the delay grows.
 
 use std::collections::VecDeque;
 
-/// Records read after one before it goes out. With 4,096, recordings of system calls at a load of 200 came out in order
-/// that did not with one round, in the same time.
+/// Number of records read after a record before it is emitted. With 4,096, recordings of system calls at a load of 200
+/// were in order, which they were not with a single round; the import took the same time.
 const LAG_RECORDS: u64 = 4096;
-/// Or bytes of records, where these have copied stacks.
+/// The same in bytes, for records with stack copies.
 const LAG_BYTES: u64 = 8 << 20;
-/// What the lag may grow to: 26 MB of records of 100 bytes.
+/// Maximum delay: 26 MB for records of 100 bytes.
 const LAG_RECORDS_MAX: u64 = 1 << 18;
 const LAG_BYTES_MAX: u64 = 32 << 20;
-/// How much longer than the longest lateness that was seen the next ones wait.
+/// Factor between the longest observed lateness and the new delay.
 const MARGIN: u64 = 4;
 
-/// The rounds that ended and were not handed out, and what was read.
+/// The rounds that ended but were not emitted, and the progress of reading.
 pub(super) struct Rounds {
-    /// The oldest first.
+    /// Oldest first.
     ends: VecDeque<End>,
     now: End,
-    /// Newest time of the round before the last: by perf's rule nothing older follows.
+    /// Newest time of the round before the last: by perf's rule, no older record follows.
     promised: u64,
     lag_records: u64,
     lag_bytes: u64,
     is_hurried: bool,
 }
 
-/// What had been read when a round ended.
+/// Progress of reading at the end of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct End {
     newest: u64,
@@ -54,13 +54,13 @@ impl Default for Rounds {
 }
 
 impl Rounds {
-    /// Records wait for one round only.
+    /// Limits the delay to one round.
     pub(super) fn hurry(&mut self) {
         self.is_hurried = true;
         (self.lag_records, self.lag_bytes) = (0, 0);
     }
 
-    /// A record was read.
+    /// Counts a record.
     #[inline]
     pub(super) fn read(&mut self, time: u64, bytes: usize) {
         if time < self.promised {
@@ -71,7 +71,7 @@ impl Rounds {
         self.now.bytes += bytes as u64;
     }
 
-    /// A record came later than perf promises.
+    /// Handles a record that came later than perf guarantees.
     #[cold]
     fn grow(&mut self, time: u64) {
         if self.is_hurried {
@@ -97,30 +97,30 @@ impl Rounds {
         self.lag_bytes = wanted(bytes, self.lag_bytes, LAG_BYTES_MAX);
     }
 
-    /// A round has ended.
+    /// Ends a round.
     pub(super) fn end(&mut self) {
         let mut last = self.ends.iter().rev();
         let previous = last.next().copied();
         self.promised = previous.map_or(0, |end| end.newest);
-        // Of rounds without a record two are enough.
+        // Keep at most two rounds without records.
         if previous != Some(self.now) || last.next() != Some(&self.now) {
             self.ends.push_back(self.now);
         }
     }
 
-    /// Whether this many records that wait since the last time are worth being sorted.
+    /// Whether enough records have come since the last sort.
     pub(super) fn is_due(&self, fresh: u64) -> bool {
         let is_first = |end: &End| self.now.bytes - end.bytes >= 2 * self.lag_bytes;
         fresh >= self.lag_records || self.ends.front().is_some_and(is_first)
     }
 
-    /// Up to which time all may go out. Rounds before that are forgotten.
+    /// Returns the time up to which records may be emitted, and drops earlier rounds.
     pub(super) fn limit(&mut self) -> Option<u64> {
         let followed = |end: &End| {
             self.now.records - end.records >= self.lag_records
                 || self.now.bytes - end.bytes >= self.lag_bytes
         };
-        // Both grow from the front to the back, and the round that just ended is never due.
+        // Both are ascending, and the latest round is never due.
         let due = self
             .ends
             .partition_point(followed)

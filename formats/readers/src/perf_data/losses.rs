@@ -1,4 +1,4 @@
-//! What LOST and LOST_SAMPLES say together: each loss once, and of an event only where the kernel said so.
+//! Combines LOST and LOST_SAMPLES: each loss is counted once, and attributed to an event only if the kernel did so.
 //!
 //! ```text
 //! LOST { id: 7, lost: 2321 }            so many were lost in a ring that several events share
@@ -6,9 +6,10 @@
 //! LOST_SAMPLES { id: 8, lost: 2030 }
 //! losses: 2321 of NULL, 19 of NULL      event_types.lost: 310 and 2030
 //! ```
-//! The kernel writes LOST when there is room again, with the id of the event that comes next, whichever lost. The counts
-//! at the end hold what LOST reported before, so only the rest is a loss of its own. `perf inject -s` puts these counts
-//! first, so they are kept until the input has ended.
+//! The kernel writes LOST when there is space again, with the ID of the event that comes next, which is not necessarily
+//! the one that lost records. The final counts (LOST_SAMPLES) include the losses already reported by LOST, so only the
+//! difference is an additional loss. `perf inject -s` moves the final counts to the front, so they are stored until the
+//! input ends.
 
 use perfquet_events::Error;
 use perfquet_events::event::{Event, EventId, Loss};
@@ -21,21 +22,21 @@ use crate::perf_data::values::known_cpu;
 
 /// PERF_COUNT_SW_DUMMY: opened for names and mappings; it has no samples to lose.
 const DUMMY: u64 = 9;
-/// Counts kept: one per event and CPU. More are kept per event, then as one number.
+/// Maximum number of stored counts, one per event and CPU. Beyond it, counts are stored per event, then as one number.
 const COUNTS_MAX: usize = 1 << 16;
 const REASON: &str = "ring full";
 
-/// Losses in rings, as told in two ways.
+/// Losses in rings, from both sources.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// By LOST, of rings that several events share.
+    /// From LOST, for rings shared by several events.
     shared: u64,
-    /// By LOST, of rings of one event.
+    /// From LOST, for rings of one event.
     of_events: Vec<(EventId, u64)>,
     at_the_end: Vec<Count>,
 }
 
-/// What an event lost on a CPU, as it was counted at the end.
+/// Final count of an event's losses on a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Count {
     event: Option<EventId>,
@@ -45,7 +46,7 @@ struct Count {
 }
 
 impl Losses {
-    /// LOST reported this many.
+    /// Adds losses reported by LOST.
     fn add(&mut self, event: Option<EventId>, count: u64) {
         let Some(event) = event else {
             self.shared = self.shared.saturating_add(count);
@@ -66,17 +67,17 @@ impl Losses {
         }
     }
 
-    /// What the counts at the end hold beyond what LOST reported: one loss for each, and one of no event for what
-    /// cannot be laid to any.
+    /// Returns the part of the final counts that LOST did not report: one loss per count, and one without an event for
+    /// the part that cannot be attributed.
     fn rest(&mut self) -> Vec<(Count, u64)> {
         let mut rests = Vec::with_capacity(self.at_the_end.len());
         for count in std::mem::take(&mut self.at_the_end) {
-            let told = self
+            let reported = self
                 .of_events
                 .iter_mut()
                 .find(|(event, _)| Some(*event) == count.event);
-            let told = told.map_or(0, |(_, told)| take(told, count.count));
-            let rest = count.count - told;
+            let reported = reported.map_or(0, |(_, reported)| take(reported, count.count));
+            let rest = count.count - reported;
             rests.push((
                 Count {
                     count: rest,
@@ -112,7 +113,7 @@ impl Losses {
     }
 }
 
-/// Takes as much of `stock` as there is, at most `wanted`.
+/// Removes up to `wanted` from `stock`; returns the amount removed.
 fn take(stock: &mut u64, wanted: u64) -> u64 {
     let taken = wanted.min(*stock);
     *stock -= taken;
@@ -120,7 +121,7 @@ fn take(stock: &mut u64, wanted: u64) -> u64 {
 }
 
 impl Losses {
-    /// LOST: records of a ring were lost, and an event with this id was the first that had room again.
+    /// Handles LOST: records of a ring were lost, and the next one that fit had this ID.
     pub(super) fn lost_in_ring(
         &mut self,
         (id, count): (Option<u64>, u64),
@@ -141,7 +142,7 @@ impl Losses {
         }))
     }
 
-    /// LOST_SAMPLES that a recorder wrote at its end.
+    /// Handles LOST_SAMPLES written by a recorder at its end.
     pub(super) fn lost_in_all(
         &mut self,
         event: Option<EventId>,
@@ -158,7 +159,7 @@ impl Losses {
         });
     }
 
-    /// The input has ended: hands over what the counts at the end add to the losses.
+    /// Ends the input: emits the losses that only the final counts include.
     pub(super) fn finish(mut self, out: &mut Output<'_>) -> Result<(), Error> {
         for (count, rest) in self.rest() {
             out.event(Event::Loss(Loss {
@@ -174,7 +175,7 @@ impl Losses {
     }
 }
 
-/// The event of a ring that no other shares.
+/// Returns the event of a ring that is not shared.
 fn event_of_ring(
     id: Option<u64>,
     catalog: &mut Catalog,
@@ -202,15 +203,16 @@ mod tests {
     const A: Option<EventId> = Some(EventId(0));
     const B: Option<EventId> = Some(EventId(1));
 
-    /// Losses told by LOST, counts at the end, and what these add.
+    /// Checks losses from LOST, final counts, and the difference.
     #[track_caller]
     fn check(
-        told: &[(Option<EventId>, u64)],
+        reported: &[(Option<EventId>, u64)],
         at_the_end: &[(Option<EventId>, u64)],
         expected: &[(Option<EventId>, u64)],
     ) {
         let mut losses = Losses::default();
-        told.iter()
+        reported
+            .iter()
             .for_each(|&(event, count)| losses.add(event, count));
         for &(event, count) in at_the_end {
             let (cpu, time) = (None, None);
@@ -231,12 +233,12 @@ mod tests {
     fn every_loss_is_told_once() {
         check(&[], &[(A, 5), (B, 0), (A, 2)], &[(A, 5), (A, 2)]);
         check(&[(A, 6)], &[(A, 5), (A, 2)], &[(A, 1)]);
-        // A shared ring: whose the last ones are, nobody says.
+        // A shared ring: the remaining losses cannot be attributed.
         check(&[(None, 10)], &[(A, 5), (B, 7)], &[(None, 2)]);
         check(&[(None, 12)], &[(A, 5), (B, 7)], &[]);
-        // Unless only one has lost any.
+        // Unless only one event has lost any.
         check(&[(None, 10)], &[(A, 5), (B, 0), (A, 7)], &[(A, 2)]);
-        // Those that lost their last record before the end are counted by LOST alone.
+        // Events that lost their last record before the end are counted by LOST alone.
         check(&[(None, 20)], &[(A, 5), (B, 7)], &[]);
         check(&[(A, u64::MAX), (A, 1)], &[(A, u64::MAX)], &[]);
     }

@@ -1,4 +1,4 @@
-//! perf.data: what `perf record`, `perf stat record`, simpleperf and our own recorder write.
+//! perf.data: the format of `perf record`, `perf stat record`, simpleperf and perfquet-record.
 //!
 //! ```text
 //! 50 45 52 46 49 4c 45 32  68 00 …     "PERFILE2", header of 104 bytes: a file; features lie after the data
@@ -21,8 +21,8 @@
 //! | `tool.rs`, `update.rs`, `features.rs`, `simpleperf.rs` | perf's records, features, Android's additions |
 //! | `output.rs` | the sink, problems, counts of what is not decoded |
 //!
-//! Each part has its own state: the source knows no events, the catalog no bytes of samples, the emission no files.
-//! `read.rs` connects the three.
+//! The parts have separate state: the source does not know events, the catalog no sample bytes, the emission no files.
+//! `read.rs` connects them.
 //!
 //! Specification: include/uapi/linux/perf_event.h, tools/perf/util/header.{h,c}, tools/lib/perf/include/perf/event.h of
 //! Linux; perf.data-file-format.txt there stops at feature 21. Known: perf 3.2 to 6.19, attrs of 64 to 4096 bytes
@@ -120,7 +120,7 @@ fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
     read_mapped(input, sink, Some(header), endian)
 }
 
-/// Reads a file that lies mapped before us, with the further data files of a directory.
+/// Reads a mapped file, with the further data files of a directory.
 fn read_mapped(
     input: &mut Input,
     sink: &mut dyn Sink,
@@ -165,7 +165,7 @@ fn read_mapped(
     reading.finish()
 }
 
-/// Maps the further files of `perf record --threads`: `data.N`, one per thread of the recorder.
+/// Maps the further files of `perf record --threads`: `data.N`, one per recording thread.
 fn parts(input: &mut Input) -> Result<Vec<Arc<Map>>, Error> {
     let mut numbered: Vec<(u32, String)> = input
         .files()
@@ -180,7 +180,7 @@ fn parts(input: &mut Input) -> Result<Vec<Arc<Map>>, Error> {
     Ok(parts)
 }
 
-/// Events and features of a file.
+/// Reads events and features of a file.
 fn read_head(
     head: Head,
     file: &[u8],
@@ -199,7 +199,7 @@ fn read_head(
     while let Ok(entry) = event_types.part(72) {
         let _ = tool::header_event_type(entry, catalog);
     }
-    // A killed recorder sets the bits and writes no index.
+    // A killed recorder sets the bits but writes no index.
     if header.data.size == 0 {
         return Ok(());
     }
@@ -222,7 +222,7 @@ fn read_head(
     Ok(())
 }
 
-/// Where the records end; reports if the file does not end as it should.
+/// Returns the end of the records; reports a truncated file.
 fn data_end(header: &Header, file: &[u8], out: &mut Output<'_>) -> Result<u64, Error> {
     let length = file.len() as u64;
     let data = header.data;

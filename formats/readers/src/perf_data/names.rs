@@ -1,4 +1,4 @@
-//! What an event is called when the file does not say it: as perf would call it.
+//! Names of events that the file does not name, equal to perf's.
 //!
 //! `cycles:u`, `L1-dcache-load-misses`, `cpu-clock`, `mem:0x1000:w`, `raw 0x1a8`, with the modifiers that perf's
 //! `evsel__add_modifiers` (tools/perf/util/evsel.c) derives from the exclude bits.
@@ -44,14 +44,14 @@ const CACHES: [&str; 7] = [
     "branch",
     "node",
 ];
-/// Singular with "-misses", plural alone.
+/// Singular with "-misses", otherwise plural.
 const CACHE_OPERATIONS: [(&str, &str); 3] = [
     ("load", "loads"),
     ("store", "stores"),
     ("prefetch", "prefetches"),
 ];
 
-/// Name with modifiers, as `perf script` would print it.
+/// Returns the name with modifiers, as printed by `perf script`.
 pub(super) fn synthesize(attr: &Attr, pmu: Option<&str>) -> String {
     let plain = match attr.kind {
         event_type::HARDWARE => hardware(attr.config),
@@ -68,7 +68,7 @@ pub(super) fn synthesize(attr: &Attr, pmu: Option<&str>) -> String {
     plain + &modifiers(attr)
 }
 
-/// System, as in `event_types`, of an event that is no tracepoint.
+/// Returns the system, as in `event_types`, of an event that is not a tracepoint.
 pub(super) fn system(attr: &Attr, pmu: Option<&str>) -> String {
     let known = match attr.kind {
         event_type::HARDWARE => "hardware",
@@ -82,8 +82,8 @@ pub(super) fn system(attr: &Attr, pmu: Option<&str>) -> String {
     known.to_owned()
 }
 
-/// Kind of an event that is no tracepoint. kprobes and uprobes can also be opened through a PMU of that name,
-/// without tracefs; bit 0 of their config says "at return".
+/// Returns the kind of an event that is not a tracepoint. kprobes and uprobes can also be opened through a PMU of that
+/// name, without tracefs; bit 0 of the config then means "at return".
 pub(super) fn kind(attr: &Attr, pmu: Option<&str>) -> EventKind {
     match (attr.kind, pmu) {
         (event_type::SOFTWARE, _) => EventKind::Software,
@@ -97,7 +97,7 @@ pub(super) fn kind(attr: &Attr, pmu: Option<&str>) -> EventKind {
 }
 
 fn hardware(config: u64) -> String {
-    // On hybrid machines the upper half is the number of the PMU.
+    // On hybrid hosts, the upper half is the ID of the PMU.
     listed(&HARDWARE, config & 0xffff_ffff, "unknown-hardware")
 }
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_perf() {
+    fn names_equal_perfs() {
         const EXCLUDE_GUEST: u64 = 1 << 20;
         const USER_ONLY: u64 = 1 << 5 | 1 << 6;
         check(0, 0, 0, "cycles:HG");

@@ -1,12 +1,12 @@
-//! Brings records into the order of time, in bounded memory.
+//! Sorts records by time, in bounded memory.
 //!
-//! perf writes what it finds in each CPU's ring, one ring after the other, and closes such a round by FINISHED_ROUND: no
-//! later record is older than the newest one of the round before. On a busy machine that does not hold, so records wait
-//! longer than for one round (`lag.rs`). Files without rounds (simpleperf, `perf inject`, directories) wait until the end.
+//! perf drains one CPU's ring after another, and ends such a round with FINISHED_ROUND: no later record is older than
+//! the newest one of the previous round. On a busy host this does not hold, so records wait longer than one round
+//! (`lag.rs`). Files without rounds (simpleperf, `perf inject`, directories) wait until the end.
 //!
-//! What waits is a time and a place, 16 bytes a record; the records stay in the mapped file. Records of a pipe,
-//! and unpacked ones, are kept in an [`Arena`]. Too many of either go to an unlinked temporary file: places as
-//! sorted [`Runs`], which are merged when their time comes.
+//! A queue entry is a time and a location, 16 bytes; the records stay in the mapped file. Records of a pipe, and
+//! decompressed ones, are copied into an [`Arena`]. Too many of either go to an unlinked temporary file: entries as
+//! sorted [`Runs`], which are merged when they are due.
 
 use perfquet_events::Error;
 use perfquet_events::bytes::Endian;
@@ -18,12 +18,12 @@ use crate::perf_data::lag::Rounds;
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader};
 use crate::perf_data::runs::Runs;
 
-/// Entries kept in memory (64 MiB) before they go to a file.
+/// Maximum number of entries in memory (64 MiB) before they go to a file.
 const ENTRIES_MAX: usize = 4 << 20;
 
 const ARENA: u64 = 0xffff;
 
-/// Records that wait for their turn.
+/// Records waiting to be emitted.
 #[derive(Default)]
 pub(super) struct Queue<'m> {
     /// The mapped files.
@@ -34,11 +34,11 @@ pub(super) struct Queue<'m> {
     arena: Arena,
     runs: Runs,
     rounds: Rounds,
-    /// Time of the last record that was handed out.
+    /// Time of the last emitted record.
     handed_out: u64,
-    /// Records that came after newer ones had been handed out.
+    /// Number of records that came after newer ones had been emitted.
     late: u64,
-    /// Records left by the last flush.
+    /// Number of records left by the last flush.
     left: u64,
 }
 
@@ -52,27 +52,27 @@ impl<'m> Queue<'m> {
         }
     }
 
-    /// Sets the most bytes of records that wait in a temporary file.
+    /// Sets the maximum size of waiting records in a temporary file.
     pub(super) fn set_temporary_bytes_max(&mut self, bytes: u64) {
         self.arena.temporary_bytes_max = bytes;
     }
 
-    /// How many records wait.
+    /// Returns the number of waiting records.
     pub(super) fn len(&self) -> u64 {
         self.entries.len() as u64 + self.runs.left()
     }
 
-    /// Records that came after newer ones had been handed out: these are not in the order of time.
+    /// Returns the number of records that came after newer ones had been emitted; these are out of order.
     pub(super) fn late(&self) -> u64 {
         self.late
     }
 
-    /// Records go out as soon as perf's rounds allow: somebody counts them while they are recorded.
+    /// Emits records as soon as perf's rounds allow, because the recorder counts them during the recording.
     pub(super) fn hurry(&mut self) {
         self.rounds.hurry();
     }
 
-    /// Lets a record of a mapped file wait, which has this many bytes.
+    /// Queues a record of a mapped file, with its size in bytes.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -96,7 +96,7 @@ impl<'m> Queue<'m> {
         Ok(())
     }
 
-    /// Lets a record wait that is in no mapped file.
+    /// Queues a copy of a record.
     #[inline]
     pub(super) fn push_copy(&mut self, time: u64, record: &[u8]) -> Result<(), Error> {
         let offset = self.arena.push(record)?;
@@ -104,8 +104,8 @@ impl<'m> Queue<'m> {
         self.push(time, location, record.len())
     }
 
-    /// Lets a record without a time wait: it goes out before all that are not handed out yet. `location` is where its
-    /// bytes stay, if they stay anywhere.
+    /// Queues a record without a time, to be emitted before all waiting records. `location` is where its bytes stay;
+    /// `None` if they must be copied.
     pub(super) fn hold(&mut self, location: Option<Location>, record: &[u8]) -> Result<(), Error> {
         let location = match location {
             Some(location) => location,
@@ -114,7 +114,7 @@ impl<'m> Queue<'m> {
         self.insert(self.handed_out, location)
     }
 
-    /// A round has ended: hands out what nothing can precede any more, once that is worth a sort.
+    /// Ends a round: emits the records that no later one can precede, once there are enough for a sort.
     pub(super) fn finish_round(
         &mut self,
         hand_out: &mut impl FnMut(RecordHeader, &[u8], Location) -> Result<Step, Error>,
@@ -128,13 +128,13 @@ impl<'m> Queue<'m> {
         Ok(())
     }
 
-    /// Hands out everything up to `limit`, in the order of time, and of reading where times are equal.
+    /// Emits all records up to `limit`, in order of time and, for equal times, of reading.
     pub(super) fn flush(
         &mut self,
         limit: u64,
         hand_out: &mut impl FnMut(RecordHeader, &[u8], Location) -> Result<Step, Error>,
     ) -> Result<(), Error> {
-        // Rings are nearly in order, one after the other: this sort finds and merges such runs.
+        // Rings are nearly sorted, one after the other: this sort detects and merges such runs.
         self.entries.sort_by_key(|entry| entry.time);
         let arena = self.arena.view()?;
         let records = Records {
@@ -172,7 +172,7 @@ impl<'m> Queue<'m> {
         self.compact()
     }
 
-    /// Moves what is left in the arena to its front. With entries in runs it stays: they soon go out.
+    /// Moves the rest of the arena to its front. Entries in runs are not moved; they are due soon.
     fn compact(&mut self) -> Result<(), Error> {
         if self.runs.left() > 0 || self.arena.is_empty() {
             return Ok(());
@@ -202,7 +202,7 @@ impl<'m> Queue<'m> {
     }
 }
 
-/// All places where a waiting record can be.
+/// All sources of a waiting record.
 struct Records<'a, 'm> {
     sources: &'a [&'m [u8]],
     arena: &'a ArenaView<'a>,
@@ -210,14 +210,14 @@ struct Records<'a, 'm> {
 }
 
 impl Records<'_, '_> {
-    /// A record with its header, which is read again: keeping it would double the size of an [`Entry`].
+    /// Returns a record with its header, which is parsed again: storing it would double the size of an [`Entry`].
     #[inline]
     fn get(&self, location: Location) -> Option<(RecordHeader, &[u8])> {
         let found = self.stored(location);
         found.filter(|(header, _)| header.size >= HEADER_BYTES)
     }
 
-    /// What is stored there, also if it is too short for a record.
+    /// Returns the bytes stored there, even if they are too short for a record.
     #[inline]
     fn stored(&self, location: Location) -> Option<(RecordHeader, &[u8])> {
         let bytes = match location.source() {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_and_keeps_what_is_not_due() {
+    fn sorts_and_keeps_records_that_are_not_due() {
         let mut queue = Queue::new(Vec::new(), Endian::Little);
         for (number, time) in [30, 10, 20, 20, 40, 5].into_iter().enumerate() {
             queue.push_copy(time, &record(number as u16)).unwrap();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_lag_by_one_where_somebody_counts() {
+    fn rounds_lag_by_one_in_a_hurry() {
         let mut queue = Queue::new(Vec::new(), Endian::Little);
         queue.hurry();
         let mut seen = Vec::new();
@@ -286,8 +286,8 @@ mod tests {
         assert_eq!(seen, [(1, 1), (1, 2), (1, 3), (2, 4)]);
     }
 
-    /// Rounds of 13 records with one in a thousand that was committed `lateness` records too late; times as handed
-    /// out, and how many were in the queue at most.
+    /// Rounds of 13 records, one in a thousand of which was committed `lateness` records too late. Returns the emitted
+    /// times, and the maximum length of the queue.
     fn busy_machine(records: u64, lateness: u64) -> (Queue<'static>, Vec<u64>, u64) {
         let mut queue = Queue::new(Vec::new(), Endian::Little);
         let mut seen = Vec::new();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_miss_hundreds_of_rounds_come_out_in_order() {
+    fn records_that_miss_hundreds_of_rounds_are_emitted_in_order() {
         for lateness in [20, 300, 4000] {
             let (queue, seen, most) = busy_machine(100_000, lateness);
             assert!(seen.is_sorted(), "{lateness}");
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_late_is_counted_and_the_lag_grows() {
+    fn late_records_are_counted_and_the_lag_grows() {
         let (queue, seen, most) = busy_machine(1_000_000, 20_000);
         let disorder = seen.windows(2).filter(|pair| pair[0] > pair[1]).count();
         assert!((1..20).contains(&disorder), "{disorder}");

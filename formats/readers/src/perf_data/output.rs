@@ -1,4 +1,4 @@
-//! The way out: events to the sink, problems counted by kind, and what is known but not decoded.
+//! The output: events to the sink, problems by kind, and counts of data that is not decoded.
 
 use perfquet_events::Error;
 use perfquet_events::bytes::Short;
@@ -34,7 +34,7 @@ impl<'s> Output<'s> {
         self.fact(Fact::Other { name, value })
     }
 
-    /// Reports a problem, the first of each kind with its message.
+    /// Reports a problem; the first of each kind with its message.
     pub(super) fn problem(
         &mut self,
         place: Place,
@@ -44,14 +44,14 @@ impl<'s> Output<'s> {
         self.problems.report(self.sink, place, kind, message)
     }
 
-    /// Reports that something is too short.
+    /// Reports truncated data.
     pub(super) fn short(&mut self, what: &'static str, short: Short) -> Result<(), Error> {
         self.problem(Place::Offset(short.offset), what, || {
             format!("{what}: {short}")
         })
     }
 
-    /// Reports that less follows a record than it says.
+    /// Reports that fewer bytes follow a record than it states.
     pub(super) fn truncated_extra(
         &mut self,
         wanted: u64,
@@ -74,7 +74,7 @@ impl<'s> Output<'s> {
         }))
     }
 
-    /// Reports how many problems were not reported one by one.
+    /// Reports the number of problems that were not reported individually.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         self.problems.finish(self.sink)
     }
@@ -83,9 +83,9 @@ impl<'s> Output<'s> {
 /// Why a record was not handed over.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// Too short: a problem of this record.
+    /// Truncated: a problem of this record.
     Short(Short),
-    /// From the sink: the end of reading.
+    /// An error of the sink, which ends reading.
     Sink(Error),
 }
 
@@ -101,7 +101,7 @@ impl From<Error> for Fault {
     }
 }
 
-/// What a record lacks, if anything; the sink's error ends reading.
+/// Returns the missing part of a truncated record; passes on errors of the sink.
 pub(super) fn missing(result: Result<(), Fault>) -> Result<Option<Short>, Error> {
     match result {
         Ok(()) => Ok(None),
@@ -110,7 +110,7 @@ pub(super) fn missing(result: Result<(), Fault>) -> Result<Option<Short>, Error>
     }
 }
 
-/// Counts of what is known but not decoded.
+/// Counts of known data that is not decoded.
 #[derive(Debug, Default)]
 pub(super) struct Undecoded {
     aux_buffers: u64,
@@ -119,7 +119,7 @@ pub(super) struct Undecoded {
     pub(super) deferred_missing: u64,
     /// Records of unknown types, by type.
     records: Vec<(u32, u64)>,
-    /// Those of still more types.
+    /// Records of further unknown types.
     other_records: u64,
 }
 
@@ -138,7 +138,7 @@ impl Undecoded {
 
     /// Counts a record of an unknown type.
     pub(super) fn add_record(&mut self, kind: u32) {
-        // A damaged file may hold any number of types.
+        // A damaged file may have any number of types.
         const TYPES_MAX: usize = 64;
         if let Some((_, count)) = self.records.iter_mut().find(|(known, _)| *known == kind) {
             *count += 1;

@@ -1,8 +1,7 @@
-//! Records as they come out of a pipe, or out of a journal that still grows.
+//! Records of a pipe, or of a journal that still grows.
 //!
-//! Nothing is known of what follows, so nothing is mapped: a window moves over the stream, and records that have to
-//! wait for their turn are copied into the queue's arena. Events go out at each FINISHED_ROUND, while the recorder still
-//! writes the next.
+//! The rest of a stream is unknown, so it is not mapped: a window moves over it, and records that have to wait are
+//! copied into the queue's arena. Events are emitted at each FINISHED_ROUND, while the recorder writes the next round.
 
 use std::io::BufRead;
 
@@ -13,15 +12,15 @@ use crate::perf_data::read::{EXTRA_BYTES_MAX, Reading};
 use crate::perf_data::record::{HEADER_BYTES, kind};
 use crate::perf_data::resync::{Found, Look};
 
-/// The bytes of a stream that have been read and not yet been used.
+/// Bytes of a stream that have been read but not used.
 struct Window<'i> {
     input: &'i mut Input,
     bytes: Vec<u8>,
-    /// Used up of `bytes`.
+    /// Number of used bytes of `bytes`.
     start: usize,
-    /// Offset in the input of `bytes[start]`.
+    /// Input offset of `bytes[start]`.
     offset: u64,
-    /// Why reading ended before the input did.
+    /// The error that ended reading before the end of the input.
     error: Option<std::io::Error>,
 }
 
@@ -30,7 +29,7 @@ impl Window<'_> {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// Reads until so many bytes are there. `false`: the input ends before.
+    /// Reads until this many bytes are available; returns false if the input ends before.
     fn fill(&mut self, count: usize) -> bool {
         while self.rest().len() < count {
             if self.start > 0 {
@@ -60,7 +59,7 @@ impl Window<'_> {
         self.offset += count as u64;
     }
 
-    /// Passes over bytes, which need not fit into memory, and says how many there were.
+    /// Skips bytes, which need not fit into memory; returns their number.
     fn skip(&mut self, count: u64) -> u64 {
         let mut left = count;
         while left > 0 && self.fill(1) {
@@ -73,7 +72,7 @@ impl Window<'_> {
 }
 
 impl Reading<'_, '_> {
-    /// Goes through a stream of records; the header of the file has been taken off.
+    /// Reads the records of a stream after the file header.
     pub(super) fn walk_stream(&mut self, input: &mut Input, offset: u64) -> Result<(), Error> {
         let mut window = Window {
             input,
@@ -82,7 +81,7 @@ impl Reading<'_, '_> {
             offset,
             error: None,
         };
-        // Bytes that are wanted before it can be said what the first of them are.
+        // Number of bytes needed to classify the next ones.
         let mut wanted = HEADER_BYTES;
         while window.fill(1) {
             let is_all = !window.fill(wanted);
@@ -140,7 +139,7 @@ impl Reading<'_, '_> {
     }
 }
 
-/// Takes the header of a pipe off the input; its 16 bytes have been looked at already.
+/// Skips the header of a pipe, whose 16 bytes have already been examined.
 pub(super) fn skip_header(input: &mut Input, count: u64) -> Result<(), Error> {
     let mut left = count as usize;
     while left > 0 {

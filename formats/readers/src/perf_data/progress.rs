@@ -1,4 +1,4 @@
-//! How far reading is, and which pages of the mapped files may be given back.
+//! Progress of reading, and release of mapped pages.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use perfquet_events::input::Map;
 
 use crate::perf_data::output::Output;
 
-/// Bytes read between two reports of progress.
+/// Number of bytes between two progress reports.
 const PROGRESS_BYTES: u64 = 4 << 20;
-/// Bytes of mapped files that are kept in memory.
+/// Number of bytes of mapped files kept in memory.
 const RESIDENT_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes read of the current source.
+/// Number of bytes read from the current source.
 pub(super) struct Meter {
     total_bytes: Option<u64>,
     next_report: u64,
@@ -29,7 +29,7 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Begins with a source of this size, at this offset.
+    /// Starts a source of this size, at this offset.
     pub(super) fn begin(&mut self, offset: u64, total_bytes: u64) {
         self.total_bytes = Some(total_bytes);
         self.next_report = offset.saturating_add(PROGRESS_BYTES);
@@ -59,12 +59,12 @@ impl Meter {
     }
 }
 
-/// The mapped files. Mapped pages count as this program's memory until they are given back; what is looked at again
-/// comes from the system's cache.
+/// The mapped files. Their pages count as memory of this program until they are released; released pages are still in
+/// the page cache.
 #[derive(Default)]
 pub(super) struct Pages {
     maps: Vec<Arc<Map>>,
-    /// Bytes of them that may be in memory.
+    /// Number of bytes that may be in memory.
     resident_bytes: u64,
 }
 
@@ -76,7 +76,7 @@ impl Pages {
         }
     }
 
-    /// Counts bytes that were looked at.
+    /// Counts accessed bytes.
     #[inline]
     pub(super) fn touch(&mut self, bytes: u64) {
         self.resident_bytes += bytes;

@@ -1,12 +1,12 @@
-//! The way of a record: found, put in order, handed over as events.
+//! Reading of records: found, sorted, emitted as events.
 //!
 //! ```text
 //! Source (bytes, framing, packed records, order)  ─►  Reading  ─►  Emission (events, losses, problems)
 //!                                                       └─ Catalog (events, ids, names, formats)
 //! ```
-//! [`Reading::walk`] goes through a mapped file (the pipe's way is in `pipe.rs`) and gives each record to
-//! [`Reading::record`], which lets it wait in the queue if it has a time, or handles it at once. What leaves the queue
-//! becomes events in `emit.rs`; what perf's own records say goes to the part that keeps it.
+//! [`Reading::walk`] iterates over a mapped file (streams are in `pipe.rs`), and passes each record to
+//! [`Reading::record`], which queues it if it has a time, or handles it immediately. Records leaving the queue become
+//! events in `emit.rs`; perf's own records go to the part that stores their contents.
 
 use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Endian};
@@ -24,10 +24,10 @@ use crate::perf_data::source::Source;
 use crate::perf_data::tool;
 use crate::perf_data::update::event_update;
 
-/// Longest thing that may follow a record (tracing data); more is damage.
+/// Maximum size of data that follows a record (tracing data); more is damage.
 pub(super) const EXTRA_BYTES_MAX: u64 = 256 << 20;
 
-/// One reading of one input.
+/// The reading of one input.
 pub(super) struct Reading<'m, 's> {
     pub(super) source: Source<'m>,
     pub(super) catalog: Catalog,
@@ -49,7 +49,7 @@ impl<'m, 's> Reading<'m, 's> {
         }
     }
 
-    /// Goes through the records of a mapped file between two offsets.
+    /// Reads the records of a mapped file between two offsets.
     pub(super) fn walk(&mut self, source: u16, start: u64, end: u64) -> Result<(), Error> {
         let Some(file) = self.source.queue.sources.get(usize::from(source)).copied() else {
             return Ok(());
@@ -73,10 +73,10 @@ impl<'m, 's> Reading<'m, 's> {
                 Look::More(_) => break,
             };
             let size = found.header.size;
-            let (record, behind) = rest.split_at_checked(size).unwrap_or_default();
+            let (record, after) = rest.split_at_checked(size).unwrap_or_default();
             let extra = match found.extra_bytes {
                 0 => &[][..],
-                wanted => self.extra(behind, wanted, offset as u64)?,
+                wanted => self.extra(after, wanted, offset as u64)?,
             };
             let location = Location::mapped(source, offset as u64);
             self.record(found, record, offset as u64, Some(location), extra)?;
@@ -98,7 +98,7 @@ impl<'m, 's> Reading<'m, 's> {
         meter.report(done, pages, &mut self.emission.out)
     }
 
-    /// Reports bytes that are no record, and says how many there are.
+    /// Reports bytes that are not a record; returns their number.
     pub(super) fn skip(&mut self, damage: Damage, offset: u64) -> Result<usize, Error> {
         self.source.packed.interrupt();
         let out = &mut self.emission.out;
@@ -106,16 +106,16 @@ impl<'m, 's> Reading<'m, 's> {
         Ok(damage.bytes)
     }
 
-    /// What follows a record without being part of it, as far as it is there.
-    fn extra<'b>(&mut self, behind: &'b [u8], wanted: u64, offset: u64) -> Result<&'b [u8], Error> {
-        let left = behind.len() as u64;
+    /// Returns the data that follows a record without being part of it, as far as it exists.
+    fn extra<'b>(&mut self, after: &'b [u8], wanted: u64, offset: u64) -> Result<&'b [u8], Error> {
+        let left = after.len() as u64;
         if wanted > left {
             self.emission.out.truncated_extra(wanted, left, offset)?;
         }
-        Ok(behind.get(..wanted.min(left) as usize).unwrap_or_default())
+        Ok(after.get(..wanted.min(left) as usize).unwrap_or_default())
     }
 
-    /// Takes one record. `location` is where it stays, if it stays anywhere.
+    /// Handles one record. `location` is where its bytes stay, if they do.
     #[inline]
     pub(super) fn record(
         &mut self,
@@ -134,10 +134,10 @@ impl<'m, 's> Reading<'m, 's> {
                 .keep_deferred(&self.catalog, header, record, offset)?;
         }
         match found.time {
-            // What perf made up itself has no time: it was so at the start.
+            // Records synthesized by perf have no time: they describe the state at the start.
             None | Some(0 | u64::MAX) => {
                 let place = Place::Offset(offset);
-                // A user stack leaves after the samples that wait for it.
+                // A user stack is emitted after the samples that wait for it.
                 let step = match header.kind {
                     kind::CALLCHAIN_DEFERRED => Step::Hold,
                     _ => self
@@ -156,7 +156,7 @@ impl<'m, 's> Reading<'m, 's> {
         }
     }
 
-    /// Takes a record that is not the kernel's. `extra` follows it in the file.
+    /// Handles a record of a tool. `extra` follows it in the file.
     fn tool_record(
         &mut self,
         header: RecordHeader,
@@ -198,7 +198,7 @@ impl<'m, 's> Reading<'m, 's> {
             kind::EVENT_UPDATE => event_update(body, catalog, &mut self.source.queue, out),
             kind::TIME_CONV => tool::time_conv(body, out),
             kind::HEADER_FEATURE => header_feature(body, catalog, out),
-            // Ids come with the attrs, CPUs with the samples; the others have nothing for the tables.
+            // IDs come with the attrs, CPUs with the samples; the other records have nothing for the tables.
             kind::ID_INDEX | kind::CPU_MAP | kind::FINISHED_INIT | kind::BPF_METADATA => Ok(()),
             unknown => {
                 self.emission.undecoded.add_record(unknown);
@@ -215,7 +215,7 @@ impl<'m, 's> Reading<'m, 's> {
         })
     }
 
-    /// Takes one of simpleperf's records.
+    /// Handles one of simpleperf's records.
     fn simpleperf_record(&mut self, header: RecordHeader, body: Cursor<'_>) -> Result<(), Error> {
         let (catalog, simpleperf) = (&mut self.catalog, &mut self.simpleperf);
         let out = &mut self.emission.out;
@@ -228,7 +228,7 @@ impl<'m, 's> Reading<'m, 's> {
             kind::SIMPLEPERF_TRACING_DATA => {
                 simpleperf::tracing_data(body, &mut catalog.formats, out)
             }
-            // How simpleperf's own unwinding went; the stacks are in the samples.
+            // Results of simpleperf's own unwinding; the stacks are in the samples.
             kind::SIMPLEPERF_CALLCHAIN | kind::UNWINDING_RESULT | kind::DEBUG => Ok(()),
             unknown => {
                 self.emission.undecoded.add_record(unknown);
@@ -241,7 +241,7 @@ impl<'m, 's> Reading<'m, 's> {
         }
     }
 
-    /// Takes the record that came in pieces before this offset.
+    /// Handles the record that was assembled from pieces before this offset.
     fn split_record(&mut self, offset: u64) -> Result<(), Error> {
         let (endian, out) = (self.catalog.endian, &mut self.emission.out);
         let Some((header, bytes)) = self.simpleperf.take_record(offset, endian, out)? else {
@@ -255,7 +255,7 @@ impl<'m, 's> Reading<'m, 's> {
         self.record(found, &bytes, offset, None, &[])
     }
 
-    /// Takes the records packed in a record.
+    /// Handles the records inside a compressed record.
     fn unpack(&mut self, packed: &[u8], offset: u64) -> Result<(), Error> {
         let Some(mut unpacker) = self.source.packed.begin(packed)? else {
             let out = &mut self.emission.out;
@@ -280,8 +280,8 @@ impl<'m, 's> Reading<'m, 's> {
         }
     }
 
-    /// Takes all whole records at the front of unpacked bytes, and says how many bytes that were. `is_all`: no more
-    /// can be unpacked.
+    /// Handles all whole records at the start of decompressed bytes; returns their size. `is_all`: no more can be
+    /// decompressed.
     fn unpacked_records(
         &mut self,
         bytes: &[u8],
@@ -299,7 +299,8 @@ impl<'m, 's> Reading<'m, 's> {
                     used += self.skip(damage, offset)?;
                     continue;
                 }
-                // A packed piece ends with a record, mostly: it is not kept for the next piece, whose round is another.
+                // A compressed piece usually ends with a whole record, which is not held back for the next piece,
+                // because that belongs to another round.
                 Look::More(_) => self.last_of_piece(rest),
             };
             let Some(found) = found else {
@@ -329,18 +330,18 @@ impl<'m, 's> Reading<'m, 's> {
         Ok(used)
     }
 
-    /// The record that these bytes are, but for less than another header.
+    /// Returns the record that these bytes form, if fewer bytes than a header follow.
     fn last_of_piece(&self, bytes: &[u8]) -> Option<Found> {
         let header = plausible(bytes, self.catalog.endian)?;
-        let (record, behind) = bytes.split_at_checked(header.size)?;
-        (behind.len() < HEADER_BYTES).then(|| Found {
+        let (record, after) = bytes.split_at_checked(header.size)?;
+        (after.len() < HEADER_BYTES).then(|| Found {
             header,
             time: self.catalog.time_of(header, record),
             extra_bytes: 0,
         })
     }
 
-    /// A data file has ended.
+    /// Ends a data file.
     pub(super) fn end_of_source(&mut self, offset: u64) -> Result<(), Error> {
         let Some(pending) = self.source.packed.finish_file() else {
             return Ok(());
@@ -358,7 +359,7 @@ impl<'m, 's> Reading<'m, 's> {
         Ok(())
     }
 
-    /// A round has ended.
+    /// Ends a round.
     fn finish_round(&mut self) -> Result<(), Error> {
         if !self.source.has_rounds {
             return Ok(());
@@ -372,7 +373,7 @@ impl<'m, 's> Reading<'m, 's> {
         })
     }
 
-    /// The input has ended: hands out all that waits, and reports what was counted.
+    /// Ends the input: emits all waiting records, and reports counts.
     pub(super) fn finish(mut self) -> Result<(), Error> {
         let Source { queue, pages, .. } = &mut self.source;
         let (catalog, emission) = (&mut self.catalog, &mut self.emission);
@@ -386,7 +387,7 @@ impl<'m, 's> Reading<'m, 's> {
     }
 }
 
-/// Why unpacking stopped.
+/// The reason why decompression stopped.
 enum Stop {
     Sink(Error),
     Packed(std::io::Error),

@@ -1,4 +1,4 @@
-//! The records of a perf.data other than samples: their numbers, their bodies, the trailer after them.
+//! Records of a perf.data other than samples: types, bodies, trailers.
 //!
 //! ```text
 //! u32 type, u16 misc, u16 size (with these 8 bytes)   body   trailer: pid/tid, time, id, stream_id, cpu, identifier
@@ -15,11 +15,11 @@ use crate::perf_data::sample::space_of;
 /// Bytes of a record's header.
 pub(super) const HEADER_BYTES: usize = 8;
 
-/// `misc` of MMAP: not executable. Of COMM: by execve. Of SWITCH: switched out.
+/// Flag in `misc`. MMAP: not executable. COMM: by execve. SWITCH: switched out.
 pub(super) const MISC_BIT_13: u16 = 1 << 13;
-/// `misc` of SWITCH: preempted. Of MMAP2: a build id instead of device and inode.
+/// Flag in `misc`. SWITCH: preempted. MMAP2: a build ID instead of device and inode.
 pub(super) const MISC_BIT_14: u16 = 1 << 14;
-/// `misc` of BUILD_ID: the size is told. Of LOST_SAMPLES: dropped by a BPF filter.
+/// Flag in `misc`. BUILD_ID: the size is stored. LOST_SAMPLES: dropped by a BPF filter.
 pub(super) const MISC_BIT_15: u16 = 1 << 15;
 
 /// Numbers of record types.
@@ -46,10 +46,10 @@ pub(super) mod kind {
     pub(in super::super) const TEXT_POKE: u32 = 20;
     pub(in super::super) const AUX_OUTPUT_HW_ID: u32 = 21;
     pub(in super::super) const CALLCHAIN_DEFERRED: u32 = 22;
-    /// The last of the kernel's that is known here.
+    /// The last known kernel type.
     pub(in super::super) const KERNEL_LAST: u32 = 22;
 
-    /// perf's own.
+    /// perf's own types.
     pub(in super::super) const HEADER_ATTR: u32 = 64;
     pub(in super::super) const HEADER_EVENT_TYPE: u32 = 65;
     pub(in super::super) const TRACING_DATA: u32 = 66;
@@ -71,10 +71,10 @@ pub(super) mod kind {
     pub(in super::super) const FINISHED_INIT: u32 = 82;
     pub(in super::super) const COMPRESSED2: u32 = 83;
     pub(in super::super) const BPF_METADATA: u32 = 84;
-    /// The last of perf's that is known here (schedstat).
+    /// perf's last known type (schedstat).
     pub(in super::super) const TOOL_LAST: u32 = 86;
 
-    /// simpleperf's own.
+    /// simpleperf's own types.
     pub(in super::super) const SIMPLEPERF_FIRST: u32 = 32768;
     pub(in super::super) const KERNEL_SYMBOL: u32 = 32769;
     pub(in super::super) const DSO: u32 = 32770;
@@ -93,12 +93,12 @@ pub(super) mod kind {
 pub(super) struct RecordHeader {
     pub(super) kind: u32,
     pub(super) misc: u16,
-    /// Bytes of the record with its header.
+    /// Size of the record including its header, in bytes.
     pub(super) size: usize,
 }
 
 impl RecordHeader {
-    /// Reads the header at the front of `bytes`. `None`: less than a header is there.
+    /// Parses the header at the start of `bytes`; `None` if they are too short.
     #[inline]
     pub(super) fn parse(bytes: &[u8], endian: Endian) -> Option<RecordHeader> {
         let word = endian.u64_at(bytes, 0)?;
@@ -122,14 +122,14 @@ impl RecordHeader {
     }
 }
 
-/// The body of a record that begins at this offset.
+/// Returns the body of a record that begins at this offset.
 #[inline]
 pub(super) fn body(record: &[u8], offset: u64, endian: Endian) -> Cursor<'_> {
     let body = record.get(HEADER_BYTES..).unwrap_or_default();
     Cursor::new(body, offset + HEADER_BYTES as u64, endian)
 }
 
-/// Bytes that follow a record without being counted in its size.
+/// Returns the number of bytes that follow a record without being included in its size.
 pub(super) fn extra_bytes(header: RecordHeader, record: &[u8], endian: Endian) -> u64 {
     if header.kind != kind::AUXTRACE && header.kind != kind::TRACING_DATA {
         return 0;
@@ -138,18 +138,18 @@ pub(super) fn extra_bytes(header: RecordHeader, record: &[u8], endian: Endian) -
     match header.kind {
         kind::AUXTRACE => body.u64().unwrap_or(0),
         _ => {
-            // simpleperf writes the data inside of the record, perf after it.
+            // simpleperf writes the data inside the record, perf after it.
             let size = body.u32().map_or(0, u64::from);
             if body.left() >= size { 0 } else { size }
         }
     }
 }
 
-/// How many bytes of a kernel's record the kernel has written, with a trailer of `trailer_bytes`.
+/// Returns the number of bytes of a kernel record that the kernel wrote, with a trailer of `trailer_bytes`.
 ///
-/// For three types it adds the size of the trailer once more for each further event that receives the record, but
-/// writes one trailer, right after the body (`perf_event_ksymbol_output` and the two like it do not restore
-/// `header.size`). What follows is what the ring held before.
+/// For three types, the kernel adds the size of the trailer again for each further event that receives the record, but
+/// writes one trailer, right after the body (`perf_event_ksymbol_output` and the two similar functions do not restore
+/// `header.size`). The rest is stale data of the ring.
 pub fn written_bytes(record: &[u8], trailer_bytes: usize, endian: Endian) -> usize {
     match RecordHeader::parse(record, endian) {
         Some(header) => written(header, record, trailer_bytes, endian).len(),
@@ -157,7 +157,7 @@ pub fn written_bytes(record: &[u8], trailer_bytes: usize, endian: Endian) -> usi
     }
 }
 
-/// The part of a kernel's record that the kernel has written; its header is known.
+/// Returns the part of a kernel record that the kernel wrote; its header is parsed.
 #[inline]
 pub(super) fn written(
     header: RecordHeader,
@@ -174,7 +174,7 @@ pub(super) fn written(
     }
 }
 
-/// Where the body of one of these three types ends.
+/// Returns the end of the body of one of these three types.
 fn end_of_body(kind: u32, record: &[u8], endian: Endian) -> Option<usize> {
     /// KSYMBOL: u64 address, u32 length, u16 type, u16 flags, char name[], NUL and padding.
     const NAME: usize = HEADER_BYTES + 16;
@@ -197,7 +197,7 @@ fn end_of_body(kind: u32, record: &[u8], endian: Endian) -> Option<usize> {
     }
 }
 
-/// The trailer of a record that is no sample (`struct sample_id`).
+/// The trailer of a record other than a sample (`struct sample_id`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Trailer {
     pub(super) pid: Option<i32>,
@@ -208,7 +208,7 @@ pub(super) struct Trailer {
 }
 
 impl Trailer {
-    /// Takes the body apart from the trailer after it.
+    /// Splits the body from the trailer after it.
     pub(super) fn split<'a>(
         body: &'a [u8],
         offset: u64,
@@ -282,7 +282,7 @@ pub(super) fn mapping<'a>(
         } else {
             let (major, minor) = (union.u32()?, union.u32()?);
             let inode = union.u64()?;
-            // perf writes zeros for what has no file after it.
+            // perf writes zeros for mappings without a file.
             if inode != 0 {
                 mapping.device = Some((major, minor));
                 mapping.inode = Some(inode);
@@ -306,7 +306,7 @@ pub(super) fn comm<'a>(header: RecordHeader, body: &mut Cursor<'a>) -> Result<Co
     })
 }
 
-/// PERF_RECORD_FORK and EXIT, which have the same members, and the time in them.
+/// PERF_RECORD_FORK and EXIT, which have the same members, and their time.
 pub(super) fn task(body: &mut Cursor<'_>) -> Result<(Fork, u64), Short> {
     let (pid, parent_pid) = (body.i32()?, body.i32()?);
     let (tid, parent_tid) = (body.i32()?, body.i32()?);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_did_not_write_is_no_part_of_a_record() {
+    fn stale_bytes_are_not_part_of_a_record() {
         let of = |record: &[u8]| written_bytes(record, 8, Endian::Little);
         let records: [(u32, &[u8]); 4] = [
             (kind::KSYMBOL, b"address.len.tyflprog_12\0"),
@@ -353,7 +353,7 @@ mod tests {
             assert_eq!(of(&whole), whole.len(), "type {kind}");
             let longer = [&whole[..], b"of another record, and older"].concat();
             assert_eq!(of(&longer), whole.len(), "type {kind}");
-            // Cut short: left as it is.
+            // A truncated record is left unchanged.
             let short = &whole[..whole.len() - 1];
             assert_eq!(of(short), short.len(), "type {kind}");
         }
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trailer_is_cut_off_the_end() {
+    fn trailer_is_split_from_the_end() {
         let attr = Attr::of(sample_type::TID | sample_type::TIME, 1 << 18);
         let body = b"sh\0\0\0\0\0\0\x07\0\0\0\x08\0\0\0\x09\0\0\0\0\0\0\0";
         let (cursor, trailer) = Trailer::split(body, 8, Endian::Little, Some(&attr)).unwrap();

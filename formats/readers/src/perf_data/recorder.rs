@@ -1,8 +1,7 @@
-//! What perf and the kernel tell about the recording itself, as event types of the system "perf".
+//! Information from perf and the kernel about the recording itself, as event types of the system "perf".
 //!
-//! Context switches, throttling, namespaces, counts of `perf stat record`: each kind of record becomes a table of its
-//! own, declared when the first one comes. The fields are those of the record, under the kernel's names where these
-//! are words.
+//! Context switches, throttling, namespaces, counts of `perf stat record`: each kind of record has a separate table,
+//! declared with its first record. The fields are those of the record, with the kernel's names if these are words.
 
 use perfquet_events::event::{EventKind, EventType, Field, FieldType};
 
@@ -24,7 +23,7 @@ pub(super) enum RecorderEvent {
     Stat,
 }
 
-/// How many there are.
+/// Number of these types.
 pub(super) const COUNT: usize = 13;
 
 /// Names of the namespaces in the order of PERF_RECORD_NAMESPACES (`enum` in include/uapi/linux/perf_event.h;
@@ -33,7 +32,7 @@ pub(super) const NAMESPACES: [&str; 8] =
     ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup", "time"];
 
 impl RecorderEvent {
-    /// Place in a table of all.
+    /// Returns the index in a table of all types.
     pub(super) fn index(self) -> usize {
         self as usize
     }
@@ -121,7 +120,7 @@ impl RecorderEvent {
         fields.collect()
     }
 
-    /// Its declaration.
+    /// Returns the declaration.
     pub(super) fn event_type(self) -> EventType {
         EventType {
             system: "perf".into(),
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_its_place() {
+    fn every_kind_has_its_index() {
         assert_eq!(RecorderEvent::Stat.index() + 1, COUNT);
         let fields = RecorderEvent::Namespaces.event_type().fields;
         assert_eq!(fields.len(), 16);

@@ -1,16 +1,16 @@
-//! Tells records from damage, and finds the next record past it.
+//! Distinguishes records from damage, and finds the next record after damage.
 //!
 //! ```text
 //! 09 00 00 00 02 00 60 00 …  09 00 00 00 …   a record: where it ends, another one begins
 //! 09 00 00 00 02 00 60 00 …  00 00 09 00 …   a byte of it is lost, or what follows is damaged
 //! ```
-//! A record is taken if its header is one that perf, simpleperf or the kernel write, if another header follows
-//! where it ends, and if its time is near those around it. Otherwise the next three plausible headers in a row are
-//! searched, at every byte: a lost byte moves all that follow. Fewer headers do up to the very end. A single one is met
-//! by chance in stack dumps and counts.
+//! A record is accepted if its header is one that perf, simpleperf or the kernel write, if another header follows it,
+//! and if its time is close to those around it. Otherwise, the next three plausible headers in a row are searched, at
+//! every byte, because a lost byte shifts everything after it. Close to the end, fewer headers are enough. A single one
+//! occurs by chance in stack copies and counts.
 //!
-//! What begins before the three and reaches into them has lost a byte; what ends a few bytes before them has one too
-//! many. Neither is taken, for its members are not where they should be.
+//! A record that overlaps the three headers has lost a byte; one that ends a few bytes before them has gained one. Both
+//! are dropped, because their members are shifted.
 
 use perfquet_events::bytes::{Cursor, Endian};
 
@@ -18,75 +18,75 @@ use crate::perf_data::catalog::Catalog;
 use crate::perf_data::record::{self, HEADER_BYTES, RecordHeader, Trailer, extra_bytes, kind};
 use crate::perf_data::sample::{Lists, Members, parse};
 
-/// Headers in a row that convince.
+/// Number of headers in a row that are accepted.
 const CHAIN: usize = 3;
-/// Bytes of a stream that are searched at once.
+/// Number of bytes of a stream searched at once.
 const SEARCH_BYTES: usize = 1 << 20;
-/// Records looked at to find out which of two times is wrong.
+/// Number of records examined to decide which of two times is wrong.
 const WITNESSES: usize = 8;
-/// A gap in a recording that needs no witness: a day.
+/// Maximum gap in a recording that needs no confirmation: a day.
 const NEAR: u64 = 86_400_000_000_000;
-/// A gap that is believed where nothing follows that could witness: a hundred days.
+/// Maximum gap if no record follows that could confirm it: a hundred days.
 const FAR: u64 = 100 * NEAR;
-/// More CPUs than any kernel is built for (CONFIG_NR_CPUS, at most 8192).
+/// Above the number of CPUs of any kernel (CONFIG_NR_CPUS, at most 8192).
 const CPUS_MAX: u32 = 1 << 16;
-/// More threads than any kernel numbers (PID_MAX_LIMIT, 2^22), with room for those of other systems.
+/// Above the number of threads of any kernel (PID_MAX_LIMIT, 2^22), with room for other systems.
 const TIDS_MAX: i32 = 1 << 30;
 
-/// What bytes are.
+/// Classification of bytes.
 pub(super) enum Look {
     /// A record.
     Record(Found),
     /// Damage.
     Skip(Damage),
-    /// Not known before so many bytes are there.
+    /// Unknown until this many bytes are available.
     More(usize),
 }
 
-/// A record, as its bytes were looked at.
+/// A record found in the examined bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     pub(super) header: RecordHeader,
     pub(super) time: Option<u64>,
-    /// Bytes that follow it and that its size does not count.
+    /// Number of bytes that follow the record without being included in its size.
     pub(super) extra_bytes: u64,
 }
 
-/// Bytes that are no record.
+/// Bytes that are not a record.
 pub(super) struct Damage {
-    /// How many, up to the next record or the end of what is there.
+    /// Number of bytes, up to the next record or the end of the available ones.
     pub(super) bytes: usize,
     pub(super) message: String,
 }
 
-/// The last search, so that many damages in front of one record do not search for it many times.
+/// The last search, so that several damages before one record do not repeat it.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Search {
     from: u64,
-    /// `None`: nothing up to `until`.
+    /// `None` if there is nothing up to `until`.
     found: Option<u64>,
     until: u64,
 }
 
-/// What was learned of the records of a source so far.
+/// State derived from the records of a source so far.
 #[derive(Debug, Default)]
 pub(super) struct Framing {
-    /// Time of a record that was taken: others are near it.
+    /// Time of an accepted record, which others must be close to.
     near: Option<u64>,
     /// The last search past damage.
     search: Search,
-    /// The header after the record that was looked at last, with its position.
+    /// The header after the last examined record, with its position.
     ahead: Option<(u64, RecordHeader)>,
 }
 
 impl Framing {
-    /// Another source begins.
+    /// Starts another source.
     pub(super) fn begin(&mut self) {
         self.search = Search::default();
         self.ahead = None;
     }
 
-    /// Says what the front of `bytes` is. `position` counts the bytes of their source; `is_all`: none follow.
+    /// Classifies the start of `bytes`. `position` is their position in the source; `is_all`: no more bytes follow.
     #[inline]
     pub(super) fn look(
         &mut self,
@@ -111,16 +111,16 @@ impl Framing {
         };
         let extra_bytes = extra_bytes(header, record, endian);
         let end = end_of(header, extra_bytes);
-        let behind = bytes.get(end..);
-        let is_followed = match behind {
-            Some(behind) if behind.len() >= HEADER_BYTES => {
-                let next = plausible(behind, endian);
+        let after = bytes.get(end..);
+        let is_followed = match after {
+            Some(after) if after.len() >= HEADER_BYTES => {
+                let next = plausible(after, endian);
                 self.ahead = next.map(|header| (position + end as u64, header));
                 next.is_some()
             }
-            // The end of a round is waited for by those who read while it is recorded.
+            // The end of a round is accepted at once, because readers wait for it during the recording.
             _ if header.kind == kind::FINISHED_ROUND => true,
-            _ if is_all => behind.is_some(),
+            _ if is_all => after.is_some(),
             _ if end > SEARCH_BYTES => true,
             _ => return Look::More(end + HEADER_BYTES),
         };
@@ -135,7 +135,7 @@ impl Framing {
         self.look_closer(catalog, bytes, position, is_all)
     }
 
-    /// Whether a record's time needs no further look; it is the one that others are compared with.
+    /// Whether a record's time needs no further check; it then becomes the reference.
     #[inline]
     fn is_near(&mut self, time: Option<u64>) -> bool {
         match (time, self.near) {
@@ -175,17 +175,17 @@ impl Framing {
         };
         let extra_bytes = extra_bytes(header, record, endian);
         let end = end_of(header, extra_bytes);
-        let behind = bytes.get(end..);
+        let after = bytes.get(end..);
         let time = catalog.time_of(header, record);
         let found = Found {
             header,
             time,
             extra_bytes,
         };
-        if let Some(behind) = behind
-            && is_chain(behind, endian, |bytes| possible(bytes, endian))
+        if let Some(after) = after
+            && is_chain(after, endian, |bytes| possible(bytes, endian))
         {
-            if self.is_near(time) || self.is_witnessed(catalog, time, behind) {
+            if self.is_near(time) || self.is_witnessed(catalog, time, after) {
                 return Look::Record(found);
             }
             return Look::Skip(Damage {
@@ -200,12 +200,12 @@ impl Framing {
             return Look::More(SEARCH_BYTES);
         }
         let next = self.next_chain(catalog, bytes, position, HEADER_BYTES);
-        if behind.is_none() && next.is_none() && extra_bytes > 0 {
-            // Cut off: as much of it is read as there is.
+        if after.is_none() && next.is_none() && extra_bytes > 0 {
+            // Truncated: the available part is read.
             return Look::Record(found);
         }
         let is_inside = next.is_some_and(|next| next < end.saturating_add(HEADER_BYTES));
-        if is_inside || behind.is_none() || !self.is_sound(catalog, header, record, time) {
+        if is_inside || after.is_none() || !self.is_sound(catalog, header, record, time) {
             return self.skip(catalog, bytes, position, is_all, HEADER_BYTES);
         }
         Look::Record(found)
@@ -245,7 +245,7 @@ impl Framing {
                 bytes.len(),
                 format!("the last {} bytes not read", bytes.len()),
             ),
-            // A chain may begin in the last part: it is looked at again.
+            // A chain may begin in the last part, so that part is searched again.
             None => (
                 SEARCH_BYTES / 2,
                 format!("skipped {} bytes", SEARCH_BYTES / 2),
@@ -255,7 +255,7 @@ impl Framing {
         Look::Skip(Damage { bytes, message })
     }
 
-    /// Offset in `bytes` of the first three plausible headers in a row, not before `from`.
+    /// Returns the offset in `bytes` of the first three plausible headers in a row, not before `from`.
     fn next_chain(
         &mut self,
         catalog: &Catalog,
@@ -273,7 +273,7 @@ impl Framing {
         {
             return known.found.map(|found| (found - position) as usize);
         }
-        // What was searched without success is not searched again, but for what could begin at its end.
+        // A part that was searched without success is skipped, except for a chain that may begin at its end.
         let from = match known.found {
             None if known.from <= start && known.until <= end => {
                 let searched = known.until.saturating_sub(SEARCH_BYTES as u64 / 2);
@@ -293,15 +293,15 @@ impl Framing {
         found
     }
 
-    /// Whether the records that follow have times near this one, or none that say otherwise.
-    fn is_witnessed(&mut self, catalog: &Catalog, time: Option<u64>, mut behind: &[u8]) -> bool {
+    /// Whether the following records have times close to this one, or none that contradict it.
+    fn is_witnessed(&mut self, catalog: &Catalog, time: Option<u64>, mut after: &[u8]) -> bool {
         let Some(time) = time else { return true };
         let mut others = Vec::new();
         for _ in 0..WITNESSES {
-            let Some(header) = plausible(behind, catalog.endian) else {
+            let Some(header) = plausible(after, catalog.endian) else {
                 break;
             };
-            let Some(record) = behind.get(..header.size) else {
+            let Some(record) = after.get(..header.size) else {
                 break;
             };
             if let Some(other) = catalog.time_of(header, record)
@@ -310,7 +310,7 @@ impl Framing {
                 others.push(other);
             }
             let end = end_of(header, extra_bytes(header, record, catalog.endian));
-            behind = behind.get(end..).unwrap_or_default();
+            after = after.get(end..).unwrap_or_default();
         }
         let is_one_near = others.iter().any(|other| other.abs_diff(time) < NEAR);
         let against = others
@@ -328,7 +328,7 @@ impl Framing {
         is_believed
     }
 
-    /// Whether the members of a record beside damage are all there and say nothing impossible.
+    /// Whether the members of a record next to damage are complete and plausible.
     fn is_sound(
         &self,
         catalog: &Catalog,
@@ -357,7 +357,7 @@ impl Framing {
     }
 }
 
-/// Whether three records in a row begin here, those with an id belonging to known events.
+/// Whether three records in a row begin here whose IDs belong to known events.
 fn is_record_chain(catalog: &Catalog, bytes: &[u8]) -> bool {
     is_chain(bytes, catalog.endian, |bytes| {
         let header = plausible(bytes, catalog.endian)?;
@@ -371,19 +371,19 @@ fn is_record_chain(catalog: &Catalog, bytes: &[u8]) -> bool {
     })
 }
 
-/// Where a record with what follows it ends.
+/// Returns the end of a record including the data that follows it.
 fn end_of(header: RecordHeader, extra: u64) -> usize {
     header
         .size
         .saturating_add(usize::try_from(extra).unwrap_or(usize::MAX))
 }
 
-/// Whether a CPU and a thread can be meant by what a sample says.
+/// Whether CPU and thread of a sample are plausible.
 pub(super) fn is_sane(members: &Members<'_>) -> bool {
     is_sane_place(members.cpu, members.pid, members.tid)
 }
 
-/// The same of another record.
+/// Whether CPU and thread of a trailer are plausible.
 pub(super) fn is_sane_trailer(trailer: &Trailer) -> bool {
     is_sane_place(trailer.cpu, trailer.pid, trailer.tid)
 }
@@ -412,28 +412,28 @@ fn is_chain(
         let mut body = Cursor::new(bytes.get(HEADER_BYTES..).unwrap_or_default(), 0, endian);
         let extra = match header.kind {
             kind::AUXTRACE => body.u64().unwrap_or(0),
-            // simpleperf writes the data inside of the record, perf after it.
+            // simpleperf writes the data inside the record, perf after it.
             kind::TRACING_DATA if header.size <= HEADER_BYTES + 8 => {
                 body.u32().map_or(0, u64::from)
             }
             _ => 0,
         };
-        let Some(behind) = bytes.get(end_of(header, extra)..) else {
-            // Cut off by the end of the file.
+        let Some(after) = bytes.get(end_of(header, extra)..) else {
+            // Truncated by the end of the file.
             return taken >= CHAIN - 1;
         };
-        bytes = behind;
+        bytes = after;
     }
     true
 }
 
-/// The header at the front, if it looks like one of those that perf and simpleperf write.
+/// Returns the header at the start, if it is plausible for perf or simpleperf.
 #[inline]
 pub(super) fn plausible(bytes: &[u8], endian: Endian) -> Option<RecordHeader> {
     let header = RecordHeader::parse(bytes, endian)?;
     let is_known = match header.kind {
         1..=kind::KERNEL_LAST => header.size.is_multiple_of(8) && header.misc & 0x0ff8 == 0,
-        // Packed data is as long as it is; old perfs did not pad all of theirs.
+        // Compressed data has any length; old versions of perf did not pad all records.
         kind::HEADER_ATTR..=kind::TOOL_LAST => {
             (header.size.is_multiple_of(4) || header.kind == kind::COMPRESSED)
                 && header.misc & 0x0ff8 == 0
@@ -449,7 +449,7 @@ pub(super) fn plausible(bytes: &[u8], endian: Endian) -> Option<RecordHeader> {
     (is_known && header.size >= least).then_some(header)
 }
 
-/// The header at the front, if a later kernel or perf could have written it.
+/// Returns the header at the start, if a later kernel or perf could have written it.
 fn possible(bytes: &[u8], endian: Endian) -> Option<RecordHeader> {
     plausible(bytes, endian).or_else(|| {
         let header = RecordHeader::parse(bytes, endian)?;
@@ -482,9 +482,9 @@ mod tests {
     }
 
     #[test]
-    fn three_in_a_row_convince() {
+    fn three_headers_in_a_row_are_accepted() {
         let mut bytes = vec![0xff; 27];
-        bytes.extend(record(9, 16)); // by chance: what follows is none
+        bytes.extend(record(9, 16)); // by chance: no record follows
         bytes.extend([0xff; 16]);
         for _ in 0..3 {
             bytes.extend(record(9, 40));
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_do_at_the_end() {
+    fn fewer_headers_are_accepted_at_the_end() {
         let mut bytes = vec![0; 32];
         bytes.extend(record(68, 8));
         assert_eq!(chain_in(&bytes, Endian::Little), Some(32));
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_perf_writes_is_possible() {
+    fn records_of_later_perfs_are_accepted() {
         let header = |kind, size| possible(&record(kind, size), Endian::Little).is_some();
         assert!(header(9, 40) && header(90, 24) && header(30, 16));
         assert!(!header(0, 16));

@@ -1,4 +1,4 @@
-//! Places of records that wait, as sorted runs in an unlinked temporary file; merged when their time comes.
+//! Entries of waiting records as sorted runs in an unlinked temporary file, merged when they are due.
 //!
 //! ```text
 //! u64 time, u64 location   one entry after the other, little-endian; runs follow each other
@@ -19,12 +19,12 @@ const ENTRY_BYTES: usize = 16;
 #[derive(Default)]
 pub(super) struct Runs {
     spool: Option<Spool>,
-    /// First and last (exclusive) entry that is left of each run, counted from the front of the file.
+    /// First and last (exclusive) remaining entry of each run, counted from the start of the file.
     runs: Vec<(u64, u64)>,
 }
 
 impl Runs {
-    /// How many entries are left.
+    /// Returns the number of remaining entries.
     pub(super) fn left(&self) -> u64 {
         self.runs.iter().map(|(next, end)| end - next).sum()
     }
@@ -45,8 +45,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Hands out what is due of the runs and of `entries`, which are newer in the order of reading. Returns
-    /// how many of `entries` went out.
+    /// Emits the due entries of the runs and of `entries`, which were read later. Returns how many of `entries` were
+    /// emitted.
     pub(super) fn merge(
         &mut self,
         entries: &[Entry],

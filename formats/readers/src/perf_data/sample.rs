@@ -1,4 +1,4 @@
-//! PERF_RECORD_SAMPLE: which members it has, and in which order, says the event's `sample_type`.
+//! PERF_RECORD_SAMPLE, whose members and their order depend on the event's `sample_type`.
 //!
 //! ```text
 //! u64 id, ip · u32 pid, tid · u64 time, addr, id, stream_id · u32 cpu, _ · u64 period · read · callchain ·
@@ -12,7 +12,7 @@ use perfquet_events::event::{Branch, ReadValue, Registers, Space, Stack};
 
 use crate::perf_data::attr::{Attr, bit_fields, sample_type};
 
-/// Smallest call-chain value that is no address but a context marker (PERF_CONTEXT_MAX).
+/// The smallest call chain value that is a context marker (PERF_CONTEXT_MAX), not an address.
 const CONTEXT_MIN: u64 = -4095i64 as u64;
 const CONTEXT_HV: u64 = -32i64 as u64;
 const CONTEXT_KERNEL: u64 = -128i64 as u64;
@@ -66,7 +66,7 @@ pub(super) struct Members<'a> {
     pub(super) deferred: Option<u64>,
 }
 
-/// The lists of a sample; kept from one to the next, so that they allocate once.
+/// The lists of a sample, reused from one sample to the next to avoid allocations.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     kernel: Addresses,
@@ -80,7 +80,7 @@ pub(super) struct Lists {
 
 #[derive(Debug, Default)]
 struct Addresses {
-    /// `None`: not recorded.
+    /// Space of the addresses; `None` if not recorded.
     space: Option<Space>,
     addresses: Vec<u64>,
 }
@@ -105,7 +105,7 @@ impl Addresses {
 #[derive(Debug, Default)]
 struct RegisterValues {
     mask: u64,
-    /// 0: none.
+    /// ABI of the registers; 0 for none.
     abi: u64,
     values: Vec<u64>,
 }
@@ -131,12 +131,12 @@ impl RegisterValues {
 }
 
 impl Lists {
-    /// Stack in the kernel, the hypervisor, or a guest's kernel.
+    /// Returns the stack in the kernel, the hypervisor, or a guest's kernel.
     pub(super) fn kernel_stack(&self) -> Stack<'_> {
         self.kernel.stack()
     }
 
-    /// Stack in user space.
+    /// Returns the stack in user space.
     pub(super) fn user_stack(&self) -> Stack<'_> {
         self.user.stack()
     }
@@ -149,16 +149,16 @@ impl Lists {
         self.interrupt_registers.get()
     }
 
-    /// Puts in the user stack that came later.
+    /// Sets a user stack that came later.
     pub(super) fn set_user_stack(&mut self, addresses: &[u64]) {
         self.user.space = Some(Space::User);
         self.user.addresses.clear();
         self.user.addresses.extend_from_slice(addresses);
     }
 
-    /// The user stack of calls that the CPU recorded: the branches that called, the innermost first. Where the thread
-    /// was says `ip`, if that is in user space, else the target of the last call.
-    /// (tools/perf/util/machine.c, `resolve_lbr_callchain_sample`)
+    /// Sets the user stack from the calls recorded by the CPU: the sources of the calls, innermost first. The leaf is
+    /// `ip` if that is in user space, otherwise the target of the last call. (tools/perf/util/machine.c,
+    /// `resolve_lbr_callchain_sample`)
     pub(super) fn set_user_stack_of_calls(&mut self, ip: Option<u64>) {
         let Some(last) = self.branches.first() else {
             return;
@@ -187,7 +187,7 @@ impl Lists {
     }
 }
 
-/// Space that the cpumode bits of a record's `misc` name.
+/// Returns the space for the cpumode bits of a record's `misc`.
 pub(super) fn space_of(misc: u16) -> Space {
     match misc & 7 {
         1 => Space::Kernel,
@@ -199,7 +199,7 @@ pub(super) fn space_of(misc: u16) -> Space {
     }
 }
 
-/// Reads the body of a sample (what follows its 8-byte header).
+/// Parses the body of a sample, after its 8-byte header.
 #[inline]
 pub(super) fn parse<'a>(
     cursor: &mut Cursor<'a>,
@@ -210,12 +210,12 @@ pub(super) fn parse<'a>(
     use sample_type::*;
     let mut members = Members::default();
     lists.clear();
-    // The members up to the period are words, all of which are there or the sample is short.
+    // The members up to the period are words: all are present, or the sample is truncated.
     let endian = cursor.endian();
     let (head, _) = cursor.bytes(attr.layout.head_bytes)?.as_chunks::<8>();
     let mut head = head.iter();
     let mut word = || head.next().map_or(0, |word| endian.u64(*word));
-    // Two halves of a word, the first of which comes first in memory.
+    // Two halves of a word; the first one comes first in memory.
     let halves = |word: u64| match endian {
         Endian::Little => (word as u32, (word >> 32) as u32),
         Endian::Big => ((word >> 32) as u32, word as u32),
@@ -265,7 +265,7 @@ pub(super) fn parse<'a>(
     Ok(members)
 }
 
-/// The members after the raw payload, which tracepoints do not have.
+/// Parses the members after the raw payload, which tracepoints lack.
 fn parse_rest<'a>(
     cursor: &mut Cursor<'a>,
     attr: &Attr,
@@ -283,7 +283,7 @@ fn parse_rest<'a>(
         let size = cursor.u64()?;
         let memory = cursor.bytes(size)?;
         if size > 0 {
-            // The kernel copies `size` bytes and then says how many of them it really had.
+            // The kernel copies `size` bytes, followed by the number of valid ones.
             let filled = usize::try_from(cursor.u64()?).unwrap_or(usize::MAX);
             members.user_memory = memory.get(..filled).unwrap_or(memory);
         }
@@ -325,7 +325,7 @@ fn parse_rest<'a>(
     Ok(())
 }
 
-/// `struct read_format`: one counter, or a group of them with the leader first.
+/// Parses a `struct read_format`: one counter, or a group with the leader first.
 pub(super) fn read_counters(
     cursor: &mut Cursor<'_>,
     format: u64,
@@ -377,14 +377,14 @@ pub(super) fn read_counters(
     Ok(times)
 }
 
-/// For how long a counter was switched on, and really counted.
+/// Times for which a counter was enabled, and actually counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
     pub(super) enabled: Option<u64>,
     pub(super) running: Option<u64>,
 }
 
-/// Splits a call chain at its context markers. The part before the first one is where the CPU was.
+/// Splits a call chain at its context markers. The part before the first one is in the sample's context.
 pub(super) fn read_chain(
     cursor: &mut Cursor<'_>,
     space: Space,
@@ -398,7 +398,7 @@ pub(super) fn read_chain(
         Space::User | Space::GuestUser | Space::Unknown => &mut lists.user,
         _ => &mut lists.kernel,
     };
-    // Also an empty chain says that one was requested: its stack is the empty one, not an unknown one.
+    // An empty chain means that a chain was requested: the stack is empty, not unknown.
     current.space = Some(space);
     let (words, _) = bytes.as_chunks::<8>();
     let mut words = words.iter();
@@ -420,7 +420,7 @@ pub(super) fn read_chain(
             }
             _ => continue,
         };
-        // The marker in front of the first address replaces the guess from cpumode.
+        // The marker before the first address replaces the guess from cpumode.
         if stack.addresses.is_empty() {
             stack.space = Some(space);
         }
@@ -435,7 +435,7 @@ pub(super) fn read_chain(
     Ok(deferred)
 }
 
-/// The stack that a PERF_RECORD_CALLCHAIN_DEFERRED brings, without its markers.
+/// Parses the stack of a PERF_RECORD_CALLCHAIN_DEFERRED, without its markers.
 pub(super) fn read_deferred(cursor: &mut Cursor<'_>) -> Result<(u64, Vec<u64>), Short> {
     let cookie = cursor.u64()?;
     let count = cursor.u64()?;
@@ -472,7 +472,7 @@ fn read_branches(
     if branch_sample_type & BRANCH_COUNTERS != 0 {
         read_words(cursor, count, &mut lists.branch_counters)?;
     }
-    // -1: the hardware does not tell.
+    // -1: not available from the hardware.
     Ok(hw_index.filter(|&index| index != u64::MAX))
 }
 

@@ -1,4 +1,4 @@
-//! What simpleperf, Android's perf, adds: records from 32768 on, features from 128 on.
+//! Extensions of simpleperf, Android's perf: records from 32768 on, features from 128 on.
 //!
 //! ```text
 //! META_INFO   key NUL value NUL …: event_type_info = "cycles,0,0\nsched:sched_switch,2,45", clockid, …
@@ -22,21 +22,21 @@ const FILE: u32 = 128;
 const META_INFO: u32 = 129;
 const FILE2: u32 = 132;
 
-/// Most bytes of a record in pieces.
+/// Maximum size of a split record.
 const SPLIT_BYTES_MAX: usize = 256 << 20;
 
 /// Kinds of files (`enum DsoType`).
 const DSO_KERNEL: u32 = 0;
 const DSO_ELF: u32 = 2;
 
-/// What records of simpleperf refer to.
+/// Data that records of simpleperf refer to.
 #[derive(Debug, Default)]
 pub(super) struct Simpleperf {
-    /// Pieces of a record that is longer than 64 KiB.
+    /// Pieces of a record longer than 64 KiB.
     pieces: Vec<u8>,
-    /// They became too long: the rest of this record is skipped.
+    /// The pieces became too long: the rest of this record is skipped.
     is_skipping: bool,
-    /// Paths of the files that symbol records name by number.
+    /// Paths of files, which symbol records reference by ID.
     files: HashMap<u64, Vec<u8>>,
 }
 
@@ -65,7 +65,7 @@ impl Simpleperf {
         Ok(())
     }
 
-    /// SPLIT: a record longer than its size field can say comes in pieces …
+    /// SPLIT: a piece of a record too long for its size field.
     pub(super) fn add_piece(
         &mut self,
         body: Cursor<'_>,
@@ -85,7 +85,7 @@ impl Simpleperf {
         Ok(())
     }
 
-    /// SPLIT_END: … which are put together here.
+    /// SPLIT_END: assembles the pieces.
     pub(super) fn take_record(
         &mut self,
         offset: u64,
@@ -105,7 +105,7 @@ impl Simpleperf {
             })?;
             return Ok(None);
         };
-        // simpleperf splits its own records only: the kernel's have a 16-bit size, and the queue would believe it.
+        // simpleperf splits only its own records: a kernel record has a 16-bit size, which the queue would use.
         let is_piece = matches!(header.kind, kind::SPLIT | kind::SPLIT_END);
         if header.kind < kind::SIMPLEPERF_FIRST || is_piece {
             out.problem(Place::Offset(offset), "split record", || {
@@ -124,7 +124,7 @@ impl Simpleperf {
         Ok(Some((header, bytes)))
     }
 
-    /// The input has ended: reports pieces without an end.
+    /// Ends the input: reports pieces without an end.
     pub(super) fn finish(&self, out: &mut Output<'_>) -> Result<(), Error> {
         if self.pieces.is_empty() {
             return Ok(());
@@ -165,7 +165,7 @@ pub(super) fn tracing_data(
     Ok(())
 }
 
-/// Takes one of simpleperf's features.
+/// Reads one of simpleperf's features.
 pub(super) fn feature(
     bit: u32,
     mut body: Cursor<'_>,
@@ -232,7 +232,7 @@ fn event_name(line: &str) -> Option<((u32, u64), String)> {
 fn file(mut body: Cursor<'_>, out: &mut Output<'_>) -> Result<(), Fault> {
     let path = body.text_to_nul();
     let (kind, min_vaddr, count) = (body.u32()?, body.u64()?, body.u32()?);
-    // The offset that turns addresses into offsets follows the symbols.
+    // The offset that converts addresses to file offsets follows the symbols.
     let mut probe = body;
     for _ in 0..count {
         symbol(&mut probe)?;
@@ -271,14 +271,14 @@ fn file_message(message: &[u8], out: &mut Output<'_>) -> Result<(), Fault> {
                 let offset = Message(elf).find(|(number, _)| *number == 1);
                 place.file_offset = match offset {
                     Some((_, Part::Number(offset))) => Some(offset),
-                    // protobuf leaves zeros out.
+                    // protobuf omits zeros.
                     _ => Some(0),
                 };
             }
             _ => {}
         }
     }
-    // Zero is left out, too: that is the kernel.
+    // An omitted kind is zero, the kernel.
     if place.kind == u32::MAX {
         place.kind = DSO_KERNEL;
     }
@@ -319,12 +319,12 @@ fn file_symbol(
     }))
 }
 
-/// A file that symbols are told for.
+/// A file with symbols.
 struct File<'a> {
     path: &'a [u8],
     kind: u32,
     min_vaddr: u64,
-    /// Offset in the file of `min_vaddr`.
+    /// File offset of `min_vaddr`.
     file_offset: Option<u64>,
 }
 
@@ -332,7 +332,7 @@ fn symbol<'a>(body: &mut Cursor<'a>) -> Result<(u64, u32, &'a [u8]), Short> {
     Ok((body.u64()?, body.u32()?, body.text_to_nul()))
 }
 
-/// A protobuf message; iterates over its fields, and ends where it is damaged.
+/// A protobuf message. Iterates over its fields, up to the first damaged one.
 struct Message<'a>(&'a [u8]);
 
 enum Part<'a> {

@@ -1,11 +1,11 @@
-//! Recognizes a perf.data by its first eight bytes, and a damaged one by records near its front.
+//! Recognizes a perf.data by its first eight bytes, and a damaged one by the records near its start.
 
 use perfquet_events::Guess;
 use perfquet_events::bytes::Endian;
 
 use crate::perf_data::resync::{chain_in, plausible};
 
-/// Records in a row that a file without its magic must begin with.
+/// Number of records in a row that identify a file without magic.
 const RECORDS_MIN: usize = 8;
 
 /// `u64` in the recorder's byte order.
@@ -24,7 +24,7 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
     }
 }
 
-/// Byte order of a file whose first bytes are damaged, by the records in it; `None`: there are none.
+/// Returns the byte order of a file with a damaged start, from its records; `None` if there are none.
 pub(super) fn endian_of_records(head: &[u8]) -> Option<Endian> {
     let is_it = |endian: &Endian| {
         let start = chain_in(head, *endian);
@@ -41,7 +41,7 @@ pub(super) fn endian_of_records(head: &[u8]) -> Option<Endian> {
     [Endian::Little, Endian::Big].into_iter().find(is_it)
 }
 
-/// Byte order of a file that begins so; `None`: it is no perf.data of version 2.
+/// Returns the byte order of a file with this start; `None` if it is not a perf.data of version 2.
 pub(super) fn endian_of(head: &[u8]) -> Option<Endian> {
     if head.starts_with(MAGIC_LITTLE) {
         Some(Endian::Little)

@@ -1,4 +1,4 @@
-//! Where records come from: mapped files or a stream, their framing, what is packed in them, and the order of time.
+//! Sources of records: mapped files or a stream, with framing, decompression and sorting.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::perf_data::order::Queue;
 use crate::perf_data::progress::{Meter, Pages};
 use crate::perf_data::resync::Framing;
 
-/// The bytes of one input, and how far its records are read.
+/// The bytes of one input, and the progress of reading.
 pub(super) struct Source<'m> {
     pub(super) queue: Queue<'m>,
-    /// In a directory the rounds of one file say nothing about the others.
+    /// In a directory, the rounds of one file do not apply to the others.
     pub(super) has_rounds: bool,
     pub(super) framing: Framing,
     pub(super) packed: Packed,
@@ -22,12 +22,12 @@ pub(super) struct Source<'m> {
 }
 
 impl<'m> Source<'m> {
-    /// A stream, of which nothing is mapped.
+    /// A stream, which is not mapped.
     pub(super) fn stream(endian: Endian, temporary_bytes_max: u64) -> Source<'m> {
         Source::mapped(Vec::new(), Vec::new(), endian, temporary_bytes_max)
     }
 
-    /// Mapped files, the first with the header.
+    /// Mapped files; the first one has the header.
     pub(super) fn mapped(
         files: Vec<&'m [u8]>,
         maps: Vec<Arc<Map>>,

@@ -4,7 +4,7 @@
 //! STAT        u64 id, u32 cpu, u32 thread, u64 value, u64 enabled, u64 running
 //! STAT_ROUND  u64 type (1: the last), u64 time
 //! ```
-//! The time of a round comes after its counts, so they are kept until it ends.
+//! The time of a round follows its counts, so these are stored until it ends.
 
 use perfquet_events::Error;
 use perfquet_events::bytes::Cursor;
@@ -16,10 +16,10 @@ use crate::perf_data::record::Trailer;
 use crate::perf_data::recorder::RecorderEvent;
 use crate::perf_data::values::{emit_values, signed};
 
-/// Counts kept until their round ends; more are handed over without knowing its time.
+/// Maximum number of stored counts; beyond it they are emitted without the time of their round.
 const VALUES_MAX: usize = 1 << 16;
 
-/// Counts of the round that has not ended.
+/// Counts of the current round.
 #[derive(Debug, Default)]
 pub(super) struct Stat {
     values: Vec<StatValue>,
@@ -37,7 +37,7 @@ struct StatValue {
 }
 
 impl Stat {
-    /// Keeps a STAT.
+    /// Stores a STAT.
     pub(super) fn add(
         &mut self,
         mut body: Cursor<'_>,
@@ -58,7 +58,7 @@ impl Stat {
         Ok(())
     }
 
-    /// Takes a STAT_ROUND.
+    /// Handles a STAT_ROUND.
     pub(super) fn end_round(
         &mut self,
         mut body: Cursor<'_>,
@@ -70,7 +70,7 @@ impl Stat {
         Ok(())
     }
 
-    /// Hands over the counts of a round, with its time and whether it is the last, if that is known.
+    /// Emits the counts of a round, with its time, and whether it is the last one, if known.
     pub(super) fn flush(
         &mut self,
         round: Option<(u64, bool)>,

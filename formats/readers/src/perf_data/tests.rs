@@ -1,4 +1,4 @@
-//! Golden files, whole and damaged; made-up files for what no recorder at hand writes; random damage.
+//! Golden files, intact and damaged; synthetic files for records that no available recorder writes; random damage.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn version_1_and_other_files_are_rejected() {
     assert!(error.contains("truncated header"), "{error}");
 }
 
-/// Samples with a time and a stack, of one event, in a pipe.
+/// Samples of one event with time and stack, in a pipe.
 struct Pipe {
     bytes: Vec<u8>,
 }
@@ -48,13 +48,13 @@ impl Pipe {
         Pipe::of_event(1, &[0, 1000, SAMPLE_TYPE, 0, SAMPLE_ID_ALL, 0, 0])
     }
 
-    /// Samples have no time.
+    /// Samples without time.
     fn without_times() -> Pipe {
         let kinds = SAMPLE_TYPE & !sample_type::TIME;
         Pipe::of_event(1, &[0, 1000, kinds, 0, SAMPLE_ID_ALL, 0, 0])
     }
 
-    /// With a record of calls by the CPU instead of user stacks.
+    /// Samples with a call record of the CPU instead of user stacks.
     fn of_branches() -> Pipe {
         let kinds = SAMPLE_TYPE | sample_type::BRANCH_STACK;
         // USER | CALL_STACK
@@ -62,7 +62,7 @@ impl Pipe {
         Pipe::of_event(0, &[0, 1000, kinds, 0, SAMPLE_ID_ALL, 0, 0, 0, branches])
     }
 
-    /// Of one event, with this type of `perf_event_attr` and the words after its size.
+    /// An event with this type of `perf_event_attr`, and the words after its size.
     fn of_event(kind: u32, words: &[u64]) -> Pipe {
         let mut pipe = Pipe {
             bytes: b"PERFILE2\x10\0\0\0\0\0\0\0".to_vec(),
@@ -95,7 +95,7 @@ impl Pipe {
         self.words(9, &words);
     }
 
-    /// What perfquet-record was asked to keep.
+    /// Adds the selection of perfquet-record.
     fn selection(&mut self, text: &str) {
         let mut body = [wire::update::SELECTION, 0].map(u64::to_le_bytes).concat();
         body.extend(text.as_bytes());
@@ -157,9 +157,9 @@ fn rounds_come_out_in_order() {
     assert_eq!(seen.problems, [""; 0]);
 }
 
-/// A thread lost its CPU before it committed its record, and perf wrote a hundred rounds meanwhile.
+/// A thread lost its CPU before it committed its record, while perf wrote a hundred rounds.
 #[test]
-fn a_record_that_misses_its_round_comes_out_in_order() {
+fn record_that_misses_its_round_is_emitted_in_order() {
     let mut pipe = Pipe::new();
     for time in (1..=13_000).filter(|&time| time != 5000) {
         pipe.sample(time, &[]);
@@ -174,7 +174,7 @@ fn a_record_that_misses_its_round_comes_out_in_order() {
     let seen = see(&pipe.bytes);
     assert!(times(&seen) == in_order);
     assert_eq!(seen.problems, [""; 0]);
-    // In a hurry perf's word is taken for it, and that it was broken is said.
+    // In a hurry, perf's guarantee is relied on, and its violation reported.
     let mut hurried = Pipe::new();
     hurried.selection("max_events=100000");
     let head = Pipe::new().bytes.len();
@@ -188,7 +188,7 @@ fn a_record_that_misses_its_round_comes_out_in_order() {
     );
 }
 
-/// Two events that share a ring, with the ids 7 and 8.
+/// Two events with IDs 7 and 8 that share a ring.
 fn pipe_of_two() -> Pipe {
     const TYPE: u64 = sample_type::TID | sample_type::TIME | sample_type::ID | sample_type::CPU;
     let mut pipe = Pipe {
@@ -204,9 +204,9 @@ fn pipe_of_two() -> Pipe {
     pipe
 }
 
-/// The kernel makes these records longer for each event that receives them, and leaves old bytes behind the trailer.
+/// The kernel makes these records longer for each event that receives them, and leaves stale bytes after the trailer.
 #[test]
-fn the_time_of_a_kernel_symbol_stands_behind_its_name() {
+fn time_of_a_kernel_symbol_follows_its_name() {
     let mut pipe = Pipe::new();
     let mut times_wanted = Vec::new();
     for step in 0..20_000i64 {
@@ -216,7 +216,7 @@ fn the_time_of_a_kernel_symbol_stands_behind_its_name() {
             times_wanted.push(time);
         }
         if step == 5000 {
-            // u64 address, u32 length, u16 type, u16 flags, name, then pid and tid, time, cpu; what follows is old.
+            // u64 address, u32 length, u16 type, u16 flags, name, then pid and tid, time, cpu; the rest is stale.
             let mut body = [0xffff_ffff_c000_0000u64, 64]
                 .map(u64::to_le_bytes)
                 .concat();
@@ -236,7 +236,7 @@ fn the_time_of_a_kernel_symbol_stands_behind_its_name() {
     assert!(times(&seen) == times_wanted);
 }
 
-/// perf inject -s puts the counts of the end first.
+/// perf inject -s moves the final counts to the front.
 #[test]
 fn losses_add_up_in_any_order() {
     #[derive(Default)]
@@ -251,24 +251,24 @@ fn losses_add_up_in_any_order() {
         }
     }
     // Body, then the trailer: pid and tid, time, id, cpu.
-    let told = |pipe: &mut Pipe| pipe.words(2, &[7, 2321, 7 | 8 << 32, 50, 7, 0]);
+    let reported_in_ring = |pipe: &mut Pipe| pipe.words(2, &[7, 2321, 7 | 8 << 32, 50, 7, 0]);
     let at_the_end = |pipe: &mut Pipe| {
         pipe.words(13, &[310, 0, 0, 7, 0]);
         pipe.words(13, &[2030, 0, 0, 8, 0]);
     };
     let mut usual = pipe_of_two();
-    told(&mut usual);
+    reported_in_ring(&mut usual);
     at_the_end(&mut usual);
     let mut injected = pipe_of_two();
     at_the_end(&mut injected);
-    told(&mut injected);
+    reported_in_ring(&mut injected);
     for pipe in [usual, injected] {
         let mut losses = Losses::default();
         let mut input = Input::from_bytes("test", &pipe.bytes).unwrap();
         PERF_DATA.read(&mut input, &mut losses).unwrap();
         let counts: u64 = losses.0.iter().map(|(_, count, _)| count).sum();
         assert_eq!(counts, 310 + 2030, "{:?}", losses.0);
-        // Of the rest nobody knows whose it is, but how many each event lost is known.
+        // The events of the remaining losses are unknown, but the total per event is known.
         let in_all = |event| {
             losses
                 .0
@@ -308,14 +308,14 @@ fn damage_in_the_middle_loses_only_what_it_covers() {
 }
 
 #[test]
-fn user_stacks_that_come_later_find_their_samples() {
+fn deferred_user_stacks_are_joined_with_their_samples() {
     let mut pipe = Pipe::new();
     pipe.sample(10, &[USER_DEFERRED, 77]);
     pipe.round();
     pipe.sample(20, &[0x5000]);
     pipe.sample(25, &[USER_DEFERRED, 77]);
     pipe.round();
-    // cookie, two addresses behind a marker; then the trailer: pid and tid, time, cpu
+    // cookie, two addresses after a marker; then the trailer: pid and tid, time, cpu
     pipe.words(
         22,
         &[77, 3, -512i64 as u64, 0x1111, 0x2222, 7 | 8 << 32, 30, 0],
@@ -357,9 +357,9 @@ fn samples_without_a_time_wait_for_their_user_stack_too() {
     assert_eq!(seen.problems, ["deferred user stacks are missing"]);
 }
 
-/// The queue would believe the 16-bit size of a kernel's record, and cut it.
+/// The queue would use the 16-bit size of a kernel record, and truncate it.
 #[test]
-fn pieces_of_a_record_that_is_not_simpleperfs_are_reported() {
+fn pieces_of_other_records_are_reported() {
     let piece = |pipe: &mut Pipe, kind: u32, body: &[u8]| {
         pipe.bytes.extend(kind.to_le_bytes());
         let size = body.len() as u32 + 8;
@@ -379,7 +379,7 @@ fn pieces_of_a_record_that_is_not_simpleperfs_are_reported() {
         assert_eq!(seen.problems.len(), 1, "{:?}", seen.problems);
         assert!(seen.problems[0].contains(expected), "{:?}", seen.problems);
     };
-    // COMM of 70,000 bytes: its size field says 4,464.
+    // COMM of 70,000 bytes: its size field contains 4,464.
     let mut comm = [3u32.to_le_bytes(), [0, 0, 0x70, 0x11]].concat();
     comm.resize(70_000, b'x');
     let (front, back) = comm.split_at(40_000);
@@ -399,10 +399,10 @@ fn call_records_of_the_cpu_become_user_stacks() {
     const KERNEL: u64 = -128i64 as u64;
     let mut pipe = Pipe::of_branches();
     let branches = [2, 0x2010, 0x3000, 0, 0x1010, 0x2000, 0];
-    // In user space: the sample's ip. (No address of the chain is the user's.)
+    // In user space: the sample's IP. (The chain has no user address.)
     let head = [0x3004, 7 | 8 << 32, 10, 0, 0];
     pipe.words(9, &[&head[..], &branches].concat());
-    // In the kernel: where the last call went.
+    // In the kernel: the target of the last call.
     let kernel_ip = 0xffff_ffff_8100_0000;
     let head = [kernel_ip, 7 | 8 << 32, 20, 0, 2, KERNEL, kernel_ip];
     pipe.words(9, &[&head[..], &branches].concat());
@@ -419,8 +419,8 @@ fn call_records_of_the_cpu_become_user_stacks() {
 
 #[test]
 fn a_growing_journal_is_read_round_by_round() {
-    /// Lets the writer go on once the first sample has come: it waits for that, so reading to the end
-    /// before handing anything over would never end.
+    /// Continues writing once the first sample has been emitted; reading everything before emitting anything would
+    /// deadlock.
     struct Waiting(Arc<AtomicBool>, usize);
     impl Sink for Waiting {
         fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
@@ -445,7 +445,7 @@ fn a_growing_journal_is_read_round_by_round() {
     let seen = Arc::new(AtomicBool::new(false));
     let finished = Arc::new(AtomicBool::new(false));
     let (first, second) = pipe.bytes.split_at(first_part);
-    // More than the head that `Input` waits for.
+    // Longer than the head that `Input` waits for.
     let padding: Vec<u8> = {
         let mut pipe = Pipe { bytes: Vec::new() };
         (0..100).for_each(|_| pipe.words(82, &[0; 7]));
@@ -491,7 +491,7 @@ fn a_directory_is_merged_by_time() {
     assert!(PERF_DATA.read(&mut input, &mut seen).is_err());
 }
 
-/// What a pipe gives, the same bytes in a file give, too: the two ways through them agree.
+/// A pipe and a file with the same bytes give the same events.
 #[test]
 fn files_and_streams_agree() {
     for path in golden_files("perf_data") {
@@ -500,7 +500,7 @@ fn files_and_streams_agree() {
         let mut stream = Input::from_bytes(name, &bytes).unwrap();
         let streamed = as_text(&PERF_DATA, &mut stream);
         let mapped = read_golden(&PERF_DATA, &path);
-        // A waiting record that came through a pipe no longer knows its offset.
+        // A waiting record of a pipe has lost its offset.
         let plain = |text: &str| -> Vec<String> {
             let lines = text
                 .lines()
@@ -522,8 +522,7 @@ fn golden_bytes() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The lines of samples, sorted: names and facts may be missing from a part of a file, so event numbers are
-/// left out and only what is in the record itself is compared.
+/// The sorted lines of samples, without event numbers: names and facts may be missing from a part of a file.
 fn samples(text: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| line.starts_with("sample "));
     let mut lines: Vec<String> = lines
@@ -540,12 +539,12 @@ fn samples(text: &str) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A part of a file gives a part of its samples, and says that it was cut.
+    /// A part of a file gives a part of its samples, and a report of the truncation.
     #[test]
     fn prefixes(part in 0.0..1.0f64) {
         for path in golden_files("perf_data") {
             let name = path.to_string_lossy();
-            // Counts of `perf stat` know their round only when it ends; a damaged file may mend by being cut.
+            // Counts of `perf stat` get their round when it ends; truncation may repair a damaged file.
             if name.contains("garbage") || name.contains("stat") {
                 continue;
             }
@@ -560,7 +559,7 @@ proptest! {
         }
     }
 
-    /// Damaged bytes cost what they cover, never the reader.
+    /// Damaged bytes affect only what they cover, never the reader.
     #[test]
     fn flips(places in prop::collection::vec((0.0..1.0f64, any::<u8>()), 1..40)) {
         for mut bytes in golden_bytes() {
@@ -574,9 +573,9 @@ proptest! {
     }
 }
 
-/// A sum is taken for a call: what is the action of one is the function of the other.
+/// An aggregate record read as a call: the action of one is the function of the other.
 #[test]
-fn a_call_of_a_function_that_nobody_told_is_a_problem() {
+fn call_of_an_undeclared_function_is_a_problem() {
     let golden = golden_files("perf_data");
     let programs = golden.iter().find(|path| path.ends_with("programs.data"));
     let bytes = std::fs::read(programs.unwrap()).unwrap();

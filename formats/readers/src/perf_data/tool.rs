@@ -1,4 +1,4 @@
-//! Records that perf itself writes: what the events are, whose build ids, which threads, on which clock.
+//! Records that perf itself writes: events, build IDs, threads, clocks.
 
 use perfquet_events::bytes::{Cursor, Short, before_nul};
 use perfquet_events::event::{BuildId, Comm, Event, Fact, Space, Value};
@@ -25,7 +25,7 @@ pub(super) fn header_attr(
     };
     let size = size.clamp(ATTR_BYTES_MIN, ATTR_BYTES_MAX);
     let mut ids = body;
-    // A short one means zeros.
+    // Missing members of a short attr are zero.
     let attr = ids.bytes(size.min(ids.left()))?;
     let attr = Attr::parse(attr, body.endian());
     catalog.add(attr, std::iter::from_fn(|| ids.u64().ok()), out)?;
@@ -41,7 +41,7 @@ pub(super) fn header_event_type(mut body: Cursor<'_>, catalog: &mut Catalog) -> 
     Ok(())
 }
 
-/// TRACING_DATA: `u32 size`, then the data, inside of the record or after it.
+/// TRACING_DATA: `u32 size`, then the data, inside the record or after it.
 pub(super) fn tracing_data(
     mut body: Cursor<'_>,
     extra: &[u8],
@@ -57,7 +57,7 @@ pub(super) fn tracing_data(
     Ok(())
 }
 
-/// BUILD_ID: `i32 pid, u8 id[20], u8 size, u8[3], char path[]`. The first perf wrote no pid.
+/// BUILD_ID: `i32 pid, u8 id[20], u8 size, u8[3], char path[]`. The first version of perf wrote no PID.
 pub(super) fn build_id(
     header: RecordHeader,
     mut body: Cursor<'_>,
@@ -114,7 +114,7 @@ pub(super) fn auxtrace_error(
     let (error, code, cpu) = (body.u32()?, body.u32()?, body.u32()?);
     let (pid, tid, format) = (body.i32()?, body.i32()?, body.u32()?);
     let ip = body.u64()?;
-    // Before format 1 there was no time.
+    // Before format 1, there was no time.
     let time = if format == 0 { 0 } else { body.u64()? };
     let trailer = Trailer {
         pid: Some(pid),
@@ -134,7 +134,7 @@ pub(super) fn auxtrace_error(
     Ok(())
 }
 
-/// THREAD_MAP: `u64 n; {u64 tid, char comm[16]}[n]`, the threads that were chosen.
+/// THREAD_MAP: `u64 n; {u64 tid, char comm[16]}[n]`, the selected threads.
 pub(super) fn thread_map(mut body: Cursor<'_>, out: &mut Output<'_>) -> Result<(), Fault> {
     body.u64()?;
     while body.left() >= 24 {

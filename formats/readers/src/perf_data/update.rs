@@ -1,4 +1,4 @@
-//! EVENT_UPDATE: what is known of an event, or of the recording, only after its attr was written.
+//! EVENT_UPDATE: information about an event, or the recording, that became known after its attr was written.
 //!
 //! ```text
 //! u64 type, u64 id, then by type: a text (unit, name), an f64 (scale), CPUs
@@ -17,7 +17,7 @@ const UNIT: u64 = 0;
 const SCALE: u64 = 1;
 const NAME: u64 = 2;
 
-/// Takes an EVENT_UPDATE.
+/// Handles an EVENT_UPDATE.
 pub(super) fn event_update(
     mut body: Cursor<'_>,
     catalog: &mut Catalog,
@@ -42,7 +42,7 @@ pub(super) fn event_update(
         SCOPE => out.other_fact("scope", &text)?,
         SELECTION => match Selection::parse(&text) {
             Ok(selection) => {
-                // The recorder waits for the rows.
+                // The recorder waits for the number of rows.
                 if selection.max_events.is_some() {
                     queue.hurry();
                 }
@@ -65,7 +65,7 @@ pub(super) fn event_update(
     Ok(())
 }
 
-/// Types that change one event.
+/// Handles types that change one event.
 fn update_event(
     kind: u64,
     text: &str,

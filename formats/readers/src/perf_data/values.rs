@@ -1,4 +1,4 @@
-//! Raw values of records as events have them: unknown is `None`, whichever number perf writes for it.
+//! Raw values of records, converted for events: unknown values are `None`, whichever number perf writes for them.
 
 use perfquet_events::Error;
 use perfquet_events::event::{Event, Fields, Sample, Value, time_of};
@@ -12,18 +12,18 @@ pub(super) fn signed(time: u64) -> Option<i64> {
     i64::try_from(time).ok()
 }
 
-/// Time of what is no sample: what perf made up at the start has 0.
+/// Returns the time of a record other than a sample; those synthesized at the start have 0.
 pub(super) fn when(trailer: &Trailer) -> Option<i64> {
     let known = trailer.time.filter(|&time| !matches!(time, 0 | u64::MAX));
     known.map(time_of)
 }
 
-/// An id, where -1 stands for none.
+/// Returns an ID; -1 stands for none.
 pub(super) fn known_cpu(cpu: Option<u32>) -> Option<u32> {
     cpu.filter(|&cpu| cpu != u32::MAX)
 }
 
-/// Hands over one of perf's own events.
+/// Emits one of perf's own events.
 pub(super) fn emit_values(
     event: RecorderEvent,
     trailer: &Trailer,

@@ -1,5 +1,5 @@
-//! What perfquet-record and its BPF programs put into the journal: samples of `bpf-output` events that are called
-//! `perfquet:…` → events. The layout of their payloads is in [`perfquet_events::wire`].
+//! Records of perfquet-record and its BPF programs in the journal: samples of `bpf-output` events named `perfquet:…`,
+//! converted to events. The layout of their payloads is in [`perfquet_events::wire`].
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
@@ -17,15 +17,15 @@ use crate::perf_data::values::signed;
 
 /// `PERF_COUNT_SW_BPF_OUTPUT`
 const BPF_OUTPUT: u64 = 10;
-/// Bars of one distribution that are kept together; DTrace has at most 65,536.
+/// Maximum number of bars of one distribution; DTrace has at most 65,536.
 const BARS_MAX: usize = 1 << 17;
 
-/// What is wrong with a record.
+/// An invalid record.
 pub(super) enum Wrong {
     Sink(Error),
     Short(Short),
     Kind(u32),
-    /// A call of a function whose name was not given; it was handed over.
+    /// A call of a function that was not declared; it was emitted nevertheless.
     Function(u32),
 }
 
@@ -41,12 +41,12 @@ impl From<Short> for Wrong {
     }
 }
 
-/// Parts of records that go on in the next one, and memory kept from one to the next.
+/// Parts of records that continue in the next one, and buffers reused between records.
 #[derive(Debug, Default)]
 pub(super) struct Unfinished {
-    /// Bars of an aggregation that has more in the next record.
+    /// Bars of an aggregation that continues in the next record.
     bars: Vec<Bucket>,
-    /// Of the stack at hand.
+    /// Addresses of the current stack.
     addresses: Vec<u64>,
 }
 
@@ -69,7 +69,7 @@ impl Catalog {
 }
 
 impl Unfinished {
-    /// Hands over one record; the sample around it has its time and thread.
+    /// Emits one record; the enclosing sample has its time and thread.
     pub(super) fn emit(
         &mut self,
         sample: &Sample<'_>,
@@ -186,7 +186,7 @@ fn call(
         function: named(function),
         caller: named(around),
         depth: Some(record.depth),
-        // User code runs in no other.
+        // User code runs in no other context.
         context: (!module.is_empty()).then_some(Context::Task),
         args: &args,
         duration: signed(record.exit.saturating_sub(record.entry)),

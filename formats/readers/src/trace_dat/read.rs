@@ -141,7 +141,7 @@ fn read_opened(
     let (printk, bad_formats) =
         Printk::parse(opened.texts.printk_formats, head.endian, layout.long_size);
     facts::symbols(&kallsyms, reporter)?;
-    printk_formats::tell(opened.texts.printk_formats, reporter.sink)?;
+    printk_formats::emit(opened.texts.printk_formats, reporter.sink)?;
     let (formats, unnumbered) = Formats::new(&opened.texts, layout.long_size);
     for (count, what) in [
         (bad_symbols, "kallsyms: lines without a symbol"),

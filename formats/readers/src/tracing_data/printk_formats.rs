@@ -25,7 +25,7 @@ fn line(line: &[u8]) -> Option<(u64, &str)> {
 }
 
 /// Emits the strings that payloads reference by address.
-pub(crate) fn tell(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
+pub(crate) fn emit(text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
     for (address, text) in lines(text).flatten() {
         let text = &unescaped(text);
         sink.event(Event::KernelText(KernelText { address, text }))?;
