@@ -313,7 +313,7 @@ fn write_list(recording: &Recording, folder: &Path) -> Result<()> {
     let kernel = fs::read_to_string(folder.join("RELEASE")).context("RELEASE")?;
     let _ = writeln!(
         text,
-        "Made by `cargo xtask corpus --record {}` on Linux {}.\n\n| file | what it holds | made by |\n| --- | --- | --- |",
+        "Made by `cargo xtask corpus --record {}` on Linux {}.\n\n| file | contents | made by |\n| --- | --- | --- |",
         recording.name,
         kernel.trim()
     );
