@@ -61,7 +61,9 @@ pub(crate) fn written(
         counts.push("nothing to export".to_owned());
     }
     let next = match exporter.output {
-        Output::File { next, .. } if name != "stdout" => format!("; next: {next}"),
+        Output::File { next, .. } | Output::Directory { next, .. } if name != "stdout" => {
+            format!("; next: {}", next.replace("FILE", name))
+        }
         _ => String::new(),
     };
     put(&format!(

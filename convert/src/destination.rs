@@ -8,26 +8,33 @@ use anyhow::{Context, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use perfquet_events::Error;
+use perfquet_trace::output_directory::OutputDirectory;
 use perfquet_trace::output_file::OutputFile;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::Arguments;
-use crate::export::{Exporter, Output};
+use crate::export::{Exporter, Output, Source, Tally};
 use crate::misuse::misuse;
 
 /// Level of compression: exports repeat themselves so much that higher levels cost time for little.
 const GZIP_LEVEL: u32 = 4;
 
 /// An output of an export.
-pub(crate) struct Destination {
+pub(crate) enum Destination {
+    Stream(Stream),
+    Directory(OutputDirectory),
+}
+
+/// A file or stdout.
+pub(crate) struct Stream {
     /// `None` only after finishing.
     out: Option<Compressed>,
     name: String,
     bytes: u64,
 }
 
-/// A file or stdout, through gzip if the name says so.
+/// Bytes as they are, or through gzip if the name says so.
 enum Compressed {
     Plain(Sink),
     Gzip(Box<GzEncoder<Sink>>),
@@ -43,33 +50,48 @@ impl Destination {
     pub(crate) fn open(arguments: &Arguments, exporter: &Exporter) -> Result<Destination> {
         let path = match (&arguments.output, exporter.output) {
             (Some(path), _) => Some(path.clone()),
-            (None, Output::Text) => None,
-            (None, Output::File { ending, .. }) => Some(named_after(&arguments.inputs[0], ending)),
+            (None, Output::Text { .. }) => None,
+            (None, Output::File { ending, .. } | Output::Directory { ending, .. }) => {
+                Some(named_after(&arguments.inputs[0], ending))
+            }
         };
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             return Destination::standard(exporter);
         };
         refuse_input(arguments, &path)?;
-        let file = match OutputFile::create(&path, arguments.force) {
-            Err(Error::Io { source, .. }) => {
-                return Err(source).with_context(|| format!("cannot write {}", path.display()));
+        let name = path.display().to_string();
+        let failed = |error| match error {
+            Error::Io { source, .. } => {
+                anyhow::Error::from(source).context(format!("cannot write {name}"))
             }
-            other => other?,
+            other => other.into(),
         };
+        if let Output::Directory { .. } = exporter.output {
+            let folder = OutputDirectory::create(&path, arguments.force).map_err(failed)?;
+            remove_when_interrupted(folder.temporary())?;
+            return Ok(Destination::Directory(folder));
+        }
+        let file = OutputFile::create(&path, arguments.force).map_err(failed)?;
         if let Some(temporary) = file.temporary() {
             remove_when_interrupted(temporary)?;
         }
         let is_gzip = path.extension().is_some_and(|ending| ending == "gz");
-        Ok(Destination::new(
+        Ok(Destination::Stream(Stream::new(
             Sink::File(file),
-            path.display().to_string(),
+            name,
             is_gzip,
-        ))
+        )))
     }
 
     fn standard(exporter: &Exporter) -> Result<Destination> {
         let is_gzip = match exporter.output {
-            Output::Text => false,
+            Output::Text { .. } => false,
+            Output::Directory { .. } => {
+                return Err(misuse(
+                    format!("--to {}: several files, not for stdout", exporter.name),
+                    "use -o DIR",
+                ));
+            }
             Output::File { ending, .. } => {
                 if io::stdout().is_terminal() {
                     return Err(misuse(
@@ -81,10 +103,37 @@ impl Destination {
             }
         };
         let out = Sink::Standard(BufWriter::with_capacity(1 << 16, io::stdout()));
-        Ok(Destination::new(out, "stdout".to_owned(), is_gzip))
+        Ok(Destination::Stream(Stream::new(
+            out,
+            "stdout".to_owned(),
+            is_gzip,
+        )))
     }
 
-    fn new(sink: Sink, name: String, is_gzip: bool) -> Destination {
+    /// Writes the export, and gives it its name. Returns its name and its size in bytes.
+    pub(crate) fn write(
+        self,
+        exporter: &Exporter,
+        source: &Source<'_>,
+        tally: &mut Tally,
+    ) -> Result<(String, u64)> {
+        match (self, exporter.output) {
+            (Destination::Stream(mut out), Output::Text { write } | Output::File { write, .. }) => {
+                write(source, &mut out, tally)?;
+                out.finish()
+            }
+            (Destination::Directory(folder), Output::Directory { write, .. }) => {
+                write(source, folder.temporary(), tally)?;
+                let (path, bytes) = folder.finish()?;
+                Ok((path.display().to_string(), bytes))
+            }
+            _ => Err(anyhow::anyhow!("the output is of another kind")),
+        }
+    }
+}
+
+impl Stream {
+    fn new(sink: Sink, name: String, is_gzip: bool) -> Stream {
         let out = match is_gzip {
             true => {
                 let level = Compression::new(GZIP_LEVEL);
@@ -92,7 +141,7 @@ impl Destination {
             }
             false => Compressed::Plain(sink),
         };
-        Destination {
+        Stream {
             out: Some(out),
             name,
             bytes: 0,
@@ -100,7 +149,7 @@ impl Destination {
     }
 
     /// Flushes the output, and renames the file to its name. Returns its name and its size in bytes.
-    pub(crate) fn finish(mut self) -> Result<(String, u64)> {
+    fn finish(mut self) -> Result<(String, u64)> {
         let sink = match self.out.take() {
             Some(Compressed::Plain(sink)) => Ok(sink),
             Some(Compressed::Gzip(out)) => out.finish(),
@@ -127,7 +176,7 @@ impl Destination {
     }
 }
 
-impl Write for Destination {
+impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let result = match &mut self.out {
             Some(Compressed::Plain(out)) => out.write(bytes),

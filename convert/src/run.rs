@@ -244,7 +244,7 @@ fn export(
     arguments: &Arguments,
     exporter: &Exporter,
     trace: &Path,
-    mut destination: Destination,
+    destination: Destination,
 ) -> Result<()> {
     let trace = Directory::open(trace)?;
     let selection = Selection {
@@ -257,8 +257,7 @@ fn export(
     let symbols = symbol_options(arguments)?;
     let source = Source::open(&trace, &selection, symbols, &progress)?;
     let mut tally = Tally::default();
-    (exporter.write)(&source, &mut destination, &mut tally)?;
-    let (name, bytes) = destination.finish()?;
+    let (name, bytes) = destination.write(exporter, &source, &mut tally)?;
     drop(line);
     closing_line::written(&name, bytes, exporter, &source, &tally);
     Ok(())

@@ -97,6 +97,19 @@ impl<'a> BatchRow<'a> {
         (0..batch.num_rows()).map(move |row| BatchRow { batch, row })
     }
 
+    /// The common columns.
+    pub(super) fn head(&self) -> Head<'a> {
+        Head {
+            time: self.i64("time"),
+            cpu: self.i32("cpu"),
+            pid: self.i32("pid"),
+            tid: self.i32("tid"),
+            comm: self.text("comm"),
+            kernel_stack: self.i32("kernel_stack"),
+            user_stack: self.i32("user_stack"),
+        }
+    }
+
     /// A column of flags.
     pub(super) fn bool(&self, name: &str) -> Option<bool> {
         Some(self.column(name)?.as_boolean_opt()?.value(self.row))

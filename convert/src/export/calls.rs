@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::batch::{BatchRow, Head, Heads, i64_at, i64_column};
+use super::batch::{BatchRow, Head};
 use super::source::Source;
 
 /// A call.
@@ -81,33 +81,35 @@ pub(super) fn each_call(
     for table in source.calls() {
         for batch in source.rows(table, None)? {
             let batch = batch?;
-            let heads = Heads::of(&batch);
-            let durations = i64_column(&batch, "duration");
-            let self_times = i64_column(&batch, "self_time");
-            let retvals = i64_column(&batch, "retval");
-            for (index, row) in BatchRow::all(&batch).enumerate() {
-                let head = heads.row(index);
-                let Some(time) = head.time else {
-                    counts.without_time += 1;
-                    continue;
-                };
-                counts.calls += 1;
-                pass(&Call {
-                    head,
-                    time,
-                    duration: i64_at(durations, index),
-                    self_time: i64_at(self_times, index),
-                    function: row.text("function"),
-                    module: row.text("module"),
-                    depth: row.i32("depth"),
-                    retval: i64_at(retvals, index),
-                    args: row.texts("args"),
-                    context: row.text("context"),
-                    entry_seen: row.bool("entry_seen").unwrap_or(true),
-                    exit_seen: row.bool("exit_seen").unwrap_or(true),
-                })?;
+            for row in BatchRow::all(&batch) {
+                match call_of(&row) {
+                    Some(call) => {
+                        counts.calls += 1;
+                        pass(&call)?;
+                    }
+                    None => counts.without_time += 1,
+                }
             }
         }
     }
     Ok(counts)
+}
+
+/// The call of a row; `None` without a time.
+pub(super) fn call_of<'b>(row: &BatchRow<'b>) -> Option<Call<'b>> {
+    let head = row.head();
+    Some(Call {
+        time: head.time?,
+        head,
+        duration: row.i64("duration"),
+        self_time: row.i64("self_time"),
+        function: row.text("function"),
+        module: row.text("module"),
+        depth: row.i32("depth"),
+        retval: row.i64("retval"),
+        args: row.texts("args"),
+        context: row.text("context"),
+        entry_seen: row.bool("entry_seen").unwrap_or(true),
+        exit_seen: row.bool("exit_seen").unwrap_or(true),
+    })
 }

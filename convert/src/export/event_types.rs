@@ -36,11 +36,13 @@ impl EventType {
 
     /// Whether `period` counts nanoseconds.
     pub(super) fn is_clock(&self) -> bool {
-        matches!(
-            self.name.split(':').next(),
-            Some("cpu-clock" | "task-clock")
-        )
+        is_clock(&self.name)
     }
+}
+
+/// Whether the periods of a sampled event count nanoseconds: cpu-clock, task-clock:u.
+pub(super) fn is_clock(event: &str) -> bool {
+    matches!(event.split(':').next(), Some("cpu-clock" | "task-clock"))
 }
 
 /// Reads `event_types`.

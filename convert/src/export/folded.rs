@@ -23,8 +23,7 @@ use super::{Exporter, Output, Tally, aggregates, printable};
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "folded",
     about: "folded stacks with counts, for flame graph tools",
-    output: Output::Text,
-    write,
+    output: Output::Text { write },
 };
 
 /// Comm (its index), user stack, kernel stack.

@@ -11,10 +11,14 @@
 mod aggregates;
 mod batch;
 mod calls;
+mod chrome;
 mod condition;
 mod counted;
+mod ctf;
 mod event_types;
+mod firefox;
 mod folded;
+mod json;
 mod lanes;
 mod losses;
 mod mappings;
@@ -25,13 +29,18 @@ mod perfetto;
 mod pprof;
 mod protobuf;
 mod source;
+mod speedscope;
+mod spool;
 mod stacks;
+mod tables;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod values;
 
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::Result;
 
@@ -46,32 +55,50 @@ pub(crate) struct Exporter {
     pub(crate) name: &'static str,
     /// One line for `--list`.
     pub(crate) about: &'static str,
-    /// What is written, and its default place.
+    /// What is written, and by which function.
     pub(crate) output: Output,
-    /// Writes the selected rows.
-    pub(crate) write: fn(&Source<'_>, &mut dyn Write, &mut Tally) -> Result<()>,
 }
+
+/// Writes the selected rows as a stream of bytes.
+pub(crate) type WriteFile = fn(&Source<'_>, &mut dyn Write, &mut Tally) -> Result<()>;
+
+/// Writes the selected rows into an empty directory.
+pub(crate) type WriteDirectory = fn(&Source<'_>, &Path, &mut Tally) -> Result<()>;
 
 /// Kinds of outputs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Output {
     /// Text for a pipe: by default stdout.
-    Text,
-    /// A file for a viewer: by default in the current directory, named after the input with this ending.
+    Text { write: WriteFile },
+    /// A file for a viewer: by default in the current directory, named after the input.
     File {
         /// `.pftrace`. If it ends in `.gz`, stdout gets compressed bytes, too.
         ending: &'static str,
         /// How to open it, for the closing line.
         next: &'static str,
+        write: WriteFile,
+    },
+    /// Several files, in a directory named after the input.
+    Directory {
+        ending: &'static str,
+        /// How to open it, for the closing line.
+        next: &'static str,
+        write: WriteDirectory,
     },
 }
 
 /// All exporters.
 pub(crate) const EXPORTERS: &[&Exporter] = &[
     &perfetto::EXPORTER,
+    &firefox::EXPORTER,
     &pprof::EXPORTER,
+    &speedscope::EXPORTER,
+    &chrome::EXPORTER,
+    &ctf::EXPORTER,
     &folded::EXPORTER,
     &perf_script::EXPORTER,
+    &tables::CSV,
+    &tables::ARROW,
 ];
 
 /// Perfetto's importer misreads tracks on which more slices nest, in silence (`slice_tracker.cc`).

@@ -34,8 +34,7 @@ use super::{Exporter, Output, Tally, printable};
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "perf-script",
     about: "text output of perf script",
-    output: Output::Text,
-    write,
+    output: Output::Text { write },
 };
 
 /// The events of a table.

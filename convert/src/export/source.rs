@@ -238,6 +238,23 @@ impl<'t> Source<'t> {
         })
     }
 
+    /// Every table with its columns and rows: of samples, calls and events the selected ones, of others all.
+    pub(super) fn all_tables(&self) -> Result<Vec<TableContents<'_>>> {
+        let mut tables: Vec<TableContents<'_>> = Vec::new();
+        for table in &self.tables {
+            let rows = Box::new(self.rows(table, None)?);
+            tables.push((table.name.clone(), table.columns.clone(), rows));
+        }
+        for (name, _) in self.trace.tables().filter(|(name, _)| !has_times(name)) {
+            for form in self.trace.forms(name) {
+                let rows = self.trace.read_form(&form)?;
+                let rows = Box::new(rows.map(|batch| Ok(batch?)));
+                tables.push((name.to_owned(), form.columns, rows));
+            }
+        }
+        Ok(tables)
+    }
+
     /// Whether a row without other columns, such as a loss, is in `--time`.
     pub(super) fn is_in_time(&self, time: Option<i64>) -> bool {
         self.window
@@ -278,6 +295,13 @@ impl<'t> Source<'t> {
         sum
     }
 }
+
+/// A table's name in the manifest, its columns, its rows.
+pub(super) type TableContents<'s> = (
+    String,
+    Vec<ColumnSchema>,
+    Box<dyn Iterator<Item = Result<RecordBatch>> + 's>,
+);
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Error>>>;
 

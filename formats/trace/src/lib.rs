@@ -61,6 +61,7 @@ pub mod function_name;
 #[path = "../../../tests/src/needs.rs"]
 mod needs;
 pub mod normalize;
+pub mod output_directory;
 pub mod output_file;
 pub mod reopen;
 mod report;

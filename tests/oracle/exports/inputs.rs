@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use perfquet_tests::{foreign_corpus, root};
+use perfquet_tests::{foreign_corpus, root, target_directory};
 
 use crate::several::printed;
 
@@ -35,8 +36,23 @@ pub(super) struct Trace {
     pub(super) path: String,
 }
 
-/// Imports all inputs into a folder.
-pub(super) fn traces(folder: &Path) -> Vec<Trace> {
+/// The traces, imported once for all tests, below the target directory.
+pub(super) fn traces() -> &'static [Trace] {
+    static TRACES: LazyLock<Vec<Trace>> = LazyLock::new(|| {
+        let folder = target_directory().join("exports");
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        import_all(&folder)
+    });
+    &TRACES
+}
+
+/// A trace by the name of its input.
+pub(super) fn trace(name: &str) -> &'static Trace {
+    traces().iter().find(|trace| trace.name == name).unwrap()
+}
+
+fn import_all(folder: &Path) -> Vec<Trace> {
     let readers = root().join("formats/readers/src");
     let mut inputs: Vec<PathBuf> = GOLDEN.iter().map(|name| readers.join(name)).collect();
     if let Some(corpus) = foreign_corpus() {

@@ -1,8 +1,13 @@
 //! Exports, opened by the programs that they are for. Their counts are compared with ours, and printed as tables.
 
+mod chrome;
+mod ctf;
+mod firefox;
 mod inputs;
 mod perfetto;
 mod pprof;
+mod speedscope;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,14 +30,17 @@ fn export(trace: &str, format: &str, output: &Path, options: &[&str]) -> String 
     told
 }
 
-/// The count before a noun in what the converter told: "1,417 samples".
-fn told_count(told: &str, noun: &str) -> u64 {
-    let words: Vec<&str> = told.split_whitespace().collect();
-    let is_noun = |word: &str| word.trim_end_matches([',', ';']).trim_end_matches('s') == noun;
-    let place = words.iter().position(|word| is_noun(word));
-    place.map_or(0, |place| {
-        words[place - 1].replace(',', "").parse().unwrap_or(0)
-    })
+/// The count before a noun in a line of what the converter told: "a.x: 1,417 samples, 3 loss records; …".
+fn told_count(line: &str, noun: &str) -> u64 {
+    let line = line.lines().next().unwrap_or_default();
+    let parts = line.split([';', ':']).flat_map(|part| part.split(", "));
+    let counts = parts.filter_map(|part| {
+        let (count, rest) = part.trim().split_once(' ')?;
+        let rest = rest.strip_prefix(noun)?;
+        let is_noun = rest.is_empty() || rest.starts_with(['s', ' ']);
+        is_noun.then(|| count.replace(',', "").parse::<u64>().ok())?
+    });
+    counts.sum()
 }
 
 /// The first two columns of an answer in SQL.

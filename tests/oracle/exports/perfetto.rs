@@ -7,7 +7,7 @@ use std::process::Command;
 
 use perfquet_tests::{needs, root};
 
-use super::inputs::{DEPTH, traces};
+use super::inputs::{DEPTH, trace, traces};
 use super::{counts, export, told_count};
 
 /// Asks trace_processor; returns its complaints, and the rows of each question.
@@ -58,7 +58,7 @@ fn trace_processor_counts_perfettos_rows_as_we_do() {
     let folder = tempfile::tempdir().unwrap();
     let mut table = String::new();
     let mut wrong = Vec::new();
-    for trace in traces(folder.path()) {
+    for trace in traces() {
         let file = folder.path().join("a.pftrace");
         let told = export(&trace.path, "perfetto", &file, &[]);
         let (mut complaints, answers) = ask(&file, &QUESTIONS);
@@ -141,16 +141,14 @@ fn durations_names_and_late_times_arrive_whole() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let traces = traces(folder.path());
     let file = folder.path().join("a.pftrace");
-    let path = |name: &str| &traces.iter().find(|trace| trace.name == name).unwrap().path;
-    export(path("late.trace"), "perfetto", &file, &[]);
+    export(&trace("late.trace").path, "perfetto", &file, &[]);
     let (_, answers) = ask(
         &file,
         &["SELECT ts, dur, name FROM slice WHERE category = 'calls'"],
     );
     assert_eq!(answers[0], ["4611686018387901000\t3000\tlate"]);
-    export(path("hostile.trace"), "perfetto", &file, &[]);
+    export(&trace("hostile.trace").path, "perfetto", &file, &[]);
     let (_, answers) = ask(
         &file,
         &[

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use perfquet_tests::needs;
 
-use super::inputs::{Trace, traces};
+use super::inputs::{Trace, trace, traces};
 use super::{counts, export};
 use crate::several::printed;
 
@@ -113,7 +113,7 @@ fn go_pprof_prints_top_as_we_do() {
     let folder = tempfile::tempdir().unwrap();
     let mut table = String::new();
     let mut wrong = Vec::new();
-    for trace in traces(folder.path()) {
+    for trace in traces() {
         let file = folder.path().join("a.pb.gz");
         export(&trace.path, "pprof", &file, &[]);
         let sampled = counts(
@@ -129,10 +129,7 @@ fn go_pprof_prints_top_as_we_do() {
                 continue;
             }
             let unit = if unit == "nanoseconds" { "ns" } else { &unit };
-            let (theirs, ours) = (
-                functions(&file, &event, unit),
-                our_functions(&trace, &event),
-            );
+            let (theirs, ours) = (functions(&file, &event, unit), our_functions(trace, &event));
             let sum = |functions: &Functions| functions.values().map(|(own, _)| own).sum::<u64>();
             let _ = writeln!(
                 table,
@@ -174,19 +171,15 @@ fn go_pprof_adds_calls_and_shows_labels() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let traces = traces(folder.path());
     let file = folder.path().join("a.pb.gz");
-    let trace = traces
-        .iter()
-        .find(|trace| trace.name == "graph-events.dat")
-        .unwrap();
-    export(&trace.path, "pprof", &file, &[]);
+    let graph = trace("graph-events.dat");
+    export(&graph.path, "pprof", &file, &[]);
     let calls = counts(
-        &trace.path,
+        &graph.path,
         "SELECT function AS name, count(*) AS n FROM calls GROUP BY function",
     );
     let times = counts(
-        &trace.path,
+        &graph.path,
         "SELECT function AS name, CAST(coalesce(sum(self_time), 0) AS BIGINT) AS n FROM calls GROUP BY function",
     );
     let found = functions(&file, "calls", "count");
@@ -204,11 +197,7 @@ fn go_pprof_adds_calls_and_shows_labels() {
         assert!(tags.contains(label), "{tags}");
     }
     // The nest of 600 calls is whole here.
-    let trace = traces
-        .iter()
-        .find(|trace| trace.name == "hostile.trace")
-        .unwrap();
-    export(&trace.path, "pprof", &file, &[]);
+    export(&trace("hostile.trace").path, "pprof", &file, &[]);
     let found = functions(&file, "calls", "count");
     assert_eq!(found["level 0"], (1, super::inputs::DEPTH as u64));
 }

@@ -8,11 +8,11 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::DataType;
 use perfquet_events::event::Value;
 
-use super::super::batch::{COMMON, Head, column, value_at};
+use super::super::batch::{Head, column, value_at};
 use super::super::protobuf::Message;
+use super::super::values::{Cell, fields};
 use super::fields::{bundle, ftrace_event, generic, packet};
 use super::packets::Packets;
 
@@ -204,17 +204,17 @@ impl<'b> KernelEvents<'b> {
         message.message(ftrace_event::GENERIC, |message| {
             message.text(generic::EVENT_NAME, name);
             for (name, column) in &self.fields {
-                let value = value_at(*column, row);
-                if matches!(value, Value::Null) {
+                let value = Cell::at(*column, row);
+                if value == Cell::Null {
                     continue;
                 }
                 message.message(generic::FIELD, |message| {
                     message.text(generic::NAME, name);
                     match value {
-                        Value::Int(number) => message.int(generic::INT, number),
-                        Value::Bool(truth) => message.int(generic::INT, i64::from(truth)),
-                        Value::UInt(number) => message.uint(generic::UINT, number),
-                        other => message.text(generic::TEXT, &printed(*column, &other)),
+                        Cell::Int(number) => message.int(generic::INT, number),
+                        Cell::Bool(truth) => message.int(generic::INT, i64::from(truth)),
+                        Cell::UInt(number) => message.uint(generic::UINT, number),
+                        other => message.text(generic::TEXT, &other.text()),
                     }
                 });
             }
@@ -276,37 +276,4 @@ fn state_of(letters: &[u8]) -> i64 {
         _ => 0,
     });
     bits.fold(0, |state, bit| state | bit)
-}
-
-/// The event's own columns, with their names.
-pub(super) fn fields(batch: &RecordBatch) -> Vec<(String, &dyn Array)> {
-    let schema = batch.schema_ref().fields().iter();
-    let columns = schema.zip(batch.columns()).skip(*COMMON);
-    columns
-        .map(|(field, column)| (field.name().clone(), column.as_ref()))
-        .collect()
-}
-
-/// A value as text: a list in brackets, bytes in hexadecimal.
-pub(super) fn printed(column: &dyn Array, value: &Value<'_>) -> String {
-    match value {
-        Value::Null | Value::Array(_) => String::new(),
-        Value::Bool(truth) => truth.to_string(),
-        Value::Int(number) => number.to_string(),
-        Value::UInt(number) => number.to_string(),
-        Value::Float(number) => number.to_string(),
-        Value::Bytes(bytes) if *column.data_type() == DataType::Binary => {
-            bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-        }
-        Value::Bytes(text) => String::from_utf8_lossy(text).into_owned(),
-        Value::IntList(numbers) => format!("{numbers:?}"),
-        Value::UIntList(numbers) => format!("{numbers:?}"),
-        Value::TextList(texts) => {
-            let texts: Vec<_> = texts
-                .iter()
-                .map(|text| String::from_utf8_lossy(text))
-                .collect();
-            format!("[{}]", texts.join(", "))
-        }
-    }
 }

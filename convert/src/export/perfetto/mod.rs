@@ -22,17 +22,17 @@ use std::io::Write;
 
 use anyhow::Result;
 use arrow_array::Array;
-use perfquet_events::event::Value;
 
-use super::batch::{Heads, column, i64_at, i64_column, text_at, value_at};
+use super::batch::{Heads, column, i64_at, i64_column, text_at};
 use super::event_types::EventType;
 use super::losses::{each_loss, problems};
 use super::source::{RowTable, Source};
 use super::stacks::Stacks;
 use super::threads::Threads;
+use super::values::{Cell, counter_of, fields, is_marker};
 use super::{Exporter, Output, Tally};
 use fields::{attributes, clock_snapshot, packet, process_tree, system_info, track_event};
-use kernel::{Bundles, KernelEvents, Shape, fields, printed};
+use kernel::{Bundles, KernelEvents, Shape};
 use packets::Packets;
 use samples::SampleSequences;
 use tracks::{Annotation, Track, TrackEvent, Tracks};
@@ -44,8 +44,8 @@ pub(super) const EXPORTER: Exporter = Exporter {
     output: Output::File {
         ending: ".pftrace",
         next: "open it in https://ui.perfetto.dev",
+        write,
     },
-    write,
 };
 
 /// Rows beyond which Perfetto's UI runs out of memory in many browsers.
@@ -232,7 +232,7 @@ impl Export<'_, '_> {
             source.event_kind(table),
             "uprobe" | "uretprobe" | "usdt" | "marker"
         );
-        let is_marker = matches!(name.as_str(), "ftrace:print" | "ftrace:tracing_mark_write");
+        let is_marker = is_marker(&name);
         let shape = Shape::of(&name);
         for batch in source.rows(table, None)? {
             let batch = batch?;
@@ -260,6 +260,11 @@ impl Export<'_, '_> {
                 }
                 let counter = buffer.and_then(|column| counter_of(text_at(column, row)?));
                 if let Some((pid, name, value)) = counter {
+                    let value = match value.parse() {
+                        Ok(number) => Annotation::Int(number),
+                        Err(_) => Annotation::Float(value.parse().unwrap_or(0.0)),
+                    };
+                    let name = name.to_owned();
                     let track = Track::Counter { pid, name };
                     self.tracks.count(self.packets, &track, time, &value)?;
                 }
@@ -407,27 +412,14 @@ struct EventCounts {
     before_zero: u64,
 }
 
-/// The counter in a marker of Android's systrace: `C|PID|NAME|VALUE`.
-fn counter_of(marker: &str) -> Option<(i32, String, Annotation)> {
-    let mut parts = marker.trim_end().strip_prefix("C|")?.splitn(3, '|');
-    let pid = parts.next()?.parse().ok()?;
-    let name = parts.next()?.to_owned();
-    let value = parts.next()?;
-    let value = match value.parse::<i64>() {
-        Ok(number) => Annotation::Int(number),
-        Err(_) => Annotation::Float(value.parse().ok()?),
-    };
-    Some((pid, name, value))
-}
-
 /// A field of an event as an argument; `None` for NULL.
 fn annotation(column: &dyn Array, row: usize) -> Option<Annotation> {
-    Some(match value_at(column, row) {
-        Value::Null => return None,
-        Value::Bool(truth) => Annotation::Bool(truth),
-        Value::Int(number) => Annotation::Int(number),
-        Value::UInt(number) => Annotation::UInt(number),
-        Value::Float(number) => Annotation::Float(number),
-        other => Annotation::Text(printed(column, &other)),
+    Some(match Cell::at(column, row) {
+        Cell::Null => return None,
+        Cell::Bool(truth) => Annotation::Bool(truth),
+        Cell::Int(number) => Annotation::Int(number),
+        Cell::UInt(number) => Annotation::UInt(number),
+        Cell::Float(number) => Annotation::Float(number),
+        Cell::Text(text) => Annotation::Text(text.into_owned()),
     })
 }

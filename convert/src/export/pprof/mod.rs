@@ -35,8 +35,8 @@ pub(super) const EXPORTER: Exporter = Exporter {
     output: Output::File {
         ending: ".pb.gz",
         next: "go tool pprof -http=: FILE",
+        write,
     },
-    write,
 };
 
 /// Field numbers of `profile.proto`.

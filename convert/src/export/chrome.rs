@@ -1,0 +1,406 @@
+//! Chrome's trace events: JSON for Perfetto, chrome://tracing, speedscope and others.
+//!
+//! ```text
+//! {"displayTimeUnit":"ns","otherData":{…},"traceEvents":[
+//! {"ph":"X","cat":"calls","name":"vfs_read","pid":220,"tid":220,"ts":1500.001,"dur":2000.003,"args":{"count":4096}},
+//! ```
+//! One event a line. `ts` and `dur` count microseconds after the first event, with three decimals and never rounded, or neighbors would
+//! overlap. Calls that overlap get rows of their own. The format has no stacks that Perfetto shows, so samples are left out.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use anyhow::Result;
+
+use super::batch::{Head, Heads, column, text_at};
+use super::calls::{Call, Owner, each_call};
+use super::json::{Json, decimal, text, write_text};
+use super::lanes::Lanes;
+use super::losses::{each_loss, problems};
+use super::source::{RowTable, Source};
+use super::threads::Threads;
+use super::values::{Cell, counter_of, fields, is_marker};
+use super::{Exporter, Output, SLICES_DEEPEST, Tally};
+
+/// `--to chrome`
+pub(super) const EXPORTER: Exporter = Exporter {
+    name: "chrome",
+    about: "Chrome's trace event JSON, for Perfetto and chrome://tracing",
+    output: Output::File {
+        ending: ".trace.json.gz",
+        next: "open it in https://ui.perfetto.dev",
+        write,
+    },
+};
+
+/// Events beyond which viewers run out of memory.
+const MANY_ROWS: u64 = 2_000_000;
+/// Identities of rows that are no threads lie above those of threads: the kernel's end at 2^22.
+const FIRST_ROW: i64 = 1 << 24;
+/// JavaScript's numbers are exact up to here.
+const EXACT: i64 = 1 << 53;
+
+fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
+    let mut export = Export {
+        json: Json::new(out),
+        first: source.first_time(),
+        threads: Threads::read(source.trace)?,
+        rows: HashMap::new(),
+        processes: HashMap::new(),
+        next_row: FIRST_ROW,
+    };
+    export.facts(source)?;
+    let mut counts = Counts::default();
+    export.calls(source, &mut counts)?;
+    for table in source.events() {
+        export.events(source, table, &mut counts)?;
+    }
+    export.losses(source, tally)?;
+    export.json.raw("\n]}\n")?;
+    export.json.flush()?;
+    problems(source, tally)?;
+    tally.wrote("event", counts.events);
+    tally.wrote("call", counts.calls);
+    let samples: u64 = source.samples().map(|table| source.table_rows(table)).sum();
+    tally.left_out("sample", "Chrome's format has no stacks", samples);
+    tally.left_out(
+        "stack",
+        "of an event: Chrome's format has no stacks",
+        counts.stacks,
+    );
+    tally.left_out("event", "without a time", counts.without_time);
+    tally.left_out(
+        "call",
+        "nested deeper than 512, or 256 overlapping",
+        counts.too_deep,
+    );
+    tally.left_out("call", "without a time", counts.calls_without_time);
+    tally.left_out(
+        "aggregate",
+        "Chrome's format has no aggregates",
+        source.aggregate_rows(),
+    );
+    if counts.events + counts.calls > MANY_ROWS {
+        tally.note("viewers hold about 2,000,000 events: use --time, or --to perfetto".to_owned());
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Counts {
+    events: u64,
+    calls: u64,
+    stacks: u64,
+    without_time: u64,
+    calls_without_time: u64,
+    too_deep: u64,
+}
+
+/// A row of the viewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Row {
+    Thread { pid: Option<i32>, tid: Option<i32> },
+    Lane { owner: Owner, lane: usize },
+}
+
+struct Export<'o> {
+    json: Json<'o>,
+    first: i64,
+    threads: Threads,
+    /// PID and TID of each row.
+    rows: HashMap<Row, (i64, i64)>,
+    processes: HashMap<i64, ()>,
+    next_row: i64,
+}
+
+impl Export<'_> {
+    fn facts(&mut self, source: &Source<'_>) -> Result<()> {
+        let manifest = source.trace.manifest();
+        let facts = &manifest.facts;
+        let wall = facts
+            .wall_offset
+            .map(|offset| offset.saturating_add(self.first).to_string());
+        let start = self.first.to_string();
+        self.json
+            .raw("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"exporter\":")?;
+        self.json
+            .text(concat!("perfquet ", env!("CARGO_PKG_VERSION")))?;
+        for (name, value) in [
+            ("clock", facts.clock.as_deref()),
+            ("start_ns", Some(start.as_str())),
+            ("start_since_1970_ns", wall.as_deref()),
+            ("host", facts.host.as_deref()),
+            ("os_release", facts.os_release.as_deref()),
+            ("recorder", facts.recorder.as_deref()),
+            ("command_line", facts.command_line.as_deref()),
+            ("state", Some(manifest.state.as_str())),
+        ] {
+            if let Some(value) = value {
+                self.json.raw(format!(",\"{name}\":"))?;
+                self.json.text(value)?;
+            }
+        }
+        self.json.raw("},\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"trace\",\"pid\":0,\"tid\":0,\"args\":{}}")
+    }
+
+    /// PID and TID of a row; the first time, with its name.
+    fn row(&mut self, row: Row, comm: Option<&str>) -> Result<(i64, i64)> {
+        if let Some(known) = self.rows.get(&row) {
+            return Ok(*known);
+        }
+        let known = |tid: i32| {
+            let index = self.threads.find(tid, None)?;
+            self.threads.all()[index].comm.as_deref()
+        };
+        let of_thread = |tid: i32| known(tid).or(comm).unwrap_or("[unknown]").to_owned();
+        let (pid, tid, name) = match row {
+            // Without a known process, a thread is shown as one.
+            Row::Thread {
+                pid,
+                tid: Some(tid),
+            } => (
+                i64::from(pid.unwrap_or(tid)),
+                i64::from(tid),
+                of_thread(tid),
+            ),
+            Row::Thread { pid, tid: None } => (
+                i64::from(pid.unwrap_or(0)),
+                FIRST_ROW - 1,
+                "[unknown]".to_owned(),
+            ),
+            Row::Lane { owner, lane } => {
+                self.next_row += 1;
+                let overlapping = if lane > 0 { " overlapping" } else { "" };
+                match owner {
+                    Owner::Thread { tid, pid } => (
+                        i64::from(pid.unwrap_or(tid)),
+                        self.next_row,
+                        format!("{} [{tid}]{overlapping}", of_thread(tid)),
+                    ),
+                    Owner::Cpu { cpu, what } => (
+                        FIRST_ROW,
+                        self.next_row,
+                        format!("CPU {cpu} {what}{overlapping}"),
+                    ),
+                    Owner::Unknown => (FIRST_ROW, self.next_row, "calls".to_owned()),
+                }
+            }
+        };
+        self.rows.insert(row, (pid, tid));
+        if self.processes.insert(pid, ()).is_none() {
+            let process = i32::try_from(pid)
+                .ok()
+                .and_then(|pid| self.threads.process(pid));
+            let process = process.and_then(|main| main.comm.as_deref());
+            let process = match pid {
+                FIRST_ROW => "CPUs".to_owned(),
+                _ => process.unwrap_or(&name).to_owned(),
+            };
+            self.json.raw(format!(
+                ",\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":{}}}}}",
+                text(&process)
+            ))?;
+        }
+        self.json.raw(format!(
+            ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":{}}}}}",
+            text(&name)
+        ))?;
+        Ok((pid, tid))
+    }
+
+    fn calls(&mut self, source: &Source<'_>, counts: &mut Counts) -> Result<()> {
+        let mut lanes: HashMap<Owner, Lanes> = HashMap::new();
+        let passed = each_call(source, |call| {
+            let owner = call.owner();
+            let end = call.end();
+            let place = match end {
+                Some(end) => {
+                    let lanes = lanes.entry(owner).or_default();
+                    let Some(place) = lanes.place(call.time, end, SLICES_DEEPEST) else {
+                        counts.too_deep += 1;
+                        return Ok(());
+                    };
+                    place.lane
+                }
+                None => 0,
+            };
+            let row = match owner {
+                Owner::Thread { pid, tid } if place == 0 => Row::Thread {
+                    pid,
+                    tid: Some(tid),
+                },
+                owner => Row::Lane { owner, lane: place },
+            };
+            counts.calls += 1;
+            self.call(row, call, end)
+        })?;
+        counts.calls_without_time = passed.without_time;
+        Ok(())
+    }
+
+    fn call(&mut self, row: Row, call: &Call<'_>, end: Option<i64>) -> Result<()> {
+        let (pid, tid) = self.row(row, call.head.comm)?;
+        let time = decimal(call.time.saturating_sub(self.first), 3);
+        let head = match end {
+            Some(end) => {
+                let duration = decimal(end.saturating_sub(call.time), 3);
+                format!(
+                    "{{\"ph\":\"X\",\"cat\":\"calls\",\"name\":{},\"pid\":{pid},\"tid\":{tid},\"ts\":{time},\"dur\":{duration}",
+                    text(call.name())
+                )
+            }
+            None => {
+                let missing = if call.entry_seen { "exit" } else { "entry" };
+                let name = format!("{} ({missing} not seen)", call.name());
+                format!(
+                    "{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"calls\",\"name\":{},\"pid\":{pid},\"tid\":{tid},\"ts\":{time}",
+                    text(&name)
+                )
+            }
+        };
+        let mut args: Vec<u8> = Vec::new();
+        let mut arg = |name: &str, value: &str| {
+            args.push(if args.is_empty() { b'{' } else { b',' });
+            write_text(&mut args, name);
+            args.push(b':');
+            match value.parse::<i64>() {
+                Ok(number) if number.abs() < EXACT => {
+                    args.extend_from_slice(number.to_string().as_bytes())
+                }
+                _ => write_text(&mut args, value),
+            }
+        };
+        for (index, text) in call.args.iter().enumerate() {
+            match text.split_once('=') {
+                Some((name, value)) => arg(name, value),
+                None => arg(&format!("arg{}", index + 1), text),
+            }
+        }
+        if let Some(retval) = call.retval {
+            arg("retval", &retval.to_string());
+        }
+        if let Some(module) = call.module {
+            arg("module", module);
+        }
+        self.line(&head, &args)
+    }
+
+    /// Tracepoints, probes and markers.
+    fn events(
+        &mut self,
+        source: &Source<'_>,
+        table: &RowTable<'_>,
+        counts: &mut Counts,
+    ) -> Result<()> {
+        let name = source.event_name(table);
+        let quoted = text(&name);
+        for batch in source.rows(table, None)? {
+            let batch = batch?;
+            let heads = Heads::of(&batch);
+            let fields = fields(&batch);
+            let buffer = column(&batch, "buf").filter(|_| is_marker(&name));
+            for row in 0..batch.num_rows() {
+                let head = heads.row(row);
+                let Some(time) = head.time else {
+                    counts.without_time += 1;
+                    continue;
+                };
+                counts.events += 1;
+                counts.stacks +=
+                    u64::from(head.kernel_stack.is_some() || head.user_stack.is_some());
+                let (pid, tid) = self.row(thread_row(&head), head.comm)?;
+                let time = decimal(time.saturating_sub(self.first), 3);
+                if let Some((pid, name, value)) =
+                    buffer.and_then(|column| counter_of(text_at(column, row)?))
+                {
+                    let value: f64 = value.parse().unwrap_or(0.0);
+                    self.line(
+                        &format!(
+                            "{{\"ph\":\"C\",\"name\":{},\"pid\":{pid},\"tid\":{pid},\"ts\":{time}",
+                            text(name)
+                        ),
+                        format!("{{\"value\":{value}").as_bytes(),
+                    )?;
+                }
+                let mut args: Vec<u8> = Vec::new();
+                let cpu = head.cpu.map(|cpu| format!("\"cpu\":{cpu}"));
+                if let Some(cpu) = cpu {
+                    args.push(b'{');
+                    args.extend_from_slice(cpu.as_bytes());
+                }
+                for (name, column) in &fields {
+                    let value = Cell::at(*column, row);
+                    if value == Cell::Null {
+                        continue;
+                    }
+                    args.push(if args.is_empty() { b'{' } else { b',' });
+                    write_text(&mut args, name);
+                    args.push(b':');
+                    match value {
+                        Cell::Int(number) if number.abs() < EXACT => {
+                            args.extend_from_slice(number.to_string().as_bytes());
+                        }
+                        Cell::UInt(number) if number < EXACT.cast_unsigned() => {
+                            args.extend_from_slice(number.to_string().as_bytes());
+                        }
+                        Cell::Float(number) if number.is_finite() => {
+                            args.extend_from_slice(number.to_string().as_bytes());
+                        }
+                        Cell::Bool(truth) => args.extend_from_slice(truth.to_string().as_bytes()),
+                        other => write_text(&mut args, &other.text()),
+                    }
+                }
+                self.line(
+                    &format!("{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"events\",\"name\":{quoted},\"pid\":{pid},\"tid\":{tid},\"ts\":{time}"),
+                    &args,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn losses(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
+        let (mut written, mut without_time) = (0, 0);
+        each_loss(source, tally, |loss| {
+            let Some(time) = loss.time else {
+                without_time += 1;
+                return Ok(());
+            };
+            written += 1;
+            let time = decimal(time.saturating_sub(self.first), 3);
+            let mut args = format!("{{\"reason\":{}", text(&loss.reason));
+            if let Some(count) = loss.count {
+                args += &format!(",\"count\":{count}");
+            }
+            self.line(
+                &format!(
+                    "{{\"ph\":\"i\",\"s\":\"g\",\"cat\":\"losses\",\"name\":{},\"pid\":0,\"tid\":0,\"ts\":{time}",
+                    text(&loss.sentence())
+                ),
+                args.as_bytes(),
+            )
+        })?;
+        tally.wrote("loss record", written);
+        tally.left_out("loss record", "without a time", without_time);
+        Ok(())
+    }
+
+    /// Writes an event: its members without the last bracket, and its arguments likewise.
+    fn line(&mut self, head: &str, args: &[u8]) -> Result<()> {
+        self.json.raw(",\n")?;
+        self.json.raw(head)?;
+        if !args.is_empty() {
+            self.json.raw(",\"args\":")?;
+            self.json.raw(args)?;
+            self.json.raw("}")?;
+        }
+        self.json.raw("}")
+    }
+}
+
+fn thread_row(head: &Head<'_>) -> Row {
+    Row::Thread {
+        pid: head.pid,
+        tid: head.tid,
+    }
+}

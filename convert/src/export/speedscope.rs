@@ -1,0 +1,412 @@
+//! speedscope's own format: <https://www.speedscope.app>.
+//!
+//! ```text
+//! {"profiles":[{"type":"sampled","name":"cycles: dd (220)","samples":[[0,1,2],…],"weights":[10101,…]},
+//!              {"type":"evented","name":"calls: dd (220)","events":[{"type":"O","frame":3,"at":1500},…]}],
+//!  "shared":{"frames":[{"name":"main","file":"/usr/bin/dd"},…]}}
+//! ```
+//! One profile per thread and event, and per thread with calls. The time axis of a sampled profile is the sum of its weights. Times
+//! are nanoseconds after the first event, exact.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use anyhow::Result;
+
+use super::aggregates;
+use super::batch::{Head, Heads, column, i64_at, i64_column, text_at};
+use super::calls::{Owner, each_call};
+use super::event_types::is_clock;
+use super::json::{Json, text};
+use super::lanes::Lanes;
+use super::losses::{each_loss, problems};
+use super::source::Source;
+use super::spool::{Spool, part};
+use super::stacks::Stacks;
+use super::{Exporter, Output, Tally};
+
+/// `--to speedscope`
+pub(super) const EXPORTER: Exporter = Exporter {
+    name: "speedscope",
+    about: "profile of speedscope, for www.speedscope.app",
+    output: Output::File {
+        ending: ".speedscope.json",
+        next: "open it in https://www.speedscope.app, or: speedscope FILE",
+        write,
+    },
+};
+
+/// Rows and bytes beyond which browsers get slow.
+const MANY_ROWS: u64 = 2_000_000;
+const MANY_BYTES: u64 = 400 << 20;
+
+fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
+    let stacks = Stacks::read(source.trace)?;
+    let mut export = Export {
+        stacks: &stacks,
+        first: source.first_time(),
+        frames: Frames::default(),
+        profiles: Vec::new(),
+        sampled: HashMap::new(),
+        evented: HashMap::new(),
+        rows: Spool::new()?,
+    };
+    export.samples(source, tally)?;
+    export.events(source, tally)?;
+    export.calls(source, tally)?;
+    export.aggregates(source, tally)?;
+    each_loss(source, tally, |_| Ok(()))?;
+    problems(source, tally)?;
+    let mut json = Json::new(out);
+    export.write(source, &mut json)?;
+    json.flush()?;
+    let rows: u64 = tally.written().iter().map(|(_, count)| count).sum();
+    if rows > MANY_ROWS || json.size() > MANY_BYTES {
+        tally.note("speedscope holds about 2,000,000 rows and 400 MiB: use --time".to_owned());
+    }
+    Ok(())
+}
+
+/// The distinct frames of all profiles.
+#[derive(Default)]
+struct Frames {
+    /// As JSON.
+    all: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+impl Frames {
+    fn number(&mut self, name: &str, file: Option<&str>, line: Option<i32>) -> u32 {
+        let mut frame = format!("{{\"name\":{}", text(name));
+        if let Some(file) = file {
+            frame += &format!(",\"file\":{}", text(file));
+        }
+        if let Some(line) = line {
+            frame += &format!(",\"line\":{line}");
+        }
+        frame.push('}');
+        let next = self.all.len() as u32;
+        *self.numbers.entry(frame).or_insert_with_key(|frame| {
+            self.all.push(frame.clone());
+            next
+        })
+    }
+}
+
+/// A profile; its rows are the group of its number.
+struct Profile {
+    name: String,
+    kind: Kind,
+    /// Sum of the weights, or number of calls: heavier ones come first.
+    weight: i64,
+    start: i64,
+    end: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Nanoseconds,
+    Count,
+    Calls,
+}
+
+/// PID and TID.
+type ThreadKey = (Option<i32>, Option<i32>);
+
+struct Export<'e> {
+    stacks: &'e Stacks,
+    first: i64,
+    frames: Frames,
+    profiles: Vec<Profile>,
+    /// By event and thread.
+    sampled: HashMap<String, HashMap<ThreadKey, usize>>,
+    /// By thread and lane.
+    evented: HashMap<Owner, (Lanes, HashMap<usize, usize>)>,
+    rows: Spool,
+}
+
+impl Export<'_> {
+    fn samples(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
+        const WANTED: [&str; 7] = [
+            "pid",
+            "tid",
+            "comm",
+            "kernel_stack",
+            "user_stack",
+            "event",
+            "period",
+        ];
+        let mut written = 0;
+        for table in source.samples() {
+            for batch in source.rows(table, Some(&WANTED))? {
+                let batch = batch?;
+                let heads = Heads::of(&batch);
+                let events = column(&batch, "event");
+                let periods = i64_column(&batch, "period");
+                for row in 0..batch.num_rows() {
+                    let event = events.and_then(|events| text_at(events, row));
+                    let weight = i64_at(periods, row).unwrap_or(1).max(0);
+                    self.sample(event.unwrap_or("samples"), &heads.row(row), weight)?;
+                }
+                written += batch.num_rows() as u64;
+            }
+        }
+        tally.wrote("sample", written);
+        Ok(())
+    }
+
+    /// Hits with stacks, each of weight 1.
+    fn events(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
+        const WANTED: [&str; 5] = ["pid", "tid", "comm", "kernel_stack", "user_stack"];
+        let (mut written, mut without_stack) = (0, 0);
+        for table in source.events() {
+            let name = source.event_name(table);
+            for batch in source.rows(table, Some(&WANTED))? {
+                let batch = batch?;
+                let heads = Heads::of(&batch);
+                for row in 0..batch.num_rows() {
+                    let head = heads.row(row);
+                    if head.kernel_stack.is_none() && head.user_stack.is_none() {
+                        without_stack += 1;
+                        continue;
+                    }
+                    written += 1;
+                    self.sample(&name, &head, 1)?;
+                }
+            }
+        }
+        tally.wrote("event", written);
+        tally.left_out("event", "without a stack", without_stack);
+        Ok(())
+    }
+
+    fn sample(&mut self, event: &str, head: &Head<'_>, weight: i64) -> Result<()> {
+        // Looked up twice: `entry` would own the name of every row.
+        let known = self.sampled.get(event);
+        let known = known.and_then(|threads| threads.get(&(head.pid, head.tid)).copied());
+        let group = known.unwrap_or_else(|| {
+            let group = self.profiles.len();
+            let threads = self.sampled.entry(event.to_owned()).or_default();
+            threads.insert((head.pid, head.tid), group);
+            let kind = match is_clock(event) {
+                true => Kind::Nanoseconds,
+                false => Kind::Count,
+            };
+            self.profiles.push(Profile {
+                name: format!("{event}: {}", thread_name(head.comm, head.tid)),
+                kind,
+                weight: 0,
+                start: 0,
+                end: 0,
+            });
+            group
+        });
+        let profile = &mut self.profiles[group];
+        profile.weight = profile.weight.saturating_add(weight);
+        let mut record = [0; 16];
+        record[..4].copy_from_slice(&head.user_stack.unwrap_or(0).to_le_bytes());
+        record[4..8].copy_from_slice(&head.kernel_stack.unwrap_or(0).to_le_bytes());
+        record[8..].copy_from_slice(&weight.to_le_bytes());
+        self.rows.push(group, &record)
+    }
+
+    fn calls(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
+        let mut overlapping = 0;
+        let first = self.first;
+        let counts = each_call(source, |call| {
+            let (lanes, groups) = self.evented.entry(call.owner()).or_default();
+            let end = call.end().unwrap_or(call.time);
+            let Some(place) = lanes.place(call.time, end, usize::MAX) else {
+                overlapping += 1;
+                return Ok(());
+            };
+            let next = self.profiles.len();
+            let group = *groups.entry(place.lane).or_insert(next);
+            if group == next {
+                let owner = match call.owner() {
+                    Owner::Thread { tid, .. } => thread_name(call.head.comm, Some(tid)),
+                    Owner::Cpu { cpu, what } => format!("CPU {cpu} {what}"),
+                    Owner::Unknown => "unknown thread".to_owned(),
+                };
+                let overlapping = if place.lane > 0 { ", overlapping" } else { "" };
+                self.profiles.push(Profile {
+                    name: format!("calls: {owner}{overlapping}"),
+                    kind: Kind::Calls,
+                    weight: 0,
+                    start: call.time.saturating_sub(first),
+                    end: 0,
+                });
+            }
+            let name = match (call.entry_seen, call.exit_seen, call.duration) {
+                (_, _, Some(_)) => call.name().to_owned(),
+                (false, _, None) => format!("{} (entry not seen)", call.name()),
+                (true, _, None) => format!("{} (exit not seen)", call.name()),
+            };
+            let frame = self.frames.number(&name, call.module, None);
+            let profile = &mut self.profiles[group];
+            profile.weight += 1;
+            profile.end = profile.end.max(end.saturating_sub(first));
+            let mut record = [0; 20];
+            record[..8].copy_from_slice(&call.time.saturating_sub(first).to_le_bytes());
+            record[8..16].copy_from_slice(&end.saturating_sub(first).to_le_bytes());
+            record[16..].copy_from_slice(&frame.to_le_bytes());
+            self.rows.push(group, &record)
+        })?;
+        tally.wrote("call", counts.calls - overlapping);
+        tally.left_out("call", "without a time", counts.without_time);
+        tally.left_out("call", "more than 256 overlapping", overlapping);
+        Ok(())
+    }
+
+    /// Aggregations with stacks: a profile for each.
+    fn aggregates(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
+        let sums = aggregates::read(source.trace)?;
+        let mut keys: Vec<&aggregates::Key> = sums.keys().collect();
+        keys.sort();
+        for key in &keys {
+            let name = key.0.as_deref().unwrap_or("aggregate");
+            let head = Head {
+                user_stack: key.2,
+                kernel_stack: key.3,
+                ..Head::default()
+            };
+            let value = sums.get(*key).map_or(0.0, |(_, sum)| *sum);
+            self.sample(name, &head, value.round().max(0.0) as i64)?;
+        }
+        tally.wrote("aggregate", keys.len() as u64);
+        let others = source.aggregate_rows().saturating_sub(keys.len() as u64);
+        tally.left_out(
+            "aggregate",
+            "without a stack, or printed again later",
+            others,
+        );
+        Ok(())
+    }
+
+    fn write(&mut self, source: &Source<'_>, json: &mut Json<'_>) -> Result<()> {
+        let name = source.trace.path().file_stem().unwrap_or_default();
+        json.raw(format!(
+            "{{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":{},\"name\":{},\"activeProfileIndex\":0,\"profiles\":[",
+            text(concat!("perfquet@", env!("CARGO_PKG_VERSION"))),
+            text(&name.to_string_lossy()),
+        ))?;
+        if self.profiles.is_empty() {
+            // Without a profile the page waits forever.
+            json.raw("{\"type\":\"sampled\",\"name\":\"nothing recorded\",\"unit\":\"none\",\"startValue\":0,\"endValue\":0,\"samples\":[],\"weights\":[]}")?;
+        }
+        let mut order: Vec<usize> = (0..self.profiles.len()).collect();
+        order.sort_by_key(|group| {
+            let profile = &self.profiles[*group];
+            (profile.kind, std::cmp::Reverse(profile.weight), *group)
+        });
+        for (index, group) in order.into_iter().enumerate() {
+            json.raw(if index > 0 { ",\n" } else { "\n" })?;
+            match self.profiles[group].kind {
+                Kind::Calls => self.write_calls(json, group)?,
+                Kind::Nanoseconds | Kind::Count => self.write_samples(json, group)?,
+            }
+        }
+        json.raw("],\"shared\":{\"frames\":[")?;
+        json.list(&self.frames.all, |json, frame| json.raw(frame))?;
+        json.raw("]}}\n")
+    }
+
+    fn write_samples(&mut self, json: &mut Json<'_>, group: usize) -> Result<()> {
+        let profile = &self.profiles[group];
+        let unit = match profile.kind {
+            Kind::Nanoseconds => "nanoseconds",
+            Kind::Count | Kind::Calls => "none",
+        };
+        json.raw(format!(
+            "{{\"type\":\"sampled\",\"name\":{},\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{},\"samples\":[",
+            text(&profile.name),
+            profile.weight,
+        ))?;
+        let (stacks, frames) = (self.stacks, &mut self.frames);
+        let mut is_first = true;
+        let mut known: HashMap<[u8; 8], String> = HashMap::new();
+        self.rows.each(group, |record| {
+            if !std::mem::take(&mut is_first) {
+                json.raw(",")?;
+            }
+            let stack: [u8; 8] = part(record, 0);
+            let line = known.entry(stack).or_insert_with(|| {
+                let user = i32::from_le_bytes(part(record, 0));
+                let kernel = i32::from_le_bytes(part(record, 4));
+                stack_of(stacks, frames, user, kernel)
+            });
+            json.raw(line)
+        })?;
+        json.raw("],\"weights\":[")?;
+        let mut is_first = true;
+        self.rows.each(group, |record| {
+            if !std::mem::take(&mut is_first) {
+                json.raw(",")?;
+            }
+            json.raw(i64::from_le_bytes(part(record, 8)).to_string())
+        })?;
+        json.raw("]}")
+    }
+
+    fn write_calls(&self, json: &mut Json<'_>, group: usize) -> Result<()> {
+        let profile = &self.profiles[group];
+        json.raw(format!(
+            "{{\"type\":\"evented\",\"name\":{},\"unit\":\"nanoseconds\",\"startValue\":{},\"endValue\":{},\"events\":[",
+            text(&profile.name),
+            profile.start,
+            profile.end,
+        ))?;
+        // Frame and end of the open calls.
+        let mut open: Vec<(u32, i64)> = Vec::new();
+        let mut is_first = true;
+        let mut event = |json: &mut Json<'_>, kind: &str, frame: u32, at: i64| {
+            if !std::mem::take(&mut is_first) {
+                json.raw(",")?;
+            }
+            json.raw(format!(
+                "{{\"type\":\"{kind}\",\"frame\":{frame},\"at\":{at}}}"
+            ))
+        };
+        self.rows.each(group, |record| {
+            let start = i64::from_le_bytes(part(record, 0));
+            let end = i64::from_le_bytes(part(record, 8));
+            let frame = u32::from_le_bytes(part(record, 16));
+            while let Some((inner, over)) = open.pop_if(|(_, over)| *over <= start) {
+                event(json, "C", inner, over)?;
+            }
+            open.push((frame, end));
+            event(json, "O", frame, start)
+        })?;
+        while let Some((inner, over)) = open.pop() {
+            event(json, "C", inner, over)?;
+        }
+        json.raw("]}")
+    }
+}
+
+/// A stack as a list of frames, root first.
+fn stack_of(stacks: &Stacks, frames: &mut Frames, user: i32, kernel: i32) -> String {
+    let mut ids = Vec::new();
+    stacks.frames_of(Some(kernel), &mut ids);
+    stacks.frames_of(Some(user), &mut ids);
+    let found = ids.iter().rev().filter_map(|id| stacks.frame(*id));
+    let numbers: Vec<String> = found
+        .map(|frame| {
+            // There is no field for a module.
+            let file = stacks.text(frame.file).or(stacks.text(frame.module));
+            frames
+                .number(&stacks.label(frame), file, frame.line)
+                .to_string()
+        })
+        .collect();
+    format!("[{}]", numbers.join(","))
+}
+
+fn thread_name(comm: Option<&str>, tid: Option<i32>) -> String {
+    match (comm, tid) {
+        (Some(comm), Some(tid)) => format!("{comm} ({tid})"),
+        (None, Some(tid)) => format!("({tid})"),
+        (Some(comm), None) => comm.to_owned(),
+        (None, None) => "all".to_owned(),
+    }
+}
