@@ -8,3 +8,5 @@ pub const CALLS: &[u8] = include_bytes_aligned!("../objects/calls.bpf.o");
 pub const OFF_CPU: &[u8] = include_bytes_aligned!("../objects/offcpu.bpf.o");
 /// Aggregations and stack counts: agg.bpf.c.
 pub const AGG: &[u8] = include_bytes_aligned!("../objects/agg.bpf.o");
+/// Walks of user stacks: walk.bpf.c.
+pub const WALK: &[u8] = include_bytes_aligned!("../objects/walk.bpf.o");

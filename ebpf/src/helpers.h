@@ -20,6 +20,7 @@
 #define BPF_MAP_TYPE_PERCPU_HASH 5
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
 #define BPF_MAP_TYPE_LRU_HASH 9
+#define BPF_MAP_TYPE_ARRAY_OF_MAPS 12
 
 #define BPF_ANY 0
 #define BPF_NOEXIST 1
@@ -45,6 +46,8 @@ static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *f
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static u64 (*const bpf_get_func_ip)(void *ctx) = (void *)173;
 static u64 (*const bpf_get_attach_cookie)(void *ctx) = (void *)174;
+static long (*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
+static long (*const bpf_loop)(u32 count, void *each, void *ctx, u64 flags) = (void *)181;
 
 /* Whether the running kernel's type has the member. */
 #define HAS_MEMBER(member) __builtin_preserve_field_info(member, 2)

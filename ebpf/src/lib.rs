@@ -13,6 +13,7 @@ mod hooks;
 pub mod layout;
 mod object;
 mod sys;
+pub mod walker;
 
 pub use aya::{EbpfLoader, Pod};
 pub use error::Error;

@@ -274,7 +274,7 @@ impl Object {
         self.ebpf.map(name).ok_or_else(|| no_such("map", name))
     }
 
-    fn map_mut(&mut self, name: &str) -> Result<&mut Map, Error> {
+    pub(crate) fn map_mut(&mut self, name: &str) -> Result<&mut Map, Error> {
         self.ebpf.map_mut(name).ok_or_else(|| no_such("map", name))
     }
 }

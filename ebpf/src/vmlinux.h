@@ -18,6 +18,16 @@ typedef _Bool bool;
 #define false 0
 #define NULL ((void *)0)
 
+/*
+ * The registers of x86-64, of a context (include/uapi/linux/bpf_perf_event.h) or of a thread's entry into the kernel
+ * (arch/x86/include/asm/ptrace.h): their places are fixed.
+ */
+struct pt_regs {
+	u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip;
+	u16 cs, unused[3];
+	u64 flags, sp, ss;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 typedef struct {
@@ -29,7 +39,10 @@ struct signal_struct {
 	atomic_t live;
 };
 
+struct mm_struct;
+
 struct task_struct {
+	struct mm_struct *mm;
 	/* The thread, and its process. */
 	s32 pid;
 	s32 tgid;

@@ -64,7 +64,11 @@ pub(crate) fn trace(
     output.complete(keeps_journal)?;
     let (count, next) = best_question(next, &report);
     say(output.path(), count, counts, next)?;
-    for sentence in report.unwound.iter().filter_map(stacks::cut_sentence) {
+    for sentence in report
+        .unwound
+        .iter()
+        .filter_map(|counts| stacks::cut_sentence("copied", counts))
+    {
         terminal::say(sentence);
     }
     if let Some(sentence) = symbols::unverified_sentence(&report.symbols) {

@@ -21,9 +21,13 @@ use crate::sys::ring::Ring;
 use crate::sys::thread;
 use crate::sys::wait::{Bell, Waiter};
 use crate::trigger::Gate;
+use crate::user_stacks::{Counts, UserStacks};
 
 /// Data that fills less than a quarter of a ring is written to the file after this time.
 const LONGEST: Duration = Duration::from_millis(250);
+
+/// Kept of the records with their user stacks from pass to pass.
+const SCRATCH_BYTES: usize = 1 << 20;
 
 /// Writes bytes to keep.
 type Write<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
@@ -36,11 +40,14 @@ pub(crate) enum Sink {
     Flight(Box<Buffer>),
 }
 
+/// What a drain leaves: the sink, how it went, and the user stacks that it has finished.
+pub(crate) type Drained = (Sink, io::Result<()>, Option<Counts>);
+
 /// A running drain.
 pub(crate) struct Drain {
     shared: Arc<Shared>,
     bell: Arc<Bell>,
-    thread: JoinHandle<(Sink, io::Result<()>)>,
+    thread: JoinHandle<Drained>,
 }
 
 #[derive(Default)]
@@ -71,6 +78,7 @@ impl Drain {
         rings: Rings,
         sink: Sink,
         (gate, began): (Gate, u64),
+        stacks: Option<UserStacks>,
     ) -> Result<Drain> {
         let waiter = Waiter::new().context("cannot wait for the kernel's rings")?;
         for event in recording.wakers() {
@@ -83,6 +91,9 @@ impl Drain {
             rings,
             sink,
             gate,
+            stacks,
+            scratch: Vec::new(),
+            passed_at: 0,
             waiter,
             shared: Arc::clone(&shared),
         };
@@ -131,7 +142,7 @@ impl Drain {
 
     /// Drains the rings and ends the thread. The events must be stopped. A journal is whole
     /// even if the drain could not go on.
-    pub(crate) fn finish(self) -> (Sink, io::Result<()>) {
+    pub(crate) fn finish(self) -> Drained {
         self.shared.is_stopping.store(true, Ordering::Release);
         self.bell.ring();
         match self.thread.join() {
@@ -146,18 +157,24 @@ struct Worker {
     rings: Rings,
     sink: Sink,
     gate: Gate,
+    stacks: Option<UserStacks>,
+    /// Records with their user stacks.
+    scratch: Vec<u8>,
+    /// When the last pass began.
+    passed_at: u64,
     waiter: Waiter,
     shared: Arc<Shared>,
 }
 
 impl Worker {
-    fn run(mut self) -> (Sink, io::Result<()>) {
+    fn run(mut self) -> Drained {
         let ended = self.drain_until_stopped();
+        let counts = self.stacks.take().map(UserStacks::finish);
         *lock(&self.shared.ending) = Ending::Over;
         if ended.is_err() {
             self.shared.has_failed.store(true, Ordering::Release);
         }
-        (self.sink, ended)
+        (self.sink, ended, counts)
     }
 
     fn drain_until_stopped(&mut self) -> io::Result<()> {
@@ -165,12 +182,13 @@ impl Worker {
         loop {
             // Read this before the pass, so that everything in the rings when it was set is drained.
             let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
-            let drained = self.pass()?;
+            let drained = self.pass()? + self.pass_stacks(!is_stopping)?;
             self.sink.end_pass(drained)?;
             if is_stopping {
                 return Ok(());
             }
-            self.waiter.wait(LONGEST);
+            let soonest = self.stacks.as_ref().and_then(UserStacks::soonest);
+            self.waiter.wait(soonest.unwrap_or(LONGEST));
         }
     }
 
@@ -180,6 +198,9 @@ impl Worker {
         loop {
             if let Some((existing, begin)) = lock(&self.shared.existing).take() {
                 self.gate.open_at(begin);
+                if let Some(stacks) = &mut self.stacks {
+                    stacks.side_band(&existing);
+                }
                 return self.sink.existing(&existing);
             }
             if self.rings.iter().any(Ring::is_half_full) {
@@ -200,19 +221,44 @@ impl Worker {
             let _ = set.send(());
         }
         let mut drained = 0;
+        self.passed_at = clock::monotonic();
         for ring in &mut self.rings.side_band {
-            let sieve = &mut self.sieve;
-            drained += self.sink.take_side_band(ring, |piece| sieve.look(piece))?;
+            let (sieve, stacks) = (&mut self.sieve, &mut self.stacks);
+            drained += self.sink.take_side_band(ring, |piece| {
+                sieve.look(piece);
+                if let Some(stacks) = stacks {
+                    stacks.side_band(piece);
+                }
+            })?;
         }
         let until = self.gate.look(&mut self.rings.events);
         for (index, (ring, until)) in self.rings.events.iter_mut().zip(until).enumerate() {
-            let sieve = &mut self.sieve;
+            let (sieve, stacks) = (&mut self.sieve, &mut self.stacks);
             drained += self
                 .sink
-                .take_events(ring, until, |piece, write| sieve.sift(index, piece, write))?;
+                .take_events(ring, until, |piece, write| match stacks {
+                    None => sieve.sift(index, piece, write),
+                    Some(stacks) => sieve.sift(index, piece, &mut |bytes| {
+                        stacks.events(index, bytes);
+                        Ok(())
+                    }),
+                })?;
         }
         self.sieve.end_pass();
         Ok(drained)
+    }
+
+    /// Writes the records whose user stacks are known now; at the end all of them.
+    fn pass_stacks(&mut self, goes_on: bool) -> io::Result<u64> {
+        let Some(stacks) = &mut self.stacks else {
+            return Ok(0);
+        };
+        self.scratch.clear();
+        stacks.pass(goes_on.then_some(self.passed_at), &mut self.scratch);
+        let bytes = self.scratch.len();
+        self.sink.put_events(&self.scratch)?;
+        self.scratch.shrink_to(SCRATCH_BYTES);
+        Ok(bytes as u64)
     }
 }
 
@@ -271,6 +317,24 @@ impl Sink {
                     Ok(())
                 })
             }),
+        }
+    }
+
+    /// Records of events that are whole.
+    fn put_events(&mut self, records: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::Journal(journal) => {
+                let begin = journal.length();
+                let written = journal.append(records);
+                if written.is_err() {
+                    journal.cut(begin)?;
+                }
+                written
+            }
+            Sink::Flight(kept) => {
+                kept.events(records);
+                Ok(())
+            }
         }
     }
 

@@ -25,6 +25,7 @@ use crate::sys::clock;
 use crate::sys::signals::{Signal, Signals};
 use crate::target::Target;
 use crate::trigger::{self, Gate, Seen, TriggerOptions};
+use crate::user_stacks::{Counts, UserStacks, Walking};
 
 /// Interval at which the end and signals are checked, and the progress line is drawn.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
@@ -39,6 +40,7 @@ pub(crate) struct Start {
     pub(crate) recording: Recording,
     pub(crate) rings: Rings,
     pub(crate) programs: Programs,
+    pub(crate) walking: Option<Walking>,
     pub(crate) waiting: Option<Waiting>,
     pub(crate) tracing: Option<Tracing>,
     pub(crate) selection: Selection,
@@ -77,6 +79,7 @@ impl Running {
             mut recording,
             mut rings,
             mut programs,
+            walking,
             waiting,
             mut tracing,
             selection,
@@ -86,15 +89,15 @@ impl Running {
         let seen = gate.seen();
         recording.forget_before(&mut rings);
         let began = clock::monotonic();
-        let drain = Drain::start(&recording, rings, sink, (gate, began))?;
+        let mut containers = Containers::new();
+        let stacks = UserStacks::of(&recording, rings.events.len(), walking, &containers.roots());
+        let drain = Drain::start(&recording, rings, sink, (gate, began), stacks)?;
         recording.enable()?;
         programs.start()?;
         let command = waiting.as_ref().map(Waiting::pid);
-        let has_data = recording.side_band.attr.mmap_data() == 1;
-        let mut containers = Containers::new();
         containers.look(&target, command);
         let roots = containers.roots();
-        let mut records = processes::existing(&target, command, has_data, &roots);
+        let mut records = processes::existing(&target, command, &roots);
         // A command's events start with its exec.
         let began = command.map_or(began, |_| clock::monotonic());
         let begun = triggers.begun(&selection, began);
@@ -237,7 +240,7 @@ impl Running {
         self.recording.disable();
         self.progress.step("finishing");
         self.reap();
-        let (sink, drained) = self.drain.finish();
+        let (sink, drained, user_stacks) = self.drain.finish();
         let stopped = Stopped {
             recording: self.recording,
             programs: self.programs,
@@ -245,6 +248,7 @@ impl Running {
             command_ended: self.command_ended,
             progress: self.progress,
             traced,
+            user_stacks,
         };
         (sink, drained, stopped)
     }
@@ -259,6 +263,8 @@ pub(crate) struct Stopped {
     progress: Progress,
     /// Result of function tracing.
     pub(crate) traced: Result<()>,
+    /// The user stacks that were walked or unwound.
+    pub(crate) user_stacks: Option<Counts>,
 }
 
 impl Stopped {

@@ -30,6 +30,7 @@ mod sys;
 mod target;
 mod terminal;
 mod trigger;
+mod user_stacks;
 
 use std::process::ExitCode;
 

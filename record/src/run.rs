@@ -21,14 +21,16 @@ use crate::journal::{Journal, header, samples_by_id};
 use crate::lifecycle::{Running, Start, Stopped, TICK};
 use crate::list;
 use crate::output::{Form, Format, Output};
+use crate::probe::Probe;
 use crate::probe::definition::Definitions;
 use crate::probe_requests;
 use crate::progress::Progress;
-use crate::recording::{Recording, Settings};
+use crate::recording::{Recording, Settings, WALK};
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::signals::{Signal, Signals};
 use crate::sys::thread;
 use crate::terminal;
+use crate::user_stacks;
 
 /// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,14 +77,20 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     let (watched_probes, watched) = flight::watched(&cli.flight, &mut definitions)?;
     probes.extend(watched_probes);
     probes.extend(cli.triggers.probes(&mut definitions)?);
-    let stacks = cli.stacks.stacks()?;
-    let has_readers = cli.keep_raw || cli.format == Format::PerfData;
+    let mut stacks = cli.stacks.stacks()?;
+    let mut walking = match stacks.wants_walks(&probes) {
+        true => user_stacks::load(cli.target_options.excludes_self),
+        false => None,
+    };
+    if walking.is_some() {
+        stacks.set_walked();
+        probes.push(Probe::output(WALK, false));
+    }
     let cpus = cli.cpus()?;
     let settings = Settings {
         frequency_hz: cli.frequency_hz()?,
         period: cli.count,
         stacks,
-        has_data_mappings: stacks.has_copies(&probes) && has_readers,
         // Without events there is only the side-band, and this is the size of its rings.
         ring_bytes: cli.ring_bytes.or(probes.is_empty().then_some(4 << 20)),
         excludes_self: cli.target_options.excludes_self,
@@ -122,11 +130,15 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     )?;
     let (recording, rings) = Recording::open(probes, &target, &places, &settings)?;
     programs.connect(&recording)?;
+    if let Some(walking) = &mut walking {
+        walking.connect(&recording)?;
+    }
     let start = Start {
         target,
         recording,
         rings,
         programs,
+        walking,
         waiting,
         tracing,
         selection: selection.clone(),
@@ -203,6 +215,7 @@ fn record(
         }
         Sink::Flight(_) => Ok(0),
     };
+    let user_stacks = stopped.user_stacks.take();
     stopped.close(definitions);
     let lost = ended.as_ref().copied().unwrap_or(0);
     let early = drained.and(ended.map(drop)).err();
@@ -232,6 +245,9 @@ fn record(
             }
         }
     };
+    for sentence in user_stacks.iter().flat_map(user_stacks::Counts::sentences) {
+        terminal::say(sentence);
+    }
     if let Some(early) = early {
         return Err(ended_early(&early)
             .hint("query the trace; it holds the events written before the error")
@@ -259,6 +275,9 @@ fn complete_journal(
     path: Option<PathBuf>,
 ) -> io::Result<u64> {
     let summed_up = stopped.programs.records(&stopped.recording);
+    if let Some(counts) = &stopped.user_stacks {
+        journal.append(&header::user_stacks(&stopped.recording, &counts.text()))?;
+    }
     let mut lost = 0;
     if let Ok((records, lost_by_programs)) = &summed_up {
         journal.append(records)?;

@@ -225,13 +225,14 @@ fn long(record: &[u8], at: usize) -> Option<u64> {
 
 /// Assembles whole records from pieces that may end anywhere.
 #[derive(Default)]
-struct Stitcher {
+pub(crate) struct Stitcher {
     /// The beginning of a record.
     carried: Vec<u8>,
 }
 
 impl Stitcher {
-    fn feed(&mut self, piece: &[u8], mut each: impl FnMut(&[u8])) {
+    /// Passes the records that are whole with this piece.
+    pub(crate) fn feed(&mut self, piece: &[u8], mut each: impl FnMut(&[u8])) {
         let mut rest = piece;
         while !self.carried.is_empty() && !rest.is_empty() {
             let wanted = size_of_record(&self.carried).unwrap_or(8);
@@ -255,7 +256,7 @@ impl Stitcher {
 }
 
 /// Returns the size of a record; `None` if its head is incomplete. The kernel writes at least a head.
-fn size_of_record(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn size_of_record(bytes: &[u8]) -> Option<usize> {
     let size = u16::from_ne_bytes(*bytes.get(6..)?.first_chunk()?);
     Some(usize::from(size).max(8))
 }

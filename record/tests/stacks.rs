@@ -270,7 +270,7 @@ fn invalid_stack_options_are_explained() {
         (
             &["-e", "cpu-clock/call-graph=orc/"],
             2,
-            "expected fp, fp,defer, dwarf",
+            "expected auto, fp, fp,defer, dwarf",
         ),
         (
             &["-e", "cpu-clock", "--call-graph", "lbr"],

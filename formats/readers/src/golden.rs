@@ -414,9 +414,14 @@ fn stack_text(stack: Stack<'_>) -> Option<String> {
     match stack {
         Stack::None => None,
         Stack::Id(id) => Some(format!("told {id:#x}")),
-        Stack::Addresses { space, addresses } => {
+        Stack::Addresses {
+            space,
+            addresses,
+            is_cut,
+        } => {
             let space = space.as_str().unwrap_or("unknown");
-            Some(format!("{space} {addresses:#x?}").replace('\n', ""))
+            let cut = if is_cut { " cut" } else { "" };
+            Some(format!("{space} {addresses:#x?}{cut}").replace('\n', ""))
         }
         Stack::Named(frames) => {
             let frames: Vec<String> = frames.iter().map(frame_text).collect();

@@ -1601,7 +1601,7 @@ pub mod stacks {
         TableSchema {
 name: NAME.to_owned(),
 doc: "A node of the prefix tree of all stacks: a frame and, through its parent, its callers.".to_owned(),
-columns: vec![column("stack_id", ColumnType::Int32, false, "", Encoding::Delta, "ID of the node, from 1; 0 is the empty stack and has no row."),column("parent_id", ColumnType::Int32, false, "", Encoding::Delta, "Node of the caller, always smaller than stack_id; 0 at the root."),column("frame_id", ColumnType::Int32, false, "", Encoding::Delta, "Frame of the node, an ID in frames."),column("depth", ColumnType::Int32, false, "", Encoding::Dictionary, "Number of frames from the root to this node, 1 at the root."),],
+columns: vec![column("stack_id", ColumnType::Int32, false, "", Encoding::Delta, "ID of the node, from 1; 0 is the empty stack and has no row."),column("parent_id", ColumnType::Int32, false, "", Encoding::Delta, "Node of the caller, always smaller than stack_id; 0 at the root."),column("frame_id", ColumnType::Int32, false, "", Encoding::Delta, "Frame of the node, an ID in frames."),column("depth", ColumnType::Int32, false, "", Encoding::Dictionary, "Number of frames from the root to this node, 1 at the root."),column("cut", ColumnType::Bool, true, "", Encoding::Dictionary, "Whether callers of this outermost frame are missing; NULL if none are known to be."),],
 sort: vec!["stack_id".to_owned()],
 }
     }
@@ -1617,13 +1617,16 @@ sort: vec!["stack_id".to_owned()],
         pub frame_id: i32,
         /// Number of frames from the root to this node, 1 at the root.
         pub depth: i32,
+        /// Whether callers of this outermost frame are missing; NULL if none are known to be.
+        pub cut: Option<bool>,
     }
 
     impl Row {
         /// Pushes the values to the columns of this table; `Writer::end_row` ends the row.
         #[inline]
         pub fn push(&self, rows: &mut Rows) {
-            let [to_stack_id, to_parent_id, to_frame_id, to_depth] = rows.columns_mut() else {
+            let [to_stack_id, to_parent_id, to_frame_id, to_depth, to_cut] = rows.columns_mut()
+            else {
                 debug_assert!(false, "rows of another table than stacks");
                 return;
             };
@@ -1631,6 +1634,10 @@ sort: vec!["stack_id".to_owned()],
             to_parent_id.push_i64(i64::from(self.parent_id));
             to_frame_id.push_i64(i64::from(self.frame_id));
             to_depth.push_i64(i64::from(self.depth));
+            match self.cut {
+                Some(value) => to_cut.push_bool(value),
+                None => to_cut.push_null(),
+            }
         }
     }
 }

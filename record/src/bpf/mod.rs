@@ -333,7 +333,7 @@ fn tell_losses(
 }
 
 /// In a sentence, with the next step.
-fn refused(what: &str, error: &Error) -> Failure {
+pub(crate) fn refused(what: &str, error: &Error) -> Failure {
     if let Error::Refused { log, .. } = error {
         log::debug!("{log}");
     }

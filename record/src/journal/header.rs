@@ -22,7 +22,9 @@ pub(super) const IDS_PER_ATTR: usize = 8000;
 /// Kinds of EVENT_UPDATE.
 pub(super) mod update {
     pub(in crate::journal) const NAME: u64 = 2;
-    pub(super) use perfquet_events::wire::update::{FILTER, FUNCTION, PURPOSE, SCOPE, SELECTION};
+    pub(super) use perfquet_events::wire::update::{
+        FILTER, FUNCTION, PURPOSE, SCOPE, SELECTION, USER_STACKS,
+    };
 }
 
 /// Numbers of HEADER_FEATUREs (tools/perf/util/header.h).
@@ -70,7 +72,7 @@ pub(crate) fn head(recording: &Recording, selection: &Selection) -> Vec<u8> {
 
 fn add_event(records: &mut Records, track: &Track) {
     let ids: Vec<u64> = track.events.iter().map(|opened| opened.id).collect();
-    let attr = attr_bytes(&track.attr);
+    let attr = attr_bytes(&track.written_attr());
     for ids in ids.chunks(IDS_PER_ATTR) {
         records.add(kind::HEADER_ATTR, 0, |body| {
             body.raw(&attr);
@@ -119,6 +121,13 @@ fn add_selection(records: &mut Records, recording: &Recording, selection: &Selec
     if !text.is_empty() {
         add_whole(records, recording, update::SELECTION, &text);
     }
+}
+
+/// How many user stacks are whole.
+pub(crate) fn user_stacks(recording: &Recording, text: &str) -> Vec<u8> {
+    let mut records = Records::new();
+    add_whole(&mut records, recording, update::USER_STACKS, text);
+    records.into_bytes()
 }
 
 /// Adds an update of the whole recording. It must belong to an event; any one will do.

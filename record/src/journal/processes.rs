@@ -10,14 +10,9 @@ use super::record::{Records, kind, misc};
 use crate::sys::procfs::{self, Map};
 use crate::target::Target;
 
-/// Returns FORK, COMM and MMAP2 records from `/proc`, then FINISHED_INIT. `command` is the waiting command; with
-/// `has_data`, mappings of data are included. Mapped files without a path are added to `roots`.
-pub(crate) fn existing(
-    target: &Target,
-    command: Option<i32>,
-    has_data: bool,
-    roots: &Roots,
-) -> Vec<u8> {
+/// Returns FORK, COMM and MMAP2 records from `/proc`, then FINISHED_INIT. `command` is the waiting command. Mapped files
+/// without a path are added to `roots`.
+pub(crate) fn existing(target: &Target, command: Option<i32>, roots: &Roots) -> Vec<u8> {
     let pids = target.processes(command);
     let mut records = Records::new();
     let mut files = MappedFiles::new(roots);
@@ -30,8 +25,6 @@ pub(crate) fn existing(
             if map.protection & libc::PROT_EXEC as u32 != 0 {
                 let build_id = files.build_id(pid, &map);
                 add_mapping(&mut records, pid, &map, build_id);
-            } else if has_data {
-                add_mapping(&mut records, pid, &map, None);
             }
         }
     }
@@ -72,8 +65,6 @@ fn add_mapping(records: &mut Records, pid: i32, map: &Map<'_>, build_id: Option<
     } else {
         map.path
     };
-    let is_data = map.protection & libc::PROT_EXEC as u32 == 0;
-    let data = if is_data { misc::MMAP_DATA } else { 0 };
     // A longer build ID does not fit.
     let build_id = build_id.filter(|id| id.len() <= 20);
     let build = if build_id.is_some() {
@@ -81,7 +72,7 @@ fn add_mapping(records: &mut Records, pid: i32, map: &Map<'_>, build_id: Option<
     } else {
         0
     };
-    records.add(kind::MMAP2, misc::USER | data | build, |body| {
+    records.add(kind::MMAP2, misc::USER | build, |body| {
         body.i32(pid);
         body.i32(pid);
         body.u64(map.start);

@@ -3,6 +3,7 @@
 /// Types of records (include/uapi/linux/perf_event.h; from 64 on tools/lib/perf/include/perf/event.h).
 pub(crate) mod kind {
     pub(crate) const MMAP: u32 = 1;
+    pub(crate) const LOST: u32 = 2;
     pub(crate) const COMM: u32 = 3;
     pub(crate) const EXIT: u32 = 4;
     pub(crate) const FORK: u32 = 7;
@@ -26,8 +27,6 @@ pub(crate) mod misc {
     pub(crate) const USER: u16 = 2;
     /// COMM: the name comes from an exec.
     pub(crate) const COMM_EXEC: u16 = 1 << 13;
-    /// MMAP2: the mapping is data, not code.
-    pub(crate) const MMAP_DATA: u16 = 1 << 13;
     /// MMAP2: a build ID replaces device and inode.
     pub(crate) const MMAP_BUILD_ID: u16 = 1 << 14;
     /// FORK: of an existing thread, which does not inherit its parent's mappings.
@@ -77,7 +76,7 @@ impl Head<'_> {
 }
 
 /// Size of the trailer written by [`Body::trailer`], and by the kernel.
-pub(super) const TRAILER_BYTES: usize = 32;
+pub(crate) const TRAILER_BYTES: usize = 32;
 
 /// Iterates over the records in `bytes`, up to the first incomplete one.
 pub(crate) fn walk(bytes: &[u8]) -> impl Iterator<Item = Head<'_>> {

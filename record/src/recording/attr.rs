@@ -57,7 +57,8 @@ impl Kernel {
         }
         attr.sample_type = sample_type.into();
         if may_have_stacks(&probe.kind) {
-            settings.stacks.add_to(&mut attr, &probe.attr);
+            let is_sampled = matches!(probe.kind, Kind::Sampled);
+            settings.stacks.add_to(&mut attr, &probe.attr, is_sampled);
         }
         // Hits of tracepoints have no registers, so branches could not be joined to them.
         if matches!(probe.kind, Kind::Tracepoint(_)) && stacks::are_branches(&attr) {
@@ -83,11 +84,10 @@ impl Kernel {
 
     /// Variants of the side-band, most complete first: each omits another feature that a kernel or an unprivileged user
     /// may lack.
-    pub(super) fn side_bands(self, inherits: bool, has_data: bool) -> Vec<Attr> {
+    pub(super) fn side_bands(self, inherits: bool) -> Vec<Attr> {
         let mut least = self.base(dummy(), inherits);
         least.set_mmap(1);
         least.set_mmap2(1);
-        least.set_mmap_data(has_data.into());
         least.set_comm(1);
         least.set_comm_exec(1);
         least.set_task(1);

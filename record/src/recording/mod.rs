@@ -23,7 +23,7 @@ use crate::probe::{Kind, Probe, counter, filter};
 use crate::self_exclusion::{self, SelfExclusion};
 use crate::sys::clock;
 use crate::sys::limits::{self, Resource};
-use crate::sys::perf_event::{Attr, Counts, Event};
+use crate::sys::perf_event::{Attr, Counts, Event, abi};
 use crate::sys::privileges;
 use crate::sys::ring::Ring;
 use crate::sys::sample_filter::SampleFilter;
@@ -46,8 +46,6 @@ pub(crate) struct Settings {
     pub(crate) stacks: Stacks,
     /// Size of each ring in bytes; `None` for the best size allowed.
     pub(crate) ring_bytes: Option<usize>,
-    /// Whether to record mappings of data too, with which perf unwinds copied stacks. (perfquet reads the files.)
-    pub(crate) has_data_mappings: bool,
     /// Whether to exclude the recorder's own activity from everything.
     pub(crate) excludes_self: bool,
     /// The CPUs selected by the user.
@@ -62,6 +60,8 @@ pub(crate) struct Track {
     pub(crate) attr: Attr,
     /// The open events.
     pub(crate) events: Vec<Opened>,
+    /// A program in the kernel walks the user stacks of its samples.
+    pub(crate) is_walked: bool,
 }
 
 impl Track {
@@ -76,6 +76,37 @@ impl Track {
             _ => elapsed.as_secs_f64(),
         };
         (seconds * rate as f64) as u64
+    }
+}
+
+/// The event that carries walks of user stacks.
+pub(crate) const WALK: &str = "walk";
+
+impl Track {
+    /// Whether the drain finishes the user stacks of its samples. Values of counters and branches are of many forms, so samples
+    /// with them stay as they are.
+    pub(crate) fn is_rewritten(&self) -> bool {
+        let has = |bit: u32| self.attr.sample_type & u64::from(bit) != 0;
+        let can_be_read = !has(abi::PERF_SAMPLE_READ) && !has(abi::PERF_SAMPLE_BRANCH_STACK);
+        (has(abi::PERF_SAMPLE_STACK_USER) || self.is_walked) && can_be_read
+    }
+
+    /// The attr of its records in the journal.
+    pub(crate) fn written_attr(&self) -> Attr {
+        let mut attr = self.attr;
+        if self.is_rewritten() {
+            let copied = abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER;
+            attr.sample_type &= !u64::from(copied);
+            attr.sample_type |= u64::from(abi::PERF_SAMPLE_CALLCHAIN);
+            attr.sample_regs_user = 0;
+            attr.sample_stack_user = 0;
+            attr.set_exclude_callchain_user(0);
+        }
+        if self.probe.name.strip_prefix("perfquet:") == Some(WALK) {
+            // No record of it is written. perf sched shows call chains only if all events have them.
+            attr.sample_type |= u64::from(abi::PERF_SAMPLE_CALLCHAIN);
+        }
+        attr
     }
 }
 
@@ -108,6 +139,8 @@ pub(crate) struct Recording {
     is_started_by_exec: bool,
     /// Whether events of threads run from the time they are opened; their hits from before the recording are dropped.
     pub(crate) runs_at_once: bool,
+    /// Frames of a user stack at most.
+    pub(crate) deepest: Option<u16>,
     /// Initial counts by ID, if the events had any.
     before: HashMap<u64, Counts>,
 }
@@ -183,6 +216,7 @@ impl Recording {
             has_doubles,
             is_started_by_exec: *target == Target::Command,
             runs_at_once,
+            deepest: settings.stacks.deepest(),
             before: HashMap::new(),
         };
         recording.set_filters(match target.is_of_cpus() {
@@ -321,7 +355,9 @@ impl Recording {
 
 impl Recording {
     fn leave_own_samples_out(&self) {
-        let sampled = self.tracks.iter().filter(|track| track.probe.is_sampled());
+        // Events have one program each, and that which walks stacks drops them too.
+        let is_left = |track: &&Track| track.probe.is_sampled() && !track.is_walked;
+        let sampled = self.tracks.iter().filter(is_left);
         let mut sampled = sampled.flat_map(|track| &track.events).peekable();
         if sampled.peek().is_none() {
             return;

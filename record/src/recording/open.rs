@@ -51,6 +51,7 @@ pub(super) struct Opening<'a> {
     pub(super) runs_at_once: bool,
     /// The owners of the rings, once there are rings.
     pub(super) owners: Vec<Owner>,
+    ring_bytes: usize,
 }
 
 impl<'a> Opening<'a> {
@@ -78,6 +79,7 @@ impl<'a> Opening<'a> {
             // earlier records.
             runs_at_once: !target.is_of_cpus() && *target != Target::Command,
             owners: Vec::new(),
+            ring_bytes: usize::MAX,
         }
     }
 
@@ -94,6 +96,7 @@ impl<'a> Opening<'a> {
                 Ok((owners, rings)) => {
                     log::info!("rings of {} KiB on {} CPUs", ring_bytes >> 10, owners.len());
                     self.owners = owners;
+                    self.ring_bytes = ring_bytes;
                     return Ok((self.side_band(attr)?, rings));
                 }
                 Err(error) => {
@@ -171,10 +174,12 @@ impl<'a> Opening<'a> {
                 }
             }
         }
+        let is_walked = self.settings.stacks.are_walked(&probe, &attr);
         Ok(Track {
             probe,
             attr,
             events,
+            is_walked,
         })
     }
 
@@ -196,6 +201,7 @@ impl<'a> Opening<'a> {
             probe,
             attr,
             events,
+            is_walked: false,
         })
     }
 
@@ -236,6 +242,7 @@ impl<'a> Opening<'a> {
             if !defers {
                 attr.set_defer_callchain(0);
             }
+            stacks::fit_copies(&mut attr, self.ring_bytes);
             // Deferred stacks are separate records in the same ring.
             attr.set_defer_output(attr.defer_callchain());
             let error = match open_at(&attr, place) {
@@ -308,10 +315,7 @@ impl<'a> Opening<'a> {
     fn side_band_attr(&self) -> Result<Attr> {
         let places = self.side_band_places();
         let mut refused = io::Error::from(io::ErrorKind::Other);
-        for attr in self
-            .kernel
-            .side_bands(self.inherits, self.settings.has_data_mappings)
-        {
+        for attr in self.kernel.side_bands(self.inherits) {
             for place in &places {
                 match open_at(&attr, *place) {
                     Ok(_) => return Ok(attr),
@@ -460,6 +464,7 @@ fn carrier(name: &str, attr: Attr, events: Vec<Opened>) -> Track {
         },
         attr,
         events,
+        is_walked: false,
     }
 }
 

@@ -98,6 +98,13 @@ pub(crate) fn mount_tracefs(at: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// One more than the largest number that a CPU can have.
+pub(crate) fn possible_cpus() -> u32 {
+    let list = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let cpus = parse_cpus(list.trim()).unwrap_or_default();
+    cpus.into_iter().max().map_or(1, |last| last + 1)
+}
+
 /// CPUs that are online, from `/sys/devices/system/cpu/online`.
 pub(crate) fn online_cpus() -> Vec<u32> {
     cpus_in("/sys/devices/system/cpu/online")

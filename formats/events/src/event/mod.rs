@@ -408,6 +408,8 @@ pub enum Stack<'a> {
         space: Space,
         /// Leaf first, without context markers.
         addresses: &'a [u64],
+        /// Whether outer frames are known to be missing.
+        is_cut: bool,
     },
     /// Named frames, in text formats.
     Named(&'a [NamedFrame<'a>]),

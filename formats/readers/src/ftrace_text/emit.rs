@@ -563,6 +563,7 @@ fn set_stacks<'v>(
             (Some(_), Some(_)) => Stack::Addresses {
                 space,
                 addresses: bare,
+                is_cut: false,
             },
             (Some(frames), None) => Stack::Named(frames),
         };

@@ -83,12 +83,15 @@ struct Addresses {
     /// Space of the addresses; `None` if not recorded.
     space: Option<Space>,
     addresses: Vec<u64>,
+    /// The marker of user space follows them once more: perfquet-record's sign of missing outer frames.
+    is_cut: bool,
 }
 
 impl Addresses {
     fn clear(&mut self) {
         self.space = None;
         self.addresses.clear();
+        self.is_cut = false;
     }
 
     fn stack(&self) -> Stack<'_> {
@@ -96,6 +99,7 @@ impl Addresses {
             Some(space) => Stack::Addresses {
                 space,
                 addresses: &self.addresses,
+                is_cut: self.is_cut,
             },
             None => Stack::None,
         }
@@ -406,6 +410,7 @@ pub(super) fn read_chain(
         let address = endian.u64(*word);
         if address < CONTEXT_MIN {
             current.addresses.push(address);
+            current.is_cut = false;
             continue;
         }
         let (stack, space) = match address {
@@ -420,6 +425,7 @@ pub(super) fn read_chain(
             }
             _ => continue,
         };
+        stack.is_cut = !stack.addresses.is_empty();
         // The marker before the first address replaces the guess from cpumode.
         if stack.addresses.is_empty() {
             stack.space = Some(space);

@@ -111,7 +111,11 @@ impl Unfinished {
             id: record.id,
             time: sample.time,
             pid: i32::try_from(record.process).ok(),
-            stack: Stack::Addresses { space, addresses },
+            stack: Stack::Addresses {
+                space,
+                addresses,
+                is_cut: false,
+            },
         }))
     }
 

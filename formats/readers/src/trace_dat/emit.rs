@@ -563,7 +563,11 @@ impl Emitter<'_> {
 fn stack(space: Space, span: Option<Span>, addresses: &[u64]) -> Stack<'_> {
     match span {
         None => Stack::None,
-        Some(_) => Stack::Addresses { space, addresses },
+        Some(_) => Stack::Addresses {
+            space,
+            addresses,
+            is_cut: false,
+        },
     }
 }
 

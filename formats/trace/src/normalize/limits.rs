@@ -86,6 +86,7 @@ mod tests {
                     user_stack: Stack::Addresses {
                         space: Space::User,
                         addresses: &addresses,
+                        is_cut: false,
                     },
                     ..at(0, time + 1, pid)
                 };

@@ -63,6 +63,11 @@ impl AddressMap {
         self.insert(range)
     }
 
+    /// Whether nothing is mapped.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
     /// All ranges in address order.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = &Range> {
         self.ranges.values()

@@ -339,6 +339,7 @@ impl<'o> Normalizer<'o> {
                 parent_id: node.parent as i32,
                 frame_id: node.frame as i32,
                 depth: node.depth as i32,
+                cut: node.is_cut.then_some(true),
             }
             .push(self.output.writer.rows(table));
             self.output.writer.end_row(table)?;

@@ -85,9 +85,12 @@ impl Normalizer<'_> {
             } = life;
             let origin = || age.origin(&facts.facts);
             let unwound = unwinding.unwind(sample, registers, pid, mappings, modules, origin);
-            if let Some(addresses) = unwound {
-                let space = Space::User;
-                let stack = Stack::Addresses { space, addresses };
+            if let Some((addresses, is_cut)) = unwound {
+                let stack = Stack::Addresses {
+                    space: Space::User,
+                    addresses,
+                    is_cut,
+                };
                 pair.user = stack_of(stack, Some(pid), life, stacks, frames);
             }
         }
@@ -279,12 +282,17 @@ pub(super) fn stack_of(
     match stack {
         // Only aggregations reference stacks by ID.
         Stack::None | Stack::Id(_) => None,
-        Stack::Addresses { space, addresses } => {
+        Stack::Addresses {
+            space,
+            addresses,
+            is_cut,
+        } => {
             let chain = Chain {
                 addresses,
                 space,
                 map: life.mappings.of(pid, space),
                 modules: &life.modules,
+                is_cut,
             };
             stacks.of(chain, frames)
         }
@@ -322,6 +330,7 @@ fn stack_of_ip(
                 space,
                 map,
                 modules: &life.modules,
+                is_cut: false,
             };
             let stack = stacks.of(chain, frames);
             plan.last_ip = stack.map(|stack| LastIp {

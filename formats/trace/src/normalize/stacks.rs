@@ -30,6 +30,8 @@ pub(crate) struct Node {
     pub(crate) parent: StackId,
     pub(crate) frame: FrameId,
     pub(crate) depth: u32,
+    /// Callers of this outermost frame are missing.
+    pub(crate) is_cut: bool,
 }
 
 /// A chain of addresses, and the context that resolves them.
@@ -40,7 +42,35 @@ pub(crate) struct Chain<'a> {
     pub(crate) space: Space,
     pub(crate) map: &'a AddressMap,
     pub(crate) modules: &'a Modules,
+    /// Outer frames are known to be missing.
+    pub(crate) is_cut: bool,
 }
+
+impl<'a> Chain<'a> {
+    /// The chain up to the first caller outside of all code, if the code of the process is known: what looks like a frame
+    /// pointer leads there.
+    fn within_code(self) -> Chain<'a> {
+        if self.space != Space::User || self.map.is_empty() {
+            return self;
+        }
+        let is_code = |address: u64| {
+            let range = self.map.find(address.wrapping_sub(1));
+            range.is_some_and(|range| range.executable)
+        };
+        let mut callers = self.addresses.iter().skip(1);
+        match callers.position(|&address| !is_code(address)) {
+            Some(inner) => Chain {
+                addresses: self.addresses.get(..inner + 1).unwrap_or(self.addresses),
+                is_cut: true,
+                ..self
+            },
+            None => self,
+        }
+    }
+}
+
+/// Parent of the outermost frames of stacks whose callers are missing; IDs have 31 bits.
+const CUT: StackId = 1 << 31;
 
 /// The tree.
 #[derive(Default)]
@@ -113,13 +143,14 @@ impl Stacks {
         if chain.addresses.is_empty() {
             return Some(0);
         }
-        let tag = chain.map.generation << 3 | chain.space as u64;
+        let tag = chain.map.generation << 4 | (chain.space as u64) << 1 | u64::from(chain.is_cut);
         let hash = self.hasher.hash_one((tag, chain.addresses));
         if let Some(stack) = self.cache.find(hash, tag, chain.addresses) {
             return Some(stack);
         }
         self.make_room()?;
-        let stack = self.walk(chain, tag, frames);
+        let within = chain.within_code();
+        let stack = self.walk(within, tag | u64::from(within.is_cut), frames);
         let most = self.limits.chain_words;
         self.cache.insert(hash, tag, chain.addresses, stack, most);
         Some(stack)
@@ -199,6 +230,7 @@ impl Stacks {
             space,
             map,
             modules,
+            is_cut,
         } = chain;
         let Some((&leaf, callers)) = addresses.split_first() else {
             return 0;
@@ -215,7 +247,8 @@ impl Stacks {
             .take_while(|(address, (before, _))| *address == before)
             .count();
         trail.callers.truncate(shared);
-        let mut parent = trail.callers.last().map_or(0, |&(_, stack)| stack);
+        let root = if is_cut { CUT } else { 0 };
+        let mut parent = trail.callers.last().map_or(root, |&(_, stack)| stack);
         let mut is_new = false;
         for (above, &address) in callers.iter().rev().enumerate().skip(shared) {
             let frame = frames.at(address, true, space, map, modules);
@@ -264,9 +297,10 @@ impl Stacks {
         self.last = id;
         self.nodes.push((parent, frame));
         self.fresh.push(Node {
-            parent,
+            parent: parent & !CUT,
             frame,
             depth,
+            is_cut: parent == CUT,
         });
         (id, true)
     }
@@ -364,6 +398,7 @@ mod tests {
                 space,
                 map: &self.map,
                 modules: &self.modules,
+                is_cut: false,
             };
             let stack = self.stacks.of(chain, &mut self.frames).unwrap();
             let (first, fresh) = self.stacks.take_fresh();

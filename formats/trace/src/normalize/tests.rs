@@ -202,6 +202,14 @@ pub(super) fn at(event: u32, time: i64, tid: i32) -> Sample<'static> {
     }
 }
 
+fn stack(space: Space, addresses: &[u64]) -> Stack<'_> {
+    Stack::Addresses {
+        space,
+        addresses,
+        is_cut: false,
+    }
+}
+
 #[test]
 fn samples_have_thread_and_cpu() {
     let mut trace = Trace::new();
@@ -216,14 +224,8 @@ fn samples_have_thread_and_cpu() {
         send(sink, mapping(40, 0x1000, b"/bin/sh"));
         send(sink, mapping(41, 0x5000, b"/bin/sh"));
         let both = Sample {
-            kernel_stack: Stack::Addresses {
-                space: Space::Kernel,
-                addresses: &[0xffff_ffff_8100_0010],
-            },
-            user_stack: Stack::Addresses {
-                space: Space::User,
-                addresses: &[0x1010, 0x1020],
-            },
+            kernel_stack: stack(Space::Kernel, &[0xffff_ffff_8100_0010]),
+            user_stack: stack(Space::User, &[0x1010, 0x1020]),
             ip: Some(0xffff_ffff_8100_0010),
             period: Some(250),
             ..at(0, 100, 40)
@@ -231,10 +233,7 @@ fn samples_have_thread_and_cpu() {
         send(sink, Event::Sample(&both));
         // The same locations in another process of that program.
         let other = Sample {
-            user_stack: Stack::Addresses {
-                space: Space::User,
-                addresses: &[0x5010, 0x5020],
-            },
+            user_stack: stack(Space::User, &[0x5010, 0x5020]),
             ..at(0, 110, 41)
         };
         send(sink, Event::Sample(&other));
@@ -595,10 +594,7 @@ fn a_second_input_continues_the_numbers() {
             send(sink, mapping(40, 0x1000, b"/bin/sh"));
             let addresses = [address, 0x1030];
             let sample = Sample {
-                user_stack: Stack::Addresses {
-                    space: Space::User,
-                    addresses: &addresses,
-                },
+                user_stack: stack(Space::User, &addresses),
                 ..at(0, 5, 40)
             };
             send(sink, Event::Sample(&sample));

@@ -6,7 +6,7 @@ use perfquet_events::event::{Mapping, Registers, Sample, Space, Stack};
 
 use super::mappings::Mappings;
 use super::modules::Modules;
-use crate::symbols::{Options, Origin, UnwindCounts, Unwinder};
+use crate::symbols::{Options, Origin, UnwindCounts, Unwinder, Unwound};
 
 /// Maximum number of processes known to the unwinder at a time.
 const PROCESSES: usize = 512;
@@ -35,7 +35,7 @@ impl Unwinding {
         }
     }
 
-    /// The unwound stack of a sample, leaf first, if that is longer than the recorded one.
+    /// The unwound stack of a sample, leaf first, and whether outer frames are missing, if that is longer than the recorded one.
     pub(crate) fn unwind(
         &mut self,
         sample: &Sample<'_>,
@@ -44,7 +44,7 @@ impl Unwinding {
         mappings: &Mappings,
         modules: &mut Modules,
         origin: impl FnOnce() -> Origin,
-    ) -> Option<&[u64]> {
+    ) -> Option<(&[u64], bool)> {
         let unwinder = self.unwinder.get_or_insert_with(|| {
             let architecture = self.architecture.as_deref();
             Unwinder::new(
@@ -80,8 +80,11 @@ impl Unwinding {
             }
             self.known.insert(pid, map.generation);
         }
-        unwinder.unwind(pid, registers, sample.user_memory, &mut self.addresses);
-        (self.addresses.len() > recorded(&sample.user_stack)).then_some(&self.addresses)
+        let memory = sample.user_memory;
+        let unwound = unwinder.unwind(pid, registers, memory, &mut self.addresses);
+        let is_cut = unwound != Unwound::Complete;
+        let is_longer = self.addresses.len() > recorded(&sample.user_stack);
+        is_longer.then_some((&self.addresses, is_cut))
     }
 
     /// Number of walks per result; `None` if there were no walks.

@@ -31,7 +31,7 @@ use perfquet_events::event::{Mapping, Registers};
 
 use super::Options;
 use super::elf::EM_X86_64;
-use super::files::{Files, Found, ModuleKey};
+use super::files::{Files, Found, ModuleKey, own_vdso_build_id};
 use super::origin::{FileIdentity, FirstMapped, Origin};
 use arm::Arm;
 use rule::Rule;
@@ -149,6 +149,8 @@ pub struct Unwinder {
     /// Modules without a file, and the reasons.
     missing: BTreeMap<String, String>,
     counts: UnwindCounts,
+    /// Build ID of the vDSO, whose mappings have none.
+    vdso: Option<Arc<[u8]>>,
 }
 
 enum Machine {
@@ -220,7 +222,20 @@ impl Unwinder {
             processes: HashMap::new(),
             missing: BTreeMap::new(),
             counts: UnwindCounts::default(),
+            vdso: None,
         }
+    }
+
+    /// The processes run on this host: their vDSO is its own.
+    pub fn set_own_vdso(&mut self) {
+        self.vdso = own_vdso_build_id().map(Arc::from);
+    }
+
+    /// Whether a process has code at an address.
+    pub fn has_code(&self, pid: i32, address: u64) -> bool {
+        let process = self.processes.get(&pid);
+        let before = process.and_then(|process| process.regions.range(..=address).next_back());
+        before.is_some_and(|(_, region)| address < region.end)
     }
 
     /// Adds a mapping of code, which replaces earlier mappings there.
@@ -239,7 +254,9 @@ impl Unwinder {
         if !has_code {
             return;
         }
-        let build_id = mapping.build_id.map(Arc::from);
+        let is_vdso = mapping.path == b"[vdso]" && mapping.start > u64::from(u32::MAX);
+        let vdso = self.vdso.clone().filter(|_| is_vdso);
+        let build_id = mapping.build_id.map(Arc::from).or(vdso);
         process.regions.insert(
             mapping.start,
             Region {

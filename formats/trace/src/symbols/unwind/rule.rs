@@ -115,6 +115,24 @@ const OPAQUE: u16 = 7;
 const FLAG_INDIRECT: u8 = 1;
 const FLAG_AT_RBP: u8 = 2;
 
+impl Wide {
+    /// As two words of memory.
+    pub fn words(&self) -> [u64; 2] {
+        let Wide {
+            base,
+            flags,
+            return_address,
+            offset,
+            indirect,
+            rbp,
+        } = *self;
+        let half = |number: i32| u64::from(number as u32);
+        let head = u64::from(base) | u64::from(flags) << 8;
+        let head = head | u64::from(return_address as u16) << 16 | half(offset) << 32;
+        [head, half(indirect) | half(rbp) << 32]
+    }
+}
+
 impl Rule {
     /// Returns the row for this rule. `wide` returns the index of a wide rule, if there is room for it.
     pub(super) fn row(self, address: u32, wide: impl FnOnce(Wide) -> Option<u16>) -> Row {

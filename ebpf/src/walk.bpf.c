@@ -1,0 +1,172 @@
+/*
+ * A user stack with each sample of a clock or counter. It goes into the ring directly before the sample itself, and the
+ * recorder joins the two. Where a table or a list is not there yet, a copy of the stack goes instead, which the recorder
+ * unwinds: no sample is worse for it.
+ */
+#include "walk.h"
+
+#define COPY_PAGES 8
+#define PAGE_BYTES 4096
+
+/* layout.rs: WalkSettings */
+struct walk_settings {
+	u32 leaves_own_out; /* samples of the recorder are dropped */
+	u32 has_user_stacks;
+};
+
+const volatile struct walk_settings walk_settings = {};
+
+/* layout.rs: CopyRecord */
+struct copy_record {
+	u32 kind;
+	u32 end;
+	u32 bytes;
+	u32 file;
+	u64 at;
+	u64 ip;
+	u64 registers[REGISTERS];
+	u8 memory[(COPY_PAGES + 1) * PAGE_BYTES];
+};
+
+#define COPY_HEAD_BYTES (32 + REGISTERS * 8)
+
+RECORDS(walk_records);
+
+/* By CPU: too large for a map of each CPU's own values. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(max_entries, 1); /* the loader: one per CPU */
+	TYPE(key, u32);
+	TYPE(value, struct copy_record);
+} copies SEC(".maps");
+
+/* The stack's memory from rsp on, page by page until one is not there. */
+static ALWAYS_INLINE void tell_copy(void *ctx, struct walk *walk)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct copy_record *copy = bpf_map_lookup_elem(&copies, &cpu);
+	if (!copy)
+		return;
+	copy->kind = RECORD_COPY;
+	copy->end = walk->record.end;
+	copy->file = walk->record.file;
+	copy->at = walk->record.at;
+	u64 sp = walk->registers[RSP];
+	copy->ip = walk->record.addresses[0];
+#pragma unroll
+	for (u32 number = 0; number < REGISTERS; number++)
+		copy->registers[number] = walk->registers[number];
+	u32 bytes = 0;
+	u32 first = PAGE_BYTES - (sp & (PAGE_BYTES - 1));
+	if (!bpf_probe_read_user(copy->memory, first, (void *)sp)) {
+		bytes = first;
+		for (u32 page = 0; page < COPY_PAGES; page++) {
+			if (bytes > COPY_PAGES * PAGE_BYTES)
+				break;
+			if (bpf_probe_read_user(copy->memory + bytes, PAGE_BYTES, (void *)(sp + bytes)))
+				break;
+			bytes += PAGE_BYTES;
+		}
+	}
+	copy->bytes = bytes;
+	if (bytes > sizeof(copy->memory))
+		bytes = sizeof(copy->memory);
+	if (bpf_perf_event_output(ctx, &walk_records, BPF_F_CURRENT_CPU, copy, COPY_HEAD_BYTES + bytes))
+		lose(LOST_NO_STACK);
+}
+
+static ALWAYS_INLINE void tell_walk(void *ctx, struct walk *walk)
+{
+	u32 frames = walk->record.frames & MOST_WALKED;
+	walk->record.kind = RECORD_WALK;
+	if (bpf_perf_event_output(ctx, &walk_records, BPF_F_CURRENT_CPU, &walk->record, WALK_HEAD_BYTES + frames * 8))
+		lose(LOST_NO_STACK);
+}
+
+#define USER_CODE_64 0x33
+
+/* Those that a thread entered the kernel with; a call, so that the compiler does not make one of two kinds of loads. */
+static __attribute__((noinline)) u32 take_registers_of(struct walk *walk, struct task_struct *task)
+{
+	struct pt_regs *user = (void *)bpf_task_pt_regs(task);
+	TAKE_REGISTERS(walk, user);
+	return user->cs;
+}
+
+/* 1: the sample is kept. */
+SEC("perf_event")
+int walk_sample(struct pt_regs *ctx)
+{
+	u32 process = bpf_get_current_pid_tgid() >> 32;
+	if (walk_settings.leaves_own_out && process == frame_settings.own_process)
+		return 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (!walk_settings.has_user_stacks || !task->mm)
+		return 1;
+	u32 first = 0;
+	struct walk *walk = bpf_map_lookup_elem(&walks, &first);
+	if (!walk)
+		return 1;
+	/* A context gives whole words only. */
+	u64 segment;
+	asm volatile("%0 = *(u64 *)(%1 + 136)" : "=r"(segment) : "r"(ctx));
+	segment &= 0xffff;
+	if (segment & 3)
+		TAKE_REGISTERS(walk, ctx);
+	else
+		segment = take_registers_of(walk, task);
+	if (segment != USER_CODE_64) {
+		walk->record.addresses[0] = walk->ip;
+		walk->record.frames = 1;
+		walk->record.end = WALK_UNSUPPORTED;
+		tell_walk(ctx, walk);
+		return 1;
+	}
+	walk_stack(walk, process);
+	if (walk->record.end == WALK_NO_TABLE || walk->record.end == WALK_NO_LIST)
+		tell_copy(ctx, walk);
+	else
+		tell_walk(ctx, walk);
+	return 1;
+}
+
+/* A child has its parent's mappings, until it maps others. */
+SEC("tp_btf/sched_process_fork")
+int walk_fork(u64 *ctx)
+{
+	struct task_struct *parent = (void *)ctx[0];
+	struct task_struct *child = (void *)ctx[1];
+	u32 from = parent->tgid, to = child->tgid;
+	if (from == to)
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	u64 *birth = bpf_map_lookup_elem(&births, &from);
+	struct process_entry *entry = bpf_map_lookup_elem(&processes, &from);
+	if (entry && !(birth && *birth >= entry->as_of)) {
+		struct process_entry same = *entry;
+		same.as_of = now + 1;
+		bpf_map_update_elem(&processes, &to, &same, BPF_ANY);
+	}
+	bpf_map_update_elem(&births, &to, &now, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int walk_exec(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	u32 process = task->tgid;
+	u64 now = bpf_ktime_get_ns();
+	bpf_map_update_elem(&births, &process, &now, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int walk_exit(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	u32 process = task->tgid;
+	if (task->signal->live.counter <= 0)
+		bpf_map_delete_elem(&processes, &process);
+	return 0;
+}

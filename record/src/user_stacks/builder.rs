@@ -1,0 +1,51 @@
+//! The thread that builds tables of unwind rules: milliseconds for a library, a second for a compiler's.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use perfquet_trace::symbols::{TableSource, UnwindTable};
+
+/// A running builder. It ends when this is dropped.
+pub(super) struct Builder {
+    requests: Sender<(u32, TableSource)>,
+    built: Receiver<(u32, UnwindTable)>,
+    waiting: usize,
+}
+
+impl Builder {
+    pub(super) fn start() -> Builder {
+        let (requests, requested) = channel::<(u32, TableSource)>();
+        let (results, built) = channel();
+        // Keeps the inherited thread name: the filter that excludes the recorder matches by name.
+        std::thread::spawn(move || {
+            for (file, source) in requested {
+                if results.send((file, source.build())).is_err() {
+                    return;
+                }
+            }
+        });
+        Builder {
+            requests,
+            built,
+            waiting: 0,
+        }
+    }
+
+    /// Has a table built.
+    pub(super) fn request(&mut self, file: u32, source: TableSource) {
+        if self.requests.send((file, source)).is_ok() {
+            self.waiting += 1;
+        }
+    }
+
+    /// Whether tables are being built.
+    pub(super) fn is_busy(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// The next table that is ready.
+    pub(super) fn take(&mut self) -> Option<(u32, UnwindTable)> {
+        let built = self.built.try_recv().ok()?;
+        self.waiting -= 1;
+        Some(built)
+    }
+}

@@ -1,0 +1,428 @@
+//! User stacks, on the way from the rings to the journal: copies of stack memory are unwound, and walks that a program in the
+//! kernel recorded are joined to their samples. So the journal has call chains, 8 bytes a frame, whatever they come from.
+//!
+//! ```text
+//! ring   sample { …, callchain: kernel, registers, 32 KiB of stack }                 →  sample { …, callchain: kernel, user }
+//! ring   perfquet:walk { addresses }, sample { …, callchain: kernel }                 →  sample { …, callchain: kernel, user }
+//! ring   perfquet:walk { registers, 32 KiB of stack }, sample { …, callchain: kernel } →  sample { …, callchain: kernel, user }
+//! ```
+//! A walk stands directly before its sample in the ring of the CPU, since both come from one hit; where one of them was lost,
+//! the kernel has written a LOST record before whatever comes next. A user stack whose outer frames are missing ends with
+//! a second PERF_CONTEXT_USER.
+//!
+//! The address spaces are those of the time of each sample: records of all rings are sorted, and the newest wait until
+//! the mappings of their time have been read.
+
+mod builder;
+mod sample;
+mod spaces;
+mod tables;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use perfquet_ebpf::walker::{RECORD_COPY, RECORD_WALK, WalkEnd};
+use perfquet_events::bytes::{Cursor, Endian};
+use perfquet_trace::symbols::{Roots, UnwindCounts, Unwound};
+
+use crate::journal::record::kind;
+use crate::probe::stacks;
+use crate::recording::{Recording, WALK};
+use crate::sieve::Stitcher;
+use crate::sys::perf_event::abi;
+use sample::{Layout, Rewriter};
+use spaces::Spaces;
+use tables::Tables;
+
+pub(crate) use tables::Walking;
+pub(crate) use tables::load;
+
+/// A mapping's record is visible in its ring this long after its time at the latest.
+const SETTLED_NS: u64 = 1_000_000;
+/// Time between passes: a new process is walked from the pass after its first sample on.
+const WHILE_WALKING: Duration = Duration::from_millis(50);
+const WHILE_WAITING: Duration = Duration::from_millis(10);
+/// Buffers larger than this are given back after a storm.
+const KEPT_BYTES: usize = 4 << 20;
+
+/// Walks and copies by their results.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    /// Walks in the kernel.
+    walked: UnwindCounts,
+    /// Copies unwound here.
+    copied: UnwindCounts,
+}
+
+impl Counts {
+    /// For the trace.
+    pub(crate) fn text(&self) -> String {
+        let of = |what: &str, counts: &UnwindCounts| {
+            format!(
+                "{what} {}: {} to their start, {} until memory was missing, {} until unwind information was missing, {} until no code followed, {} deeper than recorded, {} not supported",
+                counts.complete + counts.cut(),
+                counts.complete,
+                counts.memory_ended,
+                counts.no_rule,
+                counts.lost,
+                counts.too_deep,
+                counts.unsupported
+            )
+        };
+        let walked = of("walked in the kernel", &self.walked);
+        format!("{walked}; {}", of("copied", &self.copied))
+    }
+
+    /// What to say about stacks whose outer frames are missing.
+    pub(crate) fn sentences(&self) -> impl Iterator<Item = String> {
+        let walked = stacks::cut_sentence("walked", &self.walked);
+        let copied = stacks::cut_sentence("copied", &self.copied);
+        walked.into_iter().chain(copied)
+    }
+}
+
+/// What stands between the rings and the journal.
+pub(crate) struct UserStacks {
+    layouts: HashMap<u64, Layout>,
+    walk_ids: Vec<u64>,
+    rings: Vec<RingState>,
+    side_band: Stitcher,
+    /// Side-band records that are newer than the samples so far, by time.
+    waiting: Vec<(u64, Vec<u8>)>,
+    spaces: Spaces,
+    tables: Option<Tables>,
+    rewriter: Rewriter,
+    deepest: usize,
+    counts: Counts,
+}
+
+/// The records of a ring that are not written yet.
+#[derive(Default)]
+struct RingState {
+    stitcher: Stitcher,
+    /// Whole records.
+    bytes: Vec<u8>,
+    /// Walks whose samples have not come yet, by thread, the last one last.
+    pending: HashMap<i32, Vec<Vec<u8>>>,
+}
+
+/// A record that is due.
+struct Due {
+    time: u64,
+    ring: usize,
+    start: usize,
+    end: usize,
+    /// The sample's walk.
+    walk: Option<Vec<u8>>,
+}
+
+impl UserStacks {
+    /// For a recording with events whose user stacks are walked or copied; `None` without.
+    pub(crate) fn of(
+        recording: &Recording,
+        rings: usize,
+        walking: Option<Walking>,
+        roots: &Roots,
+    ) -> Option<UserStacks> {
+        let tracks = recording.of_threads().chain(&recording.outputs);
+        let layouts: HashMap<u64, Layout> = tracks
+            .filter_map(|track| Some((track, Layout::of(track)?)))
+            .flat_map(|(track, layout)| track.events.iter().map(move |opened| (opened.id, layout)))
+            .collect();
+        if layouts.is_empty() {
+            return None;
+        }
+        let walk = recording.output(WALK);
+        let walk_ids = walk.iter().flat_map(|track| &track.events);
+        Some(UserStacks {
+            layouts,
+            walk_ids: walk_ids.map(|opened| opened.id).collect(),
+            rings: (0..rings).map(|_| RingState::default()).collect(),
+            side_band: Stitcher::default(),
+            waiting: Vec::new(),
+            spaces: Spaces::new(roots),
+            tables: walking.map(Tables::start),
+            rewriter: Rewriter::default(),
+            deepest: recording.deepest.map_or(usize::MAX, usize::from),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Takes a piece of the side-band, or what existed at the start.
+    pub(crate) fn side_band(&mut self, piece: &[u8]) {
+        let waiting = &mut self.waiting;
+        self.side_band.feed(piece, |record| {
+            if let Some(time) = spaces::time_of(record) {
+                waiting.push((time, record.to_vec()));
+            }
+        });
+    }
+
+    /// Takes a piece of a ring of events.
+    pub(crate) fn events(&mut self, ring: usize, piece: &[u8]) {
+        if let Some(state) = self.rings.get_mut(ring) {
+            let bytes = &mut state.bytes;
+            state
+                .stitcher
+                .feed(piece, |record| bytes.extend_from_slice(record));
+        }
+    }
+
+    /// When the next pass is due: the sooner tables and lists come, the fewer copies are made.
+    pub(crate) fn soonest(&self) -> Option<Duration> {
+        let tables = self.tables.as_ref()?;
+        Some(match tables.is_waiting() {
+            true => WHILE_WAITING,
+            false => WHILE_WALKING,
+        })
+    }
+
+    /// Says at the end how it went.
+    pub(crate) fn finish(self) -> Counts {
+        log::info!("user stacks {}", self.counts.text());
+        for (module, reason) in self.spaces.missing() {
+            log::info!("stacks through {module} may be cut: {reason}");
+        }
+        if let Some(tables) = self.tables {
+            tables.finish();
+        }
+        self.counts
+    }
+
+    /// Appends to `out` what is due. Everything in the rings of before `now` has been taken.
+    pub(crate) fn pass(&mut self, now: Option<u64>, out: &mut Vec<u8>) {
+        let limit = now.map_or(u64::MAX, |now| now.saturating_sub(SETTLED_NS));
+        let mut due = self.due(limit);
+        due.sort_by_key(|record| record.time);
+        self.waiting.sort_by_key(|(time, _)| *time);
+        let mut side_band = std::mem::take(&mut self.waiting).into_iter().peekable();
+        for record in &due {
+            while let Some((_, bytes)) = side_band.next_if(|(time, _)| *time <= record.time) {
+                self.apply(&bytes);
+            }
+            self.write(record, out);
+        }
+        let mut later = Vec::new();
+        for (time, bytes) in side_band {
+            match time <= limit {
+                true => self.apply(&bytes),
+                false => later.push((time, bytes)),
+            }
+        }
+        self.waiting = later;
+        let mut ends = vec![0; self.rings.len()];
+        for record in &due {
+            ends[record.ring] = record.end.max(ends[record.ring]);
+        }
+        for (state, end) in self.rings.iter_mut().zip(ends) {
+            let bytes = &mut state.bytes;
+            bytes.drain(..end);
+            if bytes.capacity() > KEPT_BYTES && bytes.len() < KEPT_BYTES {
+                bytes.shrink_to(KEPT_BYTES);
+            }
+        }
+        if let Some(tables) = &mut self.tables {
+            tables.publish(&mut self.spaces, limit);
+        }
+    }
+
+    fn apply(&mut self, record: &[u8]) {
+        if let (Some(pid), Some(tables)) = (self.spaces.apply(record), &mut self.tables) {
+            tables.changed(pid);
+        }
+    }
+
+    /// The records of all rings up to a time. Those without a time of their own are of the time of the one before.
+    fn due(&mut self, limit: u64) -> Vec<Due> {
+        let mut due = Vec::new();
+        for (ring, state) in self.rings.iter_mut().enumerate() {
+            let mut start = 0;
+            let mut time = 0;
+            while let Some(record) = state.bytes.get(start..)
+                && let Some(size) = crate::sieve::size_of_record(record)
+                && let Some(record) = record.get(..size)
+            {
+                let end = start + size;
+                let head = Head::of(record, &self.layouts);
+                time = head.time.map_or(time, |own| own.max(time));
+                if time > limit {
+                    break;
+                }
+                let mut walk = None;
+                match head.kind {
+                    kind::LOST => state.pending.clear(),
+                    kind::SAMPLE if self.walk_ids.contains(&head.id) => {
+                        let payload = record.get(WALK_PAYLOAD..).unwrap_or_default();
+                        let pending = state.pending.entry(head.tid).or_default();
+                        pending.push(payload.to_vec());
+                        // It goes with its sample, and is not written itself.
+                        due.push(Due {
+                            time,
+                            ring,
+                            start: end,
+                            end,
+                            walk: None,
+                        });
+                        start = end;
+                        continue;
+                    }
+                    kind::SAMPLE if head.is_walked => {
+                        if let Some(pending) = state.pending.get_mut(&head.tid) {
+                            walk = pending.pop();
+                            if pending.is_empty() {
+                                state.pending.remove(&head.tid);
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+                due.push(Due {
+                    time,
+                    ring,
+                    start,
+                    end,
+                    walk,
+                });
+                start = end;
+            }
+        }
+        due
+    }
+
+    fn write(&mut self, due: &Due, out: &mut Vec<u8>) {
+        let Some(state) = self.rings.get(due.ring) else {
+            return;
+        };
+        let Some(record) = state.bytes.get(due.start..due.end) else {
+            return;
+        };
+        if record.is_empty() {
+            return;
+        }
+        let id = Endian::Little.u64_at(record, 8).unwrap_or(0);
+        let is_sample = Endian::Little.u32_at(record, 0) == Some(kind::SAMPLE);
+        let layout = self.layouts.get(&id).filter(|_| is_sample);
+        let Some(layout) = layout else {
+            out.extend_from_slice(record);
+            return;
+        };
+        let rewriter = &mut self.rewriter;
+        let Some(parts) = sample::parts(record, layout) else {
+            out.extend_from_slice(record);
+            return;
+        };
+        rewriter.addresses.clear();
+        let mut unwound = None;
+        if let Some(walk) = &due.walk {
+            unwound = take_walk(
+                walk,
+                parts.pid,
+                &mut rewriter.addresses,
+                &mut self.spaces,
+                (self.tables.as_mut(), &mut self.counts),
+            );
+        } else if let Some((registers, memory)) = &parts.copy {
+            let addresses = &mut rewriter.addresses;
+            let result = self
+                .spaces
+                .unwind(parts.pid, &registers.get(), memory, addresses);
+            self.counts.copied.add(result);
+            unwound = Some(result);
+        }
+        let is_too_deep = rewriter.addresses.len() > self.deepest;
+        rewriter.addresses.truncate(self.deepest);
+        let is_cut = is_too_deep || unwound.is_some_and(|result| result != Unwound::Complete);
+        rewriter.write(record, &parts, is_cut, out);
+    }
+}
+
+/// Bytes of a walk's sample before its payload: header, id, pid and tid, time, cpu, size.
+const WALK_PAYLOAD: usize = 8 + 8 + 8 + 8 + 8 + 4;
+
+/// The addresses of a walk, or of the copy that stands for it.
+fn take_walk(
+    walk: &[u8],
+    pid: i32,
+    addresses: &mut Vec<u64>,
+    spaces: &mut Spaces,
+    (tables, counts): (Option<&mut Tables>, &mut Counts),
+) -> Option<Unwound> {
+    let mut cursor = Cursor::new(walk, 0, Endian::Little);
+    let kind = cursor.u32().ok()?;
+    let end = WalkEnd::of(cursor.u32().ok()?)?;
+    let count = cursor.u32().ok()?;
+    let file = cursor.u32().ok()?;
+    let at = cursor.u64().ok()?;
+    match kind {
+        RECORD_WALK => {
+            for _ in 0..count {
+                addresses.push(cursor.u64().ok()?);
+            }
+            let unwound = match end {
+                WalkEnd::Root => Unwound::Complete,
+                WalkEnd::Memory => Unwound::MemoryEnded,
+                WalkEnd::NoRule => Unwound::NoRule,
+                WalkEnd::Deep => Unwound::TooDeep,
+                WalkEnd::Unsupported => Unwound::Unsupported,
+                WalkEnd::Lost | WalkEnd::NoTable | WalkEnd::NoList => Unwound::Lost,
+            };
+            counts.walked.add(unwound);
+            Some(unwound)
+        }
+        RECORD_COPY => {
+            let copy = sample::copy_of_walk(&mut cursor, count)?;
+            let registers = copy.registers();
+            let unwound = spaces.unwind(pid, &registers, copy.memory, addresses);
+            if let Some(tables) = tables {
+                match end {
+                    WalkEnd::NoTable => tables.want_table(file),
+                    // Not in the list, or outside of all code.
+                    _ if at == 0 || spaces.has_code(pid, at) => tables.want_list(pid),
+                    _ => {}
+                }
+            }
+            counts.copied.add(unwound);
+            Some(unwound)
+        }
+        _ => None,
+    }
+}
+
+/// What is known of a record without reading it all.
+struct Head {
+    kind: u32,
+    id: u64,
+    tid: i32,
+    time: Option<u64>,
+    is_walked: bool,
+}
+
+impl Head {
+    fn of(record: &[u8], layouts: &HashMap<u64, Layout>) -> Head {
+        let word = |at| Endian::Little.u64_at(record, at);
+        let kind = Endian::Little.u32_at(record, 0).unwrap_or(0);
+        if kind != kind::SAMPLE {
+            // u32 pid, tid; u64 time; u32 cpu, 0; u64 id at the end.
+            let time = record.len().checked_sub(24).and_then(word);
+            return Head {
+                kind,
+                id: 0,
+                tid: 0,
+                time,
+                is_walked: false,
+            };
+        }
+        let id = word(8).unwrap_or(0);
+        let layout = layouts.get(&id);
+        let has_ip =
+            layout.is_some_and(|layout| layout.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0);
+        let tid_at = 16 + 8 * usize::from(has_ip);
+        Head {
+            kind,
+            id,
+            tid: word(tid_at).map_or(0, |both| (both >> 32) as i32),
+            time: word(tid_at + 8),
+            is_walked: layout.is_some_and(|layout| layout.is_walked),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A sample's record taken apart, and written again with its user stack as part of the call chain.
+
+use perfquet_ebpf::walker::COPY_REGISTERS;
+use perfquet_events::bytes::{Cursor, Endian};
+use perfquet_events::event::Registers;
+
+use crate::recording::Track;
+use crate::sys::perf_event::abi;
+
+const IP: u64 = abi::PERF_SAMPLE_IP as u64;
+const ADDR: u64 = abi::PERF_SAMPLE_ADDR as u64;
+const ID: u64 = abi::PERF_SAMPLE_ID as u64;
+const STREAM_ID: u64 = abi::PERF_SAMPLE_STREAM_ID as u64;
+const PERIOD: u64 = abi::PERF_SAMPLE_PERIOD as u64;
+const CALLCHAIN: u64 = abi::PERF_SAMPLE_CALLCHAIN as u64;
+const RAW: u64 = abi::PERF_SAMPLE_RAW as u64;
+const REGS_USER: u64 = abi::PERF_SAMPLE_REGS_USER as u64;
+const STACK_USER: u64 = abi::PERF_SAMPLE_STACK_USER as u64;
+
+/// Frames of user space follow.
+const CONTEXT_USER: u64 = -512i64 as u64;
+/// A record has 64 KiB.
+const RECORD_MAX: usize = 65_528;
+const ABI_64: u64 = 2;
+
+/// PERF's numbers of the registers with the DWARF numbers 0 to 15, and rip.
+const OF_DWARF: [u32; COPY_REGISTERS] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
+const PERF_IP: u32 = 8;
+
+/// What the samples of an event hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    pub(super) sample_type: u64,
+    registers: u64,
+    /// Their user stacks are walked by a program.
+    pub(super) is_walked: bool,
+}
+
+impl Layout {
+    /// `None`: its user stacks need nothing.
+    pub(super) fn of(track: &Track) -> Option<Layout> {
+        let attr = &track.attr;
+        track.is_rewritten().then_some(Layout {
+            sample_type: attr.sample_type,
+            registers: attr.sample_regs_user,
+            is_walked: track.is_walked,
+        })
+    }
+}
+
+/// The parts of a sample.
+pub(super) struct Parts<'a> {
+    pub(super) pid: i32,
+    /// Where the number of addresses is, and the end of the addresses; the same without a call chain.
+    chain: (usize, usize),
+    /// Where registers and memory are.
+    copied: (usize, usize),
+    /// Registers, and the stack's memory.
+    pub(super) copy: Option<(Copied, &'a [u8])>,
+}
+
+/// Registers of a copy.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Copied {
+    mask: u64,
+    abi: u64,
+    values: Vec<u64>,
+}
+
+/// A copy that a program made.
+pub(super) struct WalkCopy<'a> {
+    registers: Copied,
+    pub(super) memory: &'a [u8],
+}
+
+impl WalkCopy<'_> {
+    pub(super) fn registers(&self) -> Registers<'_> {
+        self.registers.get()
+    }
+}
+
+impl Copied {
+    pub(super) fn get(&self) -> Registers<'_> {
+        Registers {
+            mask: self.mask,
+            abi: self.abi,
+            values: &self.values,
+        }
+    }
+}
+
+/// The rest of a copy's record, from its fifth number on.
+pub(super) fn copy_of_walk<'a>(cursor: &mut Cursor<'a>, bytes: u32) -> Option<WalkCopy<'a>> {
+    let ip = cursor.u64().ok()?;
+    let mut numbered = vec![(PERF_IP, ip)];
+    for number in OF_DWARF {
+        numbered.push((number, cursor.u64().ok()?));
+    }
+    numbered.sort_unstable();
+    let registers = Copied {
+        mask: numbered.iter().map(|(number, _)| 1 << number).sum(),
+        abi: ABI_64,
+        values: numbered.into_iter().map(|(_, value)| value).collect(),
+    };
+    let memory = cursor.bytes(bytes.into()).ok()?;
+    Some(WalkCopy { registers, memory })
+}
+
+/// Takes a sample apart.
+pub(super) fn parts<'a>(record: &'a [u8], layout: &Layout) -> Option<Parts<'a>> {
+    let has = |bit| layout.sample_type & bit != 0;
+    let mut cursor = Cursor::new(record, 0, Endian::Little);
+    cursor.bytes(16).ok()?; // header, id
+    if has(IP) {
+        cursor.u64().ok()?;
+    }
+    let pid = cursor.i32().ok()?;
+    cursor.bytes(12).ok()?; // tid, time
+    for bit in [ADDR, ID, STREAM_ID] {
+        if has(bit) {
+            cursor.u64().ok()?;
+        }
+    }
+    cursor.u64().ok()?; // cpu
+    if has(PERIOD) {
+        cursor.u64().ok()?;
+    }
+    let chain_start = cursor.offset() as usize;
+    if has(CALLCHAIN) {
+        let count = cursor.u64().ok()?;
+        cursor.bytes(count.checked_mul(8)?).ok()?;
+    }
+    let chain = (chain_start, cursor.offset() as usize);
+    if has(RAW) {
+        let bytes = cursor.u32().ok()?;
+        cursor.bytes(bytes.into()).ok()?;
+    }
+    let copied_start = cursor.offset() as usize;
+    let mut registers = Copied::default();
+    if has(REGS_USER) {
+        registers.mask = layout.registers;
+        registers.abi = cursor.u64().ok()?;
+        if registers.abi != 0 {
+            for _ in 0..layout.registers.count_ones() {
+                registers.values.push(cursor.u64().ok()?);
+            }
+        }
+    }
+    let mut memory = &record[..0];
+    if has(STACK_USER) {
+        let bytes = cursor.u64().ok()?;
+        memory = cursor.bytes(bytes).ok()?;
+        if bytes > 0 {
+            // The kernel copies `bytes`, and then says how many of them there were.
+            let filled = usize::try_from(cursor.u64().ok()?).ok()?;
+            memory = memory.get(..filled).unwrap_or(memory);
+        }
+    }
+    let copied = (copied_start, cursor.offset() as usize);
+    let has_copy = registers.abi != 0 && has(STACK_USER);
+    Some(Parts {
+        pid,
+        chain,
+        copied,
+        copy: has_copy.then_some((registers, memory)),
+    })
+}
+
+/// Writes samples with their user stacks.
+#[derive(Default)]
+pub(super) struct Rewriter {
+    /// The user stack, leaf first.
+    pub(super) addresses: Vec<u64>,
+}
+
+impl Rewriter {
+    /// Appends a sample to `out`.
+    pub(super) fn write(
+        &mut self,
+        record: &[u8],
+        parts: &Parts<'_>,
+        is_cut: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let (chain_start, chain_end) = parts.chain;
+        let (copied_start, copied_end) = parts.copied;
+        let part = |start, end| record.get(start..end).unwrap_or_default();
+        let kernel = part(chain_start.saturating_add(8).min(chain_end), chain_end);
+        let middle = part(chain_end, copied_start);
+        let rest = record.get(copied_end..).unwrap_or_default();
+        let others = chain_start + 8 + kernel.len() + middle.len() + rest.len();
+        let room = (RECORD_MAX.saturating_sub(others) / 8).saturating_sub(2);
+        let is_cut = is_cut || self.addresses.len() > room;
+        self.addresses.truncate(room);
+        let marks = match (self.addresses.is_empty(), is_cut) {
+            (true, _) => 0,
+            (false, false) => 1,
+            (false, true) => 2,
+        };
+        let count = kernel.len() / 8 + self.addresses.len() + marks;
+        let size = chain_start + 8 + count * 8 + middle.len() + rest.len();
+        let start = out.len();
+        out.extend_from_slice(part(0, chain_start));
+        out.extend_from_slice(&(count as u64).to_ne_bytes());
+        out.extend_from_slice(kernel);
+        if marks > 0 {
+            out.extend_from_slice(&CONTEXT_USER.to_ne_bytes());
+        }
+        for address in &self.addresses {
+            out.extend_from_slice(&address.to_ne_bytes());
+        }
+        if marks > 1 {
+            out.extend_from_slice(&CONTEXT_USER.to_ne_bytes());
+        }
+        out.extend_from_slice(middle);
+        out.extend_from_slice(rest);
+        if let Some(place) = out.get_mut(start + 6..start + 8) {
+            place.copy_from_slice(&(size as u16).to_ne_bytes());
+        }
+    }
+}

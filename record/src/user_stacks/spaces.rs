@@ -1,0 +1,167 @@
+//! The address spaces of all processes, from the side-band: what is mapped where, at the time of the last record.
+
+use std::collections::{HashMap, HashSet};
+
+use perfquet_events::bytes::{Cursor, Endian, before_nul};
+use perfquet_events::event::{Mapping, Registers, Space};
+use perfquet_trace::symbols::{MappedCode, Options, Origin, Roots, TableSource, Unwinder, Unwound};
+
+use crate::journal::record::{TRAILER_BYTES, kind, misc};
+use crate::sys::clock;
+
+/// Address spaces, and the unwinder that has them.
+pub(super) struct Spaces {
+    unwinder: Unwinder,
+    /// Threads of each process that still run.
+    threads: HashMap<i32, HashSet<i32>>,
+}
+
+/// When a record of the side-band was written; `None` for kinds that are of no interest.
+pub(super) fn time_of(record: &[u8]) -> Option<u64> {
+    let kind = Endian::Little.u32_at(record, 0)?;
+    let is_wanted = matches!(
+        kind,
+        kind::COMM | kind::EXIT | kind::FORK | kind::MMAP | kind::MMAP2
+    );
+    let at = record.len().checked_sub(24)?;
+    is_wanted
+        .then(|| Endian::Little.u64_at(record, at))
+        .flatten()
+}
+
+impl Spaces {
+    pub(super) fn new(roots: &Roots) -> Spaces {
+        let options = Options {
+            roots: roots.clone(),
+            ..Options::default()
+        };
+        let now = clock::monotonic();
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let wall_offset = wall.ok().map(|wall| wall.as_nanos() as i64 - now as i64);
+        let origin = Origin {
+            wall_offset,
+            began: Some(now as i64),
+            ..Origin::default()
+        };
+        let mut unwinder = Unwinder::new(&options, origin, std::env::consts::ARCH);
+        unwinder.set_own_vdso();
+        Spaces {
+            unwinder,
+            threads: HashMap::new(),
+        }
+    }
+
+    /// Takes a record of the side-band. Returns the process whose mappings have changed.
+    pub(super) fn apply(&mut self, record: &[u8]) -> Option<i32> {
+        let head = Endian::Little.u32_at(record, 0)?;
+        let flags = (Endian::Little.u32_at(record, 4)? & 0xffff) as u16;
+        let body = record.get(8..record.len().checked_sub(TRAILER_BYTES)?)?;
+        let mut body = Cursor::new(body, 8, Endian::Little);
+        match head {
+            kind::FORK => {
+                let (pid, parent) = (body.i32().ok()?, body.i32().ok()?);
+                let tid = body.i32().ok()?;
+                let is_new = !self.threads.contains_key(&pid);
+                self.threads.entry(pid).or_default().insert(tid);
+                // Processes that existed at the start have their own mapping records.
+                let existed = flags & misc::FORK_EXEC != 0;
+                if pid == parent || !is_new || existed {
+                    return None;
+                }
+                self.unwinder.clear(pid);
+                self.unwinder.fork(parent, pid);
+                Some(pid)
+            }
+            kind::EXIT => {
+                let (pid, _parent) = (body.i32().ok()?, body.i32().ok()?);
+                let tid = body.i32().ok()?;
+                let threads = self.threads.get_mut(&pid)?;
+                threads.remove(&tid);
+                if !threads.is_empty() {
+                    return None;
+                }
+                self.threads.remove(&pid);
+                self.unwinder.clear(pid);
+                Some(pid)
+            }
+            kind::COMM if flags & misc::COMM_EXEC != 0 => {
+                let pid = body.i32().ok()?;
+                // Its other threads are gone, and it has the number of the first.
+                self.threads.insert(pid, HashSet::from([pid]));
+                self.unwinder.clear(pid);
+                Some(pid)
+            }
+            kind::MMAP2 => self.map(flags, body),
+            _ => None,
+        }
+    }
+
+    fn map(&mut self, flags: u16, mut body: Cursor<'_>) -> Option<i32> {
+        let (pid, tid) = (body.i32().ok()?, body.i32().ok()?);
+        let (start, length) = (body.u64().ok()?, body.u64().ok()?);
+        let file_offset = body.u64().ok()?;
+        let mut union = body.part(24).ok()?;
+        let (mut build_id, mut device, mut inode) = (None, None, None);
+        if flags & misc::MMAP_BUILD_ID != 0 {
+            let bytes = union.u8().ok()?;
+            union.bytes(3).ok()?;
+            build_id = union.rest().get(..usize::from(bytes));
+        } else {
+            let numbers = (union.u32().ok()?, union.u32().ok()?);
+            let number = union.u64().ok()?;
+            (device, inode) = (Some(numbers), Some(number));
+        }
+        let protection = body.u32().ok()?;
+        body.u32().ok()?; // flags
+        if pid < 0 {
+            return None;
+        }
+        self.unwinder.add_mapping(&Mapping {
+            time: None,
+            pid,
+            tid,
+            space: Space::User,
+            start,
+            length,
+            file_offset,
+            path: before_nul(body.rest()),
+            build_id,
+            device,
+            inode,
+            protection: Some(protection),
+            flags: None,
+        });
+        Some(pid)
+    }
+
+    /// Unwinds a copy of a stack.
+    pub(super) fn unwind(
+        &mut self,
+        pid: i32,
+        registers: &Registers<'_>,
+        memory: &[u8],
+        addresses: &mut Vec<u64>,
+    ) -> Unwound {
+        self.unwinder.unwind(pid, registers, memory, addresses)
+    }
+
+    /// Whether a process has code at an address.
+    pub(super) fn has_code(&self, pid: i32, address: u64) -> bool {
+        self.unwinder.has_code(pid, address)
+    }
+
+    /// The mappings of a process's code.
+    pub(super) fn mapped_code(&mut self, pid: i32) -> Vec<MappedCode> {
+        self.unwinder.mapped_code(pid)
+    }
+
+    /// The source of a file's table.
+    pub(super) fn table_source(&self, file: u32) -> Option<TableSource> {
+        self.unwinder.table_source(file)
+    }
+
+    /// Modules without a file, and the reasons.
+    pub(super) fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.unwinder.missing()
+    }
+}

@@ -1,0 +1,197 @@
+//! What the program in the kernel knows: tables of the files that samples went through, lists of the processes that were
+//! sampled. Both are made when a sample missed them, so that their size goes by what runs, not by what exists.
+
+use std::collections::{HashMap, HashSet};
+
+use perfquet_ebpf::walker::{List, ListRow, Walker};
+use perfquet_trace::symbols::UnwindTable;
+
+use super::builder::Builder;
+use super::spaces::Spaces;
+use crate::bpf;
+use crate::failure::Failure;
+use crate::recording::{Recording, WALK};
+use crate::sys::host;
+
+/// bpf_loop
+const KERNEL: (u32, u32) = (5, 17);
+
+/// The program, loaded and connected.
+pub(crate) struct Walking {
+    walker: Walker,
+}
+
+/// Loads the program; `None` where it cannot be used, with the reason at the level of details.
+pub(crate) fn load(leaves_own_out: bool) -> Option<Walking> {
+    let (major, minor) = KERNEL;
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    if !host::is_linux(major, minor) {
+        log::info!("stacks are not walked in the kernel: requires Linux {major}.{minor}");
+        return None;
+    }
+    if !crate::sys::procfs::has_the_machines_numbers() {
+        log::info!("stacks are not walked in the kernel: PIDs in this container differ");
+        return None;
+    }
+    let cpus = host::possible_cpus();
+    match Walker::load(cpus, leaves_own_out, true) {
+        Ok(walker) => Some(Walking { walker }),
+        Err(error) => {
+            log::info!("stacks are not walked in the kernel: {error}");
+            None
+        }
+    }
+}
+
+impl Walking {
+    /// Sends the records into the rings, and attaches the program to the events whose stacks it walks.
+    pub(crate) fn connect(&mut self, recording: &Recording) -> Result<(), Failure> {
+        let refused = |error| bpf::refused("-g", &error);
+        self.walker.start().map_err(refused)?;
+        for opened in recording
+            .output(WALK)
+            .iter()
+            .flat_map(|track| &track.events)
+        {
+            use std::os::fd::AsFd;
+            self.walker
+                .send_to(opened.place.cpu, opened.event.as_fd())
+                .map_err(refused)?;
+        }
+        let walked = recording.tracks.iter().filter(|track| track.is_walked);
+        for opened in walked.flat_map(|track| &track.events) {
+            use std::os::fd::AsFd;
+            self.walker.attach(opened.event.as_fd()).map_err(refused)?;
+        }
+        Ok(())
+    }
+}
+
+/// Tables and lists, and those that were missed.
+pub(super) struct Tables {
+    walking: Walking,
+    builder: Builder,
+    /// Files that have a table, or will have one.
+    files: HashSet<u32>,
+    wanted_files: Vec<u32>,
+    lists: HashMap<i32, Option<List>>,
+    /// Processes whose list is to be made anew.
+    changed: HashSet<i32>,
+    has_complained: bool,
+}
+
+impl Tables {
+    pub(super) fn start(walking: Walking) -> Tables {
+        Tables {
+            walking,
+            builder: Builder::start(),
+            files: HashSet::new(),
+            wanted_files: Vec::new(),
+            lists: HashMap::new(),
+            changed: HashSet::new(),
+            has_complained: false,
+        }
+    }
+
+    /// A sample missed the table of a file, by the walker's number.
+    pub(super) fn want_table(&mut self, number: u32) {
+        if number > 0 && self.files.insert(number) {
+            self.wanted_files.push(number);
+        }
+    }
+
+    /// A sample missed the list of a process.
+    pub(super) fn want_list(&mut self, pid: i32) {
+        self.lists.entry(pid).or_default();
+        self.changed.insert(pid);
+    }
+
+    /// The mappings of a process have changed.
+    pub(super) fn changed(&mut self, pid: i32) {
+        if self.lists.contains_key(&pid) {
+            self.changed.insert(pid);
+        }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.builder.is_busy() || !self.changed.is_empty()
+    }
+
+    /// Brings what is ready into the kernel. `as_of`: everything before is in `spaces`.
+    pub(super) fn publish(&mut self, spaces: &mut Spaces, as_of: u64) {
+        self.walking.walker.settle();
+        for number in std::mem::take(&mut self.wanted_files) {
+            if let Some(source) = spaces.table_source(number - 1) {
+                self.builder.request(number, source);
+            }
+        }
+        while let Some((number, table)) = self.builder.take() {
+            self.add_table(number, &table);
+        }
+        for pid in std::mem::take(&mut self.changed) {
+            self.publish_list(spaces, pid, as_of);
+        }
+    }
+
+    fn add_table(&mut self, number: u32, table: &UnwindTable) {
+        let value = |row: &perfquet_trace::symbols::Row| {
+            u32::from(row.cfa) | u32::from(row.rbp as u16) << 16
+        };
+        let rows = table.rows.iter().map(|row| (row.address, value(row)));
+        let wide: Vec<[u64; 2]> = table.wide.iter().map(|rule| rule.words()).collect();
+        let walker = &mut self.walking.walker;
+        let added = walker.add_table(number, rows, &wide, table.chains.hold());
+        let bytes = walker.memory_bytes();
+        log::debug!(
+            "table {number}: {} rows, {} KiB in all, frame pointers hold: {}",
+            table.rows.len(),
+            bytes >> 10,
+            table.chains.hold()
+        );
+        if !matches!(added, Ok(true)) && !self.has_complained {
+            self.has_complained = true;
+            log::info!("no room for more unwind tables: stacks through other files are copied");
+        }
+    }
+
+    fn publish_list(&mut self, spaces: &mut Spaces, pid: i32, as_of: u64) {
+        let Ok(process) = u32::try_from(pid) else {
+            return;
+        };
+        let mapped = spaces.mapped_code(pid);
+        let former = self.lists.remove(&pid).flatten();
+        let walker = &mut self.walking.walker;
+        if mapped.is_empty() {
+            if let Some(list) = former {
+                let _ = walker.remove_list(process, list);
+            }
+            return;
+        }
+        let rows: Vec<ListRow> = mapped
+            .iter()
+            .map(|code| ListRow {
+                start: code.start,
+                end: code.end,
+                file: code.file.map_or(0, |file| file + 1),
+                file_start: u32::try_from(code.file_start).unwrap_or(u32::MAX),
+            })
+            .collect();
+        match walker.set_list(process, as_of, &rows, former) {
+            Ok(list) => {
+                self.lists.insert(pid, list);
+            }
+            Err(error) => log::debug!("list of process {pid}: {error}"),
+        }
+    }
+
+    /// Says how much there was.
+    pub(super) fn finish(self) {
+        log::info!(
+            "unwind tables of {} files, {} KiB of the kernel's memory",
+            self.files.len(),
+            self.walking.walker.memory_bytes() >> 10
+        );
+    }
+}
