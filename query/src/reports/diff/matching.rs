@@ -308,7 +308,10 @@ mod tests {
         }
     }
 
-    fn measured(rows: &[(&str, &str, [(f64, f64); 2])]) -> Measured {
+    /// Name, module, and self and total of each side.
+    type Row = (&'static str, &'static str, [(f64, f64); 2]);
+
+    fn measured(rows: &[Row]) -> Measured {
         Measured {
             keys: rows
                 .iter()

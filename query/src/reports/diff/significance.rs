@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn equal_sides_are_not_significant() {
         let same = [runs(&[5.0; 5]), runs(&[5.0; 5])];
-        let p = p_values(&[same.clone()], Replicates::Runs).unwrap();
+        let p = p_values(std::slice::from_ref(&same), Replicates::Runs).unwrap();
         assert_eq!(p, [Some(1.0)]);
         assert_eq!(p_values(&[same], Replicates::Slices).unwrap(), [Some(1.0)]);
     }
