@@ -133,6 +133,7 @@ fn damaged_inputs_cause_no_failure() {
     let mut coverage = Coverage::new();
     let keep = std::env::var_os("PERFQUET_FUZZ_KEEP").map(PathBuf::from);
     let program = perfquet_tests::bin("perfquet-query");
+    let converter = perfquet_tests::bin("perfquet-convert");
     let (mut count, mut reported, mut kept) = (0u64, 0u64, 0u64);
     while until.goes_on() {
         for index in 0..pools.len() {
@@ -158,7 +159,8 @@ fn damaged_inputs_cause_no_failure() {
             {
                 reported += 1;
                 let path = trace.path().join("t.pqt");
-                if let Err(reason) = query::try_queries(&program, &path) {
+                let exported = query::try_exports(&converter, &path);
+                if let Err(reason) = exported.and_then(|()| query::try_queries(&program, &path)) {
                     fail(case, &reason, &inputs);
                 }
             }
@@ -213,6 +215,7 @@ fn damaged_traces_cause_no_failure() {
     let mut until = Until::new(TRACE_ROUNDS, 0.1);
     let mut random = random();
     let program = perfquet_tests::bin("perfquet-query");
+    let converter = perfquet_tests::bin("perfquet-convert");
     let traces: Vec<_> = pools
         .iter()
         .filter_map(|(format, seeds)| {
@@ -244,7 +247,8 @@ fn damaged_traces_cause_no_failure() {
         let mut result = whole::try_trace(&path);
         if result.is_ok() && random.below(ASKED / 5) == 0 {
             reported += 1;
-            result = query::try_queries(&program, &path);
+            result = query::try_exports(&converter, &path)
+                .and_then(|()| query::try_queries(&program, &path));
         }
         if let Err(reason) = result {
             let kept = scratch_file(case, ".pqt");

@@ -31,6 +31,7 @@ pub(crate) struct Stream {
     /// `None` only after finishing.
     out: Option<Compressed>,
     name: String,
+    /// Size of the output, once it is finished.
     bytes: u64,
 }
 
@@ -41,7 +42,8 @@ enum Compressed {
 }
 
 enum Sink {
-    Standard(BufWriter<io::Stdout>),
+    /// With the number of bytes written.
+    Standard(BufWriter<io::Stdout>, u64),
     File(OutputFile),
 }
 
@@ -102,7 +104,7 @@ impl Destination {
                 ending.ends_with(".gz")
             }
         };
-        let out = Sink::Standard(BufWriter::with_capacity(1 << 16, io::stdout()));
+        let out = Sink::Standard(BufWriter::with_capacity(1 << 16, io::stdout()), 0);
         Ok(Destination::Stream(Stream::new(
             out,
             "stdout".to_owned(),
@@ -156,7 +158,10 @@ impl Stream {
             None => return Ok((self.name, self.bytes)),
         };
         match self.named(sink)? {
-            Sink::Standard(mut out) => self.named(out.flush())?,
+            Sink::Standard(mut out, bytes) => {
+                self.named(out.flush())?;
+                self.bytes = bytes;
+            }
             Sink::File(mut file) => {
                 self.named(file.flush())?;
                 file.finish()?;
@@ -183,9 +188,7 @@ impl Write for Stream {
             Some(Compressed::Gzip(out)) => out.write(bytes),
             None => Ok(0),
         };
-        let written = self.named(result)?;
-        self.bytes += written as u64;
-        Ok(written)
+        self.named(result)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -201,14 +204,18 @@ impl Write for Stream {
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Sink::Standard(out) => out.write(bytes),
+            Sink::Standard(out, all) => {
+                let written = out.write(bytes)?;
+                *all += written as u64;
+                Ok(written)
+            }
             Sink::File(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Sink::Standard(out) => out.flush(),
+            Sink::Standard(out, _) => out.flush(),
             Sink::File(file) => file.flush(),
         }
     }

@@ -61,7 +61,8 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     problems(source, tally)?;
     tally.wrote("event", counts.events);
     tally.wrote("call", counts.calls);
-    let samples: u64 = source.samples().map(|table| source.table_rows(table)).sum();
+    let samples = source.samples().map(|table| source.table_rows(table));
+    let samples = samples.fold(0, u64::saturating_add);
     tally.left_out("sample", "Chrome's format has no stacks", samples);
     tally.left_out(
         "stack",

@@ -75,7 +75,8 @@ pub(super) fn each_loss(
             }
             if !loss.is_filtered() {
                 counts.rows += 1;
-                counts.events += loss.count.unwrap_or(0).unsigned_abs();
+                let count = loss.count.unwrap_or(0).unsigned_abs();
+                counts.events = counts.events.saturating_add(count);
             }
             pass(&loss)?;
         }
@@ -92,11 +93,12 @@ pub(super) fn each_loss(
 
 /// The number of read errors of the import; notes it.
 pub(super) fn problems(source: &Source<'_>, tally: &mut Tally) -> Result<u64> {
-    let mut problems = 0;
+    let mut problems = 0_u64;
     for batch in source.trace.read(tables::problems::NAME)? {
         let batch = batch?;
         let counts = BatchRow::all(&batch).filter_map(|row| row.i64("count"));
-        problems += counts.map(i64::unsigned_abs).sum::<u64>();
+        let counts = counts.map(i64::unsigned_abs);
+        problems = counts.fold(problems, u64::saturating_add);
     }
     if problems > 0 {
         tally.note(format!(

@@ -109,7 +109,7 @@ impl<'t> Source<'t> {
         };
         for (name, table) in trace.tables().filter(|(name, _)| has_times(name)) {
             if !chosen.has_table(name) {
-                source.not_in_events += table.rows();
+                source.not_in_events = source.not_in_events.saturating_add(table.rows());
                 continue;
             }
             for form in trace.forms(name) {
@@ -206,7 +206,8 @@ impl<'t> Source<'t> {
 
     /// The number of rows of `calls`, before `--time` and `--where`.
     pub(super) fn call_rows(&self) -> u64 {
-        self.calls().map(|table| table.form.rows()).sum()
+        let rows = self.calls().map(|table| table.form.rows());
+        rows.fold(0, u64::saturating_add)
     }
 
     /// The selected rows of a table, in order. With `wanted`, only these columns are read, as far as the table has them.

@@ -42,6 +42,9 @@ const COUNTERS: [(&str, u64); 15] = [
 /// Names without a string of the trace: their numbers lie above those of strings.
 const KERNEL_PATH: u64 = 1 << 32;
 const UNKNOWN_PATH: u64 = 2 << 32;
+/// `[libc.so.6]` for a function without a name, by module; `[unknown]` without a module.
+const MODULE_NAME: u64 = 3 << 32;
+const UNKNOWN_NAME: u64 = 4 << 32;
 
 /// The sequences of all events.
 pub(super) struct SampleSequences<'t> {
@@ -59,7 +62,7 @@ struct Sequence {
     totals: HashMap<i32, u64>,
     callstacks: HashMap<(Option<i32>, Option<i32>), u64>,
     frames: HashSet<FrameId>,
-    functions: HashSet<TextId>,
+    functions: HashSet<u64>,
     sources: HashSet<TextId>,
     build_ids: HashSet<TextId>,
     mappings: HashMap<(Option<TextId>, bool), u64>,
@@ -247,32 +250,29 @@ impl Sequence {
         }
         let found = stacks.frame(id).copied().unwrap_or_default();
         let mapping = self.mapping(stacks, found.module, found.build_id, found.is_kernel);
-        let define = |new: &mut Message, known: &mut HashSet<TextId>, kind, text: TextId| {
-            if known.insert(text) {
-                define_text(new, kind, number_of(text), stacks.text(Some(text)));
-            }
+        let function = match (found.function, found.module) {
+            (Some(function), _) => number_of(function),
+            (None, Some(module)) => MODULE_NAME + u64::from(module),
+            (None, None) => UNKNOWN_NAME,
         };
-        if let Some(function) = found.function {
-            define(
+        if self.functions.insert(function) {
+            let label = stacks.label(&found);
+            define_text(
                 &mut self.new,
-                &mut self.functions,
                 interned::FUNCTION_NAMES,
                 function,
+                Some(&label),
             );
         }
-        if let Some(file) = found.file {
-            define(
-                &mut self.new,
-                &mut self.sources,
-                interned::SOURCE_PATHS,
-                file,
-            );
+        if let Some(file) = found.file
+            && self.sources.insert(file)
+        {
+            let text = stacks.text(Some(file));
+            define_text(&mut self.new, interned::SOURCE_PATHS, number_of(file), text);
         }
         self.new.message(interned::FRAMES, |message| {
             message.uint(interned::IID, u64::from(id) + 1);
-            if let Some(function) = found.function {
-                message.uint(frame::FUNCTION, number_of(function));
-            }
+            message.uint(frame::FUNCTION, function);
             message.uint(frame::MAPPING, mapping);
             message.uint(frame::OFFSET, found.offset.or(found.address).unwrap_or(0));
             if let Some(file) = found.file {

@@ -162,7 +162,9 @@ impl ValueTypes {
             [(first, sum), (first, sum)]
         };
         for (index, value) in pairs {
-            values[index] = value.cast_unsigned();
+            if let Some(place) = values.get_mut(index) {
+                *place = value.cast_unsigned();
+            }
         }
         values
     }
@@ -266,7 +268,7 @@ impl Profile<'_, '_> {
             "event",
             "period",
         ];
-        let mut written = 0;
+        let (mut written, mut undeclared) = (0, 0);
         for batch in source.rows(table, Some(&WANTED))? {
             let batch = batch?;
             let heads = Heads::of(&batch);
@@ -275,6 +277,11 @@ impl Profile<'_, '_> {
             for row in 0..batch.num_rows() {
                 let event = events.and_then(|events| text_at(events, row));
                 let value = event.and_then(|event| self.values.events.get(event).copied());
+                let Some(value) = value else {
+                    undeclared += 1;
+                    continue;
+                };
+                written += 1;
                 let head = heads.row(row);
                 let key = Key {
                     stack: StackKey::Frames {
@@ -287,13 +294,13 @@ impl Profile<'_, '_> {
                     comm: head
                         .comm
                         .map(|comm| self.strings.number(comm).cast_signed()),
-                    value: value.unwrap_or(0),
+                    value,
                 };
                 self.add(key, i64_at(periods, row).unwrap_or(1))?;
             }
-            written += batch.num_rows() as u64;
         }
         tally.wrote("sample", written);
+        tally.left_out("sample", "of an event that is not declared", undeclared);
         Ok(())
     }
 
