@@ -23,13 +23,13 @@ impl Line {
         Line { bar }
     }
 
-    /// The callback for the progress.
+    /// Returns a callback for the progress of an import.
     pub(crate) fn listener(&self) -> Option<Listener> {
         let bar = self.bar.clone()?;
         Some(Box::new(move |progress| show(&bar, progress)))
     }
 
-    /// The callback for rows read by an export.
+    /// Returns a callback for the rows read by an export.
     pub(crate) fn rows(&self) -> impl Fn(u64) + use<> {
         let bar = self.bar.clone();
         if let Some(bar) = &bar

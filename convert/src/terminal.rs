@@ -1,7 +1,7 @@
 //! Output to stderr, without control sequences for the terminal.
 //!
-//! Names of files, threads and events come from foreign inputs; an escape in them could retitle the terminal
-//! or worse. All text goes through [`plain`].
+//! Names of files, threads and events come from untrusted inputs; an escape in them could retitle the terminal or
+//! worse. All text goes through [`plain`].
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -34,7 +34,7 @@ pub(crate) fn log(is_warning: bool, text: std::fmt::Arguments<'_>) {
     }
 }
 
-/// Makes control characters visible, except for newlines.
+/// Escapes control characters, except newlines.
 fn plain(text: &str) -> Cow<'_, str> {
     escaped_where(text, |letter| letter != '\n')
 }

@@ -185,7 +185,7 @@ fn debug_info_written_by_hand() {
     let Some(room) = Room::new() else { return };
     room.healthy();
     room.made("self", INLINED, RANGES);
-    // Two functions, each an instance of the other.
+    // Two functions, each an abstract instance of the other.
     let cycle = ".L1:\n.uleb128 3\n.long .L2-.Linfo\n.L2:\n.uleb128 3\n.long .L1-.Linfo\n\
                  .uleb128 2\n.long .Lranges\n.long .L1-.Linfo\n.byte 1\n.byte 9\n";
     room.made("cycle", cycle, RANGES);
@@ -227,13 +227,13 @@ fn endless_debug_info_is_abandoned() {
     let again = INLINED.replace(".Lself:\n", "");
     let inlined = format!("{INLINED}.rept 20000\n{again}.endr\n");
     room.made("large", &inlined, &many(".quad 8,9"));
-    // "too long" instead of "too much memory" if allocation is slow.
+    // If allocation is slow, the reason is "too long" instead of "too much memory".
     room.check("large", "its debug info takes too ");
     // Empty ranges take no memory.
     let inlined = inlined.replace(".rept 20000", ".rept 400000");
     room.made("long", &inlined, &many(".quad 8,8"));
     room.check("long", "its debug info takes too long to read");
-    // Each is inlined in the other.
+    // Each function is inlined in the other.
     let deep = ".rept 200000\n.uleb128 6\n.long .Lranges\n.endr\n";
     room.made("deep", deep, RANGES);
     room.check("deep", "its debug info takes too much memory to read");

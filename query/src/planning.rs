@@ -4,7 +4,7 @@
 //! a OR b OR c OR d     as the parser reads it: (((a OR b) OR c) OR d)     as it is planned: (a OR b) OR (c OR d)
 //! ```
 //! Parser, planner, optimizer and evaluation recurse once per level of an expression. Therefore, long chains of OR and
-//! AND become balanced trees, and expressions that are still too deep are rejected before. Terms that compare the same
+//! AND become balanced trees, and expressions that are still too deep are rejected first. Terms that compare the same
 //! column, `x = 1 OR x = 2`, become `x IN (1, 2)`, which may have any number of values: the optimizer takes time
 //! quadratic in the number of terms (5,000 joined by AND took 13 s).
 

@@ -4,8 +4,8 @@
 //! Unsupported JOIN operator AsOf { match_condition: BinaryOp { left: …      ASOF JOIN is not supported
 //! ```
 
-/// A mark in the engine's message, its translation and a hint. In the translation, `{}` is the text after the mark up to its
-/// next quote, blank or bracket.
+/// A mark in the engine's message, its translation and a hint. In the translation, `{}` is the text after the mark up
+/// to its next quote, space or bracket.
 const SENTENCES: &[(&str, &str, &str)] = &[
     (
         "JOIN operator AsOf",

@@ -58,7 +58,7 @@ impl Encoder {
         let journal_is_whole = Arc::new(AtomicBool::new(false));
         let done_bytes = Arc::new(AtomicU64::new(0));
         let kept: Arc<AtomicU64> = Arc::default();
-        let told = Arc::clone(&kept);
+        let kept_by_thread = Arc::clone(&kept);
         // A recording with --max-events waits for the encoder.
         let is_awaited = selection.max_events.is_some();
         let (whole, done) = (Arc::clone(&journal_is_whole), Arc::clone(&done_bytes));
@@ -67,7 +67,7 @@ impl Encoder {
             if !is_awaited {
                 thread::make_idle();
             }
-            encode(&source, &output, whole, done, told, roots)
+            encode(&source, &output, whole, done, kept_by_thread, roots)
         });
         Encoder {
             hurried: Mutex::default(),

@@ -198,8 +198,8 @@ fn calls_paired_in_the_kernel_equal_calls_paired_on_import() {
         "context",
         "comm",
     ];
-    let behind = room.record(&[&calls[..], &["--context", "task"]].concat());
-    assert!(!behind.contains("in the kernel"), "{behind}");
+    let in_process = room.record(&[&calls[..], &["--context", "task"]].concat());
+    assert!(!in_process.contains("in the kernel"), "{in_process}");
     let mut expected = room.rows("calls", &columns);
     let stderr = room.record(&calls);
     assert!(

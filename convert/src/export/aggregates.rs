@@ -26,7 +26,7 @@ pub(super) type Key = (Option<String>, Vec<String>, Option<i32>, Option<i32>);
 /// The last snapshot, and the sum in it.
 pub(super) type Latest = (i32, f64);
 
-/// Writes the stacks of the first aggregation with stacks. Returns false if there is none.
+/// Writes the stacks of the first aggregation that has stacks. Returns false if there is none.
 pub(super) fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<bool> {
     let keys = read(source.trace)?;
     let Some(first) = keys.keys().map(|key| &key.0).min().cloned() else {
@@ -67,7 +67,7 @@ pub(super) fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally)
     Ok(true)
 }
 
-/// Keys with a stack, and their values.
+/// Reads the keys with a stack, and their values.
 pub(super) fn read(trace: &Directory) -> Result<HashMap<Key, Latest>> {
     let counts = counts_of_distributions(trace)?;
     let mut keys: HashMap<Key, Latest> = HashMap::new();
@@ -100,7 +100,7 @@ pub(super) fn read(trace: &Directory) -> Result<HashMap<Key, Latest>> {
     Ok(keys)
 }
 
-/// Number of values in each distribution.
+/// Reads the number of values in each distribution.
 fn counts_of_distributions(trace: &Directory) -> Result<HashMap<i64, i64>> {
     let mut counts = HashMap::new();
     if trace.table(tables::buckets::NAME).is_none() {
@@ -119,7 +119,7 @@ fn counts_of_distributions(trace: &Directory) -> Result<HashMap<i64, i64>> {
     Ok(counts)
 }
 
-/// One frame in DTrace's layout, without its offset.
+/// Formats a frame in DTrace's layout, without its offset.
 fn frame(place: &Place<'_>) -> String {
     let address = place.address.or(place.offset);
     let name = match (place.function, address) {
@@ -134,7 +134,7 @@ fn frame(place: &Place<'_>) -> String {
     }
 }
 
-/// A name without characters that end a frame.
+/// Replaces characters in a name that end a frame.
 fn part(name: &str) -> String {
     printable(name).replace(';', ":")
 }

@@ -1,6 +1,7 @@
-//! What exporters of weighted stacks count: the samples of one event, its hits, or the two sides of a comparison.
+//! Choice of the rows that exporters of weighted stacks count: the samples of one event, its hits, or the two sides of
+//! a comparison.
 //!
-//! Counts of different events do not add up, so one event is chosen, and the choice is logged.
+//! Counts of different events cannot be added, so one event is chosen, and the choice is logged.
 
 use std::collections::HashSet;
 
@@ -30,7 +31,7 @@ impl Counted {
                 false => hits.push(event.table.clone()),
             }
         }
-        // An event with several periods, or several forms of its fields, is declared as often.
+        // An event with several periods or forms has several declarations.
         for names in [&mut sampled, &mut hits] {
             let mut known = HashSet::new();
             names.retain(|name: &String| known.insert(name.clone()));
@@ -65,7 +66,7 @@ impl Counted {
         })
     }
 
-    /// Whether rows of the table are counted.
+    /// Returns whether rows of this table are counted.
     pub(super) fn is_of(&self, table: &RowTable<'_>) -> bool {
         match self.is_sampled {
             true => table.is_samples(),
@@ -83,7 +84,7 @@ impl Counted {
     }
 }
 
-/// Decimals of the counts of "count/1000", as the reader of folded stacks names them.
+/// Returns the number of decimals in "count/1000", an event name given by the reader of folded stacks.
 fn decimals(event: &str) -> u32 {
     let unit = ["count/", "before/", "after/"]
         .iter()

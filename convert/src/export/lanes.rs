@@ -1,10 +1,10 @@
-//! Lanes of calls: in each, calls nest. Calls that overlap go to different lanes.
+//! Assigns calls to lanes in which they nest; calls that overlap are in different lanes.
 //!
 //! ```text
 //! lane 0   [ read    [ lock ]  ] [ write ]
 //! lane 1          [ request 1      ]            overlaps read: asynchronous, or from another clock
 //! ```
-//! Viewers keep a stack per track, and misread what does not nest.
+//! Viewers keep one stack per track, and draw calls that do not nest incorrectly.
 
 /// Maximum number of lanes of a thread.
 const MOST_LANES: usize = 256;
@@ -22,7 +22,7 @@ struct Lane {
     last_start: i64,
 }
 
-/// Place of a call.
+/// Position of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) lane: usize,
@@ -31,8 +31,8 @@ pub(super) struct Place {
 }
 
 impl Lanes {
-    /// Finds the first lane in which a call nests, no deeper than `deepest`. Calls come in the order of their starts; one that
-    /// comes late gets a lane for such. `None` if there is no lane.
+    /// Finds the first lane in which a call nests, at a depth of at most `deepest`. Calls arrive in the order of their
+    /// starts; a call that arrives late gets a separate lane. Returns `None` if all lanes are occupied.
     pub(super) fn place(&mut self, start: i64, end: i64, deepest: usize) -> Option<Place> {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             if start < lane.last_start {
@@ -88,7 +88,7 @@ mod tests {
         check(45, 55, (1, 1));
         check(50, 50, (0, 0));
         check(60, 70, (0, 0));
-        // Entered long before, written late.
+        // Entered earlier, written later.
         check(5, 100, (2, 0));
     }
 

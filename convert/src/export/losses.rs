@@ -1,4 +1,4 @@
-//! Losses and read errors of a trace: a viewer should show them.
+//! Losses and read errors of a trace, which viewers should show.
 
 use anyhow::Result;
 use perfquet_trace::count::{counted, grouped};
@@ -19,12 +19,12 @@ pub(super) struct Loss {
 }
 
 impl Loss {
-    /// Rows that a filter kept out are missing on purpose.
+    /// Returns whether a filter excluded these rows, so that they are missing on purpose.
     pub(super) fn is_filtered(&self) -> bool {
         self.reason == "filtered"
     }
 
-    /// "7 events lost on CPU 1: ring full"
+    /// Formats the loss: "7 events lost on CPU 1: ring full"
     pub(super) fn sentence(&self) -> String {
         let count = match self.count {
             Some(count) => counted(count.unsigned_abs(), "event"),
@@ -49,11 +49,11 @@ impl Loss {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct LossCounts {
     pub(super) rows: u64,
-    /// Lost events, as far as they were counted.
+    /// Number of lost events, without losses of unknown size.
     pub(super) events: u64,
 }
 
-/// Passes on each loss in `--time`; those without a time always are. Notes their sum.
+/// Calls `pass` for each loss in `--time`, and for those without a timestamp; notes their sum.
 pub(super) fn each_loss(
     source: &Source<'_>,
     tally: &mut Tally,
@@ -91,7 +91,7 @@ pub(super) fn each_loss(
     Ok(counts)
 }
 
-/// The number of read errors of the import; notes it.
+/// Returns the number of read errors of the import, and notes it.
 pub(super) fn problems(source: &Source<'_>, tally: &mut Tally) -> Result<u64> {
     let mut problems = 0_u64;
     for batch in source.trace.read(tables::problems::NAME)? {

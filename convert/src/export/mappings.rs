@@ -1,4 +1,4 @@
-//! Addresses of modules in a process: converts file offsets back to addresses.
+//! Mappings of modules into processes, which convert file offsets to addresses.
 //!
 //! ```text
 //! pid 212 at 42.788 s: /w/workload + 0x11b7   →   0x4011b7
@@ -63,7 +63,7 @@ impl Mappings {
         Ok(mappings)
     }
 
-    /// The address of an offset in a module, by the latest mapping before `time`.
+    /// Returns the address of an offset in a module, by its latest mapping before `time`.
     pub(super) fn address(
         &self,
         pid: i32,

@@ -5,8 +5,8 @@
 //! sched.sched_switch    2 4 9 …  ├─►  1 2 4 4 5 7 9 …
 //! sched.sched_wakeup    5 …      ┘
 //! ```
-//! Each table is already in time order; one batch of each is in memory. A table whose event changed its fields comes as
-//! several tables, one per form.
+//! Each table is already in time order; one batch of each table is in memory. A table whose event changed its fields
+//! comes as several tables, one per form.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ use arrow_array::RecordBatch;
 use super::batch::BatchRow;
 use super::source::{RowTable, Source, TableRows};
 
-/// Index of a table in the list that the rows were opened with.
+/// Index of a table in the list of opened tables.
 pub(super) type TableIndex = usize;
 
 /// The rows of several tables.
@@ -57,7 +57,7 @@ impl<'s> MergedRows<'s> {
         Ok(rows)
     }
 
-    /// The next row; `None` at the end.
+    /// Returns the next row; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<MergedRow<'_>>> {
         if let Some(table) = self.current.take() {
             self.tables[table].row += 1;
@@ -75,7 +75,7 @@ impl<'s> MergedRows<'s> {
         }))
     }
 
-    /// Puts the table's next row into the queue; reads the next batch if the current one is exhausted.
+    /// Queues the table's next row; reads the next batch if the current one is exhausted.
     fn advance(&mut self, index: TableIndex) -> Result<()> {
         let table = &mut self.tables[index];
         while table

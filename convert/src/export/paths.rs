@@ -11,7 +11,7 @@ pub(super) type PathId = u32;
 /// Number of a function, see [`Paths::function`].
 pub(super) type FunctionId = u32;
 
-/// The chains of all calls seen.
+/// The chains of all calls so far.
 pub(super) struct Paths {
     /// Parent and function of each chain.
     nodes: Vec<(PathId, FunctionId)>,
@@ -37,7 +37,7 @@ impl Paths {
     pub(super) fn of(&mut self, call: &Call<'_>) -> PathId {
         let function = self.number(call.name(), call.module);
         let (lanes, open) = self.open.entry(call.owner()).or_default();
-        // A call of unknown duration encloses nothing.
+        // A call of unknown duration does not enclose any other.
         let end = call.end().unwrap_or(call.time);
         let Some(place) = lanes.place(call.time, end, usize::MAX) else {
             return add(&mut self.nodes, &mut self.by_node, (0, function));
@@ -61,7 +61,7 @@ impl Paths {
         }
     }
 
-    /// A function and its module.
+    /// Returns a function and its module.
     pub(super) fn function(&self, id: FunctionId) -> (&str, Option<&str>) {
         let function = self.functions.get(id as usize);
         function.map_or(("[unknown]", None), |(name, module)| {
@@ -71,7 +71,7 @@ impl Paths {
 
     fn number(&mut self, name: &str, module: Option<&str>) -> FunctionId {
         let known = self.by_name.get(name);
-        // Owned only to look it up; most functions have no module here.
+        // Allocated only for the lookup; most functions have no module here.
         let module = module.map(str::to_owned);
         if let Some(number) = known.and_then(|modules| modules.get(&module)) {
             return *number;

@@ -144,7 +144,7 @@ impl Stacks {
             if place >= self.nodes.len() && place <= self.nodes.len() + batch.num_rows() {
                 self.nodes.resize(place + 1, (0, 0));
             }
-            // A parent that is not smaller would form a cycle.
+            // A parent with a larger or equal ID would form a cycle.
             if let Some(node) = self.nodes.get_mut(place)
                 && parent < id
             {
@@ -153,7 +153,7 @@ impl Stacks {
         }
     }
 
-    /// Frames of a stack, leaf first; inlined frames precede the frame that they are inlined into.
+    /// Returns the frames of a stack, leaf first; inlined frames precede the frame into which they are inlined.
     pub(super) fn places<'a>(&'a self, stack: Option<i32>, places: &mut Vec<Place<'a>>) {
         places.clear();
         let mut frames = Vec::new();
@@ -162,7 +162,7 @@ impl Stacks {
         places.extend(frames.map(|frame| self.place(frame)));
     }
 
-    /// Adds the IDs of a stack's frames, in the order of [`Stacks::places`].
+    /// Appends the IDs of a stack's frames, in the order of [`Stacks::places`].
     pub(super) fn frames_of(&self, stack: Option<i32>, frames: &mut Vec<FrameId>) {
         let mut node = stack
             .and_then(|stack| u32::try_from(stack).ok())
@@ -176,7 +176,7 @@ impl Stacks {
         }
     }
 
-    /// Adds a frame and those inlined into it, innermost first.
+    /// Appends a frame and those inlined into it, innermost first.
     pub(super) fn inlined_chain(&self, outer: FrameId, frames: &mut Vec<FrameId>) {
         let start = frames.len();
         let mut next = Some(outer);
@@ -191,12 +191,12 @@ impl Stacks {
         frames[start..].reverse();
     }
 
-    /// A frame by its ID.
+    /// Returns a frame by its ID.
     pub(super) fn frame(&self, id: FrameId) -> Option<&Frame> {
         self.frames.get(&id)
     }
 
-    /// The name of a frame for people: its function, else its module in brackets.
+    /// Returns the name of a frame to print: its function, otherwise its module in brackets.
     pub(super) fn label(&self, frame: &Frame) -> Cow<'_, str> {
         match (self.text(frame.function), self.text(frame.module)) {
             (Some(function), _) => Cow::Borrowed(function),
@@ -211,14 +211,14 @@ impl Stacks {
         }
     }
 
-    /// Whether the innermost frame of a stack is the kernel's.
+    /// Returns whether the innermost frame of a stack is a kernel frame.
     pub(super) fn is_kernel(&self, stack: Option<i32>) -> bool {
         let node = stack.and_then(|stack| self.nodes.get(usize::try_from(stack).ok()?));
         let frame = node.and_then(|(_, frame)| self.frames.get(frame));
         frame.is_some_and(|frame| frame.is_kernel)
     }
 
-    /// Whether any stack has more than one frame, that is, whether chains were recorded.
+    /// Returns whether any stack has more than one frame, that is, whether chains were recorded.
     pub(super) fn has_chains(&self) -> bool {
         self.nodes.iter().any(|(parent, _)| *parent > 0)
     }
@@ -234,7 +234,7 @@ impl Stacks {
         }
     }
 
-    /// A string by its number.
+    /// Returns a string by its number.
     pub(super) fn text(&self, number: Option<TextId>) -> Option<&str> {
         self.texts.get(number? as usize).map(String::as_str)
     }

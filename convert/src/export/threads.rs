@@ -1,4 +1,4 @@
-//! The threads of a trace, found by TID and time.
+//! The threads of a trace, indexed by TID and time.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub(super) struct Thread {
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     threads: Vec<Thread>,
-    /// Indices by TID, by start time. An ID that is reused has several.
+    /// Indices by TID, sorted by start time. A reused TID has several.
     by_tid: HashMap<i32, Vec<usize>>,
 }
 
@@ -61,7 +61,7 @@ impl Threads {
         &self.threads
     }
 
-    /// The index of the thread that had this ID at this time.
+    /// Returns the index of the thread that had this TID at this time.
     pub(super) fn find(&self, tid: i32, time: Option<i64>) -> Option<usize> {
         let indices = self.by_tid.get(&tid)?;
         let (first, later) = indices.split_first()?;
@@ -70,7 +70,7 @@ impl Threads {
         Some(*started.max().unwrap_or(first))
     }
 
-    /// The name of a process: that of its main thread.
+    /// Returns the main thread of a process, which has its name.
     pub(super) fn process(&self, pid: i32) -> Option<&Thread> {
         let indices = self.by_tid.get(&pid)?.iter();
         let mut threads = indices.map(|index| &self.threads[*index]);

@@ -118,7 +118,7 @@ impl BarCounts {
         }
     }
 
-    /// Takes the requested groups; the others move up.
+    /// Removes and returns the requested groups; the others move up.
     pub(super) fn take(&mut self, emit_to: EmitTo) -> Vec<Vec<Counted>> {
         let groups = emit_to.take_needed(&mut self.groups);
         let mut taken: Vec<Vec<Counted>> = groups.into_iter().map(Group::counted).collect();

@@ -411,7 +411,7 @@ impl Accumulator for One {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        // A growing window asks repeatedly.
+        // A growing window evaluates this repeatedly.
         let quantiles = self.0.quantiles(self.0.sketches.clone())?;
         ScalarValue::try_from_array(&quantiles, 0)
     }

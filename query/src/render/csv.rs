@@ -1,5 +1,5 @@
 //! Comma-separated values (RFC 4180): NULL is empty, an empty string is `""`. Control characters are escaped, as
-//! `\x1b`, since names in a trace may be foreign. Parquet has them unchanged.
+//! `\x1b`, because the names in a trace are not trusted. Parquet has them unchanged.
 
 use std::io::Write;
 

@@ -95,7 +95,8 @@ impl EventChoice {
         }
     }
 
-    /// Returns the selected event; otherwise the sampled one with the most rows, otherwise the one with the most rows.
+    /// Returns the selected event. The default is the sampled event with the most rows, or if there is none, the event
+    /// with the most rows.
     pub(super) fn subject(&self, session: &Session) -> Result<WeightedEvent> {
         let every = every(session)?;
         let subjects = with_rows(every.clone());

@@ -24,7 +24,7 @@ pub(super) struct Bar {
 /// A function, or a part of its calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Line {
-    /// Values of the keys besides the function; `None` is NULL.
+    /// Values of the keys other than the function; `None` is NULL.
     pub(super) keys: Vec<Option<String>>,
     pub(super) function: String,
     pub(super) count: i64,

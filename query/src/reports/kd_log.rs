@@ -142,12 +142,12 @@ fn pid(tid: Option<i32>, cpu: Option<i32>, in_task: bool, is_smp: bool) -> Strin
     format!("{tid}.{digit}")
 }
 
-/// Values of a log line besides the columns of calls.
+/// Values of a log line that are not columns of calls.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Words {
     /// The three arguments as read by kd: without the leading frame pointer.
     arguments: String,
-    /// A delta that is not a duration; kd used it in sums nevertheless.
+    /// A delta that is not a duration; kd adds it to its totals nevertheless.
     delta: Option<i64>,
     /// The entry if there is no time, because the log restarted.
     entry: Option<i64>,

@@ -1,5 +1,5 @@
 -- Each key of a stored aggregation as last printed: later printouts include the earlier values. Without a name and keys,
--- a second printout cannot be told from another aggregation; then all rows are kept.
+-- a second printout cannot be distinguished from another aggregation, and all rows are kept.
 SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack, snapshot, time{, trace}
 FROM (
   SELECT *, rank() OVER (

@@ -1,4 +1,4 @@
-//! Evaluates a condition for all rows of a batch, one part of the expression after the other.
+//! Evaluates a condition for all rows of a batch, column by column.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use super::{Condition, Expression, Literal};
 type Truth = Option<bool>;
 
 impl Condition {
-    /// Returns for each row whether the condition is true. Fails if a column's type does not suit.
+    /// Returns whether the condition is true, for each row. Fails if a column has an unsuitable type.
     pub(crate) fn evaluate(&self, batch: &RecordBatch) -> Result<Vec<bool>, String> {
         let columns: Vec<Option<&dyn Array>> = self
             .columns
@@ -101,7 +101,8 @@ impl<'a> Evaluation<'a> {
         (0..self.rows).map(truth).collect()
     }
 
-    /// Terms of AND, which FALSE decides, or of OR, which TRUE decides; otherwise NULL is stronger.
+    /// Joins the terms of AND or OR. `decisive` decides the result: FALSE for AND, TRUE for OR. Without a decisive
+    /// term, NULL makes the result NULL.
     fn joined(&self, terms: &'a [Expression], decisive: Truth) -> Result<Vec<Truth>, String> {
         let weakest = decisive.map(|truth| !truth);
         let mut joined = vec![weakest; self.rows];
@@ -155,7 +156,7 @@ impl<'a> Evaluation<'a> {
         Ok(truths)
     }
 
-    /// How the two sides compare in each row; `None` if one is NULL.
+    /// Compares the two sides in each row; `None` if one is NULL.
     fn orders(
         &self,
         left: &'a Expression,
@@ -207,7 +208,7 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// The side of a comparison, for messages.
+    /// Names the side of a comparison for messages.
     fn name(&self, expression: &Expression) -> String {
         match expression {
             Expression::Column(index) => {
@@ -228,7 +229,7 @@ impl<'a> Operand<'a> {
         match self {
             Operand::Column(column) => value_at(*column, row),
             Operand::Constant(value) => *value,
-            // Its number is in the operand itself.
+            // Its value is in the operand itself.
             Operand::Wide(_) => Value::Int(0),
             Operand::Truths(truths) => match truths.get(row) {
                 Some(Some(truth)) => Value::Bool(*truth),
@@ -245,7 +246,7 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// A number of any column.
+/// A number of any type.
 enum Number {
     Int(i128),
     Float(f64),
@@ -280,11 +281,12 @@ fn number(value: &Value<'_>, operand: &Operand<'_>) -> Option<Number> {
     }
 }
 
-/// `%` matches any characters, `_` one, `\` takes the next one as it is. At most text × pattern steps.
+/// Matches a LIKE pattern: `%` matches any characters, `_` one, and `\` makes the next one literal. Takes at most text
+/// × pattern steps.
 fn is_like(text: &str, pattern: &[char]) -> bool {
     let text: Vec<char> = text.chars().collect();
     let (mut at_text, mut at_pattern) = (0, 0);
-    // After the last `%`, and where the text that it has not matched yet begins.
+    // The position after the last `%`, and the start of the text that it has not matched yet.
     let mut percent: Option<(usize, usize)> = None;
     while at_text < text.len() {
         let (wanted, length) = match (pattern.get(at_pattern), pattern.get(at_pattern + 1)) {

@@ -3,9 +3,9 @@
 //! ```text
 //! comm LIKE 'kworker%' AND (duration > 500us OR NOT entry_seen)
 //! ```
-//! Comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS NULL and IS TRUE, with SQL's three values: a comparison with NULL is
-//! NULL, and only rows for which the condition is true are kept. A column that a table lacks is NULL. The query tool takes
-//! any SQL; this subset needs no engine, so that the converter builds without one.
+//! Comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS NULL and IS TRUE, with SQL's three-valued logic: a
+//! comparison with NULL is NULL, and only rows whose condition is true are kept. A column that a table lacks is NULL.
+//! The query tool supports all of SQL; this subset needs no query engine, so the converter builds without one.
 
 mod evaluate;
 mod parse;
@@ -22,7 +22,7 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    /// Parses a condition. The error has the place: `at "duration >": expected …`.
+    /// Parses a condition. Errors include the position: `at "duration >": expected …`.
     pub(crate) fn parse(text: &str) -> Result<Condition, String> {
         let (expression, columns) = parse::parse(text)?;
         Ok(Condition {
@@ -37,7 +37,7 @@ impl Condition {
     }
 }
 
-/// Something with a value in each row.
+/// An expression with a value in each row.
 #[derive(Debug, Clone, PartialEq)]
 enum Expression {
     /// Index in [`Condition::columns`].
@@ -62,7 +62,7 @@ enum Expression {
 enum Literal {
     Null,
     Bool(bool),
-    /// Any integer of 64 bits, signed or not.
+    /// Any 64-bit integer, signed or unsigned.
     Int(i128),
     Float(f64),
     Text(String),

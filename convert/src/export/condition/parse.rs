@@ -1,4 +1,4 @@
-//! From the words of a condition to its expression, with SQL's precedence: OR, AND, NOT, then comparisons.
+//! Parses the tokens of a condition with SQL's precedence: OR, AND, NOT, then comparisons.
 
 use super::tokens::{Kind, Token, tokens};
 use super::{Comparison, Expression, Literal};
@@ -6,7 +6,7 @@ use super::{Comparison, Expression, Literal};
 /// Maximum depth of parentheses and NOTs.
 const DEEPEST: usize = 200;
 
-/// Returns the expression and its columns.
+/// Parses a condition. Returns the expression and its columns.
 pub(super) fn parse(text: &str) -> Result<(Expression, Vec<String>), String> {
     let mut parser = Parser {
         text,
@@ -230,7 +230,7 @@ impl Parser<'_> {
     }
 }
 
-/// One term as it is, several as AND or OR.
+/// Returns a single term unchanged, and joins several with AND or OR.
 fn joined(mut terms: Vec<Expression>, join: fn(Vec<Expression>) -> Expression) -> Expression {
     match terms.len() {
         1 => terms.remove(0),

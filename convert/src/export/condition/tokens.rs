@@ -1,8 +1,8 @@
-//! The words of a condition.
+//! The tokens of a condition.
 
 use perfquet_cli::quantity::nanoseconds;
 
-/// A word, with its place in the text.
+/// A token with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -29,7 +29,7 @@ const SYMBOLS: [&str; 12] = [
     "<=", ">=", "<>", "!=", "==", "<", ">", "=", "(", ")", ",", "-",
 ];
 
-/// Splits a condition into words.
+/// Splits a condition into tokens.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut place = 0;
@@ -68,7 +68,8 @@ fn is_of_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_' || letter == '$'
 }
 
-/// The content of a quoted string, in which a doubled quote is one, and its length with quotes.
+/// Returns the content of a quoted string, in which a doubled quote stands for one, and its length including the
+/// quotes.
 fn quoted(text: &str, quote: char) -> Result<(String, usize), String> {
     let mut content = String::new();
     let mut letters = text.char_indices().skip(1).peekable();
@@ -84,7 +85,7 @@ fn quoted(text: &str, quote: char) -> Result<(String, usize), String> {
     Err(format!("{text}: expected a closing {quote}"))
 }
 
-/// A number at the beginning of the text: `12`, `1.5e3`, `0xff`, or a duration such as `500us`.
+/// Parses a number at the beginning of the text: `12`, `1.5e3`, `0xff`, or a duration such as `500us`.
 fn number(text: &str) -> Result<(Kind, usize), String> {
     let end = |text: &str| text.find(|c: char| !is_of_word(c) && c != '.');
     let mut length = end(text).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! The file: a sequence of packets, written as they come.
+//! The file: a sequence of packets, written in the order of arrival.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::super::protobuf::Message;
 use super::fields::{packet, sequence_flags, trace};
 
-/// Size at which packets are passed on.
+/// Size at which packets are written.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Packets of one sequence share interned data.
@@ -35,7 +35,8 @@ impl<'o> Packets<'o> {
         Ok(())
     }
 
-    /// Adds a packet with a time and interned data of its sequence. `begins` drops the interned data before it.
+    /// Adds a packet with a timestamp and the interned data of its sequence. `begins` clears the previous interned
+    /// data.
     pub(super) fn add_to(
         &mut self,
         sequence: SequenceId,

@@ -1,4 +1,5 @@
-//! Samples with their stacks, interned: one sequence of packets per event, since its name is in the sequence's defaults.
+//! Samples with their stacks, interned. Each event has a sequence of packets, because its name is a default of the
+//! sequence.
 //!
 //! ```text
 //! stack 7 (user), 3 (kernel)   ─►   callstack 12: main, work, entry_SYSCALL_64, vfs_write      root first
@@ -17,7 +18,7 @@ use super::packets::{Packets, SequenceId};
 
 /// Sequence of the first event; lower ones are those of tracks and of the kernel's events.
 const FIRST_SEQUENCE: SequenceId = 16;
-/// Maximum number of interned stacks of an event; then its sequence starts anew.
+/// Maximum number of interned stacks of an event; after it, the sequence restarts.
 const MOST_STACKS: usize = 1 << 20;
 
 /// perf's counters that Perfetto knows by number.
@@ -39,7 +40,7 @@ const COUNTERS: [(&str, u64); 15] = [
     ("migrations", 5),
 ];
 
-/// Names without a string of the trace: their numbers lie above those of strings.
+/// Names that are not strings of the trace, with numbers above those of strings.
 const KERNEL_PATH: u64 = 1 << 32;
 const UNKNOWN_PATH: u64 = 2 << 32;
 /// `[libc.so.6]` for a function without a name, by module; `[unknown]` without a module.
@@ -122,7 +123,7 @@ impl<'t> SampleSequences<'t> {
         })
     }
 
-    /// Marks lost samples of a CPU, if the event has samples. Returns whether it has.
+    /// Marks lost samples of a CPU. Returns false if the event has no samples.
     pub(super) fn lost(
         &mut self,
         packets: &mut Packets<'_>,
@@ -162,7 +163,7 @@ impl<'t> SampleSequences<'t> {
     }
 }
 
-/// The timebase of an event: its name, and what perf was asked for.
+/// Returns the timebase of an event: its name and the requested period or frequency.
 fn defaults_of(name: &str, event: Option<&EventType>) -> Message {
     let mut message = Message::default();
     let is_sampled = event.is_none_or(EventType::is_sampled);
@@ -213,7 +214,7 @@ impl Sequence {
         })
     }
 
-    /// The number of a stack; `None` for the empty one.
+    /// Returns the number of a stack; `None` for the empty stack.
     fn callstack(
         &mut self,
         stacks: &Stacks,
@@ -292,7 +293,7 @@ impl Sequence {
         build_id: Option<TextId>,
         is_kernel: bool,
     ) -> u64 {
-        // A path of this one component, without a build ID, is recognized as the kernel.
+        // A path of this single component, without a build ID, is recognized as the kernel.
         let is_kernel = is_kernel
             && stacks
                 .text(module)
@@ -307,7 +308,7 @@ impl Sequence {
             Some(module) => (number_of(module), stacks.text(Some(module))),
             None => (UNKNOWN_PATH, Some("[unknown]")),
         };
-        // The importer puts a slash before each component.
+        // The importer prepends a slash to each component.
         let text = text.map(|text| text.strip_prefix('/').unwrap_or(text));
         define_text(&mut self.new, interned::MAPPING_PATHS, path, text);
         let build_id = build_id.filter(|_| !is_kernel);
@@ -342,7 +343,7 @@ fn define_text(new: &mut Message, kind: u32, number: u64, text: Option<&str>) {
     });
 }
 
-/// The bytes of a hexadecimal build ID.
+/// Decodes a hexadecimal build ID.
 fn bytes_of(text: &str) -> Vec<u8> {
     let digits = text.as_bytes().chunks_exact(2);
     let bytes =

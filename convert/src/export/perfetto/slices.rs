@@ -1,8 +1,8 @@
-//! Calls as slices: BEGIN and END of a call one after the other, since the importer sorts by time.
+//! Calls as slices: BEGIN and END of a call are written together, because the importer sorts by time.
 //!
-//! All arguments and the return value are on BEGIN: with equal times, an END may close another slice of its track. A call whose exit
-//! was not seen must not be left open, or everything later nests in it: it becomes an instant, or, if it was still open at the end
-//! of the trace, a slice on a track of its own.
+//! All arguments and the return value are in BEGIN: with equal timestamps, an END may close another slice of its track.
+//! A call without an exit must not stay open, because all later calls would nest in it. It becomes an instant, or, if
+//! it was still open at the end of the trace, a slice on a separate track.
 
 use std::collections::HashMap;
 
@@ -48,7 +48,7 @@ pub(super) fn write(
 
 struct Slices {
     lanes: HashMap<Track, Lanes>,
-    /// Calls that may be open until the end, by thread: each inside of those before it.
+    /// Calls that may be open until the end, by thread, outermost first.
     open: HashMap<Track, Vec<OpenCall>>,
     slices: u64,
     /// Calls with an unknown duration.
@@ -109,7 +109,7 @@ impl Slices {
         tracks.end(packets, &track, end)
     }
 
-    /// Open calls that this one proves to be over: it is not inside of them.
+    /// Writes open calls that do not enclose this one as instants: they must have ended.
     fn close(
         &mut self,
         packets: &mut Packets<'_>,
@@ -151,7 +151,7 @@ impl Slices {
         tracks.event(packets, track, call.head.comm, &event)
     }
 
-    /// Calls that were open when the trace ended.
+    /// Writes the calls that were open when the trace ended.
     fn end(&mut self, packets: &mut Packets<'_>, tracks: &mut Tracks<'_>) -> Result<()> {
         let mut open: Vec<(Track, Vec<OpenCall>)> =
             std::mem::take(&mut self.open).into_iter().collect();

@@ -12,15 +12,15 @@ use super::packets::{Packets, SequenceId};
 /// Sequence of the tracks.
 const SEQUENCE: SequenceId = 3;
 
-/// Maximum number of interned strings; then the sequence starts anew.
+/// Maximum number of interned strings; after it, the sequence restarts.
 const MOST_STRINGS: usize = 1 << 20;
 
-/// A track. The first event on it writes its description.
+/// A track. Its description is written before its first event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Track {
     Thread {
         tid: i32,
-        /// NULL where the input has no processes: the importer would drop such a thread, so its track has only a name.
+        /// NULL if the input has no processes. The importer would drop such a thread, so its track has only a name.
         pid: Option<i32>,
         lane: usize,
     },
@@ -30,7 +30,7 @@ pub(super) enum Track {
         what: &'static str,
         lane: usize,
     },
-    /// Calls that were never left.
+    /// Calls without an exit.
     Open {
         tid: i32,
         pid: Option<i32>,
@@ -53,7 +53,7 @@ pub(super) enum Annotation {
     Text(String),
 }
 
-/// What happens on a track.
+/// An event on a track.
 pub(super) struct TrackEvent<'e> {
     pub(super) time: i64,
     /// `track_event::BEGIN`, …
@@ -83,7 +83,7 @@ impl<'t> Tracks<'t> {
         }
     }
 
-    /// Writes an event on a track. `comm` names the thread of a new track.
+    /// Writes an event on a track. `comm` is the name of the thread of a new track.
     pub(super) fn event(
         &mut self,
         packets: &mut Packets<'_>,
@@ -167,9 +167,9 @@ impl<'t> Tracks<'t> {
         })
     }
 
-    /// Number of a string in the sequence.
+    /// Returns the number of a string in the sequence.
     fn intern(&mut self, kind: u32, text: &str) -> u64 {
-        // Owned only to look it up: names are short, and a slice has few.
+        // Allocated only for the lookup: names are short, and a slice has few.
         if let Some(number) = self.strings.get(&(kind, text.to_owned())) {
             return *number;
         }

@@ -1,4 +1,4 @@
-//! Sums of values by stack and thread: pprof has no time.
+//! Sums of values by stack and thread; pprof has no timestamps.
 //!
 //! ```text
 //! user stack 7, kernel stack 3, dd (220) on CPU 1   cycles: 12 samples, 12,120,000
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::super::paths::PathId;
 
-/// Maximum number of sums in memory; then they are written, since pprof adds equal stacks itself.
+/// Maximum number of sums in memory. More are written at once, because pprof adds the values of equal stacks itself.
 pub(super) const MOST_SUMS: usize = 1 << 20;
 
 /// The stack of a sum.
@@ -21,27 +21,27 @@ pub(super) enum StackKey {
     Calls(PathId),
 }
 
-/// What is summed up.
+/// The key of a sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) stack: StackKey,
     pub(super) pid: Option<i32>,
     pub(super) tid: Option<i32>,
     pub(super) cpu: Option<i32>,
-    /// Number of the comm's string.
+    /// String number of the comm.
     pub(super) comm: Option<i64>,
     /// Index of the first of the two values.
     pub(super) value: usize,
 }
 
-/// The sums so far: a count and a value.
+/// The sums so far, each a count and a total.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     sums: HashMap<Key, (i64, i64)>,
 }
 
 impl Sums {
-    /// Adds a value; returns whether the sums should be written.
+    /// Adds a value. Returns true if the sums should be written.
     pub(super) fn add(&mut self, key: Key, value: i64) -> bool {
         let (count, sum) = self.sums.entry(key).or_default();
         *count += 1;
@@ -49,7 +49,7 @@ impl Sums {
         self.sums.len() >= MOST_SUMS
     }
 
-    /// Takes all sums, in an order that is the same on every run.
+    /// Removes and returns all sums, in an order that is the same on every run.
     pub(super) fn take(&mut self) -> Vec<(Key, (i64, i64))> {
         let mut sums: Vec<_> = self.sums.drain().collect();
         sums.sort_unstable_by_key(|(key, _)| {

@@ -1,6 +1,7 @@
-//! Locations, functions, mappings and strings of a profile: those that samples refer to.
+//! Locations, functions, mappings and strings that the samples of a profile refer to.
 //!
-//! A location is an address with all functions inlined at it. Readers reject the whole file for one ID that is missing or given twice.
+//! A location is an address with all functions inlined there. Readers reject the whole file if an ID is missing or
+//! duplicated.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,10 +12,10 @@ use super::super::protobuf::Message;
 use super::super::stacks::{Frame, FrameId, Stacks, TextId};
 use super::profile;
 
-/// IDs of locations of calls lie above those of frames.
+/// First ID of the locations of calls, above those of frames.
 const CALLS: u64 = 1 << 32;
 
-/// The numbers of all strings of a profile; 0 is the empty one.
+/// The strings of a profile with their numbers; 0 is the empty string.
 pub(super) struct Strings {
     numbers: HashMap<String, u64>,
     all: Vec<String>,
@@ -45,13 +46,13 @@ impl Strings {
     }
 }
 
-/// What was referred to so far.
+/// The symbols that samples have referred to so far.
 pub(super) struct Symbols<'t> {
     stacks: &'t Stacks,
     /// The outermost frame of each location.
     frames: BTreeSet<FrameId>,
     calls: BTreeSet<FunctionId>,
-    /// How often a module was the root of a user stack: the main program is so most often.
+    /// How often each module was the root of a user stack: the main program has the highest number.
     roots: HashMap<TextId, u64>,
     buffer: Vec<FrameId>,
 }
@@ -79,7 +80,7 @@ impl<'t> Symbols<'t> {
             let Some(frame) = self.stacks.frame(*id) else {
                 continue;
             };
-            // Inlined frames are lines of the location that they are inlined into.
+            // Inlined frames are lines of the location into which they are inlined.
             if frame.inlined_into.is_none() {
                 self.frames.insert(*id);
                 locations.push(u64::from(*id) + 1);
@@ -133,7 +134,8 @@ impl<'t> Symbols<'t> {
                 message.uint(3, ranges.1);
                 message.uint(5, path);
                 message.uint(6, build_id);
-                // Whatever has no name here stays without: pprof would look into the files of its own host.
+                // has_functions, has_filenames, has_line_numbers, has_inline_frames: without them, pprof searches for
+                // missing names in files of its own host.
                 for flag in 7..=10 {
                     message.bool(flag, true);
                 }
@@ -199,7 +201,8 @@ impl<'t> Symbols<'t> {
         flush(message)
     }
 
-    /// The mappings with their ranges, the main program first: pprof prints the first one as the profile's file.
+    /// Returns the mappings with their ranges, the main program first: pprof prints the first mapping as the profile's
+    /// file.
     fn mappings(&self) -> Vec<(MappingKey, (u64, u64))> {
         let mut ranges: HashMap<MappingKey, (u64, u64)> = HashMap::new();
         for frame in self.frames.iter().filter_map(|id| self.stacks.frame(*id)) {
@@ -208,7 +211,7 @@ impl<'t> Symbols<'t> {
             range.0 = range.0.min(address);
             range.1 = range.1.max(address.saturating_add(1));
         }
-        // Offsets of files begin at 0; addresses of the kernel do not.
+        // File offsets begin at 0; kernel addresses do not.
         for (key, range) in &mut ranges {
             range.0 = if key.2 { range.0 & !0xfff } else { 0 };
         }

@@ -1,9 +1,9 @@
-//! The usual samples → hits: those of tracepoints, counters and clocks without unusual members.
+//! Usual samples → hits: those of tracepoints, counters and clocks without rare members.
 //!
 //! ```text
 //! u64 id · u64 ip · u32 pid, tid · u64 time · u32 cpu, _ · u64 period · callchain · raw
 //! ```
-//! Nothing is set up that these samples do not have. Whatever else a sample is, or is wrong with it, is left to
+//! This path skips the setup that only other samples need. It leaves all other samples, including damaged ones, to
 //! `emit_sample.rs`.
 
 use perfquet_events::Error;
@@ -18,7 +18,7 @@ use crate::perf_data::sample::{read_chain, space_of};
 use crate::perf_data::values::known_cpu;
 
 impl Emission<'_> {
-    /// Hands over a usual sample. `false`: it is not one.
+    /// Emits a usual sample. Returns `false` for any other.
     #[inline]
     pub(super) fn emit_usual(
         &mut self,
@@ -33,7 +33,7 @@ impl Emission<'_> {
         let (Some(layout), Some(id)) = (event.usual(), event.id) else {
             return Ok(false);
         };
-        // One byte order: reading in either takes twice the instructions.
+        // One byte order: support for both doubles the number of instructions.
         let endian = Endian::Little;
         if record.len() < layout.head_bytes || catalog.endian != endian {
             return Ok(false);
@@ -54,7 +54,7 @@ impl Emission<'_> {
             self.lists.clear_stacks();
             match read_chain(&mut cursor, space, &mut self.lists) {
                 Ok(None) => rest = cursor.rest(),
-                // Its user stack comes later, or it is too short.
+                // Its user stack follows in another record, or the chain is too short.
                 _ => return Ok(false),
             }
         }
@@ -90,7 +90,7 @@ impl Emission<'_> {
     }
 }
 
-/// `u32 size`, and so many bytes, after which nothing follows.
+/// Parses `u32 size` and that number of bytes, which end the record.
 #[inline]
 fn payload_of(bytes: &[u8]) -> Option<&[u8]> {
     let size = Endian::Little.u32_at(bytes, 0)?;

@@ -23,7 +23,7 @@ const CLOCK_DATA: u32 = 29;
 const SIMPLEPERF_FIRST: u32 = 128;
 
 /// A parsed feature, ready to be emitted.
-enum Said {
+enum Feature {
     Fact(Kind, String),
     Cpus(u32),
     Memory(u64),
@@ -59,7 +59,7 @@ pub(super) fn feature(
             return simpleperf::feature(bit, body, names, out);
         }
         _ => match describe(bit, body) {
-            Ok(said) => return say(said, out),
+            Ok(feature) => return emit(feature, out),
             Err(short) => Err(short.into()),
         },
     };
@@ -82,12 +82,12 @@ pub(super) fn header_feature(
     Ok(())
 }
 
-fn say(said: Said, out: &mut Output<'_>) -> Result<(), Error> {
-    let (kind, text) = match said {
-        Said::Fact(kind, text) if !text.is_empty() => (kind, text),
-        Said::Cpus(count) => return out.fact(Fact::Cpus(count)),
-        Said::Memory(bytes) => return out.fact(Fact::MemoryBytes(bytes)),
-        Said::Fact(..) | Said::Nothing => return Ok(()),
+fn emit(feature: Feature, out: &mut Output<'_>) -> Result<(), Error> {
+    let (kind, text) = match feature {
+        Feature::Fact(kind, text) if !text.is_empty() => (kind, text),
+        Feature::Cpus(count) => return out.fact(Fact::Cpus(count)),
+        Feature::Memory(bytes) => return out.fact(Fact::MemoryBytes(bytes)),
+        Feature::Fact(..) | Feature::Nothing => return Ok(()),
     };
     out.fact(match kind {
         Kind::Host => Fact::Host(&text),
@@ -220,23 +220,23 @@ fn texts(body: &mut Cursor<'_>) -> Result<Vec<String>, Short> {
 }
 
 /// Parses the features that consist of facts only.
-fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
+fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Feature, Short> {
     let body = &mut body;
-    let other = |name, text| Said::Fact(Kind::Other(name), text);
+    let other = |name, text| Feature::Fact(Kind::Other(name), text);
     Ok(match bit {
-        3 => Said::Fact(Kind::Host, text(body)?),
-        4 => Said::Fact(Kind::OsRelease, text(body)?),
-        5 => Said::Fact(Kind::Recorder, recorder(&text(body)?)),
-        6 => Said::Fact(Kind::Architecture, text(body)?),
+        3 => Feature::Fact(Kind::Host, text(body)?),
+        4 => Feature::Fact(Kind::OsRelease, text(body)?),
+        5 => Feature::Fact(Kind::Recorder, recorder(&text(body)?)),
+        6 => Feature::Fact(Kind::Architecture, text(body)?),
         7 => {
             // Available CPUs precede the online ones, contrary to perf.data-file-format.txt.
             body.u32()?;
-            Said::Cpus(body.u32()?)
+            Feature::Cpus(body.u32()?)
         }
-        8 => Said::Fact(Kind::CpuModel, text(body)?),
+        8 => Feature::Fact(Kind::CpuModel, text(body)?),
         9 => other("perf.cpuid", text(body)?),
-        10 => Said::Memory(body.u64()?.saturating_mul(1024)),
-        11 => Said::Fact(Kind::CommandLine, texts(body)?.join(" ")),
+        10 => Feature::Memory(body.u64()?.saturating_mul(1024)),
+        11 => Feature::Fact(Kind::CommandLine, texts(body)?.join(" ")),
         13 => {
             let (cores, threads) = (texts(body)?.join(" "), texts(body)?.join(" "));
             other(
@@ -295,7 +295,7 @@ fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Said, Short> {
         33 => other("perf.elf_machine", body.u32()?.to_string()),
         34 => other("perf.cache_line_bytes", body.u32()?.to_string()),
         // Flags without a body, locations of AUX buffers, and features of newer versions.
-        _ => Said::Nothing,
+        _ => Feature::Nothing,
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0 magic   8 u64 size   16 u64 attr_size   24 attrs {u64 offset, u64 size}   40 data   56 event_types
-//! 72 u64[4] features: after the data lies one {u64 offset, u64 size} for each set bit, in ascending order
+//! 72 u64[4] features: after the data: one {u64 offset, u64 size} for each set bit, in ascending order
 //! ```
 //! `size` 16 means pipe mode: the records follow immediately. Sections may be in any order: `perf inject` and
 //! simpleperf order them differently from perf. tools/perf/util/header.h, `struct perf_file_header`.

@@ -1,7 +1,7 @@
 //! Combines LOST and LOST_SAMPLES: each loss is counted once, and attributed to an event only if the kernel did so.
 //!
 //! ```text
-//! LOST { id: 7, lost: 2321 }            so many were lost in a ring that several events share
+//! LOST { id: 7, lost: 2321 }            lost in a ring that several events share
 //! LOST_SAMPLES { id: 7, lost: 310 }     counted per event (PERF_FORMAT_LOST, Linux 6.0), written at the end
 //! LOST_SAMPLES { id: 8, lost: 2030 }
 //! losses: 2321 of NULL, 19 of NULL      event_types.lost: 310 and 2030

@@ -1,7 +1,7 @@
 //! perf.data: the format of `perf record`, `perf stat record`, simpleperf and perfquet-record.
 //!
 //! ```text
-//! 50 45 52 46 49 4c 45 32  68 00 …     "PERFILE2", header of 104 bytes: a file; features lie after the data
+//! 50 45 52 46 49 4c 45 32  68 00 …     "PERFILE2", header of 104 bytes: a file; features follow the data
 //! 50 45 52 46 49 4c 45 32  10 00 …     header of 16 bytes: a pipe; everything is a record
 //! 09 00 00 00  02 40  a8 00 …          a record: u32 type 9 (sample), u16 misc, u16 size
 //! ```
@@ -9,14 +9,14 @@
 //! | --- | --- |
 //! | `header.rs`, `head.rs` | the header, the sections, the list of events; where they are in a damaged file |
 //! | `attr.rs`, `record.rs`, `sample.rs`, `usual.rs` | the layout of an event's description, of the kernel's records, of samples |
-//! | `read.rs`, `stretch.rs`, `pipe.rs` | the way of a record: through a mapped file, many at once; through a stream |
+//! | `read.rs`, `stretch.rs`, `pipe.rs` | reading records from a mapped file, many at once, or from a stream |
 //! | `source.rs`, `resync.rs`, `compressed.rs` | where the bytes come from; where a record begins, past damage; zstd |
 //! | `order.rs`, `lag.rs`, `arena.rs`, `runs.rs` | the order of time; how long records wait, and where, in bounded memory |
 //! | `progress.rs` | how far reading is |
 //! | `catalog.rs`, `ids.rs`, `formats.rs` | the events of the recording; whose an id is; formats of tracepoints |
 //! | `declare.rs`, `names.rs` | an event's declaration; what it is called |
 //! | `emit.rs`, `emit_sample.rs`, `emit_usual.rs`, `losses.rs` | records → events: state, samples, losses |
-//! | `emit_recorder.rs`, `recorder.rs`, `stat.rs` | what perf and the kernel say about the recording, as events |
+//! | `emit_recorder.rs`, `recorder.rs`, `stat.rs` | what perf and the kernel report about the recording, as events |
 //! | `wire.rs` | what perfquet-record and its BPF programs write |
 //! | `tool.rs`, `update.rs`, `features.rs`, `simpleperf.rs` | perf's records, features, Android's additions |
 //! | `output.rs` | the sink, problems, counts of what is not decoded |

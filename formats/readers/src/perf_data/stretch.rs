@@ -1,10 +1,10 @@
-//! A stretch of samples in a mapped file: what is looked at for each record, in one tight loop.
+//! Stretches of samples in a mapped file: the checks of each record, in one tight loop.
 //!
 //! ```text
-//! sample sample sample … sample │ round      up to here at once; the round is looked at as any other record
+//! sample sample sample … sample │ round      up to here in one loop; the round is read like any other record
 //! ```
-//! The loop takes a record if it is a sample of a known event, if another record follows it, and if its time is near.
-//! Nearly all records are such; at any other the loop ends, and `read.rs` decides what the record is.
+//! The loop accepts a record if it is a sample of a known event, another record follows, and its timestamp is near the
+//! previous one. Nearly all records qualify; at any other the loop ends, and `read.rs` handles that record.
 
 use perfquet_events::Error;
 use perfquet_events::bytes::Endian;
@@ -15,7 +15,7 @@ use crate::perf_data::read::Reading;
 use crate::perf_data::record::{HEADER_BYTES, kind};
 use crate::perf_data::resync::plausible;
 
-/// Where all samples of a file have their time and their ID.
+/// Offsets of the timestamp and the ID in all samples of a file.
 #[derive(Debug, Clone, Copy)]
 struct Places {
     /// Bytes from the start of the record.
@@ -25,7 +25,7 @@ struct Places {
 }
 
 impl Places {
-    /// `None`: the events do not agree on them, or the file is not usual.
+    /// Returns `None` if these offsets differ between events, or if the file is unusual.
     fn of(catalog: &Catalog) -> Option<Places> {
         let first = catalog.get(0)?.attr.layout;
         if catalog.endian != Endian::Little || catalog.is_damaged || !catalog.is_alike() {
@@ -43,8 +43,8 @@ impl Places {
 }
 
 impl Reading<'_, '_> {
-    /// Takes the samples from `offset` on, up to the first record that is none or at which something is unusual.
-    /// Returns the offset after them.
+    /// Queues the samples from `offset` up to the first record that is not a plain sample. Returns the offset after
+    /// them.
     pub(super) fn stretch(
         &mut self,
         source: u16,
@@ -88,7 +88,7 @@ impl Reading<'_, '_> {
     }
 }
 
-/// The size of a sample with this header.
+/// Returns the size of a sample with this header.
 #[inline]
 fn size_of_sample(header: u64) -> Option<usize> {
     let (misc, size) = ((header >> 32) as u16, (header >> 48) as usize);

@@ -1,4 +1,4 @@
-//! Where usual samples have their members: those of tracepoints, counters and clocks without unusual ones.
+//! Layout of usual samples: those of tracepoints, counters and clocks without rare members.
 //!
 //! ```text
 //! u64 id · u64 ip · u32 pid, tid · u64 time · u32 cpu, _ · u64 period · callchain · raw
@@ -7,7 +7,7 @@
 use crate::perf_data::attr::{Attr, sample_type};
 use crate::perf_data::record::HEADER_BYTES;
 
-/// Where the samples of an event have their members, in bytes from the start of the record.
+/// Offsets of the members in an event's samples, in bytes from the start of the record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UsualLayout {
     pub(super) ip: Option<usize>,
@@ -16,16 +16,16 @@ pub(super) struct UsualLayout {
     pub(super) time: usize,
     pub(super) cpu: Option<usize>,
     pub(super) period: Option<usize>,
-    /// Bytes of the record's header and the members of one word.
+    /// Bytes of the record's header and its fixed 8-byte members.
     pub(super) head_bytes: usize,
     pub(super) has_chain: bool,
     pub(super) has_payload: bool,
-    /// The period of samples that do not have it.
+    /// The period of an event whose samples do not include it.
     pub(super) fixed_period: Option<u64>,
 }
 
 impl UsualLayout {
-    /// `None`: the samples of this event have other members, or no time.
+    /// Returns `None` if the samples of this event have other members, or no timestamp.
     pub(super) fn of(attr: &Attr) -> Option<UsualLayout> {
         use sample_type::*;
         const USUAL: u64 = IDENTIFIER | IP | TID | TIME | ID | CPU | PERIOD | CALLCHAIN | RAW;

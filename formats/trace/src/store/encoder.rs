@@ -36,13 +36,13 @@ pub(super) struct Encoder {
     forms: Vec<Form>,
     /// Name of a table → its index.
     names: HashMap<String, usize>,
-    /// Parts that still have their temporary names, each with its form.
+    /// Complete parts with temporary names, each with its form.
     written: Vec<(usize, Written)>,
-    /// Memory of all row groups that are being filled.
+    /// Memory of all open row groups.
     held: usize,
-    /// Memory of all rows that are not pages yet.
+    /// Memory of all rows that are not yet encoded as pages.
     filled: usize,
-    /// Takes the vectors of written batches back to the writer.
+    /// Returns the vectors of written batches to the writer.
     spare: Sender<(usize, Batch)>,
     shop: Workshop,
 }
@@ -71,11 +71,11 @@ struct Form {
     filling: Option<Box<Filling>>,
 }
 
-/// Rows that become a page together.
+/// The rows of a form's next page.
 struct Filling {
     rows: Rows,
     bytes: usize,
-    /// Memory of the vectors, whether filled or not.
+    /// Memory of the vectors, filled or not.
     held: usize,
 }
 
@@ -153,7 +153,8 @@ impl Encoder {
         if place.is_none() {
             let mut entry = manifest::Table::new(&schema);
             let mut next_part = 0;
-            // A replaced table continues the part numbers: its old parts stay until the manifest lists the new ones.
+            // A replaced table continues the part numbers: its old parts are valid until the manifest lists the new
+            // ones.
             if let Some(former) = self.manifest.tables.get(&schema.name) {
                 entry.folder.clone_from(&former.folder);
                 let numbers = former.parts.iter().map(manifest::Part::number);
@@ -183,7 +184,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Adds rows that come as columns.
+    /// Adds rows that arrive as columns.
     fn take(&mut self, index: usize, batch: Batch, is_followed: bool) -> Result<(), Error> {
         let Some(form) = self.forms.get_mut(index) else {
             return Ok(());
@@ -205,7 +206,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Adds rows that become columns here.
+    /// Adds rows that are converted to columns here.
     fn fill(&mut self, index: usize, rows: Box<dyn Fill>) -> Result<(), Error> {
         let Some(form) = self.forms.get_mut(index) else {
             return Ok(());
@@ -216,7 +217,7 @@ impl Encoder {
         self.grow(index, grown)
     }
 
-    /// Rows for the next page took this memory: writes it if it is full.
+    /// Accounts for memory used by rows of the next page, and encodes the page when it is full.
     fn grow(&mut self, index: usize, bytes: usize) -> Result<(), Error> {
         let form = self.forms.get_mut(index);
         let Some(filling) = form.and_then(|form| form.filling.as_mut()) else {
@@ -237,13 +238,13 @@ impl Encoder {
         Ok(())
     }
 
-    /// Makes a page of a form's rows. Their vectors are used again if the next page has as many rows.
+    /// Encodes a form's rows as a page. Their vectors are reused if the next page has as many rows.
     fn end_page(&mut self, index: usize, is_full: bool) -> Result<(), Error> {
         let form = self.forms.get_mut(index);
         let Some(filling) = form.and_then(|form| form.filling.as_mut()) else {
             return Ok(());
         };
-        // Distinct strings larger than the rows are not worth their memory.
+        // Distinct strings that are larger than the rows are not worth their memory.
         let forget = !is_full && filling.rows.kept_bytes() > filling.bytes / 4;
         let batch = filling
             .rows
@@ -271,7 +272,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Makes pages of the largest forms' rows, until half of the budget is free again.
+    /// Encodes pages of the largest forms' rows until half of the budget is free.
     fn relieve_fillings(&mut self) -> Result<(), Error> {
         let memory = |form: &Form| form.filling.as_ref().map_or(0, |filling| filling.held);
         let mut order: Vec<(usize, usize)> = self.forms.iter().map(memory).zip(0..).collect();
@@ -313,7 +314,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Writes the largest row groups, until half of the budget is free.
+    /// Writes the largest row groups until half of the budget is free.
     fn relieve(&mut self) -> Result<(), Error> {
         let memory = |form: &Form| form.part.as_ref().map_or(0, Part::memory);
         let mut order: Vec<(usize, usize)> = self.forms.iter().map(memory).zip(0..).collect();
@@ -371,7 +372,8 @@ impl Encoder {
         Ok(self.manifest.summary())
     }
 
-    /// Writes all open parts, and gives them their names. If the disk becomes full, the complete ones still get theirs.
+    /// Writes all open parts and renames them to their final names. If the disk becomes full, parts that are already
+    /// complete are still renamed.
     fn end_parts(&mut self) -> Result<(), Error> {
         let done = (0..self.forms.len()).try_for_each(|index| self.end_part(index));
         if done.is_err() && self.replacing {
@@ -400,7 +402,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Writes the rest of a form's open part, if there is one.
+    /// Writes the remaining rows of a form's open part, if any.
     fn finish_part(&mut self, index: usize) -> Result<Option<Written>, Error> {
         let part = self.forms.get_mut(index).and_then(|form| form.part.take());
         let Some(part) = part else {
@@ -410,12 +412,12 @@ impl Encoder {
         Ok(Some(written))
     }
 
-    /// Gives the written parts their names.
+    /// Renames the written parts to their final names.
     fn settle(&mut self) -> Result<(), Error> {
         let settled = settle(&self.written, self.options.sync);
         for (index, written) in self.written.drain(..) {
             let form = self.forms.get(index).map(|form| form.table);
-            // If one has failed, the others are kept.
+            // If one fails, the others are kept.
             let is_named = written.is_named();
             if let Some(table) = form.and_then(|table| self.tables.get_mut(table))
                 && is_named
@@ -454,7 +456,7 @@ impl Encoder {
         self.manifest.write(&self.path, self.options.sync)
     }
 
-    /// Discards unfinished parts; complete parts are renamed to their final names.
+    /// Discards open parts; complete parts are renamed to their final names.
     fn give_up(&mut self) {
         for form in &mut self.forms {
             form.part = None;
@@ -462,7 +464,7 @@ impl Encoder {
         self.written.clear();
         if self.replacing {
             for (_, part) in self.tables.iter().flat_map(|table| &table.parts) {
-                // The manifest lists the old ones.
+                // The manifest lists the old parts.
                 let _ = std::fs::remove_file(self.path.join(&part.file));
             }
         }
@@ -511,7 +513,7 @@ impl Form {
         }
     }
 
-    /// Forgets strings whose IDs change their meaning in the next batch.
+    /// Removes strings whose IDs are reassigned in the next batch.
     fn forget(&mut self, batch: &Batch) {
         for (texts, values) in self.texts.iter_mut().zip(&batch.columns) {
             if values.texts().is_some_and(|handed| handed.ends) {
@@ -520,7 +522,7 @@ impl Form {
         }
     }
 
-    /// Ensures that there is an open part.
+    /// Opens a part if there is none.
     fn open(&mut self, table: &mut Table, path: &Path) -> Result<(), Error> {
         if self.part.is_none() {
             let folder = &table.entry.folder;

@@ -1,11 +1,11 @@
-//! Rows that become columns on the encoder's thread, so that the thread that reads an input only copies what it found.
+//! Rows that are converted to columns on the encoder's thread, so that the reading thread only copies what it has read.
 
 use std::fmt::Debug;
 
 use super::column::Rows;
 
-/// Rows of one table, as they were found.
+/// Rows of one table in their original form.
 pub trait Fill: Debug + Send {
-    /// Pushes the rows to the columns, and returns how many there are. What the rows took may be used again.
+    /// Appends the rows to the columns, and returns their number. Their memory can be reused.
     fn fill(self: Box<Self>, rows: &mut Rows) -> usize;
 }

@@ -1,4 +1,4 @@
-//! Strings by ID, added by one thread and looked up by another that fills columns with them.
+//! Strings by ID, added by one thread and read by another, which fills columns with them.
 //!
 //! ```text
 //! reading thread: "bash" is 7         a thousand rows with the 7         encoder: 7 is the column's key 2
@@ -12,7 +12,7 @@ use super::intern::Entries;
 /// The strings; clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
-    /// Distinguishes these from all others.
+    /// Distinguishes this set of strings from all others.
     number: u64,
     texts: Arc<RwLock<Entries>>,
 }
@@ -28,19 +28,19 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Adds the string with the next ID.
+    /// Adds a string with the next ID.
     pub(crate) fn push(&self, text: &[u8]) {
         let mut texts = self.texts.write().unwrap_or_else(PoisonError::into_inner);
         texts.push(text);
     }
 
-    /// Passes a string on; an unknown ID is the empty string.
+    /// Calls `take` with a string; with an empty one for an unknown ID.
     pub(super) fn with<T>(&self, id: u32, take: impl FnOnce(&[u8]) -> T) -> T {
         let texts = self.texts.read().unwrap_or_else(PoisonError::into_inner);
         take(texts.get(id))
     }
 
-    /// Distinguishes these strings from all others.
+    /// Returns the number that distinguishes this set from all others.
     pub(super) fn number(&self) -> u64 {
         self.number
     }

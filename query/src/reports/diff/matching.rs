@@ -1,4 +1,4 @@
-//! Unites what has another name on the other side, where the evidence is clear.
+//! Matches functions that have different names on the two sides, where the evidence is clear.
 //!
 //! ```text
 //! parse (old)   + parse (new)      →   parse, module "old → new"     the only functions of that name without a partner
@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::measured::{Key, Links, Measured, Values};
 
-/// Share of a function's weight that comes from its main caller, to count as its only one.
+/// Minimum share of a function's weight that its main caller accounts for, to count as its only caller.
 const ONLY: f64 = 0.99;
-/// Weights of a function before and after it was renamed: within this factor.
+/// Maximum ratio between the weights of a function before and after a rename.
 const FACTOR: f64 = 4.0;
 
-/// How many keys were united.
+/// The number of merged keys.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct United {
     pub(super) modules: usize,
@@ -24,7 +24,7 @@ pub(super) struct United {
     pub(super) inlined: usize,
 }
 
-/// Unites keys, and removes those without values.
+/// Merges matching keys, and removes those without values.
 pub(super) fn unite(measured: &mut Measured) -> United {
     let mut united = United::default();
     let modules = unite_modules(measured, &mut united.modules);
@@ -44,7 +44,7 @@ pub(super) fn unite(measured: &mut Measured) -> United {
     united
 }
 
-/// The side on which alone a key has values.
+/// Returns the side that has values of this key, if the other has none.
 fn only_side(values: &[Values; 2]) -> Option<usize> {
     match values.each_ref().map(Values::is_empty) {
         [false, true] => Some(0),
@@ -53,7 +53,7 @@ fn only_side(values: &[Values; 2]) -> Option<usize> {
     }
 }
 
-/// Keys of each side without a partner.
+/// Returns the keys of each side without a partner.
 fn unmatched(measured: &Measured) -> [Vec<usize>; 2] {
     let mut found = [Vec::new(), Vec::new()];
     for (number, values) in measured.values.iter().enumerate() {
@@ -64,7 +64,7 @@ fn unmatched(measured: &Measured) -> [Vec<usize>; 2] {
     found
 }
 
-/// Moves what `from` has to `into`, which gets another name.
+/// Moves the values of `from` to `into`, and renames `into`.
 fn merge(measured: &mut Measured, into: usize, from: usize, key: Key) {
     let taken = std::mem::take(&mut measured.values[from]);
     for (mine, other) in measured.values[into].iter_mut().zip(&taken) {
@@ -73,16 +73,16 @@ fn merge(measured: &mut Measured, into: usize, from: usize, key: Key) {
     measured.keys[into] = key;
 }
 
-/// The common name of modules that were united.
+/// The common names of modules that were merged.
 type Modules = HashMap<String, String>;
 
-/// The module of a key, by its common name.
+/// Returns the common name of a key's module.
 fn module_of(key: &Key, modules: &Modules) -> Option<String> {
     let module = key.module.as_ref()?;
     Some(modules.get(module).unwrap_or(module).clone())
 }
 
-/// Functions of one name in two modules, one on each side: two builds of a program with different file names.
+/// Merges functions with one name in two modules, one on each side: two builds of a program with different file names.
 fn unite_modules(measured: &mut Measured, united: &mut usize) -> Modules {
     let mut by_name: BTreeMap<(String, bool), [Vec<usize>; 2]> = BTreeMap::new();
     for (side, numbers) in unmatched(measured).into_iter().enumerate() {
@@ -108,7 +108,7 @@ fn unite_modules(measured: &mut Measured, united: &mut usize) -> Modules {
         let [old, new] =
             [before, after].map(|key| measured.keys[key].module.clone().unwrap_or_default());
         let both = format!("{old} → {new}");
-        // A module with two partners stays apart from both.
+        // A module with two candidates is matched with neither.
         for name in [old, new] {
             let known = modules.entry(name.clone()).or_insert_with(|| both.clone());
             if *known != both {
@@ -125,7 +125,7 @@ fn unite_modules(measured: &mut Measured, united: &mut usize) -> Modules {
 }
 
 impl Links {
-    /// Gives a key of one side another number.
+    /// Replaces the number of a key on one side.
     fn rename(&mut self, side: usize, from: usize, to: usize) {
         let other = |key: usize| if key == from { to } else { key };
         let links = std::mem::take(&mut self.sides[side]);
@@ -161,22 +161,23 @@ fn neighbors(links: &HashMap<(usize, usize), f64>) -> HashMap<usize, Neighbors> 
     found
 }
 
-/// A neighbor with a smaller share of a function's calls may be missing on the other side: the frame pointer of a caller
-/// is not yet saved in the first instructions of a function, and a stack taken there lacks that caller.
+/// A neighbor with a smaller share of a function's calls may be missing on the other side: in the first instructions of
+/// a function, before it sets up its frame, a stack by frame pointers skips the caller.
 const MAIN_NEIGHBOR: f64 = 0.1;
-/// More functions without a partner are not compared with each other: the heaviest are.
+/// Maximum number of functions without a partner that are compared with each other, by weight.
 const RENAMED: usize = 200;
 
-/// One function on each side with the same module, callers and callees, each the only candidate of the other.
+/// Merges renamed functions: one on each side with the same module, callers and callees, each the only candidate for
+/// the other.
 fn unite_renamed(measured: &mut Measured, links: &mut Links, modules: &Modules) -> usize {
     let mut united = 0;
-    // A renamed caller changes the callers of what it calls: repeat until nothing is found.
+    // A renamed caller changes the callers of its callees: repeat until no pair is found.
     loop {
         let around = links.sides.each_ref().map(neighbors);
         let mut sides = unmatched(measured);
         for (side, numbers) in sides.iter_mut().enumerate() {
             let weight = |number: &usize| total(measured, *number, side);
-            // Code without a name is in brackets.
+            // Names of unresolved code are in brackets.
             numbers.retain(|number| !measured.keys[*number].name.starts_with('['));
             numbers.sort_by(|a, b| weight(b).total_cmp(&weight(a)).then(a.cmp(b)));
             numbers.truncate(RENAMED);
@@ -217,8 +218,8 @@ fn total(measured: &Measured, number: usize, side: usize) -> f64 {
 }
 
 impl Neighbors {
-    /// Whether each side's main callers and callees are among the other's. A function without callers or callees resembles
-    /// any other.
+    /// Returns whether each side's main callers and callees are among the other's. A function without callers or
+    /// callees is like every other.
     fn is_like(&self, other: &Neighbors) -> bool {
         let is_within = |small: &BTreeMap<usize, f64>, large: &BTreeMap<usize, f64>| {
             let all: f64 = small.values().sum();
@@ -234,7 +235,7 @@ impl Neighbors {
     }
 }
 
-/// Functions that one side has inlined into their only caller, which both sides have.
+/// Merges functions that one side has inlined into their only caller, which both sides have.
 fn unite_inlined(measured: &mut Measured, links: &Links, modules: &Modules) -> usize {
     let around = links.sides.each_ref().map(neighbors);
     let mut united = 0;
@@ -260,7 +261,7 @@ fn unite_inlined(measured: &mut Measured, links: &Links, modules: &Modules) -> u
                 .get(&caller)
                 .map_or(&nothing, |around| &around.callees);
             let keeps_callees = own.callees.keys().all(|callee| now.contains_key(callee));
-            // Its work must be done somewhere: the caller's own weight grows where the function is missing.
+            // The inlined work moves to the caller: its self weight is larger where the function is missing.
             let share =
                 |side: usize, weight: f64| weight / measured.weights[side].iter().sum::<f64>();
             let own_weight = |number: usize, side: usize| -> f64 {
@@ -277,7 +278,7 @@ fn unite_inlined(measured: &mut Measured, links: &Links, modules: &Modules) -> u
                 Some(start) if start.contains(" (with ") => format!("{start}, {})", key.name),
                 _ => format!("{} (with {})", into.name, key.name),
             };
-            // The caller's total contains the function's already.
+            // The caller's total already includes the function.
             for values in &mut measured.values[number] {
                 values.total.fill(0.0);
             }
@@ -362,7 +363,7 @@ mod tests {
         assert_eq!(unite(&mut found).renamed, 1);
         assert_eq!(found.keys[1].name, "old → new");
         assert_eq!(found.values[1], [one(50.0, 100.0), one(60.0, 100.0)]);
-        // With another callee it is another function.
+        // A function with a different callee is a different function.
         let mut other = measured(&[
             ("main", "a", [(0.0, 100.0), (0.0, 100.0)]),
             ("old", "a", [(50.0, 100.0), (0.0, 0.0)]),
@@ -384,7 +385,7 @@ mod tests {
         assert_eq!(unite(&mut found).inlined, 1);
         assert_eq!(found.keys[0].name, "find (with hash)");
         assert_eq!(found.values[0], [one(100.0, 100.0), one(100.0, 100.0)]);
-        // If the caller does not grow, the function is gone.
+        // If the caller's weight does not increase, the function was removed.
         let mut gone = measured(&[
             ("find", "a", [(20.0, 100.0), (20.0, 20.0)]),
             ("hash", "a", [(80.0, 80.0), (0.0, 0.0)]),

@@ -1,4 +1,4 @@
-//! The values of both sides by key, run and slice, from SQL.
+//! The values of both sides by key, run and slice, read with SQL.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::stacks::{Frames, Tree};
 use crate::text::strings;
 use crate::totals;
 
-/// Name of what is compared: a function with its module, or one string.
+/// A compared item: a function with its module, or a single string.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) name: String,
@@ -38,18 +38,18 @@ impl Key {
 /// A key's values on one side, by run or slice.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Values {
-    /// Weight or duration of the key itself.
+    /// Weight or duration without callees.
     pub(super) own: Vec<f64>,
-    /// The same with callees.
+    /// Weight or duration with callees.
     pub(super) total: Vec<f64>,
     /// Samples, events or calls; empty if unknown.
     pub(super) count: Vec<f64>,
-    /// The median, 95th and 99th percentile of durations by run; of a single recording, one for all slices.
+    /// The median, 95th and 99th percentile of durations by run; a single recording has one for all slices.
     pub(super) percentiles: [Vec<Option<f64>>; 3],
 }
 
 impl Values {
-    /// Nothing, for this number of runs or slices.
+    /// Zeros for this number of runs or slices.
     pub(super) fn zero(len: usize, counts: bool) -> Values {
         Values {
             own: vec![0.0; len],
@@ -59,7 +59,7 @@ impl Values {
         }
     }
 
-    /// Adds another key's values, which is taken for a part of this one.
+    /// Adds the values of another key, which becomes a part of this one.
     pub(super) fn add(&mut self, other: &Values) {
         let pairs = [
             (&mut self.own, &other.own),
@@ -93,23 +93,23 @@ pub(super) struct Measured {
     pub(super) keys: Vec<Key>,
     /// By key and side.
     pub(super) values: Vec<[Values; 2]>,
-    /// Weight of one sample; `None` if every key has its own, its average.
+    /// Weight of one sample; `None` if each key's average is used.
     pub(super) sample_weight: Option<f64>,
     /// Samples, events or calls of each side.
     pub(super) counts: [u64; 2],
     /// Weight of each side by run or slice.
     pub(super) weights: [Vec<f64>; 2],
-    /// Callers and callees by key and side, for what may be renamed.
+    /// Callers and callees by key and side, to find renamed functions.
     pub(super) links: Option<Links>,
 }
 
-/// Which keys call which, by side: (caller, callee) and the weight of the callee there.
+/// Pairs (caller, callee) of keys with the callee's weight there, by side.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     pub(super) sides: [HashMap<(usize, usize), f64>; 2],
 }
 
-/// What stacks are grouped by.
+/// The unit by which stacks are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Frame {
     Function,
@@ -144,7 +144,7 @@ pub(super) fn by_frame(
     Ok(measured)
 }
 
-/// The rows of each run or slice.
+/// Returns the rows of each run or slice.
 fn divided(side: &Side, folded: &Folded) -> Vec<Vec<Weighted>> {
     let mut divided = vec![Vec::new(); side.len()];
     for row in &folded.rows {
@@ -195,7 +195,7 @@ fn groups(
         .names
         .into_iter()
         .map(|name| Key {
-            // A module is its own name.
+            // A module is named by itself.
             name: match by {
                 Frame::Module => name.module.clone().unwrap_or(name.function),
                 Frame::Function | Frame::Stack => name.function,
@@ -212,7 +212,7 @@ fn groups(
     Ok(())
 }
 
-/// The name of a frame without what a compiler adds.
+/// Returns the name of a frame without compiler suffixes.
 fn label(frames: &Frames, frame: u32) -> String {
     match frames.function(frame) {
         Some(function) => naming::function(function).to_owned(),
@@ -398,13 +398,13 @@ pub(super) fn by_call(
                 measured.weights[number][replicate] += own;
             }
         }
-        // Percentiles of a recording are those of all its slices together.
+        // The percentiles of a recording are computed over all its slices.
         let sql = include_str!("call_percentiles.sql")
             .replace("{key}", key)
             .replace("{module}", module)
             .replace("{replicate}", &side.run(session))
             .replace("{where}", &side.condition);
-        // Percentiles of two clones of a function are not those of the function.
+        // The percentiles of two clones do not give those of the function.
         let mut clones: HashMap<(usize, usize), u32> = HashMap::new();
         for batch in session.collect(&sql)? {
             let keys = call_keys(&batch)?;
@@ -446,7 +446,7 @@ fn call_keys(batch: &RecordBatch) -> Result<Vec<Key>> {
     Ok((0..batch.num_rows()).map(key).collect())
 }
 
-/// The key's number; a new one has zeros.
+/// Returns the number of a key; a new key starts with zeros.
 fn add_key(
     measured: &mut Measured,
     numbers: &mut HashMap<Key, usize>,

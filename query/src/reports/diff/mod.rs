@@ -105,7 +105,7 @@ enum By {
 }
 
 impl By {
-    /// The column of SQL.
+    /// Returns the SQL column.
     fn column(self) -> &'static str {
         match self {
             By::Function => "function",
@@ -139,12 +139,12 @@ enum Metric {
 }
 
 impl Metric {
-    /// Whether only calls have it.
+    /// Returns whether this metric exists for calls only.
     fn is_of_calls(self) -> bool {
         matches!(self, Metric::Avg | Metric::P50 | Metric::P95 | Metric::P99)
     }
 
-    /// Index among the measured percentiles.
+    /// Returns the index among the measured percentiles.
     fn percentile(self) -> Option<usize> {
         match self {
             Metric::P50 => Some(0),
@@ -208,14 +208,14 @@ impl Report for Diff {
     }
 }
 
-/// What is compared.
+/// The source of the compared rows.
 enum Source {
     Event(WeightedEvent),
     Calls,
 }
 
 impl Source {
-    /// The table and the condition of its rows.
+    /// Returns the table and the condition of its rows.
     fn rows(&self) -> (&str, &str) {
         match self {
             Source::Event(event) => (&event.table, &event.condition),
@@ -245,7 +245,7 @@ impl Source {
         }
     }
 
-    /// Unit of the weights.
+    /// Returns the unit of the weights.
     fn unit(&self) -> &'static str {
         match self {
             Source::Event(event) => event.unit,
@@ -253,7 +253,7 @@ impl Source {
         }
     }
 
-    /// `cpu-clock: 1,417 samples before, 1,502 after, in 10 and 10 runs`.
+    /// Summarizes the comparison: `cpu-clock: 1,417 samples before, 1,502 after, in 10 and 10 runs`.
     fn summary(&self, measured: &Measured, sides: &[Side; 2]) -> String {
         let (name, noun) = match self {
             Source::Event(event) => (event.name.as_str(), "sample"),
@@ -286,11 +286,11 @@ fn united_note(united: United) -> Option<String> {
     (!parts.is_empty()).then(|| format!("functions with another name: {}", parts.join(", ")))
 }
 
-/// The rows before they are columns.
+/// Rows before they are formatted as columns.
 struct Lines {
     /// Index of the key, in the order of the result.
     order: Vec<usize>,
-    /// By key: the value of each side and its p.
+    /// The value of each side and the p-value, by key.
     values: Vec<[Option<f64>; 2]>,
     p: Vec<Option<f64>>,
     /// Sum of the metric of each side, for shares.
@@ -298,7 +298,7 @@ struct Lines {
     summary: String,
 }
 
-/// More values are not tested: the heaviest are.
+/// Maximum number of tested values, by weight.
 const TESTED: usize = 1_000;
 
 impl Diff {
@@ -322,7 +322,7 @@ impl Diff {
         Ok(Source::Calls)
     }
 
-    /// What the values of each side are divided by, by run or slice.
+    /// Returns the divisors of each side's values, by run or slice.
     fn denominators(
         &self,
         session: &Session,
@@ -342,7 +342,7 @@ impl Diff {
             };
             if self.per.is_some() && found[number].iter().sum::<f64>() <= 0.0 {
                 let per = self.per.as_deref().unwrap_or_default();
-                bail!("--per {per}: there is none on the side {:?}", SIDES[number]);
+                bail!("--per {per}: no such event on the side {:?}", SIDES[number]);
             }
         }
         Ok(found)
@@ -363,7 +363,7 @@ impl Diff {
             .map(|pair| pair.each_ref().map(|side| side.value(replicates)))
             .collect();
         let totals = [0, 1].map(|side| match self.metric {
-            // Totals contain each other: their share is that of all weight.
+            // Totals include each other: their shares are of the total weight of the side.
             Metric::Total if measured.sample_weight.is_some() => Series {
                 numerators: measured.weights[side].clone(),
                 denominators: per[side].clone(),
@@ -374,7 +374,7 @@ impl Diff {
             _ => values.iter().filter_map(|value| value[side]).sum(),
         });
         let weight = |key: usize| values[key].iter().flatten().copied().fold(0.0, f64::max);
-        // A function that only calls others has no weight itself.
+        // A function that only calls others has no self weight.
         let weighty: Vec<usize> = (0..pairs.len()).filter(|&key| weight(key) > 0.0).collect();
         let mut heaviest = weighty.clone();
         heaviest.sort_by(|&a, &b| weight(b).total_cmp(&weight(a)).then(a.cmp(&b)));
@@ -426,7 +426,7 @@ impl Diff {
         }
     }
 
-    /// The p of each pair, or why there is none.
+    /// Returns the p-value of each pair, or why the comparison is not tested.
     fn tested(
         &self,
         pairs: &[[Series; 2]],
@@ -548,16 +548,16 @@ impl Diff {
     }
 }
 
-/// What sums are divided by if a value is that of a whole run.
+/// Returns divisors that turn sums into values of a whole run.
 fn whole_run(replicates: Replicates, count: usize) -> Vec<f64> {
     match replicates {
         Replicates::Runs => vec![1.0; count],
-        // The sum of all slices is the recording.
+        // The slices add up to the recording.
         Replicates::Slices => vec![1.0 / count.max(1) as f64; count],
     }
 }
 
-/// The metric of a key on one side; sums are divided by `per`.
+/// Returns the metric of a key on one side; sums are divided by `per`.
 fn series(
     metric: Metric,
     measured: &Measured,
@@ -589,7 +589,7 @@ fn series(
         Metric::Own => sum(&values.own, each(&values.own)),
         Metric::Total => sum(&values.total, each(&values.total)),
         Metric::Count => sum(&values.count, 1.0),
-        // Durations of a function vary less than times between independent events: a tenth of their mean is assumed.
+        // Durations of a function vary less than the times between independent events: assume a tenth of their mean.
         _ => Series {
             numerators: values.total.clone(),
             denominators: values.count.clone(),
@@ -615,7 +615,7 @@ fn occurrences(session: &Session, side: &Side, event: &str) -> Result<Vec<f64>> 
     Ok(counts)
 }
 
-/// How significance was found.
+/// Describes the method of the significance test.
 fn method(replicates: Replicates, sides: &[Side; 2]) -> String {
     match replicates {
         Replicates::Runs => format!(
@@ -639,7 +639,7 @@ fn floats(values: Vec<Option<f64>>) -> ArrayRef {
 struct Columns {
     fields: Vec<Field>,
     arrays: Vec<ArrayRef>,
-    /// Whether terminals leave out what follows.
+    /// Whether terminals hide the columns that follow.
     hidden: bool,
 }
 
@@ -657,7 +657,7 @@ impl Columns {
         self.arrays.push(values);
     }
 
-    /// Adds numbers: integers if `whole` allows rounding, or if all of them are.
+    /// Adds a column of numbers: integers if `whole` allows rounding, or if all of them are integers.
     fn numbers(&mut self, name: &str, unit: &str, whole: bool, values: Vec<Option<f64>>) {
         let is_whole = whole
             || values

@@ -1,11 +1,11 @@
-//! Names under which functions of two builds match: not by address, and without what a compiler or a path adds.
+//! Names by which functions of two builds match: without addresses, compiler suffixes and directories.
 //!
 //! ```text
 //! vfs_read.isra.0      /usr/lib/x86_64-linux-gnu/libc.so.6     →   vfs_read      libc.so.6
 //! parse.constprop.1.cold   /home/a/new/parser                  →   parse         parser
 //! ```
 
-/// Suffixes that GCC and LLVM give to clones and parts of a function; a number may follow.
+/// Suffixes of GCC and LLVM for clones and parts of a function; a number may follow.
 const CLONES: [&str; 8] = [
     ".isra",
     ".constprop",
@@ -17,7 +17,7 @@ const CLONES: [&str; 8] = [
     ".clone",
 ];
 
-/// The function without suffixes of clones.
+/// Returns the function name without clone suffixes.
 pub(super) fn function(name: &str) -> &str {
     let mut name = name;
     loop {
@@ -33,7 +33,7 @@ pub(super) fn function(name: &str) -> &str {
     }
 }
 
-/// `x.12` as `x`.
+/// Turns `x.12` into `x`.
 fn without_number(name: &str) -> &str {
     match name.rsplit_once('.') {
         Some((stem, digits))
@@ -45,7 +45,7 @@ fn without_number(name: &str) -> &str {
     }
 }
 
-/// The module's file name.
+/// Returns the file name of a module.
 pub(super) fn module(path: &str) -> &str {
     match path.rsplit_once('/') {
         Some((_, name)) if !name.is_empty() => name,

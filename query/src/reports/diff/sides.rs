@@ -19,13 +19,13 @@ use crate::filter::Filters;
 use crate::session::{Session, literal};
 use crate::trace;
 
-/// Slices of a recording that has no repetitions: enough for a distribution, and each long enough for some samples.
+/// Number of slices of a recording without repetitions: enough for a distribution, with some samples in each.
 const SLICES: i64 = 64;
 
 /// Names of the sides, in rows and messages.
 pub(super) const SIDES: [&str; 2] = ["before", "after"];
 
-/// What is compared with what.
+/// Options that select the two sides.
 #[derive(Debug, Clone, Args)]
 pub(super) struct SideOptions {
     /// Trace, or quoted pattern of repeated runs, to compare with
@@ -34,7 +34,7 @@ pub(super) struct SideOptions {
     /// Trace, or quoted pattern of repeated runs, to compare [default: BEFORE]
     #[arg(value_name = "AFTER")]
     after: Option<PathBuf>,
-    /// More traces, which a shell makes of an unquoted pattern.
+    /// Further paths, from a pattern that the shell has expanded.
     #[arg(hide = true)]
     more: Vec<PathBuf>,
     /// Time range of BEFORE, from its start
@@ -52,7 +52,7 @@ pub(super) struct SideOptions {
 }
 
 impl SideOptions {
-    /// Rejects options that compare something with itself by mistake.
+    /// Rejects options that compare a trace with itself by mistake.
     pub(super) fn check(&self) -> Result<()> {
         if let Some(first) = self.more.first() {
             bail!(Misuse(format!(
@@ -75,16 +75,16 @@ impl SideOptions {
         Ok(())
     }
 
-    /// Paths or patterns of both sides.
+    /// Returns the path or pattern of each side.
     pub(super) fn patterns(&self) -> [&PathBuf; 2] {
         [&self.before, self.after.as_ref().unwrap_or(&self.before)]
     }
 
-    /// Every trace to open, each once.
+    /// Returns every trace to open, each once.
     pub(super) fn traces(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = Vec::new();
         for pattern in self.patterns() {
-            // Opening it reports what is wrong.
+            // Opening it reports the error.
             let found = trace::matching(pattern).unwrap_or_else(|_| vec![pattern.clone()]);
             for path in found {
                 if !paths.iter().any(|known| trace::is_same(known, &path)) {
@@ -95,7 +95,7 @@ impl SideOptions {
         paths
     }
 
-    /// Both sides, with the conditions of `filters`, which hold for both.
+    /// Returns both sides. `filters` apply to both.
     pub(super) fn sides(&self, session: &Session, filters: &Filters) -> Result<[Side; 2]> {
         let common = filters.condition(session)?;
         let own = [
@@ -139,7 +139,7 @@ impl SideOptions {
     }
 }
 
-/// Length of a trace, or of the selected range of it.
+/// Returns the length of a trace, or of its selected range.
 fn seconds(session: &Session, trace: usize, filters: [&Filters; 2]) -> f64 {
     let Some((start, end)) = session.traces[trace].time_range() else {
         return 0.0;
@@ -158,15 +158,15 @@ fn seconds(session: &Session, trace: usize, filters: [&Filters; 2]) -> f64 {
 /// One side of a comparison.
 #[derive(Debug, Clone)]
 pub(super) struct Side {
-    /// SQL condition of its traces and its time.
+    /// SQL condition of its traces and time range.
     pub(super) scope: String,
     /// SQL condition of its rows: the scope and all other filters.
     pub(super) condition: String,
-    /// Index of each run's trace.
+    /// Trace index of each run.
     pub(super) traces: Vec<usize>,
     /// Length of each run.
     seconds: Vec<f64>,
-    /// For a side without repetitions: its slices of time.
+    /// Time slices of a side without repetitions.
     slices: Option<Slices>,
 }
 
@@ -177,7 +177,7 @@ struct Slices {
     width: i64,
 }
 
-/// How both sides are repeated.
+/// Returns how the sides are replicated.
 pub(super) fn replicates(sides: &[Side; 2]) -> Replicates {
     match sides.iter().all(|side| side.traces.len() == 1) {
         true => Replicates::Slices,
@@ -186,7 +186,7 @@ pub(super) fn replicates(sides: &[Side; 2]) -> Replicates {
 }
 
 impl Side {
-    /// This side without any filters but its traces and its time.
+    /// Returns this side with its traces and time range, without other filters.
     pub(super) fn in_scope(&self) -> Side {
         Side {
             condition: self.scope.clone(),
@@ -194,7 +194,7 @@ impl Side {
         }
     }
 
-    /// Divides the rows that match into slices; `false` if they have no times.
+    /// Divides the matching rows into time slices; returns `false` if they have no timestamps.
     pub(super) fn slice(
         &mut self,
         session: &Session,
@@ -225,14 +225,14 @@ impl Side {
         }
     }
 
-    /// SQL for a string that [`Side::replicate`] understands; `None` if the trace says it all.
+    /// Returns SQL for a string that [`Side::replicate`] parses; `None` if the trace alone determines the run.
     pub(super) fn key(&self) -> Option<String> {
         self.slices.map(|Slices { start, width }| {
             format!("arrow_cast((time - {start}) / {width}, 'Utf8View')")
         })
     }
 
-    /// SQL for the number of the run or slice of a row, among those of this side.
+    /// Returns SQL for the number of a row's run or slice on this side.
     pub(super) fn number(&self, session: &Session) -> String {
         match self.slices {
             Some(Slices { start, width }) => format!("(time - {start}) / {width}"),
@@ -240,7 +240,7 @@ impl Side {
         }
     }
 
-    /// SQL for the number of the run of a row, among those of this side.
+    /// Returns SQL for the number of a row's run on this side.
     pub(super) fn run(&self, session: &Session) -> String {
         if session.traces.len() == 1 {
             return "0".to_owned();
@@ -252,7 +252,7 @@ impl Side {
         format!("CASE trace {} END", cases.collect::<Vec<_>>().join(" "))
     }
 
-    /// The run or slice of a row with this key, in this trace.
+    /// Returns the run or slice of a row with this key in this trace.
     pub(super) fn replicate(&self, key: Option<&str>, trace: usize) -> Option<usize> {
         let number = match self.slices {
             Some(_) => key?.parse().ok()?,
@@ -261,7 +261,7 @@ impl Side {
         (number < self.len()).then_some(number)
     }
 
-    /// Seconds of each run or slice.
+    /// Returns the length of each run or slice in seconds.
     pub(super) fn seconds(&self) -> Vec<f64> {
         match self.slices {
             Some(_) => vec![self.seconds.iter().sum::<f64>() / SLICES as f64; SLICES as usize],

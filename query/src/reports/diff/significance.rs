@@ -1,24 +1,24 @@
-//! Tests which of many values differ between two sides, with one error rate for all of them together.
+//! Tests which of many values differ between two sides, with one error rate for all of them.
 //!
 //! ```text
 //! runs:    4 or more repetitions per side   permutations: which run belongs to which side is shuffled
 //! slices:  one recording per side           block bootstrap: time slices are drawn with replacement
 //! ```
-//! Each value has a statistic *t*: the difference of the sides over its standard error. The p of a value is the share of
-//! shuffles in which the *largest* |t| of all values reaches its own (Westfall and Young 1993, max-T), so that among all
-//! values of a comparison, a wrong "significant" has a probability of at most [`LEVEL`], however many values there are and
-//! however they depend on each other. A rank test per function with a correction for 500 functions could not find
-//! anything with fewer than nine runs per side.
+//! The test statistic *t* of a value is the difference between the sides divided by its standard error. Its p-value is
+//! the share of shuffles in which the *largest* |t| of all values reaches the observed |t| (Westfall and Young 1993,
+//! max-T): the probability of at least one false "significant" in a comparison is at most [`LEVEL`], however many
+//! values are compared and however they depend on each other. A rank test per function, corrected for 500 functions,
+//! would need at least nine runs per side to find anything.
 //!
-//! A standard error is never below that of counting the same number of independent events, so that two samples against
-//! none are no discovery.
+//! A standard error is at least that of counting the same number of independent events: two samples against none are
+//! not significant.
 
-/// Below this, a difference is significant.
+/// A difference with a smaller p-value is significant.
 pub(super) const LEVEL: f64 = 0.05;
-/// With fewer runs on a side, no p below [`LEVEL`] exists: 3 against 3 can be divided in 20 ways, two of which are the
-/// extremes.
+/// With fewer runs on a side, no p-value below [`LEVEL`] exists: 3 against 3 can be divided in 20 ways, two of which
+/// are the extremes.
 pub(super) const RUNS_MIN: usize = 4;
-/// Shuffles if there are more ways than this.
+/// Number of random shuffles if there are more permutations than this.
 const SHUFFLES: usize = 5_000;
 
 /// One value on one side, by run or slice.
@@ -26,13 +26,13 @@ const SHUFFLES: usize = 5_000;
 pub(super) struct Series {
     /// Sums, such as nanoseconds.
     pub(super) numerators: Vec<f64>,
-    /// What they are divided by, such as calls or seconds.
+    /// Divisors, such as calls or seconds.
     pub(super) denominators: Vec<f64>,
-    /// Variance of a numerator of 1 if it came from independent events.
+    /// Variance of a numerator of 1 from independent events.
     pub(super) counting_variance: f64,
 }
 
-/// How the numbers of a side belong together.
+/// Relation between the numbers of a side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Replicates {
     /// Each is a run: a side is the mean of its runs.
@@ -42,7 +42,7 @@ pub(super) enum Replicates {
 }
 
 impl Series {
-    /// The value of this side; `None` without anything to divide by.
+    /// Returns the value of this side; `None` if its divisors are zero.
     pub(super) fn value(&self, replicates: Replicates) -> Option<f64> {
         match replicates {
             Replicates::Runs => mean(&self.ratios()),
@@ -67,7 +67,8 @@ fn mean(values: &[f64]) -> Option<f64> {
     ratio(values.iter().sum(), values.len() as f64)
 }
 
-/// Returns the p of each pair of sides; `None` where a side has no value. `None` for all: there are too few runs.
+/// Returns the p-value of each pair of sides; `None` where a side has no value. Returns `None` if there are too few
+/// runs.
 pub(super) fn p_values(pairs: &[[Series; 2]], replicates: Replicates) -> Option<Vec<Option<f64>>> {
     match replicates {
         Replicates::Runs => by_permutation(pairs),
@@ -81,7 +82,7 @@ fn by_permutation(pairs: &[[Series; 2]]) -> Option<Vec<Option<f64>>> {
     if left.min(right) < RUNS_MIN {
         return None;
     }
-    // A run in which a function was never called has no average: the value cannot be shuffled.
+    // In a run that never calls a function, its average does not exist: its values cannot be permuted.
     let rows: Vec<Option<Permuted>> = pairs.iter().map(Permuted::of).collect();
     let observed: Vec<bool> = (0..left + right).map(|run| run < left).collect();
     let found: Vec<Option<f64>> = rows
@@ -104,7 +105,7 @@ fn by_permutation(pairs: &[[Series; 2]]) -> Option<Vec<Option<f64>>> {
                 random.shuffle(&mut labels);
                 largest(&labels)
             });
-            // The observed labelling is one of them.
+            // The observed labeling is one of them.
             let own = found.iter().flatten().copied().fold(0.0, f64::max);
             std::iter::once(own).chain(shuffles).collect()
         }
@@ -112,7 +113,7 @@ fn by_permutation(pairs: &[[Series; 2]]) -> Option<Vec<Option<f64>>> {
     Some(p_of(&found, &shuffled))
 }
 
-/// The values of all runs, and the variance from counting.
+/// The values of all runs, and their variance from counting.
 struct Permuted {
     values: Vec<f64>,
     floors: Vec<f64>,
@@ -153,7 +154,7 @@ impl Permuted {
     }
 }
 
-/// A difference in standard errors; 0 without a difference.
+/// Divides a difference by its standard error; 0 for equal values.
 fn over(difference: f64, error: f64) -> f64 {
     if difference == 0.0 {
         0.0
@@ -162,14 +163,14 @@ fn over(difference: f64, error: f64) -> f64 {
     }
 }
 
-/// Number of ways to choose `chosen` of `all`; `None` if it is very large.
+/// Returns the number of ways to choose `chosen` of `all`; `None` if it is very large.
 fn ways(all: usize, chosen: usize) -> Option<usize> {
     (0..chosen.min(all - chosen)).try_fold(1usize, |ways, step| {
         Some(ways.checked_mul(all - step)? / (step + 1)).filter(|&ways| ways < 1 << 40)
     })
 }
 
-/// Every choice of `chosen` of `all`.
+/// Returns every choice of `chosen` of `all`.
 fn every_labelling(all: usize, chosen: usize) -> Vec<Vec<bool>> {
     let mut found = Vec::new();
     let mut labels = vec![false; all];
@@ -188,12 +189,13 @@ fn every_labelling(all: usize, chosen: usize) -> Vec<Vec<bool>> {
     found
 }
 
-/// Draws the slices of each side anew, and asks how far the difference strays from the observed one.
+/// Resamples the slices of each side with replacement, and measures how far the difference deviates from the observed
+/// one.
 fn by_bootstrap(pairs: &[[Series; 2]]) -> Vec<Option<f64>> {
     const ROUNDS: usize = 2_000;
     let mut random = Random::default();
     let observed: Vec<Option<f64>> = pairs.iter().map(difference).collect();
-    // Strays by pair and round, as every pair needs its own standard error first.
+    // Deviations by pair and round: every pair's standard error comes from all its rounds.
     let mut strays: Vec<Vec<f64>> = pairs.iter().map(|_| Vec::new()).collect();
     let slices = |side: usize| pairs.first().map_or(0, |pair| pair[side].numerators.len());
     let mut drawn = [vec![0u32; slices(0)], vec![0u32; slices(1)]];
@@ -221,7 +223,7 @@ fn by_bootstrap(pairs: &[[Series; 2]]) -> Vec<Option<f64>> {
         .collect();
     let mut largest = vec![0.0_f64; ROUNDS];
     for (strays, &error) in strays.iter().zip(&errors) {
-        // A value that some draws lack is rare; it takes no part in the largest.
+        // A value that is missing in some rounds is too rare to contribute to the largest.
         if strays.len() == ROUNDS {
             for (largest, stray) in largest.iter_mut().zip(strays) {
                 *largest = largest.max(over(stray.abs(), error));
@@ -236,7 +238,7 @@ fn by_bootstrap(pairs: &[[Series; 2]]) -> Vec<Option<f64>> {
     p_of(&found, &largest)
 }
 
-/// Variance of a side's value from counting alone.
+/// Returns the variance of a side's value from counting alone.
 fn counting_variance(side: &Series) -> f64 {
     let up: f64 = side.numerators.iter().sum();
     let down: f64 = side.denominators.iter().sum();
@@ -265,7 +267,7 @@ fn redrawn(pair: &[Series; 2], drawn: &[Vec<u32>; 2]) -> Option<f64> {
     Some(values[1] - values[0])
 }
 
-/// The share of shuffles whose largest statistic reaches each found one.
+/// Returns the share of shuffles whose largest statistic reaches each observed one.
 fn p_of(found: &[Option<f64>], largest: &[f64]) -> Vec<Option<f64>> {
     let mut sorted = largest.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -291,7 +293,7 @@ impl Default for Random {
 }
 
 impl Random {
-    /// A number below `end`, which is small against 2^32.
+    /// Returns a number below `end`, which is small compared with 2^32.
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -307,7 +309,7 @@ impl Random {
         }
     }
 
-    /// How often each slice is drawn, with replacement.
+    /// Draws slices with replacement, and counts how often each is drawn.
     fn draw(&mut self, times: &mut [u32]) {
         times.fill(0);
         for _ in 0..times.len() {
@@ -329,7 +331,7 @@ mod tests {
         }
     }
 
-    /// Counts around a mean, as sampling gives them.
+    /// Simulates counts around a mean, as sampling produces them.
     fn noise(random: &mut Random, mean: usize, count: usize) -> Vec<f64> {
         let one = |random: &mut Random| {
             let heads = (0..4 * mean).filter(|_| random.below(4) == 0).count();
@@ -364,7 +366,7 @@ mod tests {
         assert!(p[0] > Some(LEVEL), "{p:?}");
     }
 
-    /// One of 300 values doubles; in 20 comparisons, it is always found, and hardly anything else is.
+    /// One of 300 values doubles: it is found in each of 20 comparisons, and hardly any other value is.
     #[test]
     fn one_change_among_many_is_found_alone() {
         for (replicates, count, mean) in [(Replicates::Runs, 8, 40), (Replicates::Slices, 64, 5)] {

@@ -1,20 +1,20 @@
-//! Rows of a batch that came as columns, added to rows that are columns here: a table gets both kinds if only some of its
-//! events have unusual members.
+//! Appends the rows of columnar batches to rows whose columns are built here: a table receives both kinds if only some
+//! of its events have rare members.
 
 use super::{Batch, Buffer, Column, Data, Rows, TextData, Values};
 use crate::store::intern::{Entries, Interner};
 
-/// The distinct strings of a column of batches, by the IDs there.
+/// The distinct strings of a column in the batches, by their IDs there.
 #[derive(Debug, Default)]
 pub(super) struct Foreign {
     texts: Entries,
-    /// The IDs here; forgotten when these restart.
+    /// Their IDs in this column; cleared when those restart.
     ids: Vec<Option<u32>>,
 }
 
 impl Rows {
-    /// Batches of this table were written before without passing through here: their strings, by column, whose IDs
-    /// later batches may use.
+    /// Continues after batches of this table that were written directly: later batches may refer to the IDs of their
+    /// strings, which are given by column.
     pub(in crate::store) fn follow(&mut self, texts: Vec<Entries>) {
         self.foreign = texts
             .into_iter()
@@ -31,7 +31,7 @@ impl Rows {
         }
     }
 
-    /// Adds the rows of a batch; returns the memory that they took. Its vectors may be used again.
+    /// Appends the rows of a batch, and returns the memory that they use. The batch's vectors can be reused.
     pub(in crate::store) fn absorb(&mut self, batch: &Batch) -> usize {
         self.foreign
             .resize_with(self.columns.len(), Foreign::default);
@@ -62,7 +62,7 @@ impl Column {
                 self.grown += size_of_val(&items.keys[..]);
                 self.grown += foreign.translate(items, interner, own_items);
             }
-            // Both are columns of one declaration.
+            // Both columns have the same declaration.
             _ => return self.push_nulls(values.presence.rows()),
         }
         self.presence.absorb(&values.presence);
@@ -70,12 +70,12 @@ impl Column {
 }
 
 impl Foreign {
-    /// The IDs here have another meaning from now on.
+    /// Clears the IDs of this column, which are about to be reassigned.
     pub(super) fn forget_ids(&mut self) {
         self.ids.clear();
     }
 
-    /// Appends the IDs here of a batch's strings; returns the memory that new ones took.
+    /// Appends this column's IDs for a batch's strings; returns the memory that new strings use.
     fn translate(
         &mut self,
         data: &TextData,
@@ -89,7 +89,7 @@ impl Foreign {
             let id = match self.ids.get(key as usize) {
                 Some(&Some(id)) => id,
                 _ => {
-                    // It was valid there, so it is here.
+                    // The batch was checked where it was made: the string is valid.
                     let (id, new) = interner.intern(self.texts.get(key));
                     grown += new;
                     if let Some(place) = self.ids.get_mut(key as usize) {

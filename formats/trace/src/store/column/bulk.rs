@@ -1,10 +1,11 @@
-//! Many values at once: what depends on the column alone is decided once, and the values are one loop.
+//! Appends many values at once: checks that depend only on the column are made once per batch instead of once per
+//! value.
 
 use super::{Buffer, Column, intern_text};
 use crate::store::names::Names;
 
 impl Column {
-    /// Pushes NULL so many times.
+    /// Appends `count` NULLs.
     pub(crate) fn push_nulls(&mut self, count: usize) {
         if self.nullable {
             self.presence.absent(count);
@@ -13,7 +14,7 @@ impl Column {
         }
     }
 
-    /// Pushes signed integers of at most so many bits.
+    /// Appends signed integers of at most `bits` bits.
     #[inline]
     pub(crate) fn extend_i64(&mut self, bits: u32, values: impl ExactSizeIterator<Item = i64>) {
         let high = i64::MAX >> (64 - bits);
@@ -27,7 +28,7 @@ impl Column {
         self.presence.values(count);
     }
 
-    /// Pushes unsigned integers of at most so many bits.
+    /// Appends unsigned integers of at most `bits` bits.
     #[inline]
     pub(crate) fn extend_u64(&mut self, bits: u32, values: impl ExactSizeIterator<Item = u64>) {
         let fits = self.high >= u64::MAX >> (64 - bits);
@@ -40,7 +41,7 @@ impl Column {
         self.presence.values(count);
     }
 
-    /// Pushes signed integers of at most so many bits, or NULL.
+    /// Appends signed integers of at most `bits` bits, or NULL.
     #[inline]
     pub(crate) fn extend_some(
         &mut self,
@@ -79,7 +80,7 @@ impl Column {
         self.presence.extend(values.map(|value| value.is_some()));
     }
 
-    /// Pushes lists of so many 64-bit integers, one after the other.
+    /// Appends lists of `length` 64-bit integers each.
     pub(crate) fn extend_lists(
         &mut self,
         length: usize,
@@ -112,7 +113,7 @@ impl Column {
         }
     }
 
-    /// Pushes strings by their IDs among `names`, or NULL.
+    /// Appends strings by their IDs in `names`, or NULL.
     pub(crate) fn extend_named(
         &mut self,
         names: &Names,
@@ -176,7 +177,7 @@ mod tests {
         ColumnType::Text,
     ];
 
-    /// Two columns are the same.
+    /// Checks that two columns are equal.
     fn check(mut bulk: Column, mut single: Column) -> Result<(), TestCaseError> {
         let (bulk, single) = (bulk.take(false), single.take(false));
         prop_assert_eq!(format!("{:?}", bulk.data), format!("{:?}", single.data));
@@ -268,7 +269,7 @@ mod tests {
             let mut single = Column::new(ColumnType::Text, nullable);
             let mut names = Names::default();
             for (turn, piece) in pieces.iter().enumerate() {
-                // Others with other IDs.
+                // Other names have other IDs.
                 if turn % 2 == 0 {
                     names = Names::default();
                     (0..6).for_each(|id| names.push(texts[(id + turn) % 6]));

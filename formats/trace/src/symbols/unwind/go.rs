@@ -73,10 +73,10 @@ impl GoFrames {
         let text = match magic {
             MAGIC_1_16 => 0,
             MAGIC_1_18 | MAGIC_1_20 => {
-                let told = head.u64().ok()?;
+                let address = head.u64().ok()?;
                 // Not set in files that are relocated.
-                match image.code_at(told) {
-                    Some(_) if told > 0 => told,
+                match image.code_at(address) {
+                    Some(_) if address > 0 => address,
                     _ => image.section(b".text")?.address,
                 }
             }
