@@ -191,6 +191,8 @@ pub(in crate::symbols) struct Elf {
     wide: bool,
     kind: u16,
     pub(in crate::symbols) machine: u16,
+    /// The address where a program begins; 0 for most libraries.
+    pub(in crate::symbols) entry: u64,
     segments: Vec<Segment>,
     sections: Vec<Section>,
     section_names: u32,
@@ -231,6 +233,7 @@ impl Elf {
             wide,
             kind: 0,
             machine: 0,
+            entry: 0,
             segments: Vec::new(),
             sections: Vec::new(),
             section_names: 0,
@@ -246,7 +249,7 @@ impl Elf {
         self.kind = cursor.u16()?;
         self.machine = cursor.u16()?;
         cursor.u32()?; // e_version
-        self.word(&mut cursor)?; // e_entry
+        self.entry = self.word(&mut cursor)?;
         let segments_at = self.word(&mut cursor)?;
         let sections_at = self.word(&mut cursor)?;
         cursor.u32()?; // e_flags

@@ -1,5 +1,7 @@
 //! Sources of unwind rules in a file: call frame information, and Go's own tables.
 
+use std::ops::Range;
+
 use super::super::files::Found;
 use super::cfi::{CallFrames, Function, Scratch};
 use super::go::{GoFrames, GoFunction};
@@ -8,14 +10,20 @@ use super::rule::Rule;
 /// Rules that are evaluated for Go's functions, in multiples of their number: 6 in Go's own compiler.
 const GO_WORK_MAX: usize = 256;
 
+/// Bytes of the code where a program begins, at most. glibc's loader has 80, without call frame information.
+const ENTRY_BYTES: u64 = 128;
+
 /// The sources of a file's rules.
 pub(super) struct Sources {
     frames: Option<CallFrames>,
     go: Option<GoFrames>,
+    /// Where the program begins, if nothing else says that it has no caller.
+    entry: Option<Range<u64>>,
     scratch: Scratch,
 }
 
 enum Source<'a> {
+    Entry(u64),
     Frames(&'a Function),
     Go(&'a GoFunction),
 }
@@ -31,11 +39,23 @@ pub(super) enum Item {
 impl Sources {
     /// Reads the file's lists of functions.
     pub(super) fn of(found: &Found) -> Sources {
-        Sources {
+        let mut sources = Sources {
             frames: CallFrames::of(&found.image, found.debug.as_deref()),
             go: GoFrames::of(&found.image),
+            entry: None,
             scratch: Scratch::default(),
+        };
+        let start = found.image.entry;
+        if start > 0 && sources.rule_at(start) == Rule::Gap {
+            let of_frames = sources.frames.iter().flat_map(CallFrames::functions);
+            let of_go = sources.go.iter().flat_map(GoFrames::functions);
+            let starts = of_frames.map(|function| function.start);
+            let starts = starts.chain(of_go.map(|function| function.start));
+            let next = starts.filter(|&other| other > start).min();
+            let end = start.saturating_add(ENTRY_BYTES);
+            sources.entry = Some(start..next.map_or(end, |next| next.min(end)));
         }
+        sources
     }
 
     /// The rule at an address of the file.
@@ -43,8 +63,12 @@ impl Sources {
         let Sources {
             frames,
             go,
+            entry,
             scratch,
         } = self;
+        if entry.as_ref().is_some_and(|entry| entry.contains(&address)) {
+            return Rule::Root;
+        }
         let of_frames = frames
             .as_ref()
             .map(|frames| frames.rule_at(address, scratch));
@@ -59,6 +83,7 @@ impl Sources {
         let Sources {
             frames,
             go,
+            entry,
             scratch,
         } = self;
         let of_frames = frames.iter().flat_map(CallFrames::functions);
@@ -67,7 +92,10 @@ impl Sources {
         let mut go_work = go_count.saturating_mul(GO_WORK_MAX);
         let of_frames = of_frames.map(|function| (function.start, Source::Frames(function)));
         let of_go = of_go.map(|function| (function.start, Source::Go(function)));
-        let mut functions: Vec<(u64, Source<'_>)> = of_frames.chain(of_go).collect();
+        let entry = entry
+            .iter()
+            .map(|entry| (entry.start, Source::Entry(entry.end)));
+        let mut functions: Vec<(u64, Source<'_>)> = of_frames.chain(of_go).chain(entry).collect();
         functions.sort_by_key(|(start, _)| *start);
         for (start, source) in functions {
             let (end, is_go) = match (source, &*frames, &*go) {
@@ -84,6 +112,10 @@ impl Sources {
                         go_work > 0
                     });
                     (function.end, true)
+                }
+                (Source::Entry(end), ..) => {
+                    each(Item::Rule(start, Rule::Root));
+                    (end, false)
                 }
                 _ => continue,
             };
