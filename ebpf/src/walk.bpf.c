@@ -68,16 +68,19 @@ static ALWAYS_INLINE void tell_copy(void *ctx, struct walk *walk)
 			bytes += PAGE_BYTES;
 		}
 	}
-	copy->bytes = bytes;
-	if (bytes > sizeof(copy->memory))
-		bytes = sizeof(copy->memory);
-	if (bpf_perf_event_output(ctx, &walk_records, BPF_F_CURRENT_CPU, copy, COPY_HEAD_BYTES + bytes))
+	/* As one number of 64 bits, whose bound Linux 6.1 keeps to the call. */
+	u64 size = bytes;
+	asm volatile("" : "+r"(size));
+	if (size > sizeof(copy->memory))
+		return;
+	copy->bytes = size;
+	if (bpf_perf_event_output(ctx, &walk_records, BPF_F_CURRENT_CPU, copy, COPY_HEAD_BYTES + size))
 		lose(LOST_NO_STACK);
 }
 
 static ALWAYS_INLINE void tell_walk(void *ctx, struct walk *walk)
 {
-	u32 frames = walk->record.frames & MOST_WALKED;
+	u64 frames = WITHIN(walk->record.frames, MOST_WALKED);
 	walk->record.kind = RECORD_WALK;
 	if (bpf_perf_event_output(ctx, &walk_records, BPF_F_CURRENT_CPU, &walk->record, WALK_HEAD_BYTES + frames * 8))
 		lose(LOST_NO_STACK);

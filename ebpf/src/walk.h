@@ -180,25 +180,32 @@ static ALWAYS_INLINE void *block_at(u32 number)
 #define NOT_ABOVE(key, wanted) ({ \
 	s64 difference_ = (s64)((u64)(key) - (u64)(wanted) - 1); \
 	asm volatile("" : "+r"(difference_)); \
-	(u32)(difference_ >> 63); \
+	(u64)(difference_ >> 63); \
 })
 
-static ALWAYS_INLINE u32 search_pairs(struct block *block, u32 wanted)
+/* Linux 6.1 forgets the bounds of what is put together of bits; the compiler would drop a mask that it finds needless. */
+#define WITHIN(number, most) ({ \
+	u64 number_ = (number); \
+	asm volatile("" : "+r"(number_)); \
+	number_ & (most); \
+})
+
+static ALWAYS_INLINE u64 search_pairs(struct block *block, u32 wanted)
 {
-	u32 place = 0;
+	u64 place = 0;
 #pragma unroll
-	for (u32 step = 256; step; step /= 2)
-		place += step & NOT_ABOVE(block->pairs[(place + step) & 511].key, wanted);
-	return place & 511;
+	for (u64 step = 256; step; step /= 2)
+		place += step & NOT_ABOVE(block->pairs[WITHIN(place + step, 511)].key, wanted);
+	return WITHIN(place, 511);
 }
 
 static ALWAYS_INLINE struct mapping_row *search_rows(struct list_block *block, u64 wanted)
 {
-	u32 place = 0;
+	u64 place = 0;
 #pragma unroll
-	for (u32 step = 64; step; step /= 2)
-		place += step & NOT_ABOVE(block->rows[(place + step) & 127].start, wanted);
-	return &block->rows[place & 127];
+	for (u64 step = 64; step; step /= 2)
+		place += step & NOT_ABOVE(block->rows[WITHIN(place + step, 127)].start, wanted);
+	return &block->rows[WITHIN(place, 127)];
 }
 
 /* The mapping at an address into walk->mapping; not true outside of all code. */
@@ -479,7 +486,7 @@ static long walk_frame(u32 index __attribute__((unused)), void *ctx __attribute_
 		return 1;
 	}
 	/* Everybody takes one off the address of a caller. */
-	walk->record.addresses[frames] = walk->ip + (frames && walk->is_interrupted);
+	walk->record.addresses[WITHIN(frames, MOST_WALKED)] = walk->ip + (frames && walk->is_interrupted);
 	walk->record.frames = frames + 1;
 	u32 number = walk->mapping.file;
 	struct file_entry *file = bpf_map_lookup_elem(&files, &number);

@@ -39,6 +39,9 @@ pub(crate) fn load(leaves_own_out: bool) -> Option<Walking> {
     match Walker::load(cpus, leaves_own_out, true) {
         Ok(walker) => Some(Walking { walker }),
         Err(error) => {
+            if let perfquet_ebpf::Error::Refused { log, .. } = &error {
+                log::debug!("{log}");
+            }
             log::info!("stacks are not walked in the kernel: {error}");
             None
         }
