@@ -21,6 +21,7 @@ use tokio::runtime::{Handle, Runtime};
 
 use crate::catalog::{self, CATALOG, MAIN};
 use crate::distinct::CountsBesideDistinct;
+use crate::engine;
 use crate::explain;
 use crate::failure::Interrupted;
 use crate::functions;
@@ -398,7 +399,7 @@ fn context(limits: &Limits) -> Result<SessionContext> {
         .map_err(|error| explain::error(error, "", None))?;
     let disk = Arc::clone(&runtime.disk_manager);
     interrupt::remove_at_end(move || disk.temp_dir_paths());
-    let context = SessionContext::new_with_config_rt(config, runtime);
+    let context = engine::context(config, runtime);
     context.add_optimizer_rule(Arc::new(CountsBesideDistinct));
     Ok(context)
 }

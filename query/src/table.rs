@@ -1,8 +1,8 @@
 //! A table of one or many traces as a DataFusion provider: a list of Parquet parts.
 //!
 //! Schema, row counts and time ranges come from the manifests, so that no footer is read before a query
-//! needs the part. Parts are sorted by time, and declared as such: `ORDER BY time` and windows over
-//! time need no sort. Columns with one value per part (`trace`, and in the view `events` also
+//! needs the part. Parts are sorted by time, and declared as such in runs (part_runs.rs): `ORDER BY time` and windows
+//! over time need no sort. Columns with one value per part (`trace`, and in the view `events` also
 //! `event`) are constants of the part, which cost nothing to read or to filter by.
 
 use std::path::Path;
@@ -33,6 +33,7 @@ use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::{Part, part_path};
 
 use crate::checked_reader::CheckedReaders;
+use crate::part_runs;
 use crate::stored_columns::StoredColumns;
 use crate::text::harmless;
 
@@ -49,7 +50,7 @@ pub(crate) struct PartFile {
 
 impl PartFile {
     /// Smallest and largest value of `time`.
-    fn time(&self) -> Option<(i64, i64)> {
+    pub(crate) fn time(&self) -> Option<(i64, i64)> {
         self.entry.time_min.zip(self.entry.time_max)
     }
 }
@@ -76,7 +77,7 @@ impl Change {
 #[derive(Debug)]
 pub(crate) struct PartsTable {
     schema: TableSchema,
-    /// Parts that follow each other in time, one run per trace and table.
+    /// Parts that follow each other in time, in separate runs for each trace and form.
     runs: Vec<Vec<PartFile>>,
     /// Columns by which the rows of each run are ordered, ascending, NULL first.
     sort: Vec<String>,
@@ -88,15 +89,20 @@ pub(crate) struct PartsTable {
 const MOST_SORTED_RUNS: usize = 64;
 
 impl PartsTable {
-    /// `columns` are those in the files; `constants` have a value per part.
+    /// `columns` are those in the files; `constants` have a value per part. With `sort`, each part is sorted.
     pub(crate) fn new(
         columns: SchemaRef,
         constants: Vec<FieldRef>,
         runs: Vec<Vec<PartFile>>,
         sort: Vec<String>,
     ) -> PartsTable {
-        let runs: Vec<_> = runs.into_iter().filter(|run| !run.is_empty()).collect();
-        let sorted = runs.len() <= MOST_SORTED_RUNS && runs.iter().all(|run| in_order(run));
+        let runs = runs.into_iter().filter(|run| !run.is_empty());
+        let is_by_time = sort.first().is_some_and(|first| first == "time");
+        let runs: Vec<_> = match is_by_time {
+            true => runs.flat_map(part_runs::by_time).collect(),
+            false => runs.collect(),
+        };
+        let sorted = runs.len() <= MOST_SORTED_RUNS;
         PartsTable {
             schema: TableSchema::builder(columns)
                 .with_table_partition_cols(constants)
@@ -133,7 +139,7 @@ impl PartsTable {
 
     fn file_groups(&self, partitions: usize) -> Result<Vec<FileGroup>> {
         let mut groups = Vec::new();
-        for run in &self.runs {
+        for run in part_runs::split(self.runs.clone(), partitions) {
             let files: Result<Vec<_>> =
                 run.iter().map(|part| self.partitioned_file(part)).collect();
             groups.push(FileGroup::new(files?));
@@ -253,14 +259,6 @@ impl TableProvider for PartsTable {
     }
 }
 
-/// Whether each part begins no earlier than the previous one ends. Parts without a time are not checked.
-fn in_order(run: &[PartFile]) -> bool {
-    let ends = run.iter().filter_map(PartFile::time);
-    ends.clone()
-        .zip(ends.skip(1))
-        .all(|(before, after)| before.1 <= after.0)
-}
-
 /// Returns the statistics of `parts`, from the manifest alone.
 fn statistics(schema: &Schema, parts: &[PartFile]) -> Statistics {
     let mut statistics = Statistics::new_unknown(schema);
@@ -272,6 +270,8 @@ fn statistics(schema: &Schema, parts: &[PartFile]) -> Statistics {
             .map(PartFile::time)
             .collect();
         let ranges = ranges.unwrap_or_default();
+        let nulls = parts.iter().map(|part| part.entry.time_nulls);
+        let nulls = nulls.sum::<Option<u64>>();
         let bound = |value: Option<i64>| match value {
             Some(value) => Precision::Exact(ScalarValue::Int64(Some(value))),
             None => Precision::Absent,
@@ -279,6 +279,7 @@ fn statistics(schema: &Schema, parts: &[PartFile]) -> Statistics {
         statistics.column_statistics[time] = ColumnStatistics {
             min_value: bound(ranges.iter().map(|range| range.0).min()),
             max_value: bound(ranges.iter().map(|range| range.1).max()),
+            null_count: nulls.map_or(Precision::Absent, |nulls| Precision::Exact(nulls as usize)),
             ..ColumnStatistics::new_unknown()
         };
     }

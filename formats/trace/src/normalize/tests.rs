@@ -6,7 +6,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use perfquet_events::event::*;
 
 use super::{Counts, Limits, Normalizer, Output, TimeRange};
-use crate::store::{Directory, Writer, WriterOptions};
+use crate::store::{Directory, Part, Writer, WriterOptions};
 use crate::symbols;
 
 /// A trace of several inputs, in a temporary directory.
@@ -98,6 +98,11 @@ impl Rows {
             }
         }
         rows
+    }
+
+    /// The parts of a table, as the manifest lists them.
+    pub(super) fn parts(&self, table: &str) -> Vec<Part> {
+        self.directory.manifest().tables[table].parts.clone()
     }
 
     /// Functions or locations of a stack, leaf first.

@@ -6,7 +6,7 @@
 //!   "tables": { "losses": { "doc": "Events known to be missing.", "folder": "losses", "sort": ["time"],
 //!       "columns": [ { "name": "time", "type": "int64", "unit": "ns", "nullable": true, "doc": "…" }, … ],
 //!       "parts": [ { "file": "losses/00000.parquet", "rows": 2, "bytes": 1180, "sorted": true,
-//!                    "time_min": 17, "time_max": 90 } ] } } }
+//!                    "time_min": 17, "time_max": 90, "time_nulls": 0 } ] } } }
 //! ```
 //! Unknown members are ignored, so that minor changes stay readable; a format
 //! that older versions cannot read raises `version`.
@@ -313,6 +313,10 @@ pub struct Part {
     /// Largest `time`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_max: Option<i64>,
+    /// Number of rows whose `time` is NULL; `None` in traces of earlier versions of the writer. Without them, sorted parts
+    /// whose times follow each other are sorted together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_nulls: Option<u64>,
     /// Columns, if they differ from the table's: some are missing or have narrower types. Parts with the same
     /// columns are one form of an event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -55,6 +55,8 @@ pub(super) struct Part {
     rows: u64,
     order: Order,
     time: Bounds,
+    /// Number of rows without a `time`.
+    time_nulls: u64,
 }
 
 /// A part that is completely written, with its temporary name.
@@ -175,6 +177,7 @@ impl Part {
             rows: 0,
             order: Order::new(schema),
             time: Bounds::None,
+            time_nulls: 0,
         }
     }
 
@@ -217,6 +220,10 @@ impl Part {
                 .collect();
         }
         self.order.check(batch);
+        let times = self.schema.columns.iter().zip(&batch.columns);
+        for (_, times) in times.filter(|(column, _)| column.name == "time") {
+            self.time_nulls += times.presence.nulls() as u64;
+        }
         for ((chunk, values), texts) in self.chunks.iter_mut().zip(&batch.columns).zip(texts) {
             chunk
                 .append(values, texts, shop)
@@ -309,6 +316,7 @@ impl Part {
                 sorted,
                 time_min,
                 time_max,
+                time_nulls: Some(self.time_nulls),
                 columns: Vec::new(),
             },
         })

@@ -27,6 +27,7 @@ mod args;
 mod edges;
 mod keep;
 mod names;
+mod ordered;
 mod pairs;
 mod pending;
 #[cfg(test)]

@@ -7,11 +7,11 @@ use perfquet_events::Error;
 
 use super::super::output::Output;
 use super::super::selected::Selected;
-use super::super::texts::{TextId, Texts};
+use super::super::texts::Texts;
 use super::super::threads::Threads;
 use super::keep::Keep;
+use super::ordered::OrderedRows;
 use super::pending::{CallId, Pending, bytes_of};
-use crate::tables;
 
 /// Maximum number of rows that wait for an open one (about 25 MiB). Then the open row is set aside, and written late.
 const WAITING: usize = 1 << 17;
@@ -36,6 +36,7 @@ pub(super) struct PendingRows {
     aside_order: VecDeque<CallId>,
     /// Calls set aside that have been closed.
     late: Vec<(CallId, Pending)>,
+    ordered: OrderedRows,
     /// Number of rows whose exit was given up.
     pub(super) given_up: u64,
     /// Size of the arguments recorded by probes, in all waiting rows.
@@ -51,6 +52,7 @@ impl PendingRows {
             aside: HashMap::new(),
             aside_order: VecDeque::new(),
             late: Vec::new(),
+            ordered: OrderedRows::default(),
             given_up: 0,
             fetched_bytes: 0,
             keep: Keep::default(),
@@ -193,10 +195,11 @@ impl PendingRows {
         all: bool,
     ) -> Result<(), Error> {
         let mut written_bytes = 0;
+        let mut ordered = std::mem::take(&mut self.ordered);
         let mut push = |keep: &mut Keep, selected: &mut Selected, id, row: Pending, next| {
             written_bytes += row.fetched_bytes();
             match is_row(keep, selected, &row) {
-                true => push(id, &row, texts, threads, output),
+                true => ordered.write(id, row, texts, threads, output),
                 false => {
                     keep.went(id, row.parent_id, next);
                     Ok(())
@@ -241,6 +244,10 @@ impl PendingRows {
                 push(&mut self.keep, selected, id, row, next)?;
             }
         }
+        if all {
+            ordered.write_late(texts, threads, output)?;
+        }
+        self.ordered = ordered;
         self.fetched_bytes -= written_bytes;
         self.keep.forget(self.first);
         Ok(())
@@ -252,49 +259,6 @@ fn is_row(keep: &mut Keep, selected: &mut Selected, row: &Pending) -> bool {
     !row.is_provisional
         && keep.holds(row)
         && (!(row.is_wanted || keep.counts_all) || selected.take_room())
-}
-
-fn push(
-    id: CallId,
-    row: &Pending,
-    texts: &Texts,
-    threads: &Threads,
-    output: &mut Output,
-) -> Result<(), Error> {
-    let text = |id: TextId| texts.get(id);
-    let fetched = row.fetched.iter().map(|arg| &arg[..]);
-    let args: Vec<&[u8]> = row.args.iter().copied().map(text).chain(fetched).collect();
-    let self_time = match (row.duration, row.in_others) {
-        // Times of text formats are rounded: the calls inside may add up to more.
-        (Some(duration), Some(inside)) => Some(duration.saturating_sub(inside).max(0)),
-        _ => None,
-    };
-    output.counts.calls += 1;
-    let table = output.fixed.calls;
-    tables::calls::Row {
-        time: row.place.time,
-        cpu: row.place.cpu.and_then(|cpu| cpu.try_into().ok()),
-        pid: row.place.pid,
-        tid: row.place.tid,
-        comm: row.place.comm.map(|comm| threads.comm_bytes(comm)),
-        kernel_stack: row.place.kernel_stack.map(|stack| stack as i32),
-        user_stack: row.place.user_stack.map(|stack| stack as i32),
-        duration: row.duration,
-        self_time,
-        function: row.function.map(text),
-        module: row.module.map(text).filter(|module| !module.is_empty()),
-        caller: row.caller.map(text),
-        depth: Some(i32::try_from(row.depth).unwrap_or(i32::MAX)),
-        call_id: id.0,
-        parent_id: row.parent_id.map(|id| id.0),
-        retval: row.retval,
-        args: (!args.is_empty()).then_some(&args),
-        context: row.context.map(|context| context.as_str().as_bytes()),
-        entry_seen: row.entry_seen,
-        exit_seen: row.exit_seen,
-    }
-    .push(output.writer.rows(table));
-    output.writer.end_row(table)
 }
 
 #[cfg(test)]

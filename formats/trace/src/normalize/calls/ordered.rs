@@ -1,0 +1,137 @@
+//! Writes the rows of `calls` in the order of `time`, so that every part is sorted.
+//!
+//! ```text
+//! rows as they end      a 10   b 20   c 30   main 5     main was open all the time
+//! calls/00000.parquet   a 10   b 20   c 30
+//! calls/00001.parquet   main 5                          a part of its own: queries merge the two
+//! ```
+
+use perfquet_events::Error;
+
+use super::super::output::Output;
+use super::super::texts::{TextId, Texts};
+use super::super::threads::Threads;
+use super::pending::{CallId, Pending};
+use crate::store::TableId;
+use crate::tables;
+
+/// Maximum number of rows that wait for a part of their own (13 MiB), and maximum size of their arguments in bytes.
+const LATE: usize = 1 << 16;
+const LATE_BYTES: usize = 16 << 20;
+
+/// Maximum number of parts for late rows. Then they share the last one, which is not sorted.
+const PARTS: usize = 48;
+
+/// The order of the rows of one input.
+#[derive(Default)]
+pub(super) struct OrderedRows {
+    /// The form for rows in order, from the first one on.
+    table: Option<TableId>,
+    /// Time of the last row in order; NULL comes first.
+    last: Option<i64>,
+    /// Rows that belong before those already written.
+    late: Vec<(CallId, Pending)>,
+    /// Size of the arguments in `late`.
+    late_bytes: usize,
+    /// The forms for late rows so far.
+    parts: usize,
+    last_part: Option<TableId>,
+}
+
+impl OrderedRows {
+    /// Writes a row, at once or later.
+    pub(super) fn write(
+        &mut self,
+        id: CallId,
+        row: Pending,
+        texts: &Texts,
+        threads: &Threads,
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        if row.place.time < self.last {
+            self.late_bytes += row.fetched_bytes();
+            self.late.push((id, row));
+            if self.late.len() >= LATE || self.late_bytes >= LATE_BYTES {
+                self.write_late(texts, threads, output)?;
+            }
+            return Ok(());
+        }
+        let table = match self.table {
+            Some(table) => table,
+            // Another input may have begun earlier than the last one ended.
+            None if output.counts.calls > 0 => output.writer.add_form(tables::calls::schema())?,
+            None => output.fixed.calls,
+        };
+        self.table = Some(table);
+        self.last = row.place.time;
+        push(table, id, &row, texts, threads, output)
+    }
+
+    /// Writes the rows that wait, into a part of their own.
+    pub(super) fn write_late(
+        &mut self,
+        texts: &Texts,
+        threads: &Threads,
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        self.late_bytes = 0;
+        let mut late = std::mem::take(&mut self.late);
+        if late.is_empty() {
+            return Ok(());
+        }
+        late.sort_unstable_by_key(|(id, row)| (row.place.time, *id));
+        let table = match self.last_part {
+            Some(last) if self.parts >= PARTS => last,
+            _ => output.writer.add_form(tables::calls::schema())?,
+        };
+        self.parts += 1;
+        self.last_part = Some(table);
+        for (id, row) in late {
+            push(table, id, &row, texts, threads, output)?;
+        }
+        Ok(())
+    }
+}
+
+fn push(
+    table: TableId,
+    id: CallId,
+    row: &Pending,
+    texts: &Texts,
+    threads: &Threads,
+    output: &mut Output,
+) -> Result<(), Error> {
+    let text = |id: TextId| texts.get(id);
+    let fetched = row.fetched.iter().map(|arg| &arg[..]);
+    let args: Vec<&[u8]> = row.args.iter().copied().map(text).chain(fetched).collect();
+    let self_time = match (row.duration, row.in_others) {
+        // Times of text formats are rounded: the calls inside may add up to more.
+        (Some(duration), Some(inside)) => Some(duration.saturating_sub(inside).max(0)),
+        _ => None,
+    };
+    output.counts.calls += 1;
+    tables::calls::Row {
+        time: row.place.time,
+        cpu: row.place.cpu.and_then(|cpu| cpu.try_into().ok()),
+        pid: row.place.pid,
+        tid: row.place.tid,
+        comm: row.place.comm.map(|comm| threads.comm_bytes(comm)),
+        kernel_stack: row.place.kernel_stack.map(|stack| stack as i32),
+        user_stack: row.place.user_stack.map(|stack| stack as i32),
+        duration: row.duration,
+        self_time,
+        function: row.function.map(text),
+        module: row.module.map(text).filter(|module| !module.is_empty()),
+        caller: row.caller.map(text),
+        depth: Some(i32::try_from(row.depth).unwrap_or(i32::MAX)),
+        call_id: id.0,
+        parent_id: row.parent_id.map(|id| id.0),
+        retval: row.retval,
+        args: (!args.is_empty()).then_some(&args),
+        context: row.context.map(|context| context.as_str().as_bytes()),
+        entry_seen: row.entry_seen,
+        exit_seen: row.exit_seen,
+    }
+    .push(output.writer.rows(table));
+    output.writer.end_row(table)
+}
