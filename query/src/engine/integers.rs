@@ -24,25 +24,24 @@ impl Integers {
     /// Whether a column of this type has such integers.
     pub(crate) fn hold(kind: &DataType) -> bool {
         use DataType::*;
-        match kind {
-            Int8
-            | Int16
-            | Int32
-            | Int64
-            | UInt8
-            | UInt16
-            | UInt32
-            | UInt64
-            | Float32
-            | Float64
-            | Date32
-            | Date64
-            | Timestamp(_, _)
-            | Duration(_)
-            | Time32(_)
-            | Time64(_) => true,
-            _ => false,
-        }
+        matches!(
+            kind,
+            Int8 | Int16
+                | Int32
+                | Int64
+                | UInt8
+                | UInt16
+                | UInt32
+                | UInt64
+                | Float32
+                | Float64
+                | Date32
+                | Date64
+                | Timestamp(_, _)
+                | Duration(_)
+                | Time32(_)
+                | Time64(_)
+        )
     }
 
     /// Converts a column; the types are those of [`Integers::hold`].

@@ -403,7 +403,8 @@ impl Merging {
     fn first(&self) -> Option<(usize, Option<(Key, bool)>)> {
         let heads = self.inputs.iter().enumerate();
         let heads = heads.filter(|(_, input)| input.batch.is_some());
-        let (mut first, mut second): (Option<(Key, usize)>, Option<(Key, usize)>) = (None, None);
+        let mut first: Option<(Key, usize)> = None;
+        let mut second: Option<(Key, usize)> = None;
         for (number, input) in heads {
             let head = Some((input.key(input.row), number));
             if first.is_none() || head < first {

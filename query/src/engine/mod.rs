@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! Merge        inputs in the order of time, instead of SortPreservingMergeExec
+//! RangeJoin    conditions on ranges of time, instead of HashJoinExec and NestedLoopJoinExec
 //! ```
 
 mod integers;
+mod keys;
 mod merge;
+mod range_join;
 
 use std::sync::Arc;
 
@@ -30,6 +33,11 @@ pub(crate) fn context(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Sessio
 fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     let last = rules.pop();
+    let ensure = rules
+        .iter()
+        .position(|rule| rule.name() == "EnsureRequirements");
+    let ensure = ensure.expect("DataFusion has a rule that adds sorts");
+    rules.insert(ensure, Arc::new(range_join::RangeJoins));
     rules.push(Arc::new(merge::MergeByOneNumber));
     rules.extend(last);
     rules

@@ -18,6 +18,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -238,6 +239,20 @@ impl ScalarUDFImpl for Arithmetic {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(self.kind.clone())
+    }
+
+    /// A constant more or less keeps the order: results that do not fit are errors.
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        let [left, right] = inputs else {
+            return Ok(SortProperties::Unordered);
+        };
+        let (left, right) = (&left.sort_properties, &right.sort_properties);
+        let has_constant = [left, right].contains(&&SortProperties::Singleton);
+        Ok(match self.operation {
+            Operation::Plus if has_constant => left.add(right),
+            Operation::Minus if has_constant => left.sub(right),
+            _ => SortProperties::Unordered,
+        })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

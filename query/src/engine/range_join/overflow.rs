@@ -1,0 +1,332 @@
+//! What a join keeps on disk when its open ranges do not fit into memory.
+//!
+//! ```text
+//! memory is full     all open ranges go to disk, as a generation; memory is empty
+//! later rows         are swept as before among themselves, and are written to disk, too
+//! at the end         each generation comes back into memory, and meets the later rows once more
+//! ```
+//! Pairs of rows that were in memory together are found at once; a pair of a row of a generation and a later one is found
+//! at the end, once, since each row is in one generation at most. Whether a row has matched is kept by its ID.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array, UInt64Array};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt32Type, UInt64Type};
+use arrow::ipc::writer::StreamWriter;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::spill_file::{SpillFile, SpillWriter};
+use datafusion::physical_plan::SpillManager;
+use datafusion::physical_plan::metrics::SpillMetrics;
+
+use super::blocks::{Ids, Place};
+use super::sweep::{Current, Rows, SIDES, Spec, Sweep};
+
+/// Rows on disk, and what is still to do with them.
+pub(super) struct Overflow {
+    files: [RowFile; 2],
+    /// The next ID of each side.
+    next_id: [u64; 2],
+    generations: Vec<Generation>,
+    managers: [SpillManager; 2],
+    metrics: SpillMetrics,
+}
+
+impl fmt::Debug for Overflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Overflow of {} generations", self.generations.len())
+    }
+}
+
+/// Open ranges of both sides that were moved to disk together.
+pub(super) struct Generation {
+    pub(super) files: [Stored; 2],
+    /// ID of the first row of each side that has not met them.
+    pub(super) from: [u64; 2],
+}
+
+/// A complete file; `None` if it has no rows.
+pub(super) type Stored = Option<Arc<dyn SpillFile>>;
+
+impl Overflow {
+    pub(super) fn new(
+        spec: &Spec,
+        env: &Arc<RuntimeEnv>,
+        metrics: &SpillMetrics,
+    ) -> Result<Overflow> {
+        let managers = SIDES.map(|side| {
+            let schema = stored_schema(&spec.sides[side].schema);
+            SpillManager::new(Arc::clone(env), metrics.clone(), schema)
+        });
+        Ok(Overflow {
+            files: [
+                RowFile::create(&managers[0], env, metrics)?,
+                RowFile::create(&managers[1], env, metrics)?,
+            ],
+            metrics: metrics.clone(),
+            next_id: [0; 2],
+            generations: Vec::new(),
+            managers,
+        })
+    }
+
+    /// Writes rows that come from now on. Returns the ID of the first.
+    pub(super) fn record(&mut self, side: usize, rows: &Rows) -> Result<u64> {
+        let first = self.next_id[side];
+        let count = rows.starts.len() as u64;
+        self.next_id[side] += count;
+        let ids = UInt64Array::from_iter_values(first..first + count);
+        self.files[side].write(&stored(self.managers[side].schema(), rows, ids)?)?;
+        Ok(first)
+    }
+
+    pub(super) fn read(
+        &self,
+        side: usize,
+        file: &Stored,
+    ) -> Result<Option<SendableRecordBatchStream>> {
+        let read = |file: &Arc<dyn SpillFile>| {
+            self.managers[side].read_spill_as_stream_unbuffered(Arc::clone(file), None)
+        };
+        file.as_ref().map(read).transpose()
+    }
+
+    /// Completes the files of later rows.
+    pub(super) fn finish(&mut self) -> Result<(Vec<Generation>, [Stored; 2])> {
+        let [left, right] = &mut self.files;
+        Ok((
+            std::mem::take(&mut self.generations),
+            [left.finish()?, right.finish()?],
+        ))
+    }
+}
+
+impl Sweep {
+    /// Moves all open ranges to disk.
+    pub(super) fn spill(&mut self, env: &Arc<RuntimeEnv>, metrics: &SpillMetrics) -> Result<()> {
+        self.flush()?;
+        let mut overflow = match self.overflow.take() {
+            Some(overflow) => overflow,
+            None => Overflow::new(&self.spec, env, metrics)?,
+        };
+        let mut generation = Generation {
+            files: [None, None],
+            from: [0; 2],
+        };
+        for side in SIDES {
+            generation.files[side] = self.spill_open(side, &mut overflow, env)?;
+            self.spill_current(side, &mut overflow)?;
+            let current = self.current[side].as_ref();
+            let id = current.and_then(|current| {
+                let row = current.row as u32;
+                let block = current.block;
+                self.blocks[side].id(Place { block, row })
+            });
+            generation.from[side] = id.unwrap_or(overflow.next_id[side]);
+        }
+        overflow.generations.push(generation);
+        self.overflow = Some(overflow);
+        self.flush()
+    }
+
+    fn spill_open(
+        &mut self,
+        side: usize,
+        overflow: &mut Overflow,
+        env: &Arc<RuntimeEnv>,
+    ) -> Result<Stored> {
+        let manager = &overflow.managers[side];
+        let mut file = RowFile::create(manager, env, &overflow.metrics)?;
+        let mut entries = Vec::new();
+        for (key, open) in self.open.iter_mut().enumerate() {
+            let taken = std::mem::take(&mut open[side]);
+            entries.extend(taken.into_iter().map(|entry| (key as u32, entry)));
+        }
+        // In any order: a generation is open as a whole.
+        for chunk in entries.chunks(self.spec.batch_size) {
+            let places: Vec<Place> = chunk.iter().map(|(_, entry)| entry.place).collect();
+            let blocks = &mut self.blocks[side];
+            let mut ids = Vec::with_capacity(places.len());
+            for &place in &places {
+                ids.push(match blocks.id(place) {
+                    Some(id) => id,
+                    None => {
+                        let id = overflow.next_id[side];
+                        overflow.next_id[side] += 1;
+                        if self.spec.tracks(side) {
+                            if blocks.is_marked(place) {
+                                blocks.mark_id(id);
+                            }
+                            // Its fate is decided at the end.
+                            blocks.mark(place);
+                        }
+                        id
+                    }
+                });
+            }
+            let rows = Rows {
+                columns: blocks.gather_all(&places)?,
+                starts: chunk.iter().map(|(_, entry)| entry.start).collect(),
+                ends: chunk.iter().map(|(_, entry)| entry.end).collect(),
+                valid: None,
+                keys: chunk.iter().map(|(key, _)| *key).collect(),
+            };
+            file.write(&stored(manager.schema(), &rows, UInt64Array::from(ids))?)?;
+            for place in places {
+                blocks.expire(place.block, 1);
+            }
+        }
+        self.entries[side] = 0;
+        file.finish()
+    }
+
+    /// Gives the rows of the current batch that are not swept yet an ID each.
+    fn spill_current(&mut self, side: usize, overflow: &mut Overflow) -> Result<()> {
+        let Some(current) = self.current[side].take() else {
+            return Ok(());
+        };
+        let place = Place {
+            block: current.block,
+            row: 0,
+        };
+        if self.blocks[side].id(place).is_some() {
+            self.current[side] = Some(current);
+            return Ok(());
+        }
+        let (row, count) = (current.row, current.starts.len() - current.row);
+        let slice = |column: &ArrayRef| column.slice(row, count);
+        let Current {
+            block,
+            starts,
+            ends,
+            valid,
+            keys,
+            dropped,
+            ..
+        } = current;
+        let rows = Rows {
+            columns: self.blocks[side].columns(block).iter().map(slice).collect(),
+            starts: starts.slice(row, count),
+            ends: ends.slice(row, count),
+            valid: valid.map(|valid| valid.slice(row, count)),
+            keys: keys[row..].to_vec(),
+        };
+        if self.spec.tracks(side) {
+            // Rows with an ID are shown by it.
+            for row in row..row + count {
+                let row = row as u32;
+                self.blocks[side].mark(Place { block, row });
+            }
+        }
+        if dropped + count > 0 {
+            self.blocks[side].expire(block, dropped + count);
+        }
+        let ids = Ids::From(overflow.record(side, &rows)?);
+        self.take(side, rows, ids);
+        Ok(())
+    }
+}
+
+/// A file of rows that is being written.
+struct RowFile {
+    file: Arc<dyn SpillFile>,
+    writer: Option<StreamWriter<Box<dyn SpillWriter>>>,
+    schema: SchemaRef,
+    metrics: SpillMetrics,
+}
+
+impl RowFile {
+    fn create(
+        manager: &SpillManager,
+        env: &Arc<RuntimeEnv>,
+        metrics: &SpillMetrics,
+    ) -> Result<RowFile> {
+        Ok(RowFile {
+            metrics: metrics.clone(),
+            file: env.disk_manager.create_tmp_file("RangeJoin")?,
+            writer: None,
+            schema: Arc::clone(manager.schema()),
+        })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => {
+                let writer = StreamWriter::try_new(self.file.open_writer()?, &self.schema)?;
+                self.metrics.spill_file_count.add(1);
+                self.writer.insert(writer)
+            }
+        };
+        self.metrics.spilled_rows.add(batch.num_rows());
+        Ok(writer.write(batch)?)
+    }
+
+    fn finish(&mut self) -> Result<Stored> {
+        let Some(mut writer) = self.writer.take() else {
+            return Ok(None);
+        };
+        writer.finish()?;
+        writer.into_inner()?.finish()?;
+        let bytes = self.file.size().unwrap_or(0);
+        self.metrics.spilled_bytes.add(bytes as usize);
+        Ok(Some(Arc::clone(&self.file)))
+    }
+}
+
+/// The columns of a side as they are on disk.
+fn stored_schema(schema: &Schema) -> SchemaRef {
+    let mut fields = schema.fields().to_vec();
+    for (name, kind) in [
+        ("start", DataType::Int64),
+        ("end", DataType::Int64),
+        ("key", DataType::UInt32),
+        ("id", DataType::UInt64),
+    ] {
+        fields.push(Arc::new(Field::new(name, kind, true)));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+fn stored(schema: &SchemaRef, rows: &Rows, ids: UInt64Array) -> Result<RecordBatch> {
+    let mut columns: Vec<ArrayRef> = rows.columns.iter().map(without_unused_texts).collect();
+    let starts = Int64Array::new(rows.starts.clone(), rows.valid.clone());
+    let ends = Int64Array::new(rows.ends.clone(), rows.valid.clone());
+    columns.push(Arc::new(starts));
+    columns.push(Arc::new(ends));
+    columns.push(Arc::new(UInt32Array::from(rows.keys.clone())));
+    columns.push(Arc::new(ids));
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// Views keep all texts of their page; only those in use are written.
+fn without_unused_texts(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        _ => Arc::clone(column),
+    }
+}
+
+/// Rows from disk, and their IDs.
+pub(super) fn restored(batch: &RecordBatch) -> Result<(Rows, Vec<u64>)> {
+    let [columns @ .., starts, ends, keys, ids] = batch.columns() else {
+        let message = "rows on disk have too few columns".to_owned();
+        return Err(DataFusionError::Internal(message));
+    };
+    let (starts, ends) = (
+        starts.as_primitive::<Int64Type>(),
+        ends.as_primitive::<Int64Type>(),
+    );
+    let rows = Rows {
+        columns: columns.to_vec(),
+        valid: NullBuffer::union(starts.nulls(), ends.nulls()),
+        starts: starts.values().clone(),
+        ends: ends.values().clone(),
+        keys: keys.as_primitive::<UInt32Type>().values().to_vec(),
+    };
+    Ok((rows, ids.as_primitive::<UInt64Type>().values().to_vec()))
+}
