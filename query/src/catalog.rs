@@ -25,8 +25,9 @@ use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::{ColumnSchema, ColumnType, unite};
 use perfquet_trace::tables;
 
+use crate::part_runs::PartFile;
 use crate::stored_columns::StoredColumns;
-use crate::table::{Change, PartFile, PartsTable, constant_column};
+use crate::table::{Change, PartsTable, constant_column};
 use crate::trace::{Trace, TraceTable};
 use crate::unit;
 use crate::views::VIEWS;

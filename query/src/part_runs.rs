@@ -5,7 +5,29 @@
 //! runs    0–10 10–20      3–7 8–30      NULL         merged by whoever needs the order
 //! ```
 
-use crate::table::PartFile;
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::scalar::ScalarValue;
+use perfquet_trace::store::Part;
+
+/// One Parquet file.
+#[derive(Debug, Clone)]
+pub(crate) struct PartFile {
+    /// The trace directory.
+    pub(crate) trace: Arc<Path>,
+    /// Its entry in the manifest.
+    pub(crate) entry: Part,
+    /// Values of the constant columns.
+    pub(crate) constants: Vec<ScalarValue>,
+}
+
+impl PartFile {
+    /// Smallest and largest value of `time`.
+    pub(crate) fn time(&self) -> Option<(i64, i64)> {
+        self.entry.time_min.zip(self.entry.time_max)
+    }
+}
 
 /// Divides sorted parts into runs, as few as possible.
 pub(crate) fn by_time(mut parts: Vec<PartFile>) -> Vec<Vec<PartFile>> {
@@ -52,8 +74,6 @@ pub(crate) fn split(mut runs: Vec<Vec<PartFile>>, count: usize) -> Vec<Vec<PartF
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfquet_trace::store::Part;
-    use std::path::Path;
 
     type Times = (Option<(i64, i64)>, Option<u64>);
 

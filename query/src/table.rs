@@ -5,7 +5,6 @@
 //! over time need no sort. Columns with one value per part (`trace`, and in the view `events` also
 //! `event`) are constants of the part, which cost nothing to read or to filter by.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,30 +29,12 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::scalar::ScalarValue;
-use perfquet_trace::store::{Part, part_path};
+use perfquet_trace::store::part_path;
 
 use crate::checked_reader::CheckedReaders;
-use crate::part_runs;
+use crate::part_runs::{self, PartFile};
 use crate::stored_columns::StoredColumns;
 use crate::text::harmless;
-
-/// One Parquet file.
-#[derive(Debug, Clone)]
-pub(crate) struct PartFile {
-    /// The trace directory.
-    pub(crate) trace: Arc<Path>,
-    /// Its entry in the manifest.
-    pub(crate) entry: Part,
-    /// Values of the constant columns.
-    pub(crate) constants: Vec<ScalarValue>,
-}
-
-impl PartFile {
-    /// Smallest and largest value of `time`.
-    pub(crate) fn time(&self) -> Option<(i64, i64)> {
-        self.entry.time_min.zip(self.entry.time_max)
-    }
-}
 
 /// A column whose kind of value changes, because one part has numbers and another strings.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! RangeJoin    conditions on ranges of time, instead of HashJoinExec and NestedLoopJoinExec
 //! ```
 
+mod blocks;
 mod integers;
 mod keys;
 mod merge;

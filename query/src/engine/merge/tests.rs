@@ -1,3 +1,5 @@
+//! Merges compared with those of DataFusion.
+
 use super::*;
 use arrow::array::{ArrayRef, AsArray, Int64Array, StringViewArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};

@@ -6,11 +6,12 @@
 //! ```
 //! DataFusion compares all pairs with equal keys: 10^6 calls with 10^5 switches on two CPUs take minutes.
 
-mod blocks;
 mod condition;
 mod overflow;
 mod rule;
 mod run;
+mod spec;
+mod spill;
 mod sweep;
 
 #[cfg(test)]
@@ -47,7 +48,8 @@ use datafusion::physical_plan::{
 use super::merge::ahead;
 use condition::Condition;
 use run::{Closed, Run};
-use sweep::{Filter, LEFT, RIGHT, Side, SideColumn, Spec, Sweep};
+use spec::{Filter, LEFT, RIGHT, Side, SideColumn, Spec};
+use sweep::Sweep;
 
 type Keys = Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>;
 

@@ -22,17 +22,16 @@ use datafusion::execution::spill_file::{SpillFile, SpillWriter};
 use datafusion::physical_plan::SpillManager;
 use datafusion::physical_plan::metrics::SpillMetrics;
 
-use super::blocks::{Ids, Place};
-use super::sweep::{Current, Rows, SIDES, Spec, Sweep};
+use super::spec::{Rows, SIDES, Spec};
 
 /// Rows on disk, and what is still to do with them.
 pub(super) struct Overflow {
     files: [RowFile; 2],
     /// The next ID of each side.
-    next_id: [u64; 2],
-    generations: Vec<Generation>,
-    managers: [SpillManager; 2],
-    metrics: SpillMetrics,
+    pub(super) next_id: [u64; 2],
+    pub(super) generations: Vec<Generation>,
+    pub(super) managers: [SpillManager; 2],
+    pub(super) metrics: SpillMetrics,
 }
 
 impl fmt::Debug for Overflow {
@@ -104,134 +103,8 @@ impl Overflow {
     }
 }
 
-impl Sweep {
-    /// Moves all open ranges to disk.
-    pub(super) fn spill(&mut self, env: &Arc<RuntimeEnv>, metrics: &SpillMetrics) -> Result<()> {
-        self.flush()?;
-        let mut overflow = match self.overflow.take() {
-            Some(overflow) => overflow,
-            None => Overflow::new(&self.spec, env, metrics)?,
-        };
-        let mut generation = Generation {
-            files: [None, None],
-            from: [0; 2],
-        };
-        for side in SIDES {
-            generation.files[side] = self.spill_open(side, &mut overflow, env)?;
-            self.spill_current(side, &mut overflow)?;
-            let current = self.current[side].as_ref();
-            let id = current.and_then(|current| {
-                let row = current.row as u32;
-                let block = current.block;
-                self.blocks[side].id(Place { block, row })
-            });
-            generation.from[side] = id.unwrap_or(overflow.next_id[side]);
-        }
-        overflow.generations.push(generation);
-        self.overflow = Some(overflow);
-        self.flush()
-    }
-
-    fn spill_open(
-        &mut self,
-        side: usize,
-        overflow: &mut Overflow,
-        env: &Arc<RuntimeEnv>,
-    ) -> Result<Stored> {
-        let manager = &overflow.managers[side];
-        let mut file = RowFile::create(manager, env, &overflow.metrics)?;
-        let mut entries = Vec::new();
-        for (key, open) in self.open.iter_mut().enumerate() {
-            let taken = std::mem::take(&mut open[side]);
-            entries.extend(taken.into_iter().map(|entry| (key as u32, entry)));
-        }
-        // In any order: a generation is open as a whole.
-        for chunk in entries.chunks(self.spec.batch_size) {
-            let places: Vec<Place> = chunk.iter().map(|(_, entry)| entry.place).collect();
-            let blocks = &mut self.blocks[side];
-            let mut ids = Vec::with_capacity(places.len());
-            for &place in &places {
-                ids.push(match blocks.id(place) {
-                    Some(id) => id,
-                    None => {
-                        let id = overflow.next_id[side];
-                        overflow.next_id[side] += 1;
-                        if self.spec.tracks(side) {
-                            if blocks.is_marked(place) {
-                                blocks.mark_id(id);
-                            }
-                            // Its fate is decided at the end.
-                            blocks.mark(place);
-                        }
-                        id
-                    }
-                });
-            }
-            let rows = Rows {
-                columns: blocks.gather_all(&places)?,
-                starts: chunk.iter().map(|(_, entry)| entry.start).collect(),
-                ends: chunk.iter().map(|(_, entry)| entry.end).collect(),
-                valid: None,
-                keys: chunk.iter().map(|(key, _)| *key).collect(),
-            };
-            file.write(&stored(manager.schema(), &rows, UInt64Array::from(ids))?)?;
-            for place in places {
-                blocks.expire(place.block, 1);
-            }
-        }
-        self.entries[side] = 0;
-        file.finish()
-    }
-
-    /// Gives the rows of the current batch that are not swept yet an ID each.
-    fn spill_current(&mut self, side: usize, overflow: &mut Overflow) -> Result<()> {
-        let Some(current) = self.current[side].take() else {
-            return Ok(());
-        };
-        let place = Place {
-            block: current.block,
-            row: 0,
-        };
-        if self.blocks[side].id(place).is_some() {
-            self.current[side] = Some(current);
-            return Ok(());
-        }
-        let (row, count) = (current.row, current.starts.len() - current.row);
-        let slice = |column: &ArrayRef| column.slice(row, count);
-        let Current {
-            block,
-            starts,
-            ends,
-            valid,
-            keys,
-            dropped,
-            ..
-        } = current;
-        let rows = Rows {
-            columns: self.blocks[side].columns(block).iter().map(slice).collect(),
-            starts: starts.slice(row, count),
-            ends: ends.slice(row, count),
-            valid: valid.map(|valid| valid.slice(row, count)),
-            keys: keys[row..].to_vec(),
-        };
-        if self.spec.tracks(side) {
-            // Rows with an ID are shown by it.
-            for row in row..row + count {
-                let row = row as u32;
-                self.blocks[side].mark(Place { block, row });
-            }
-        }
-        if dropped + count > 0 {
-            self.blocks[side].expire(block, dropped + count);
-        }
-        let ids = Ids::From(overflow.record(side, &rows)?);
-        self.take(side, rows, ids);
-        Ok(())
-    }
-}
-
 /// A file of rows that is being written.
-struct RowFile {
+pub(super) struct RowFile {
     file: Arc<dyn SpillFile>,
     writer: Option<StreamWriter<Box<dyn SpillWriter>>>,
     schema: SchemaRef,
@@ -239,7 +112,7 @@ struct RowFile {
 }
 
 impl RowFile {
-    fn create(
+    pub(super) fn create(
         manager: &SpillManager,
         env: &Arc<RuntimeEnv>,
         metrics: &SpillMetrics,
@@ -252,7 +125,7 @@ impl RowFile {
         })
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             None => {
@@ -265,7 +138,7 @@ impl RowFile {
         Ok(writer.write(batch)?)
     }
 
-    fn finish(&mut self) -> Result<Stored> {
+    pub(super) fn finish(&mut self) -> Result<Stored> {
         let Some(mut writer) = self.writer.take() else {
             return Ok(None);
         };
@@ -291,7 +164,7 @@ fn stored_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-fn stored(schema: &SchemaRef, rows: &Rows, ids: UInt64Array) -> Result<RecordBatch> {
+pub(super) fn stored(schema: &SchemaRef, rows: &Rows, ids: UInt64Array) -> Result<RecordBatch> {
     let mut columns: Vec<ArrayRef> = rows.columns.iter().map(without_unused_texts).collect();
     let starts = Int64Array::new(rows.starts.clone(), rows.valid.clone());
     let ends = Int64Array::new(rows.ends.clone(), rows.valid.clone());

@@ -15,7 +15,7 @@ use datafusion::physical_plan::{
 
 use super::super::keys;
 use super::condition::{Condition, conditions};
-use super::sweep::{LEFT, RIGHT};
+use super::spec::{LEFT, RIGHT};
 use super::{Keys, RangeJoin};
 
 /// Replaces hash joins and nested loops whose filter has a condition on ranges. Runs before the rule that adds the sorts

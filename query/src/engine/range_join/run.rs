@@ -12,9 +12,10 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::metrics::{BaselineMetrics, SpillMetrics};
 use futures::StreamExt;
 
-use super::blocks::{Ids, Place};
+use super::super::blocks::{Ids, Place};
 use super::overflow::{Generation, Stored, restored};
-use super::sweep::{Entry, SIDES, Sweep, unmatched};
+use super::spec::{Entry, SIDES, unmatched};
+use super::sweep::Sweep;
 
 /// The consumer of the result does not want more.
 pub(super) struct Closed;

@@ -1,3 +1,5 @@
+//! Joins compared with those of DataFusion, which compares all pairs.
+
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringViewArray};

@@ -135,3 +135,43 @@ fn push(
     .push(output.writer.rows(table));
     output.writer.end_row(table)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::Trace;
+    use super::super::tests::play;
+    use crate::store::Part;
+
+    /// The times of each part ascend, whatever comes late: rows that were open, and those told at their ends.
+    #[test]
+    fn every_part_is_in_the_order_of_time() {
+        let open = "> 1 a tid=1\n> 2 a tid=2\n";
+        let later = "= 1000 b tid=200 dur=1 leaf\n".repeat((1 << 17) + 10);
+        let closed = "< 2000 a tid=2\n< 2001 a tid=1\np 20 b tid=5 dur=30\np 10 a tid=5 dur=80\n";
+        let mut trace = Trace::new();
+        trace.input("one", |sink| {
+            play(sink, &(open.to_owned() + &later + closed))
+        });
+        trace.input("two", |sink| play(sink, "> 5 c tid=5\n< 9 c tid=5\n"));
+        let rows = trace.finish();
+        let parts = rows.parts("calls");
+        let shape = |part: &Part| {
+            (
+                part.rows,
+                part.time_min.unwrap(),
+                part.sorted,
+                part.time_nulls,
+            )
+        };
+        let found: Vec<_> = parts.iter().map(shape).collect();
+        let main = (1 << 17) + 10;
+        assert_eq!(
+            found,
+            [
+                (main, 1000, true, Some(0)),
+                (4, 1, true, Some(0)),
+                (1, 5, true, Some(0))
+            ]
+        );
+    }
+}

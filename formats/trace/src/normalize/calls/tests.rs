@@ -12,7 +12,6 @@
 use perfquet_events::event::*;
 
 use super::super::tests::{Rows, Trace};
-use crate::store::Part;
 
 /// One line of a script.
 struct Line<'a> {
@@ -66,7 +65,7 @@ impl<'a> Line<'a> {
     }
 }
 
-fn play(sink: &mut dyn Sink, script: &str) {
+pub(super) fn play(sink: &mut dyn Sink, script: &str) {
     for line in script
         .lines()
         .map(str::trim)
@@ -188,39 +187,6 @@ fn late_rows_are_in_the_order_of_their_entries() {
     let late: Vec<u64> = late.map(|id| id.parse().unwrap()).collect();
     assert_eq!(late.len(), 100);
     assert!(late.is_sorted(), "{late:?}");
-}
-
-/// The times of each part ascend, whatever comes late: rows that were open, and those told at their ends.
-#[test]
-fn every_part_is_in_the_order_of_time() {
-    let open = "> 1 a tid=1\n> 2 a tid=2\n";
-    let later = "= 1000 b tid=200 dur=1 leaf\n".repeat((1 << 17) + 10);
-    let closed = "< 2000 a tid=2\n< 2001 a tid=1\np 20 b tid=5 dur=30\np 10 a tid=5 dur=80\n";
-    let mut trace = Trace::new();
-    trace.input("one", |sink| {
-        play(sink, &(open.to_owned() + &later + closed))
-    });
-    trace.input("two", |sink| play(sink, "> 5 c tid=5\n< 9 c tid=5\n"));
-    let rows = trace.finish();
-    let parts = rows.parts("calls");
-    let shape = |part: &Part| {
-        (
-            part.rows,
-            part.time_min.unwrap(),
-            part.sorted,
-            part.time_nulls,
-        )
-    };
-    let found: Vec<_> = parts.iter().map(shape).collect();
-    let main = (1 << 17) + 10;
-    assert_eq!(
-        found,
-        [
-            (main, 1000, true, Some(0)),
-            (4, 1, true, Some(0)),
-            (1, 5, true, Some(0))
-        ]
-    );
 }
 
 #[test]

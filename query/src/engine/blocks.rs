@@ -11,14 +11,14 @@ use datafusion::error::Result;
 
 /// A row: its block and its place there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) block: u32,
-    pub(super) row: u32,
+pub(in crate::engine) struct Place {
+    pub(in crate::engine) block: u32,
+    pub(in crate::engine) row: u32,
 }
 
 /// The numbers of the rows of a block, once rows of the join have been written to disk.
 #[derive(Debug)]
-pub(super) enum Ids {
+pub(in crate::engine) enum Ids {
     None,
     From(u64),
     Each(Vec<u64>),
@@ -49,7 +49,7 @@ struct Block {
 
 /// The blocks of one side.
 #[derive(Debug)]
-pub(super) struct Blocks {
+pub(in crate::engine) struct Blocks {
     blocks: Vec<Option<Block>>,
     free: Vec<u32>,
     /// Blocks without live rows, which may still be in pairs that wait.
@@ -67,7 +67,7 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// `schema`: the columns that are needed from this side.
-    pub(super) fn new(schema: SchemaRef, tracks_matches: bool) -> Blocks {
+    pub(in crate::engine) fn new(schema: SchemaRef, tracks_matches: bool) -> Blocks {
         Blocks {
             blocks: Vec::new(),
             free: Vec::new(),
@@ -81,16 +81,16 @@ impl Blocks {
         }
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(in crate::engine) fn rows(&self) -> usize {
         self.rows
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::engine) fn bytes(&self) -> usize {
         self.bytes + 8 * self.matched.len()
     }
 
     /// Adds rows, all of them live.
-    pub(super) fn add(&mut self, columns: Vec<ArrayRef>, rows: usize, ids: Ids) -> u32 {
+    pub(in crate::engine) fn add(&mut self, columns: Vec<ArrayRef>, rows: usize, ids: Ids) -> u32 {
         let matched = match (self.tracks_matches, &ids) {
             (true, Ids::None) => vec![0; rows.div_ceil(64)],
             _ => Vec::new(),
@@ -134,7 +134,7 @@ impl Blocks {
 
     /// Some rows of a block cannot match any more.
     #[inline]
-    pub(super) fn expire(&mut self, number: u32, rows: usize) {
+    pub(in crate::engine) fn expire(&mut self, number: u32, rows: usize) {
         let block = self.block_mut(number);
         block.live -= rows;
         if block.live == 0 {
@@ -142,16 +142,16 @@ impl Blocks {
         }
     }
 
-    pub(super) fn columns(&self, number: u32) -> &[ArrayRef] {
+    pub(in crate::engine) fn columns(&self, number: u32) -> &[ArrayRef] {
         &self.block(number).columns
     }
 
-    pub(super) fn has_spent(&self) -> bool {
+    pub(in crate::engine) fn has_spent(&self) -> bool {
         !self.spent.is_empty()
     }
 
     /// Marks a row as matched. Returns whether it was not before.
-    pub(super) fn mark(&mut self, place: Place) -> bool {
+    pub(in crate::engine) fn mark(&mut self, place: Place) -> bool {
         let id = self.block(place.block).ids.of(place.row);
         match id {
             Some(id) => set(&mut self.matched, id),
@@ -159,7 +159,7 @@ impl Blocks {
         }
     }
 
-    pub(super) fn is_marked(&self, place: Place) -> bool {
+    pub(in crate::engine) fn is_marked(&self, place: Place) -> bool {
         let block = self.block(place.block);
         match block.ids.of(place.row) {
             Some(id) => self.has_matched(id),
@@ -167,22 +167,22 @@ impl Blocks {
         }
     }
 
-    pub(super) fn id(&self, place: Place) -> Option<u64> {
+    pub(in crate::engine) fn id(&self, place: Place) -> Option<u64> {
         self.block(place.block).ids.of(place.row)
     }
 
     /// Whether the row with an ID has matched.
-    pub(super) fn has_matched(&self, id: u64) -> bool {
+    pub(in crate::engine) fn has_matched(&self, id: u64) -> bool {
         is_set(&self.matched, id)
     }
 
     /// Marks the row with an ID.
-    pub(super) fn mark_id(&mut self, id: u64) {
+    pub(in crate::engine) fn mark_id(&mut self, id: u64) {
         set(&mut self.matched, id);
     }
 
     /// No row can match any more.
-    pub(super) fn expire_all(&mut self) {
+    pub(in crate::engine) fn expire_all(&mut self) {
         for (number, block) in self.blocks.iter_mut().enumerate() {
             if let Some(block) = block.as_mut().filter(|block| block.live > 0) {
                 block.live = 0;
@@ -192,7 +192,7 @@ impl Blocks {
     }
 
     /// Frees the blocks without live rows. `unmatched` gets their rows that never matched, if the join asks.
-    pub(super) fn free_spent(
+    pub(in crate::engine) fn free_spent(
         &mut self,
         mut unmatched: impl FnMut(Vec<ArrayRef>, usize) -> Result<()>,
     ) -> Result<()> {
@@ -220,7 +220,11 @@ impl Blocks {
     }
 
     /// One column of the rows at `places`.
-    pub(super) fn gather(&mut self, column: usize, places: &[Place]) -> Result<ArrayRef> {
+    pub(in crate::engine) fn gather(
+        &mut self,
+        column: usize,
+        places: &[Place],
+    ) -> Result<ArrayRef> {
         let Some(first) = places.first() else {
             let kind = self.schema.field(column).data_type();
             return Ok(new_null_array(kind, 0));
@@ -249,7 +253,7 @@ impl Blocks {
     }
 
     /// All columns of the rows at `places`.
-    pub(super) fn gather_all(&mut self, places: &[Place]) -> Result<Vec<ArrayRef>> {
+    pub(in crate::engine) fn gather_all(&mut self, places: &[Place]) -> Result<Vec<ArrayRef>> {
         (0..self.schema.fields().len())
             .map(|column| self.gather(column, places))
             .collect()
@@ -272,7 +276,7 @@ fn is_set(bits: &[u64], index: u64) -> bool {
 }
 
 /// The columns of a batch that are needed.
-pub(super) fn needed(batch: &RecordBatch, columns: &[usize]) -> Vec<ArrayRef> {
+pub(in crate::engine) fn needed(batch: &RecordBatch, columns: &[usize]) -> Vec<ArrayRef> {
     let column = |&index: &usize| std::sync::Arc::clone(batch.column(index));
     columns.iter().map(column).collect()
 }
