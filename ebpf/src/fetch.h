@@ -1,7 +1,7 @@
 /*
  * Values at a probe: what a register, memory, or a field of a tracepoint's record holds.
  *
- * What to fetch is said by constants (struct fetch, layout.rs: Fetch), so that the kernel keeps of the code below only
+ * What to fetch is said by constants (struct fetch, layout: Fetch), so that the kernel keeps of the code below only
  * the few instructions that this probe needs.
  */
 #pragma once
@@ -10,11 +10,13 @@
 
 #define MOST_STEPS 6
 
-/* layout.rs: Base */
+/* layout: Base */
 #define BASE_NOTHING 0
 #define BASE_CONSTANT 1
 #define BASE_REGISTER 2 /* `place` is its word in struct pt_regs */
 #define BASE_FIELD 3 /* `place` is its offset in the record of a tracepoint */
+#define BASE_CPU 4
+#define BASE_THREAD 5
 
 struct step {
 	s64 offset;
@@ -22,7 +24,7 @@ struct step {
 	u32 unused;
 };
 
-/* layout.rs: Fetch */
+/* layout: Fetch */
 struct fetch {
 	u32 base;
 	u32 place;
@@ -98,6 +100,10 @@ static __attribute__((noinline)) bool fetch_number(void *ctx, const volatile str
 	u64 value = fetch->constant;
 	if (fetch->base == BASE_FIELD) {
 		value = field_at(ctx, fetch->place, fetch->size);
+	} else if (fetch->base == BASE_CPU) {
+		value = bpf_get_smp_processor_id();
+	} else if (fetch->base == BASE_THREAD) {
+		value = (u32)bpf_get_current_pid_tgid();
 	} else {
 		if (fetch->base == BASE_REGISTER)
 			value = register_at(ctx, fetch->place);

@@ -15,21 +15,21 @@
 #define TASK_DEAD 0x80
 #define TASK_NOLOAD 0x400 /* with uninterruptible: a thread of the kernel that has nothing to do */
 
-/* layout.rs: OffState */
+/* layout: OffState */
 #define OFF_PREEMPTED 0
 #define OFF_INTERRUPTIBLE 1
 #define OFF_UNINTERRUPTIBLE 2
 #define OFF_IDLE 3
 #define OFF_OTHER 4
 
-/* layout.rs: OffSettings */
+/* layout: OffSettings */
 struct off_settings {
 	u64 least; /* shorter ones are left out, nanoseconds */
 };
 
 const volatile struct off_settings off_settings = {};
 
-/* layout.rs: OffKey */
+/* layout: OffKey */
 struct off_key {
 	u64 kernel_stack;
 	u64 user_stack;
@@ -39,13 +39,13 @@ struct off_key {
 	u32 state;
 };
 
-/* layout.rs: OffStart */
+/* layout: OffStart */
 struct off_start {
 	struct off_key key;
 	u64 time;
 };
 
-/* layout.rs: OffCell */
+/* layout: OffCell */
 struct off_cell {
 	u64 count;
 	u64 total;

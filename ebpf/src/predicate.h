@@ -1,5 +1,5 @@
 /*
- * Which hits count: `--filter` for what is summed up, since a program at a probe runs before the kernel's own filter.
+ * Which hits count: `--filter` for what is aggregated, since a program at a probe runs before the kernel's own filter.
  *
  *   count > 4096 && (comm == "dd" || comm == "cp")
  *   0: count > 4096    1: comm = "dd"    2: comm = "cp"    truth: bits 3, 5 and 7, counted from 0
@@ -8,13 +8,13 @@
  */
 #pragma once
 
-#include "fetch.h"
+#include "measured.h"
 
 #define MOST_CONDITIONS 6
 #define CONDITION_WORDS 8
 #define CONDITION_BYTES (CONDITION_WORDS * 8)
 
-/* layout.rs: Test */
+/* layout: Test */
 #define TEST_NONE 0
 #define TEST_EQUAL 1
 #define TEST_LESS 2
@@ -22,23 +22,27 @@
 #define TEST_BITS 4
 #define TEST_TEXT 5
 
-/* layout.rs: Subject */
+/* layout: Subject */
 #define SUBJECT_FIELD 0
 #define SUBJECT_COMM 1
 #define SUBJECT_CPU 2
 #define SUBJECT_THREAD 3
+#define SUBJECT_DURATION 4
+#define SUBJECT_SAVED 5 /* at the beginning, in `place` */
 
-/* layout.rs: Condition */
+/* layout: Condition */
 struct condition {
 	u32 test;
 	u32 subject;
+	u32 place;
+	u32 unused;
 	u64 constant;
 	u64 text[CONDITION_WORDS];
 	u64 mask[CONDITION_WORDS]; /* which of its bytes count */
 	struct fetch fetch;
 };
 
-/* layout.rs: Predicate */
+/* layout: Predicate */
 struct predicate {
 	u64 truth;
 	struct condition conditions[MOST_CONDITIONS];
@@ -46,13 +50,17 @@ struct predicate {
 
 const volatile struct predicate predicate = {};
 
-static __attribute__((noinline)) bool has_text(void *ctx, const volatile struct condition *condition, bool *result)
+static __attribute__((noinline)) bool has_text(void *ctx, const volatile struct condition *condition, struct measured *measured,
+					       bool *result)
 {
 	u64 words[CONDITION_WORDS] = {};
 	u64 difference = 0;
 	if (condition->subject == SUBJECT_COMM)
 		bpf_get_current_comm(words, 16);
-	else if (!fetch_text(ctx, &condition->fetch, (char *)words, CONDITION_BYTES))
+	else if (condition->subject == SUBJECT_SAVED) {
+		if (!saved_text(measured, condition->place, words, CONDITION_BYTES))
+			return false;
+	} else if (!fetch_text(ctx, &condition->fetch, (char *)words, CONDITION_BYTES))
 		return false;
 #pragma unroll
 	for (u32 word = 0; word < CONDITION_WORDS; word++)
@@ -61,7 +69,8 @@ static __attribute__((noinline)) bool has_text(void *ctx, const volatile struct 
 	return true;
 }
 
-static __attribute__((noinline)) bool has_number(void *ctx, const volatile struct condition *condition, bool *result)
+static __attribute__((noinline)) bool has_number(void *ctx, const volatile struct condition *condition, struct measured *measured,
+						 bool *result)
 {
 	u64 constant = condition->constant;
 	u64 value = 0;
@@ -69,6 +78,10 @@ static __attribute__((noinline)) bool has_number(void *ctx, const volatile struc
 		value = bpf_get_smp_processor_id();
 	else if (condition->subject == SUBJECT_THREAD)
 		value = (u32)bpf_get_current_pid_tgid();
+	else if (condition->subject == SUBJECT_DURATION)
+		value = measured->duration;
+	else if (condition->subject == SUBJECT_SAVED)
+		value = saved_number(measured, condition->place);
 	else if (!fetch_number(ctx, &condition->fetch, &value))
 		return false;
 	bool is_less = condition->fetch.is_signed ? (s64)value < (s64)constant : value < constant;
@@ -90,20 +103,21 @@ static __attribute__((noinline)) bool has_number(void *ctx, const volatile struc
 }
 
 /* Whether this hit counts. One that cannot be read is lost. */
-static ALWAYS_INLINE bool is_chosen(void *ctx)
+static ALWAYS_INLINE bool is_chosen(void *ctx, const volatile struct predicate *predicate, struct measured *measured)
 {
 	u64 holding = 0;
 #pragma unroll
 	for (u32 number = 0; number < MOST_CONDITIONS; number++) {
-		const volatile struct condition *condition = &predicate.conditions[number];
+		const volatile struct condition *condition = &predicate->conditions[number];
 		bool holds = false;
 		if (condition->test == TEST_NONE)
 			continue;
-		if (condition->test == TEST_TEXT ? !has_text(ctx, condition, &holds) : !has_number(ctx, condition, &holds)) {
+		if (condition->test == TEST_TEXT ? !has_text(ctx, condition, measured, &holds) :
+						  !has_number(ctx, condition, measured, &holds)) {
 			lose(LOST_UNREADABLE);
 			return false;
 		}
 		holding |= (u64)holds << number;
 	}
-	return predicate.truth >> holding & 1;
+	return predicate->truth >> holding & 1;
 }

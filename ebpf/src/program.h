@@ -4,7 +4,7 @@
  * A program sees every hit on the machine, so it asks is_wanted() first. Whom that lets through is said by
  * `frame_settings` (constants: the kernel removes the branches not taken) and, where it is not everything, by the map
  * `whom`, which the three programs at the end keep: what a wanted process or thread starts is wanted too.
- * The Rust side of each struct is in layout.rs.
+ * The Rust side of each struct is in layout/
  */
 #pragma once
 
@@ -12,19 +12,19 @@
 
 char frame_license[] SEC("license") = "Dual MIT/GPL";
 
-/* layout.rs: Whom */
+/* layout: Whom */
 #define WHOM_EVERYTHING 0
 #define WHOM_PROCESSES 1
 #define WHOM_THREADS 2
 
-/* layout.rs: WhomState */
+/* layout: WhomState */
 #define WHOM_WAITING 1 /* a command before its exec */
 #define WHOM_RUNNING 2
 
 #define MOST_CPUS 4096
 #define MOST_REASONS 16
 
-/* layout.rs: FrameSettings */
+/* layout: FrameSettings */
 struct frame_settings {
 	u32 whom;
 	u32 own_process; /* left out */
@@ -35,7 +35,7 @@ struct frame_settings {
 
 const volatile struct frame_settings frame_settings = {};
 
-/* layout.rs: Control; written by the recorder while programs run. */
+/* layout: Control; written by the recorder while programs run. */
 struct control {
 	u32 is_on;
 	u32 unused;
@@ -56,7 +56,7 @@ struct {
 	TYPE(value, u32);
 } whom SEC(".maps");
 
-/* How many were lost, by reason (layout.rs: Reason), for rows of `losses`. */
+/* How many were lost, by reason (layout: Reason), for rows of `losses`. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	NUMBER(max_entries, MOST_REASONS);
@@ -64,7 +64,7 @@ struct {
 	TYPE(value, u64);
 } lost SEC(".maps");
 
-/* layout.rs: Reason */
+/* layout: Reason */
 #define LOST_NO_ROOM 0 /* a map is full */
 #define LOST_BUSY 1 /* too many at the same time on one CPU */
 #define LOST_UNREADABLE 2 /* memory that could not be read */

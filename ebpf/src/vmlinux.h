@@ -41,7 +41,21 @@ struct signal_struct {
 
 struct mm_struct;
 
+struct rq {
+	/* Tasks that run or wait for the CPU. */
+	u32 nr_running;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
+	struct sched_entity se;
 	struct mm_struct *mm;
 	/* The thread, and its process. */
 	s32 pid;

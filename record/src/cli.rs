@@ -100,9 +100,16 @@ pub(crate) struct Cli {
     pub(crate) kernel: KernelOptions,
     /// Record only hits matching this kernel filter
     ///
-    /// Applies to the preceding event or probe.
-    #[arg(long = "filter", value_name = "EXPR", help_heading = FILTERS)]
+    /// Applies to the preceding event or probe. Aggregated calls are filtered by their arguments, retval and duration.
+    #[arg(long = "filter", visible_alias = "where", value_name = "EXPR", help_heading = FILTERS)]
     pub(crate) filters: Vec<String>,
+    /// Aggregate the time from START to END with the same KEY; repeatable
+    ///
+    /// Both are tracepoints, KEY their fields, cpu or tid: 'block:block_rq_issue[dev,sector] ->
+    /// block:block_rq_complete[dev,sector]'. START can be several, separated by commas, each followed by a /FILTER/. For
+    /// --agg, fields of END have their names, those of START start.NAME [default: --agg 'quantize(duration)'].
+    #[arg(long = "latency", value_name = "START -> END", help_heading = SUMS)]
+    pub(crate) latencies: Vec<String>,
     #[command(flatten, next_help_heading = SUMS)]
     pub(crate) bpf: bpf::Options,
     /// Record the whole system
@@ -236,6 +243,7 @@ impl Cli {
             (ProbeOption::Uretprobe, "uretprobes", &self.uretprobes),
             (ProbeOption::Usdt, "usdts", &self.usdts),
             (ProbeOption::Call, "calls", &self.calls.calls),
+            (ProbeOption::Latency, "latencies", &self.latencies),
         ];
         let mut placed = Vec::new();
         for (option, id, texts) in options {

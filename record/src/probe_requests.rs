@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::bpf::Plans;
-use crate::cli::Cli;
+use crate::cli::{Cli, ProbeRequest};
 use crate::failure::{Failure, misuse};
 use crate::probe::definition::Definitions;
 use crate::probe::{self, Probe, ProbeOption, call, counter};
@@ -24,36 +24,43 @@ pub(crate) fn probes(
     }
     let mut probes = Vec::new();
     for request in &cli.requests {
-        if request.option == ProbeOption::Call && !request.aggregations.is_empty() {
-            return Err(misuse(format!("--agg: {} is a call, not an event", request.text))
-                .hint("aggregate a probe: --kprobe or --uprobe at entry, --kretprobe or --uretprobe at return")
-                .into());
-        }
-        if request.option == ProbeOption::Call && !request.filters.is_empty() {
-            return Err(misuse(format!(
-                "--filter: {} is a call, not an event",
-                request.text
-            ))
-            .hint("filter calls with --min-duration, --max-duration or --context")
-            .into());
-        }
-        if request.option == ProbeOption::Call && cli.may_pair_in_kernel() {
-            plans.calls.push(call::functions(&request.text)?);
-            continue;
-        }
-        let mut found = match request.aggregations.is_empty() {
-            true => probe::of(request.option, &request.text, definitions)?,
-            false => probe::for_programs(request.option, &request.text, definitions)?,
-        };
         // As in perf, all filters of an event must match.
         let filter = match &request.filters[..] {
             [] => None,
             [filter] => Some(filter.clone()),
             filters => Some(format!("({})", filters.join(") && ("))),
         };
+        match request.option {
+            ProbeOption::Latency => {
+                let (text, texts) = (&request.text, &request.aggregations);
+                plans.aggregate_latency(text, texts, filter.as_deref())?;
+                continue;
+            }
+            ProbeOption::Call if !request.aggregations.is_empty() => {
+                aggregate_calls(request, filter.as_deref(), plans)?;
+                continue;
+            }
+            ProbeOption::Call if filter.is_some() => {
+                return Err(misuse(format!(
+                    "--filter: {} is a call, not an event",
+                    request.text
+                ))
+                .hint("filter calls with --min-duration, --max-duration or --context, or aggregate them with --agg")
+                .into());
+            }
+            ProbeOption::Call if cli.may_pair_in_kernel() => {
+                plans.calls.push(call::functions(&request.text)?);
+                continue;
+            }
+            _ => {}
+        }
+        let mut found = match request.aggregations.is_empty() {
+            true => probe::of(request.option, &request.text, definitions)?,
+            false => probe::for_programs(request.option, &request.text, definitions)?,
+        };
         if !request.aggregations.is_empty() {
             let filter = filter.as_deref();
-            plans.aggregate(&request.text, &request.aggregations, filter, &found)?;
+            plans.aggregate_hits(&request.text, &request.aggregations, filter, &found)?;
             continue;
         }
         if let Some(filter) = &filter {
@@ -76,6 +83,24 @@ pub(crate) fn probes(
         probes.push(counter::default()?);
     }
     Ok(probes)
+}
+
+/// The calls of an option, aggregated. The return value needs not be named with the function.
+fn aggregate_calls(
+    request: &ProbeRequest,
+    filter: Option<&str>,
+    plans: &mut Plans,
+) -> Result<(), Failure> {
+    const RETVAL: &str = "$retval";
+    let mut text = request.text.clone();
+    let texts = request.aggregations.iter().map(String::as_str);
+    let has_retval = texts.chain(filter).any(|text| text.contains("retval"));
+    if has_retval && !text.contains(RETVAL) {
+        text.push(' ');
+        text.push_str(RETVAL);
+    }
+    let functions = call::functions(&text)?;
+    plans.aggregate_calls(&request.text, &request.aggregations, filter, functions)
 }
 
 fn set_filter(probes: &mut [Probe], argument: &str, filter: &str) -> Result<(), Failure> {

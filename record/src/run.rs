@@ -129,7 +129,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         cli.ring_bytes,
     )?;
     let (recording, rings) = Recording::open(probes, &target, &places, &settings)?;
-    programs.connect(&recording)?;
+    programs.connect(&recording, &mut definitions)?;
     if let Some(walking) = &mut walking {
         walking.connect(&recording)?;
     }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use perfquet_ebpf::layout::{Cell, NarrowKey, WideKey};
+use perfquet_ebpf::layout::{Cell, NO_BAR, NarrowKey, WideKey};
 use perfquet_ebpf::{Error, Object};
 use perfquet_events::event::{Action, Bucket};
 
-use super::plan::{Key, Plan};
+use super::plan::{Key, Output, Plan};
 use crate::journal::told::Row;
-use crate::probe::Probe;
 
 /// Rows under construction.
 pub(super) struct AggregateRows<'a> {
@@ -25,29 +24,29 @@ impl<'a> AggregateRows<'a> {
         }
     }
 
-    /// Adds what programs at these probes have.
+    /// Adds what the programs of an object have, which number their probes or functions in the order of `names`.
     pub(super) fn add(
         &mut self,
         object: &Object,
-        probes: &[Probe],
+        names: &[String],
         is_wide: bool,
     ) -> Result<(), Error> {
         match is_wide {
             false => {
                 for (key, cells) in object.per_cpu::<NarrowKey, Cell>("narrow_cells")? {
-                    self.add_cells(probes, &key, &cells);
+                    self.add_cells(names, &key, &cells);
                 }
             }
             true => {
                 for (key, cells) in object.per_cpu::<WideKey, Cell>("wide_cells")? {
-                    self.add_cells(probes, &key, &cells);
+                    self.add_cells(names, &key, &cells);
                 }
             }
         }
         Ok(())
     }
 
-    fn add_cells(&mut self, probes: &[Probe], key: &[u64], cells: &[Cell]) {
+    fn add_cells(&mut self, names: &[String], key: &[u64], cells: &[Cell]) {
         let Some((bar, rest)) = key.split_first() else {
             return;
         };
@@ -56,8 +55,7 @@ impl<'a> AggregateRows<'a> {
         // Each object numbers its probes separately.
         if let Some(number) = place_of_probe(&self.plan.keys).and_then(|place| rest.get_mut(place))
         {
-            let of_number = probes.get(*number as usize);
-            probe = of_number.map_or_else(String::new, |probe| probe.name.clone());
+            probe = names.get(*number as usize).cloned().unwrap_or_default();
             *number = 0;
         }
         let bars = self.cells.entry((probe, rest)).or_default();
@@ -67,46 +65,45 @@ impl<'a> AggregateRows<'a> {
         }
     }
 
-    /// All rows, in the order of their keys.
-    pub(super) fn finish(self) -> Vec<Row> {
+    /// All rows, action by action, in the order of their keys.
+    pub(super) fn finish(&self) -> Vec<(&'a Output, Row)> {
         let plan = self.plan;
-        let row = |((probe, key), bars): ((String, Vec<u64>), BTreeMap<i64, Cell>)| {
-            let mut row = keyed(&plan.keys, &probe, &key);
-            if is_distribution(plan.action) {
-                row.bars = bars
-                    .iter()
-                    .map(|(&bar, cell)| {
-                        let (low, high) = range(plan, bar);
-                        Bucket {
-                            low,
-                            high,
-                            count: cell.count as i64,
-                        }
-                    })
-                    .collect();
-            } else {
-                row.value = bars
-                    .values()
-                    .next()
-                    .and_then(|cell| value(plan.action, cell));
+        let mut rows = Vec::new();
+        for output in &plan.outputs {
+            for ((probe, key), bars) in &self.cells {
+                let mut row = keyed(&plan.keys, probe, key);
+                if output.is_distribution() {
+                    let bars = bars.iter().filter(|(bar, _)| **bar != NO_BAR);
+                    row.bars = bars
+                        .map(|(&bar, cell)| {
+                            let (low, high) = range(plan, output.action, bar);
+                            Bucket {
+                                low,
+                                high,
+                                count: cell.count as i64,
+                            }
+                        })
+                        .collect();
+                    if row.bars.is_empty() {
+                        continue;
+                    }
+                } else {
+                    let Some(cell) = bars.get(&NO_BAR) else {
+                        continue;
+                    };
+                    row.value = value(output.action, cell);
+                }
+                rows.push((output, row));
             }
-            row
-        };
-        self.cells.into_iter().map(row).collect()
+        }
+        rows
     }
 }
 
 /// The word of the keys with the number of the probe.
 fn place_of_probe(keys: &[Key]) -> Option<usize> {
     let place = keys.iter().position(|key| *key == Key::Probe)?;
-    Some(keys.iter().take(place).map(Key::words).sum())
-}
-
-fn is_distribution(action: Action) -> bool {
-    matches!(
-        action,
-        Action::Quantize | Action::Lquantize | Action::Llquantize
-    )
+    Some(keys.iter().take(place).map(|key| key.words()).sum())
 }
 
 /// A row with its key.
@@ -120,7 +117,7 @@ fn keyed(keys: &[Key], probe: &str, words: &[u64]) -> Row {
         words = rest;
         let number = own.first().copied().unwrap_or(0);
         match key {
-            Key::Comm | Key::Text => row.keys.push(text(own)),
+            Key::Comm | Key::Text { .. } => row.keys.push(text(own)),
             Key::Process | Key::Thread | Key::Cpu => row.keys.push(number.to_string().into()),
             Key::Number { is_signed: true } => row.keys.push((number as i64).to_string().into()),
             Key::Number { is_signed: false } => row.keys.push(number.to_string().into()),
@@ -165,8 +162,8 @@ fn deviation(count: u64, sum: i64, squares: u128) -> f64 {
     difference.sqrt() / count as f64
 }
 
-/// Where a bar begins, and where the next one does; numbered as in agg.bpf.c and in perfquet-query.
-fn range(plan: &Plan, bar: i64) -> (Option<i64>, Option<i64>) {
+/// Where a bar begins, and where the next one does; numbered as in aggregate.h and in perfquet-query.
+fn range(plan: &Plan, action: Action, bar: i64) -> (Option<i64>, Option<i64>) {
     let signed = |value: u64| i64::try_from(value).ok();
     // A bar of positive values, and the one that mirrors it.
     let mirrored = |low: u64, high: Option<u64>| match bar > 0 {
@@ -177,7 +174,7 @@ fn range(plan: &Plan, bar: i64) -> (Option<i64>, Option<i64>) {
         ),
     };
     let number = bar.unsigned_abs() as usize;
-    match plan.action {
+    match action {
         Action::Quantize if bar == 0 => (Some(0), Some(1)),
         Action::Quantize => mirrored(1 << (number - 1), (number < 63).then(|| 1 << number)),
         Action::Lquantize => {
@@ -213,12 +210,13 @@ mod tests {
 
     fn plan(action: Action, settings: AggSettings, edges: &[u64]) -> Plan {
         Plan {
-            name: "test".to_owned(),
-            action,
+            outputs: vec![Output {
+                name: "test".to_owned(),
+                action,
+            }],
             settings,
             edges: edges.to_vec(),
             keys: vec![Key::Comm, Key::Number { is_signed: true }, Key::UserStack],
-            sources: Vec::new(),
         }
     }
 
@@ -261,6 +259,7 @@ mod tests {
 
     #[test]
     fn ranges() {
+        let range = |plan: &Plan, bar| range(plan, plan.outputs[0].action, bar);
         let powers = plan(Action::Quantize, AggSettings::default(), &[]);
         assert_eq!(range(&powers, 0), (Some(0), Some(1)));
         assert_eq!(range(&powers, 1), (Some(1), Some(2)));
@@ -297,7 +296,13 @@ mod tests {
                 &[cell(values), cell(&[])],
             );
         }
-        let rows = rows.finish();
+        // The cell of other actions is no bar.
+        rows.add_cells(
+            &[],
+            &[NO_BAR as u64, comm, 0, -7i64 as u64, 99, 0, 0, 0],
+            &[cell(&[4, 5, 1])],
+        );
+        let rows: Vec<Row> = rows.finish().into_iter().map(|(_, row)| row).collect();
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].keys, [&b"malloc"[..], b"-7"]);
         assert_eq!((rows[0].user_stack, rows[0].kernel_stack), (99, 0));
@@ -317,16 +322,17 @@ mod tests {
         };
         let mut rows = AggregateRows::new(&plan);
         let comm = u64::from_ne_bytes(*b"dd\0\0\0\0\0\0");
-        let probes = ["a", "b", "c"].map(|name| Probe::output(name, false));
-        let (first, second) = probes.split_at(2);
-        rows.add_cells(first, &[0, comm, 0, 1, 7], &[cell(&[1])]);
-        rows.add_cells(second, &[0, comm, 0, 0, 7], &[cell(&[1, 1])]);
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let (first, second) = names.split_at(2);
+        let no_bar = NO_BAR as u64;
+        rows.add_cells(first, &[no_bar, comm, 0, 1, 7], &[cell(&[1])]);
+        rows.add_cells(second, &[no_bar, comm, 0, 0, 7], &[cell(&[1, 1])]);
         let rows = rows.finish();
         let found: Vec<_> = rows
             .iter()
-            .map(|row| (&row.keys[1][..], row.value))
+            .map(|(_, row)| (&row.keys[1][..], row.value))
             .collect();
-        let expected: [(&[u8], _); 2] = [(b"perfquet:b", Some(1.0)), (b"perfquet:c", Some(2.0))];
+        let expected: [(&[u8], _); 2] = [(b"b", Some(1.0)), (b"c", Some(2.0))];
         assert_eq!(found, expected);
     }
 }

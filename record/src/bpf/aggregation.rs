@@ -1,15 +1,28 @@
-//! One aggregation: its programs, and what they have summed up.
+//! One aggregation: its programs, and what they have aggregated.
+//!
+//! ```text
+//! of_hits, of_calls, of_latency ─► connect (rings, probes) ─► set_on … ─► tell
+//! ```
+//! Sources at which the same is fetched share an object: its programs and its maps.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
-use perfquet_ebpf::layout::{AggSettings, Fetch, KeyPart, MOST_KEYS, NARROW_WORDS, WIDE_WORDS};
-use perfquet_ebpf::{EbpfLoader, Object};
+use perfquet_ebpf::layout::{
+    AggSettings, Fetch, KeyPart, MOST_KEYS, NARROW_WORDS, Part, Value, WIDE_WORDS,
+};
+use perfquet_ebpf::{EbpfLoader, Object, Target, compiled};
 
-use super::plan::{Key, Plan, Source, are_numbers_told};
-use super::{TOLD, Whom, aggregate_rows, refused, send, tell_losses, whom};
+use super::aggregate_rows::AggregateRows;
+use super::latency::Latency;
+use super::pairing::{self, Pairing};
+use super::plan::{Key, Located, Plan, Reads, Requested, are_numbers_told};
+use super::{TOLD, Whom, refused, send, tell_losses, whom};
 use crate::failure::{Failure, misuse};
 use crate::journal::told::Told;
+use crate::probe::call::Functions;
+use crate::probe::definition::Definitions;
+use crate::probe::edges::Both;
 use crate::probe::rejected::Rejected;
 use crate::probe::{Kind, Probe};
 use crate::recording::{self, NOT_RECORDED, Recording, Settings};
@@ -17,116 +30,258 @@ use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::Event;
 use crate::sys::privileges;
 
-const OBJECT: &[u8] = perfquet_ebpf::compiled::AGG;
 /// Keys of one aggregation, the bars of distributions counted one by one.
 const MOST_CELLS: u32 = 16_384;
 /// Different stacks in the keys of one aggregation.
 const MOST_STACKS: u32 = 65_536;
+/// Latencies that have begun, and long strings of open calls.
+const MOST_BEGUN: u32 = 65_536;
+const MOST_TEXTS: u32 = 16_384;
 
 /// Rings, maps, the journal.
 const OTHER_FILES: u64 = 100;
 
+/// Programs that begin a latency, one for each of its starts.
+const STARTS: [&str; 4] = [
+    "latency_start_0",
+    "latency_start_1",
+    "latency_start_2",
+    "latency_start_3",
+];
+
 /// One that is loaded.
 pub(crate) struct Aggregation {
     plan: Plan,
-    loaded: Vec<Loaded>,
+    groups: Vec<Group>,
     cpus: Vec<u32>,
     settings: Settings,
 }
 
-/// The programs for probes at which the same is fetched.
-struct Loaded {
+/// The programs for sources at which the same is fetched.
+struct Group {
     object: Object,
-    probes: Vec<Probe>,
-    /// What they are attached to.
+    /// Names of the sources, by the numbers that programs have for them.
+    names: Vec<String>,
+    attachments: Vec<Attachment>,
+    /// Functions to pair.
+    functions: Vec<Functions>,
+    pairing: Option<Pairing>,
+    /// What the programs are attached to.
     events: Vec<Event>,
 }
 
+/// A program at a probe.
+struct Attachment {
+    program: &'static str,
+    probe: Probe,
+    cookie: u64,
+}
+
 impl Aggregation {
-    /// Loads the programs.
-    pub(crate) fn load(plan: Plan, whom: &Whom<'_>, settings: &Settings) -> Result<Aggregation> {
-        let target = whom::filter(whom)?;
-        let (keys, is_wide) = layout(&plan)?;
+    /// Loads the programs for hits of probes.
+    pub(crate) fn of_hits(
+        requested: Requested<Probe>,
+        whom: &Whom<'_>,
+        settings: &Settings,
+    ) -> Result<Aggregation> {
         // An event and a link for each, beside those that are there.
-        let count = plan.sources.len();
+        let count = requested.sources.len();
         let needed = 2 * count as u64 + OTHER_FILES;
         let limit = limits::raise_by(Resource::OpenFiles, 2 * count as u64);
         if limit < needed {
             return Err(privileges::too_many_files(count, needed, limit).into());
         }
-        let mut loaded = Vec::new();
-        for sources in together(&plan) {
-            let [source, ..] = sources[..] else { continue };
-            let mut constants = AggSettings {
-                action: plan.action.number(),
-                is_wide: is_wide.into(),
-                value: source.value,
-                ..plan.settings
+        let target = whom::filter(whom)?;
+        let mut aggregation = Aggregation::new(requested.plan, whom, settings);
+        let has_numbers = aggregation.plan.keys.contains(&Key::Probe);
+        let (sampled, others): (Vec<_>, Vec<_>) = requested
+            .sources
+            .into_iter()
+            .partition(|(probe, _)| probe.is_sampled());
+        let groups = [sampled, others].map(|sources| together(&aggregation.plan, sources));
+        for (reads, probes) in groups.into_iter().flatten() {
+            let constants = constants(&aggregation.plan, &reads)?;
+            let object = aggregation.load(compiled::AGG, &target, (&constants, &reads), |_| {})?;
+            let attachment = |(number, probe): (u64, &Probe)| Attachment {
+                program: match &probe.kind {
+                    Kind::Sampled => "aggregate_sample",
+                    Kind::Tracepoint(tracepoint) if tracepoint.is_own => "aggregate_probe",
+                    Kind::Tracepoint(_) | Kind::Output { .. } => "aggregate_tracepoint",
+                },
+                probe: probe.clone(),
+                cookie: if has_numbers { number } else { 0 },
             };
-            for ((place, key), fetch) in constants.keys.iter_mut().zip(&keys).zip(
-                source
-                    .keys
-                    .iter()
-                    .copied()
-                    .chain(std::iter::repeat(Fetch::default())),
-            ) {
-                *place = KeyPart { fetch, ..*key };
-            }
-            let cells = if is_wide {
-                "wide_cells"
-            } else {
-                "narrow_cells"
-            };
-            let has_stacks = plan
-                .keys
-                .iter()
-                .any(|key| matches!(key, Key::KernelStack | Key::UserStack));
-            let object = Object::load(OBJECT, &target, |loader: &mut EbpfLoader<'_>| {
-                loader.override_global("agg_settings", &constants, true);
-                loader.override_global("predicate", &source.predicate, true);
-                loader.map_max_entries(cells, MOST_CELLS);
-                loader.map_max_entries("edges", plan.edges.len().max(1) as u32);
-                if has_stacks {
-                    loader.map_max_entries("told_stacks", MOST_STACKS);
-                }
-            });
-            loaded.push(Loaded {
-                object: object.map_err(|error| refused(&plan.name, &error))?,
-                probes: sources.iter().map(|source| source.probe.clone()).collect(),
+            aggregation.groups.push(Group {
+                object,
+                names: probes.iter().map(|probe| probe.name.clone()).collect(),
+                attachments: (0..).zip(&probes).map(attachment).collect(),
+                functions: Vec::new(),
+                pairing: None,
                 events: Vec::new(),
             });
         }
-        Ok(Aggregation {
+        Ok(aggregation)
+    }
+
+    /// Loads the programs for calls of functions, which are among `functions`.
+    pub(crate) fn of_calls(
+        requested: Requested<Both>,
+        functions: &Functions,
+        whom: &Whom<'_>,
+        settings: &Settings,
+    ) -> Result<Aggregation> {
+        let target = whom::filter(whom)?;
+        let mut aggregation = Aggregation::new(requested.plan, whom, settings);
+        let groups = together(&aggregation.plan, requested.sources);
+        let has_self = |reads: &Reads| reads.value == Located::Measured(Value::SelfTime);
+        if groups.len() > 1 && groups.iter().any(|(reads, _)| has_self(reads)) {
+            return Err(misuse(format!(
+                "{}: calls whose arguments differ cannot be seen in each other",
+                aggregation.plan.name()
+            ))
+            .hint("use self without arguments and their filters, or duration")
+            .into());
+        }
+        for (reads, all) in groups {
+            let saved = reads.saved.first().copied().unwrap_or_default();
+            let has_texts = saved.texts[0] != Fetch::default();
+            let constants = constants(&aggregation.plan, &reads)?;
+            let how = (&constants, &reads);
+            let object = aggregation.load(compiled::AGG_CALLS, &target, how, |loader| {
+                loader.override_global("call_saved", &saved, true);
+                pairing::size(loader);
+                if has_texts {
+                    loader.map_max_entries("open_texts", MOST_TEXTS);
+                }
+            })?;
+            let is_here = |both: &Both| {
+                let is_it = |other: &Both| {
+                    (&other.module, &other.function) == (&both.module, &both.function)
+                };
+                all.iter().any(is_it)
+            };
+            aggregation.groups.push(Group {
+                object,
+                names: Vec::new(),
+                attachments: Vec::new(),
+                functions: vec![functions.only(is_here)],
+                pairing: None,
+                events: Vec::new(),
+            });
+        }
+        Ok(aggregation)
+    }
+
+    /// Loads the programs for a latency.
+    pub(crate) fn of_latency(
+        requested: Requested<Latency>,
+        whom: &Whom<'_>,
+        settings: &Settings,
+    ) -> Result<Aggregation> {
+        let mut aggregation = Aggregation::new(requested.plan, whom, settings);
+        for (latency, reads) in requested.sources {
+            let target = match latency.is_by_thread() {
+                true => whom::filter_by_thread(whom)?,
+                false => whom::filter(whom)?,
+            };
+            let settings = latency.settings(&reads.saved);
+            let constants = constants(&aggregation.plan, &reads)?;
+            let how = (&constants, &reads);
+            let object = aggregation.load(compiled::AGG_LATENCY, &target, how, |loader| {
+                loader.override_global("latency_settings", &settings, true);
+                loader.map_max_entries("starts", MOST_BEGUN);
+            })?;
+            let attachment = |(program, probe)| Attachment {
+                program,
+                probe,
+                cookie: 0,
+            };
+            let starts = latency.starts.into_iter().map(|start| start.probe);
+            // The end first: what began would wait for it in vain.
+            let all =
+                std::iter::once(("latency_end", latency.end)).chain(STARTS.into_iter().zip(starts));
+            aggregation.groups.push(Group {
+                object,
+                names: Vec::new(),
+                attachments: all.map(attachment).collect(),
+                functions: Vec::new(),
+                pairing: None,
+                events: Vec::new(),
+            });
+        }
+        Ok(aggregation)
+    }
+
+    fn new(plan: Plan, whom: &Whom<'_>, settings: &Settings) -> Aggregation {
+        Aggregation {
             plan,
-            loaded,
+            groups: Vec::new(),
             cpus: whom.cpus.to_vec(),
             settings: settings.clone(),
+        }
+    }
+
+    /// Loads an object with the constants of an aggregation; `configure` sets its own.
+    fn load<'a>(
+        &self,
+        bytes: &'static [u8],
+        target: &Target,
+        (constants, reads): (&'a AggSettings, &'a Reads),
+        configure: impl FnOnce(&mut EbpfLoader<'a>),
+    ) -> Result<Object> {
+        let plan = &self.plan;
+        let cells = match constants.is_wide {
+            0 => "narrow_cells",
+            _ => "wide_cells",
+        };
+        let is_stack = |key: &Key| matches!(key, Key::KernelStack | Key::UserStack);
+        let has_stacks = plan.keys.iter().any(is_stack);
+        let mut object = Object::load(bytes, target, |loader: &mut EbpfLoader<'a>| {
+            loader.override_global("agg_settings", constants, true);
+            loader.override_global("predicate", &reads.predicate, true);
+            loader.map_max_entries(cells, MOST_CELLS);
+            loader.map_max_entries("edges", plan.edges.len().max(1) as u32);
+            if has_stacks {
+                loader.map_max_entries("told_stacks", MOST_STACKS);
+            }
+            configure(loader);
         })
+        .map_err(|error| refused(plan.name(), &error))?;
+        for (place, edge) in plan.edges.iter().enumerate() {
+            object
+                .set("edges", place as u32, *edge)
+                .map_err(|error| refused(plan.name(), &error))?;
+        }
+        Ok(object)
     }
 
     /// Attaches the programs.
-    pub(crate) fn connect(&mut self, recording: &Recording) -> Result<()> {
-        let name = &self.plan.name;
-        let refused = |error| refused(name, &error);
+    pub(crate) fn connect(
+        &mut self,
+        recording: &Recording,
+        definitions: &mut Option<Definitions>,
+    ) -> Result<()> {
+        let name = self.plan.name();
         let (mut rejected, mut taken) = (Rejected::default(), 0);
-        for loaded in &mut self.loaded {
-            send(&mut loaded.object, "stack_records", recording, TOLD)?;
-            for (place, edge) in self.plan.edges.iter().enumerate() {
-                loaded
-                    .object
-                    .set("edges", place as u32, *edge)
-                    .map_err(refused)?;
+        for group in &mut self.groups {
+            send(&mut group.object, "stack_records", recording, TOLD)?;
+            if !group.functions.is_empty() {
+                let object = &mut group.object;
+                let pairing = Pairing::attach(object, &group.functions, &self.cpus, definitions)?;
+                let functions = pairing.functions.iter();
+                group.names = functions.map(|both| both.function.clone()).collect();
+                group.pairing = Some(pairing);
             }
-            let has_number = self.plan.keys.contains(&Key::Probe);
-            for (number, probe) in (0..).zip(&loaded.probes) {
-                let cookie = if has_number { number } else { 0 };
+            for attachment in &group.attachments {
                 let how = (&self.cpus[..], &self.settings);
-                match attach(&mut loaded.object, probe, cookie, how, name) {
+                match attach(&mut group.object, attachment, how, name) {
                     Ok(events) => {
-                        loaded.events.extend(events);
+                        group.events.extend(events);
                         taken += 1;
                     }
-                    Err(error) if probe.pattern.is_some() => rejected.add(&probe.name, error),
+                    Err(error) if attachment.probe.pattern.is_some() => {
+                        rejected.add(&attachment.probe.name, error);
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -136,27 +291,35 @@ impl Aggregation {
 
     /// What holds the tracepoints, and the recorder's own probes only `with_own`.
     pub(crate) fn slow_to_close(&self, with_own: bool) -> impl Iterator<Item = RawFd> {
-        let is_slow = move |probe: &Probe| match &probe.kind {
+        let is_slow = move |attachment: &Attachment| match &attachment.probe.kind {
             Kind::Tracepoint(tracepoint) => with_own || !tracepoint.is_own,
             Kind::Sampled | Kind::Output { .. } => false,
         };
-        let slow = self.loaded.iter();
-        let slow = slow.filter(move |loaded| loaded.probes.iter().all(is_slow));
-        slow.flat_map(|loaded| {
-            let links = loaded.object.links().map(|link| link.as_raw_fd());
-            links.chain(loaded.events.iter().map(|event| event.as_raw_fd()))
+        let slow = self.groups.iter().filter(move |group| {
+            let is_of_functions = group.pairing.is_some();
+            (with_own || !is_of_functions) && group.attachments.iter().all(is_slow)
+        });
+        slow.flat_map(|group| {
+            let links = group.object.links().map(|link| link.as_raw_fd());
+            let paired = group.pairing.iter().flat_map(Pairing::descriptors);
+            let events = group.events.iter().map(|event| event.as_raw_fd());
+            links.chain(paired).chain(events)
         })
     }
 
     /// Lets them record, or stops them.
     pub(crate) fn set_on(&mut self, is_on: bool) -> Result<()> {
-        for loaded in &mut self.loaded {
-            loaded
+        for group in &mut self.groups {
+            if let Some(pairing) = group.pairing.as_mut().filter(|_| is_on) {
+                pairing.begin(&group.object);
+            }
+            group
                 .object
                 .set_on(is_on)
-                .map_err(|error| refused(&self.plan.name, &error))?;
-            if loaded.probes.iter().all(Probe::is_sampled) {
-                for event in &loaded.events {
+                .map_err(|error| refused(self.plan.name(), &error))?;
+            let mut probes = group.attachments.iter().map(|attachment| &attachment.probe);
+            if probes.all(Probe::is_sampled) {
+                for event in &group.events {
                     match is_on {
                         true => event.enable()?,
                         false => event.disable()?,
@@ -167,65 +330,59 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Adds all that was summed up and lost, and says how many were lost.
+    /// Adds all that was aggregated and lost, and says how many were lost.
     pub(crate) fn tell(&mut self, told: &mut Told) -> Result<u64> {
         let mut lost = 0;
-        let mut rows = aggregate_rows::AggregateRows::new(&self.plan);
-        for loaded in &self.loaded {
+        let name = self.plan.name();
+        let mut rows = AggregateRows::new(&self.plan);
+        for group in &self.groups {
             let is_wide = words_of(&self.plan.keys) > NARROW_WORDS;
-            rows.add(&loaded.object, &loaded.probes, is_wide)
-                .map_err(|error| refused(&self.plan.name, &error))?;
-            lost += tell_losses(&loaded.object, &self.plan.name, told, &[])?;
+            rows.add(&group.object, &group.names, is_wide)
+                .map_err(|error| refused(name, &error))?;
+            if let Some(pairing) = &group.pairing {
+                lost += pairing.tell(&group.object, told)?;
+            }
+            lost += tell_losses(&group.object, name, told, &pairing::reasons("", ""))?;
         }
-        for row in rows.finish() {
-            told.aggregate(&self.plan.name, self.plan.action, &row);
+        for (output, row) in rows.finish() {
+            told.aggregate(&output.name, output.action, &row);
         }
         Ok(lost)
     }
 }
 
-/// Attaches the program for a probe to it, wherever it is hit; gives what it is attached to.
+/// Attaches a program to its probe, wherever that is hit; gives what it is attached to.
 fn attach(
     object: &mut Object,
-    probe: &Probe,
-    cookie: u64,
+    attachment: &Attachment,
     (cpus, settings): (&[u32], &Settings),
     name: &str,
 ) -> Result<Vec<Event>> {
-    let (program, events) = match &probe.kind {
-        Kind::Sampled => (
-            "aggregate_sample",
-            recording::sampling(probe, cpus, settings)?,
-        ),
+    let probe = &attachment.probe;
+    let events = match &probe.kind {
+        Kind::Sampled => recording::sampling(probe, cpus, settings)?,
         // One, anywhere: the program runs at every hit of the machine.
-        Kind::Tracepoint(tracepoint) => (
-            match tracepoint.is_own {
-                true => "aggregate_probe",
-                false => "aggregate_tracepoint",
-            },
-            vec![recording::everywhere(probe, cpus)?],
-        ),
+        Kind::Tracepoint(_) => vec![recording::everywhere(probe, cpus)?],
         Kind::Output { .. } => return Ok(Vec::new()),
     };
     for event in &events {
-        let attached = object.attach(program, event.as_fd(), cookie);
+        let attached = object.attach(attachment.program, event.as_fd(), attachment.cookie);
         attached.map_err(|error| refused(name, &error))?;
     }
     Ok(events)
 }
 
-/// Sources at which the same is fetched share their programs and maps.
-fn together(plan: &Plan) -> Vec<Vec<&Source>> {
+/// Sources at which the same is fetched.
+fn together<P>(plan: &Plan, sources: Vec<(P, Reads)>) -> Vec<(Reads, Vec<P>)> {
     let is_alone = plan.keys.contains(&Key::Probe) && !are_numbers_told();
-    let mut groups: Vec<Vec<&Source>> = Vec::new();
-    for source in &plan.sources {
-        let group = groups.iter_mut().find(|group| {
-            let is_same = |other: &&Source| other.fetches_as(source);
-            !is_alone && group.first().is_some_and(is_same)
-        });
-        match group {
-            Some(group) => group.push(source),
-            None => groups.push(vec![source]),
+    let mut groups: Vec<(Reads, Vec<P>)> = Vec::new();
+    for (source, reads) in sources {
+        match groups
+            .iter_mut()
+            .find(|(other, _)| !is_alone && *other == reads)
+        {
+            Some((_, group)) => group.push(source),
+            None => groups.push((reads, vec![source])),
         }
     }
     groups
@@ -233,27 +390,49 @@ fn together(plan: &Plan) -> Vec<Vec<&Source>> {
 
 /// The bar and the parts.
 fn words_of(keys: &[Key]) -> usize {
-    1 + keys.iter().map(Key::words).sum::<usize>()
+    1 + keys.iter().map(|key| key.words()).sum::<usize>()
 }
 
-/// The slot of each key part, and whether it uses the wide one.
-fn layout(plan: &Plan) -> Result<(Vec<KeyPart>, bool), Failure> {
+/// The constants of an object.
+fn constants(plan: &Plan, reads: &Reads) -> Result<AggSettings, Failure> {
     let words = words_of(&plan.keys);
     if plan.keys.len() > MOST_KEYS || words > WIDE_WORDS {
         return Err(misuse(format!(
-            "{}: too many parts in the key, expected at most {MOST_KEYS}, two of them strings",
-            plan.name
+            "{}: too many parts in the key, expected at most {MOST_KEYS}, two of them long strings",
+            plan.name()
         )));
     }
+    let (value_kind, value_place, value) = match reads.value {
+        Located::Fetched(fetch) => (Value::Fetched, 0, fetch),
+        Located::Saved(place) => (Value::Saved, place, Fetch::default()),
+        Located::Measured(measured) => (measured, 0, Fetch::default()),
+    };
+    let mut settings = AggSettings {
+        actions: plan.actions(),
+        is_wide: (words > NARROW_WORDS).into(),
+        value_kind: value_kind as u32,
+        value_place,
+        value,
+        ..plan.settings
+    };
     let mut word = 1;
-    let parts = plan.keys.iter().map(|key| {
-        let part = KeyPart {
-            part: key.part() as u32,
+    for ((part, key), at) in settings.keys.iter_mut().zip(&plan.keys).zip(&reads.keys) {
+        let (kind, place, fetch) = match (*at, key) {
+            (Located::Saved(place), Key::Number { .. }) => {
+                (Part::SavedNumber, place, Fetch::default())
+            }
+            (Located::Saved(place), Key::Text { .. }) => (Part::SavedText, place, Fetch::default()),
+            (Located::Fetched(fetch), _) => (key.part(), 0, fetch),
+            (Located::Saved(_) | Located::Measured(_), _) => (key.part(), 0, Fetch::default()),
+        };
+        *part = KeyPart {
+            part: kind as u32,
             word: word as u32,
-            fetch: Fetch::default(),
+            place,
+            words: key.words() as u32,
+            fetch,
         };
         word += key.words();
-        part
-    });
-    Ok((parts.collect(), words > NARROW_WORDS))
+    }
+    Ok(settings)
 }

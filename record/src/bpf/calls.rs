@@ -7,34 +7,28 @@
 //! Where that cannot be (no permission, no BTF, arguments that are not plain registers), the probes themselves are recorded
 //! and paired when they are encoded, which gives the same rows.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::collections::BTreeSet;
+use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::Result;
 use perfquet_ebpf::layout::{CallSettings, MOST_ARGUMENTS};
-use perfquet_ebpf::{EbpfLoader, End, Error, Hook, Object, compiled};
+use perfquet_ebpf::{EbpfLoader, Object, compiled};
 use perfquet_events::event::{CallArgument, CallFunction, Selection, span};
 
 use super::agg::registers;
-use super::{Reason, Whom, refused, send, tell_losses, whom};
+use super::pairing::{self, Pairing};
+use super::{Whom, refused, send, tell_losses, whom};
 use crate::failure::{Failure, failed};
 use crate::journal::told::Told;
 use crate::probe::call::Functions;
 use crate::probe::definition::{Definition, Definitions};
 use crate::probe::edges::Both;
-use crate::probe::{Kind, Probe, hooks, may_have_programs};
-use crate::recording::{self, Recording};
-use crate::sys::limits::{self, Resource};
-use crate::sys::perf_event::Event;
+use crate::probe::{Kind, Probe, Usage};
+use crate::recording::Recording;
 
 const OPTION: &str = "--call";
 /// The event that carries them.
 const NAME: &str = "calls";
-/// Those that are still open at the end, or that a thread never leaves.
-const OPEN: &str = "filtered: calls of unknown duration";
-
-/// Of functions that are hooked together.
-const MISSED: &str = "returns let pass by the kernel, of any process: no room to wait for one more, or inside of a program";
 
 /// Functions whose calls are wanted.
 pub(crate) struct Plan {
@@ -45,12 +39,9 @@ pub(crate) struct Plan {
 /// Their programs.
 pub(crate) struct Calls {
     object: Object,
+    pairing: Pairing,
     functions: Vec<CallFunction>,
     selection: Selection,
-    /// What they are attached to, one by one.
-    events: Vec<Event>,
-    /// What hooks let pass before the start.
-    missed_before: u64,
 }
 
 impl Plan {
@@ -76,61 +67,33 @@ impl Plan {
     ) -> Result<Vec<Probe>, Failure> {
         let mut probes = Vec::new();
         for functions in &self.functions {
-            let pairs = functions.define(definitions, |_| true)?;
+            let pairs = functions.define(definitions, Usage::Rows)?;
             probes.extend(pairs.into_iter().flat_map(|(_, pair)| pair));
         }
         Ok(probes)
     }
 
-    /// Loads the programs and attaches them: to many functions of the kernel by one link, to all others by events of their
-    /// own. They are off.
+    /// Loads the programs and attaches them. They are off.
     pub(crate) fn load(
         &self,
         whom: &Whom<'_>,
         definitions: &mut Option<Definitions>,
     ) -> Result<Calls> {
-        let wanted = || self.functions.iter().flat_map(|functions| &functions.all);
-        if wanted().any(|both| function(0, both).is_none()) {
+        let mut wanted = self.functions.iter().flat_map(|functions| &functions.all);
+        if wanted.any(|both| function(0, both).is_none()) {
             return Err(failed("their arguments are not plain registers").into());
         }
-        let in_kernel: BTreeSet<&str> = wanted()
-            .filter(|both| both.module.is_empty())
-            .map(|both| both.function.as_str())
-            .collect();
-        let hooks = match in_kernel.len() >= hooks::FEWEST {
-            true => hooks::addresses(&in_kernel),
-            false => BTreeMap::new(),
-        };
-        let mut calls = Calls {
-            object: self.object(whom)?,
-            functions: Vec::new(),
+        let mut object = self.object(whom)?;
+        let pairing = Pairing::attach(&mut object, &self.functions, whom.cpus, definitions)?;
+        let functions = (0..).zip(&pairing.functions);
+        Ok(Calls {
+            functions: functions
+                .filter_map(|(number, both)| function(number, both))
+                .collect(),
+            object,
+            pairing,
             selection: self.selection.clone(),
-            events: Vec::new(),
-            missed_before: 0,
-        };
-        let in_kernel = |both: &&Both| both.module.is_empty();
-        let by_hook = wanted()
-            .filter(in_kernel)
-            .filter(|both| hooks.contains_key(&both.function));
-        let hooks = match calls.hook(by_hook, &hooks) {
-            Ok(()) => hooks,
-            Err(error) => {
-                log::info!("an event for each function: {error:#}");
-                BTreeMap::new()
-            }
-        };
-        let exit = calls
-            .object
-            .attach_tracepoint("call_thread_exit", "sched_process_exit");
-        exit.map_err(|error| refused(OPTION, &error))?;
-        let left = wanted().count() - calls.functions.len();
-        // An event and a link at either end.
-        limits::raise_by(Resource::OpenFiles, 4 * left as u64);
-        for functions in &self.functions {
-            let functions = functions.without(&hooks);
-            calls.attach(&functions, whom, definitions)?;
-        }
-        Ok(calls)
+        })
     }
 
     fn object(&self, whom: &Whom<'_>) -> Result<Object> {
@@ -149,76 +112,13 @@ impl Plan {
         let target = whom::filter(whom)?;
         let object = Object::load(compiled::CALLS, &target, |loader: &mut EbpfLoader<'_>| {
             loader.override_global("call_settings", &settings, true);
+            pairing::size(loader);
         });
         Ok(object.map_err(|error| refused(OPTION, &error))?)
     }
 }
 
 impl Calls {
-    /// By one link for all of them.
-    fn hook<'a>(
-        &mut self,
-        wanted: impl Iterator<Item = &'a Both>,
-        addresses: &BTreeMap<String, u64>,
-    ) -> Result<()> {
-        let functions: Vec<CallFunction> = (0..)
-            .zip(wanted)
-            .filter_map(|(number, both)| function(number, both))
-            .collect();
-        if functions.is_empty() {
-            return Ok(());
-        }
-        let hook = |function: &CallFunction| {
-            Some(Hook {
-                address: *addresses.get(&function.function)?,
-                cookie: function.number.into(),
-            })
-        };
-        let hooks: Vec<Hook> = functions.iter().filter_map(hook).collect();
-        // The return first: an entry that nobody ends would stay open.
-        let hooked = self.object.hook("call_leave", End::Return, &hooks);
-        let hooked = hooked.and_then(|()| self.object.hook("call_enter", End::Entry, &hooks));
-        if let Err(error) = hooked {
-            self.object.unhook();
-            return Err(refused(OPTION, &error).into());
-        }
-        self.functions = functions;
-        Ok(())
-    }
-
-    /// By an event at the entry and one at the return of each.
-    fn attach(
-        &mut self,
-        wanted: &Functions,
-        whom: &Whom<'_>,
-        definitions: &mut Option<Definitions>,
-    ) -> Result<()> {
-        let failed = |error: Error| refused(OPTION, &error);
-        if wanted.all.is_empty() {
-            return Ok(());
-        }
-        // What the kernel says to the programs, before it is asked for the probes.
-        for program in ["call_leave", "call_enter"] {
-            self.object.prepare(program).map_err(failed)?;
-        }
-        let pairs = wanted.define(definitions, may_have_programs)?;
-        for (both, [entry, exit]) in pairs {
-            let number = self.functions.len() as u32;
-            let Some(function) = function(number, &both) else {
-                continue;
-            };
-            for (probe, program) in [(exit, "call_leave"), (entry, "call_enter")] {
-                let event = recording::everywhere(&probe, whom.cpus)?;
-                self.object
-                    .attach(program, event.as_fd(), number.into())
-                    .map_err(failed)?;
-                self.events.push(event);
-            }
-            self.functions.push(function);
-        }
-        Ok(())
-    }
-
     /// The event that carries them.
     pub(crate) fn output(&self) -> Probe {
         let mut probe = Probe::output(NAME, false);
@@ -236,13 +136,13 @@ impl Calls {
     /// What holds the probes.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let links = self.object.links().map(|link| link.as_raw_fd());
-        links.chain(self.events.iter().map(|event| event.as_raw_fd()))
+        links.chain(self.pairing.descriptors())
     }
 
     /// Lets them record, or stops them.
     pub(crate) fn set_on(&mut self, is_on: bool) -> Result<()> {
         if is_on {
-            self.missed_before = self.object.missed();
+            self.pairing.begin(&self.object);
         }
         let result = self.object.set_on(is_on);
         Ok(result.map_err(|error| refused(OPTION, &error))?)
@@ -252,31 +152,9 @@ impl Calls {
     pub(crate) fn tell(&self, told: &mut Told) -> Result<u64, Failure> {
         let shown = |limit: Option<i64>| span(limit.unwrap_or_default());
         let limits = &self.selection;
-        let own = [
-            Reason::Filtered(format!(
-                "filtered: calls shorter than {}",
-                shown(limits.min_duration)
-            )),
-            Reason::Filtered(format!(
-                "filtered: calls longer than {}",
-                shown(limits.max_duration)
-            )),
-            Reason::Lost("deeper than 64 calls in each other"),
-            Reason::Lost("a return without its entry"),
-            Reason::Lost("ring full"),
-            Reason::Filtered(OPEN.to_owned()),
-        ];
-        let depths = self.object.entries::<u64, u64>("depths");
-        let open = depths.map_err(|error| refused(OPTION, &error))?;
-        let open = open.iter().map(|(_, depth)| depth).sum();
-        if open > 0 {
-            told.loss(open, OPEN);
-        }
-        let missed = self.object.missed().saturating_sub(self.missed_before);
-        if missed > 0 {
-            told.loss(missed, &format!("{OPTION}: {MISSED}"));
-        }
-        Ok(missed + tell_losses(&self.object, OPTION, told, &own)?)
+        let reasons = pairing::reasons(&shown(limits.min_duration), &shown(limits.max_duration));
+        let missed = self.pairing.tell(&self.object, told)?;
+        Ok(missed + tell_losses(&self.object, OPTION, told, &reasons)?)
     }
 }
 

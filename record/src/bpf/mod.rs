@@ -7,19 +7,22 @@
 //! an event `perfquet:NAME` ([`Probe::output`]), or summed up, read from its maps when it has stopped ([`aggregation`]).
 //!
 //! A new program: `ebpf/src/NAME.bpf.c` (with program.h), `cargo xtask bpf`, a line in `ebpf/src/compiled.rs`, its structs in
-//! layout.rs; a file here with its options, and a field in [`Options`], [`Plans`] and [`Programs`]; for its own records a
+//! layout/; a file here with its options, and a field in [`Options`], [`Plans`] and [`Programs`]; for its own records a
 //! kind in `formats/events/src/wire/mod.rs`.
 
 mod agg;
 mod aggregate_rows;
 mod aggregation;
 pub(crate) mod calls;
+mod latency;
 mod off_cpu;
+mod pairing;
 mod plan;
 mod profile;
 mod whom;
 
 use std::os::fd::{AsFd, RawFd};
+use std::rc::Rc;
 
 use anyhow::Result;
 use clap::Args;
@@ -31,9 +34,13 @@ use crate::journal::told::Told;
 use crate::probe::Probe;
 use crate::probe::call::Functions;
 use crate::probe::definition::Definitions;
+use crate::probe::edges::Both;
 use crate::recording::Recording;
 use crate::sys::clock;
 use crate::target::Target;
+use aggregation::Aggregation;
+use latency::Latency;
+use plan::{Output, Plan, Requested};
 
 pub(crate) use agg::AGGREGATIONS;
 
@@ -57,7 +64,9 @@ pub(crate) struct Options {
 pub(crate) struct Plans {
     /// Functions whose calls are paired in the kernel.
     pub(crate) calls: Vec<Functions>,
-    aggregations: Vec<plan::Plan>,
+    of_hits: Vec<Requested<Probe>>,
+    of_calls: Vec<(Requested<Both>, Rc<Functions>)>,
+    of_latencies: Vec<Requested<Latency>>,
     off_cpu: Option<off_cpu::Plan>,
 }
 
@@ -78,7 +87,7 @@ pub(crate) struct Whom<'a> {
 pub(crate) struct Programs {
     /// Calls by their length.
     pub(crate) calls: Option<calls::Calls>,
-    aggregations: Vec<aggregation::Aggregation>,
+    aggregations: Vec<Aggregation>,
     off_cpu: Option<off_cpu::OffCpu>,
 }
 
@@ -92,7 +101,7 @@ impl Options {
         let has_stack = |text: &String| text.contains("stack");
         match texts {
             [] => None,
-            texts if texts.iter().any(|text| text.contains("quantize")) => {
+            texts if texts.iter().any(|text| text.contains("quantize(")) => {
                 Some("perfquet-query hist")
             }
             texts if texts.iter().any(has_stack) => Some("perfquet-query flamegraph -o FILE.svg"),
@@ -113,37 +122,78 @@ impl Plans {
             off_cpu: off_cpu::plan(&options.off_cpu),
             ..Plans::default()
         };
-        plans.aggregations.extend(profile::plan(&options.profile)?);
+        plans.of_hits.extend(profile::requested(&options.profile)?);
         Ok(plans)
     }
 
     /// Adds the aggregations `texts` of the probes that match `argument`, over the hits that pass `filter`.
-    pub(crate) fn aggregate(
+    pub(crate) fn aggregate_hits(
         &mut self,
         argument: &str,
         texts: &[String],
         filter: Option<&str>,
         probes: &[Probe],
     ) -> Result<(), Failure> {
-        for text in texts {
-            let mut plan = agg::plan(argument, text, filter, probes)?;
-            let is_taken = |name: &str| self.aggregations.iter().any(|other| other.name == name);
-            if is_taken(&plan.name) {
-                plan.name = format!("{argument} {}", plan.name);
-            }
-            self.aggregations.push(plan);
+        for mut requested in agg::of_hits(argument, texts, filter, probes)? {
+            self.name(argument, &mut requested.plan);
+            self.of_hits.push(requested);
         }
         Ok(())
     }
 
+    /// Adds the aggregations `texts` of the calls of `functions`, which match `argument`, over those that pass `filter`.
+    pub(crate) fn aggregate_calls(
+        &mut self,
+        argument: &str,
+        texts: &[String],
+        filter: Option<&str>,
+        functions: Functions,
+    ) -> Result<(), Failure> {
+        let functions = Rc::new(functions);
+        for mut requested in agg::of_calls(argument, texts, filter, &functions.all)? {
+            self.name(argument, &mut requested.plan);
+            self.of_calls.push((requested, Rc::clone(&functions)));
+        }
+        Ok(())
+    }
+
+    /// Adds the aggregations `texts` of a latency, over those that pass `filter`.
+    pub(crate) fn aggregate_latency(
+        &mut self,
+        argument: &str,
+        texts: &[String],
+        filter: Option<&str>,
+    ) -> Result<(), Failure> {
+        for mut requested in latency::requested(argument, texts, filter)? {
+            self.name(argument, &mut requested.plan);
+            self.of_latencies.push(requested);
+        }
+        Ok(())
+    }
+
+    /// Gives names that are taken what they are of.
+    fn name(&self, argument: &str, plan: &mut Plan) {
+        let plans = self.of_hits.iter().map(|requested| &requested.plan);
+        let plans = plans.chain(self.of_calls.iter().map(|(requested, _)| &requested.plan));
+        let plans = plans.chain(self.of_latencies.iter().map(|requested| &requested.plan));
+        let taken: Vec<&Output> = plans.flat_map(|plan| &plan.outputs).collect();
+        for output in &mut plan.outputs {
+            if taken.iter().any(|other| other.name == output.name) {
+                output.name = format!("{argument} {}", output.name);
+            }
+        }
+    }
+
     /// Whether nothing is requested.
     pub(crate) fn is_empty(&self) -> bool {
-        self.aggregations.is_empty() && self.off_cpu.is_none() && self.calls.is_empty()
+        !self.has_sums() && self.calls.is_empty()
     }
 
     /// Whether aggregates over all events are requested.
     pub(crate) fn has_sums(&self) -> bool {
-        !self.aggregations.is_empty() || self.off_cpu.is_some()
+        let is_aggregated =
+            !self.of_hits.is_empty() || !self.of_calls.is_empty() || !self.of_latencies.is_empty();
+        is_aggregated || self.off_cpu.is_some()
     }
 
     /// The events that programs write to.
@@ -167,10 +217,17 @@ impl Plans {
         settings: &crate::recording::Settings,
     ) -> Result<Programs> {
         let mut programs = Programs::default();
-        for plan in self.aggregations {
-            programs
-                .aggregations
-                .push(aggregation::Aggregation::load(plan, whom, settings)?);
+        for requested in self.of_hits {
+            let loaded = Aggregation::of_hits(requested, whom, settings)?;
+            programs.aggregations.push(loaded);
+        }
+        for (requested, functions) in self.of_calls {
+            let loaded = Aggregation::of_calls(requested, &functions, whom, settings)?;
+            programs.aggregations.push(loaded);
+        }
+        for requested in self.of_latencies {
+            let loaded = Aggregation::of_latency(requested, whom, settings)?;
+            programs.aggregations.push(loaded);
         }
         if let Some(plan) = self.off_cpu {
             programs.off_cpu = Some(off_cpu::OffCpu::load(&plan, whom)?);
@@ -206,12 +263,16 @@ impl Programs {
     }
 
     /// Leads what they write into the rings, and attaches them. Nothing is recorded yet.
-    pub(crate) fn connect(&mut self, recording: &Recording) -> Result<()> {
+    pub(crate) fn connect(
+        &mut self,
+        recording: &Recording,
+        definitions: &mut Option<Definitions>,
+    ) -> Result<()> {
         if let Some(calls) = &mut self.calls {
             calls.connect(recording)?;
         }
         for aggregation in &mut self.aggregations {
-            aggregation.connect(recording)?;
+            aggregation.connect(recording, definitions)?;
         }
         if let Some(off_cpu) = &mut self.off_cpu {
             off_cpu.connect(recording)?;

@@ -1,13 +1,15 @@
-//! A requested aggregation: its action, its key, and the probes whose hits it aggregates.
+//! Requested aggregations: their actions, their key, and where programs find what they aggregate.
 
-use perfquet_ebpf::layout::{AggSettings, Fetch, Part, Predicate, TEXT_WORDS};
+use perfquet_ebpf::layout::{
+    AggSettings, Fetch, Part, Predicate, SHORT_TEXT_WORDS, Saved, TEXT_WORDS, Value,
+};
 use perfquet_events::event::Action;
 
 use crate::probe::Probe;
 use crate::sys::host;
 
 /// A part of the key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     /// Name of the thread.
     Comm,
@@ -26,14 +28,18 @@ pub(crate) enum Key {
         /// Shown with its sign.
         is_signed: bool,
     },
-    /// A text.
-    Text,
-    /// Name of the probe.
+    /// A string; whether of at most 16 bytes.
+    Text {
+        /// Two words suffice.
+        is_short: bool,
+    },
+    /// Name of the probe or function.
     Probe,
 }
 
 impl Key {
-    pub(super) fn part(&self) -> Part {
+    /// The part of a program's key, unless it is a field's.
+    pub(super) fn part(self) -> Part {
         match self {
             Key::Comm => Part::Comm,
             Key::Process => Part::Process,
@@ -42,7 +48,7 @@ impl Key {
             Key::KernelStack => Part::KernelStack,
             Key::UserStack => Part::UserStack,
             Key::Number { .. } => Part::Number,
-            Key::Text => Part::Text,
+            Key::Text { .. } => Part::Text,
             // Without probe numbers, each probe has its own object.
             Key::Probe if !are_numbers_told() => Part::Nothing,
             Key::Probe => Part::Probe,
@@ -50,61 +56,129 @@ impl Key {
     }
 
     /// Words that it takes.
-    pub(super) fn words(&self) -> usize {
+    pub(super) fn words(self) -> usize {
         match self {
-            Key::Comm => 2,
-            Key::Text => TEXT_WORDS,
+            Key::Comm | Key::Text { is_short: true } => SHORT_TEXT_WORDS,
+            Key::Text { is_short: false } => TEXT_WORDS,
             _ => 1,
         }
     }
 }
 
-/// Where hits come from.
-#[derive(Clone)]
-pub(crate) struct Source {
-    /// Which probe.
-    pub(crate) probe: Probe,
-    /// How the value is fetched there,
-    pub(crate) value: Fetch,
-    /// and the parts of the key; not looked at for those that are not fetched.
-    pub(crate) keys: Vec<Fetch>,
-    /// Which of them count.
-    pub(crate) predicate: Predicate,
-}
-
-impl Source {
-    /// Whether one program serves for both.
-    pub(super) fn fetches_as(&self, other: &Source) -> bool {
-        self.probe.is_sampled() == other.probe.is_sampled()
-            && (&self.value, &self.keys, &self.predicate)
-                == (&other.value, &other.keys, &other.predicate)
-    }
-
-    /// One at which nothing is fetched.
-    pub(crate) fn new(probe: Probe) -> Source {
-        Source {
-            probe,
-            value: Fetch::default(),
-            keys: Vec::new(),
-            predicate: Predicate::default(),
-        }
-    }
-}
-
-/// A requested aggregation.
-pub(crate) struct Plan {
+/// What one action makes of the values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Output {
     /// What it is called in `aggregates`.
     pub(crate) name: String,
     /// What it does.
     pub(crate) action: Action,
-    /// Steps and levels of distributions; the rest is filled in here.
+}
+
+impl Output {
+    /// Whether it has bars.
+    pub(super) fn is_distribution(&self) -> bool {
+        matches!(
+            self.action,
+            Action::Quantize | Action::Lquantize | Action::Llquantize
+        )
+    }
+}
+
+/// A requested aggregation: the actions on one value by one key, of which one at most is a distribution.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Plan {
+    /// The actions.
+    pub(crate) outputs: Vec<Output>,
+    /// Steps and levels of the distribution; the rest is filled in when it is loaded.
     pub(crate) settings: AggSettings,
     /// Of llquantize.
     pub(crate) edges: Vec<u64>,
     /// By what.
     pub(crate) keys: Vec<Key>,
-    /// Probes whose hits it sums up.
-    pub(crate) sources: Vec<Source>,
+}
+
+impl Plan {
+    /// What it is called in messages.
+    pub(super) fn name(&self) -> &str {
+        self.outputs.first().map_or("", |output| &output.name)
+    }
+
+    /// Bits of the actions, for programs.
+    pub(super) fn actions(&self) -> u32 {
+        let bits = self
+            .outputs
+            .iter()
+            .map(|output| 1 << output.action.number());
+        bits.fold(0, |all, bit| all | bit)
+    }
+}
+
+/// How the values are found at a probe or function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reads {
+    /// The aggregated value.
+    pub(crate) value: Located,
+    /// The parts of the key; those that every probe has are not looked at.
+    pub(crate) keys: Vec<Located>,
+    /// Which hits or calls count.
+    pub(crate) predicate: Predicate,
+    /// What is saved at each beginning.
+    pub(crate) saved: Vec<Saved>,
+}
+
+impl Reads {
+    /// Nothing is fetched.
+    pub(crate) fn nothing(keys: usize) -> Reads {
+        Reads {
+            value: Located::default(),
+            keys: vec![Located::default(); keys],
+            predicate: Predicate::default(),
+            saved: Vec::new(),
+        }
+    }
+}
+
+/// Where a program finds a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Located {
+    /// At the hit or the end.
+    Fetched(Fetch),
+    /// Saved at the beginning, in this place.
+    Saved(u32),
+    /// Measured.
+    Measured(Value),
+}
+
+impl Default for Located {
+    fn default() -> Located {
+        Located::Fetched(Fetch::default())
+    }
+}
+
+/// A requested aggregation and where its values are.
+pub(crate) struct Requested<P> {
+    /// What is made of them.
+    pub(crate) plan: Plan,
+    /// The probes or functions, and how values are found there.
+    pub(crate) sources: Vec<(P, Reads)>,
+}
+
+impl Requested<Probe> {
+    /// One of hits at which nothing is fetched.
+    pub(crate) fn plain(name: &str, keys: Vec<Key>, probe: Probe) -> Requested<Probe> {
+        let reads = Reads::nothing(keys.len());
+        Requested {
+            plan: Plan {
+                outputs: vec![Output {
+                    name: name.to_owned(),
+                    action: Action::Count,
+                }],
+                keys,
+                ..Plan::default()
+            },
+            sources: vec![(probe, reads)],
+        }
+    }
 }
 
 /// Whether a program gets the number that it was attached with.

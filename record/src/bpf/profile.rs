@@ -7,12 +7,10 @@
 //! ```
 
 use clap::Args;
-use perfquet_ebpf::layout::AggSettings;
-use perfquet_events::event::Action;
 
-use super::plan::{Key, Plan, Source};
+use super::plan::{Key, Requested};
 use crate::failure::Failure;
-use crate::probe::counter;
+use crate::probe::{Probe, counter};
 
 /// Command-line options.
 #[derive(Debug, Clone, Args)]
@@ -32,16 +30,10 @@ impl Options {
 }
 
 /// Counts of stacks by thread name and process.
-pub(super) fn plan(options: &Options) -> Result<Option<Plan>, Failure> {
+pub(super) fn requested(options: &Options) -> Result<Option<Requested<Probe>>, Failure> {
     if !options.is_wanted {
         return Ok(None);
     }
-    Ok(Some(Plan {
-        name: "profile".to_owned(),
-        action: Action::Count,
-        settings: AggSettings::default(),
-        edges: Vec::new(),
-        keys: vec![Key::Comm, Key::Process, Key::KernelStack, Key::UserStack],
-        sources: vec![Source::new(counter::default()?)],
-    }))
+    let keys = vec![Key::Comm, Key::Process, Key::KernelStack, Key::UserStack];
+    Ok(Some(Requested::plain("profile", keys, counter::default()?)))
 }

@@ -8,6 +8,20 @@ use crate::failure::{Failure, failed, misuse};
 use crate::sys::procfs;
 use crate::target::Target;
 
+/// The same by thread, for programs that find a thread in a record.
+pub(super) fn filter_by_thread(whom: &Whom<'_>) -> Result<Filter, Failure> {
+    let mut filter = filter(whom)?;
+    if filter.whom == Kind::Processes {
+        filter.whom = Kind::Threads;
+        let tids = |&(pid, state): &(u32, WhomState)| {
+            let tids = procfs::threads(pid as i32).into_iter();
+            tids.filter_map(move |tid| Some((u32::try_from(tid).ok()?, state)))
+        };
+        filter.ids = filter.ids.iter().flat_map(tids).collect();
+    }
+    Ok(filter)
+}
+
 /// The same in the programs' terms.
 pub(super) fn filter(whom: &Whom<'_>) -> Result<Filter, Failure> {
     // Programs see the machine's numbers of processes.

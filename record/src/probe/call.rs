@@ -15,10 +15,9 @@ use perfquet_events::event::{CallEdge, Purpose};
 use super::argument;
 use super::definition::{Definition, Definitions};
 use super::edges::Both;
-use super::form::Form;
 use super::kprobe;
 use super::rejected::Rejected;
-use super::{Kind, Probe, is_of_program, uprobe};
+use super::{Kind, Probe, Usage, is_of_program, may_have_programs, uprobe};
 use crate::failure::{Failure, misuse};
 
 /// The functions of one option.
@@ -60,9 +59,13 @@ pub(crate) fn functions(text: &str) -> Result<Functions, Failure> {
 impl Functions {
     /// Returns the functions that are not in `others`.
     pub(crate) fn without(&self, others: &BTreeMap<String, u64>) -> Functions {
-        let is_left =
-            |both: &&Both| !both.module.is_empty() || !others.contains_key(&both.function);
-        let all: Vec<Both> = self.all.iter().filter(is_left).cloned().collect();
+        self.only(|both| !both.module.is_empty() || !others.contains_key(&both.function))
+    }
+
+    /// Those that are wanted.
+    pub(crate) fn only(&self, is_wanted: impl Fn(&Both) -> bool) -> Functions {
+        let all = self.all.iter().filter(|both| is_wanted(both));
+        let all: Vec<Both> = all.cloned().collect();
         Functions {
             text: self.text.clone(),
             is_pattern: self.is_pattern,
@@ -71,20 +74,22 @@ impl Functions {
         }
     }
 
-    /// Defines entry and return of each function in a form for which `is_possible` is true, in this order; of a
-    /// pattern, those that the kernel allows to probe.
+    /// Defines entry and return of each function for a use of them, in this order; of a pattern, those that the kernel allows
+    /// to probe.
     pub(crate) fn define(
         &self,
         definitions: &mut Option<Definitions>,
-        is_possible: fn(&Form) -> bool,
+        usage: Usage,
     ) -> Result<Vec<(Both, [Probe; 2])>, Failure> {
         let mut pairs = Vec::with_capacity(self.all.len());
         let mut rejected = Rejected::default();
         for both in &self.all {
             let mut both = both.clone();
-            both.entry.forms.retain(is_possible);
-            both.exit.forms.retain(is_possible);
-            match define(&both, Definitions::of(definitions)?) {
+            if usage == Usage::Programs {
+                both.entry.forms.retain(may_have_programs);
+                both.exit.forms.retain(may_have_programs);
+            }
+            match define(&both, usage, Definitions::of(definitions)?) {
                 Ok(pair) => pairs.push((both, pair)),
                 // The kernel rejects functions that it needs to handle probes, and names that occur twice.
                 Err(failure) if self.is_pattern => rejected.add(&both.function, failure),
@@ -97,7 +102,7 @@ impl Functions {
     }
 }
 
-fn define(both: &Both, definitions: &mut Definitions) -> Result<[Probe; 2], Failure> {
+fn define(both: &Both, usage: Usage, definitions: &mut Definitions) -> Result<[Probe; 2], Failure> {
     let edge = |is_entry| {
         Purpose::Edge(CallEdge {
             is_entry,
@@ -110,7 +115,10 @@ fn define(both: &Both, definitions: &mut Definitions) -> Result<[Probe; 2], Fail
             system: definition.system.replacen("probe", "call", 1),
             ..definition.clone()
         };
-        let probe = definitions.define(&definition)?;
+        let probe = match usage {
+            Usage::Rows => definitions.define(&definition)?,
+            Usage::Programs => definitions.define_for_programs(&definition)?,
+        };
         Ok(with_purpose(probe, edge(is_entry)))
     };
     // The return is defined first: an entry without a return would be a call that never ends.

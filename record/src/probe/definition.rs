@@ -82,6 +82,8 @@ pub(crate) struct Definitions {
     group: String,
     /// Names in the recorder's group, in order of definition.
     defined: Vec<(Place, String)>,
+    /// Those at which only programs run, by their forms.
+    of_programs: Vec<(Vec<Form>, Probe)>,
     /// Names of all traceable functions, about a megabyte; read only to explain a rejection.
     traceable: OnceCell<Vec<u8>>,
 }
@@ -98,6 +100,7 @@ impl Definitions {
             tracefs,
             group: own_group(),
             defined: Vec::new(),
+            of_programs: Vec::new(),
             traceable: OnceCell::new(),
         })
     }
@@ -116,6 +119,21 @@ impl Definitions {
             Ok(written) => self.defined(definition, written),
             Err(refusal) => Err(self.refused(definition, &refusal)),
         }
+    }
+
+    /// Like [`Definitions::define`], for programs, which share an event of the same forms.
+    pub(crate) fn define_for_programs(
+        &mut self,
+        definition: &Definition,
+    ) -> Result<Probe, Failure> {
+        let is_it = |(forms, _): &&(Vec<Form>, Probe)| *forms == definition.forms;
+        if let Some((_, probe)) = self.of_programs.iter().find(is_it) {
+            return Ok(probe.clone());
+        }
+        let probe = self.define(definition)?;
+        self.of_programs
+            .push((definition.forms.clone(), probe.clone()));
+        Ok(probe)
     }
 
     /// Defines all probes of one option. Of several, from wildcards, those that the kernel rejects are skipped and

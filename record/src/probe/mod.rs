@@ -58,6 +58,17 @@ pub(crate) enum ProbeOption {
     Usdt,
     /// `--call`
     Call,
+    /// `--latency`
+    Latency,
+}
+
+/// What the hits of a probe are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Usage {
+    /// They are recorded.
+    Rows,
+    /// BPF programs run at them, which record nothing; the kernel does not let them at its hooks of function tracing.
+    Programs,
 }
 
 /// One event to record.
@@ -130,33 +141,38 @@ pub(crate) fn of(
     text: &str,
     definitions: &mut Option<Definitions>,
 ) -> Result<Vec<Probe>, Failure> {
-    of_forms(option, text, definitions, |_| true)
+    defined(option, text, definitions, Usage::Rows)
 }
 
-/// Like [`of`], for BPF programs: the kernel does not run those at fprobes.
+/// Like [`of`], for BPF programs.
 pub(crate) fn for_programs(
     option: ProbeOption,
     text: &str,
     definitions: &mut Option<Definitions>,
 ) -> Result<Vec<Probe>, Failure> {
-    of_forms(option, text, definitions, may_have_programs)
+    defined(option, text, definitions, Usage::Programs)
 }
 
-/// Whether the kernel runs BPF programs at an event of this form.
-pub(crate) fn may_have_programs(form: &Form) -> bool {
+/// Whether the kernel runs BPF programs at an event of this form: it does not at fprobes.
+fn may_have_programs(form: &Form) -> bool {
     form.head.starts_with(['p', 'r'])
 }
 
-fn of_forms(
+fn defined(
     option: ProbeOption,
     text: &str,
     definitions: &mut Option<Definitions>,
-    is_possible: fn(&Form) -> bool,
+    usage: Usage,
 ) -> Result<Vec<Probe>, Failure> {
     let mut wanted = match option {
         ProbeOption::Event => return parse(text),
+        ProbeOption::Latency => {
+            return Err(misuse(format!(
+                "{text}: a latency is aggregated, not recorded"
+            )));
+        }
         ProbeOption::Call => {
-            let pairs = call::functions(text)?.define(definitions, is_possible)?;
+            let pairs = call::functions(text)?.define(definitions, usage)?;
             return Ok(pairs.into_iter().flat_map(|(_, pair)| pair).collect());
         }
         ProbeOption::Kprobe => kprobe::definitions(text, false)?,
@@ -165,8 +181,10 @@ fn of_forms(
         ProbeOption::Uretprobe => uprobe::definitions(text, true)?,
         ProbeOption::Usdt => usdt::definitions(text)?,
     };
-    for definition in &mut wanted {
-        definition.forms.retain(is_possible);
+    if usage == Usage::Programs {
+        for definition in &mut wanted {
+            definition.forms.retain(may_have_programs);
+        }
     }
     Definitions::of(definitions)?.define_all(&wanted)
 }

@@ -18,7 +18,7 @@ const CONTINUES: u32 = 2;
 const OPEN_BELOW: u64 = 1;
 const OPEN_ABOVE: u64 = 2;
 
-/// By number, in these records and in ebpf/src/agg.bpf.c.
+/// By number, in these records and in ebpf/src/aggregate.h.
 const ACTIONS: [Action; 9] = [
     Action::Count,
     Action::Sum,
@@ -148,7 +148,7 @@ mod tests {
     use crate::bytes::Endian;
     use crate::wire::{NATIVE, open};
 
-    const SOURCE: &str = include_str!("../../../../ebpf/src/agg.bpf.c");
+    const SOURCE: &str = include_str!("../../../../ebpf/src/aggregate.h");
 
     #[test]
     fn action_numbers_match_the_bpf_program() {

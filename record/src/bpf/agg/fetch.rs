@@ -22,17 +22,22 @@ use crate::probe::{self, Probe};
 
 /// A field, ready to be fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fetched {
+pub(in crate::bpf) enum Fetched {
     /// A number.
     Number(Fetch),
-    /// A text.
-    Text(Fetch),
+    /// A string.
+    Text {
+        /// How it is fetched.
+        fetch: Fetch,
+        /// Of at most 16 bytes, its end included.
+        is_short: bool,
+    },
     /// Name of the thread (`$comm`).
     Comm,
 }
 
 /// How the field `name` of a probe is fetched; `option` is what asks for it, for messages.
-pub(super) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Failure> {
+pub(in crate::bpf) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Failure> {
     let probe::Kind::Tracepoint(tracepoint) = &probe.kind else {
         return Err(misuse(format!("{option}: {} has no fields", probe.name))
             .hint("use count() by comm, pid, tid, cpu, stack, kstack or ustack with counters and clocks"));
@@ -110,7 +115,39 @@ fn of_record(field: &Field) -> Option<Fetched> {
         Kind::TextBehind => 2,
     };
     fetch.is_text = 1;
-    Some(Fetched::Text(fetch))
+    // The kernel ends thread names with a NUL; others may fill their bytes.
+    let is_whole = field.size < 16 || (field.size == 16 && field.name.ends_with("comm"));
+    Some(Fetched::Text {
+        fetch,
+        is_short: field.kind == Kind::Text && is_whole,
+    })
+}
+
+/// An argument of a probe of ours, in the kernel's words: its name, and how it is fetched.
+pub(in crate::bpf) fn of_word(word: &str, place: Place, form: &Form) -> Option<(String, Fetched)> {
+    let (name, value) = word.split_once('=')?;
+    let kind = value.rsplit_once(':').map_or("", |(_, kind)| kind);
+    let (size, is_signed) = fields::number_of(kind).unwrap_or((8, false));
+    let field = Field {
+        name: name.to_owned(),
+        kind: Kind::Number,
+        offset: 0,
+        size,
+        is_signed,
+    };
+    Some((name.to_owned(), of_argument(word, &field, place, form)?))
+}
+
+/// What a function returned, of a type in the kernel's words.
+pub(in crate::bpf) fn returned(kind: &str) -> Option<Fetch> {
+    let (size, is_signed) = fields::number_of(kind)?;
+    Some(Fetch {
+        base: Base::Register as u32,
+        place: registers::returned()?,
+        size,
+        is_signed: is_signed.into(),
+        ..Fetch::default()
+    })
 }
 
 /// An argument of a probe of ours, in the kernel's words.
@@ -155,7 +192,10 @@ fn of_argument(argument: &str, field: &Field, place: Place, form: &Form) -> Opti
     fetch.path[..path.len()].copy_from_slice(&path);
     fetch.is_text = is_text.into();
     if is_text {
-        return Some(Fetched::Text(fetch));
+        return Some(Fetched::Text {
+            fetch,
+            is_short: false,
+        });
     }
     fetch.size = match field.size {
         size @ (1 | 2 | 4 | 8) => size,
@@ -280,7 +320,7 @@ mod tests {
 
     fn shown(argument: &str, place: Place) -> Option<(u32, u32, Vec<Step>)> {
         let fetched = of_argument(argument, &field(4, true), place, &form())?;
-        let (Fetched::Number(fetch) | Fetched::Text(fetch)) = fetched else {
+        let (Fetched::Number(fetch) | Fetched::Text { fetch, .. }) = fetched else {
             return None;
         };
         let path = &fetch.path[..fetch.steps as usize];

@@ -31,6 +31,18 @@ pub(super) enum Kind {
     Other,
 }
 
+/// Size and sign of a number's type in probe definitions: u32, s64, x8.
+pub(super) fn number_of(kind: &str) -> Option<(u32, bool)> {
+    let bits: u32 = kind.get(1..)?.parse().ok()?;
+    let is_size = matches!(bits, 8 | 16 | 32 | 64);
+    let is_signed = match kind.get(..1)? {
+        "s" => true,
+        "u" | "x" => false,
+        _ => return None,
+    };
+    is_size.then_some((bits / 8, is_signed))
+}
+
 /// The fields after the common ones of all tracepoints.
 pub(super) fn of(format: &[u8]) -> Vec<Field> {
     let text = String::from_utf8_lossy(format);
@@ -78,6 +90,15 @@ fn field(line: &str) -> Option<Field> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_by_their_types() {
+        assert_eq!(number_of("s32"), Some((4, true)));
+        assert_eq!(number_of("x8"), Some((1, false)));
+        for other in ["", "u", "u24", "string", "b4@3/32", "s64[3]"] {
+            assert_eq!(number_of(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn fields_of_all_kinds() {

@@ -1,4 +1,4 @@
-//! `--filter` for what is summed up: the kernel's language of filters (Documentation/trace/events.rst), compiled for
+//! `--filter` for what is aggregated: the kernel's language of filters (Documentation/trace/events.rst), compiled for
 //! the program, which runs before the kernel's own filter would.
 //!
 //! ```text
@@ -8,33 +8,26 @@
 //! ([`Predicate::truth`]).
 
 use perfquet_ebpf::layout::{
-    CONDITION_WORDS, Condition, MOST_CONDITIONS, Predicate, Subject, Test,
+    CONDITION_WORDS, Condition, MOST_CONDITIONS, Predicate, Subject, Test, Value as Measured,
 };
 
-use super::fetch::{self, Fetched};
+use perfquet_cli::quantity;
+
+use super::super::plan::Located;
+use super::names::{self, Fields, Found};
 use crate::failure::{Failure, misuse};
-use crate::probe::Probe;
 
 /// Brackets and `!` in each other.
 const MOST_DEPTH: usize = 64;
 /// The kernel's operators, the longer ones first.
 const OPERATORS: &[&str] = &["==", "!=", "<=", ">=", "<", ">", "&", "~"];
 
-/// What every probe has beside its fields, under the names that the kernel has for them.
-const BUILT_IN: &[(&str, Subject)] = &[
-    ("COMM", Subject::Comm),
-    ("comm", Subject::Comm),
-    ("CPU", Subject::Cpu),
-    ("cpu", Subject::Cpu),
-    ("common_pid", Subject::Thread),
-];
-
-/// A filter, for the probe whose hits it chooses among.
-pub(super) fn of(filter: &str, probe: &Probe) -> Result<Predicate, Failure> {
+/// A filter, for the probe or function among whose hits or calls it chooses.
+pub(super) fn of(filter: &str, fields: &mut dyn Fields) -> Result<Predicate, Failure> {
     let mut parser = Parser {
         filter,
         rest: filter,
-        probe,
+        fields,
         conditions: Vec::new(),
         depth: 0,
     };
@@ -83,15 +76,15 @@ struct Value<'a> {
     is_quoted: bool,
 }
 
-struct Parser<'a> {
+struct Parser<'a, 'f> {
     filter: &'a str,
     rest: &'a str,
-    probe: &'a Probe,
+    fields: &'f mut dyn Fields,
     conditions: Vec<Condition>,
     depth: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> Parser<'a, '_> {
     fn expected(&self, what: &str) -> Failure {
         let there = match self.rest.trim() {
             "" => "its end".to_owned(),
@@ -152,7 +145,7 @@ impl<'a> Parser<'a> {
 
     fn comparison(&mut self) -> Result<Expression, Failure> {
         let name = self
-            .word(|c| c.is_alphanumeric() || c == '_')
+            .word(|c| c.is_alphanumeric() || c == '_' || c == '.')
             .ok_or_else(|| self.expected("a field"))?;
         let mut operators = OPERATORS.iter().copied();
         let operator = operators.find(|sign| self.takes(sign));
@@ -206,26 +199,52 @@ impl<'a> Parser<'a> {
 
     /// The comparison, and whether it must not hold.
     fn condition(
-        &self,
+        &mut self,
         name: &str,
         operator: &str,
         value: &Value<'_>,
     ) -> Result<(Condition, bool), Failure> {
         let what = format!("--filter {}", self.filter);
-        let built_in = BUILT_IN.iter().find(|(known, _)| *known == name);
-        let (subject, fetched) = match (fetch::of(&what, self.probe, name), built_in) {
-            (Ok(Fetched::Comm), _) => (Subject::Comm, None),
-            (Ok(fetched), _) => (Subject::Field, Some(fetched)),
-            (Err(_), Some((_, subject))) => (*subject, None),
+        let mut condition = Condition::default();
+        let found = match (self.fields.find(&what, name), names::subject(name)) {
+            (Ok(found), _) => Some(found),
+            (Err(_), Some(subject)) => {
+                condition.subject = subject as u32;
+                None
+            }
             (Err(failure), None) => return Err(failure),
         };
-        let is_text = subject == Subject::Comm || matches!(fetched, Some(Fetched::Text(_)));
-        let mut condition = Condition {
-            subject: subject as u32,
-            ..Condition::default()
+        let mut at = None;
+        let is_text = match found {
+            Some(Found::Number(located, width)) => {
+                condition.fetch = width;
+                at = Some(located);
+                false
+            }
+            Some(Found::Text { at: located, .. }) => {
+                at = Some(located);
+                true
+            }
+            Some(Found::Comm) => {
+                condition.subject = Subject::Comm as u32;
+                true
+            }
+            None => condition.subject == Subject::Comm as u32,
         };
-        if let Some(Fetched::Number(fetch) | Fetched::Text(fetch)) = fetched {
-            condition.fetch = fetch;
+        match at {
+            Some(Located::Fetched(fetch)) => condition.fetch = fetch,
+            Some(Located::Saved(place)) => {
+                condition.subject = Subject::Saved as u32;
+                condition.place = place;
+            }
+            Some(Located::Measured(Measured::Duration)) => {
+                condition.subject = Subject::Duration as u32;
+            }
+            Some(Located::Measured(_)) => {
+                return Err(misuse(format!("{what}: {name} cannot be compared"))
+                    .hint("compare duration, arguments, the return value, comm, cpu or tid"));
+            }
+            None => {}
         }
         let wrong = |why: &str| misuse(format!("{what}: {name} {operator}: {why}"));
         let (test, is_negated) = match (operator, is_text) {
@@ -248,8 +267,10 @@ impl<'a> Parser<'a> {
             (condition.text, condition.mask) = found;
             return Ok((condition, is_negated));
         }
+        let is_time = condition.subject == Subject::Duration as u32;
         let number = match value.is_quoted {
             true => None,
+            false if is_time => number(value.text).or_else(|| nanoseconds(value.text)),
             false => number(value.text),
         };
         let number = number.ok_or_else(|| wrong(&format!("{:?} is no number", value.text)))?;
@@ -257,6 +278,11 @@ impl<'a> Parser<'a> {
             .ok_or_else(|| wrong(&format!("{} is beyond its range", value.text)))?;
         Ok((condition, is_negated))
     }
+}
+
+/// A time with its unit: `10ms`.
+fn nanoseconds(text: &str) -> Option<i128> {
+    i128::try_from(quantity::duration(text).ok()?.as_nanos()).ok()
 }
 
 /// Decimal, hexadecimal (`0x`) or octal (`0`), as C has them.
@@ -326,12 +352,14 @@ fn text(text: &str, is_pattern: bool) -> Result<(Words, Words), String> {
 mod tests {
     use perfquet_ebpf::layout::Fetch;
 
+    use super::names::HitFields;
     use super::*;
     use crate::bpf::told;
 
     /// Without fields: names that every probe has.
     fn predicate(filter: &str) -> Result<Predicate, String> {
-        of(filter, &told()).map_err(|failure| failure.to_string())
+        let probe = told();
+        of(filter, &mut HitFields(&probe)).map_err(|failure| failure.to_string())
     }
 
     #[test]

@@ -1,53 +1,46 @@
-//! `--agg`: aggregates a probe's hits in the kernel, as DTrace does.
+//! `--agg`: aggregates a probe's hits, or a function's calls, in the kernel, as DTrace does.
 //!
 //! ```text
 //! quantize(bytes) by comm              a distribution for each thread name
 //! count() by probe, ustack             how often, from where
-//! slow = lquantize(us, 0, 1000, 100)   its own name; equal steps
-//! llquantize(ns, 10, 3, 9, 10)         steps in powers of ten
+//! avg(duration), max(duration) by cpu  of calls, and of latencies
 //! ```
 //! The option applies to the preceding probe. Names in brackets, and after `by`, are fields of that probe or one of
-//! [`BUILT_IN`].
+//! those that every probe has ([`names`]).
 
-mod fetch;
+mod call_fields;
+pub(super) mod fetch;
 mod fields;
 mod filter;
+pub(super) mod names;
 pub(super) mod registers;
+mod text;
 
 use clap::Args;
-use perfquet_ebpf::layout::{AggSettings, Fetch, Predicate};
+use perfquet_ebpf::layout::{AggSettings, Predicate};
 use perfquet_events::event::{Action, bars};
 
-use super::plan::{Key, Plan, Source};
+use super::plan::{Key, Located, Output, Plan, Reads, Requested};
 use crate::failure::{Failure, misuse};
 use crate::probe::Probe;
-use fetch::Fetched;
+use crate::probe::edges::Both;
+use call_fields::CallFields;
+use names::{Fields, Found, HitFields};
+use text::ActionSpec;
 
 /// The option, as clap knows it.
 pub(crate) const AGGREGATIONS: &str = "agg_texts";
-
-/// Parts of a key that every probe has.
-const BUILT_IN: &[(&str, &[Key])] = &[
-    ("comm", &[Key::Comm]),
-    ("pid", &[Key::Process]),
-    ("tid", &[Key::Thread]),
-    ("cpu", &[Key::Cpu]),
-    ("probe", &[Key::Probe]),
-    ("stack", &[Key::KernelStack, Key::UserStack]),
-    ("kstack", &[Key::KernelStack]),
-    ("ustack", &[Key::UserStack]),
-];
 
 /// Command-line options.
 #[derive(Debug, Clone, Args)]
 #[group(id = "agg")]
 pub(crate) struct Options {
-    /// Aggregate hits of the preceding event or probe instead of recording them
+    /// Aggregate hits of the preceding event or probe, or calls, instead of recording them
     ///
     /// ACTION is count(), sum(FIELD), avg(FIELD), min(FIELD), max(FIELD), stddev(FIELD), quantize(FIELD), lquantize(FIELD,
     /// LOW, HIGH, STEP) or llquantize(FIELD, FACTOR, LOW, HIGH, STEPS). KEY is comm, pid, tid, cpu, probe, stack, ustack,
-    /// kstack or a field.
-    #[arg(id = AGGREGATIONS, long = "agg", value_name = "ACTION [by KEY,...]")]
+    /// kstack or a field. With --call and --latency, FIELD can be duration; with --call, retval and self.
+    #[arg(id = AGGREGATIONS, long = "agg", value_name = "ACTION,... [by KEY,...]")]
     texts: Vec<String>,
 }
 
@@ -58,177 +51,204 @@ impl Options {
     }
 }
 
-/// A parsed `--agg` option.
-#[derive(Debug, PartialEq, Eq)]
-struct AggregationSpec {
-    name: String,
-    action: Action,
-    /// The aggregated field.
+/// The actions on one value by one key, as written.
+struct Group {
+    /// For messages.
+    text: String,
     value: Option<String>,
-    /// The numbers after it.
-    numbers: Vec<i64>,
+    actions: Vec<ActionSpec>,
     keys: Vec<String>,
 }
 
-/// The aggregation `text` of the probes that match `argument`, over the hits that pass `filter`.
-pub(super) fn plan(
+/// The aggregations `texts` of the probes that match `argument`, over the hits that pass `filter`.
+pub(super) fn of_hits(
     argument: &str,
-    text: &str,
+    texts: &[String],
     filter: Option<&str>,
     probes: &[Probe],
-) -> Result<Plan, Failure> {
-    let asked = parse(text)?;
+) -> Result<Vec<Requested<Probe>>, Failure> {
+    let sources: Vec<_> = probes
+        .iter()
+        .map(|probe| (probe.clone(), HitFields(probe)))
+        .collect();
+    requested(argument, texts, filter, sources)
+}
+
+/// The aggregations `texts` of the functions that match `argument`, over the calls that pass `filter`.
+pub(super) fn of_calls(
+    argument: &str,
+    texts: &[String],
+    filter: Option<&str>,
+    functions: &[Both],
+) -> Result<Vec<Requested<Both>>, Failure> {
+    let sources: Vec<_> = functions
+        .iter()
+        .map(|both| (both.clone(), CallFields::of(both)))
+        .collect();
+    requested(argument, texts, filter, sources)
+}
+
+/// The aggregations `texts` of what has these fields.
+pub(super) fn requested<P: Clone, F: Fields + Clone>(
+    argument: &str,
+    texts: &[String],
+    filter: Option<&str>,
+    sources: Vec<(P, F)>,
+) -> Result<Vec<Requested<P>>, Failure> {
+    let mut all = Vec::new();
+    for group in groups(texts)? {
+        let mut plan = plan(&group)?;
+        let mut keys: Option<Vec<Key>> = None;
+        let mut found = Vec::new();
+        for (source, fields) in &sources {
+            let (source_keys, reads) = reads(&group, filter, fields.clone())?;
+            match &keys {
+                // One field can be a number here and a text there.
+                Some(keys) if *keys != source_keys => {
+                    return Err(misuse(format!(
+                        "{argument}: the fields in {} have different types in its probes",
+                        group.text
+                    ))
+                    .hint("name the probes separately, each with its own --agg"));
+                }
+                _ => keys = Some(source_keys),
+            }
+            found.push((source.clone(), reads));
+        }
+        plan.keys = keys.unwrap_or_default();
+        all.push(Requested {
+            plan,
+            sources: found,
+        });
+    }
+    Ok(all)
+}
+
+/// Actions that one program can do: on one value, by one key, with one distribution at most.
+fn groups(texts: &[String]) -> Result<Vec<Group>, Failure> {
+    let mut groups: Vec<Group> = Vec::new();
+    let is_distribution = |spec: &ActionSpec| output(spec).is_distribution();
+    for text in texts {
+        let spec = text::parse(text)?;
+        for action in spec.actions {
+            let fits = |group: &&mut Group| {
+                let has = |other: &ActionSpec| other.action == action.action;
+                let is_full = is_distribution(&action) && group.actions.iter().any(is_distribution);
+                let is_of_value = match (&group.value, &action.value) {
+                    (None, Some(value)) | (Some(value), None) => is_always_known(value),
+                    (one, other) => one == other,
+                };
+                is_of_value && group.keys == spec.keys && !is_full && !group.actions.iter().any(has)
+            };
+            match groups.iter_mut().find(fits) {
+                Some(group) => {
+                    group.value = group.value.take().or_else(|| action.value.clone());
+                    group.actions.push(action);
+                }
+                None => groups.push(Group {
+                    text: text.clone(),
+                    value: action.value.clone(),
+                    actions: vec![action],
+                    keys: spec.keys.clone(),
+                }),
+            }
+        }
+    }
+    Ok(groups)
+}
+
+/// Whether reading the value cannot fail: then hits are counted together with it.
+fn is_always_known(value: &str) -> bool {
+    matches!(value, "duration" | "self")
+}
+
+fn output(spec: &ActionSpec) -> Output {
+    Output {
+        name: spec.name.clone(),
+        action: spec.action,
+    }
+}
+
+/// Without its keys, whose types are known at the probes.
+fn plan(group: &Group) -> Result<Plan, Failure> {
+    let text = &group.text;
     let mut settings = AggSettings::default();
     let mut edges = Vec::new();
-    match (asked.action, &asked.numbers[..]) {
-        (Action::Lquantize, &[low, high, step]) => {
-            settings.low = low;
-            (settings.step, settings.levels) = steps(text, low, high, step)?;
-        }
-        (Action::Llquantize, &[factor, low, high, steps]) => {
-            edges = magnitudes(text, factor, low, high, steps)?;
-        }
-        _ => {}
-    }
-    let mut keys: Option<Vec<Key>> = None;
-    let mut sources = Vec::new();
-    for probe in probes {
-        let (source_keys, mut source) = source(text, &asked, probe)?;
-        if let Some(filter) = filter {
-            source.predicate = filter::of(filter, probe)?;
-        }
-        match &keys {
-            // One field can be a number here and a text there.
-            Some(keys) if *keys != source_keys => {
-                return Err(misuse(format!(
-                    "{argument}: the fields in {text} have different types in its probes"
-                ))
-                .hint("name the probes separately, each with its own --agg"));
+    for action in &group.actions {
+        match (action.action, &action.numbers[..]) {
+            (Action::Lquantize, &[low, high, step]) => {
+                settings.low = low;
+                (settings.step, settings.levels) = steps(text, low, high, step)?;
             }
-            _ => keys = Some(source_keys),
+            (Action::Llquantize, &[factor, low, high, steps]) => {
+                edges = magnitudes(text, factor, low, high, steps)?;
+            }
+            _ => {}
         }
-        sources.push(source);
     }
     Ok(Plan {
-        name: asked.name,
-        action: asked.action,
+        outputs: group.actions.iter().map(output).collect(),
         settings,
         edges,
-        keys: keys.unwrap_or_default(),
-        sources,
+        keys: Vec::new(),
     })
 }
 
-/// How value and key are fetched at a probe.
-fn source(
-    text: &str,
-    asked: &AggregationSpec,
-    probe: &Probe,
-) -> Result<(Vec<Key>, Source), Failure> {
-    let option = format!("--agg {text}");
-    let value = match &asked.value {
-        None => Fetch::default(),
-        Some(name) => match fetch::of(&option, probe, name)? {
-            Fetched::Number(fetch) => fetch,
-            Fetched::Text(_) | Fetched::Comm => {
+/// How value and key are found at a probe.
+fn reads(
+    group: &Group,
+    filter: Option<&str>,
+    mut fields: impl Fields,
+) -> Result<(Vec<Key>, Reads), Failure> {
+    let option = format!("--agg {}", group.text);
+    let value = match &group.value {
+        None => Located::default(),
+        Some(name) => match fields.find(&option, name)? {
+            Found::Number(at, _) => at,
+            Found::Text { .. } | Found::Comm => {
                 return Err(misuse(format!("{option}: {name} is a string"))
                     .hint("use a string as a key: count() by FIELD"));
             }
         },
     };
-    let (mut keys, mut fetches) = (Vec::new(), Vec::new());
-    for name in &asked.keys {
-        if let Some((_, parts)) = BUILT_IN.iter().find(|(built_in, _)| built_in == name) {
+    let (mut keys, mut places) = (Vec::new(), Vec::new());
+    for name in &group.keys {
+        if let Some(parts) = names::built_in(name) {
             keys.extend_from_slice(parts);
-            fetches.extend(parts.iter().map(|_| Fetch::default()));
+            places.extend(parts.iter().map(|_| Located::default()));
             continue;
         }
-        let (key, fetch) = match fetch::of(&option, probe, name)? {
-            Fetched::Number(fetch) => {
-                let is_signed = fetch.is_signed != 0;
-                (Key::Number { is_signed }, fetch)
+        let (key, at) = match fields.find(&option, name)? {
+            Found::Number(Located::Measured(_), _) => {
+                return Err(misuse(format!("{option}: {name} cannot be a key"))
+                    .hint(format!("use a distribution: quantize({name})")));
             }
-            Fetched::Text(fetch) => (Key::Text, fetch),
-            Fetched::Comm => (Key::Comm, Fetch::default()),
+            Found::Number(at, width) => {
+                let is_signed = width.is_signed != 0;
+                (Key::Number { is_signed }, at)
+            }
+            Found::Text { at, is_short } => (Key::Text { is_short }, at),
+            Found::Comm => (Key::Comm, Located::default()),
         };
         keys.push(key);
-        fetches.push(fetch);
+        places.push(at);
     }
-    Ok((
-        keys,
-        Source {
-            probe: probe.clone(),
-            value,
-            keys: fetches,
-            predicate: Predicate::default(),
-        },
-    ))
+    let predicate = match filter {
+        Some(filter) => filter::of(filter, &mut fields)?,
+        None => Predicate::default(),
+    };
+    let reads = Reads {
+        value,
+        keys: places,
+        predicate,
+        saved: fields.saved(),
+    };
+    Ok((keys, reads))
 }
 
-/// `[NAME =] ACTION([EXPR[, NUMBER]...]) [by KEY[, KEY]...]`
-fn parse(text: &str) -> Result<AggregationSpec, Failure> {
-    let expected = || {
-        misuse(format!("--agg {text}: expected ACTION(FIELD) by KEY")).hint(
-            "write --agg like 'quantize(bytes) by comm'; actions are count, sum, avg, min, max, stddev, quantize, lquantize, \
-             llquantize",
-        )
-    };
-    let (name, rest) = match text.split_once('=') {
-        Some((name, rest)) => (Some(name.trim()), rest),
-        None => (None, text),
-    };
-    let (call, behind) = rest.split_once(')').ok_or_else(expected)?;
-    let (action, inside) = call.split_once('(').ok_or_else(expected)?;
-    let action_name = action.trim();
-    let (action, numbers) = match action_name {
-        "count" => (Action::Count, 0),
-        "sum" => (Action::Sum, 0),
-        "avg" => (Action::Avg, 0),
-        "min" => (Action::Min, 0),
-        "max" => (Action::Max, 0),
-        "stddev" => (Action::Stddev, 0),
-        "quantize" => (Action::Quantize, 0),
-        "lquantize" => (Action::Lquantize, 3),
-        "llquantize" => (Action::Llquantize, 4),
-        _ => return Err(expected()),
-    };
-    let mut parts = inside.split(',').map(str::trim);
-    let value = parts.next().filter(|value| !value.is_empty());
-    let given: Option<Vec<i64>> = parts.map(|part| part.parse().ok()).collect();
-    let is_right = given.as_ref().is_some_and(|given| given.len() == numbers)
-        && value.is_some() == (action != Action::Count);
-    if !is_right {
-        let form = match action {
-            Action::Count => "count()".to_owned(),
-            Action::Lquantize => "lquantize(FIELD, LOW, HIGH, STEP)".to_owned(),
-            Action::Llquantize => "llquantize(FIELD, FACTOR, LOW, HIGH, STEPS)".to_owned(),
-            _ => format!("{action_name}(FIELD)"),
-        };
-        return Err(misuse(format!("--agg {text}: expected {form}")));
-    }
-    let keys = match behind.trim() {
-        "" => Vec::new(),
-        behind => {
-            let keys = behind
-                .strip_prefix("by")
-                .filter(|keys| keys.starts_with(char::is_whitespace))
-                .ok_or_else(expected)?;
-            keys.split(',').map(|key| key.trim().to_owned()).collect()
-        }
-    };
-    if keys.iter().any(String::is_empty) || name.is_some_and(str::is_empty) {
-        return Err(expected());
-    }
-    Ok(AggregationSpec {
-        name: name.map_or_else(
-            || format!("{action_name}({})", inside.trim()),
-            str::to_owned,
-        ),
-        action,
-        value: value.map(str::to_owned),
-        numbers: given.unwrap_or_default(),
-        keys,
-    })
+/// A filter for the beginnings of latencies.
+pub(super) fn predicate(filter: &str, probe: &Probe) -> Result<Predicate, Failure> {
+    filter::of(filter, &mut HitFields(probe))
 }
 
 /// Width and number of the steps of lquantize.
@@ -259,38 +279,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts() {
-        let asked = parse("quantize(bytes) by comm, ustack").unwrap();
+    fn one_program_does_what_it_can() {
+        let shown = |texts: &[&str]| -> Vec<String> {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            let groups = groups(&texts).unwrap();
+            let names = |group: &Group| {
+                let names: Vec<_> = group.actions.iter().map(|action| &*action.name).collect();
+                format!("{} by {}", names.join(", "), group.keys.join(", "))
+            };
+            groups.iter().map(names).collect()
+        };
         assert_eq!(
-            (asked.name.as_str(), asked.action),
-            ("quantize(bytes)", Action::Quantize)
+            shown(&[
+                "count(), avg(duration), quantize(duration) by a",
+                "min(duration) by a"
+            ]),
+            ["count(), avg(duration), quantize(duration), min(duration) by a"]
         );
-        assert_eq!(asked.value.as_deref(), Some("bytes"));
-        assert_eq!(asked.keys, ["comm", "ustack"]);
-        let asked = parse(" slow = lquantize( us , 0, 1000,100)").unwrap();
         assert_eq!(
-            (asked.name.as_str(), asked.numbers),
-            ("slow", vec![0, 1000, 100])
+            shown(&["avg(x), avg(y), max(x) by a", "avg(x) by b", "count() by b"]),
+            [
+                "avg(x), max(x) by a",
+                "avg(y) by a",
+                "avg(x) by b",
+                "count() by b"
+            ]
         );
-        assert_eq!(parse("count()").unwrap().value, None);
-        for (wrong, said) in [
-            ("", "expected ACTION(FIELD) by KEY"),
-            ("mean(x)", "expected ACTION(FIELD) by KEY"),
-            ("count(x)", "expected count()"),
-            ("sum()", "expected sum(FIELD)"),
-            ("sum(x, 1)", "expected sum(FIELD)"),
-            (
-                "lquantize(x, 1)",
-                "expected lquantize(FIELD, LOW, HIGH, STEP)",
-            ),
-            ("llquantize(x, 10, a, 3, 10)", "expected llquantize"),
-            ("sum(x) comm", "expected ACTION(FIELD) by KEY"),
-            ("sum(x) by", "expected ACTION(FIELD) by KEY"),
-            ("sum(x) by a,,b", "expected ACTION(FIELD) by KEY"),
-        ] {
-            let error = parse(wrong).unwrap_err().to_string();
-            assert!(error.contains(said), "{wrong}: {error}");
-        }
+        assert_eq!(
+            shown(&[
+                "quantize(x), lquantize(x, 0, 9, 1)",
+                "one = sum(x), two = sum(x)"
+            ]),
+            ["quantize(x), one by ", "lquantize(x, 0, 9, 1), two by "]
+        );
     }
 
     #[test]

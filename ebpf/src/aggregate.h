@@ -1,0 +1,429 @@
+/*
+ * Aggregations as in DTrace: values of hits, and durations of calls and between events, are aggregated here, and only
+ * aggregates leave the kernel.
+ *
+ *   quantize(bytes) by comm                   key: [bar, comm]       cell: how many
+ *   avg(size), max(size) by kstack            key: [no bar, stack]   cell: how many, their sum, the largest
+ *   avg(duration), quantize(duration) by cpu  both
+ *
+ * A cell is kept for each key and CPU, and changed by atomic instructions, since a program on a user probe can be
+ * preempted by itself. Which actions, which keys, which values: constants, set when the object is loaded.
+ */
+#pragma once
+
+#include "predicate.h"
+#include "stacks.h"
+
+#define MOST_KEYS 6
+/* Words of a key: the bar, and the parts after it. Long texts have 16. */
+#define NARROW_WORDS 8
+#define WIDE_WORDS 40
+
+/* formats/events/src/wire/aggregate.rs: ACTIONS */
+#define ACTION_COUNT 0
+#define ACTION_SUM 1
+#define ACTION_AVG 2
+#define ACTION_MIN 3
+#define ACTION_MAX 4
+#define ACTION_STDDEV 5
+#define ACTION_QUANTIZE 6
+#define ACTION_LQUANTIZE 7
+#define ACTION_LLQUANTIZE 8
+
+/* layout: Part */
+#define PART_NONE 0
+#define PART_COMM 1
+#define PART_PROCESS 2
+#define PART_THREAD 3
+#define PART_CPU 4
+#define PART_KERNEL_STACK 5
+#define PART_USER_STACK 6
+#define PART_NUMBER 7
+#define PART_TEXT 8
+#define PART_PROBE 9
+#define PART_SAVED_NUMBER 10
+#define PART_SAVED_TEXT 11
+
+/* layout: Value */
+#define VALUE_FETCHED 0
+#define VALUE_SAVED 1 /* at the beginning, in `place` */
+#define VALUE_DURATION 2
+#define VALUE_SELF 3 /* without the time in other calls */
+#define VALUE_RUNQUEUE 4 /* tasks that wait for this CPU */
+
+/* layout: KeyPart */
+struct key_part {
+	u32 part;
+	u32 word; /* where in the key */
+	u32 place; /* of a saved one */
+	u32 words; /* of a text */
+	struct fetch fetch;
+};
+
+/* layout: AggSettings */
+struct agg_settings {
+	u32 actions; /* bits */
+	u32 is_wide;
+	u32 value_kind;
+	u32 value_place;
+	s64 low; /* lquantize */
+	u64 step;
+	u64 levels;
+	struct fetch value;
+	struct key_part keys[MOST_KEYS];
+};
+
+/* In place of a bar: the cell of all actions but distributions. */
+#define NO_BAR (1ULL << 63)
+#define HAS(action) (agg_settings.actions >> (action) & 1)
+#define DISTRIBUTIONS (1 << ACTION_QUANTIZE | 1 << ACTION_LQUANTIZE | 1 << ACTION_LLQUANTIZE)
+
+const volatile struct agg_settings agg_settings = {};
+
+/* layout: Cell. Zeroes are an empty one. */
+struct cell {
+	u64 count;
+	u64 sum;
+	u64 least; /* inverted, so that the largest is kept */
+	u64 most;
+	u64 squares_low;
+	u64 squares_high;
+};
+
+struct narrow_key {
+	u64 words[NARROW_WORDS];
+};
+
+struct wide_key {
+	u64 words[WIDE_WORDS];
+};
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_PERCPU_HASH);
+	NUMBER(max_entries, 1);
+	TYPE(key, struct narrow_key);
+	TYPE(value, struct cell);
+} narrow_cells SEC(".maps");
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_PERCPU_HASH);
+	NUMBER(max_entries, 1);
+	TYPE(key, struct wide_key);
+	TYPE(value, struct cell);
+} wide_cells SEC(".maps");
+
+/* Where wide keys are put together. Programs on user probes can be preempted by each other: several rooms. */
+#define KEY_ROOMS 4
+
+struct key_room {
+	u64 is_taken;
+	struct wide_key key;
+};
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	NUMBER(max_entries, KEY_ROOMS);
+	TYPE(key, u32);
+	TYPE(value, struct key_room);
+} key_rooms SEC(".maps");
+
+/* Zeroes. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, struct cell);
+} empty_cell SEC(".maps");
+
+/* llquantize: where the bars of positive values begin. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} edges SEC(".maps");
+
+/* floor(log2(value)) of what is not 0. */
+static ALWAYS_INLINE u32 power_of(u64 value)
+{
+	u32 power = 0;
+	if (value >> 32) {
+		power += 32;
+		value >>= 32;
+	}
+	if (value >> 16) {
+		power += 16;
+		value >>= 16;
+	}
+	if (value >> 8) {
+		power += 8;
+		value >>= 8;
+	}
+	if (value >> 4) {
+		power += 4;
+		value >>= 4;
+	}
+	if (value >> 2) {
+		power += 2;
+		value >>= 2;
+	}
+	return power + (value >> 1);
+}
+
+/* Bars are numbered as perfquet-query numbers them: they grow with the values. */
+
+/* 0: 0; 1 + k: [2^k, 2^(k+1)); negative ones mirror them. */
+static ALWAYS_INLINE s64 power_bar(s64 value)
+{
+	if (value == 0)
+		return 0;
+	s64 bar = 1 + (s64)power_of(value < 0 ? -(u64)value : (u64)value);
+	if (bar > 63)
+		bar = 63;
+	return value < 0 ? -bar : bar;
+}
+
+/* 0: below low; then the steps; the last: what is above. */
+static ALWAYS_INLINE s64 linear_bar(s64 value)
+{
+	u64 step = agg_settings.step;
+	if (value < agg_settings.low || !step)
+		return 0;
+	u64 bar = ((u64)value - (u64)agg_settings.low) / step;
+	return (bar < agg_settings.levels ? bar : agg_settings.levels) + 1;
+}
+
+/* How many edges are not above the value; negative ones mirror them. */
+static ALWAYS_INLINE s64 edge_bar(s64 value)
+{
+	u64 size = value < 0 ? -(u64)value : (u64)value;
+	u32 place = 0;
+	struct control *now = bpf_map_lookup_elem(&control, &place);
+	if (!now)
+		return 0;
+	/* 0, but the verifier must not know: it would follow each of the 2^16 ways on its own. */
+	u32 count = now->unused;
+	for (u32 step = 1 << 15; step; step /= 2) {
+		place = count + step - 1;
+		u64 *edge = bpf_map_lookup_elem(&edges, &place);
+		if (edge && *edge <= size)
+			count += step;
+	}
+	return value < 0 ? -(s64)count : (s64)count;
+}
+
+static ALWAYS_INLINE void keep_largest(u64 *place, u64 value)
+{
+	/* Only a program that interrupted us on this CPU can come between; eight times do not happen. */
+	for (u32 turn = 0; turn < 8; turn++) {
+		u64 old = *(volatile u64 *)place;
+		if (value <= old || __sync_val_compare_and_swap(place, old, value) == old)
+			return;
+	}
+	lose(LOST_BUSY);
+}
+
+static ALWAYS_INLINE void add_square(struct cell *cell, s64 value)
+{
+	u64 size = value < 0 ? -(u64)value : (u64)value;
+	u64 low = (u32)size, high = size >> 32;
+	u64 middle = low * high;
+	u64 square = low * low;
+	u64 upper = high * high + (middle >> 31);
+	u64 part = middle << 33;
+	square += part;
+	upper += square < part;
+	u64 before = __sync_fetch_and_add(&cell->squares_low, square);
+	upper += before + square < square;
+	if (upper)
+		__sync_fetch_and_add(&cell->squares_high, upper);
+}
+
+static ALWAYS_INLINE void add_to(struct cell *cell, s64 value)
+{
+	__sync_fetch_and_add(&cell->count, 1);
+	if (HAS(ACTION_SUM) || HAS(ACTION_AVG) || HAS(ACTION_STDDEV))
+		__sync_fetch_and_add(&cell->sum, (u64)value);
+	if (HAS(ACTION_STDDEV))
+		add_square(cell, value);
+	if (HAS(ACTION_MIN))
+		keep_largest(&cell->least, ~((u64)value ^ 1ULL << 63));
+	if (HAS(ACTION_MAX))
+		keep_largest(&cell->most, (u64)value ^ 1ULL << 63);
+}
+
+static __attribute__((noinline)) bool add_part(void *ctx, const volatile struct key_part *part, struct measured *measured,
+					       u64 *words, u32 room)
+{
+	u32 word = part->word;
+	if (word >= room)
+		return true;
+	u64 ids = bpf_get_current_pid_tgid();
+	switch (part->part) {
+	case PART_COMM:
+		if (word + SHORT_WORDS <= room)
+			bpf_get_current_comm(&words[word], SHORT_WORDS * 8);
+		break;
+	case PART_PROCESS:
+		words[word] = ids >> 32;
+		break;
+	case PART_THREAD:
+		words[word] = (u32)ids;
+		break;
+	case PART_CPU:
+		words[word] = bpf_get_smp_processor_id();
+		break;
+	case PART_KERNEL_STACK:
+		words[word] = stack_of(ctx, ids >> 32, false);
+		break;
+	case PART_USER_STACK:
+		words[word] = stack_of(ctx, ids >> 32, true);
+		break;
+	case PART_NUMBER:
+		return fetch_number(ctx, &part->fetch, &words[word]);
+	case PART_PROBE:
+		words[word] = bpf_get_attach_cookie(ctx);
+		break;
+	case PART_TEXT:
+		if (part->words == SHORT_WORDS && word + SHORT_WORDS <= room)
+			return fetch_text(ctx, &part->fetch, (char *)&words[word], SHORT_WORDS * 8);
+		if (word + TEXT_BYTES / 8 <= room)
+			return fetch_text(ctx, &part->fetch, (char *)&words[word], TEXT_BYTES);
+		break;
+	case PART_SAVED_NUMBER:
+		words[word] = saved_number(measured, part->place);
+		break;
+	case PART_SAVED_TEXT:
+		if (part->words == SHORT_WORDS && word + SHORT_WORDS <= room)
+			return saved_text(measured, part->place, &words[word], SHORT_WORDS * 8);
+		if (word + TEXT_BYTES / 8 <= room)
+			return saved_text(measured, part->place, &words[word], TEXT_BYTES);
+		break;
+	}
+	return true;
+}
+
+static ALWAYS_INLINE void add_cell(void *cells, void *key, s64 value)
+{
+	struct cell *cell = bpf_map_lookup_elem(cells, key);
+	if (!cell) {
+		u32 first = 0;
+		struct cell *empty = bpf_map_lookup_elem(&empty_cell, &first);
+		if (empty)
+			bpf_map_update_elem(cells, key, empty, BPF_NOEXIST);
+		cell = bpf_map_lookup_elem(cells, key);
+	}
+	if (cell)
+		add_to(cell, value);
+	else
+		lose(LOST_NO_ROOM);
+}
+
+/* Puts the parts of a key together. */
+static ALWAYS_INLINE bool add_parts(void *ctx, struct measured *measured, u64 *words, u32 room)
+{
+#pragma unroll
+	for (u32 number = 0; number < MOST_KEYS; number++) {
+		if (agg_settings.keys[number].part == PART_NONE)
+			continue;
+		if (!add_part(ctx, &agg_settings.keys[number], measured, words, room)) {
+			lose(LOST_UNREADABLE);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Keys of two sizes: a key is hashed and compared whole at every hit. */
+#define ADD_TO_CELLS(cells, key, bar, value) \
+	do { \
+		if (agg_settings.actions & DISTRIBUTIONS) { \
+			(key)->words[0] = (u64)(bar); \
+			add_cell(&(cells), key, value); \
+		} \
+		if (agg_settings.actions & ~DISTRIBUTIONS) { \
+			(key)->words[0] = NO_BAR; \
+			add_cell(&(cells), key, value); \
+		} \
+	} while (0)
+
+static ALWAYS_INLINE void add_narrow(void *ctx, struct measured *measured, s64 bar, s64 value)
+{
+	struct narrow_key key = {};
+	if (add_parts(ctx, measured, key.words, NARROW_WORDS))
+		ADD_TO_CELLS(narrow_cells, &key, bar, value);
+}
+
+/* Wide keys have no room on the stack. */
+static ALWAYS_INLINE void add_wide(void *ctx, struct measured *measured, s64 bar, s64 value)
+{
+	for (u32 place = 0; place < KEY_ROOMS; place++) {
+		u32 number = place;
+		struct key_room *room = bpf_map_lookup_elem(&key_rooms, &number);
+		if (!room)
+			return;
+		if (__sync_lock_test_and_set(&room->is_taken, 1))
+			continue;
+#pragma unroll
+		for (u32 word = 0; word < WIDE_WORDS; word++)
+			room->key.words[word] = 0;
+		if (add_parts(ctx, measured, room->key.words, WIDE_WORDS))
+			ADD_TO_CELLS(wide_cells, &room->key, bar, value);
+		*(volatile u64 *)&room->is_taken = 0;
+		return;
+	}
+	lose(LOST_BUSY);
+}
+
+/* Tasks that wait for the CPU on which we are, the running one not counted. */
+static ALWAYS_INLINE u64 runqueue(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct cfs_rq *group = NULL;
+	struct rq *queue = NULL;
+	u32 running = 0;
+	if (bpf_probe_read_kernel(&group, sizeof(group), &task->se.cfs_rq) ||
+	    bpf_probe_read_kernel(&queue, sizeof(queue), &group->rq) ||
+	    bpf_probe_read_kernel(&running, sizeof(running), &queue->nr_running))
+		lose(LOST_UNREADABLE);
+	return running ? running - 1 : 0;
+}
+
+/* A hit, or an end with what was measured. */
+static ALWAYS_INLINE void aggregate(void *ctx, struct measured *measured)
+{
+	if (!is_chosen(ctx, &predicate, measured))
+		return;
+	u64 value = 0;
+	s64 bar = 0;
+	switch (agg_settings.value_kind) {
+	case VALUE_FETCHED:
+		if (agg_settings.actions != 1 << ACTION_COUNT && !fetch_number(ctx, &agg_settings.value, &value)) {
+			lose(LOST_UNREADABLE);
+			return;
+		}
+		break;
+	case VALUE_SAVED:
+		value = saved_number(measured, agg_settings.value_place);
+		break;
+	case VALUE_DURATION:
+		value = measured->duration;
+		break;
+	case VALUE_SELF:
+		value = measured->self;
+		break;
+	case VALUE_RUNQUEUE:
+		value = runqueue();
+		break;
+	}
+	if (HAS(ACTION_QUANTIZE))
+		bar = power_bar(value);
+	else if (HAS(ACTION_LQUANTIZE))
+		bar = linear_bar(value);
+	else if (HAS(ACTION_LLQUANTIZE))
+		bar = edge_bar(value);
+	if (agg_settings.is_wide)
+		add_wide(ctx, measured, bar, value);
+	else
+		add_narrow(ctx, measured, bar, value);
+}

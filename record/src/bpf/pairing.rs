@@ -1,0 +1,184 @@
+//! Programs at the entries and returns of functions, which pair them.
+//!
+//! To many functions of the kernel they are attached by one link, to all others by events of their own. They are off
+//! until their object is switched on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use anyhow::Result;
+use perfquet_ebpf::layout::Lane;
+use perfquet_ebpf::{EbpfLoader, End, Error, Hook, Object};
+
+use super::{Reason, refused};
+use crate::failure::Failure;
+use crate::journal::told::Told;
+use crate::probe::call::Functions;
+use crate::probe::definition::Definitions;
+use crate::probe::edges::Both;
+use crate::probe::{Usage, hooks};
+use crate::recording;
+use crate::sys::limits::{self, Resource};
+use crate::sys::perf_event::Event;
+
+const OPTION: &str = "--call";
+/// Threads with open calls, and calls in others.
+const MOST_OPEN: u32 = 65_536;
+/// Those that are still open at the end, or that a thread never leaves.
+const OPEN: &str = "filtered: calls of unknown duration";
+/// Of functions that are hooked together.
+const MISSED: &str = "returns let pass by the kernel, of any process: no room to wait for one more, or inside of a program";
+
+/// What the programs are attached to.
+#[derive(Default)]
+pub(super) struct Pairing {
+    /// By the numbers that the programs have for them.
+    pub(super) functions: Vec<Both>,
+    /// Of the functions that have their own.
+    events: Vec<Event>,
+    /// What hooks let pass before the start.
+    missed_before: u64,
+}
+
+/// Makes room for open calls.
+pub(super) fn size(loader: &mut EbpfLoader<'_>) {
+    loader.map_max_entries("lanes", MOST_OPEN);
+    loader.map_max_entries("open_calls", MOST_OPEN);
+}
+
+impl Pairing {
+    /// Attaches the programs `call_enter` and `call_leave` of an object.
+    pub(super) fn attach(
+        object: &mut Object,
+        wanted: &[Functions],
+        cpus: &[u32],
+        definitions: &mut Option<Definitions>,
+    ) -> Result<Pairing> {
+        let mut pairing = Pairing::default();
+        let all = || wanted.iter().flat_map(|functions| &functions.all);
+        let in_kernel: BTreeSet<&str> = all()
+            .filter(|both| both.module.is_empty())
+            .map(|both| both.function.as_str())
+            .collect();
+        let hooks = match in_kernel.len() >= hooks::FEWEST {
+            true => hooks::addresses(&in_kernel),
+            false => BTreeMap::new(),
+        };
+        let is_hooked = |both: &&Both| both.module.is_empty() && hooks.contains_key(&both.function);
+        let hooks = match pairing.hook(object, all().filter(is_hooked), &hooks) {
+            Ok(()) => hooks,
+            Err(error) => {
+                log::info!("an event for each function: {error:#}");
+                BTreeMap::new()
+            }
+        };
+        object
+            .attach_tracepoint("call_thread_exit", "sched_process_exit")
+            .map_err(|error| refused(OPTION, &error))?;
+        let left = all().count() - pairing.functions.len();
+        // An event and a link at either end.
+        limits::raise_by(Resource::OpenFiles, 4 * left as u64);
+        for functions in wanted {
+            let functions = functions.without(&hooks);
+            pairing.attach_each(object, &functions, cpus, definitions)?;
+        }
+        Ok(pairing)
+    }
+
+    /// By one link for all of them.
+    fn hook<'a>(
+        &mut self,
+        object: &mut Object,
+        wanted: impl Iterator<Item = &'a Both>,
+        addresses: &BTreeMap<String, u64>,
+    ) -> Result<()> {
+        let functions: Vec<Both> = wanted.cloned().collect();
+        if functions.is_empty() {
+            return Ok(());
+        }
+        let hook = |(number, both): (u64, &Both)| {
+            Some(Hook {
+                address: *addresses.get(&both.function)?,
+                cookie: number,
+            })
+        };
+        let hooks: Vec<Hook> = (0..).zip(&functions).filter_map(hook).collect();
+        // The return first: an entry that nobody ends would stay open.
+        let hooked = object.hook("call_leave", End::Return, &hooks);
+        let hooked = hooked.and_then(|()| object.hook("call_enter", End::Entry, &hooks));
+        if let Err(error) = hooked {
+            object.unhook();
+            return Err(refused(OPTION, &error).into());
+        }
+        self.functions = functions;
+        Ok(())
+    }
+
+    /// By an event at the entry and one at the return of each.
+    fn attach_each(
+        &mut self,
+        object: &mut Object,
+        wanted: &Functions,
+        cpus: &[u32],
+        definitions: &mut Option<Definitions>,
+    ) -> Result<()> {
+        let failed = |error: Error| refused(OPTION, &error);
+        if wanted.all.is_empty() {
+            return Ok(());
+        }
+        // What the kernel says to the programs, before it is asked for the probes.
+        for program in ["call_leave", "call_enter"] {
+            object.prepare(program).map_err(failed)?;
+        }
+        let pairs = wanted.define(definitions, Usage::Programs)?;
+        for (both, [entry, exit]) in pairs {
+            let number = self.functions.len() as u64;
+            for (probe, program) in [(exit, "call_leave"), (entry, "call_enter")] {
+                let event = recording::everywhere(&probe, cpus)?;
+                object
+                    .attach(program, event.as_fd(), number)
+                    .map_err(failed)?;
+                self.events.push(event);
+            }
+            self.functions.push(both);
+        }
+        Ok(())
+    }
+
+    /// What holds the probes.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.events.iter().map(|event| event.as_raw_fd())
+    }
+
+    /// From now on returns that the kernel misses count.
+    pub(super) fn begin(&mut self, object: &Object) {
+        self.missed_before = object.missed();
+    }
+
+    /// Adds the calls that are still open, and the returns that were missed; says how many those are.
+    pub(super) fn tell(&self, object: &Object, told: &mut Told) -> Result<u64, Failure> {
+        let lanes = object.entries::<u64, Lane>("lanes");
+        let lanes = lanes.map_err(|error| refused(OPTION, &error))?;
+        let open = lanes.iter().map(|(_, lane)| lane.depth).sum();
+        if open > 0 {
+            told.loss(open, OPEN);
+        }
+        let missed = object.missed().saturating_sub(self.missed_before);
+        if missed > 0 {
+            told.loss(missed, &format!("{OPTION}: {MISSED}"));
+        }
+        Ok(missed)
+    }
+}
+
+/// What the programs leave out and lose, by the numbers in open_calls.h; `least` and `most` are limits in words.
+pub(super) fn reasons(least: &str, most: &str) -> [Reason; 6] {
+    [
+        Reason::Filtered(format!("filtered: calls shorter than {least}")),
+        Reason::Filtered(format!("filtered: calls longer than {most}")),
+        Reason::Lost("deeper than 64 calls in each other"),
+        Reason::Lost("a return without its entry"),
+        Reason::Lost("ring full"),
+        Reason::Filtered(OPEN.to_owned()),
+    ]
+}
