@@ -15,7 +15,7 @@
 #include "stacks.h"
 
 #define MOST_KEYS 6
-/* Words of a key: the bar, and the parts after it. Long texts have 16. */
+/* Words of a key: the bar with the interval in its upper half, and the parts after it. Long texts have 16. */
 #define NARROW_WORDS 8
 #define WIDE_WORDS 40
 
@@ -63,7 +63,9 @@ struct key_part {
 /* layout: AggSettings */
 struct agg_settings {
 	u32 actions; /* bits */
+	u32 self_actions; /* of the time without that in other calls, beside the duration; no distribution */
 	u32 is_wide;
+	u32 unused;
 	u32 value_kind;
 	u32 value_place;
 	s64 low; /* lquantize */
@@ -73,9 +75,10 @@ struct agg_settings {
 	struct key_part keys[MOST_KEYS];
 };
 
-/* In place of a bar: the cell of all actions but distributions. */
-#define NO_BAR (1ULL << 63)
-#define HAS(action) (agg_settings.actions >> (action) & 1)
+/* In place of a bar: the cells of all actions but distributions. */
+#define NO_BAR 0x80000000U
+#define NO_BAR_OF_SELF 0x80000001U
+#define HAS(actions, action) ((actions) >> (action) & 1)
 #define DISTRIBUTIONS (1 << ACTION_QUANTIZE | 1 << ACTION_LQUANTIZE | 1 << ACTION_LLQUANTIZE)
 
 const volatile struct agg_settings agg_settings = {};
@@ -239,16 +242,16 @@ static ALWAYS_INLINE void add_square(struct cell *cell, s64 value)
 		__sync_fetch_and_add(&cell->squares_high, upper);
 }
 
-static ALWAYS_INLINE void add_to(struct cell *cell, s64 value)
+static ALWAYS_INLINE void add_to(struct cell *cell, u32 actions, s64 value)
 {
 	__sync_fetch_and_add(&cell->count, 1);
-	if (HAS(ACTION_SUM) || HAS(ACTION_AVG) || HAS(ACTION_STDDEV))
+	if (HAS(actions, ACTION_SUM) || HAS(actions, ACTION_AVG) || HAS(actions, ACTION_STDDEV))
 		__sync_fetch_and_add(&cell->sum, (u64)value);
-	if (HAS(ACTION_STDDEV))
+	if (HAS(actions, ACTION_STDDEV))
 		add_square(cell, value);
-	if (HAS(ACTION_MIN))
+	if (HAS(actions, ACTION_MIN))
 		keep_largest(&cell->least, ~((u64)value ^ 1ULL << 63));
-	if (HAS(ACTION_MAX))
+	if (HAS(actions, ACTION_MAX))
 		keep_largest(&cell->most, (u64)value ^ 1ULL << 63);
 }
 
@@ -303,7 +306,7 @@ static __attribute__((noinline)) bool add_part(void *ctx, const volatile struct 
 	return true;
 }
 
-static ALWAYS_INLINE void add_cell(void *cells, void *key, s64 value)
+static ALWAYS_INLINE void add_cell(void *cells, void *key, u32 actions, s64 value)
 {
 	struct cell *cell = bpf_map_lookup_elem(cells, key);
 	if (!cell) {
@@ -314,7 +317,7 @@ static ALWAYS_INLINE void add_cell(void *cells, void *key, s64 value)
 		cell = bpf_map_lookup_elem(cells, key);
 	}
 	if (cell)
-		add_to(cell, value);
+		add_to(cell, actions, value);
 	else
 		lose(LOST_NO_ROOM);
 }
@@ -334,28 +337,40 @@ static ALWAYS_INLINE bool add_parts(void *ctx, struct measured *measured, u64 *w
 	return true;
 }
 
+/* What is added under a key. */
+struct addend {
+	s64 bar;
+	s64 value;
+	s64 self;
+};
+
 /* Keys of two sizes: a key is hashed and compared whole at every hit. */
-#define ADD_TO_CELLS(cells, key, bar, value) \
+#define ADD_TO_CELLS(cells, key, addend) \
 	do { \
+		u64 interval = (u64)current_interval() << 32; \
 		if (agg_settings.actions & DISTRIBUTIONS) { \
-			(key)->words[0] = (u64)(bar); \
-			add_cell(&(cells), key, value); \
+			(key)->words[0] = interval | (u32)(addend)->bar; \
+			add_cell(&(cells), key, 0, 0); \
 		} \
 		if (agg_settings.actions & ~DISTRIBUTIONS) { \
-			(key)->words[0] = NO_BAR; \
-			add_cell(&(cells), key, value); \
+			(key)->words[0] = interval | NO_BAR; \
+			add_cell(&(cells), key, agg_settings.actions, (addend)->value); \
+		} \
+		if (agg_settings.self_actions) { \
+			(key)->words[0] = interval | NO_BAR_OF_SELF; \
+			add_cell(&(cells), key, agg_settings.self_actions, (addend)->self); \
 		} \
 	} while (0)
 
-static ALWAYS_INLINE void add_narrow(void *ctx, struct measured *measured, s64 bar, s64 value)
+static ALWAYS_INLINE void add_narrow(void *ctx, struct measured *measured, struct addend *addend)
 {
 	struct narrow_key key = {};
 	if (add_parts(ctx, measured, key.words, NARROW_WORDS))
-		ADD_TO_CELLS(narrow_cells, &key, bar, value);
+		ADD_TO_CELLS(narrow_cells, &key, addend);
 }
 
 /* Wide keys have no room on the stack. */
-static ALWAYS_INLINE void add_wide(void *ctx, struct measured *measured, s64 bar, s64 value)
+static ALWAYS_INLINE void add_wide(void *ctx, struct measured *measured, struct addend *addend)
 {
 	for (u32 place = 0; place < KEY_ROOMS; place++) {
 		u32 number = place;
@@ -368,7 +383,7 @@ static ALWAYS_INLINE void add_wide(void *ctx, struct measured *measured, s64 bar
 		for (u32 word = 0; word < WIDE_WORDS; word++)
 			room->key.words[word] = 0;
 		if (add_parts(ctx, measured, room->key.words, WIDE_WORDS))
-			ADD_TO_CELLS(wide_cells, &room->key, bar, value);
+			ADD_TO_CELLS(wide_cells, &room->key, addend);
 		*(volatile u64 *)&room->is_taken = 0;
 		return;
 	}
@@ -395,7 +410,6 @@ static ALWAYS_INLINE void aggregate(void *ctx, struct measured *measured)
 	if (!is_chosen(ctx, &predicate, measured))
 		return;
 	u64 value = 0;
-	s64 bar = 0;
 	switch (agg_settings.value_kind) {
 	case VALUE_FETCHED:
 		if (agg_settings.actions != 1 << ACTION_COUNT && !fetch_number(ctx, &agg_settings.value, &value)) {
@@ -416,14 +430,17 @@ static ALWAYS_INLINE void aggregate(void *ctx, struct measured *measured)
 		value = runqueue();
 		break;
 	}
-	if (HAS(ACTION_QUANTIZE))
-		bar = power_bar(value);
-	else if (HAS(ACTION_LQUANTIZE))
-		bar = linear_bar(value);
-	else if (HAS(ACTION_LLQUANTIZE))
-		bar = edge_bar(value);
+	struct addend addend = {.value = value};
+	if (HAS(agg_settings.actions, ACTION_QUANTIZE))
+		addend.bar = power_bar(value);
+	else if (HAS(agg_settings.actions, ACTION_LQUANTIZE))
+		addend.bar = linear_bar(value);
+	else if (HAS(agg_settings.actions, ACTION_LLQUANTIZE))
+		addend.bar = edge_bar(value);
+	if (agg_settings.self_actions)
+		addend.self = measured->self;
 	if (agg_settings.is_wide)
-		add_wide(ctx, measured, bar, value);
+		add_wide(ctx, measured, &addend);
 	else
-		add_narrow(ctx, measured, bar, value);
+		add_narrow(ctx, measured, &addend);
 }

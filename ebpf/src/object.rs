@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, PerCpuHashMap};
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuHashMap};
 use aya::programs::{BtfTracePoint, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 
@@ -49,6 +49,7 @@ pub struct Object {
     links: Vec<OwnedFd>,
     /// Links of one point of many functions each.
     hooks: Vec<(End, OwnedFd)>,
+    control: Control,
 }
 
 /// Keys of a map with the values of all CPUs.
@@ -77,6 +78,7 @@ impl Object {
             ebpf,
             links: Vec::new(),
             hooks: Vec::new(),
+            control: Control::default(),
         };
         if target.whom != Whom::Everything {
             object.follow(target)?;
@@ -158,13 +160,21 @@ impl Object {
 
     /// Starts or stops recording in the programs.
     pub fn set_on(&mut self, is_on: bool) -> Result<(), Error> {
-        let failed = |error| Error::failed("starting programs", &error);
+        self.control.is_on = is_on.into();
+        self.set_control()
+    }
+
+    /// Begins the interval of this number: from now on aggregates go to other cells.
+    pub fn begin_interval(&mut self, number: u32) -> Result<(), Error> {
+        self.control.interval = number;
+        self.set_control()
+    }
+
+    fn set_control(&mut self) -> Result<(), Error> {
+        let failed = |error| Error::failed("controlling programs", &error);
+        let value = self.control;
         let mut control: Array<&mut MapData, Control> =
             Array::try_from(self.map_mut("control")?).map_err(failed)?;
-        let value = Control {
-            is_on: is_on.into(),
-            unused: 0,
-        };
         control.set(0, value, 0).map_err(failed)
     }
 
@@ -206,6 +216,17 @@ impl Object {
             all.push((key, values.iter().copied().collect()));
         }
         Ok(all)
+    }
+
+    /// Removes an entry of a per-CPU map; one that is gone is no error.
+    pub fn remove_per_cpu<K: Pod, V: Pod>(&mut self, map: &str, key: &K) -> Result<(), Error> {
+        let failed = |error| Error::failed(format!("writing the map {map}"), &error);
+        let mut found: PerCpuHashMap<&mut MapData, K, V> =
+            PerCpuHashMap::try_from(self.map_mut(map)?).map_err(failed)?;
+        match found.remove(key) {
+            Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// All entries of a map.

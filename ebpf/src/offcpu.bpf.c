@@ -37,6 +37,8 @@ struct off_key {
 	char waker[16];
 	u32 process;
 	u32 state;
+	u32 interval; /* in which it came back */
+	u32 unused;
 };
 
 /* layout: OffStart */
@@ -116,6 +118,7 @@ static ALWAYS_INLINE void come_back(struct task_struct *task, u64 now)
 	u64 time = now - start->time;
 	if (time >= off_settings.least && now >= start->time) {
 		struct off_key key = start->key;
+		key.interval = current_interval();
 		struct off_cell *cell = bpf_map_lookup_elem(&off_cells, &key);
 		if (!cell) {
 			struct off_cell empty = {};

@@ -39,6 +39,8 @@ const volatile struct frame_settings frame_settings = {};
 struct control {
 	u32 is_on;
 	u32 unused;
+	u32 interval; /* of the aggregates that are read at intervals */
+	u32 unused_too;
 };
 
 struct {
@@ -100,6 +102,13 @@ static ALWAYS_INLINE bool is_on(void)
 	u32 first = 0;
 	struct control *now = bpf_map_lookup_elem(&control, &first);
 	return now && now->is_on;
+}
+
+static ALWAYS_INLINE u32 current_interval(void)
+{
+	u32 first = 0;
+	struct control *now = bpf_map_lookup_elem(&control, &first);
+	return now ? now->interval : 0;
 }
 
 static ALWAYS_INLINE bool is_wanted_cpu(void)

@@ -58,6 +58,8 @@ struct Shared {
     ending: Mutex<Ending>,
     /// Records of what existed at the start, once they are known, and the time at which the trace begins.
     existing: Mutex<Option<(Vec<u8>, u64)>>,
+    /// Records of others, to be written with the next pass.
+    added: Mutex<Vec<u8>>,
 }
 
 /// State of the end of the recording.
@@ -130,6 +132,12 @@ impl Drain {
         let _ = is_set.recv();
     }
 
+    /// Adds records after what the rings hold now.
+    pub(crate) fn add(&self, records: Vec<u8>) {
+        lock(&self.shared.added).extend(records);
+        self.bell.ring();
+    }
+
     /// Makes the thread look at the rings now.
     pub(crate) fn wake(&self) {
         self.bell.ring();
@@ -182,8 +190,10 @@ impl Worker {
         loop {
             // Read this before the pass, so that everything in the rings when it was set is drained.
             let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
+            let added = std::mem::take(&mut *lock(&self.shared.added));
             let drained = self.pass()? + self.pass_stacks(!is_stopping)?;
-            self.sink.end_pass(drained)?;
+            self.sink.add(&added)?;
+            self.sink.end_pass(drained + added.len() as u64)?;
             if is_stopping {
                 return Ok(());
             }
@@ -270,6 +280,21 @@ impl Sink {
                 kept.side_band(records);
                 Ok(())
             }
+        }
+    }
+
+    fn add(&mut self, records: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::Journal(journal) => {
+                let begin = journal.length();
+                let appended = journal.append(records);
+                if appended.is_err() {
+                    journal.cut(begin)?;
+                }
+                appended
+            }
+            // Nothing is aggregated beside it.
+            Sink::Flight(_) => Ok(()),
         }
     }
 

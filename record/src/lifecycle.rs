@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use perfquet_events::event::{Purpose, Selection};
 
-use crate::bpf::Programs;
+use crate::bpf::{Live, Programs};
 use crate::containers::Containers;
 use crate::drain::{Drain, Sink};
 use crate::failure::{Failure, failed};
@@ -45,6 +45,8 @@ pub(crate) struct Start {
     pub(crate) tracing: Option<Tracing>,
     pub(crate) selection: Selection,
     pub(crate) triggers: TriggerOptions,
+    /// Time between two readings of aggregates, and whether to print what was read.
+    pub(crate) readings: (Option<Duration>, bool),
 }
 
 /// A running recording.
@@ -64,6 +66,15 @@ pub(crate) struct Running {
     pub(crate) seen: Arc<Seen>,
     /// Whether the start triggers are disabled.
     starts_are_off: bool,
+    /// Aggregates are read at these times.
+    readings: Option<Readings>,
+}
+
+/// When aggregates are read.
+struct Readings {
+    every: Duration,
+    next: Instant,
+    live: Option<Live>,
 }
 
 impl Running {
@@ -84,6 +95,7 @@ impl Running {
             mut tracing,
             selection,
             triggers,
+            readings: (every, is_live),
         } = start;
         let gate = Gate::of(&recording, &selection);
         let seen = gate.seen();
@@ -129,6 +141,11 @@ impl Running {
             selection,
             seen,
             starts_are_off: false,
+            readings: every.map(|every| Readings {
+                every,
+                next: Instant::now() + every,
+                live: is_live.then(Live::new),
+            }),
         })
     }
 
@@ -149,6 +166,9 @@ impl Running {
                 return Ok(());
             }
             let wait = left.map_or(TICK, |left| left.min(TICK));
+            let reading = self.readings.as_ref().map(|readings| readings.next);
+            let until_reading = reading.map(|next| next.saturating_duration_since(Instant::now()));
+            let wait = until_reading.map_or(wait, |left| wait.min(left));
             match signals.wait(wait).context("cannot wait for signals")? {
                 Some(Signal::Finish) => return Ok(()),
                 Some(Signal::User(user)) => {
@@ -164,6 +184,7 @@ impl Running {
             if let Some(snapshots) = &mut snapshots {
                 snapshots.look();
             }
+            self.read_aggregates()?;
             self.reap();
             self.containers.look(&self.target, self.command);
             if self.command_ended.is_some() || self.target.has_ended() || self.has_failed() {
@@ -179,6 +200,29 @@ impl Running {
                 self.progress.show(self.shown());
             }
         }
+    }
+
+    /// Reads the aggregates if it is time.
+    fn read_aggregates(&mut self) -> Result<()> {
+        let Some(readings) = self.readings.as_mut() else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        if now < readings.next {
+            return Ok(());
+        }
+        // A reading that was too late by whole intervals does not make up for them.
+        while readings.next <= now {
+            readings.next += readings.every;
+        }
+        let records = self
+            .programs
+            .interval(&self.recording, readings.live.as_mut())?;
+        self.drain.add(records);
+        if let Some(live) = &mut readings.live {
+            live.print();
+        }
+        Ok(())
     }
 
     /// Whether a drain has failed, for example because the disk is full.

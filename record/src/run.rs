@@ -73,6 +73,13 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
                 .into(),
         );
     }
+    if cli.bpf.every().is_some() && !plans.has_sums() {
+        return Err(misuse(
+            "--every and --live: nothing is aggregated, so there is nothing to read",
+        )
+        .hint("add --agg, --latency, --profile or --off-cpu")
+        .into());
+    }
     probes.extend(plans.outputs());
     let (watched_probes, watched) = flight::watched(&cli.flight, &mut definitions)?;
     probes.extend(watched_probes);
@@ -143,6 +150,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         tracing,
         selection: selection.clone(),
         triggers: cli.triggers.clone(),
+        readings: (cli.bpf.every(), cli.bpf.is_live()),
     };
     match cli.flight.limit() {
         None => record(cli, &selection, start, &signals, definitions.as_mut()),

@@ -184,7 +184,7 @@ fn calls_paired_in_the_kernel_equal_calls_paired_on_import() {
         "--call",
         "./called:down n=%di:s64 $retval:u64",
         "--min-duration",
-        "1us",
+        "1ns",
     ];
     let columns = [
         "function",

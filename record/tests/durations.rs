@@ -6,6 +6,11 @@
 mod compiled;
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use perfquet_import::{ImportOptions, recover};
 
 use compiled::{Compiled, needs};
 
@@ -220,4 +225,98 @@ fn mistakes_are_explained() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(expected), "{arguments:?}: {said}");
     }
+}
+
+/// Aggregates read at intervals: each hit is in one of them, and in the totals.
+#[test]
+fn every_hit_is_in_one_interval() {
+    let Some(room) = room() else { return };
+    let output = room.run(&[
+        "-e",
+        "syscalls:sys_enter_write",
+        "--agg",
+        "n = count(), s = sum(count), quantize(count) by comm",
+        "--every",
+        "10ms",
+        "--live",
+        "--",
+        "dd",
+        "if=/dev/zero",
+        "of=/dev/null",
+        "bs=1000",
+        "count=300000",
+        "status=none",
+    ]);
+    assert!(output.status.success());
+    assert_eq!(room.rows("losses", &["reason"]), Vec::<String>::new());
+    let rows = room.rows("aggregates", &["name", "value", "since", "time"]);
+    let rows: Vec<Vec<&str>> = rows.iter().map(|row| row.split(' ').collect()).collect();
+    let of = |name: &str, is_total: bool| {
+        let rows = rows.iter().filter(move |row| row[0] == name);
+        let rows = rows.filter(move |row| (row[2] == "-") == is_total);
+        rows.map(|row| row[1].parse::<f64>().expect("a value"))
+            .collect::<Vec<f64>>()
+    };
+    for (name, all) in [("n", 3e5), ("s", 3e8)] {
+        let intervals = of(name, false);
+        assert!(intervals.len() > 3, "{rows:?}");
+        assert_eq!(intervals.iter().sum::<f64>(), all);
+        let totals = of(name, true);
+        assert!(totals.is_sorted(), "{totals:?}");
+        assert_eq!(totals.last(), Some(&all));
+    }
+    // One period begins where the one before ended.
+    let mut periods: Vec<(&str, &str)> = rows
+        .iter()
+        .filter(|row| row[0] == "n" && row[2] != "-")
+        .map(|row| (row[2], row[3]))
+        .collect();
+    periods.sort_unstable();
+    assert!(
+        periods.windows(2).all(|pair| pair[0].1 <= pair[1].0),
+        "{periods:?}"
+    );
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        shown.contains("\nafter 0.") || shown.contains("\nafter 1."),
+        "{shown}"
+    );
+    assert!(shown.contains("\nquantize(count) dd\n"), "{shown}");
+    assert!(
+        shown
+            .lines()
+            .any(|line| line.starts_with("comm ") && line.ends_with(" n")),
+        "{shown}"
+    );
+}
+
+/// A recorder that is killed leaves the intervals until then, and totals of them.
+#[test]
+fn intervals_survive_a_kill() {
+    let Some(room) = room() else { return };
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
+        .args(["-a", "-e", "sched:sched_switch", "--agg", "count() by cpu"])
+        .args(["--every", "20ms", "--force", "-o", "t.pqt"])
+        .current_dir(room.folder.path())
+        .spawn()
+        .expect("the recorder runs");
+    let journal = room.path().join("journal/perf.data");
+    let begin = Instant::now();
+    let is_read = || {
+        let bytes = fs::read(&journal).unwrap_or_default();
+        bytes.windows(7).filter(|text| text == b"count()").count() > 20
+    };
+    while !is_read() {
+        assert!(
+            begin.elapsed().as_secs() < 60,
+            "no aggregates in the journal"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    recorder.kill().expect("it runs");
+    let _ = recorder.wait();
+    recover(&room.path(), ImportOptions::default()).expect("it is completed");
+    let rows = room.rows("aggregates", &["since"]);
+    let totals = rows.iter().filter(|since| *since == "-").count();
+    assert!(totals > 0 && rows.len() > 10, "{rows:?}");
 }

@@ -8,7 +8,7 @@ use aya::Pod;
 pub const MOST_STEPS: usize = 6;
 /// Maximum number of parts of an aggregation's key.
 pub const MOST_KEYS: usize = 6;
-/// Words of a key: the bar number, followed by the parts.
+/// Words of a key: the bar number with that of the interval in its upper half, followed by the parts.
 pub const NARROW_WORDS: usize = 8;
 /// Words of a key with room for strings.
 pub const WIDE_WORDS: usize = 40;
@@ -17,7 +17,9 @@ pub const TEXT_WORDS: usize = 16;
 /// Words of a comm, or of a field with at most as many bytes.
 pub const SHORT_TEXT_WORDS: usize = 2;
 /// In place of a bar: the cell of all actions but distributions.
-pub const NO_BAR: i64 = i64::MIN;
+pub const NO_BAR: i32 = i32::MIN;
+/// The same of the time without that in other calls.
+pub const NO_BAR_OF_SELF: i32 = i32::MIN + 1;
 
 /// The start of a [`Fetch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,8 +147,12 @@ pub struct KeyPart {
 pub struct AggSettings {
     /// Bits of the actions, by `Action::number` of perfquet-events; of the distributions one at most.
     pub actions: u32,
+    /// Bits of the actions on the time without that in other calls, beside those on the duration; no distribution.
+    pub self_actions: u32,
     /// Whether keys have [`WIDE_WORDS`].
     pub is_wide: u32,
+    /// 0
+    pub unused: u32,
     /// [`Value`]
     pub value_kind: u32,
     /// Where a saved value is.
@@ -203,6 +209,15 @@ impl Cell {
         self.squares_high = (squares >> 64) as u64;
     }
 
+    /// Removes what it held earlier; the smallest and largest value stay.
+    pub fn subtract(&mut self, earlier: &Cell) {
+        self.count = self.count.saturating_sub(earlier.count);
+        self.sum = self.sum.wrapping_sub(earlier.sum);
+        let squares = self.squares().wrapping_sub(earlier.squares());
+        self.squares_low = squares as u64;
+        self.squares_high = (squares >> 64) as u64;
+    }
+
     /// Sum of the squares.
     pub fn squares(&self) -> u128 {
         u128::from(self.squares_high) << 64 | u128::from(self.squares_low)
@@ -228,7 +243,7 @@ mod tests {
         assert_eq!(size_of::<Fetch>(), 48 + MOST_STEPS * 16);
         assert_eq!(
             size_of::<AggSettings>(),
-            40 + size_of::<Fetch>() + MOST_KEYS * (16 + size_of::<Fetch>())
+            48 + size_of::<Fetch>() + MOST_KEYS * (16 + size_of::<Fetch>())
         );
         assert_eq!(size_of::<Cell>(), 48);
     }

@@ -22,7 +22,8 @@ use aya::Pod;
 
 pub use aggregate::{
     AggSettings, Base, Cell, Fetch, KeyPart, MOST_KEYS, MOST_STEPS, NARROW_WORDS, NO_BAR,
-    NarrowKey, Part, SHORT_TEXT_WORDS, Step, TEXT_WORDS, Value, WIDE_WORDS, WideKey,
+    NO_BAR_OF_SELF, NarrowKey, Part, SHORT_TEXT_WORDS, Step, TEXT_WORDS, Value, WIDE_WORDS,
+    WideKey,
 };
 pub use calls::{
     CallSettings, Lane, MOST_ARGUMENTS, MOST_SAVED, MOST_TEXTS, Saved, SavedValue, Saving,
@@ -100,6 +101,10 @@ pub struct Control {
     pub is_on: u32,
     /// Always 0; a program may rely on it.
     pub unused: u32,
+    /// Number of the interval; aggregates of another one are other cells.
+    pub interval: u32,
+    /// 0
+    pub unused_too: u32,
 }
 
 /// Reasons for losses: the index in the map `lost`, and the text in `losses`.
@@ -125,7 +130,7 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_headers() {
         assert_eq!(size_of::<FrameSettings>(), 16 + MOST_CPUS / 8);
-        assert_eq!(size_of::<Control>(), 8);
+        assert_eq!(size_of::<Control>(), 16);
     }
 
     #[test]

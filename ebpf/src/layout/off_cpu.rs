@@ -28,6 +28,10 @@ pub struct OffKey {
     pub process: u32,
     /// 0 preempted, 1 interruptible, 2 uninterruptible, 3 idle, 4 anything else.
     pub state: u32,
+    /// Number of the interval.
+    pub interval: u32,
+    /// 0
+    pub unused: u32,
 }
 
 /// A thread that is off the CPU (`struct off_start`).
@@ -65,6 +69,6 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_program() {
-        assert_eq!((size_of::<OffKey>(), size_of::<OffStart>()), (56, 64));
+        assert_eq!((size_of::<OffKey>(), size_of::<OffStart>()), (64, 72));
     }
 }

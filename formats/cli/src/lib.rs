@@ -1,8 +1,9 @@
 //! Parts of the command line shared by the programs: quantities, hints with similar names, the logger, escaping for
-//! terminals, documents for packages.
+//! terminals, distributions as text, documents for packages.
 //!
 //! This crate does not depend on traces.
 
+pub mod distribution;
 mod documents;
 mod escape;
 pub mod logger;

@@ -399,6 +399,7 @@ fn aggregate_text(aggregate: &Aggregate<'_>) -> String {
         ("kernel_stack", stack_text(aggregate.kernel_stack)),
         ("user_stack", stack_text(aggregate.user_stack)),
         ("snapshot", Some(aggregate.snapshot.to_string())),
+        ("since", aggregate.since.map(|value| value.to_string())),
         ("time", aggregate.time.map(|value| value.to_string())),
     ]);
     for bucket in aggregate.buckets {

@@ -100,7 +100,7 @@ pub mod aggregates {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "Number of the printout, from 0; later printouts include the earlier values.",
+                    "Number of the printout, from 0; later printouts include the earlier values, unless `since` is set.",
                 ),
                 column(
                     "time",
@@ -109,6 +109,14 @@ pub mod aggregates {
                     "ns",
                     Encoding::Dictionary,
                     "Time of the printout; NULL if unknown.",
+                ),
+                column(
+                    "since",
+                    ColumnType::Int64,
+                    true,
+                    "ns",
+                    Encoding::Dictionary,
+                    "Start of the period of the value, which ends at `time`; NULL: all the time before the printout.",
                 ),
             ],
             sort: vec!["aggregate_id".to_owned()],
@@ -132,10 +140,12 @@ pub mod aggregates {
         pub kernel_stack: Option<i32>,
         /// User stack in the key, an ID in stacks; NULL if the key has none.
         pub user_stack: Option<i32>,
-        /// Number of the printout, from 0; later printouts include the earlier values.
+        /// Number of the printout, from 0; later printouts include the earlier values, unless `since` is set.
         pub snapshot: i32,
         /// Time of the printout; NULL if unknown.
         pub time: Option<i64>,
+        /// Start of the period of the value, which ends at `time`; NULL: all the time before the printout.
+        pub since: Option<i64>,
     }
 
     impl Row<'_> {
@@ -152,6 +162,7 @@ pub mod aggregates {
                 to_user_stack,
                 to_snapshot,
                 to_time,
+                to_since,
             ] = rows.columns_mut()
             else {
                 debug_assert!(false, "rows of another table than aggregates");
@@ -183,6 +194,10 @@ pub mod aggregates {
             match self.time {
                 Some(value) => to_time.push_i64(value),
                 None => to_time.push_null(),
+            }
+            match self.since {
+                Some(value) => to_since.push_i64(value),
+                None => to_since.push_null(),
             }
         }
     }

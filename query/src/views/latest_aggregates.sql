@@ -1,5 +1,11 @@
+<<<<<<< HEAD
 -- Each key of a stored aggregation as last printed: later printouts include the earlier values. Without a name and keys,
 -- a second printout cannot be distinguished from another aggregation, and all rows are kept.
+=======
+-- Each key of a stored aggregation as last printed: later printouts include the earlier values, but for those of a period,
+-- which are left out. Without a name and keys,
+-- a second printout cannot be told from another aggregation; then all rows are kept.
+>>>>>>> 690c1f3 (record: read aggregates at intervals (--every), print them (--live))
 SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack, snapshot, time{, trace}
 FROM (
   SELECT *, rank() OVER (
@@ -12,6 +18,7 @@ FROM (
       PARTITION BY name, keys, kernel_stack, user_stack, value IS NULL{, trace}
     )) AS known_action
     FROM aggregates
+    WHERE since IS NULL
   )
 )
 WHERE age = 1

@@ -1,103 +1,129 @@
 //! From the cells of a map to rows: the values of the CPUs put together, bars joined to distributions, keys as text.
 
-use std::collections::BTreeMap;
-
-use perfquet_ebpf::layout::{Cell, NO_BAR, NarrowKey, WideKey};
-use perfquet_ebpf::{Error, Object};
+use perfquet_ebpf::layout::{Cell, NO_BAR, NO_BAR_OF_SELF, NarrowKey, WideKey};
+use perfquet_ebpf::{Error, Object, PerCpu};
 use perfquet_events::event::{Action, Bucket};
 
+use super::intervals::{Cells, Entry};
 use super::plan::{Key, Output, Plan};
 use crate::journal::told::Row;
 
-/// Rows under construction.
-pub(super) struct AggregateRows<'a> {
-    plan: &'a Plan,
-    /// By the probe, where it is a part of the key, and the words of the key after the bar; then by bar.
-    cells: BTreeMap<(String, Vec<u64>), BTreeMap<i64, Cell>>,
+const NARROW: &str = "narrow_cells";
+const WIDE: &str = "wide_cells";
+
+/// Keys of cells that are read for the last time.
+pub(super) enum Stale {
+    Narrow(Vec<NarrowKey>),
+    Wide(Vec<WideKey>),
 }
 
-impl<'a> AggregateRows<'a> {
-    pub(super) fn new(plan: &'a Plan) -> AggregateRows<'a> {
-        AggregateRows {
-            plan,
-            cells: BTreeMap::new(),
-        }
-    }
-
-    /// Adds what the programs of an object have, which number their probes or functions in the order of `names`.
-    pub(super) fn add(
-        &mut self,
-        object: &Object,
-        names: &[String],
-        is_wide: bool,
-    ) -> Result<(), Error> {
-        match is_wide {
-            false => {
-                for (key, cells) in object.per_cpu::<NarrowKey, Cell>("narrow_cells")? {
-                    self.add_cells(names, &key, &cells);
-                }
+/// All cells of an object, whose programs number their probes or functions in the order of `names`, and the keys of those
+/// whose interval `is_over`.
+pub(super) fn entries(
+    object: &Object,
+    plan: &Plan,
+    names: &[String],
+    (is_wide, is_over): (bool, impl Fn(u32) -> bool),
+) -> Result<(Vec<Entry>, Stale), Error> {
+    fn read<K: AsRef<[u64]>>(
+        cells: PerCpu<K, Cell>,
+        entry: impl Fn(&[u64], &[Cell]) -> Entry,
+        is_over: impl Fn(u32) -> bool,
+    ) -> (Vec<Entry>, Vec<K>) {
+        let (mut entries, mut stale) = (Vec::new(), Vec::new());
+        for (key, cells) in cells {
+            let entry = entry(key.as_ref(), &cells);
+            if is_over(entry.interval) {
+                stale.push(key);
             }
-            true => {
-                for (key, cells) in object.per_cpu::<WideKey, Cell>("wide_cells")? {
-                    self.add_cells(names, &key, &cells);
-                }
-            }
+            entries.push(entry);
         }
-        Ok(())
+        (entries, stale)
     }
+    let entry = |key: &[u64], cells: &[Cell]| entry(plan, names, key, cells);
+    Ok(match is_wide {
+        false => {
+            let (entries, stale) = read(object.per_cpu(NARROW)?, entry, is_over);
+            (entries, Stale::Narrow(stale))
+        }
+        true => {
+            let (entries, stale) = read(object.per_cpu(WIDE)?, entry, is_over);
+            (entries, Stale::Wide(stale))
+        }
+    })
+}
 
-    fn add_cells(&mut self, names: &[String], key: &[u64], cells: &[Cell]) {
-        let Some((bar, rest)) = key.split_first() else {
-            return;
-        };
-        let mut rest = rest.to_vec();
-        let mut probe = String::new();
-        // Each object numbers its probes separately.
-        if let Some(number) = place_of_probe(&self.plan.keys).and_then(|place| rest.get_mut(place))
-        {
-            probe = names.get(*number as usize).cloned().unwrap_or_default();
-            *number = 0;
-        }
-        let bars = self.cells.entry((probe, rest)).or_default();
-        let sum = bars.entry(*bar as i64).or_default();
-        for cell in cells {
-            sum.add(cell);
-        }
+/// Removes cells.
+pub(super) fn remove(object: &mut Object, stale: &Stale) -> Result<(), Error> {
+    match stale {
+        Stale::Narrow(keys) => keys
+            .iter()
+            .try_for_each(|key| object.remove_per_cpu::<NarrowKey, Cell>(NARROW, key)),
+        Stale::Wide(keys) => keys
+            .iter()
+            .try_for_each(|key| object.remove_per_cpu::<WideKey, Cell>(WIDE, key)),
     }
+}
 
-    /// All rows, action by action, in the order of their keys.
-    pub(super) fn finish(&self) -> Vec<(&'a Output, Row)> {
-        let plan = self.plan;
-        let mut rows = Vec::new();
-        for output in &plan.outputs {
-            for ((probe, key), bars) in &self.cells {
-                let mut row = keyed(&plan.keys, probe, key);
-                if output.is_distribution() {
-                    let bars = bars.iter().filter(|(bar, _)| **bar != NO_BAR);
-                    row.bars = bars
-                        .map(|(&bar, cell)| {
-                            let (low, high) = range(plan, output.action, bar);
-                            Bucket {
-                                low,
-                                high,
-                                count: cell.count as i64,
-                            }
-                        })
-                        .collect();
-                    if row.bars.is_empty() {
-                        continue;
-                    }
-                } else {
-                    let Some(cell) = bars.get(&NO_BAR) else {
-                        continue;
-                    };
-                    row.value = value(output.action, cell);
-                }
-                rows.push((output, row));
-            }
-        }
-        rows
+/// The first word of a key: the bar, and in its upper half the interval.
+fn interval_of(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+fn entry(plan: &Plan, names: &[String], key: &[u64], cells: &[Cell]) -> Entry {
+    let (word, rest) = key.split_first().unwrap_or((&0, &[]));
+    let mut rest = rest.to_vec();
+    let mut probe = String::new();
+    // Each object numbers its probes separately.
+    if let Some(number) = place_of_probe(&plan.keys).and_then(|place| rest.get_mut(place)) {
+        probe = names.get(*number as usize).cloned().unwrap_or_default();
+        *number = 0;
     }
+    let mut cell = Cell::default();
+    cells.iter().for_each(|of_cpu| cell.add(of_cpu));
+    Entry {
+        interval: interval_of(*word),
+        key: (probe, rest),
+        bar: *word as i32,
+        cell,
+    }
+}
+
+/// All rows, action by action, in the order of their keys.
+pub(super) fn rows<'a>(plan: &'a Plan, cells: &Cells) -> Vec<(&'a Output, Row)> {
+    let mut rows = Vec::new();
+    for output in &plan.outputs {
+        for ((probe, key), bars) in cells.iter() {
+            let mut row = keyed(&plan.keys, probe, key);
+            if output.is_distribution() {
+                let bars = bars.iter().filter(|(bar, _)| **bar > NO_BAR_OF_SELF);
+                row.bars = bars
+                    .map(|(&bar, cell)| {
+                        let (low, high) = range(plan, output.action, bar.into());
+                        Bucket {
+                            low,
+                            high,
+                            count: cell.count as i64,
+                        }
+                    })
+                    .collect();
+                if row.bars.is_empty() {
+                    continue;
+                }
+            } else {
+                let bar = match output.is_of_self {
+                    true => NO_BAR_OF_SELF,
+                    false => NO_BAR,
+                };
+                let Some(cell) = bars.get(&bar) else {
+                    continue;
+                };
+                row.value = value(output.action, cell);
+            }
+            rows.push((output, row));
+        }
+    }
+    rows
 }
 
 /// The word of the keys with the number of the probe.
@@ -107,7 +133,7 @@ fn place_of_probe(keys: &[Key]) -> Option<usize> {
 }
 
 /// A row with its key.
-fn keyed(keys: &[Key], probe: &str, words: &[u64]) -> Row {
+pub(super) fn keyed(keys: &[Key], probe: &str, words: &[u64]) -> Row {
     let mut row = Row::default();
     let mut words = words;
     for key in keys {
@@ -163,7 +189,7 @@ fn deviation(count: u64, sum: i64, squares: u128) -> f64 {
 }
 
 /// Where a bar begins, and where the next one does; numbered as in aggregate.h and in perfquet-query.
-fn range(plan: &Plan, action: Action, bar: i64) -> (Option<i64>, Option<i64>) {
+pub(super) fn range(plan: &Plan, action: Action, bar: i64) -> (Option<i64>, Option<i64>) {
     let signed = |value: u64| i64::try_from(value).ok();
     // A bar of positive values, and the one that mirrors it.
     let mirrored = |low: u64, high: Option<u64>| match bar > 0 {
@@ -213,10 +239,13 @@ mod tests {
             outputs: vec![Output {
                 name: "test".to_owned(),
                 action,
+                is_of_self: false,
+                is_time: false,
             }],
             settings,
             edges: edges.to_vec(),
             keys: vec![Key::Comm, Key::Number { is_signed: true }, Key::UserStack],
+            key_names: Vec::new(),
         }
     }
 
@@ -287,22 +316,18 @@ mod tests {
     #[test]
     fn keys_of_all_kinds_and_bars_in_order() {
         let plan = plan(Action::Quantize, AggSettings::default(), &[]);
-        let mut rows = AggregateRows::new(&plan);
         let comm = u64::from_ne_bytes(*b"malloc\0\0");
-        for (bar, values) in [(3i64, &[4, 5][..]), (1, &[1])] {
-            rows.add_cells(
-                &[],
-                &[bar as u64, comm, 0, -7i64 as u64, 99, 0, 0, 0],
-                &[cell(values), cell(&[])],
-            );
-        }
+        let key = |bar: i32| [u64::from(bar as u32), comm, 0, -7i64 as u64, 99, 0, 0, 0];
         // The cell of other actions is no bar.
-        rows.add_cells(
-            &[],
-            &[NO_BAR as u64, comm, 0, -7i64 as u64, 99, 0, 0, 0],
-            &[cell(&[4, 5, 1])],
-        );
-        let rows: Vec<Row> = rows.finish().into_iter().map(|(_, row)| row).collect();
+        let cells = [(3, &[4, 5][..]), (1, &[1]), (NO_BAR, &[4, 5, 1])];
+        let cells: Cells = cells
+            .into_iter()
+            .map(|(bar, values)| entry(&plan, &[], &key(bar), &[cell(values), cell(&[])]))
+            .collect();
+        let rows: Vec<Row> = rows(&plan, &cells)
+            .into_iter()
+            .map(|(_, row)| row)
+            .collect();
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].keys, [&b"malloc"[..], b"-7"]);
         assert_eq!((rows[0].user_stack, rows[0].kernel_stack), (99, 0));
@@ -320,14 +345,16 @@ mod tests {
             keys: vec![Key::Comm, Key::Probe, Key::Cpu],
             ..plan(Action::Count, AggSettings::default(), &[])
         };
-        let mut rows = AggregateRows::new(&plan);
         let comm = u64::from_ne_bytes(*b"dd\0\0\0\0\0\0");
         let names = ["a", "b", "c"].map(str::to_owned);
         let (first, second) = names.split_at(2);
-        let no_bar = NO_BAR as u64;
-        rows.add_cells(first, &[no_bar, comm, 0, 1, 7], &[cell(&[1])]);
-        rows.add_cells(second, &[no_bar, comm, 0, 0, 7], &[cell(&[1, 1])]);
-        let rows = rows.finish();
+        // In interval 5.
+        let word = 5 << 32 | u64::from(NO_BAR as u32);
+        let one = entry(&plan, first, &[word, comm, 0, 1, 7], &[cell(&[1])]);
+        assert_eq!((one.interval, one.bar), (5, NO_BAR));
+        let other = entry(&plan, second, &[word, comm, 0, 0, 7], &[cell(&[1, 1])]);
+        let cells: Cells = [one, other].into_iter().collect();
+        let rows = rows(&plan, &cells);
         let found: Vec<_> = rows
             .iter()
             .map(|(_, row)| (&row.keys[1][..], row.value))

@@ -13,11 +13,12 @@ use perfquet_ebpf::layout::{
 };
 use perfquet_ebpf::{EbpfLoader, Object, Target, compiled};
 
-use super::aggregate_rows::AggregateRows;
+use super::aggregate_rows;
+use super::intervals::Intervals;
 use super::latency::Latency;
 use super::pairing::{self, Pairing};
 use super::plan::{Key, Located, Plan, Reads, Requested, are_numbers_told};
-use super::{TOLD, Whom, refused, send, tell_losses, whom};
+use super::{Printing, TOLD, Whom, refused, send, tell_losses, whom};
 use crate::failure::{Failure, misuse};
 use crate::journal::told::Told;
 use crate::probe::call::Functions;
@@ -26,6 +27,7 @@ use crate::probe::edges::Both;
 use crate::probe::rejected::Rejected;
 use crate::probe::{Kind, Probe};
 use crate::recording::{self, NOT_RECORDED, Recording, Settings};
+use crate::sys::clock;
 use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::Event;
 use crate::sys::privileges;
@@ -53,6 +55,7 @@ const STARTS: [&str; 4] = [
 pub(crate) struct Aggregation {
     plan: Plan,
     groups: Vec<Group>,
+    intervals: Intervals,
     cpus: Vec<u32>,
     settings: Settings,
 }
@@ -133,8 +136,9 @@ impl Aggregation {
         let target = whom::filter(whom)?;
         let mut aggregation = Aggregation::new(requested.plan, whom, settings);
         let groups = together(&aggregation.plan, requested.sources);
-        let has_self = |reads: &Reads| reads.value == Located::Measured(Value::SelfTime);
-        if groups.len() > 1 && groups.iter().any(|(reads, _)| has_self(reads)) {
+        let is_self = |reads: &Reads| reads.value == Located::Measured(Value::SelfTime);
+        let has_self = aggregation.plan.actions(true) != 0;
+        if groups.len() > 1 && (has_self || groups.iter().any(|(reads, _)| is_self(reads))) {
             return Err(misuse(format!(
                 "{}: calls whose arguments differ cannot be seen in each other",
                 aggregation.plan.name()
@@ -216,6 +220,7 @@ impl Aggregation {
         Aggregation {
             plan,
             groups: Vec::new(),
+            intervals: Intervals::default(),
             cpus: whom.cpus.to_vec(),
             settings: settings.clone(),
         }
@@ -234,8 +239,7 @@ impl Aggregation {
             0 => "narrow_cells",
             _ => "wide_cells",
         };
-        let is_stack = |key: &Key| matches!(key, Key::KernelStack | Key::UserStack);
-        let has_stacks = plan.keys.iter().any(is_stack);
+        let has_stacks = plan.keys.iter().any(|key| key.is_stack());
         let mut object = Object::load(bytes, target, |loader: &mut EbpfLoader<'a>| {
             loader.override_global("agg_settings", constants, true);
             loader.override_global("predicate", &reads.predicate, true);
@@ -313,6 +317,9 @@ impl Aggregation {
             if let Some(pairing) = group.pairing.as_mut().filter(|_| is_on) {
                 pairing.begin(&group.object);
             }
+            if is_on {
+                self.intervals.begin(clock::monotonic());
+            }
             group
                 .object
                 .set_on(is_on)
@@ -330,22 +337,62 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Adds all that was aggregated and lost, and says how many were lost.
-    pub(crate) fn tell(&mut self, told: &mut Told) -> Result<u64> {
-        let mut lost = 0;
+    /// Lets the programs begin the next interval.
+    pub(crate) fn begin_interval(&mut self) -> Result<(), Failure> {
+        let next = self.intervals.next();
+        for group in &mut self.groups {
+            let begun = group.object.begin_interval(next);
+            begun.map_err(|error| refused(self.plan.name(), &error))?;
+        }
+        Ok(())
+    }
+
+    /// Ends an interval, which the programs have left, and adds what it had.
+    pub(crate) fn end_interval(
+        &mut self,
+        told: &mut Told,
+        printing: &mut Printing<'_>,
+    ) -> Result<(), Failure> {
+        let is_wide = words_of(&self.plan.keys) > NARROW_WORDS;
+        let plan = &self.plan;
+        let refused = |error| refused(plan.name(), &error);
+        let mut entries = Vec::new();
+        for group in &mut self.groups {
+            let how = (is_wide, |number| self.intervals.is_over(number));
+            let found = aggregate_rows::entries(&group.object, plan, &group.names, how);
+            let (found, stale) = found.map_err(refused)?;
+            aggregate_rows::remove(&mut group.object, &stale).map_err(refused)?;
+            entries.extend(found);
+        }
+        let cells = self.intervals.end(entries);
+        let how = (printing.has_intervals, printing.is_last);
+        for printout in self.intervals.printouts(&cells, printing.now, how) {
+            let rows = aggregate_rows::rows(plan, printout.cells);
+            for (output, row) in &rows {
+                told.aggregate(&output.name, output.action, row, printout.since);
+            }
+            if let (Some(live), Some(_)) = (&mut printing.live, printout.since) {
+                live.show(plan, &rows, printout.cells);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what was lost, and says how many.
+    pub(crate) fn tell_losses(&mut self, told: &mut Told) -> Result<u64> {
         let name = self.plan.name();
-        let mut rows = AggregateRows::new(&self.plan);
+        let mut lost = 0;
         for group in &self.groups {
-            let is_wide = words_of(&self.plan.keys) > NARROW_WORDS;
-            rows.add(&group.object, &group.names, is_wide)
-                .map_err(|error| refused(name, &error))?;
             if let Some(pairing) = &group.pairing {
                 lost += pairing.tell(&group.object, told)?;
             }
             lost += tell_losses(&group.object, name, told, &pairing::reasons("", ""))?;
         }
-        for (output, row) in rows.finish() {
-            told.aggregate(&output.name, output.action, &row);
+        if self.intervals.given_up() > 0 {
+            told.loss(
+                self.intervals.given_up(),
+                &format!("{name}: no room in the totals"),
+            );
         }
         Ok(lost)
     }
@@ -408,7 +455,8 @@ fn constants(plan: &Plan, reads: &Reads) -> Result<AggSettings, Failure> {
         Located::Measured(measured) => (measured, 0, Fetch::default()),
     };
     let mut settings = AggSettings {
-        actions: plan.actions(),
+        actions: plan.actions(false),
+        self_actions: plan.actions(true),
         is_wide: (words > NARROW_WORDS).into(),
         value_kind: value_kind as u32,
         value_place,

@@ -14,7 +14,9 @@ mod agg;
 mod aggregate_rows;
 mod aggregation;
 pub(crate) mod calls;
+mod intervals;
 mod latency;
+mod live;
 mod off_cpu;
 mod pairing;
 mod plan;
@@ -23,9 +25,11 @@ mod whom;
 
 use std::os::fd::{AsFd, RawFd};
 use std::rc::Rc;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use perfquet_cli::quantity::duration;
 use perfquet_ebpf::{Error, Object, layout};
 use perfquet_events::event::Selection;
 
@@ -43,6 +47,7 @@ use latency::Latency;
 use plan::{Output, Plan, Requested};
 
 pub(crate) use agg::AGGREGATIONS;
+pub(crate) use live::Live;
 
 /// The event that carries stacks, aggregates and losses.
 const TOLD: &str = "told";
@@ -57,6 +62,21 @@ pub(crate) struct Options {
     off_cpu: off_cpu::Options,
     #[command(flatten)]
     profile: profile::Options,
+    /// Read aggregates every TIME, as a time series in the table aggregates
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    every: Option<Duration>,
+    /// Print the aggregates of each interval while recording [default interval: 1s]
+    #[arg(long)]
+    live: bool,
+}
+
+/// A time between two readings.
+fn interval(text: &str) -> Result<Duration, String> {
+    const LEAST: Duration = Duration::from_millis(10);
+    match duration(text)? {
+        time if time < LEAST => Err("expected at least 10ms".to_owned()),
+        time => Ok(time),
+    }
 }
 
 /// The requested programs, before loading.
@@ -89,6 +109,10 @@ pub(crate) struct Programs {
     pub(crate) calls: Option<calls::Calls>,
     aggregations: Vec<Aggregation>,
     off_cpu: Option<off_cpu::OffCpu>,
+    /// How often aggregates were read.
+    printouts: u32,
+    /// They are read at intervals.
+    has_intervals: bool,
 }
 
 impl Options {
@@ -107,6 +131,16 @@ impl Options {
             texts if texts.iter().any(has_stack) => Some("perfquet-query flamegraph -o FILE.svg"),
             _ => Some("perfquet-query agg"),
         }
+    }
+
+    /// The time between two readings of the aggregates.
+    pub(crate) fn every(&self) -> Option<Duration> {
+        self.every.or(self.live.then_some(Duration::from_secs(1)))
+    }
+
+    /// Whether to print what was read.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live
     }
 
     /// The texts of `--agg`, in their order.
@@ -315,27 +349,81 @@ impl Programs {
             .collect()
     }
 
-    /// What they summed up and lost, for the journal; the rings are drained. Says how many were lost.
+    /// What they aggregated since the last time, for the journal.
+    pub(crate) fn interval(
+        &mut self,
+        recording: &Recording,
+        live: Option<&mut Live>,
+    ) -> Result<Vec<u8>> {
+        for aggregation in &mut self.aggregations {
+            aggregation.begin_interval()?;
+        }
+        if let Some(off_cpu) = &mut self.off_cpu {
+            off_cpu.begin_interval()?;
+        }
+        self.has_intervals = true;
+        let told = self.end_interval(recording, false, live)?;
+        Ok(told.map(Told::into_bytes).unwrap_or_default())
+    }
+
+    /// What they aggregated and lost, for the journal; the rings are drained. Says how many were lost.
     pub(crate) fn records(&mut self, recording: &Recording) -> Result<(Vec<u8>, u64)> {
-        let id = recording
-            .output(TOLD)
-            .and_then(|track| track.events.first());
-        let Some(id) = id.map(|opened| opened.id) else {
+        let Some(mut told) = self.end_interval(recording, true, None)? else {
             return Ok((Vec::new(), 0));
         };
-        let mut told = Told::new(id, clock::monotonic());
         let mut lost = 0;
         if let Some(calls) = &self.calls {
             lost += calls.tell(&mut told)?;
         }
         for aggregation in &mut self.aggregations {
-            lost += aggregation.tell(&mut told)?;
+            lost += aggregation.tell_losses(&mut told)?;
         }
         if let Some(off_cpu) = &self.off_cpu {
-            lost += off_cpu.tell(&mut told)?;
+            lost += off_cpu.tell_losses(&mut told)?;
         }
         Ok((told.into_bytes(), lost))
     }
+
+    /// Reads what an interval had. `None`: no event carries it.
+    fn end_interval(
+        &mut self,
+        recording: &Recording,
+        is_last: bool,
+        live: Option<&mut Live>,
+    ) -> Result<Option<Told>> {
+        let id = recording
+            .output(TOLD)
+            .and_then(|track| track.events.first());
+        let Some(id) = id.map(|opened| opened.id) else {
+            return Ok(None);
+        };
+        let now = clock::monotonic();
+        let mut told = Told::new(id, now, self.printouts);
+        self.printouts += 1;
+        let mut printing = Printing {
+            now,
+            has_intervals: self.has_intervals,
+            is_last,
+            live,
+        };
+        for aggregation in &mut self.aggregations {
+            aggregation.end_interval(&mut told, &mut printing)?;
+        }
+        if let Some(off_cpu) = &mut self.off_cpu {
+            off_cpu.end_interval(&mut told, &mut printing)?;
+        }
+        Ok(Some(told))
+    }
+}
+
+/// An interval that ends.
+struct Printing<'a> {
+    now: u64,
+    /// Intervals are printed, not just the totals.
+    has_intervals: bool,
+    is_last: bool,
+    /// Shows it on the terminal.
+    live: Option<&'a mut Live>,
 }
 
 /// The event that carries what was summed up and lost.

@@ -8,17 +8,17 @@
 //! interruptible, uninterruptible, idle), who woke it. Threads that are still off at the end count until then, with no waker. Those
 //! that were off before the beginning are seen from their next switch on.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use perfquet_cli::quantity::duration;
-use perfquet_ebpf::layout::{OffCell, OffKey, OffSettings, OffStart};
+use perfquet_ebpf::layout::{Cell, NO_BAR, OffCell, OffKey, OffSettings, OffStart};
 use perfquet_ebpf::{EbpfLoader, Object, compiled};
 use perfquet_events::event::Action;
 
-use super::{TOLD, Whom, refused, send, tell_losses, whom};
+use super::intervals::{CellKey, Entry, Intervals};
+use super::{Printing, TOLD, Whom, refused, send, tell_losses, whom};
 use crate::failure::Failure;
 use crate::journal::told::{Row, Told};
 use crate::recording::Recording;
@@ -60,6 +60,7 @@ pub(crate) struct Plan {
 /// The off-CPU program, loaded into the kernel.
 pub(crate) struct OffCpu {
     object: Object,
+    intervals: Intervals,
     /// When it was stopped.
     end: u64,
     least: u64,
@@ -82,6 +83,7 @@ impl OffCpu {
         });
         Ok(OffCpu {
             object: object.map_err(|error| refused("--off-cpu", &error))?,
+            intervals: Intervals::default(),
             end: 0,
             least,
         })
@@ -104,39 +106,112 @@ impl OffCpu {
     /// Lets them record, or stops them.
     pub(crate) fn set_on(&mut self, is_on: bool) -> Result<()> {
         self.end = clock::monotonic();
+        if is_on {
+            self.intervals.begin(self.end);
+        }
         let result = self.object.set_on(is_on);
         Ok(result.map_err(|error| refused("--off-cpu", &error))?)
     }
 
-    /// Adds all that was summed up and lost, and says how many were lost.
-    pub(crate) fn tell(&self, told: &mut Told) -> Result<u64, Failure> {
+    /// Lets the programs begin the next interval.
+    pub(crate) fn begin_interval(&mut self) -> Result<(), Failure> {
+        let begun = self.object.begin_interval(self.intervals.next());
+        begun.map_err(|error| refused("--off-cpu", &error))
+    }
+
+    /// Ends an interval, which the programs have left, and adds what it had. In the last one, threads count that are
+    /// still off the CPU.
+    pub(crate) fn end_interval(
+        &mut self,
+        told: &mut Told,
+        printing: &mut Printing<'_>,
+    ) -> Result<(), Failure> {
         let refused = |error| refused("--off-cpu", &error);
-        let mut totals: BTreeMap<OffKey, u64> = BTreeMap::new();
+        let mut entries = Vec::new();
         let cells = self.object.per_cpu::<OffKey, OffCell>("off_cells");
         for (key, cells) in cells.map_err(refused)? {
-            let total: u64 = cells.iter().map(|cell| cell.total).sum();
-            *totals.entry(key).or_default() += total;
-        }
-        let starts = self.object.entries::<u32, OffStart>("starts");
-        for (_, start) in starts.map_err(refused)? {
-            let time = self.end.saturating_sub(start.time);
-            if time >= self.least {
-                *totals.entry(start.key).or_default() += time;
+            let count = cells.iter().map(|cell| cell.count).sum();
+            let total = cells.iter().map(|cell| cell.total).sum();
+            entries.push(entry(&key, key.interval, count, total));
+            if self.intervals.is_over(key.interval) {
+                let removed = self
+                    .object
+                    .remove_per_cpu::<OffKey, OffCell>("off_cells", &key);
+                removed.map_err(refused)?;
             }
         }
-        for (key, total) in totals {
-            told.aggregate(NAME, Action::Sum, &row(&key, total));
+        if printing.is_last {
+            let starts = self.object.entries::<u32, OffStart>("starts");
+            for (_, start) in starts.map_err(refused)? {
+                let time = self.end.saturating_sub(start.time);
+                if time >= self.least {
+                    let interval = self.intervals.number();
+                    entries.push(entry(&start.key, interval, 1, time));
+                }
+            }
+        }
+        let cells = self.intervals.end(entries);
+        let how = (printing.has_intervals, printing.is_last);
+        for printout in self.intervals.printouts(&cells, printing.now, how) {
+            for ((_, words), bars) in printout.cells.iter() {
+                let total = bars.get(&NO_BAR).map_or(0, |cell| cell.sum);
+                told.aggregate(NAME, Action::Sum, &row(words, total), printout.since);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what was lost, and says how many.
+    pub(crate) fn tell_losses(&self, told: &mut Told) -> Result<u64, Failure> {
+        if self.intervals.given_up() > 0 {
+            told.loss(self.intervals.given_up(), "off-cpu: no room in the totals");
         }
         tell_losses(&self.object, NAME, told, &[])
     }
 }
 
-fn row(key: &OffKey, total: u64) -> Row {
-    let text = |text: &[u8]| {
-        let end = text.iter().position(|&byte| byte == 0);
-        text[..end.unwrap_or(text.len())].to_vec()
+fn entry(key: &OffKey, interval: u32, count: u64, total: u64) -> Entry {
+    Entry {
+        interval,
+        key: cell_key(key),
+        bar: NO_BAR,
+        cell: Cell {
+            count,
+            sum: total,
+            ..Cell::default()
+        },
+    }
+}
+
+/// Process, state, both stacks, the names of the thread and of its waker.
+fn cell_key(key: &OffKey) -> CellKey {
+    let text = |text: &[u8; 16]| {
+        let (words, _) = text.as_chunks::<8>();
+        [0, 1].map(|word: usize| {
+            words
+                .get(word)
+                .map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+        })
     };
-    let state = match key.state {
+    let numbers = [
+        key.process.into(),
+        key.state.into(),
+        key.kernel_stack,
+        key.user_stack,
+    ];
+    let words = [&numbers[..], &text(&key.comm), &text(&key.waker)].concat();
+    (String::new(), words)
+}
+
+fn row(words: &[u64], total: u64) -> Row {
+    let word = |place: usize| words.get(place).copied().unwrap_or(0);
+    let text = |place: usize| -> Vec<u8> {
+        let bytes = [word(place), word(place + 1)]
+            .map(u64::to_ne_bytes)
+            .concat();
+        bytes.into_iter().take_while(|&byte| byte != 0).collect()
+    };
+    let state = match word(1) {
         0 => "preempted",
         1 => "interruptible",
         2 => "uninterruptible",
@@ -144,14 +219,9 @@ fn row(key: &OffKey, total: u64) -> Row {
         _ => "other",
     };
     Row {
-        keys: vec![
-            text(&key.comm),
-            key.process.to_string().into(),
-            state.into(),
-            text(&key.waker),
-        ],
-        kernel_stack: key.kernel_stack,
-        user_stack: key.user_stack,
+        keys: vec![text(4), word(0).to_string().into(), state.into(), text(6)],
+        kernel_stack: word(2),
+        user_stack: word(3),
         value: Some(total as f64),
         bars: Vec::new(),
     }
@@ -172,7 +242,7 @@ mod tests {
         };
         key.comm[..2].copy_from_slice(b"dd");
         key.waker = *b"0123456789abcdef";
-        let row = row(&key, 1000);
+        let row = row(&cell_key(&key).1, 1000);
         assert_eq!(
             row.keys,
             [&b"dd"[..], b"7", b"uninterruptible", b"0123456789abcdef"]

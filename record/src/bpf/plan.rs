@@ -55,6 +55,11 @@ impl Key {
         }
     }
 
+    /// Whether it is a stack.
+    pub(super) fn is_stack(self) -> bool {
+        matches!(self, Key::KernelStack | Key::UserStack)
+    }
+
     /// Words that it takes.
     pub(super) fn words(self) -> usize {
         match self {
@@ -72,6 +77,10 @@ pub(crate) struct Output {
     pub(crate) name: String,
     /// What it does.
     pub(crate) action: Action,
+    /// With the time without that in other calls, where others of its plan have the duration.
+    pub(crate) is_of_self: bool,
+    /// The values are nanoseconds.
+    pub(crate) is_time: bool,
 }
 
 impl Output {
@@ -93,8 +102,10 @@ pub(crate) struct Plan {
     pub(crate) settings: AggSettings,
     /// Of llquantize.
     pub(crate) edges: Vec<u64>,
-    /// By what.
+    /// By what,
     pub(crate) keys: Vec<Key>,
+    /// under which names; none for stacks.
+    pub(crate) key_names: Vec<String>,
 }
 
 impl Plan {
@@ -104,11 +115,10 @@ impl Plan {
     }
 
     /// Bits of the actions, for programs.
-    pub(super) fn actions(&self) -> u32 {
-        let bits = self
-            .outputs
-            .iter()
-            .map(|output| 1 << output.action.number());
+    pub(super) fn actions(&self, is_of_self: bool) -> u32 {
+        let outputs = self.outputs.iter();
+        let outputs = outputs.filter(|output| output.is_of_self == is_of_self);
+        let bits = outputs.map(|output| 1 << output.action.number());
         bits.fold(0, |all, bit| all | bit)
     }
 }
@@ -165,15 +175,21 @@ pub(crate) struct Requested<P> {
 
 impl Requested<Probe> {
     /// One of hits at which nothing is fetched.
-    pub(crate) fn plain(name: &str, keys: Vec<Key>, probe: Probe) -> Requested<Probe> {
+    pub(crate) fn plain(name: &str, keys: &[(&str, Key)], probe: Probe) -> Requested<Probe> {
+        let key_names = keys.iter().filter(|(_, key)| !key.is_stack());
+        let key_names = key_names.map(|(name, _)| (*name).to_owned()).collect();
+        let keys: Vec<Key> = keys.iter().map(|(_, key)| *key).collect();
         let reads = Reads::nothing(keys.len());
         Requested {
             plan: Plan {
                 outputs: vec![Output {
                     name: name.to_owned(),
                     action: Action::Count,
+                    is_of_self: false,
+                    is_time: false,
                 }],
                 keys,
+                key_names,
                 ..Plan::default()
             },
             sources: vec![(probe, reads)],

@@ -34,6 +34,15 @@ pub(super) fn requested(options: &Options) -> Result<Option<Requested<Probe>>, F
     if !options.is_wanted {
         return Ok(None);
     }
-    let keys = vec![Key::Comm, Key::Process, Key::KernelStack, Key::UserStack];
-    Ok(Some(Requested::plain("profile", keys, counter::default()?)))
+    let keys = [
+        ("comm", Key::Comm),
+        ("pid", Key::Process),
+        ("kstack", Key::KernelStack),
+        ("ustack", Key::UserStack),
+    ];
+    Ok(Some(Requested::plain(
+        "profile",
+        &keys,
+        counter::default()?,
+    )))
 }

@@ -29,24 +29,28 @@ pub(crate) struct Told {
     /// Of the event that they are samples of.
     id: u64,
     time: u64,
+    /// Number of the printout.
+    printing: u32,
 }
 
 impl Told {
-    /// Samples of the event with this id, at this time.
-    pub(crate) fn new(id: u64, time: u64) -> Told {
+    /// Samples of the event with this id, at this time; the aggregates are the printout of this number.
+    pub(crate) fn new(id: u64, time: u64, printing: u32) -> Told {
         Told {
             records: Records::new(),
             id,
             time,
+            printing,
         }
     }
 
-    /// Adds one key of an aggregation.
-    pub(crate) fn aggregate(&mut self, name: &str, action: Action, row: &Row) {
+    /// Adds one key of an aggregation; `since` is the start of its period, `None` for the whole recording.
+    pub(crate) fn aggregate(&mut self, name: &str, action: Action, row: &Row, since: Option<u64>) {
         let record = AggregateRecord {
             action: Some(action),
             continues: false,
-            printing: 0, // the only one
+            printing: self.printing,
+            since,
             value: row.value,
             kernel_stack: row.kernel_stack,
             user_stack: row.user_stack,

@@ -69,6 +69,8 @@ pub struct Aggregate<'a> {
     pub user_stack: Stack<'a>,
     /// Number of the printout, from 0; later printouts may include earlier values.
     pub snapshot: u32,
+    /// Start of the period of the value; `None`: all the time before the printout.
+    pub since: Option<i64>,
     /// Time of the printout.
     pub time: Option<i64>,
     /// The bars of a distribution, in order.

@@ -1,8 +1,8 @@
 //! An aggregate: one key of an aggregation, with its value or the bars of its distribution.
 //!
 //! ```text
-//! u32 action, u32 flags (bit 0: a value; bit 1: more bars follow in the next record), u32 printing, u32 bars, f64 value,
-//! u64 kernel stack, u64 user stack, text name, u32 keys, text key…, then the bars, each
+//! u32 action, u32 flags (bit 0: a value; bit 1: more bars follow in the next record; bit 2: since), u32 printing, u32 bars,
+//! f64 value, u64 kernel stack, u64 user stack, u64 since (if flagged), text name, u32 keys, text key…, then the bars, each
 //! i64 low, i64 high, i64 count, u64 open (bit 0: below, bit 1: above)
 //! ```
 
@@ -15,6 +15,7 @@ const BARS_PER_RECORD: usize = 1024;
 
 const HAS_VALUE: u32 = 1;
 const CONTINUES: u32 = 2;
+const HAS_SINCE: u32 = 4;
 const OPEN_BELOW: u64 = 1;
 const OPEN_ABOVE: u64 = 2;
 
@@ -53,6 +54,8 @@ pub struct AggregateRecord<'a> {
     pub continues: bool,
     /// Number of the printout, from 0.
     pub printing: u32,
+    /// Start of the period of the value; `None`: the whole recording until now.
+    pub since: Option<u64>,
     /// The value; `None` for distributions.
     pub value: Option<f64>,
     /// ID of the kernel stack in the key; 0: none.
@@ -86,12 +89,14 @@ impl<'a> AggregateRecord<'a> {
         let has_value = if self.value.is_some() { HAS_VALUE } else { 0 };
         let continues = if continues { CONTINUES } else { 0 };
         put(&mut payload, self.action.map_or(u32::MAX, Action::number));
-        put(&mut payload, has_value | continues);
+        let has_since = if self.since.is_some() { HAS_SINCE } else { 0 };
+        put(&mut payload, has_value | continues | has_since);
         put(&mut payload, self.printing);
         put(&mut payload, bars.len() as u32);
         payload.extend(self.value.unwrap_or_default().to_ne_bytes());
         payload.extend(self.kernel_stack.to_ne_bytes());
         payload.extend(self.user_stack.to_ne_bytes());
+        payload.extend(self.since.iter().flat_map(|since| since.to_ne_bytes()));
         put_text(&mut payload, self.name);
         put(&mut payload, self.keys.len() as u32);
         self.keys.iter().for_each(|key| put_text(&mut payload, key));
@@ -112,6 +117,8 @@ impl<'a> AggregateRecord<'a> {
         let bar_count = body.u32()?;
         let value = f64::from_bits(body.u64()?);
         let (kernel_stack, user_stack) = (body.u64()?, body.u64()?);
+        let has_since = flags & HAS_SINCE != 0;
+        let since = has_since.then(|| body.u64()).transpose()?;
         let name = text(&mut body)?;
         let key_count = body.u32()?;
         // Each key has at least four bytes, so a damaged count ends at the end of the record.
@@ -132,6 +139,7 @@ impl<'a> AggregateRecord<'a> {
             action: Action::of_number(action),
             continues: flags & CONTINUES != 0,
             printing,
+            since,
             value: (flags & HAS_VALUE != 0).then_some(value),
             kernel_stack,
             user_stack,
@@ -179,6 +187,7 @@ mod tests {
             action: Some(Action::Stddev),
             continues: false,
             printing: 2,
+            since: None,
             value: Some(-0.5),
             kernel_stack: 7,
             user_stack: 1 << 40,
@@ -239,6 +248,7 @@ mod tests {
             action: Some(Action::Quantize),
             continues: true,
             printing: 0,
+            since: None,
             value: None,
             kernel_stack: 7,
             user_stack: 0,

@@ -142,6 +142,7 @@ impl<'s> Output<'s> {
             kernel_stack,
             user_stack,
             snapshot,
+            since: None,
             time: None,
             buckets: &[],
         };

@@ -107,6 +107,7 @@ impl<'s> Output<'s> {
             kernel_stack,
             user_stack,
             snapshot: key.snapshot.unwrap_or(self.printing),
+            since: None,
             time: None,
             buckets,
         }))

@@ -215,6 +215,7 @@ impl<'a> Histogram<'a> {
                 },
                 user_stack: Stack::None,
                 snapshot: self.snapshot,
+                since: None,
                 time: None,
                 buckets: &[],
             }))?;
@@ -250,6 +251,7 @@ impl<'a> Histogram<'a> {
                 kernel_stack: Stack::None,
                 user_stack: Stack::None,
                 snapshot: self.snapshot,
+                since: None,
                 time: None,
                 buckets: &bars,
             }))?;

@@ -142,6 +142,7 @@ impl Unfinished {
             kernel_stack: stack(record.kernel_stack),
             user_stack: stack(record.user_stack),
             snapshot: record.printing,
+            since: record.since.map(time_of),
             time: sample.time,
             buckets: &buckets,
         }))

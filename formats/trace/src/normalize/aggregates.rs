@@ -80,6 +80,7 @@ impl Normalizer<'_> {
             user_stack: user_stack.map(|stack| stack as i32),
             snapshot: i32::try_from(aggregate.snapshot).unwrap_or(i32::MAX),
             time: aggregate.time,
+            since: aggregate.since,
         }
         .push(output.writer.rows(table));
         output.writer.end_row(table)?;

@@ -120,7 +120,7 @@ mod tests {
 
     fn definition(head: &str, body: &str) -> Definition {
         Definition {
-            asked: String::new(),
+            text: String::new(),
             place: Place::Kernel,
             system: String::new(),
             name: String::new(),

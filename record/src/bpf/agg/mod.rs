@@ -124,25 +124,23 @@ pub(super) fn requested<P: Clone, F: Fields + Clone>(
     Ok(all)
 }
 
-/// Actions that one program can do: on one value, by one key, with one distribution at most.
+/// What the durations of calls are called, and those without the time in other calls.
+const DURATION: &str = "duration";
+const SELF: &str = "self";
+
+/// Actions that one program can do: on one value, or on both times of a call, by one key, with one distribution at most.
 fn groups(texts: &[String]) -> Result<Vec<Group>, Failure> {
     let mut groups: Vec<Group> = Vec::new();
-    let is_distribution = |spec: &ActionSpec| output(spec).is_distribution();
     for text in texts {
         let spec = text::parse(text)?;
         for action in spec.actions {
-            let fits = |group: &&mut Group| {
-                let has = |other: &ActionSpec| other.action == action.action;
-                let is_full = is_distribution(&action) && group.actions.iter().any(is_distribution);
-                let is_of_value = match (&group.value, &action.value) {
-                    (None, Some(value)) | (Some(value), None) => is_always_known(value),
-                    (one, other) => one == other,
-                };
-                is_of_value && group.keys == spec.keys && !is_full && !group.actions.iter().any(has)
-            };
+            let fits = |group: &&mut Group| group.keys == spec.keys && group.has_room_for(&action);
             match groups.iter_mut().find(fits) {
                 Some(group) => {
-                    group.value = group.value.take().or_else(|| action.value.clone());
+                    let is_first = group.value.is_none() || group.value.as_deref() == Some(SELF);
+                    if is_first && action.value.is_some() {
+                        group.value.clone_from(&action.value);
+                    }
                     group.actions.push(action);
                 }
                 None => groups.push(Group {
@@ -157,16 +155,50 @@ fn groups(texts: &[String]) -> Result<Vec<Group>, Failure> {
     Ok(groups)
 }
 
-/// Whether reading the value cannot fail: then hits are counted together with it.
-fn is_always_known(value: &str) -> bool {
-    matches!(value, "duration" | "self")
+impl Group {
+    /// Whether one program can do this action, too.
+    fn has_room_for(&self, action: &ActionSpec) -> bool {
+        let is_same =
+            |other: &ActionSpec| (other.action, &other.value) == (action.action, &action.value);
+        if self.actions.iter().any(is_same) {
+            return false;
+        }
+        let value = |spec: &ActionSpec| spec.value.clone();
+        let is_time = |value: &Option<String>| {
+            value
+                .as_deref()
+                .is_none_or(|value| value == DURATION || value == SELF)
+        };
+        let has_distribution = self
+            .actions
+            .iter()
+            .chain([action])
+            .filter(|spec| is_distribution(spec));
+        let distributions: Vec<&ActionSpec> = has_distribution.collect();
+        let values: Vec<Option<String>> = self
+            .actions
+            .iter()
+            .map(value)
+            .chain([value(action)])
+            .collect();
+        // Reading a time cannot fail: then hits are counted together with it. Bars are of the main value.
+        let are_times = values.iter().all(is_time);
+        let has_duration = values
+            .iter()
+            .any(|value| value.as_deref() == Some(DURATION));
+        let are_bars_main = distributions
+            .iter()
+            .all(|spec| !has_duration || spec.value.as_deref() == Some(DURATION));
+        let are_same = values.iter().all(|other| *other == action.value);
+        distributions.len() <= 1 && (are_same || are_times && are_bars_main)
+    }
 }
 
-fn output(spec: &ActionSpec) -> Output {
-    Output {
-        name: spec.name.clone(),
-        action: spec.action,
-    }
+fn is_distribution(spec: &ActionSpec) -> bool {
+    matches!(
+        spec.action,
+        Action::Quantize | Action::Lquantize | Action::Llquantize
+    )
 }
 
 /// Without its keys, whose types are known at the probes.
@@ -187,11 +219,37 @@ fn plan(group: &Group) -> Result<Plan, Failure> {
         }
     }
     Ok(Plan {
-        outputs: group.actions.iter().map(output).collect(),
+        outputs: group.outputs(),
         settings,
         edges,
         keys: Vec::new(),
+        key_names: group
+            .keys
+            .iter()
+            .filter(|key| !is_stack(key))
+            .cloned()
+            .collect(),
     })
+}
+
+fn is_stack(name: &str) -> bool {
+    let parts = names::built_in(name).unwrap_or_default();
+    parts.iter().any(|key| key.is_stack())
+}
+
+impl Group {
+    fn outputs(&self) -> Vec<Output> {
+        let output = |spec: &ActionSpec| {
+            let value = spec.value.as_deref();
+            Output {
+                name: spec.name.clone(),
+                action: spec.action,
+                is_of_self: value == Some(SELF) && self.value.as_deref() == Some(DURATION),
+                is_time: matches!(value, Some(DURATION | SELF)),
+            }
+        };
+        self.actions.iter().map(output).collect()
+    }
 }
 
 /// How value and key are found at a probe.
