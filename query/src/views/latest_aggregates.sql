@@ -1,11 +1,6 @@
-<<<<<<< HEAD
--- Each key of a stored aggregation as last printed: later printouts include the earlier values. Without a name and keys,
--- a second printout cannot be distinguished from another aggregation, and all rows are kept.
-=======
--- Each key of a stored aggregation as last printed: later printouts include the earlier values, but for those of a period,
--- which are left out. Without a name and keys,
--- a second printout cannot be told from another aggregation; then all rows are kept.
->>>>>>> 690c1f3 (record: read aggregates at intervals (--every), print them (--live))
+-- Each key of a stored aggregation as last printed: later printouts include the earlier values. Rows of a single period are
+-- left out. Without a name and keys, a second printout cannot be distinguished from another aggregation, and all rows are
+-- kept.
 SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack, snapshot, time{, trace}
 FROM (
   SELECT *, rank() OVER (
