@@ -14,6 +14,8 @@ mod exports;
 mod folded;
 #[path = "oracle/ftrace_text.rs"]
 mod ftrace_text;
+#[path = "oracle/joins_by_time.rs"]
+mod joins_by_time;
 #[path = "oracle/kfi_dtrace.rs"]
 mod kfi_dtrace;
 #[path = "oracle/kfi_log.rs"]
@@ -32,6 +34,8 @@ mod sniffing;
 mod store;
 #[path = "oracle/text_and_binary.rs"]
 mod text_and_binary;
+#[path = "bench/time_tables.rs"]
+mod time_tables;
 #[path = "oracle/trace_cmd_report.rs"]
 mod trace_cmd_report;
 #[path = "oracle/trace_dat.rs"]

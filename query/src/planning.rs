@@ -21,6 +21,8 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Query, Select, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
 };
 
+use crate::engine;
+
 /// Levels of an expression, queries of a UNION, tables of a join.
 pub(crate) const DEEPEST: usize = 1000;
 /// Maximum number of conditions joined by OR or AND, other than comparisons of one column with values.
@@ -58,8 +60,7 @@ pub(crate) fn on_large_stack(work: impl FnOnce() + Send + 'static) -> Result<()>
 
 /// Parses and plans a statement.
 pub(crate) async fn plan(state: &SessionState, sql: &str) -> PlanResult<LogicalPlan> {
-    let dialect = state.config().options().sql_parser.dialect;
-    let mut statement = state.sql_to_statement(sql, &dialect)?;
+    let mut statement = engine::statement(state, sql)?;
     let mut shape = Shape::default();
     if shape.visit_statement(&mut statement).is_break() {
         return Err(DataFusionError::Plan(shape.wrong));

@@ -79,7 +79,7 @@ impl Session {
             let sql = view.sql(self.traces.len() > 1);
             let plan = self
                 .handle()
-                .block_on(self.context.state().create_logical_plan(&sql))?;
+                .block_on(planning::plan(&self.context.state(), &sql))?;
             let table = ViewTable::new(plan, Some(sql));
             self.context.register_table(view.name, Arc::new(table))?;
         }

@@ -252,6 +252,47 @@ impl Blocks {
         Ok(interleave(&arrays, &rows)?)
     }
 
+    /// One column of the rows at `places`, and NULL for none.
+    pub(in crate::engine) fn gather_or_null(
+        &mut self,
+        column: usize,
+        places: &[Option<Place>],
+    ) -> Result<ArrayRef> {
+        let whole: Option<Vec<Place>> = places.iter().copied().collect();
+        if let Some(places) = whole {
+            return self.gather(column, &places);
+        }
+        let kind = self.schema.field(column).data_type();
+        if places.iter().all(Option::is_none) {
+            return Ok(new_null_array(kind, places.len()));
+        }
+        let mut used: Vec<u32> = Vec::new();
+        let mut rows = Vec::with_capacity(places.len());
+        for place in places {
+            let Some(place) = place else {
+                // The array of one NULL, before the others.
+                rows.push((0, 0));
+                continue;
+            };
+            let slot = &mut self.slots[place.block as usize];
+            if *slot == usize::MAX {
+                used.push(place.block);
+                *slot = used.len();
+            }
+            rows.push((*slot, place.row as usize));
+        }
+        for &block in &used {
+            self.slots[block as usize] = usize::MAX;
+        }
+        let null = new_null_array(kind, 1);
+        let mut arrays: Vec<&dyn Array> = vec![null.as_ref()];
+        arrays.extend(
+            used.iter()
+                .map(|&block| self.block(block).columns[column].as_ref()),
+        );
+        Ok(interleave(&arrays, &rows)?)
+    }
+
     /// All columns of the rows at `places`.
     pub(in crate::engine) fn gather_all(&mut self, places: &[Place]) -> Result<Vec<ArrayRef>> {
         (0..self.schema.fields().len())

@@ -94,6 +94,38 @@ impl Integers {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
+    /// The integers in the opposite order.
+    pub(crate) fn reversed(self) -> Integers {
+        Integers {
+            values: self.values.iter().map(|value| !value).collect(),
+            nulls: self.nulls,
+        }
+    }
+
+    /// The first and last value, if they ascend apart from NULLs; `Some(None)` without any value.
+    pub(crate) fn ascending(&self) -> Option<Option<(i64, i64)>> {
+        let Some(nulls) = &self.nulls else {
+            let follow = self.values.iter().zip(self.values.iter().skip(1));
+            let ascend = follow.fold(true, |holds, (a, b)| holds & (a <= b));
+            let ends = self
+                .values
+                .first()
+                .copied()
+                .zip(self.values.last().copied());
+            return ascend.then_some(ends);
+        };
+        let mut ends: Option<(i64, i64)> = None;
+        for row in nulls.valid_indices() {
+            let value = self.values[row];
+            match &mut ends {
+                Some((_, last)) if *last > value => return None,
+                Some((_, last)) => *last = value,
+                None => ends = Some((value, value)),
+            }
+        }
+        Some(ends)
+    }
+
     /// Number of NULLs that precede the values, if the column ascends with NULL first; `None` if it does not.
     pub(crate) fn leading_nulls(&self) -> Option<usize> {
         let nulls = self.nulls.as_ref().map_or(0, NullBuffer::null_count);

@@ -2,21 +2,37 @@
 //!
 //! ```text
 //! Merge        inputs in the order of time, instead of SortPreservingMergeExec
+//! AsOfJoin     ASOF JOIN, which DataFusion does not have
 //! RangeJoin    conditions on ranges of time, instead of HashJoinExec and NestedLoopJoinExec
 //! ```
 
+mod asof_join;
 mod blocks;
 mod integers;
 mod keys;
 mod merge;
 mod range_join;
+mod relations;
+mod span_join;
+mod syntax;
+#[cfg(test)]
+mod test_tables;
+
+pub(crate) use syntax::statement;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::error::Result;
+use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 /// Builds a context with these operators.
@@ -26,8 +42,27 @@ pub(crate) fn context(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Sessio
         .with_runtime_env(runtime)
         .with_default_features()
         .with_physical_optimizer_rules(rules())
+        .with_query_planner(Arc::new(Planner))
+        .with_relation_planners(vec![Arc::new(relations::TimeRelations)])
         .build();
     SessionContext::new_with_state(state)
+}
+
+/// DataFusion's planner, with the nodes that it does not know.
+#[derive(Debug)]
+struct Planner;
+
+#[async_trait]
+impl QueryPlanner for Planner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(asof_join::AsOfPlanner)])
+            .create_physical_plan(plan, session)
+            .await
+    }
 }
 
 /// DataFusion's rules and ours. `SanityCheckPlan` stays the last one, and checks our plans, too.

@@ -7,6 +7,7 @@ mod duration;
 mod quantile;
 mod quantize;
 mod sketch;
+mod span_join;
 mod stack_frames;
 mod stack_key;
 mod stack_text;
@@ -43,6 +44,7 @@ pub(crate) const FUNCTIONS: &[&Function] = &[
     &stack_text::FUNCTION,
     &stack_key::FUNCTION,
     &stack_frames::FUNCTION,
+    &span_join::FUNCTION,
 ];
 
 /// Registers all functions.

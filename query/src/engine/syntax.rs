@@ -1,0 +1,385 @@
+//! SQL beyond that of the parser: joins by time.
+//!
+//! ```text
+//! a ASOF [LEFT] JOIN b ON a.tid = b.tid AND a.time >= b.time      DuckDB's; only rows with a match, unless LEFT
+//! a ASOF [LEFT] JOIN b USING (tid, time)                          the same
+//! a ASOF JOIN b MATCH_CONDITION (a.time >= b.time) ON …           Snowflake's; every row of a
+//! span_join(a, b, tid)                                            Perfetto's
+//! ```
+//! The parser knows only the third form, so the others get a condition that says which one they are. Then each such join
+//! becomes a relation of its own, which `relations.rs` plans.
+
+use std::ops::ControlFlow;
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SessionState;
+use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
+    Select, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
+
+/// The match conditions of DuckDB's forms.
+pub(super) const INNER: &str = "ASOF JOIN";
+pub(super) const LEFT: &str = "ASOF LEFT JOIN";
+/// The function, and the condition that stands for it.
+pub(super) const SPAN_JOIN: &str = "span_join";
+
+/// Parses one statement.
+pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
+    let options = &state.config().options().sql_parser;
+    let dialect = dialect_from_str(options.dialect)
+        .unwrap_or_else(|| Box::new(GenericDialect {}) as Box<dyn Dialect>);
+    let tokens = Tokenizer::new(dialect.as_ref(), sql)
+        .tokenize_with_location()
+        .map_err(|error| DataFusionError::from(ParserError::from(error)))?;
+    let mut statements = DFParserBuilder::new(with_match_conditions(tokens))
+        .with_dialect(dialect.as_ref())
+        .with_recursion_limit(options.recursion_limit.get())
+        .build()?
+        .parse_statements()?;
+    if statements.len() > 1 {
+        let message = "expected one statement, found several".to_owned();
+        return Err(DataFusionError::Plan(message));
+    }
+    let mut statement = statements
+        .pop_front()
+        .ok_or_else(|| DataFusionError::Plan("expected a statement, found nothing".to_owned()))?;
+    let mut relations = TimeRelations::default();
+    if relations.visit_statement(&mut statement).is_break() {
+        return Err(DataFusionError::Plan(relations.wrong));
+    }
+    Ok(statement)
+}
+
+/// Gives every `ASOF JOIN` of DuckDB a match condition: where its own condition begins, at the same depth of brackets.
+fn with_match_conditions(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is = |token: &TokenWithSpan, keyword: Keyword| match &token.token {
+        Token::Word(word) => word.quote_style.is_none() && word.keyword == keyword,
+        _ => false,
+    };
+    let mut found = Vec::with_capacity(tokens.len());
+    // The form, and the depth, of each join whose condition is still to come.
+    let mut open: Vec<(&str, usize)> = Vec::new();
+    let mut depth: usize = 0;
+    let words: Vec<usize> = (0..tokens.len())
+        .filter(|&index| !matches!(tokens[index].token, Token::Whitespace(_)))
+        .collect();
+    let mut skipped = usize::MAX;
+    for (place, &index) in words.iter().enumerate() {
+        let token = &tokens[index];
+        let next = |ahead: usize| words.get(place + ahead).map(|&index| &tokens[index]);
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => {
+                depth = depth.saturating_sub(1);
+                open.retain(|&(_, at)| at <= depth);
+            }
+            _ => {}
+        }
+        if is(token, Keyword::ASOF) {
+            let follows = |ahead: usize, keyword| next(ahead).is_some_and(|next| is(next, keyword));
+            if follows(1, Keyword::JOIN) {
+                open.push((INNER, depth));
+            } else if follows(1, Keyword::INNER) && follows(2, Keyword::JOIN) {
+                open.push((INNER, depth));
+                skipped = words[place + 1];
+            } else if follows(1, Keyword::LEFT) && follows(2, Keyword::JOIN) {
+                open.push((LEFT, depth));
+                skipped = words[place + 1];
+            }
+        }
+        let begins = is(token, Keyword::ON) || is(token, Keyword::USING);
+        let of_here = open.last().is_some_and(|&(_, at)| at == depth);
+        if of_here && is(token, Keyword::MATCH_CONDITION) {
+            open.pop();
+        } else if of_here
+            && begins
+            && let Some((form, _)) = open.pop()
+        {
+            let word = Token::Word(Word {
+                value: "MATCH_CONDITION".to_owned(),
+                quote_style: None,
+                keyword: Keyword::MATCH_CONDITION,
+            });
+            let text = Token::SingleQuotedString(form.to_owned());
+            for added in [word, Token::LParen, text, Token::RParen] {
+                found.push(TokenWithSpan::new(added, token.span));
+            }
+        }
+        if index != skipped {
+            found.push(token.clone());
+        }
+    }
+    found
+}
+
+/// Makes each join by time a relation of its own: a join of two tables in brackets.
+#[derive(Default)]
+struct TimeRelations {
+    wrong: String,
+}
+
+impl TimeRelations {
+    fn visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+        match statement {
+            Statement::Statement(statement) => statement.visit(self),
+            Statement::Explain(explain) => self.visit_statement(&mut explain.statement),
+            Statement::CopyTo(copy) => match &mut copy.source {
+                CopyToSource::Query(query) => query.visit(self),
+                CopyToSource::Relation(_) => ControlFlow::Continue(()),
+            },
+            Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
+        }
+    }
+}
+
+impl VisitorMut for TimeRelations {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        select.from.iter_mut().for_each(separate);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::NestedJoin {
+            table_with_joins, ..
+        } = table
+            && !is_asof(table_with_joins)
+        {
+            separate(table_with_joins);
+        }
+        match span_join(table) {
+            Ok(Some(relation)) => *table = relation,
+            Ok(None) => {}
+            Err(message) => {
+                self.wrong = message;
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether these are the two tables of one ASOF JOIN.
+fn is_asof(tables: &TableWithJoins) -> bool {
+    let [join] = tables.joins.as_slice() else {
+        return false;
+    };
+    matches!(join.join_operator, JoinOperator::AsOf { .. })
+}
+
+/// Turns `a JOIN b … ASOF JOIN c … JOIN d …` into `((a JOIN b …) ASOF JOIN c …) JOIN d …`.
+fn separate(tables: &mut TableWithJoins) {
+    let is_asof = |join: &Join| matches!(join.join_operator, JoinOperator::AsOf { .. });
+    if !tables.joins.iter().any(is_asof) {
+        return;
+    }
+    let in_brackets = |relation: TableFactor, joins: Vec<Join>| TableFactor::NestedJoin {
+        table_with_joins: Box::new(TableWithJoins { relation, joins }),
+        alias: None,
+    };
+    for join in std::mem::take(&mut tables.joins) {
+        if !is_asof(&join) {
+            tables.joins.push(join);
+            continue;
+        }
+        let nothing = table(ObjectName::from(Vec::<Ident>::new()));
+        let mut left = std::mem::replace(&mut tables.relation, nothing);
+        if !tables.joins.is_empty() {
+            left = in_brackets(left, std::mem::take(&mut tables.joins));
+        }
+        tables.relation = in_brackets(left, vec![join]);
+    }
+}
+
+fn table(name: ObjectName) -> TableFactor {
+    TableFactor::Table {
+        name,
+        alias: None,
+        args: None,
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: false,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_hints: Vec::new(),
+    }
+}
+
+/// `span_join(a, b, keys…)` as a join of the two tables in brackets, whose condition holds the keys.
+fn span_join(relation: &TableFactor) -> Result<Option<TableFactor>, String> {
+    let TableFactor::Table {
+        name,
+        alias,
+        args: Some(arguments),
+        ..
+    } = relation
+    else {
+        return Ok(None);
+    };
+    let is_named = match name.0.as_slice() {
+        [part] => part
+            .as_ident()
+            .is_some_and(|name| name.value.eq_ignore_ascii_case(SPAN_JOIN)),
+        _ => false,
+    };
+    if !is_named {
+        return Ok(None);
+    }
+    let expressions: Option<Vec<&Expr>> = (arguments.args.iter())
+        .map(|argument| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+            _ => None,
+        })
+        .collect();
+    let expressions = expressions.unwrap_or_default();
+    let [left, right, keys @ ..] = expressions.as_slice() else {
+        return Err(format!(
+            "{SPAN_JOIN}: expected two tables, then columns\n{SPAN_JOIN_HINT}"
+        ));
+    };
+    let (left, right) = (side(left)?, side(right)?);
+    let mut columns = Vec::new();
+    for key in keys {
+        columns.extend(key_columns(key)?);
+    }
+    let marker = format!("{SPAN_JOIN}({})", columns.join(", "));
+    let marker = Parser::new(&GenericDialect {})
+        .try_with_sql(&marker)
+        .and_then(|mut parser| parser.parse_expr())
+        .map_err(|error| format!("{SPAN_JOIN}: {error}"))?;
+    let join = Join {
+        relation: right,
+        global: false,
+        join_operator: JoinOperator::StraightJoin(JoinConstraint::On(marker)),
+    };
+    Ok(Some(TableFactor::NestedJoin {
+        table_with_joins: Box::new(TableWithJoins {
+            relation: left,
+            joins: vec![join],
+        }),
+        alias: alias.clone(),
+    }))
+}
+
+const SPAN_JOIN_HINT: &str = "hint: for example span_join(calls, thread_states, tid)";
+
+/// A table: its name, its name as a string, or a query in brackets.
+fn side(expr: &Expr) -> Result<TableFactor, String> {
+    match expr {
+        Expr::Identifier(name) => Ok(table(ObjectName::from(vec![name.clone()]))),
+        Expr::CompoundIdentifier(names) => Ok(table(ObjectName::from(names.clone()))),
+        Expr::Subquery(query) => Ok(TableFactor::Derived {
+            lateral: false,
+            subquery: query.clone(),
+            alias: None,
+            sample: None,
+        }),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(name) => {
+                let parsed = Parser::new(&GenericDialect {})
+                    .try_with_sql(name)
+                    .and_then(|mut parser| parser.parse_object_name(false));
+                let parsed = parsed.map_err(|error| format!("{SPAN_JOIN}: {name:?}: {error}"))?;
+                Ok(table(parsed))
+            }
+            other => Err(no_table(other)),
+        },
+        other => Err(no_table(other)),
+    }
+}
+
+fn no_table(found: &dyn std::fmt::Display) -> String {
+    format!("{SPAN_JOIN}: expected a table or a query in brackets, found {found}\n{SPAN_JOIN_HINT}")
+}
+
+/// The columns of a key: one, or several in a string.
+fn key_columns(expr: &Expr) -> Result<Vec<String>, String> {
+    match expr {
+        Expr::Identifier(name) => Ok(vec![name.to_string()]),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(names) => {
+                let names = names
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|name| !name.is_empty());
+                Ok(names.map(str::to_owned).collect())
+            }
+            other => Err(no_column(other)),
+        },
+        other => Err(no_column(other)),
+    }
+}
+
+fn no_column(found: &dyn std::fmt::Display) -> String {
+    format!("{SPAN_JOIN}: expected a column of both tables, found {found}\n{SPAN_JOIN_HINT}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::prelude::SessionContext;
+
+    fn check(sql: &str, expected: &str) {
+        let state = SessionContext::new().state();
+        let found = statement(&state, sql).unwrap().to_string();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn duckdbs_asof_joins_get_a_match_condition() {
+        check(
+            "SELECT * FROM a ASOF JOIN b ON a.x = b.x AND a.t >= b.t",
+            "SELECT * FROM (a ASOF JOIN b MATCH_CONDITION ('ASOF JOIN') ON a.x = b.x AND a.t >= b.t)",
+        );
+        check(
+            "SELECT * FROM a asof left join (SELECT * FROM c JOIN d ON c.x = d.x) AS b USING (x, t)",
+            "SELECT * FROM (a ASOF JOIN (SELECT * FROM c JOIN d ON c.x = d.x) AS b MATCH_CONDITION ('ASOF LEFT JOIN') USING(x, t))",
+        );
+        check(
+            "SELECT * FROM a ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.x = b.x",
+            "SELECT * FROM (a ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.x = b.x)",
+        );
+        check(
+            "SELECT asof FROM a JOIN b ON a.asof = b.x",
+            "SELECT asof FROM a JOIN b ON a.asof = b.x",
+        );
+    }
+
+    #[test]
+    fn joins_by_time_are_separate_relations() {
+        check(
+            "SELECT 1 FROM a JOIN b ON p ASOF JOIN c ON q LEFT JOIN d ON r",
+            "SELECT 1 FROM ((a JOIN b ON p) ASOF JOIN c MATCH_CONDITION ('ASOF JOIN') ON q) LEFT JOIN d ON r",
+        );
+        check(
+            "SELECT 1 FROM a ASOF JOIN b ON p ASOF JOIN c ON q",
+            "SELECT 1 FROM ((a ASOF JOIN b MATCH_CONDITION ('ASOF JOIN') ON p) ASOF JOIN c MATCH_CONDITION ('ASOF JOIN') ON q)",
+        );
+        check(
+            "SELECT 1 FROM span_join('sched.x', (SELECT * FROM b), tid, 'cpu, comm') AS s",
+            "SELECT 1 FROM (sched.x STRAIGHT_JOIN (SELECT * FROM b) ON span_join(tid, cpu, comm)) AS s",
+        );
+    }
+
+    #[test]
+    fn wrong_arguments_of_span_join_are_errors() {
+        let state = SessionContext::new().state();
+        for wrong in [
+            "span_join()",
+            "span_join(a)",
+            "span_join(a, 3)",
+            "span_join(a, b, 1 + 1)",
+        ] {
+            let error = statement(&state, &format!("SELECT 1 FROM {wrong}")).unwrap_err();
+            assert!(error.to_string().contains("hint: for example"), "{error}");
+        }
+    }
+}
