@@ -23,6 +23,7 @@ mod interrupt;
 mod limits;
 mod part_runs;
 mod planning;
+mod progress;
 mod render;
 mod report;
 mod reports;

@@ -6,14 +6,17 @@
 //! A report never writes to stdout and does not know the output format, except where the format decides what to query.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{ArgMatches, Args, FromArgMatches};
 
 use crate::commands::{Subcommand, arguments};
+use crate::failure::Interrupted;
 use crate::limits::Limits;
 use crate::render::{self, Answered, Form};
 use crate::session::Session;
+use crate::text::harmless_lines;
 
 /// A report is a subcommand that answers instead of printing.
 pub(crate) trait Report: Args + FromArgMatches {
@@ -27,6 +30,11 @@ pub(crate) trait Report: Args + FromArgMatches {
     /// Returns the output format and path. Called before any trace is opened, so that misuse fails at once.
     fn form(&self) -> Result<Form>;
 
+    /// The interval of `--watch`.
+    fn watch(&self) -> Option<Duration> {
+        None
+    }
+
     /// Queries the traces.
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>>;
 }
@@ -38,7 +46,30 @@ pub(crate) const fn subcommand<R: Report>() -> Subcommand {
 
 fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
     let report: R = arguments(matches)?;
-    let output = render::Output::open(report.form()?)?;
-    let session = Session::open(&report.traces(), report.limits())?;
-    output.write(report.answer(&session)?)
+    let Some(interval) = report.watch() else {
+        let output = render::Output::open(report.form()?)?;
+        let session = Session::open(&report.traces(), report.limits())?;
+        return output.write(report.answer(&session)?);
+    };
+    // Repeats the report until the recording is complete.
+    loop {
+        let output = render::Output::open(report.form()?)?;
+        let session = Session::open(&report.traces(), report.limits())?;
+        let is_complete = session.is_complete();
+        // Queried before the screen is cleared, so that the screen is never empty.
+        match report.answer(&session) {
+            Ok(answer) => {
+                render::clear_screen();
+                output.write(answer)?;
+            }
+            Err(error) if is_complete || error.is::<Interrupted>() => return Err(error),
+            // A recording writes its first parts after a while.
+            Err(error) => say!("{}", harmless_lines(&format!("{error:#}"))),
+        }
+        if is_complete {
+            return Ok(());
+        }
+        drop(session);
+        std::thread::sleep(interval);
+    }
 }

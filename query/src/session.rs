@@ -15,6 +15,7 @@ use datafusion::datasource::ViewTable;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
 use tokio::runtime::{Handle, Runtime};
@@ -28,6 +29,7 @@ use crate::functions;
 use crate::interrupt;
 use crate::limits::Limits;
 use crate::planning;
+use crate::progress::Progress;
 use crate::stacks::Forest;
 use crate::text::harmless_lines;
 use crate::trace::{self, Trace};
@@ -52,7 +54,7 @@ impl Session {
     pub(crate) fn open(patterns: &[PathBuf], limits: &Limits) -> Result<Session> {
         let traces = Arc::new(trace::open_all(patterns)?);
         for trace in traces.iter() {
-            if let Some(note) = trace.incompleteness() {
+            if let Some(note) = trace.incompleteness(functions::in_fitting_unit) {
                 say!("{}", harmless_lines(&note));
             }
         }
@@ -74,6 +76,11 @@ impl Session {
         Ok(session)
     }
 
+    /// Whether no trace is still being written.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.traces.iter().all(Trace::is_complete)
+    }
+
     fn add_views(&self) -> datafusion::error::Result<()> {
         for view in VIEWS {
             let sql = view.sql(self.traces.len() > 1);
@@ -92,12 +99,15 @@ impl Session {
         let planned = async move {
             let plan = planning::plan(&context.state(), &text).await?;
             let frame = context.execute_logical_plan(plan).await?;
-            frame.execute_stream().await
+            let task = Arc::new(frame.task_ctx());
+            let plan = frame.create_physical_plan().await?;
+            let stream = execute_stream(Arc::clone(&plan), task)?;
+            Ok((plan, stream))
         };
         let handle = self.handle();
         let on_planner =
             |done: Done<_>| planning::on_large_stack(move || done.with(handle.block_on(planned)));
-        let stream = self
+        let (plan, stream) = self
             .interruptible(on_planner)?
             .map_err(|error| explain::error(error, sql, Some(self)))?;
         Ok(Answer {
@@ -106,6 +116,7 @@ impl Session {
             schema: with_plain_names(&stream.schema()),
             stream: Some(stream),
             waiting: None,
+            progress: Progress::of(&plan),
         })
     }
 
@@ -285,6 +296,8 @@ pub(crate) struct Answer<'a> {
     stream: Option<SendableRecordBatchStream>,
     /// Rows that [`Answer::is_empty`] has read.
     waiting: Option<RecordBatch>,
+    /// Until the first rows.
+    progress: Option<Progress>,
 }
 
 impl Answer<'_> {
@@ -322,6 +335,7 @@ impl Answer<'_> {
             Ok(())
         })?;
         self.stream = Some(stream);
+        self.progress = None;
         let next = next
             .transpose()
             .map_err(|error| explain::error(error, &self.sql, Some(self.session)))?;

@@ -1,8 +1,10 @@
 //! Options shared by many commands.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use perfquet_cli::quantity::nanoseconds;
 
 use crate::render::{Form, Format, Shape};
 
@@ -13,6 +15,24 @@ pub(crate) struct Output {
     /// Output format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
+}
+
+/// Repetition of a report on a recording that is still running.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Watching {
+    /// Repeat until the recording is complete, every TIME
+    ///
+    /// Each answer is that of the parts written so far.
+    #[arg(long, help_heading = "Output", value_name = "TIME", value_parser = interval)]
+    pub(crate) watch: Option<Duration>,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match nanoseconds(text) {
+        Some(ns) if ns >= 100_000_000 => Ok(Duration::from_nanos(ns.unsigned_abs())),
+        Some(_) => Err("expected at least 100ms".to_owned()),
+        None => Err("expected a time such as 2s".to_owned()),
+    }
 }
 
 /// Whether an existing image may be overwritten.

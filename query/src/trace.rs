@@ -77,10 +77,16 @@ impl Trace {
         ranges.reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)))
     }
 
+    /// Whether its writer has finished.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.state != State::Recording.as_str()
+    }
+
     /// Returns a note about what an incomplete trace lacks; `None` if the trace is complete.
-    pub(crate) fn incompleteness(&self) -> Option<String> {
+    /// `duration` formats nanoseconds.
+    pub(crate) fn incompleteness(&self, duration: fn(f64) -> String) -> Option<String> {
         let path = self.path.display();
-        if self.state != State::Recording.as_str() {
+        if self.is_complete() {
             let all = perfquet_trace::tables::all().into_iter();
             let missing = all.filter(|schema| self.table(&schema.name).is_none());
             let missing: Vec<String> = missing.map(|schema| schema.name).collect();
@@ -100,9 +106,14 @@ impl Trace {
             true => String::new(),
             false => format!("; not written yet: {}", missing.join(", ")),
         };
+        let length = self.time_range().map(|(start, end)| {
+            let length = duration(end.saturating_sub(start) as f64);
+            format!(", up to {length} after the first event")
+        });
         Some(format!(
             "{path}: incomplete: still being written, or its writer was killed; reading complete parts \
-             only{missing}\nhint: after a killed recording, run: perfquet-convert {path}"
+             only{}{missing}\nhint: after a killed recording, run: perfquet-convert {path}",
+            length.unwrap_or_default()
         ))
     }
 

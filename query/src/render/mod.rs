@@ -3,6 +3,7 @@
 mod arrow_stream;
 pub(crate) mod bars;
 mod calls;
+mod cells;
 mod csv;
 mod destination;
 pub(crate) mod distribution;
@@ -14,6 +15,7 @@ mod json;
 mod output;
 mod parquet_file;
 mod people;
+mod records;
 mod section;
 mod table;
 pub(crate) mod violins;
@@ -31,6 +33,7 @@ use crate::session::Answer;
 use crate::text;
 
 pub(crate) use calls::{CALL_COLUMNS, Calls};
+pub(crate) use destination::Destination;
 pub(crate) use output::{Form, Output, Shape};
 pub(crate) use people::{INDENT, TERMINAL};
 pub(crate) use section::{Answered, Section};
@@ -38,8 +41,10 @@ pub(crate) use section::{Answered, Section};
 /// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Aligned columns
+    /// Aligned columns; records on a terminal that is too narrow
     Table,
+    /// One line per column
+    Records,
     /// Comma-separated values with a header line
     Csv,
     /// JSON array of objects
@@ -55,7 +60,10 @@ pub(crate) enum Format {
 impl Format {
     /// Whether several results may follow each other in this format.
     pub(crate) fn may_follow(self) -> bool {
-        matches!(self, Format::Table | Format::Csv | Format::Ndjson)
+        matches!(
+            self,
+            Format::Table | Format::Records | Format::Csv | Format::Ndjson
+        )
     }
 }
 
@@ -99,6 +107,7 @@ fn begin_rows<'w>(
     let columns = terminal.then(width).flatten();
     Ok(match format {
         Format::Table => Box::new(table::Table::new(out, schema, columns)),
+        Format::Records => Box::new(records::Records::new(out, schema, columns)),
         Format::Csv => Box::new(csv::Csv::new(out, &schema, terminal)?),
         Format::Json => Box::new(json::Json::array(out)),
         Format::Ndjson => Box::new(json::Json::lines(out)),
@@ -112,7 +121,9 @@ fn fail_on_terminal(format: Format) -> Result<()> {
     let name = match format {
         Format::Parquet => "Parquet",
         Format::Arrow => "an Arrow stream",
-        Format::Table | Format::Csv | Format::Json | Format::Ndjson => return Ok(()),
+        Format::Table | Format::Records | Format::Csv | Format::Json | Format::Ndjson => {
+            return Ok(());
+        }
     };
     if !is_terminal() {
         return Ok(());
@@ -132,7 +143,7 @@ pub(crate) fn answer(format: Format, answer: &mut Answer<'_>) -> Result<u64> {
 }
 
 /// Writes all rows of an answer; returns their number.
-fn stream(
+pub(crate) fn stream(
     format: Format,
     answer: &mut Answer<'_>,
     out: &mut (dyn Write + Send),
@@ -199,6 +210,14 @@ pub(crate) fn stdout() -> Box<dyn Write + Send> {
 /// Whether stdout is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
+}
+
+/// Clears the terminal, if stdout is one.
+pub(crate) fn clear_screen() {
+    if is_terminal() {
+        // Cursor to the top left; erase what follows.
+        let _ = io::stdout().write_all(b"\x1b[H\x1b[2J");
+    }
 }
 
 /// Whether stdout should be colored (<https://no-color.org>).

@@ -88,7 +88,9 @@ impl Output {
             say!("{summary}{omitted}");
         }
         match self.form.shape {
-            Shape::Rows(Format::Table) => self.text(section)?,
+            Shape::Rows(format @ (Format::Table | Format::Records)) => {
+                self.text(format, section)?
+            }
             Shape::Rows(format) => self.rows(format, section)?,
             Shape::Folded => self.folded(&section)?,
             Shape::Svg => {}
@@ -116,23 +118,21 @@ impl Output {
         }
     }
 
-    fn text(&mut self, section: Section<'_>) -> Result<()> {
+    fn text(&mut self, format: Format, section: Section<'_>) -> Result<()> {
         match section {
             Section::Calls(calls) => calls.write(&mut self.destination),
             Section::Distributions(distributions) => distributions.write(&mut self.destination),
             Section::Text(text) => Ok(self.destination.write_all(&text)?),
             Section::Stream(mut answer) => {
                 let out = &mut self.destination;
-                let count = stream(Format::Table, &mut answer, out, self.terminal)?;
+                let count = stream(format, &mut answer, out, self.terminal)?;
                 report_if_empty(count);
                 Ok(())
             }
-            Section::Table(batch) => self.batch(Format::Table, &people::shaped(&batch)?),
-            Section::Durations(durations) => {
-                self.batch(Format::Table, &people::shaped(&durations.rows)?)
-            }
-            Section::Flame(flame) => self.batch(Format::Table, &flame.rows()?),
-            Section::Heat(heat) => self.batch(Format::Table, &heat.rows()?),
+            Section::Table(batch) => self.batch(format, &people::shaped(&batch)?),
+            Section::Durations(durations) => self.batch(format, &people::shaped(&durations.rows)?),
+            Section::Flame(flame) => self.batch(format, &flame.rows()?),
+            Section::Heat(heat) => self.batch(format, &heat.rows()?),
         }
     }
 

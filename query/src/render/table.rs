@@ -6,15 +6,15 @@ use anyhow::Result;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-use super::Rows;
-use crate::functions::in_fitting_unit;
-use crate::text::{Texts, columns, cut, harmless, is_number};
-use crate::unit::UNIT;
+use super::cells::{GAP, cells};
+use super::{Rows, is_colored, records};
+use crate::text::{columns, cut, harmless, is_number};
 
 /// Number of rows examined before the first is written.
 const LOOKED_AT: usize = 2000;
-/// Separator of columns.
-const GAP: &str = "  ";
+/// SGR sequences for the names of columns (ECMA-48).
+const BOLD: &str = "\x1b[1m";
+const PLAIN: &str = "\x1b[0m";
 /// Minimum width to which a column is cut.
 const NARROWEST: usize = 8;
 
@@ -23,10 +23,18 @@ pub(super) struct Table<'w> {
     schema: SchemaRef,
     /// Width of the terminal, if there is one.
     terminal: Option<usize>,
-    /// Cells that wait for the widths.
+    /// Cells that wait for the layout.
     waiting: Vec<Vec<String>>,
-    widths: Option<Vec<usize>>,
+    layout: Option<Layout>,
     right: Vec<bool>,
+}
+
+/// How the rows are laid out.
+enum Layout {
+    /// Side by side, in columns of these widths.
+    Columns(Vec<usize>),
+    /// Below each other, because the terminal is too narrow for the numbers; rows so far.
+    Records(u64),
 }
 
 impl<'w> Table<'w> {
@@ -45,14 +53,14 @@ impl<'w> Table<'w> {
             schema,
             terminal,
             waiting: Vec::new(),
-            widths: None,
+            layout: None,
             right,
         }
     }
 
-    /// Fixes the widths, and writes the waiting cells.
+    /// Chooses the layout, and writes the waiting cells.
     fn settle(&mut self) -> Result<()> {
-        if self.widths.is_some() {
+        if self.layout.is_some() {
             return Ok(());
         }
         let names: Vec<String> = self
@@ -67,81 +75,64 @@ impl<'w> Table<'w> {
                 *width = (*width).max(columns(cell));
             }
         }
-        if let Some(terminal) = self.terminal {
-            fit(&mut widths, terminal);
-        }
-        let rule: Vec<String> = widths.iter().map(|&width| "─".repeat(width)).collect();
-        write_row(
-            &mut self.out,
-            &names,
-            &widths,
-            &self.right,
-            self.terminal.is_some(),
-        )?;
-        write_row(&mut self.out, &rule, &widths, &self.right, false)?;
+        let fits = match self.terminal {
+            Some(terminal) => fit(&mut widths, &self.right, terminal),
+            None => true,
+        };
+        self.layout = Some(match fits {
+            true => {
+                let rule: Vec<String> = widths.iter().map(|&width| "─".repeat(width)).collect();
+                let may_cut = self.terminal.is_some();
+                let (bold, plain) = match may_cut && is_colored() {
+                    true => (BOLD, PLAIN),
+                    false => ("", ""),
+                };
+                write!(self.out, "{bold}")?;
+                write_row(&mut self.out, &names, &widths, &self.right, may_cut)?;
+                write!(self.out, "{plain}")?;
+                write_row(&mut self.out, &rule, &widths, &self.right, false)?;
+                Layout::Columns(widths)
+            }
+            false => Layout::Records(0),
+        });
         for row in std::mem::take(&mut self.waiting) {
-            write_row(
-                &mut self.out,
-                &row,
-                &widths,
-                &self.right,
-                self.terminal.is_some(),
-            )?;
+            self.row(&row)?;
         }
-        self.widths = Some(widths);
         Ok(())
+    }
+
+    fn row(&mut self, cells: &[String]) -> Result<()> {
+        match &mut self.layout {
+            Some(Layout::Columns(widths)) => {
+                let may_cut = self.terminal.is_some();
+                write_row(&mut self.out, cells, widths, &self.right, may_cut)
+            }
+            Some(Layout::Records(count)) => {
+                *count += 1;
+                records::record(&mut self.out, &self.schema, self.terminal, *count, cells)
+            }
+            None => Ok(()),
+        }
     }
 }
 
 impl Rows for Table<'_> {
     fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
-        let texts: Result<Vec<Texts<'_>>> = batch
-            .columns()
-            .iter()
-            .map(|column| Texts::new(column))
-            .collect();
-        let texts = texts?;
-        for row in 0..batch.num_rows() {
-            let mut cells = Vec::with_capacity(texts.len());
-            for (text, field) in texts.iter().zip(self.schema.fields()) {
-                let mut cell = String::new();
-                text.write(row, &mut cell)?;
-                if field.name().ends_with("percent")
-                    && let Ok(value) = cell.parse::<f64>()
-                {
-                    cell = format!("{value:.2}");
-                }
-                if field.metadata().get(UNIT).is_some_and(|unit| unit == "ns")
-                    && let Ok(value) = cell.parse::<f64>()
-                {
-                    cell = in_fitting_unit(value);
-                }
-                cells.push(match harmless(&cell) {
-                    std::borrow::Cow::Borrowed(_) => cell,
-                    std::borrow::Cow::Owned(safe) => safe,
-                });
+        for row in cells(batch, &self.schema)? {
+            if self.layout.is_some() {
+                self.row(&row)?;
+                continue;
             }
-            match &self.widths {
-                Some(widths) => write_row(
-                    &mut self.out,
-                    &cells,
-                    widths,
-                    &self.right,
-                    self.terminal.is_some(),
-                )?,
-                None => {
-                    self.waiting.push(cells);
-                    if self.waiting.len() >= LOOKED_AT {
-                        self.settle()?;
-                    }
-                }
+            self.waiting.push(row);
+            if self.waiting.len() >= LOOKED_AT {
+                self.settle()?;
             }
         }
         Ok(())
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {
-        if self.waiting.is_empty() && self.widths.is_none() && self.schema.fields().is_empty() {
+        if self.waiting.is_empty() && self.layout.is_none() && self.schema.fields().is_empty() {
             return Ok(());
         }
         self.settle()?;
@@ -150,19 +141,21 @@ impl Rows for Table<'_> {
     }
 }
 
-/// Narrows the widest columns until a row fits into the terminal.
-fn fit(widths: &mut [usize], terminal: usize) {
+/// Narrows the widest strings until a row fits into the terminal; `false` if it cannot. A number that lost a digit would be
+/// another number.
+fn fit(widths: &mut [usize], right: &[bool], terminal: usize) -> bool {
     let gaps = GAP.len() * widths.len().saturating_sub(1);
     loop {
         let used: usize = widths.iter().sum::<usize>() + gaps;
         let Some(excess) = used.checked_sub(terminal).filter(|&excess| excess > 0) else {
-            return;
+            return true;
         };
-        let Some(widest) = widths.iter_mut().max_by_key(|width| **width) else {
-            return;
+        let strings = widths.iter_mut().zip(right).filter(|&(_, &right)| !right);
+        let Some((widest, _)) = strings.max_by_key(|(width, _)| **width) else {
+            return false;
         };
         if *widest <= NARROWEST {
-            return;
+            return false;
         }
         // In small steps, so that two wide columns share the loss.
         *widest -= excess.min((*widest - NARROWEST).div_ceil(4));
@@ -206,14 +199,59 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wide_columns_share_the_loss() {
+    fn wide_strings_share_the_loss() {
         let mut widths = [60, 6, 60];
-        fit(&mut widths, 80);
+        assert!(fit(&mut widths, &[false, true, false], 80));
         assert!(widths.iter().sum::<usize>() + 4 <= 80, "{widths:?}");
         assert_eq!(widths[1], 6);
         assert!(widths[0].abs_diff(widths[2]) < 20, "{widths:?}");
-        let mut many = [20; 40];
-        fit(&mut many, 80);
-        assert_eq!(many, [NARROWEST; 40]);
+    }
+
+    #[test]
+    fn numbers_are_never_cut() {
+        assert!(!fit(&mut [20; 40], &[false; 40], 80));
+        assert!(!fit(&mut [30, 30, 30], &[true, true, true], 80));
+        let mut widths = [30, 30, 30];
+        assert!(fit(&mut widths, &[true, true, false], 80));
+        assert_eq!(widths[..2], [30, 30]);
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_records() {
+        use arrow::array::{ArrayRef, Int64Array, StringArray};
+        let numbers =
+            |value: i64| -> ArrayRef { std::sync::Arc::new(Int64Array::from(vec![value; 2])) };
+        let batch = RecordBatch::try_from_iter([
+            ("first_number", numbers(1_000_000_000_000)),
+            ("second", numbers(-7)),
+            (
+                "name",
+                std::sync::Arc::new(StringArray::from(vec!["a", "a name of some length"])),
+            ),
+        ])
+        .unwrap();
+        let written = |terminal: usize| {
+            let mut out = Vec::new();
+            let mut table = Table::new(&mut out, batch.schema(), Some(terminal));
+            table.rows(&batch).unwrap();
+            Box::new(table).finish().unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(
+            written(60).starts_with(" first_number  second  name\n"),
+            "{}",
+            written(60)
+        );
+        let expected = "\
+─[ 1 ]──────────────
+first_number  1000000000000
+second        -7
+name          a
+─[ 2 ]──────────────
+first_number  1000000000000
+second        -7
+name          a name of some length
+";
+        assert_eq!(written(20), expected);
     }
 }

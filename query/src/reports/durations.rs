@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use arrow::array::{
@@ -33,7 +34,7 @@ use crate::render::violins::{self, Violin};
 use crate::render::{Answered, Form, Section, Shape, TERMINAL};
 use crate::report::{self, Report};
 use crate::session::Session;
-use crate::settings::{Output, Overwriting, Traces};
+use crate::settings::{Output, Overwriting, Traces, Watching};
 use crate::totals;
 use crate::unit::UNIT;
 
@@ -78,6 +79,8 @@ struct Durations {
     output: Output,
     #[command(flatten)]
     overwriting: Overwriting,
+    #[command(flatten)]
+    watching: Watching,
     #[command(flatten)]
     limits: Limits,
 }
@@ -149,6 +152,10 @@ impl Report for Durations {
             },
             None => Form::rows(self.output.format),
         })
+    }
+
+    fn watch(&self) -> Option<Duration> {
+        self.watching.watch
     }
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {

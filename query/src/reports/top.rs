@@ -10,6 +10,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
@@ -26,7 +27,7 @@ use crate::limits::Limits;
 use crate::render::{Answered, Form, Section};
 use crate::report::{self, Report};
 use crate::session::Session;
-use crate::settings::{Output, Traces};
+use crate::settings::{Output, Traces, Watching};
 use crate::stacks::Forest;
 use crate::text::{harmless, strings};
 use crate::totals;
@@ -65,6 +66,8 @@ struct Top {
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
+    watching: Watching,
+    #[command(flatten)]
     limits: Limits,
 }
 
@@ -98,6 +101,10 @@ impl Report for Top {
 
     fn form(&self) -> Result<Form> {
         Ok(Form::rows(self.output.format))
+    }
+
+    fn watch(&self) -> Option<Duration> {
+        self.watching.watch
     }
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {

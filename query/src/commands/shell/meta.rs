@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use super::{Next, State};
+use super::{Next, State, pieces};
 use crate::commands::tables;
 use crate::functions::FUNCTIONS;
-use crate::render::{self, Format};
+use crate::render::{self, Destination, Format};
 
 /// A command: its letters, its argument, its effect.
 pub(super) struct Meta {
@@ -39,6 +40,30 @@ pub(super) const COMMANDS: &[Meta] = &[
         run: functions,
     },
     Meta {
+        name: "i",
+        argument: "FILE",
+        about: "run the commands and queries of a file",
+        run: include,
+    },
+    Meta {
+        name: "o",
+        argument: "[FILE]",
+        about: "write results to a file instead, until \\o without one",
+        run: output,
+    },
+    Meta {
+        name: "x",
+        argument: "",
+        about: "switch between rows and one line per column",
+        run: expanded,
+    },
+    Meta {
+        name: "pager",
+        argument: "",
+        about: "switch the pager for long results on or off",
+        run: pager,
+    },
+    Meta {
         name: "timing",
         argument: "",
         about: "switch the display of query times on or off",
@@ -47,7 +72,7 @@ pub(super) const COMMANDS: &[Meta] = &[
     Meta {
         name: "format",
         argument: "[FORMAT]",
-        about: "set the output format: table, csv, json, ndjson, parquet or arrow",
+        about: "set the output format: table, records, csv, json, ndjson, parquet or arrow",
         run: format,
     },
     Meta {
@@ -89,11 +114,68 @@ fn describe(state: &mut State, table: &str) -> Result<Next> {
 }
 
 fn functions(_: &mut State, _: &str) -> Result<Next> {
+    let width = FUNCTIONS.iter().map(|function| function.usage.len()).max();
     let mut text = String::new();
     for function in FUNCTIONS {
-        let _ = writeln!(text, "{:<32}{}", function.usage, function.about);
+        let width = width.unwrap_or(0);
+        let _ = writeln!(text, "{:<width$}  {}", function.usage, function.about);
     }
     say(&text)
+}
+
+/// Files that include each other would never end.
+const INCLUDED_DEEPEST: usize = 16;
+
+fn include(state: &mut State, path: &str) -> Result<Next> {
+    if path.is_empty() {
+        bail!("\\i: expected a file");
+    }
+    if state.depth == INCLUDED_DEEPEST {
+        bail!("{path}: files include each other {INCLUDED_DEEPEST} deep");
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    state.depth += 1;
+    let done = pieces(&text)
+        .into_iter()
+        .try_fold(Next::Ask, |next, piece| match next {
+            Next::Ask => state.answer(piece),
+            Next::Quit => Ok(Next::Quit),
+        });
+    state.depth -= 1;
+    match state.depth {
+        // Files in between add nothing.
+        0 => done.with_context(|| path.to_owned()),
+        _ => done,
+    }
+}
+
+fn output(state: &mut State, path: &str) -> Result<Next> {
+    if let Some(file) = state.output.take() {
+        file.finish()?;
+    }
+    if !path.is_empty() {
+        if Path::new(path).exists() {
+            bail!("{path} exists\nhint: choose another file");
+        }
+        state.output = Some(Destination::open(Some(Path::new(path)), false)?);
+    }
+    Ok(Next::Ask)
+}
+
+fn expanded(state: &mut State, _: &str) -> Result<Next> {
+    let name = match state.format {
+        Format::Records => "table",
+        _ => "records",
+    };
+    format(state, name)
+}
+
+fn pager(state: &mut State, _: &str) -> Result<Next> {
+    state.pager = !state.pager;
+    say(match state.pager {
+        true => "the pager is on\n",
+        false => "the pager is off\n",
+    })
 }
 
 fn timing(state: &mut State, _: &str) -> Result<Next> {
@@ -109,7 +191,7 @@ fn format(state: &mut State, name: &str) -> Result<Next> {
     if !name.is_empty() {
         state.format = Format::from_str(name, true).map_err(|_| {
             anyhow::anyhow!(
-                "no format {name}\nhint: use one of: table, csv, json, ndjson, parquet, arrow"
+                "no format {name}\nhint: use one of: table, records, csv, json, ndjson, parquet, arrow"
             )
         })?;
     }

@@ -2,12 +2,13 @@
 
 mod complete;
 mod meta;
+mod pager;
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args};
 use perfquet_trace::count::counted;
 use rustyline::error::ReadlineError;
@@ -18,7 +19,7 @@ use super::{Subcommand, arguments, sql};
 use crate::failure::Interrupted;
 use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
-use crate::render::{self, Format};
+use crate::render::{self, Destination, Format};
 use crate::session::Session;
 use crate::settings::{Output, Traces};
 use crate::text::harmless_lines;
@@ -49,6 +50,12 @@ struct State {
     session: Session,
     format: Format,
     timing: bool,
+    /// The file of `\o`; results are appended.
+    output: Option<Destination>,
+    /// Whether long results go through a pager.
+    pager: bool,
+    /// Files of `\i` that are being run.
+    depth: usize,
 }
 
 /// Whether to continue.
@@ -64,10 +71,15 @@ fn run(matches: &ArgMatches) -> Result<()> {
         session: Session::open(&shell.traces.traces, &shell.limits)?,
         format: shell.output.format,
         timing: false,
+        output: None,
+        pager: false,
+        depth: 0,
     };
     if std::io::stdin().is_terminal() {
         crate::interrupt::outlive_questions();
-        return interactive(&mut state);
+        state.pager = render::is_terminal();
+        interactive(&mut state)?;
+        return state.finish();
     }
     // A script on stdin: the first failure ends it.
     let mut text = String::new();
@@ -79,7 +91,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
             break;
         }
     }
-    Ok(())
+    state.finish()
 }
 
 fn interactive(state: &mut State) -> Result<()> {
@@ -175,14 +187,30 @@ impl State {
         Ok(Next::Ask)
     }
 
-    fn ask(&self, sql: &str) -> Result<()> {
+    /// Completes the file of `\o`.
+    fn finish(self) -> Result<()> {
+        self.output.map_or(Ok(()), Destination::finish)
+    }
+
+    fn ask(&mut self, sql: &str) -> Result<()> {
         let mut answer = self.session.query(sql)?;
         if answer.schema().fields().is_empty() {
             // CREATE VIEW and similar statements have no result.
             while answer.next()?.is_some() {}
             return Ok(());
         }
-        let rows = render::answer(self.format, &mut answer)?;
+        let rows = match &mut self.output {
+            Some(file) if self.format.may_follow() => {
+                render::stream(self.format, &mut answer, file, false)?
+            }
+            Some(_) => bail!(
+                "\\o: a file of this format has only one result\nhint: \\format csv, or: perfquet-query sql --format … > PATH"
+            ),
+            None if self.pager && matches!(self.format, Format::Table | Format::Records) => {
+                pager::through(|out| render::stream(self.format, &mut answer, out, true))?
+            }
+            None => render::answer(self.format, &mut answer)?,
+        };
         match rows {
             0 => say!("no rows"),
             rows => say!("{}", counted(rows, "row")),

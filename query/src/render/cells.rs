@@ -1,0 +1,46 @@
+//! Values as people read them: durations in a fitting unit, percentages with two decimals.
+
+use anyhow::Result;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+use crate::functions::in_fitting_unit;
+use crate::text::{Texts, harmless};
+use crate::unit::UNIT;
+
+/// Separator of columns.
+pub(super) const GAP: &str = "  ";
+
+/// The cells of all rows, as people read them.
+pub(super) fn cells(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<Vec<String>>> {
+    let texts: Result<Vec<Texts<'_>>> = batch
+        .columns()
+        .iter()
+        .map(|column| Texts::new(column))
+        .collect();
+    let texts = texts?;
+    let mut rows = Vec::with_capacity(batch.num_rows());
+    for row in 0..batch.num_rows() {
+        let mut cells = Vec::with_capacity(texts.len());
+        for (text, field) in texts.iter().zip(schema.fields()) {
+            let mut cell = String::new();
+            text.write(row, &mut cell)?;
+            if field.name().ends_with("percent")
+                && let Ok(value) = cell.parse::<f64>()
+            {
+                cell = format!("{value:.2}");
+            }
+            if field.metadata().get(UNIT).is_some_and(|unit| unit == "ns")
+                && let Ok(value) = cell.parse::<f64>()
+            {
+                cell = in_fitting_unit(value);
+            }
+            cells.push(match harmless(&cell) {
+                std::borrow::Cow::Borrowed(_) => cell,
+                std::borrow::Cow::Owned(safe) => safe,
+            });
+        }
+        rows.push(cells);
+    }
+    Ok(rows)
+}
