@@ -132,10 +132,10 @@ struct Pool {
 }
 
 impl Walker {
-    /// Loads the programs. `leaves_own_out` discards the recorder's samples; without `has_user_stacks`, the programs do
+    /// Loads the programs. `excludes_self` discards the recorder's samples; without `has_user_stacks`, the programs do
     /// nothing else. Requires Linux 5.17.
-    pub fn load(cpus: u32, leaves_own_out: bool, has_user_stacks: bool) -> Result<Walker, Error> {
-        let settings = [u32::from(leaves_own_out), u32::from(has_user_stacks)];
+    pub fn load(cpus: u32, excludes_self: bool, has_user_stacks: bool) -> Result<Walker, Error> {
+        let settings = [u32::from(excludes_self), u32::from(has_user_stacks)];
         let target = Target::default();
         let mut object = Object::load(compiled::WALK, &target, |loader: &mut EbpfLoader<'_>| {
             loader.override_global("walk_settings", &settings, true);

@@ -59,7 +59,7 @@ impl Counts {
     pub(crate) fn text(&self) -> String {
         let of = |what: &str, counts: &UnwindCounts| {
             format!(
-                "{what} {}: {} to their start, {} until memory was missing, {} until unwind information was missing, {} until no code followed, {} deeper than recorded, {} not supported",
+                "{what} {}: {} complete, {} cut at missing memory, {} at code without unwind information, {} at an address outside of all code, {} at the maximum depth, {} not supported",
                 counts.complete + counts.cut(),
                 counts.complete,
                 counts.memory_ended,

@@ -22,7 +22,7 @@ pub(crate) struct Walking {
 }
 
 /// Loads the program. Returns `None` if it cannot be used, and logs the reason.
-pub(crate) fn load(leaves_own_out: bool) -> Option<Walking> {
+pub(crate) fn load(excludes_self: bool) -> Option<Walking> {
     let (major, minor) = KERNEL;
     if !cfg!(target_arch = "x86_64") {
         return None;
@@ -36,7 +36,7 @@ pub(crate) fn load(leaves_own_out: bool) -> Option<Walking> {
         return None;
     }
     let cpus = host::possible_cpus();
-    match Walker::load(cpus, leaves_own_out, true) {
+    match Walker::load(cpus, excludes_self, true) {
         Ok(walker) => Some(Walking { walker }),
         Err(error) => {
             if let perfquet_ebpf::Error::Refused { log, .. } = &error {
