@@ -15,7 +15,7 @@
 //! Every file is one session in an empty directory; `with` copies a file of the repository there. `needs`, also several
 //! of them, apply to the next block, which is reported as skipped if the host lacks one. `[..]` matches any text in a
 //! line, a line `...` any lines, `? N` the exit status. `PERFQUET_UPDATE=1` writes the actual output into the file for
-//! review. A block below `<!-- varies: REASON -->` shows the output of one host at one time: its commands must end as
+//! review; `PERFQUET_SESSION=NAME` runs one file alone. A block below `<!-- varies: REASON -->` shows the output of one host at one time: its commands must end as
 //! shown, and print tables with the headings shown, or no table if none is shown.
 
 #[path = "cli/session.rs"]
@@ -31,10 +31,17 @@ fn pages_show_the_actual_output() {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .filter(|path| is_wanted(path))
         .collect();
     pages.sort();
     let wrong: Vec<String> = pages.iter().flat_map(|page| run_page(page)).collect();
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+/// Whether `PERFQUET_SESSION`, if set, names this page.
+fn is_wanted(page: &Path) -> bool {
+    std::env::var("PERFQUET_SESSION").is_ok_and(|wanted| page.file_stem() == Some(wanted.as_ref()))
+        || std::env::var_os("PERFQUET_SESSION").is_none()
 }
 
 #[test]

@@ -1,13 +1,11 @@
-//! The program that walks user stacks, and its data: a table of unwind rules per file, and a list of mappings per
-//! process.
+//! The program that walks user stacks, and what it looks up: tables of unwind rules by file, lists of mappings by process.
 //!
 //! ```text
 //! table   root block: 512 × (first address, block)  →  …  →  leaf block: 512 × (address, rule)
 //! list    block: generation, 127 × (start, end, file, address in the file)
 //! ```
-//! Both are trees of 4 KiB blocks from one pool, to which chunks of 1 MiB are added as needed. A block that is reused
-//! for another list gets a new generation, so that a process entry that still refers to the old list is not walked with
-//! the new one.
+//! Both are trees of blocks of 4 KiB from one pool, whose chunks of 1 MiB are added when they are needed. A block that gets
+//! another list has another generation, so that a process that still refers to it is not walked by it.
 
 use std::os::fd::BorrowedFd;
 
@@ -19,7 +17,7 @@ use crate::error::Error;
 use crate::object::{Object, Target};
 
 const PROGRAM: &str = "walk_sample";
-/// Programs that observe the start and end of address spaces, and their tracepoints.
+/// Programs that notice new address spaces and their ends, and their tracepoints.
 const BIRTHS: [(&str, &str); 3] = [
     ("walk_fork", "sched_process_fork"),
     ("walk_exec", "sched_process_exec"),
@@ -33,7 +31,7 @@ const CHUNKS_MAX: u32 = 256;
 const FILES_MAX: u32 = 8192;
 const LIST_ROWS: usize = 127;
 const WIDE_PER_BLOCK: usize = 256;
-/// Larger than every address in a file or process, as the program compares them.
+/// Above every address of a file or a process, as the program compares them.
 const NO_PAIR: u64 = u32::MAX as u64;
 const NO_ROW: u64 = i64::MAX as u64;
 
@@ -55,24 +53,24 @@ type ProcessEntry = [u64; 4];
 const FILE_TABLE: u32 = 1;
 const FILE_WITHOUT: u32 = 2;
 
-/// Reason why a walk ended (`walk.h`).
+/// How a walk ended (`walk.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalkEnd {
     /// At the start of the thread.
     Root,
-    /// Returned to an address outside of all code.
+    /// At an address outside of all code.
     Lost,
-    /// A word of the stack could not be read.
+    /// At a word that could not be read.
     Memory,
-    /// Code without unwind information and frame pointers.
+    /// At code without unwind information and frame pointers.
     NoRule,
-    /// The maximum depth was reached.
+    /// At the greatest depth that is recorded.
     Deep,
-    /// The file's table has not arrived yet.
+    /// At a file whose table is not there yet.
     NoTable,
-    /// The process's list of mappings has not arrived yet.
+    /// At a process whose mappings are not there yet.
     NoList,
-    /// A 32-bit process.
+    /// At a 32-bit process.
     Unsupported,
 }
 
@@ -106,7 +104,7 @@ pub struct ListRow {
     pub file_start: u32,
 }
 
-/// The blocks of a process's list.
+/// The list of a process, and the number of its blocks.
 #[derive(Debug, Default)]
 pub struct List {
     blocks: Vec<u32>,
@@ -122,20 +120,20 @@ pub struct Walker {
 #[derive(Default)]
 struct Pool {
     chunks: Vec<Array<MapData, Block>>,
-    /// The next block that was never used; 0 means none.
+    /// The next that was never used. 0 is none.
     next: u32,
     free: Vec<u32>,
-    /// Blocks returned since the last call of [`Walker::settle`], and before that call.
+    /// Given back since the last call of [`Walker::settle`], and before.
     returned: Vec<u32>,
     returned_before: Vec<u32>,
     generation: u64,
 }
 
 impl Walker {
-    /// Loads the programs. `excludes_self` discards the recorder's samples; without `has_user_stacks`, the programs do
-    /// nothing else. Requires Linux 5.17.
-    pub fn load(cpus: u32, excludes_self: bool, has_user_stacks: bool) -> Result<Walker, Error> {
-        let settings = [u32::from(excludes_self), u32::from(has_user_stacks)];
+    /// Loads the programs. `leaves_own_out` drops the samples of the recorder; without `has_user_stacks` that is all.
+    /// Requires Linux 5.17.
+    pub fn load(cpus: u32, leaves_own_out: bool, has_user_stacks: bool) -> Result<Walker, Error> {
+        let settings = [u32::from(leaves_own_out), u32::from(has_user_stacks)];
         let target = Target::default();
         let mut object = Object::load(compiled::WALK, &target, |loader: &mut EbpfLoader<'_>| {
             loader.override_global("walk_settings", &settings, true);
@@ -153,7 +151,7 @@ impl Walker {
         Ok(walker)
     }
 
-    /// Attaches the programs that observe new address spaces. Must be called before the first list is published.
+    /// Attaches the programs that notice new address spaces. Before any list is made.
     pub fn start(&mut self) -> Result<(), Error> {
         for (program, tracepoint) in BIRTHS {
             self.object.attach_tracepoint(program, tracepoint)?;
@@ -161,28 +159,27 @@ impl Walker {
         Ok(())
     }
 
-    /// Sends the program's records to an event on a CPU.
+    /// Sends the records to an event on a CPU.
     pub fn send_to(&mut self, cpu: u32, event: BorrowedFd<'_>) -> Result<(), Error> {
         self.object.send_to("walk_records", cpu, event)
     }
 
-    /// Runs the program at each sample of an event.
+    /// Has the program run at each sample of an event.
     pub fn attach(&mut self, event: BorrowedFd<'_>) -> Result<(), Error> {
         self.object.attach(PROGRAM, event, 0)
     }
 
-    /// Returns the number of lost records.
+    /// Number of records that were lost.
     pub fn lost(&self) -> Result<u64, Error> {
         Ok(self.object.lost()?.iter().map(|(_, count)| count).sum())
     }
 
-    /// Returns the kernel memory of tables and lists, in bytes.
+    /// Bytes of the kernel's memory for tables and lists.
     pub fn memory_bytes(&self) -> u64 {
         self.pool.chunks.len() as u64 * u64::from(CHUNK_BLOCKS) * (BLOCK_WORDS as u64 * 8)
     }
 
-    /// Publishes the table of a file: rows by address, and the rules that are too large for rows. Returns `false` if
-    /// there is no space.
+    /// Publishes the table of a file: rows by address, and the rules that do not fit into rows. Returns `false` if there is no room.
     pub fn add_table(
         &mut self,
         file: u32,
@@ -229,8 +226,8 @@ impl Walker {
         Ok(true)
     }
 
-    /// Publishes the mappings of a process by address, as of a time, and replaces its previous list. Returns `None` if
-    /// there is no space.
+    /// Publishes the mappings of a process, by address, as they were at a time, in place of its former list. Returns `None` if there
+    /// is no room.
     pub fn set_list(
         &mut self,
         process: u32,
@@ -259,7 +256,7 @@ impl Walker {
         let (root, levels) = match list.blocks[..] {
             [] => (0, 0u32),
             [root] => (root, 1),
-            // A list has two levels, enough for 16,129 mappings; further mappings are omitted.
+            // More mappings than anybody has: the last ones are left out.
             _ => {
                 heads.truncate(LIST_ROWS);
                 let Some(root) = self.add_block(&list_block(generation, &heads))? else {
@@ -283,7 +280,7 @@ impl Walker {
         }
         match done {
             Ok(()) => Ok(Some(list)),
-            // The map is full.
+            // Full.
             Err(_) => {
                 self.pool.returned.extend(list.blocks);
                 Ok(None)
@@ -299,12 +296,12 @@ impl Walker {
             HashMap::try_from(self.object.map_mut("processes")?).map_err(failed)?;
         match found.remove(&process) {
             Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
-            // The entry may not exist.
+            // It may never have been there.
             Err(_) => Ok(()),
         }
     }
 
-    /// Makes the blocks that were returned before the previous call available again: no program still reads them.
+    /// Lets blocks that were given back before the last call be used again: by now no program looks at them.
     pub fn settle(&mut self) {
         let Pool {
             free,
@@ -323,7 +320,7 @@ impl Walker {
         files.set(file, entry, 0).map_err(failed)
     }
 
-    /// Writes words into as many blocks as necessary; `None` if there is no space.
+    /// Writes words into as many blocks as they need; `None` if there is no room.
     fn add_blocks(&mut self, words: &[u64], unused: u64) -> Result<Option<Vec<u32>>, Error> {
         let mut blocks = Vec::new();
         for chunk in words.chunks(BLOCK_WORDS) {
@@ -410,7 +407,7 @@ mod tests {
         let (words, rest) = block.as_chunks::<4>();
         assert!(rest.is_empty());
         assert_eq!(words.len(), LIST_ROWS + 1);
-        // The row with the generation has no addresses.
+        // The row of the generation has no addresses.
         assert_eq!(words[0], [0, 0, 0, 9]);
         assert_eq!(words[1], [0x1000, 0x2000, 0x10_0000_0003, 0]);
         assert!(words.is_sorted_by_key(|row| row[0]));

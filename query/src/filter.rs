@@ -102,6 +102,25 @@ impl Filters {
 }
 
 impl Filters {
+    /// Returns the filters as words for a title: `duration > 1ms, 1s..2s, comm dd`; `None` if there are none.
+    pub(crate) fn words(&self) -> Option<String> {
+        let list = |name: &str, values: Vec<String>| match values.is_empty() {
+            true => None,
+            false => Some(format!("{name} {}", values.join(", "))),
+        };
+        let texts = |values: &[i32]| values.iter().map(ToString::to_string).collect();
+        let all = [
+            self.condition.clone(),
+            self.time.clone(),
+            list("pid", texts(&self.pid)),
+            list("tid", texts(&self.tid)),
+            list("comm", self.comm.clone()),
+            list("CPU", texts(&self.cpu)),
+        ];
+        let all: Vec<String> = all.into_iter().flatten().collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
     /// Returns the error for a name or ID that no row of `table` has, with the nearest existing ones; `None` if all exist.
     pub(crate) fn why_nothing_fits(
         &self,

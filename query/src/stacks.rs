@@ -6,7 +6,7 @@
 //! Flame graphs, `top` and `stack_frames` walk it in Rust: a recursive query takes 20 to 50 times as long on
 //! deep stacks. Nodes follow their parents, so one backward pass sums all subtrees.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, bail};
@@ -16,7 +16,7 @@ use arrow::array::{
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, UInt64Type};
 
-use perfquet_trace::store;
+use perfquet_trace::store::{self, ColumnSchema};
 
 use crate::stack_key::{self, FrameIdentity};
 use crate::text::strings;
@@ -83,6 +83,8 @@ pub(crate) struct Tree {
     parent: Vec<u32>,
     frame: Vec<u32>,
     pub(crate) frames: Frames,
+    /// Outermost nodes whose callers are known to be missing; `None` if the trace does not record that.
+    cut: Option<HashSet<u32>>,
     /// Keys of the stacks; built on first use.
     keys: OnceLock<Vec<u64>>,
 }
@@ -91,8 +93,21 @@ impl Tree {
     fn read(trace: &Trace) -> Result<Tree> {
         let frames = Frames::read(trace)?;
         let (mut parent, mut frame) = (vec![0], vec![0]);
-        let rows = read(trace, "stacks", &["stack_id", "parent_id", "frame_id"])?;
-        for batch in &rows {
+        let mut columns = vec!["stack_id", "parent_id", "frame_id"];
+        let mut cut = None;
+        if has_column(trace, "stacks", "cut") {
+            columns.push("cut");
+            cut = Some(HashSet::new());
+        }
+        for batch in &read(trace, "stacks", &columns)? {
+            if let Some(cut) = &mut cut {
+                let rows = batch
+                    .column(3)
+                    .as_boolean()
+                    .iter()
+                    .zip(parent.len() as u32..);
+                cut.extend(rows.filter(|row| row.0 == Some(true)).map(|row| row.1));
+            }
             let column = |index: usize| batch.column(index).as_primitive::<Int32Type>().values();
             for ((&id, &up), &at) in column(0).iter().zip(column(1)).zip(column(2)) {
                 let expected = parent.len();
@@ -115,6 +130,7 @@ impl Tree {
             parent,
             frame,
             frames,
+            cut,
             keys: OnceLock::new(),
         })
     }
@@ -122,6 +138,11 @@ impl Tree {
     /// Number of nodes, including the empty stack.
     pub(crate) fn len(&self) -> usize {
         self.parent.len()
+    }
+
+    /// Whether callers of this outermost node are missing; `None` if the trace does not record that.
+    pub(crate) fn is_cut(&self, root: u32) -> Option<bool> {
+        self.cut.as_ref().map(|cut| cut.contains(&root))
     }
 
     /// The caller's node; 0 above the root.
@@ -338,6 +359,17 @@ impl Frames {
         self.module.is_valid(row).then(|| self.module.value(row))
     }
 
+    /// Returns the source file and line, if known.
+    pub(crate) fn source(&self, frame: u32) -> (Option<&str>, Option<i32>) {
+        let row = frame as usize - 1;
+        let files = self.batch.column(4).as_string_view();
+        let lines = self.batch.column(5).as_primitive::<Int32Type>();
+        (
+            files.is_valid(row).then(|| files.value(row)),
+            lines.is_valid(row).then(|| lines.value(row)),
+        )
+    }
+
     /// Returns the identity of a frame, equal on every host.
     fn identity(&self, frame: u32) -> FrameIdentity<'_> {
         let row = frame as usize - 1;
@@ -427,6 +459,14 @@ fn in_brackets(module: &str) -> String {
     }
     let name = module.rsplit('/').next().unwrap_or(module);
     format!("[{name}]")
+}
+
+/// Whether all parts of a table have a column.
+fn has_column(trace: &Trace, table: &str, column: &str) -> bool {
+    let has = |form: &Vec<ColumnSchema>| form.iter().any(|own| own.name == column);
+    trace
+        .table(table)
+        .is_some_and(|table| table.forms.iter().all(has))
 }
 
 /// Reads columns of a table, in the order of `columns`.

@@ -124,6 +124,26 @@ pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
     Cow::Owned(short.collect())
 }
 
+/// Shortens a string to `width` columns at its end: `__x64_sys_exe…`.
+pub(crate) fn cut_right(text: &str, width: usize) -> Cow<'_, str> {
+    if columns(text) <= width {
+        return Cow::Borrowed(text);
+    }
+    let mut short = String::new();
+    let mut used = 1;
+    for letter in text.chars() {
+        used += letter_columns(letter);
+        if used > width {
+            break;
+        }
+        short.push(letter);
+    }
+    if width > 0 {
+        short.push('…');
+    }
+    Cow::Owned(short)
+}
+
 /// Formats bytes in a fitting unit: `1.2 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -165,6 +185,15 @@ mod tests {
         assert_eq!(cut("abc", 0), "");
         assert!(columns(&cut("漢字漢字漢字", 7)) <= 7);
         assert!(columns(&cut("漢字漢字漢字", 6)) <= 6);
+    }
+
+    #[test]
+    fn cut_at_the_end() {
+        assert_eq!(cut_right("abcde", 5), "abcde");
+        assert_eq!(cut_right("abcde", 4), "abc…");
+        assert_eq!(cut_right("漢字漢字", 4), "漢…");
+        assert_eq!(cut_right("abc", 1), "…");
+        assert_eq!(cut_right("abc", 0), "");
     }
 
     #[test]

@@ -96,6 +96,7 @@ const TOOLS: &[&str] = &[
     "babeltrace2",
     "bpftrace",
     "busybox",
+    "chromium",
     "c++",
     "g++",
     "rustc",
@@ -105,6 +106,7 @@ const TOOLS: &[&str] = &[
     "curl",
     "gcc",
     "ld",
+    "npm",
     "objcopy",
     "perf",
     "setpriv",
@@ -122,6 +124,7 @@ const MEASURED: &[&str] = &[
     "a perf that does not crash",
     "the compiler of the kept objects",
     "machines",
+    "npm's registry",
     "the kernel",
 ];
 

@@ -28,13 +28,12 @@ impl Call<'_> {
         self.function.unwrap_or("[unknown]")
     }
 
-    /// Returns the end of a call if its duration is known. A negative duration, from a clock that runs backward, counts
-    /// as 0.
+    /// The end of a call whose duration is known. A negative duration, from clocks that run back, ends at once.
     pub(super) fn end(&self) -> Option<i64> {
         Some(self.time.saturating_add(self.duration?.max(0)))
     }
 
-    /// Returns the thread or CPU on which the call nests.
+    /// Where the call nests.
     pub(super) fn owner(&self) -> Owner {
         match (self.interrupt(), self.head.tid, self.head.cpu) {
             (Some(what), _, Some(cpu)) => Owner::Cpu { cpu, what },
@@ -47,7 +46,7 @@ impl Call<'_> {
         }
     }
 
-    /// Interrupts have separate contexts: "irq", "softirq", "nmi".
+    /// Interrupts have contexts of their own: "irq", "softirq", "nmi".
     fn interrupt(&self) -> Option<&'static str> {
         match self.context {
             Some("irq") => Some("irq"),
@@ -58,7 +57,7 @@ impl Call<'_> {
     }
 }
 
-/// The thread or CPU on which calls nest: a CPU for interrupts, and for inputs without threads.
+/// Where calls nest: a thread, or a CPU for interrupts and where the input has no threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Owner {
     Thread { tid: i32, pid: Option<i32> },
@@ -66,14 +65,14 @@ pub(super) enum Owner {
     Unknown,
 }
 
-/// Counts of calls that cannot be exported.
+/// Counts of calls that cannot be passed on.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct CallCounts {
     pub(super) calls: u64,
     pub(super) without_time: u64,
 }
 
-/// Calls `pass` for each selected call, in the order of the table.
+/// Passes on each selected call, in the order of the table.
 pub(super) fn each_call(
     source: &Source<'_>,
     mut pass: impl FnMut(&Call<'_>) -> Result<()>,
@@ -96,7 +95,7 @@ pub(super) fn each_call(
     Ok(counts)
 }
 
-/// Returns the call of a row; `None` without a timestamp.
+/// The call of a row; `None` without a time.
 pub(super) fn call_of<'b>(row: &BatchRow<'b>) -> Option<Call<'b>> {
     let head = row.head();
     Some(Call {

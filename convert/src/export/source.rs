@@ -1,10 +1,10 @@
-//! The trace of an export, and the selection of its rows: `--time`, `--event`, `--where`.
+//! The trace of an export, and which of its rows are exported: `--time`, `--event`, `--where`.
 //!
 //! ```text
 //! samples               rows of cycles in --time for which --where is true  ─►  batches
 //! sched.sched_switch    not in --event: no rows
 //! ```
-//! Exporters see only selected rows. Excluded rows are counted here, once for all exporters.
+//! Exporters see only selected rows. What was excluded is counted here, once for all of them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use super::event_types::{self, EventType};
 /// The name for `--event` that stands for the table of calls.
 const CALLS: &str = "calls";
 
-/// The rows to export.
+/// Which rows to export.
 #[derive(Debug, Default)]
 pub(crate) struct Selection {
     /// Relative to the first event of the trace.
@@ -47,15 +47,14 @@ pub(crate) struct Source<'t> {
     /// First nanosecond, and first one past the end.
     window: Option<(i64, i64)>,
     condition: Option<Condition>,
-    /// The selected sampled events; `None` for all.
+    /// The sampled events; `None` for all.
     sampled: Option<BTreeSet<String>>,
-    /// By table and form: a table that is read twice is counted once.
+    /// By table and form: a table that is read twice counts once.
     excluded: RefCell<BTreeMap<usize, Excluded>>,
     not_in_events: u64,
 }
 
-/// A table whose rows have timestamps: `samples`, `calls`, or an event's table. If an event changed its fields, there
-/// is one for each form.
+/// A table whose rows have a time: `samples`, `calls`, or an event's. If an event changed its fields, one for each form.
 pub(super) struct RowTable<'t> {
     /// The name in the manifest.
     pub(super) name: String,
@@ -78,7 +77,7 @@ impl RowTable<'_> {
     }
 }
 
-/// Numbers of excluded rows, by the first reason that applies.
+/// Numbers of rows that were not selected, by the first reason that applies.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Excluded {
     pub(crate) events: u64,
@@ -147,7 +146,7 @@ impl<'t> Source<'t> {
         Ok(())
     }
 
-    /// Returns the declared event types that are selected.
+    /// The declared event types that are selected.
     pub(super) fn event_types(&self) -> impl Iterator<Item = &EventType> {
         self.event_types
             .iter()
@@ -162,7 +161,7 @@ impl<'t> Source<'t> {
         sampled.is_none_or(|sampled| sampled.contains(event))
     }
 
-    /// Returns `sched:sched_switch` for the table of that event.
+    /// `sched:sched_switch` for an event's table.
     pub(super) fn event_name(&self, table: &RowTable<'_>) -> String {
         let mut declared = self.event_types.iter();
         match declared.find(|event| event.table == table.name && !event.is_sampled()) {
@@ -171,48 +170,47 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// Returns the kind of an event's table, as in `event_types`.
+    /// The kind of an event's table, as in `event_types`.
     pub(super) fn event_kind(&self, table: &RowTable<'_>) -> &str {
         let mut declared = self.event_types.iter();
         let declared = declared.find(|event| event.table == table.name);
         declared.map_or("", |event| event.kind.as_str())
     }
 
-    /// Returns `samples`, if selected.
+    /// `samples`, if selected.
     pub(super) fn samples(&self) -> impl Iterator<Item = &RowTable<'t>> {
         self.tables.iter().filter(|table| table.is_samples())
     }
 
-    /// Returns `calls`, if selected.
+    /// `calls`, if selected.
     pub(super) fn calls(&self) -> impl Iterator<Item = &RowTable<'t>> {
         self.tables.iter().filter(|table| table.is_calls())
     }
 
-    /// Returns the selected tables of tracepoints, probes and other events.
+    /// The selected tables of tracepoints, probes and other events.
     pub(super) fn events(&self) -> impl Iterator<Item = &RowTable<'t>> {
         let is_event = |table: &&RowTable<'_>| !table.is_samples() && !table.is_calls();
         self.tables.iter().filter(is_event)
     }
 
-    /// Returns the number of rows of a table before `--time` and `--where`, for exporters that omit it.
+    /// The number of rows of a table, before `--time` and `--where`: for exporters that leave it out.
     pub(super) fn table_rows(&self, table: &RowTable<'_>) -> u64 {
         table.form.rows()
     }
 
-    /// Returns the number of aggregates, which have no rows in time.
+    /// The number of aggregates, which have no rows in time.
     pub(super) fn aggregate_rows(&self) -> u64 {
         let table = self.trace.table(tables::aggregates::NAME);
         table.map_or(0, |table| table.rows())
     }
 
-    /// Returns the number of rows of `calls` before `--time` and `--where`.
+    /// The number of rows of `calls`, before `--time` and `--where`.
     pub(super) fn call_rows(&self) -> u64 {
         let rows = self.calls().map(|table| table.form.rows());
         rows.fold(0, u64::saturating_add)
     }
 
-    /// Returns the selected rows of a table, in order. With `wanted`, only those of these columns that the table has
-    /// are read.
+    /// The selected rows of a table, in order. With `wanted`, only these columns are read, as far as the table has them.
     pub(super) fn rows<'s>(
         &'s self,
         table: &'s RowTable<'_>,
@@ -241,8 +239,7 @@ impl<'t> Source<'t> {
         })
     }
 
-    /// Returns every table with its columns and rows: selected rows of samples, calls and events, and all rows of other
-    /// tables.
+    /// Every table with its columns and rows: of samples, calls and events the selected ones, of others all.
     pub(super) fn all_tables(&self) -> Result<Vec<TableContents<'_>>> {
         let mut tables: Vec<TableContents<'_>> = Vec::new();
         for table in &self.tables {
@@ -259,24 +256,24 @@ impl<'t> Source<'t> {
         Ok(tables)
     }
 
-    /// Returns whether a row without other columns, such as a loss, is in `--time`.
+    /// Whether a row without other columns, such as a loss, is in `--time`.
     pub(super) fn is_in_time(&self, time: Option<i64>) -> bool {
         self.window
             .is_none_or(|(start, end)| time.is_some_and(|time| (start..end).contains(&time)))
     }
 
-    /// Returns whether `--time` or `--where` limits the rows.
+    /// Whether `--time` or `--where` limits the rows.
     pub(super) fn is_limited(&self) -> bool {
         self.window.is_some() || self.condition.is_some()
     }
 
-    /// Returns the time of the first event in the selection, or the beginning of `--time`.
+    /// The time of the first event in the selection, or of the beginning of `--time`.
     pub(super) fn first_time(&self) -> i64 {
         let first = first_time(self.trace).unwrap_or(0);
         self.window.map_or(first, |(start, _)| first.max(start))
     }
 
-    /// Returns the time of the last event in the selection.
+    /// The time of the last event in the selection.
     pub(super) fn last_time(&self) -> i64 {
         let tables = self.trace.tables().filter(|(name, _)| has_times(name));
         let last = tables.filter_map(|(_, table)| table.time_range());
@@ -285,7 +282,7 @@ impl<'t> Source<'t> {
             .map_or(last, |(_, end)| last.min(end.saturating_sub(1)))
     }
 
-    /// Returns the counts of excluded rows so far.
+    /// The rows that were read and not selected so far.
     pub(crate) fn excluded(&self) -> Excluded {
         let mut sum = Excluded {
             events: self.not_in_events,
@@ -300,7 +297,7 @@ impl<'t> Source<'t> {
     }
 }
 
-/// A table's name in the manifest, its columns and its rows.
+/// A table's name in the manifest, its columns, its rows.
 pub(super) type TableContents<'s> = (
     String,
     Vec<ColumnSchema>,
@@ -318,7 +315,7 @@ pub(super) struct TableRows<'s> {
 }
 
 impl TableRows<'_> {
-    /// Removes the rows that are not selected.
+    /// Drops the rows that are not selected.
     fn select(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
         let source = self.source;
         let sampled = source.sampled.as_ref().filter(|_| self.table.is_samples());
@@ -367,7 +364,7 @@ impl Iterator for TableRows<'_> {
                 (self.source.progress)(batch.num_rows() as u64);
                 self.select(batch)
             });
-            // An error ends the export.
+            // A damaged file ends the export.
             if batch.as_ref().is_ok_and(|batch| batch.num_rows() == 0) {
                 continue;
             }
@@ -388,7 +385,7 @@ fn drop_rows(kept: &mut [bool], is_kept: impl Fn(usize) -> bool) -> u64 {
     dropped
 }
 
-/// The events selected by `--event`.
+/// What `--event` names.
 struct ChosenEvents {
     sampled: Option<BTreeSet<String>>,
     /// Names in the manifest; `None` for all.
@@ -445,7 +442,7 @@ impl ChosenEvents {
     }
 }
 
-/// Returns `sched.sched_switch` for the table of that event.
+/// `sched.sched_switch`
 pub(super) fn sql_name(table: &str) -> String {
     let name = table.strip_prefix("events/").unwrap_or(table);
     name.replacen('/', ".", 1)
@@ -461,7 +458,7 @@ fn first_time(trace: &Directory) -> Option<i64> {
     ranges.map(|(first, _)| first).min()
 }
 
-/// Converts the range to `time` on the trace's clock: the first nanosecond and the first one past the end.
+/// `time` on the trace's clock: first nanosecond, and first one past the end.
 fn window(trace: &Directory, time: TimeRange) -> (i64, i64) {
     let first = first_time(trace).unwrap_or(0);
     let at = |offset: i64| first.saturating_add(offset);

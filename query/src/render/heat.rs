@@ -8,7 +8,8 @@ use anyhow::Result;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
 use perfquet_trace::count::grouped;
 
-use super::drawing::{LogAxis, STYLE, axis_label, escaped};
+use super::drawing::{LogAxis, Page, axis_label, below_titles, escaped, percent, plot_begin};
+use super::heat_colors::{HEAT, cell, cells_begin, heat_color, legend};
 use crate::functions::in_fitting_unit;
 use crate::text::cut;
 
@@ -63,19 +64,14 @@ impl Heat {
     }
 }
 
+/// Left edge of the plot, and its distance from the right edge of the image.
 const LEFT: f64 = 84.0;
-const TOP: f64 = 128.0;
-const PLOT: f64 = 1080.0;
+const RIGHT: f64 = 24.0;
 const HEIGHT: f64 = 420.0;
 /// Height of the strip above the map, with the total of each slot.
 const STRIP: f64 = 36.0;
 /// Rows per decade, if there are few decades.
 const ROWS: usize = 70;
-/// Colors from few to many: light to dark blue, violet, warm red, distinct on light and dark backgrounds.
-const COLORS: [&str; 10] = [
-    "#9ecae1", "#6baed6", "#4292c6", "#3f6fb5", "#5a4fa2", "#86409a", "#b23a86", "#d84a5b",
-    "#ee7b3a", "#fbc02d",
-];
 
 fn write(out: &mut dyn Write, heat: &Heat) -> Result<()> {
     let min = heat.cells.iter().map(|cell| cell.value).min().unwrap_or(1);
@@ -84,18 +80,30 @@ fn write(out: &mut dyn Write, heat: &Heat) -> Result<()> {
     let axis = LogAxis::new(min, max, 0.0, HEIGHT);
     let (counts, sums) = grid(heat, &axis);
     let most = counts.iter().copied().max().unwrap_or(1).max(1);
-    let (width, height) = (LEFT + PLOT + 40.0, TOP + HEIGHT + 88.0);
-    let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n<style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n<text class=\"title\" x=\"20\" y=\"36\">{}</text>\n<text class=\"quiet\" x=\"20\" y=\"58\">{}</text>\n",
-        escaped(&cut(&heat.title, 90)),
-        escaped(&heat.subtitle)
-    );
+    let top = below_titles(0) + STRIP;
+    let page = Page {
+        width: None,
+        height: top + HEIGHT + 80.0,
+        title: &heat.title,
+        subtitle: &heat.subtitle,
+        notes: &[],
+        style: ["", ""],
+        class: "",
+    };
+    let mut text = page.begin();
+    text.push_str(&plot_begin(LEFT, RIGHT, top));
     axes(&mut text, heat, &axis);
     strip(&mut text, heat, &sums);
     cells(&mut text, heat, &axis, &counts, most);
-    legend(&mut text, most, height - 26.0);
     text.push_str("</svg>\n");
-    out.write_all(text.as_bytes())?;
+    legend(
+        &mut text,
+        LEFT,
+        top + HEIGHT + 56.0,
+        most,
+        "values per cell",
+    );
+    out.write_all(Page::end(text, "").as_bytes())?;
     Ok(())
 }
 
@@ -125,14 +133,11 @@ fn label(heat: &Heat, value: f64) -> String {
 }
 
 fn axes(text: &mut String, heat: &Heat, axis: &LogAxis) {
-    let bottom = TOP + HEIGHT;
     for (value, up) in axis.decades() {
-        let y = bottom - up;
+        let y = HEIGHT - up;
         let _ = writeln!(
             text,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\n<text class=\"quiet small\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT + PLOT,
-            LEFT - 8.0,
+            "<line class=\"grid\" x2=\"100%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\n<text class=\"quiet small\" x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             y + 4.0,
             escaped(&label(heat, value))
         );
@@ -140,9 +145,7 @@ fn axes(text: &mut String, heat: &Heat, axis: &LogAxis) {
     if heat.unit != "ns" {
         let _ = writeln!(
             text,
-            "<text class=\"quiet small\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-            LEFT - 8.0,
-            TOP - 12.0,
+            "<text class=\"quiet small\" x=\"-8\" y=\"-14\" text-anchor=\"end\">{}</text>",
             escaped(&cut(&heat.unit, 12))
         );
     }
@@ -150,11 +153,11 @@ fn axes(text: &mut String, heat: &Heat, axis: &LogAxis) {
     let step = round_step(length / 8.0);
     let mut time = (heat.from as f64 / step).ceil() * step;
     while time <= heat.from as f64 + length {
-        let x = LEFT + (time - heat.from as f64) / length * PLOT;
+        let x = percent((time - heat.from as f64) / length);
         let _ = writeln!(
             text,
-            "<line class=\"fine\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\n<text class=\"quiet small\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            bottom + 18.0,
+            "<line class=\"fine\" x1=\"{x}%\" x2=\"{x}%\" y2=\"{HEIGHT}\"/>\n<text class=\"quiet small\" x=\"{x}%\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            HEIGHT + 18.0,
             axis_label(time)
         );
         time += step;
@@ -173,29 +176,25 @@ fn round_step(least: f64) -> f64 {
 
 /// Draws the number of values in each slot, above the map.
 fn strip(text: &mut String, heat: &Heat, sums: &[u64]) {
-    let most = sums.iter().copied().max().unwrap_or(1).max(1) as f64;
-    let width = PLOT / f64::from(heat.slots);
-    let bottom = TOP - 14.0;
-    let mut path = format!("M{LEFT} {bottom}");
+    let most = sums.iter().copied().max().unwrap_or(1).max(1);
+    let mut path = String::from("M0 1");
     for (slot, &sum) in sums.iter().enumerate() {
-        let (x, y) = (
-            LEFT + slot as f64 * width,
-            bottom - sum as f64 / most * STRIP,
-        );
-        let _ = write!(path, "L{x:.1} {y:.1}L{:.1} {y:.1}", x + width);
+        let y = 1.0 - sum as f64 / most as f64;
+        let _ = write!(path, "L{slot} {y:.3}L{} {y:.3}", slot + 1);
     }
     let _ = writeln!(
         text,
-        "<path d=\"{path}L{:.1} {bottom}Z\" fill=\"{}\" fill-opacity=\"0.5\"><title>values per time slot, at most {}</title></path>",
-        LEFT + PLOT,
-        COLORS[2],
-        grouped(most as u64)
+        "<svg y=\"{}\" width=\"100%\" height=\"{STRIP}\" viewBox=\"0 0 {} 1\" preserveAspectRatio=\"none\"><path d=\"{path}L{} 1Z\" fill=\"{}\" fill-opacity=\"0.5\"><title>values per time slot, at most {}</title></path></svg>",
+        -STRIP - 6.0,
+        heat.slots,
+        heat.slots,
+        HEAT[2],
+        grouped(most)
     );
 }
 
 fn cells(text: &mut String, heat: &Heat, axis: &LogAxis, counts: &[u64], most: u64) {
     let slots = usize::from(heat.slots);
-    let (width, height) = (PLOT / slots as f64, HEIGHT / ROWS as f64);
     let decades = axis.decades().count() as f64 - 1.0;
     let lowest = axis.decades().next().map_or(1.0, |(value, _)| value);
     let value = |row: usize| lowest * 10f64.powf(decades * row as f64 / ROWS as f64);
@@ -211,50 +210,22 @@ fn cells(text: &mut String, heat: &Heat, axis: &LogAxis, counts: &[u64], most: u
         "ns" if value >= 10.0 => in_fitting_unit(value.round()),
         unit => format!("{} {}", digits(value), escaped(unit)),
     };
-    text.push_str("<g shape-rendering=\"crispEdges\">\n");
+    text.push_str(&cells_begin(slots, ROWS, HEIGHT));
     for (place, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
         let (row, slot) = (place / slots, place % slots);
         let time = heat
             .from
             .saturating_add(heat.slot.saturating_mul(slot as i64));
-        let _ = writeln!(
-            text,
-            "<rect x=\"{:.2}\" y=\"{:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" fill=\"{}\"><title>{} from {} to {} at {}</title></rect>",
-            LEFT + slot as f64 * width,
-            TOP + HEIGHT - (row + 1) as f64 * height,
-            color(count, most),
+        let words = format!(
+            "{} from {} to {} at {}",
             grouped(count),
             shown(value(row)),
             shown(value(row + 1)),
             in_fitting_unit(time as f64)
         );
+        cell(text, slot, ROWS - 1 - row, heat_color(count, most), &words);
     }
-    text.push_str("</g>\n");
-}
-
-/// Returns the color of a count, on a logarithmic scale: one call among thousands stays visible.
-fn color(count: u64, most: u64) -> &'static str {
-    let share = (count as f64).ln() / (most as f64).ln().max(f64::MIN_POSITIVE);
-    COLORS[((share * COLORS.len() as f64) as usize).min(COLORS.len() - 1)]
-}
-
-fn legend(text: &mut String, most: u64, y: f64) {
-    for (place, color) in COLORS.iter().enumerate() {
-        let x = LEFT + place as f64 * 26.0;
-        let _ = writeln!(
-            text,
-            "<rect x=\"{x}\" y=\"{}\" width=\"26\" height=\"12\" fill=\"{color}\"/>",
-            y - 11.0
-        );
-    }
-    let end = LEFT + 26.0 * COLORS.len() as f64;
-    let _ = writeln!(
-        text,
-        "<text class=\"quiet small\" x=\"{}\" y=\"{y}\" text-anchor=\"end\">1</text>\n<text class=\"quiet small\" x=\"{}\" y=\"{y}\">{} per cell</text>",
-        LEFT - 8.0,
-        end + 8.0,
-        grouped(most)
-    );
+    text.push_str("</svg>\n");
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ mod destination;
 pub(crate) mod distribution;
 mod drawing;
 pub(crate) mod flame;
+pub(crate) mod grid;
 pub(crate) mod heat;
+mod heat_colors;
 mod hexadecimal;
 mod json;
 mod output;
@@ -34,6 +36,7 @@ use crate::text;
 
 pub(crate) use calls::{CALL_COLUMNS, Calls};
 pub(crate) use destination::Destination;
+pub(crate) use drawing::axis_label;
 pub(crate) use output::{Form, Output, Shape};
 pub(crate) use people::{INDENT, TERMINAL};
 pub(crate) use section::{Answered, Section};

@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 
 use super::destination::Destination;
 use super::section::{Answered, Section};
-use super::{Format, begin, fail_on_terminal, is_terminal, people, stream};
+use super::{Format, begin, fail_on_terminal, is_colored, is_terminal, people, stream, width};
 use crate::failure::Misuse;
 
 /// The form of a report's output, and its destination.
@@ -25,6 +25,10 @@ pub(crate) struct Form {
 pub(crate) enum Shape {
     Rows(Format),
     Svg,
+    /// Characters that draw the same, as wide as the terminal.
+    Drawing,
+    /// A drawing of characters on a terminal, an image elsewhere.
+    SvgOrDrawing,
     /// `main;read 12`, one stack per line.
     Folded,
 }
@@ -50,14 +54,17 @@ pub(crate) struct Output {
 impl Output {
     /// Opens the file, if any. Fails if it exists already, or if stdout is a terminal and the output is binary or an
     /// image.
-    pub(crate) fn open(form: Form) -> Result<Output> {
+    pub(crate) fn open(mut form: Form) -> Result<Output> {
         let terminal = form.path.is_none() && is_terminal();
+        if form.shape == Shape::SvgOrDrawing {
+            form.shape = if terminal { Shape::Drawing } else { Shape::Svg };
+        }
         match form.shape {
             Shape::Svg if terminal => bail!(Misuse(
                 "cannot write an image to a terminal\nhint: use -o PATH.svg".to_owned()
             )),
             Shape::Rows(format) if terminal => fail_on_terminal(format)?,
-            Shape::Svg | Shape::Rows(_) | Shape::Folded => {}
+            Shape::Svg | Shape::Drawing | Shape::SvgOrDrawing | Shape::Rows(_) | Shape::Folded => {}
         }
         let destination = Destination::open(form.path.as_deref(), form.force)?;
         Ok(Output {
@@ -82,9 +89,10 @@ impl Output {
             if let Some(summary) = summary {
                 say!("{summary} drawn{}{omitted}", place.unwrap_or_default());
             }
+            print_notes(&section);
             return Ok(());
         }
-        if let (Some(summary), Shape::Rows(_)) = (summary, self.form.shape) {
+        if let (Some(summary), Shape::Rows(_) | Shape::Drawing) = (summary, self.form.shape) {
             say!("{summary}{omitted}");
         }
         match self.form.shape {
@@ -93,6 +101,10 @@ impl Output {
             }
             Shape::Rows(format) => self.rows(format, section)?,
             Shape::Folded => self.folded(&section)?,
+            Shape::Drawing | Shape::SvgOrDrawing => {
+                print_notes(&section);
+                self.characters(&section)?;
+            }
             Shape::Svg => {}
         }
         self.destination.finish()
@@ -102,12 +114,24 @@ impl Output {
         match section {
             Section::Flame(flame) => flame.draw(&mut self.destination),
             Section::Heat(heat) => heat.draw(&mut self.destination),
+            Section::Grid(grid) => grid.draw(&mut self.destination),
             Section::Durations(durations) => durations.draw(&mut self.destination),
             Section::Stream(_)
             | Section::Table(_)
             | Section::Calls(_)
             | Section::Distributions(_)
             | Section::Text(_) => bail!("this result has no image"),
+        }
+    }
+
+    fn characters(&mut self, section: &Section<'_>) -> Result<()> {
+        let columns = self.terminal.then(width).flatten().unwrap_or(PLAIN_COLUMNS);
+        match section {
+            Section::Flame(flame) => {
+                let is_colored = self.terminal && is_colored();
+                flame.write_text(&mut self.destination, columns, is_colored)
+            }
+            _ => bail!("this result has no drawing"),
         }
     }
 
@@ -133,6 +157,7 @@ impl Output {
             Section::Durations(durations) => self.batch(format, &people::shaped(&durations.rows)?),
             Section::Flame(flame) => self.batch(format, &flame.rows()?),
             Section::Heat(heat) => self.batch(format, &heat.rows()?),
+            Section::Grid(grid) => self.batch(format, &grid.rows()?),
         }
     }
 
@@ -147,6 +172,7 @@ impl Output {
             Section::Durations(durations) => return self.batch(format, &durations.rows),
             Section::Flame(flame) => return self.batch(format, &flame.rows()?),
             Section::Heat(heat) => return self.batch(format, &heat.rows()?),
+            Section::Grid(grid) => return self.batch(format, &grid.rows()?),
             // Another tool's layout is the same in every format.
             Section::Text(text) => return Ok(self.destination.write_all(&text)?),
         };
@@ -162,6 +188,16 @@ impl Output {
         rows.finish()?;
         report_if_empty(batch.num_rows() as u64);
         Ok(())
+    }
+}
+
+/// Width of a drawing that is not for a terminal.
+const PLAIN_COLUMNS: usize = 120;
+
+/// Prints the notes of a picture, such as the number of incomplete stacks.
+fn print_notes(section: &Section<'_>) {
+    if let Section::Flame(flame) = section {
+        flame.notes.iter().for_each(|note| say!("{note}"));
     }
 }
 

@@ -5,6 +5,7 @@ use arrow::array::RecordBatch;
 use super::Calls;
 use super::distribution::Distributions;
 use super::flame::Flame;
+use super::grid::Grid;
 use super::heat::Heat;
 use super::violins::Durations;
 use crate::session::Answer;
@@ -52,6 +53,7 @@ pub(crate) enum Section<'s> {
     Distributions(Distributions),
     Flame(Flame),
     Heat(Heat),
+    Grid(Grid),
     /// Rows and a shape per function.
     Durations(Durations),
     /// Text in the layout of another tool, without rows.

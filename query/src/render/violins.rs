@@ -7,14 +7,18 @@ use anyhow::Result;
 use arrow::array::RecordBatch;
 use perfquet_trace::count::{counted, grouped};
 
-use super::drawing::{LogAxis, STYLE, axis_label, escaped};
+use super::drawing::{
+    LogAxis, MARGIN, Page, axis_label, below_titles, escaped, percent, plot_begin,
+};
 use crate::functions::in_fitting_unit;
 use crate::text::cut;
 
 /// Durations per function.
 pub(crate) struct Durations {
-    /// Names of the traces.
+    /// Names of the traces, and the condition.
     pub(crate) title: String,
+    /// Number of calls and functions, total time.
+    pub(crate) subtitle: String,
     /// A row per function.
     pub(crate) rows: RecordBatch,
     /// In the order of the rows, without those whose durations are unknown.
@@ -24,11 +28,11 @@ pub(crate) struct Durations {
 impl Durations {
     /// Draws a shape per function.
     pub(super) fn draw(&self, out: &mut dyn Write) -> Result<()> {
-        write(out, &self.title, &self.violins)
+        write(out, &self.title, &self.subtitle, &self.violins)
     }
 }
 
-/// The shape of one function.
+/// One function.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Violin {
     pub(crate) name: String,
@@ -43,22 +47,25 @@ pub(crate) struct Violin {
     pub(crate) percentiles: [i64; 3],
 }
 
-const WIDTH: f64 = 1240.0;
+/// Width of the column with names, and of those with numbers.
 const NAMES: f64 = 330.0;
+const NUMBERS: f64 = 350.0;
+/// Width of shapes before they are stretched to the plot.
 const PLOT: f64 = 560.0;
-const TOP: f64 = 96.0;
 const ROW: f64 = 42.0;
 /// Half the height of the thickest shape.
 const HALF: f64 = 16.0;
 /// Pixels per step along a shape.
 const STEP: f64 = 2.0;
-/// Right edges of the number columns.
+/// So few calls have no distribution: each is a line.
+const FEW: u64 = 5;
+/// Columns of numbers: the distance of their right edges from that of the image.
 const COLUMNS: [(f64, &str); 5] = [
-    (970.0, "calls"),
-    (1050.0, "total"),
-    (1110.0, "p50"),
-    (1170.0, "p99"),
-    (1230.0, "max"),
+    (280.0, "calls"),
+    (200.0, "total"),
+    (140.0, "p50"),
+    (80.0, "p99"),
+    (20.0, "max"),
 ];
 /// Colors from a small to a large share of the time.
 const COLORS: [&str; 6] = [
@@ -66,94 +73,134 @@ const COLORS: [&str; 6] = [
 ];
 
 /// Draws the functions in the order given.
-fn write(out: &mut dyn Write, title: &str, violins: &[Violin]) -> Result<()> {
-    let height = TOP + ROW * violins.len() as f64 + 46.0;
-    let min = violins
-        .iter()
-        .map(|violin| violin.ends.0)
-        .min()
-        .unwrap_or(1);
-    let max = violins
-        .iter()
-        .map(|violin| violin.ends.1)
-        .max()
-        .unwrap_or(1);
-    let axis = LogAxis::new(min, max, NAMES, PLOT);
-    let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">\n<style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n"
-    );
+fn write(out: &mut dyn Write, title: &str, subtitle: &str, violins: &[Violin]) -> Result<()> {
+    let top = below_titles(0) + 34.0;
+    let bottom = ROW * violins.len() as f64;
+    let ends = |end: fn(&Violin) -> i64| violins.iter().map(end);
+    let min = ends(|violin| violin.ends.0).min().unwrap_or(1);
+    let max = ends(|violin| violin.ends.1).max().unwrap_or(1);
+    let axis = LogAxis::new(min, max, 0.0, PLOT);
+    let page = Page {
+        width: None,
+        height: top + bottom + 60.0,
+        title,
+        subtitle,
+        notes: &[],
+        style: ["", ""],
+        class: "",
+    };
+    let mut text = page.begin();
     let _ = writeln!(
         text,
-        "<text class=\"title\" x=\"20\" y=\"36\">Function durations</text>\n<text class=\"quiet\" x=\"20\" y=\"58\">{}; dot: median, marks: p95 and p99, line: shortest to longest call</text>",
-        escaped(&cut(title, 60))
+        "<text class=\"quiet small\" x=\"{MARGIN}\" y=\"{}\">dot: median; marks: p95 and p99; line: shortest to longest call; color: share of the total</text>",
+        below_titles(0) + 4.0
     );
-    for (place, _) in violins
-        .iter()
-        .enumerate()
-        .filter(|(place, _)| place % 2 == 0)
-    {
-        let top = TOP + ROW * place as f64;
+    for place in (0..violins.len()).step_by(2) {
         let _ = writeln!(
             text,
-            "<rect class=\"band\" x=\"0\" y=\"{top}\" width=\"{WIDTH}\" height=\"{ROW}\"/>"
+            "<rect class=\"band\" y=\"{}\" width=\"100%\" height=\"{ROW}\"/>",
+            top + ROW * place as f64
         );
     }
-    grid(&mut text, &axis, TOP, height - 40.0);
-    for (right, name) in COLUMNS {
-        let _ = writeln!(
-            text,
-            "<text class=\"quiet small\" x=\"{right}\" y=\"{}\" text-anchor=\"end\">{name}</text>",
-            TOP - 10.0
-        );
-    }
-    let most = violins
-        .iter()
-        .map(|violin| violin.total)
-        .max()
-        .unwrap_or(1)
-        .max(1);
+    text.push_str(&plot_begin(NAMES, NUMBERS, top));
+    grid(&mut text, &axis, bottom);
+    let most = violins.iter().map(|violin| violin.total).max();
+    let most = most.unwrap_or(1).max(1);
+    let middle = |place: usize| ROW * (place as f64 + 0.5);
+    let _ = writeln!(
+        text,
+        "<svg width=\"100%\" height=\"{bottom}\" viewBox=\"0 0 {PLOT} {bottom}\" preserveAspectRatio=\"none\">"
+    );
     for (place, violin) in violins.iter().enumerate() {
-        let middle = TOP + ROW * (place as f64 + 0.5);
-        row(&mut text, violin, &axis, middle, most);
+        body(&mut text, violin, &axis, middle(place), most);
     }
     text.push_str("</svg>\n");
-    out.write_all(text.as_bytes())?;
+    for (place, violin) in violins.iter().enumerate() {
+        row(&mut text, violin, &axis, middle(place));
+    }
+    text.push_str("</svg>\n");
+    let _ = writeln!(
+        text,
+        "<svg class=\"plot\" x=\"100%\" y=\"{top}\" width=\"1\">"
+    );
+    for (left, name) in COLUMNS {
+        let _ = writeln!(
+            text,
+            "<text class=\"quiet small\" x=\"-{left}\" y=\"-10\" text-anchor=\"end\">{name}</text>"
+        );
+    }
+    for (place, violin) in violins.iter().enumerate() {
+        numbers(&mut text, violin, middle(place) + 4.5);
+    }
+    text.push_str("</svg>\n");
+    out.write_all(Page::end(text, "").as_bytes())?;
     Ok(())
 }
 
-fn grid(text: &mut String, axis: &LogAxis, top: f64, bottom: f64) {
+fn grid(text: &mut String, axis: &LogAxis, bottom: f64) {
     let decades: Vec<_> = axis.decades().collect();
     for (index, (value, x)) in decades.iter().enumerate() {
         if index + 1 < decades.len() {
             for digit in 2..10 {
-                let x = axis.place(value * f64::from(digit));
+                let x = percent(axis.place(value * f64::from(digit)) / PLOT);
                 let _ = writeln!(
                     text,
-                    "<line class=\"fine\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>"
+                    "<line class=\"fine\" x1=\"{x}%\" x2=\"{x}%\" y2=\"{bottom}\"/>"
                 );
             }
         }
         let label = axis_label(*value);
+        let x = percent(x / PLOT);
         let _ = writeln!(
             text,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>\n<text class=\"quiet small\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text>\n<text class=\"quiet small\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
-            top - 10.0,
+            "<line class=\"grid\" x1=\"{x}%\" x2=\"{x}%\" y2=\"{bottom}\"/>\n<text class=\"quiet small\" x=\"{x}%\" y=\"-10\" text-anchor=\"middle\">{label}</text>\n<text class=\"quiet small\" x=\"{x}%\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
             bottom + 18.0
         );
     }
 }
 
-fn row(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64, most: i128) {
-    let share = violin.total as f64 / most as f64;
-    let color =
-        COLORS[((share.max(0.0).sqrt() * COLORS.len() as f64) as usize).min(COLORS.len() - 1)];
-    let baseline = middle + 4.5;
+/// The shape of a function.
+fn body(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64, most: i128) {
+    let share = (violin.total as f64 / most as f64).max(0.0);
+    let color = COLORS[((share.sqrt() * COLORS.len() as f64) as usize).min(COLORS.len() - 1)];
+    let path = match has_shape(violin) {
+        true => shape(violin, axis, middle),
+        false => strokes(violin, axis, middle),
+    };
+    let fill = match has_shape(violin) {
+        true => format!("fill=\"{color}\" fill-opacity=\"0.85\" stroke-width=\"1\""),
+        false => "stroke-width=\"2.5\"".to_owned(),
+    };
+    let _ = writeln!(
+        text,
+        "<path d=\"{path}\" {fill} stroke=\"{color}\" stroke-linejoin=\"round\" vector-effect=\"non-scaling-stroke\"><title>{}</title></path>",
+        tooltip(violin)
+    );
+}
+
+/// Whether there are enough calls of different durations for a distribution.
+fn has_shape(violin: &Violin) -> bool {
+    violin.count > FEW && violin.ends.0 != violin.ends.1
+}
+
+/// A line for each of few durations.
+fn strokes(violin: &Violin, axis: &LogAxis, middle: f64) -> String {
+    let mut path = String::new();
+    for &(low, high, _) in &violin.bars {
+        let ends = (violin.ends.0 as f64, violin.ends.1 as f64);
+        let value = ((low as f64 + high.saturating_sub(1) as f64) / 2.0).clamp(ends.0, ends.1);
+        let x = axis.place(value);
+        let _ = write!(path, "M{x:.1} {}V{}", middle - 10.0, middle + 10.0);
+    }
+    path
+}
+
+fn tooltip(violin: &Violin) -> String {
     let duration = |ns: i64| in_fitting_unit(ns as f64);
     let [p50, p95, p99] = violin.percentiles;
     let (min, max) = violin.ends;
-    let _ = writeln!(
-        text,
-        "<g><title>{}\n{}, {} total\nmin {}, p50 {}, p95 {}, p99 {}, max {}</title>",
+    format!(
+        "{}\n{}, {} total\nmin {}, p50 {}, p95 {}, p99 {}, max {}",
         escaped(&violin.name),
         counted(violin.count, "call"),
         in_fitting_unit(violin.total as f64),
@@ -162,47 +209,63 @@ fn row(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64, most: i1
         duration(p95),
         duration(p99),
         duration(max)
-    );
+    )
+}
+
+/// Name, range and percentiles of a function.
+fn row(text: &mut String, violin: &Violin, axis: &LogAxis, middle: f64) {
+    let place = |value: i64| percent(axis.place(value as f64) / PLOT);
+    let [p50, p95, p99] = violin.percentiles;
+    let (min, max) = violin.ends;
     let _ = writeln!(
         text,
-        "<text class=\"name\" x=\"{}\" y=\"{baseline}\" text-anchor=\"end\">{}</text>",
-        NAMES - 14.0,
+        "<g><title>{}</title>\n<text class=\"name\" x=\"-14\" y=\"{}\" text-anchor=\"end\">{}</text>",
+        tooltip(violin),
+        middle + 4.5,
         escaped(&cut(&violin.name, 40))
     );
-    let (from, to) = (axis.place(min as f64), axis.place(max as f64));
-    let _ = writeln!(
-        text,
-        "<line class=\"line\" x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>\n<path d=\"{}\" fill=\"{color}\" fill-opacity=\"0.85\" stroke=\"{color}\" stroke-width=\"1\" stroke-linejoin=\"round\"/>",
-        shape(violin, axis, middle)
-    );
-    for (value, half) in [(p95, 5.0), (p99, 8.0)] {
-        let x = axis.place(value as f64);
+    if min != max {
         let _ = writeln!(
             text,
-            "<line class=\"line\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{}\"/>",
-            middle - half,
-            middle + half
+            "<line class=\"line\" x1=\"{}%\" x2=\"{}%\" y1=\"{middle}\" y2=\"{middle}\"/>",
+            place(min),
+            place(max)
         );
     }
-    let _ = writeln!(
-        text,
-        "<circle class=\"middle\" cx=\"{:.1}\" cy=\"{middle}\" r=\"3.6\"/>",
-        axis.place(p50 as f64)
-    );
+    if has_shape(violin) {
+        for (value, half) in [(p95, 5.0), (p99, 8.0)] {
+            let x = place(value);
+            let _ = writeln!(
+                text,
+                "<line class=\"line\" x1=\"{x}%\" x2=\"{x}%\" y1=\"{}\" y2=\"{}\"/>",
+                middle - half,
+                middle + half
+            );
+        }
+        let _ = writeln!(
+            text,
+            "<circle class=\"middle\" cx=\"{}%\" cy=\"{middle}\" r=\"3.6\"/>",
+            place(p50)
+        );
+    }
+    text.push_str("</g>\n");
+}
+
+fn numbers(text: &mut String, violin: &Violin, baseline: f64) {
+    let [p50, _, p99] = violin.percentiles;
     let numbers = [
         grouped(violin.count),
         short(violin.total as f64),
         short(p50 as f64),
         short(p99 as f64),
-        short(max as f64),
+        short(violin.ends.1 as f64),
     ];
-    for ((right, _), number) in COLUMNS.iter().zip(numbers) {
+    for ((left, _), number) in COLUMNS.iter().zip(numbers) {
         let _ = writeln!(
             text,
-            "<text class=\"small\" x=\"{right}\" y=\"{baseline}\" text-anchor=\"end\">{number}</text>"
+            "<text class=\"small\" x=\"-{left}\" y=\"{baseline}\" text-anchor=\"end\">{number}</text>"
         );
     }
-    text.push_str("</g>\n");
 }
 
 /// A duration with three digits: `1.23 ms`.
@@ -299,8 +362,8 @@ mod tests {
             percentiles: [ends.0, ends.1, ends.1],
         };
         let violins = [
-            violin("a<b>", (1_000, 1_000), vec![(1_000, 1_001, 3)]),
-            violin("zero", (0, 900), vec![(0, 1, 1), (896, 928, 4)]),
+            violin("a<b>", (1_000, 1_000), vec![(1_000, 1_001, 30)]),
+            violin("zero", (0, 900), vec![(0, 1, 1), (896, 928, 40)]),
             violin(
                 "longest",
                 (10, i64::MAX),
@@ -308,9 +371,14 @@ mod tests {
             ),
         ];
         let mut out = Vec::new();
-        write(&mut out, "t", &violins).unwrap();
+        write(&mut out, "t", "s", &violins).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches("<path").count(), 3);
         assert!(text.contains("a&lt;b&gt;") && !text.contains("NaN") && !text.contains("d=\"\""));
+        // A line for one duration, and for each of two calls; one dot for the only shape.
+        let (_, text) = text.split_once("</style>").unwrap();
+        let (text, _) = text.split_once("<script>").unwrap();
+        assert_eq!(text.matches('V').count(), 3, "{text}");
+        assert_eq!(text.matches("<circle").count(), 1);
     }
 }

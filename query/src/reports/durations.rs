@@ -186,6 +186,7 @@ impl Report for Durations {
             function_stats::find_slowest_children(session, &self.filters, &keys, &mut lines)?;
         }
         let violins: Vec<Violin> = lines.iter().filter_map(violin).collect();
+        let subtitle = total.clone();
         let summary = match is_image {
             true => {
                 say!("{total}");
@@ -199,7 +200,11 @@ impl Report for Durations {
             .map(|trace| trace.name.as_str())
             .collect();
         let durations = violins::Durations {
-            title: names.join(", "),
+            title: match self.filters.words() {
+                Some(words) => format!("{}: durations, {words}", names.join(", ")),
+                None => format!("{}: durations", names.join(", ")),
+            },
+            subtitle,
             rows: rows(&lines, &keys)?,
             violins,
         };

@@ -20,6 +20,7 @@ pub(super) struct Weighted {
     /// Number of the extra key in [`Folded::keys`].
     pub(super) key: u32,
     pub(super) weight: u128,
+    pub(super) samples: u64,
 }
 
 /// All pairs of stacks of one event.
@@ -109,8 +110,9 @@ impl Folded {
                 false => 0,
             };
             let weight = totals::weight(&weights, row);
+            let samples = u64::try_from(samples.value(row)).unwrap_or_default();
             self.weight += weight;
-            self.samples += u64::try_from(samples.value(row)).unwrap_or_default();
+            self.samples += samples;
             let (kernel, user) = (node(&stacks[0]), node(&stacks[1]));
             self.rows.push(Weighted {
                 trace,
@@ -118,6 +120,7 @@ impl Folded {
                 user,
                 key,
                 weight,
+                samples,
             });
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The reports: one file each, with its SQL. A report is a subcommand.
 
 mod agg;
+mod boxes;
 mod call_tree;
 mod calls;
 mod diff;

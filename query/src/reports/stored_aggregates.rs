@@ -7,6 +7,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Float64Type, Int64Type};
 
+use super::boxes::clean;
 use super::event_weight::EventChoice;
 use super::folding::{Folded, Weighted};
 use super::row_source::has_rows;
@@ -50,29 +51,69 @@ pub(super) fn are_what_there_is(session: &Session, choice: &EventChoice) -> bool
     choice.event.is_none() && !has("samples") && has("stacks") && has("aggregates")
 }
 
-/// The unit of an aggregation's values.
-pub(super) fn unit_of(folded: &Summed) -> &'static str {
-    match folded.name.as_deref() {
-        Some(OFF_CPU) => "ns",
-        _ => "events",
-    }
-}
-
-/// The aggregation made by `perfquet-record --off-cpu`.
+/// The aggregations that `perfquet-record --off-cpu` and `--profile` make.
 const OFF_CPU: &str = "off-cpu";
+const PROFILE: &str = "profile";
 
 /// An aggregation with stacks.
 #[derive(Debug, Default)]
 pub(super) struct Summed {
     pub(super) name: Option<String>,
+    pub(super) action: Option<String>,
     pub(super) folded: Folded,
 }
 
+impl Summed {
+    /// The unit of the values: `ns`, `events`, or the expression that was summed up.
+    pub(super) fn unit(&self) -> String {
+        match (self.name.as_deref(), self.action.as_deref()) {
+            (Some(OFF_CPU), _) => "ns".to_owned(),
+            (Some(name), Some("sum")) => {
+                let inner = name
+                    .strip_prefix("sum(")
+                    .and_then(|name| name.split(')').next());
+                harmless(inner.unwrap_or("events")).into_owned()
+            }
+            _ => "events".to_owned(),
+        }
+    }
+
+    pub(super) fn is_off_cpu(&self) -> bool {
+        self.name.as_deref() == Some(OFF_CPU)
+    }
+
+    /// The boxes below the stacks of a key. Processes of one name are one box, and a key without a value is none.
+    pub(super) fn levels(&self, key: u32) -> Vec<String> {
+        let key = self
+            .folded
+            .keys
+            .get(key as usize)
+            .map_or("", String::as_str);
+        let parts: Vec<&str> = key.split(PARTS).collect();
+        let parts: Vec<String> = match (self.name.as_deref(), parts.as_slice()) {
+            (Some(OFF_CPU), [comm, _pid, state, ""]) => {
+                vec![(*comm).to_owned(), (*state).to_owned()]
+            }
+            (Some(OFF_CPU), [comm, _pid, state, waker]) => {
+                vec![
+                    (*comm).to_owned(),
+                    (*state).to_owned(),
+                    format!("woken by {waker}"),
+                ]
+            }
+            (Some(PROFILE), [comm, _pid]) => vec![(*comm).to_owned()],
+            (_, parts) => parts.iter().map(|&part| part.to_owned()).collect(),
+        };
+        let parts = parts.iter().filter(|part| !part.is_empty());
+        parts.map(|part| clean(part)).collect()
+    }
+}
+
 /// Returns weighted stacks for `top` and flame graphs, of the first aggregation with stacks: values of
-/// different aggregations do not add up. Other keys become the bottom frames.
+/// different aggregations do not add up, nor do averages and extremes. Other keys become the bottom frames.
 pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
     let condition = format!(
-        "value > 0 AND (kernel_stack IS NOT NULL OR user_stack IS NOT NULL) AND {condition}"
+        "value > 0 AND (kernel_stack IS NOT NULL OR user_stack IS NOT NULL) AND (action IS NULL OR action IN ('count', 'sum')) AND {condition}"
     );
     let mut folded = Folded::default();
     let Some(rows) = query(session, &condition)? else {
@@ -116,10 +157,18 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
             user: node(&user),
             key,
             weight,
+            samples: 1,
         });
     }
-    let name = first.map(str::to_owned);
-    Ok(Summed { name, folded })
+    let actions = strings(rows.column(2))?;
+    let of_first = (0..rows.num_rows())
+        .find(|&row| names.is_valid(row).then(|| names.value(row)) == first)
+        .filter(|&row| actions.is_valid(row));
+    Ok(Summed {
+        name: first.map(str::to_owned),
+        action: of_first.map(|row| actions.value(row).to_owned()),
+        folded,
+    })
 }
 
 /// Returns the stored distributions.

@@ -244,12 +244,12 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, Re
 /// Returns stacks that are already aggregated.
 fn aggregated(session: &Session, condition: &str) -> Result<(String, Folded)> {
     let summed = stored_aggregates::stacks(session, condition)?;
-    let unit = stored_aggregates::unit_of(&summed);
+    let unit = summed.unit();
     let name = summed
         .name
         .as_deref()
         .map_or("aggregation".into(), harmless);
-    let weight = amount(summed.folded.weight, unit);
+    let weight = amount(summed.folded.weight, &unit);
     let stacks = counted(summed.folded.samples, "stack");
     Ok((format!("{name}: {weight} in {stacks}"), summed.folded))
 }

@@ -1,26 +1,26 @@
-//! Aggregates by interval, and their totals.
+//! Aggregates by interval: what each had, and the totals of all.
 //!
 //! ```text
 //! interval 3 ends      programs begin with the cells of interval 4; those of 3 are read
 //! interval 4 ends      those of 4 are read, and those of 3 once more: a program may have been in the middle
 //! ```
-//! Every hit is in one interval, and the intervals add up to the totals. Without `--every` there is one interval.
+//! So every hit is in one interval, and all of them together are the totals. Without `--every` there is one interval.
 
 use std::collections::BTreeMap;
 
 use perfquet_ebpf::layout::Cell;
 
-/// Maximum number of keys in the totals of one aggregation.
+/// Keys of the totals of one aggregation.
 const MOST_TOTALS: usize = 65_536;
 
-/// Name of the probe or function, if it is part of the key, and the words of the other parts.
+/// Name of the probe or function, where it is a part of the key, and the words of the other parts.
 pub(super) type CellKey = (String, Vec<u64>);
 
 /// Values by key and bar.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Cells(BTreeMap<CellKey, BTreeMap<i32, Cell>>);
 
-/// A cell of a map with the merged values of its CPUs.
+/// A cell of a map, the values of its CPUs put together.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     /// Number of its interval.
@@ -33,20 +33,20 @@ pub(super) struct Entry {
 /// The intervals of one aggregation.
 #[derive(Default)]
 pub(super) struct Intervals {
-    /// Number of the current interval.
+    /// Number of the one that runs.
     number: u32,
-    /// Start of the current interval.
+    /// When it began.
     since: u64,
-    /// Values of the previous interval when it was read.
+    /// What the one before had when it was read.
     before: Cells,
     totals: Cells,
-    /// Number of keys printed since the last totals.
+    /// Keys printed since the totals were.
     printed: usize,
-    /// Hits of keys that do not fit into the totals.
+    /// Hits of keys for which the totals have no room.
     given_up: u64,
 }
 
-/// Values to print.
+/// What is to be printed.
 pub(super) struct Printout<'a> {
     pub(super) cells: &'a Cells,
     /// Start of the period; `None`: totals.
@@ -63,17 +63,17 @@ impl Cells {
             .add(cell);
     }
 
-    /// Iterates over the keys and their bars, in order.
+    /// Keys and their bars, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&CellKey, &BTreeMap<i32, Cell>)> {
         self.0.iter()
     }
 
-    /// Returns the number of keys.
+    /// How many keys.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the increase since `before`.
+    /// What it has more than it had.
     fn since(mut self, before: &Cells) -> Cells {
         for (key, bars) in &mut self.0 {
             for (bar, cell) in bars.iter_mut() {
@@ -100,27 +100,27 @@ impl FromIterator<Entry> for Cells {
 }
 
 impl Intervals {
-    /// Begins the first interval.
+    /// The first one begins.
     pub(super) fn begin(&mut self, now: u64) {
         self.since = now;
     }
 
-    /// Returns the number of the current interval.
+    /// The number of the one that runs.
     pub(super) fn number(&self) -> u32 {
         self.number
     }
 
-    /// Returns the number of the next interval, for the programs.
+    /// The number of the next one, for the programs.
     pub(super) fn next(&self) -> u32 {
         self.number.wrapping_add(1)
     }
 
-    /// Returns whether the cells of an interval are read for the last time when the current one ends.
+    /// Whether cells of an interval are read for the last time when the one that runs ends.
     pub(super) fn is_over(&self, interval: u32) -> bool {
         interval != self.number && interval != self.next()
     }
 
-    /// Ends the current interval. `entries` contains its cells, and those of the previous one.
+    /// Ends the interval that runs; its cells are among the entries, those of the one before as well.
     pub(super) fn end(&mut self, entries: Vec<Entry>) -> Cells {
         let number = self.number;
         let next = self.next();
@@ -149,9 +149,9 @@ impl Intervals {
         cells
     }
 
-    /// Returns the printouts at the end of an interval: the interval itself, and the totals at the end of the
-    /// recording, and whenever as many keys were printed as the totals have, so that a killed recorder leaves totals.
-    /// `are_wanted`: intervals are printed, not only totals.
+    /// What is printed of an interval that ended now: it, and the totals at the end and whenever as many keys were
+    /// printed as they have, so that a recorder that is killed leaves totals, too. `are_wanted`: intervals are to be
+    /// printed, not just the totals.
     pub(super) fn printouts<'a>(
         &'a mut self,
         cells: &'a Cells,
@@ -177,7 +177,7 @@ impl Intervals {
         printouts
     }
 
-    /// Returns the number of hits that are in their intervals, but not in the totals.
+    /// Hits that are in their intervals, but not in the totals.
     pub(super) fn given_up(&self) -> u64 {
         self.given_up
     }
@@ -214,10 +214,10 @@ mod tests {
     fn every_hit_is_in_one_interval() {
         let mut intervals = Intervals::default();
         intervals.begin(100);
-        // One hit of the next interval has already arrived.
+        // One of the next is there already.
         let first = intervals.end(vec![entry(0, 7, 3), entry(0, 8, 1), entry(1, 7, 1)]);
         assert_eq!(counts(&first), [(7, 3, 30), (8, 1, 10)]);
-        // Two more hits arrived late.
+        // Two more came late.
         let second = intervals.end(vec![entry(0, 7, 5), entry(0, 8, 1), entry(1, 7, 4)]);
         assert_eq!(counts(&second), [(7, 6, 60)]);
         let over: Vec<u32> = (0..4).filter(|&number| intervals.is_over(number)).collect();

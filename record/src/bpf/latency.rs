@@ -1,11 +1,10 @@
-//! `--latency`: the time from one event to another with the same key, aggregated in the kernel.
+//! `--latency`: the time from an event to another one with the same key, aggregated in the kernel.
 //!
 //! ```text
 //! sched:sched_wakeup[pid], sched:sched_switch[prev_pid]/prev_state == 0/ -> sched:sched_switch[next_pid]
 //! block:block_rq_issue[dev,sector] -> block:block_rq_complete[dev,sector]
 //! ```
-//! If several starts have one key, the first one counts. Fields of the end have their names, those of the start are
-//! `start.NAME`.
+//! Of several starts with one key the first counts. Fields of the end have their names, those of the start `start.NAME`.
 
 use perfquet_ebpf::layout::{
     Base, Fetch, LatencySettings, MOST_LATENCY_KEYS, MOST_STARTS, Predicate, Saved, Value,
@@ -21,9 +20,9 @@ use crate::probe::{self, Kind, Probe};
 const OPTION: &str = "--latency";
 /// Fields of the start.
 const START: &str = "start.";
-/// Fields that contain a thread ID.
+/// Fields that name a thread.
 const THREADS: &[&str] = &["pid", "tid", "next_pid", "prev_pid", "child_pid"];
-/// The default without --agg.
+/// Unless --agg says otherwise.
 const USUAL: &str = "quantize(duration)";
 
 /// Starts and end, with their keys.
@@ -43,17 +42,17 @@ pub(crate) struct Start {
     predicate: Predicate,
 }
 
-/// The names that one latency has.
+/// The names of one latency.
 #[derive(Clone)]
 struct LatencyFields<'a> {
     latency: &'a Latency,
-    /// Fields of the start that have a slot.
+    /// Fields of the start that have their place.
     found: Vec<(String, Found)>,
-    /// By start: a name has the same slot in all of them.
+    /// By start: the same name has the same place in each.
     savers: Vec<Saver>,
 }
 
-/// A parsed event: its name, its key, its filter.
+/// An event as written: its name, its key, its filter.
 #[derive(Debug, PartialEq, Eq)]
 struct Written<'a> {
     event: &'a str,
@@ -62,7 +61,7 @@ struct Written<'a> {
 }
 
 impl Latency {
-    /// Returns the constants for the programs.
+    /// Constants for the programs that measure it.
     pub(super) fn settings(&self, saved: &[Saved]) -> LatencySettings {
         let mut settings = LatencySettings {
             is_by_thread: self.is_by_thread.into(),
@@ -77,13 +76,13 @@ impl Latency {
         settings
     }
 
-    /// Returns whether the key identifies threads, and therefore selects them.
+    /// Whether threads are chosen by the key.
     pub(super) fn is_by_thread(&self) -> bool {
         self.is_by_thread
     }
 }
 
-/// Compiles the aggregations `texts` of the latency `text`, for those that pass `filter`.
+/// The aggregations `texts` of the latency `text`, over those that pass `filter`.
 pub(super) fn requested(
     text: &str,
     texts: &[String],
@@ -151,7 +150,7 @@ impl Fields for LatencyFields<'_> {
     }
 }
 
-/// Compiles a field of a start, or a name that every event has.
+/// A field of a start, or what every event has.
 fn value(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Failure> {
     let base = match name {
         "comm" => None,
@@ -160,7 +159,7 @@ fn value(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Failure> {
         _ => return fetch::of(option, probe, name),
     };
     let Some(base) = base else {
-        // A field with this name takes precedence.
+        // A field of that name goes first.
         return fetch::of(option, probe, name).or(Ok(Fetched::Comm));
     };
     let built_in = Fetch {
@@ -226,7 +225,7 @@ fn expected(text: &str) -> Failure {
     ))
 }
 
-/// Finds tracepoints, the only events that latencies support: a start may occur in the context of any thread.
+/// Tracepoints only: a start may be hit on behalf of any thread.
 fn probes(text: &str, event: &str) -> Result<Vec<Probe>, Failure> {
     let found = probe::parse(event)?;
     match found
@@ -259,7 +258,7 @@ fn key(text: &str, probe: &Probe, names: &[&str]) -> Result<[Fetch; MOST_LATENCY
     Ok(key)
 }
 
-/// Splits at commas outside of brackets and filters.
+/// At commas outside of brackets and filters.
 fn pieces(text: &str) -> Vec<&str> {
     let (mut is_in_key, mut is_in_filter) = (false, false);
     text.split(|character| {
@@ -274,7 +273,7 @@ fn pieces(text: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Parses `EVENT[KEY,...]/FILTER/`.
+/// `EVENT[KEY,...]/FILTER/`
 fn written(text: &str) -> Option<Written<'_>> {
     let text = text.trim();
     let (place, filter) = match text.strip_suffix('/') {

@@ -1,4 +1,4 @@
-//! `--live`: prints the aggregates of each interval to stdout.
+//! `--live`: the aggregates of each interval, on stdout.
 //!
 //! ```text
 //! after 2.0 s:
@@ -6,7 +6,7 @@
 //! dd            50       1.204 us
 //! bash           2      65.132 ms
 //! ```
-//! Distributions are drawn as in DTrace.
+//! Distributions are drawn as DTrace draws them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,21 +22,21 @@ use super::intervals::Cells;
 use super::plan::{Output, Plan};
 use crate::journal::told::Row;
 
-/// Maximum number of rows in a table, and of distributions of an aggregation.
+/// Rows of a table, and distributions of an aggregation.
 const MOST_ROWS: usize = 20;
 const MOST_DRAWN: usize = 8;
 
-/// State of the output.
+/// What is shown.
 pub(crate) struct Live {
     started: Instant,
-    /// Text of the current interval.
+    /// Of the interval at hand.
     text: String,
-    /// The reader has closed the output.
+    /// Nobody reads it any more.
     is_closed: bool,
 }
 
 impl Live {
-    /// Starts at the beginning of a recording.
+    /// The recording begins now.
     pub(crate) fn new() -> Live {
         Live {
             started: Instant::now(),
@@ -45,12 +45,12 @@ impl Live {
         }
     }
 
-    /// Adds the values of one aggregation in an interval.
+    /// Adds what one aggregation had in an interval.
     pub(super) fn show(&mut self, plan: &Plan, rows: &[(&Output, Row)], cells: &Cells) {
         self.text.push_str(&text(plan, rows, cells));
     }
 
-    /// Prints the interval, unless the reader has closed the output.
+    /// Prints the interval. Once nobody reads, nothing is printed.
     pub(crate) fn print(&mut self) {
         let text = std::mem::take(&mut self.text);
         if self.is_closed {
@@ -79,7 +79,7 @@ fn text(plan: &Plan, rows: &[(&Output, Row)], cells: &Cells) -> String {
     text
 }
 
-/// Draws the distributions with the most values.
+/// The distributions with the most values.
 fn drawings(plan: &Plan, output: &Output, cells: &Cells) -> String {
     let counts = |bars: &BTreeMap<i32, Cell>| -> BTreeMap<i32, u64> {
         let bars = bars.iter().filter(|(bar, _)| **bar > NO_BAR_OF_SELF);
@@ -104,7 +104,7 @@ fn drawings(plan: &Plan, output: &Output, cells: &Cells) -> String {
     text + &more(all.len(), MOST_DRAWN, "distribution")
 }
 
-/// Formats one row per key, largest first. Keys that differ only in their stacks are merged.
+/// A row for each key, the largest first. Keys that differ in their stacks alone are one.
 fn table(plan: &Plan, rows: &[(&Output, Row)]) -> String {
     let outputs: Vec<&Output> = plan
         .outputs
@@ -155,7 +155,7 @@ fn is_additive(action: Action) -> bool {
     matches!(action, Action::Count | Action::Sum)
 }
 
-/// Aligns columns with two spaces between them, the first ones to the left.
+/// Columns two blanks apart, the first ones to the left.
 fn aligned(cells: &[Vec<String>], left: usize) -> String {
     let columns = cells.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -205,7 +205,7 @@ fn time(ns: f64) -> String {
     }
 }
 
-/// Returns the bars, with the empty ones between them and one on each side.
+/// The bars with the empty ones between them, and one on each side.
 fn lines(plan: &Plan, output: &Output, bars: &BTreeMap<i32, u64>) -> Vec<Line> {
     let (Some((first, _)), Some((last, _))) = (bars.first_key_value(), bars.last_key_value())
     else {
@@ -222,7 +222,7 @@ fn lines(plan: &Plan, output: &Output, bars: &BTreeMap<i32, u64>) -> Vec<Line> {
             (Some(low), Some(_)) => low.to_string(),
             (Some(low), None) => format!(">= {low}"),
             (None, Some(high)) => format!("< {high}"),
-            // Outside the range of values.
+            // Beyond the ends.
             (None, None) => continue,
         };
         let count = bars.get(&bar).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Requested aggregations: their actions, their key, and the locations of their values.
+//! Requested aggregations: their actions, their key, and where programs find what they aggregate.
 
 use perfquet_ebpf::layout::{
     AggSettings, Fetch, Part, Predicate, SHORT_TEXT_WORDS, Saved, TEXT_WORDS, Value,
@@ -13,24 +13,24 @@ use crate::sys::host;
 pub(crate) enum Key {
     /// Name of the thread.
     Comm,
-    /// PID.
+    /// Process.
     Process,
-    /// TID.
+    /// Thread.
     Thread,
     /// CPU.
     Cpu,
-    /// Kernel stack.
+    /// The kernel's stack.
     KernelStack,
-    /// User stack.
+    /// The user's stack.
     UserStack,
-    /// A number.
+    /// A number; whether it has a sign.
     Number {
-        /// Printed as signed.
+        /// Shown with its sign.
         is_signed: bool,
     },
-    /// A string.
+    /// A string; whether of at most 16 bytes.
     Text {
-        /// At most 16 bytes, which are two words.
+        /// Two words suffice.
         is_short: bool,
     },
     /// Name of the probe or function.
@@ -38,7 +38,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// Returns the part in a program's key; fields are handled separately.
+    /// The part of a program's key, unless it is a field's.
     pub(super) fn part(self) -> Part {
         match self {
             Key::Comm => Part::Comm,
@@ -55,12 +55,12 @@ impl Key {
         }
     }
 
-    /// Returns whether it is a stack.
+    /// Whether it is a stack.
     pub(super) fn is_stack(self) -> bool {
         matches!(self, Key::KernelStack | Key::UserStack)
     }
 
-    /// Returns the number of words in the key.
+    /// Words that it takes.
     pub(super) fn words(self) -> usize {
         match self {
             Key::Comm | Key::Text { is_short: true } => SHORT_TEXT_WORDS,
@@ -70,21 +70,21 @@ impl Key {
     }
 }
 
-/// Result of an action.
+/// What one action makes of the values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Output {
-    /// Name in `aggregates`.
+    /// What it is called in `aggregates`.
     pub(crate) name: String,
-    /// The action.
+    /// What it does.
     pub(crate) action: Action,
-    /// Uses the time outside nested calls, while other actions of the plan use the duration.
+    /// With the time without that in other calls, where others of its plan have the duration.
     pub(crate) is_of_self: bool,
-    /// Values are in nanoseconds.
+    /// The values are nanoseconds.
     pub(crate) is_time: bool,
 }
 
 impl Output {
-    /// Returns whether it has bars.
+    /// Whether it has bars.
     pub(super) fn is_distribution(&self) -> bool {
         matches!(
             self.action,
@@ -93,28 +93,28 @@ impl Output {
     }
 }
 
-/// A requested aggregation: actions on one value by one key, with at most one distribution.
+/// A requested aggregation: the actions on one value by one key, of which one at most is a distribution.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
     /// The actions.
     pub(crate) outputs: Vec<Output>,
-    /// Steps and levels of the distribution; the other members are set when the program is loaded.
+    /// Steps and levels of the distribution; the rest is filled in when it is loaded.
     pub(crate) settings: AggSettings,
-    /// Edges of llquantize.
+    /// Of llquantize.
     pub(crate) edges: Vec<u64>,
-    /// The key.
+    /// By what,
     pub(crate) keys: Vec<Key>,
-    /// Names of the key's parts, without stacks.
+    /// under which names; none for stacks.
     pub(crate) key_names: Vec<String>,
 }
 
 impl Plan {
-    /// Returns the name in messages.
+    /// What it is called in messages.
     pub(super) fn name(&self) -> &str {
         self.outputs.first().map_or("", |output| &output.name)
     }
 
-    /// Returns the bits of the actions for programs.
+    /// Bits of the actions, for programs.
     pub(super) fn actions(&self, is_of_self: bool) -> u32 {
         let outputs = self.outputs.iter();
         let outputs = outputs.filter(|output| output.is_of_self == is_of_self);
@@ -123,21 +123,21 @@ impl Plan {
     }
 }
 
-/// Fetches at a probe or function.
+/// How the values are found at a probe or function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reads {
     /// The aggregated value.
     pub(crate) value: Located,
-    /// The parts of the key; ignored for parts that every probe has.
+    /// The parts of the key; those that every probe has are not looked at.
     pub(crate) keys: Vec<Located>,
-    /// Selects hits or calls.
+    /// Which hits or calls count.
     pub(crate) predicate: Predicate,
-    /// Values saved at each start.
+    /// What is saved at each beginning.
     pub(crate) saved: Vec<Saved>,
 }
 
 impl Reads {
-    /// Returns fetches without any fields.
+    /// Nothing is fetched.
     pub(crate) fn nothing(keys: usize) -> Reads {
         Reads {
             value: Located::default(),
@@ -151,11 +151,11 @@ impl Reads {
 /// Where a program finds a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Located {
-    /// Fetched at the hit or the end.
+    /// At the hit or the end.
     Fetched(Fetch),
-    /// In this slot, saved at the start.
+    /// Saved at the beginning, in this place.
     Saved(u32),
-    /// A measured value.
+    /// Measured.
     Measured(Value),
 }
 
@@ -165,16 +165,16 @@ impl Default for Located {
     }
 }
 
-/// A requested aggregation with the locations of its values.
+/// A requested aggregation and where its values are.
 pub(crate) struct Requested<P> {
-    /// The aggregation.
+    /// What is made of them.
     pub(crate) plan: Plan,
-    /// The probes or functions, with the fetches for each.
+    /// The probes or functions, and how values are found there.
     pub(crate) sources: Vec<(P, Reads)>,
 }
 
 impl Requested<Probe> {
-    /// Returns an aggregation of hits without any fields.
+    /// One of hits at which nothing is fetched.
     pub(crate) fn plain(name: &str, keys: &[(&str, Key)], probe: Probe) -> Requested<Probe> {
         let key_names = keys.iter().filter(|(_, key)| !key.is_stack());
         let key_names = key_names.map(|(name, _)| (*name).to_owned()).collect();
@@ -197,7 +197,7 @@ impl Requested<Probe> {
     }
 }
 
-/// Returns whether programs get a cookie, the number that they were attached with.
+/// Whether a program gets the number that it was attached with.
 pub(super) fn are_numbers_told() -> bool {
     host::is_linux(5, 15)
 }

@@ -1,5 +1,5 @@
-//! `--profile`: counts stacks in the kernel. It is meant for permanent use: the output grows with the number of
-//! distinct stacks, not with time.
+//! `--profile`: counts of stacks, made in the kernel. Meant to be left on: its output grows with the number of
+//! different stacks, not with the time.
 //!
 //! ```text
 //! perfquet-record -a --profile -F 99 --duration 1h -o p.pqt
@@ -18,7 +18,7 @@ use crate::probe::{Probe, counter};
 pub(crate) struct Options {
     /// Count stacks in the kernel, -F times per second, by thread name and process
     ///
-    /// The output does not grow with the length of the recording.
+    /// The cost does not grow with the length of the recording.
     #[arg(long = "profile")]
     is_wanted: bool,
 }
@@ -29,7 +29,7 @@ impl Options {
     }
 }
 
-/// Returns the aggregation, if requested.
+/// Counts of stacks by thread name and process.
 pub(super) fn requested(options: &Options) -> Result<Option<Requested<Probe>>, Failure> {
     if !options.is_wanted {
         return Ok(None);

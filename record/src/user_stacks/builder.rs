@@ -1,10 +1,10 @@
-//! The thread that builds tables of unwind rules, which takes milliseconds for a library and a second for a compiler.
+//! The thread that builds tables of unwind rules: milliseconds for a library, a second for a compiler's.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use perfquet_trace::symbols::{TableSource, UnwindTable};
 
-/// A running builder thread. It ends when this is dropped.
+/// A running builder. It ends when this is dropped.
 pub(super) struct Builder {
     requests: Sender<(u32, TableSource)>,
     built: Receiver<(u32, UnwindTable)>,
@@ -30,19 +30,19 @@ impl Builder {
         }
     }
 
-    /// Requests a table.
+    /// Has a table built.
     pub(super) fn request(&mut self, file: u32, source: TableSource) {
         if self.requests.send((file, source)).is_ok() {
             self.waiting += 1;
         }
     }
 
-    /// Returns whether tables are being built.
+    /// Whether tables are being built.
     pub(super) fn is_busy(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Returns the next finished table.
+    /// The next table that is ready.
     pub(super) fn take(&mut self) -> Option<(u32, UnwindTable)> {
         let built = self.built.try_recv().ok()?;
         self.waiting -= 1;

@@ -10,7 +10,7 @@
 
 mod matching;
 mod measured;
-mod naming;
+pub(super) mod naming;
 mod sides;
 mod significance;
 

@@ -18,7 +18,7 @@ const CLONES: [&str; 8] = [
 ];
 
 /// Returns the function name without clone suffixes.
-pub(super) fn function(name: &str) -> &str {
+pub(in crate::reports) fn function(name: &str) -> &str {
     let mut name = name;
     loop {
         let stem = without_number(name);
@@ -46,7 +46,7 @@ fn without_number(name: &str) -> &str {
 }
 
 /// Returns the file name of a module.
-pub(super) fn module(path: &str) -> &str {
+pub(in crate::reports) fn module(path: &str) -> &str {
     match path.rsplit_once('/') {
         Some((_, name)) if !name.is_empty() => name,
         _ => path,

@@ -1,12 +1,12 @@
-//! `--agg`: aggregates hits of a probe or calls of a function in the kernel, like DTrace.
+//! `--agg`: aggregates a probe's hits, or a function's calls, in the kernel, as DTrace does.
 //!
 //! ```text
 //! quantize(bytes) by comm              a distribution for each thread name
 //! count() by probe, ustack             how often, from where
 //! avg(duration), max(duration) by cpu  of calls, and of latencies
 //! ```
-//! The option applies to the preceding probe. Names in parentheses and after `by` are fields of that probe, or names
-//! that every probe has ([`names`]).
+//! The option applies to the preceding probe. Names in brackets, and after `by`, are fields of that probe or one of
+//! those that every probe has ([`names`]).
 
 mod call_fields;
 pub(super) mod fetch;
@@ -28,7 +28,7 @@ use call_fields::CallFields;
 use names::{Fields, Found, HitFields};
 use text::ActionSpec;
 
-/// ID of the option in clap.
+/// The option, as clap knows it.
 pub(crate) const AGGREGATIONS: &str = "agg_texts";
 
 /// Command-line options.
@@ -45,13 +45,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns the options in the order of the command line.
+    /// In their order.
     pub(super) fn texts(&self) -> &[String] {
         &self.texts
     }
 }
 
-/// The actions on one value by one key, as in the option.
+/// The actions on one value by one key, as written.
 struct Group {
     /// For messages.
     text: String,
@@ -60,7 +60,7 @@ struct Group {
     keys: Vec<String>,
 }
 
-/// Compiles the aggregations `texts` of probes that match `argument`, for hits that pass `filter`.
+/// The aggregations `texts` of the probes that match `argument`, over the hits that pass `filter`.
 pub(super) fn of_hits(
     argument: &str,
     texts: &[String],
@@ -74,7 +74,7 @@ pub(super) fn of_hits(
     requested(argument, texts, filter, sources)
 }
 
-/// Compiles the aggregations `texts` of functions that match `argument`, for calls that pass `filter`.
+/// The aggregations `texts` of the functions that match `argument`, over the calls that pass `filter`.
 pub(super) fn of_calls(
     argument: &str,
     texts: &[String],
@@ -88,7 +88,7 @@ pub(super) fn of_calls(
     requested(argument, texts, filter, sources)
 }
 
-/// Compiles the aggregations `texts` for probes or functions with these fields.
+/// The aggregations `texts` of what has these fields.
 pub(super) fn requested<P: Clone, F: Fields + Clone>(
     argument: &str,
     texts: &[String],
@@ -103,7 +103,7 @@ pub(super) fn requested<P: Clone, F: Fields + Clone>(
         for (source, fields) in &sources {
             let (source_keys, reads) = reads(&group, filter, fields.clone())?;
             match &keys {
-                // A field can be a number in one probe and a string in another.
+                // One field can be a number here and a text there.
                 Some(keys) if *keys != source_keys => {
                     return Err(misuse(format!(
                         "{argument}: the fields in {} have different types in its probes",
@@ -124,12 +124,11 @@ pub(super) fn requested<P: Clone, F: Fields + Clone>(
     Ok(all)
 }
 
-/// Name of the duration of calls; `self` excludes nested calls.
+/// What the durations of calls are called, and those without the time in other calls.
 const DURATION: &str = "duration";
 const SELF: &str = "self";
 
-/// Groups the actions that one program can do: on one value, or on both times of a call, by one key, with at most one
-/// distribution.
+/// Actions that one program can do: on one value, or on both times of a call, by one key, with one distribution at most.
 fn groups(texts: &[String]) -> Result<Vec<Group>, Failure> {
     let mut groups: Vec<Group> = Vec::new();
     for text in texts {
@@ -157,7 +156,7 @@ fn groups(texts: &[String]) -> Result<Vec<Group>, Failure> {
 }
 
 impl Group {
-    /// Returns whether the program can also do this action.
+    /// Whether one program can do this action, too.
     fn has_room_for(&self, action: &ActionSpec) -> bool {
         let is_same =
             |other: &ActionSpec| (other.action, &other.value) == (action.action, &action.value);
@@ -182,7 +181,7 @@ impl Group {
             .map(value)
             .chain([value(action)])
             .collect();
-        // Reading a time cannot fail, so hits are counted with it. Bars are those of the main value.
+        // Reading a time cannot fail: then hits are counted together with it. Bars are of the main value.
         let are_times = values.iter().all(is_time);
         let has_duration = values
             .iter()
@@ -202,7 +201,7 @@ fn is_distribution(spec: &ActionSpec) -> bool {
     )
 }
 
-/// Returns the plan without keys, whose types depend on the probes.
+/// Without its keys, whose types are known at the probes.
 fn plan(group: &Group) -> Result<Plan, Failure> {
     let text = &group.text;
     let mut settings = AggSettings::default();
@@ -253,7 +252,7 @@ impl Group {
     }
 }
 
-/// Returns how value and key are fetched at a probe.
+/// How value and key are found at a probe.
 fn reads(
     group: &Group,
     filter: Option<&str>,
@@ -305,18 +304,18 @@ fn reads(
     Ok((keys, reads))
 }
 
-/// Compiles a filter for the start of latencies.
+/// A filter for the beginnings of latencies.
 pub(super) fn predicate(filter: &str, probe: &Probe) -> Result<Predicate, Failure> {
     filter::of(filter, &mut HitFields(probe))
 }
 
-/// Returns width and number of the steps of lquantize.
+/// Width and number of the steps of lquantize.
 fn steps(text: &str, low: i64, high: i64, step: i64) -> Result<(u64, u64), Failure> {
     let levels = bars::levels(low, high, step).map_err(|wrong| misplaced(text, &wrong))?;
     Ok((step as u64, levels as u64))
 }
 
-/// Returns the start of each bar of llquantize, as in perfquet-query.
+/// Where the bars of llquantize begin: those of perfquet-query.
 fn magnitudes(
     text: &str,
     factor: i64,

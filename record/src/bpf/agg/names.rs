@@ -1,4 +1,4 @@
-//! Names for aggregations and filters, and the locations of their values.
+//! The names that aggregations and filters may use, and where programs find their values.
 
 use perfquet_ebpf::layout::{
     Fetch, MOST_SAVED, MOST_TEXTS, Saved, SavedValue, Saving, Subject, Value,
@@ -9,7 +9,7 @@ use super::fetch::{self, Fetched};
 use crate::failure::{Failure, misuse};
 use crate::probe::Probe;
 
-/// Names of key parts that every probe has.
+/// Parts of a key that every probe has.
 const BUILT_IN: &[(&str, &[Key])] = &[
     ("comm", &[Key::Comm]),
     ("pid", &[Key::Process]),
@@ -22,7 +22,7 @@ const BUILT_IN: &[(&str, &[Key])] = &[
     ("ustack", &[Key::UserStack]),
 ];
 
-/// Names that every probe has in filters in addition to its fields, including the kernel's names.
+/// What every probe has beside its fields, in filters; under the names that the kernel has for them, too.
 const SUBJECTS: &[(&str, Subject)] = &[
     ("COMM", Subject::Comm),
     ("comm", Subject::Comm),
@@ -32,39 +32,39 @@ const SUBJECTS: &[(&str, Subject)] = &[
     ("tid", Subject::Thread),
 ];
 
-/// A value that every probe has.
+/// The value of every probe.
 const RUNQUEUE: &str = "runqueue";
 
-/// Returns the key parts of a name that every probe has.
+/// The parts of a key under a name that every probe has.
 pub(super) fn built_in(name: &str) -> Option<&'static [Key]> {
     let found = BUILT_IN.iter().find(|(known, _)| *known == name)?;
     Some(found.1)
 }
 
-/// Returns the filter subject of a name that every probe has.
+/// The subject of a filter under a name that every probe has.
 pub(super) fn subject(name: &str) -> Option<Subject> {
     let found = SUBJECTS.iter().find(|(known, _)| *known == name)?;
     Some(found.1)
 }
 
-/// A named value.
+/// A value under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bpf) enum Found {
-    /// A number with its width and sign, as in the last step of a fetch.
+    /// A number, with its width and sign as in the last step of a fetch.
     Number(Located, Fetch),
     /// A string.
     Text {
-        /// The location of the string.
+        /// Where it is.
         at: Located,
         /// Of at most 16 bytes.
         is_short: bool,
     },
-    /// Name of the thread at the hit or the end.
+    /// Name of the thread, at the hit or the end.
     Comm,
 }
 
 impl Found {
-    /// Returns a measured time in nanoseconds.
+    /// A measured time: nanoseconds.
     pub(in crate::bpf) fn measured(value: Value) -> Found {
         let width = Fetch {
             size: 8,
@@ -73,7 +73,7 @@ impl Found {
         Found::Number(Located::Measured(value), width)
     }
 
-    /// Returns a value fetched at the hit or the end.
+    /// At the hit, or at the end.
     pub(in crate::bpf) fn fetched(fetched: Fetched) -> Found {
         match fetched {
             Fetched::Number(fetch) => Found::Number(Located::Fetched(fetch), fetch),
@@ -86,16 +86,16 @@ impl Found {
     }
 }
 
-/// The names that one probe or function has.
+/// The names of one probe or function.
 pub(in crate::bpf) trait Fields {
-    /// Finds the value `name`. `option` is the option that requests it, for messages.
+    /// The value called `name`; `option` requests it, for messages.
     fn find(&mut self, option: &str, name: &str) -> Result<Found, Failure>;
 
-    /// Returns the values to save at each start, for the names found.
+    /// What is saved at each beginning, for the names that were found.
     fn saved(&self) -> Vec<Saved>;
 }
 
-/// The names of a probe's hits.
+/// Those of a probe's hits.
 #[derive(Clone)]
 pub(super) struct HitFields<'a>(pub(super) &'a Probe);
 
@@ -112,7 +112,7 @@ impl Fields for HitFields<'_> {
     }
 }
 
-/// Values to save at the start, each in a slot.
+/// Values to save at a beginning, each in its place.
 #[derive(Debug, Clone, Default)]
 pub(in crate::bpf) struct Saver {
     saved: Saved,
@@ -121,7 +121,7 @@ pub(in crate::bpf) struct Saver {
 }
 
 impl Saver {
-    /// Finds a slot for a value; equal values share one.
+    /// Finds a place for a value; the same one for the same value.
     pub(in crate::bpf) fn save(&mut self, option: &str, value: Fetched) -> Result<Found, Failure> {
         let too_many = || {
             misuse(format!("{option}: too many values to keep from the beginning"))
@@ -173,7 +173,7 @@ impl Saver {
         })
     }
 
-    /// Returns all values to save.
+    /// All of them.
     pub(in crate::bpf) fn saved(&self) -> Saved {
         self.saved
     }

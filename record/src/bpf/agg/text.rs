@@ -1,4 +1,4 @@
-//! Parser of `--agg`.
+//! The text of `--agg`.
 //!
 //! ```text
 //! [NAME =] ACTION([FIELD[, NUMBER]...])[, ...] [by KEY[, KEY]...]
@@ -17,18 +17,18 @@ pub(super) struct AggregationSpec {
     pub(super) keys: Vec<String>,
 }
 
-/// An action of the option.
+/// One action of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ActionSpec {
     pub(super) name: String,
     pub(super) action: Action,
     /// The aggregated field.
     pub(super) value: Option<String>,
-    /// The numbers after the field.
+    /// The numbers after it.
     pub(super) numbers: Vec<i64>,
 }
 
-/// Parses the option.
+/// Reads the text.
 pub(super) fn parse(text: &str) -> Result<AggregationSpec, Failure> {
     let (actions, keys) = match text.rfind(')') {
         Some(end) => text.split_at(end + 1),
@@ -54,7 +54,7 @@ pub(super) fn parse(text: &str) -> Result<AggregationSpec, Failure> {
     Ok(AggregationSpec { actions, keys })
 }
 
-/// Splits at commas outside of parentheses.
+/// The pieces between commas that are in no brackets.
 fn outside_of_brackets(text: &str) -> Vec<&str> {
     let mut depth = 0i32;
     text.split(|character| {

@@ -1,0 +1,57 @@
+// Numbers and names as the query tool writes them.
+
+/** `1,234,567` */
+export function grouped(value: number): string {
+  return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** Nanoseconds in the unit that fits: `1.234 ms`. */
+export function duration(ns: number): string {
+  const units: [string, number][] = [["ns", 1], ["us", 1e3], ["ms", 1e6], ["s", 1e9]];
+  for (const [name, unit] of units) {
+    const shown = Math.round((ns / unit) * 1e3) / 1e3;
+    if (Math.abs(shown) < 1000 || name === "s") {
+      return unit === 1 && Number.isInteger(ns) ? `${ns} ns` : `${(ns / unit).toFixed(3)} ${name}`;
+    }
+  }
+  return `${ns} ns`;
+}
+
+/** A weight with its unit. */
+export function amount(weight: number, unit: string): string {
+  if (unit === "ns") return duration(weight);
+  return unit === "events" && weight === 1 ? "1 event" : `${grouped(weight)} ${unit}`;
+}
+
+/** Two digits behind the point, but never a zero for something. */
+export function percent(part: number, all: number): string {
+  const share = all > 0 ? (part / all) * 100 : 0;
+  return share > 0 && share < 0.005 ? "<0.01%" : `${share.toFixed(2)}%`;
+}
+
+/** Cut at the end, so that it has at most this many letters. */
+export function cut(name: string, letters: number): string {
+  if (name.length <= letters) return name;
+  const room = Math.max(0, Math.floor(letters) - 1);
+  return [...name.slice(0, room)].join("") + "…";
+}
+
+/** Lines of at most this many letters. */
+export function wrapped(text: string, letters: number, lines: number): string[] {
+  const found: string[] = [];
+  for (let at = 0; at < text.length && found.length < lines; at += letters) {
+    found.push(text.slice(at, at + letters));
+  }
+  if (text.length > letters * lines) found[lines - 1] = cut(found[lines - 1] + "xx", letters);
+  return found;
+}
+
+/** The expression of a search: a regular expression, else the very text; ignores case. */
+export function pattern(text: string): RegExp | null {
+  if (text === "") return null;
+  try {
+    return new RegExp(text, "iu");
+  } catch {
+    return new RegExp(text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "iu");
+  }
+}

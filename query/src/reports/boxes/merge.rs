@@ -1,0 +1,282 @@
+//! Merges the stacks of all traces into one tree of boxes.
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::Result;
+
+use super::labels::{self, Naming};
+use super::roots;
+use crate::render::flame::{FlameTree, Kind, Label, Node};
+use crate::reports::diff::naming;
+use crate::reports::folding::{Folded, Weighted};
+use crate::stacks::{Forest, Tree};
+
+/// Name of the box that gathers incomplete stacks.
+const INCOMPLETE: &str = "[incomplete stacks]";
+
+/// How stacks become boxes.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::reports) struct Shape {
+    pub(in crate::reports) naming: Naming,
+    /// Functions match by the names that they have in every build.
+    pub(in crate::reports) across_builds: bool,
+    /// The leaf is at the root, and callers lie above; groups are last.
+    pub(in crate::reports) is_reversed: bool,
+    /// Whether stacks that do not reach the root of their thread lie in a box.
+    pub(in crate::reports) incomplete: Incomplete,
+    /// Index of the trace whose weights are those before.
+    pub(in crate::reports) before: Option<usize>,
+}
+
+/// What becomes of incomplete stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::reports) enum Incomplete {
+    /// They stay where they are.
+    Kept,
+    /// They lie in a box; all stacks of frame pointers have to be judged.
+    Gathered,
+    /// They lie in a box; stacks were unwound, and those that were cut are marked.
+    GatheredOfUnwound,
+}
+
+/// A tree of boxes while it grows.
+pub(in crate::reports) struct Merge {
+    pub(in crate::reports) tree: FlameTree,
+    /// Samples with incomplete stacks.
+    pub(in crate::reports) incomplete: u64,
+    /// The node of each row, by its index.
+    pub(in crate::reports) leaves: Vec<u32>,
+    shape: Shape,
+    children: hashbrown::HashMap<(u32, u32), u32>,
+    label_ids: HashMap<(String, Kind, Option<String>), u32, ahash::RandomState>,
+    /// Labels of frames with an unknown function.
+    unnamed: HashSet<u32>,
+}
+
+impl Merge {
+    /// The boxes of no stacks.
+    pub(in crate::reports) fn new(shape: Shape) -> Merge {
+        Merge {
+            tree: FlameTree::new(),
+            incomplete: 0,
+            leaves: Vec::new(),
+            shape,
+            children: hashbrown::HashMap::new(),
+            label_ids: HashMap::default(),
+            unnamed: HashSet::new(),
+        }
+    }
+
+    /// Adds all rows. `groups` are the names of the boxes below each row's stacks.
+    pub(in crate::reports) fn add(
+        &mut self,
+        forest: &Forest,
+        folded: &Folded,
+        groups: &[Vec<String>],
+    ) -> Result<()> {
+        self.leaves = vec![0; folded.rows.len()];
+        for trace in 0..forest.len() {
+            let tree = forest.tree(trace)?;
+            let mut stacks = Stacks {
+                labels: self.labels_of_frames(&tree),
+                whole: match self.shape.incomplete {
+                    Incomplete::Kept => vec![true; tree.len()],
+                    _ if !has_stacks(&tree, folded, trace) => vec![true; tree.len()],
+                    how => roots::whole(&tree, how == Incomplete::GatheredOfUnwound),
+                },
+                tree: &tree,
+                known: hashbrown::HashMap::new(),
+                path: Vec::new(),
+            };
+            let rows = folded.rows.iter().enumerate();
+            for (index, row) in rows.filter(|(_, row)| row.trace == trace) {
+                let names = groups.get(index).map_or(&[][..], Vec::as_slice);
+                let leaf = match self.shape.is_reversed {
+                    true => self.add_reversed(&mut stacks, row, names),
+                    false => self.add_row(&mut stacks, row, names),
+                };
+                self.leaves[index] = leaf;
+                let node = &mut self.tree.nodes[leaf as usize];
+                match self.shape.before == Some(trace) {
+                    true => node.before += row.weight,
+                    false => node.own += row.weight,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_row(&mut self, stacks: &mut Stacks<'_>, row: &Weighted, names: &[String]) -> u32 {
+        let mut base = self.group(0, names);
+        let is_whole = stacks.whole[row.user as usize];
+        if !is_whole {
+            self.incomplete += row.samples;
+            let label = self.label(Label::new(INCOMPLETE.to_owned(), Kind::Incomplete));
+            base = self.child(base, label);
+        }
+        let user = stacks.place(self, base, row.user, !is_whole);
+        stacks.place(self, user, row.kernel, false)
+    }
+
+    /// The row's callers on top of its leaf: every stack has a path of its own.
+    fn add_reversed(&mut self, stacks: &mut Stacks<'_>, row: &Weighted, names: &[String]) -> u32 {
+        if !stacks.whole[row.user as usize] {
+            self.incomplete += row.samples;
+        }
+        let mut place = 0;
+        for stack in [row.kernel, row.user] {
+            let mut node = stack;
+            while node != 0 {
+                for frame in stacks.tree.frames_of_node(node) {
+                    let label = stacks.labels[frame as usize];
+                    place = self.child_of_frame(place, label);
+                }
+                node = stacks.tree.parent(node);
+            }
+        }
+        self.group(place, names)
+    }
+
+    fn group(&mut self, base: u32, names: &[String]) -> u32 {
+        names.iter().fold(base, |base, name| {
+            let label = self.label(Label::new(name.clone(), Kind::Group));
+            self.child(base, label)
+        })
+    }
+
+    /// The index of a label, which merges those of the same function.
+    fn label(&mut self, mut label: Label) -> u32 {
+        let mut module = label.module.clone();
+        if self.shape.across_builds {
+            label.name = naming::function(&label.name).to_owned();
+            module = module.map(|module| naming::module(&module).to_owned());
+        }
+        let next = self.tree.labels.len() as u32;
+        let key = (label.name.clone(), label.kind, module);
+        let id = *self.label_ids.entry(key).or_insert(next);
+        if id == next {
+            self.tree.labels.push(label);
+        }
+        id
+    }
+
+    fn child(&mut self, parent: u32, label: u32) -> u32 {
+        let nodes = &mut self.tree.nodes;
+        *self.children.entry((parent, label)).or_insert_with(|| {
+            nodes.push(Node {
+                parent,
+                label,
+                own: 0,
+                before: 0,
+            });
+            nodes.len() as u32 - 1
+        })
+    }
+
+    /// Like [`Merge::child`], but merges consecutive unnamed frames into one.
+    fn child_of_frame(&mut self, parent: u32, label: u32) -> u32 {
+        let is_same = parent != 0 && self.tree.nodes[parent as usize].label == label;
+        if is_same && self.unnamed.contains(&label) {
+            return parent;
+        }
+        self.child(parent, label)
+    }
+
+    /// The label of each frame, by frame ID.
+    fn labels_of_frames(&mut self, tree: &Tree) -> Vec<u32> {
+        let (of_frame, labels) = labels::of_frames(tree, self.shape.naming);
+        let merges_unnamed = self.shape.naming == Naming::Functions;
+        let ids: Vec<u32> = labels.into_iter().map(|label| self.label(label)).collect();
+        let mut frames = vec![0];
+        for frame in 1..=tree.frames.len() as u32 {
+            let id = ids[of_frame[frame as usize] as usize];
+            if tree.frames.function(frame).is_none() && merges_unnamed {
+                self.unnamed.insert(id);
+            }
+            frames.push(id);
+        }
+        frames
+    }
+}
+
+/// Whether any user stack has a caller: if all of them are instructions alone, no stacks were recorded.
+fn has_stacks(tree: &Tree, folded: &Folded, trace: usize) -> bool {
+    let mut rows = folded.rows.iter().filter(|row| row.trace == trace);
+    rows.any(|row| row.user != 0 && tree.parent(row.user) != 0)
+}
+
+/// Positions of one tree's stacks among the merged ones.
+struct Stacks<'a> {
+    tree: &'a Tree,
+    /// By frame ID.
+    labels: Vec<u32>,
+    whole: Vec<bool>,
+    /// By the merged node below, and the node of the tree.
+    known: hashbrown::HashMap<(u32, u32), u32>,
+    /// Reused for every stack.
+    path: Vec<u32>,
+}
+
+impl Stacks<'_> {
+    /// The merged node of `stack` on top of `base`. Outermost frames of which nothing is known are left out where a
+    /// stack is cut off there: they say nothing, and keep alike stacks apart.
+    fn place(&mut self, merge: &mut Merge, base: u32, stack: u32, is_cut_off: bool) -> u32 {
+        // Down to a known node, then up again.
+        self.path.clear();
+        let mut node = stack;
+        let mut place = base;
+        while node != 0 {
+            if let Some(&known) = self.known.get(&(base, node)) {
+                place = known;
+                break;
+            }
+            self.path.push(node);
+            node = self.tree.parent(node);
+        }
+        let mut frames = Vec::new();
+        for &node in self.path.iter().rev() {
+            frames.clear();
+            frames.extend(self.tree.frames_of_node(node));
+            for &frame in frames.iter().rev() {
+                let known = &self.tree.frames;
+                let is_nothing = known.function(frame).is_none() && known.module(frame).is_none();
+                if is_cut_off && place == base && is_nothing {
+                    continue;
+                }
+                place = merge.child_of_frame(place, self.labels[frame as usize]);
+            }
+            self.known.insert((base, node), place);
+        }
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn towers_without_names_are_one_box() {
+        let mut merge = Merge::new(Shape {
+            naming: Naming::Functions,
+            across_builds: false,
+            is_reversed: false,
+            incomplete: Incomplete::Kept,
+            before: None,
+        });
+        let mut label = |name: &str| merge.label(Label::new(name.to_owned(), Kind::Function));
+        let (main, unknown) = (label("main"), label("[unknown]"));
+        merge.unnamed.insert(unknown);
+        let mut node = 0;
+        for label in [main, unknown, unknown, unknown, main, main, unknown] {
+            node = merge.child_of_frame(node, label);
+        }
+        let nodes = std::iter::successors(Some(node), |&node| {
+            Some(merge.tree.nodes[node as usize].parent).filter(|&parent| parent != 0)
+        });
+        let names: Vec<&str> = nodes
+            .map(|node| merge.tree.label(node).name.as_str())
+            .collect();
+        assert_eq!(names, ["[unknown]", "main", "main", "[unknown]", "main"]);
+    }
+}

@@ -1,0 +1,10 @@
+//! Stacks as a tree of boxes, for pictures: what is written in a box, where a stack begins, which program it belongs to.
+
+mod groups;
+mod labels;
+mod merge;
+mod roots;
+
+pub(super) use groups::{By, Groups, pid};
+pub(super) use labels::{Naming, clean};
+pub(super) use merge::{Incomplete, Merge, Shape};

@@ -1,0 +1,373 @@
+//! What the stacks of a flame graph are from: events, stored aggregates, or calls.
+
+use anyhow::{Result, bail};
+use perfquet_trace::count::{counted, grouped};
+
+use super::super::boxes::{self, By, Groups, Incomplete, Merge, Naming, Shape};
+use super::super::folding::{Folded, Weighted};
+use super::super::paths::Paths;
+use super::super::row_source::has_rows;
+use super::super::stored_aggregates;
+use super::{Flamegraph, Weight};
+use crate::failure::Misuse;
+use crate::functions::in_fitting_unit;
+use crate::render::flame::{FlameTree, Kind, Label, Node};
+use crate::session::Session;
+use crate::text::harmless;
+use crate::trace::Trace;
+
+/// Source of the stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    Events,
+    /// Stacks that are already aggregated.
+    Aggregates,
+    Calls,
+}
+
+/// Returns the requested source; else samples, stacks of stored aggregates, stacks of any event, or calls.
+pub(super) fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
+    if graph.weight == Some(Weight::Duration) {
+        if graph.choice.event.is_some() {
+            bail!(Misuse(
+                "--weight duration: cannot be combined with --event".to_owned()
+            ));
+        }
+        return Ok(Source::Calls);
+    }
+    if graph.choice.event.is_some() || has_rows(session, "samples") {
+        return Ok(Source::Events);
+    }
+    if stored_aggregates::are_what_there_is(session, &graph.choice) {
+        return Ok(Source::Aggregates);
+    }
+    let has_stacks = has_rows(session, "stacks");
+    if !has_stacks && graph.weight.is_none() && has_rows(session, "calls") {
+        return Ok(Source::Calls);
+    }
+    Ok(Source::Events)
+}
+
+/// Merged stacks, and what there is to say about them.
+pub(super) struct Boxes {
+    pub(super) tree: FlameTree,
+    pub(super) now: Amount,
+    /// That of the trace before.
+    pub(super) before: Amount,
+    /// Event, aggregation or table.
+    pub(super) name: String,
+    pub(super) unit: String,
+    /// Noun for the counted things, in the singular; `None` if the weight is their number.
+    pub(super) counted: Option<&'static str>,
+    pub(super) notes: Vec<String>,
+    pub(super) is_off_cpu: bool,
+}
+
+/// How much there is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Amount {
+    pub(super) weight: u128,
+    /// Samples, stacks or calls.
+    pub(super) count: u64,
+}
+
+impl Amount {
+    /// The amounts of the stacks of one trace, or of all.
+    fn of(folded: &Folded, trace: Option<usize>) -> Amount {
+        let is_its = |row: &&Weighted| trace.is_none_or(|trace| row.trace == trace);
+        let rows = folded.rows.iter().filter(is_its);
+        rows.fold(Amount::default(), |amount, row| Amount {
+            weight: amount.weight + row.weight,
+            count: amount.count + row.samples,
+        })
+    }
+}
+
+impl Boxes {
+    /// All that is drawn: `1,417 samples, 1.421 s`.
+    pub(super) fn amount(&self) -> String {
+        self.amount_of(Amount {
+            weight: self.now.weight + self.before.weight,
+            count: self.now.count + self.before.count,
+        })
+    }
+
+    pub(super) fn amount_of(&self, amount: Amount) -> String {
+        let weight = match self.unit.as_str() {
+            "ns" => in_fitting_unit(amount.weight as f64),
+            "events" => counted(amount.weight, "event"),
+            unit => format!("{} {unit}", grouped(amount.weight)),
+        };
+        match self.counted {
+            Some(noun) => format!("{}, {weight}", counted(amount.count, noun)),
+            None => weight,
+        }
+    }
+}
+
+impl Source {
+    pub(super) fn boxes(
+        self,
+        graph: &Flamegraph,
+        session: &Session,
+        groups: &Groups,
+    ) -> Result<Boxes> {
+        match self {
+            Source::Events => from_events(graph, session, groups),
+            Source::Aggregates => from_aggregates(graph, session),
+            Source::Calls => from_calls(graph, session),
+        }
+    }
+}
+
+fn from_events(graph: &Flamegraph, session: &Session, groups: &Groups) -> Result<Boxes> {
+    let condition = graph.choice.filters.condition(session)?;
+    let mut event = graph.choice.subject(session)?;
+    if graph.weight == Some(Weight::Count) {
+        event.weight = "1";
+    }
+    let folded = Folded::query(session, &event, &condition, groups.sql().as_deref())?;
+    if folded.weight == 0 {
+        graph.choice.fail_if_nothing_fits(session)?;
+        bail!("no matching rows in {}", event.name);
+    }
+    fail_without_stacks(&folded, &event.name, "record with -g")?;
+    let names = groups.names(session, &folded)?;
+    let unwound = event.table == "samples" && session.traces.iter().all(is_unwound);
+    let incomplete = match unwound {
+        true => Incomplete::GatheredOfUnwound,
+        false => Incomplete::Gathered,
+    };
+    let merge = merged(
+        graph,
+        session,
+        &folded,
+        &names,
+        (Naming::Functions, incomplete),
+    )?;
+    let mut notes = Vec::new();
+    let hint = match (unwound, event.table.as_str()) {
+        (true, _) => "the code there has no unwind information, or the copy of the stack ends",
+        (false, "samples") => "for whole stacks, record with perfquet-record -g as root",
+        _ => "for whole stacks, record with perfquet-record --call-graph dwarf",
+    };
+    notes.extend(note_of_incomplete(&folded, &merge, hint));
+    notes.extend(note_of_idle(&folded, groups));
+    let is_count = event.weight == "1" || folded.weight == u128::from(folded.samples);
+    Ok(Boxes {
+        now: Amount::of(&folded, graph.diff.then_some(1)),
+        before: before(graph, &folded),
+        name: event.name,
+        unit: match event.weight {
+            "1" => "events".to_owned(),
+            _ => event.unit.to_owned(),
+        },
+        counted: (!is_count).then_some("sample"),
+        notes,
+        is_off_cpu: false,
+        tree: merge.tree,
+    })
+}
+
+fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
+    if graph.weight.is_some() || !graph.by.is_empty() {
+        bail!(Misuse(
+            "--weight, --by: not available for stacks that are already aggregated".to_owned()
+        ));
+    }
+    let condition = graph.choice.filters.condition(session)?;
+    let summed = stored_aggregates::stacks(session, &condition)?;
+    let folded = &summed.folded;
+    if folded.weight == 0 {
+        bail!("no matching aggregates with stacks");
+    }
+    let name = summed
+        .name
+        .as_deref()
+        .map_or("aggregation".into(), harmless);
+    // Stacks recorded by perfquet look like those of samples.
+    let is_own = |trace: &Trace| trace.formats.iter().any(|format| format == OWN);
+    let naming = match session.traces.iter().all(is_own) {
+        true => Naming::Functions,
+        false => Naming::WithModules,
+    };
+    let levels = folded.rows.iter().map(|row| summed.levels(row.key));
+    let names: Vec<Vec<String>> = levels.collect();
+    let merge = merged(
+        graph,
+        session,
+        folded,
+        &names,
+        (naming, Incomplete::Gathered),
+    )?;
+    Ok(Boxes {
+        now: Amount::of(folded, graph.diff.then_some(1)),
+        before: before(graph, folded),
+        name: name.into_owned(),
+        unit: summed.unit(),
+        counted: Some("stack"),
+        notes: note_of_incomplete(
+            folded,
+            &merge,
+            "the kernel follows frame pointers: build programs with -fno-omit-frame-pointer",
+        )
+        .into_iter()
+        .collect(),
+        is_off_cpu: summed.is_off_cpu(),
+        tree: merge.tree,
+    })
+}
+
+/// Format of perfquet's own recordings.
+const OWN: &str = "perf.data";
+
+fn merged(
+    graph: &Flamegraph,
+    session: &Session,
+    folded: &Folded,
+    names: &[Vec<String>],
+    (naming, incomplete): (Naming, Incomplete),
+) -> Result<Merge> {
+    let mut merge = Merge::new(Shape {
+        naming,
+        across_builds: graph.diff,
+        is_reversed: graph.reverse,
+        incomplete: match graph.keep_incomplete {
+            true => Incomplete::Kept,
+            false => incomplete,
+        },
+        before: graph.diff.then_some(0),
+    });
+    merge.add(&session.forest, folded, names)?;
+    Ok(merge)
+}
+
+fn fail_without_stacks(folded: &Folded, name: &str, hint: &str) -> Result<()> {
+    let has_none = |row: &Weighted| row.kernel == 0 && row.user == 0;
+    if folded.rows.iter().all(has_none) {
+        bail!("{name}: recorded without stacks\nhint: {hint}");
+    }
+    Ok(())
+}
+
+fn before(graph: &Flamegraph, folded: &Folded) -> Amount {
+    match graph.diff {
+        true => Amount::of(folded, Some(0)),
+        false => Amount::default(),
+    }
+}
+
+/// Whether the recorder unwound the samples of a trace: then it knows which stacks are cut.
+fn is_unwound(trace: &Trace) -> bool {
+    let command = trace.facts.iter().find(|(name, _)| name == "command_line");
+    let Some((_, command)) = command.filter(|(_, command)| command.contains("perfquet-record"))
+    else {
+        return false;
+    };
+    let words = || command.split_whitespace().take_while(|&word| word != "--");
+    match words()
+        .skip_while(|word| !word.starts_with("--call-graph"))
+        .last()
+    {
+        Some(_) => words().any(|word| word.contains("dwarf") || word.contains("auto")),
+        None => words().any(|word| word.starts_with("-g")),
+    }
+}
+
+/// How many stacks lack their outer frames, and how to record whole ones.
+fn note_of_incomplete(folded: &Folded, merge: &Merge, hint: &str) -> Option<String> {
+    let samples = merge.incomplete;
+    if samples == 0 {
+        return None;
+    }
+    let share = samples as f64 / folded.samples.max(1) as f64 * 100.0;
+    Some(format!(
+        "{} of {} stacks ({share:.0}%) lack their outer frames; {hint}",
+        grouped(samples),
+        grouped(folded.samples)
+    ))
+}
+
+/// That most of the picture is idle.
+fn note_of_idle(folded: &Folded, groups: &Groups) -> Option<String> {
+    if groups.keys.first() != Some(&By::Process) {
+        return None;
+    }
+    let is_idle = |key: u32| {
+        let key = folded.keys.get(key as usize);
+        key.and_then(|key| boxes::pid(key)) == Some(0)
+    };
+    let rows = folded.rows.iter().filter(|row| is_idle(row.key));
+    let idle: u128 = rows.map(|row| row.weight).sum();
+    let share = idle as f64 / folded.weight.max(1) as f64;
+    // One program alone is what was asked for.
+    (share > 0.3 && share < 1.0).then(|| {
+        format!(
+            "{:.0}% is idle; to leave it out: --where 'pid <> 0'",
+            share * 100.0
+        )
+    })
+}
+
+fn from_calls(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
+    if graph.diff || graph.reverse {
+        bail!(Misuse(
+            "--diff, --reverse: not available for calls".to_owned()
+        ));
+    }
+    let condition = graph.choice.filters.condition(session)?;
+    let key = match graph.by.as_slice() {
+        [] if has_several_threads(session, &condition)? => Some("comm"),
+        [] | [By::None] => None,
+        [By::Trace] => Some("trace"),
+        [By::Comm] => Some("comm"),
+        [By::Pid] => Some("arrow_cast(pid, 'Utf8View')"),
+        [By::Tid] => Some("arrow_cast(tid, 'Utf8View')"),
+        [By::Cpu] => Some("arrow_cast('CPU ' || cpu, 'Utf8View')"),
+        _ => bail!(Misuse(
+            "--by: calls can be grouped by one of comm, pid, tid, cpu and trace".to_owned()
+        )),
+    };
+    let paths = Paths::query(session, &condition, key)?;
+    let weight: u128 = paths.nodes.iter().map(|node| node.own).sum();
+    if weight == 0 {
+        bail!("no matching calls with a known duration");
+    }
+    // A function may have the name of a program.
+    let names = || paths.names.iter().map(|name| boxes::clean(name));
+    let functions = names().map(|name| Label::new(name, Kind::Function));
+    let groups = names().map(|name| Label::new(name, Kind::Group));
+    let count = paths.names.len() as u32;
+    let nodes = paths.nodes.iter().map(|node| Node {
+        parent: node.parent,
+        label: match key.is_some() && node.parent == 0 {
+            true => count + node.name,
+            false => node.name,
+        },
+        own: node.own,
+        before: 0,
+    });
+    Ok(Boxes {
+        tree: FlameTree {
+            nodes: nodes.collect(),
+            labels: functions.chain(groups).collect(),
+        },
+        now: Amount {
+            weight,
+            count: paths.calls,
+        },
+        before: Amount::default(),
+        name: "calls".to_owned(),
+        unit: "ns".to_owned(),
+        counted: Some("call"),
+        notes: Vec::new(),
+        is_off_cpu: false,
+    })
+}
+
+/// Whether calls are those of threads with different names.
+fn has_several_threads(session: &Session, condition: &str) -> Result<bool> {
+    let sql = format!("SELECT DISTINCT comm FROM calls WHERE {condition} LIMIT 2");
+    let batches = session.collect(&sql)?;
+    Ok(batches.iter().map(|batch| batch.num_rows()).sum::<usize>() > 1)
+}
