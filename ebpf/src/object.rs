@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuHashMap};
-use aya::programs::{BtfTracePoint, Program, ProgramError};
+use aya::programs::{BtfTracePoint, Program, ProgramError, RawTracePoint};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 
 use crate::error::{Error, chain};
@@ -141,8 +141,19 @@ impl Object {
         returns.map(|(_, link)| sys::missed(link.as_fd())).sum()
     }
 
-    /// Attaches a program of the section `tp_btf` to a kernel tracepoint.
+    /// Attaches a program of the section `tp_btf` to a kernel tracepoint, or its form `PROGRAM_raw` where the object has one
+    /// and the kernel accepts it.
     pub fn attach_tracepoint(&mut self, program: &str, tracepoint: &str) -> Result<(), Error> {
+        let raw: Option<&mut RawTracePoint> = self
+            .ebpf
+            .program_mut(&format!("{program}_raw"))
+            .and_then(|program| program.try_into().ok());
+        if let Some(raw) = raw
+            && raw.load().is_ok()
+            && raw.attach(tracepoint).is_ok()
+        {
+            return Ok(());
+        }
         let btf = kernel_btf()?;
         let found: &mut BtfTracePoint = self
             .ebpf

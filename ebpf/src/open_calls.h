@@ -187,15 +187,13 @@ static ALWAYS_INLINE struct open_call *close_call(struct ending *ending)
 }
 
 /* Calls that a thread never leaves. Its number may be another thread's next. */
-SEC("tp_btf/sched_process_exit")
-int call_thread_exit(u64 *ctx)
+static ALWAYS_INLINE void end_lane(u32 thread)
 {
-	struct task_struct *task = (void *)ctx[0];
 	struct lane_key key = {};
-	key.lane = task->pid;
+	key.lane = thread;
 	struct lane *lane = bpf_map_lookup_elem(&lanes, &key.lane);
 	if (!lane)
-		return 0;
+		return;
 	u64 open = lane->depth;
 	for (u32 level = 0; level < MOST_DEPTH; level++) {
 		if (level >= open)
@@ -206,5 +204,7 @@ int call_thread_exit(u64 *ctx)
 		lose(LOST_OPEN);
 	}
 	bpf_map_delete_elem(&lanes, &key.lane);
-	return 0;
 }
+
+#define END_LANE(READ) end_lane(READ((struct task_struct *)ctx[0], pid))
+AT_TRACEPOINT(call_thread_exit, "sched_process_exit", END_LANE)

@@ -166,56 +166,80 @@ static __attribute__((noinline)) u64 register_at(void *ctx, u32 place)
 	return value;
 }
 
-/* The programs below are loaded only where something is followed. */
+/*
+ * Programs at tracepoints of tasks, in two forms: `_raw` needs no BTF to be attached, whose parsing takes longer than all
+ * else; the other is for kernels that are locked down, where programs may look at memory only by its type.
+ */
+#define READ_PROBED(pointer, member) \
+	({ \
+		typeof((pointer)->member) value = 0; \
+		bpf_probe_read_kernel(&value, sizeof(value), &(pointer)->member); \
+		value; \
+	})
+#define READ_DIRECT(pointer, member) ((pointer)->member)
+#define AT_TRACEPOINT(name, tracepoint, DO) \
+	SEC("raw_tp/" tracepoint) int name##_raw(u64 *ctx) \
+	{ \
+		DO(READ_PROBED); \
+		return 0; \
+	} \
+	SEC("tp_btf/" tracepoint) int name(u64 *ctx) \
+	{ \
+		DO(READ_DIRECT); \
+		return 0; \
+	}
 
-SEC("tp_btf/sched_process_fork")
-int follow_fork(u64 *ctx)
+/* Those below are loaded only where something is followed. */
+
+static ALWAYS_INLINE void start_to_follow(u32 from, u32 to)
 {
-	struct task_struct *parent = (void *)ctx[0];
-	struct task_struct *child = (void *)ctx[1];
-	bool by_thread = frame_settings.whom == WHOM_THREADS;
-	u32 from = by_thread ? parent->pid : parent->tgid;
-	u32 to = by_thread ? child->pid : child->tgid;
 	if (from == to)
-		return 0; /* a thread of a process that is there already */
+		return; /* a thread of a process that is there already */
 	u32 *state = bpf_map_lookup_elem(&whom, &from);
 	if (!state)
-		return 0;
+		return;
 	u32 same = *state;
 	if (bpf_map_update_elem(&whom, &to, &same, BPF_ANY))
 		lose(LOST_FOLLOWING);
-	return 0;
 }
 
+#define FOLLOW_FORK(READ) \
+	struct task_struct *parent = (void *)ctx[0]; \
+	struct task_struct *child = (void *)ctx[1]; \
+	if (frame_settings.whom == WHOM_THREADS) \
+		start_to_follow(READ(parent, pid), READ(child, pid)); \
+	else \
+		start_to_follow(READ(parent, tgid), READ(child, tgid))
+AT_TRACEPOINT(follow_fork, "sched_process_fork", FOLLOW_FORK)
+
 /* The thread that execs gets the process's number, whichever it had. */
-SEC("tp_btf/sched_process_exec")
-int follow_exec(u64 *ctx)
+static ALWAYS_INLINE void follow_on(u32 from, u32 to)
 {
-	struct task_struct *task = (void *)ctx[0];
-	bool by_thread = frame_settings.whom == WHOM_THREADS;
-	u32 from = by_thread ? (u32)ctx[1] : task->tgid;
-	u32 to = by_thread ? task->pid : task->tgid;
 	u32 running = WHOM_RUNNING;
-	u32 *state = bpf_map_lookup_elem(&whom, &from);
-	if (!state)
-		return 0;
+	if (!bpf_map_lookup_elem(&whom, &from))
+		return;
 	if (bpf_map_update_elem(&whom, &to, &running, BPF_ANY))
 		lose(LOST_FOLLOWING);
 	if (from != to)
 		bpf_map_delete_elem(&whom, &from);
-	return 0;
 }
 
-SEC("tp_btf/sched_process_exit")
-int follow_exit(u64 *ctx)
-{
-	struct task_struct *task = (void *)ctx[0];
-	u32 key = task->pid;
-	if (frame_settings.whom != WHOM_THREADS) {
-		if (task->signal->live.counter > 0)
-			return 0;
-		key = task->tgid;
-	}
-	bpf_map_delete_elem(&whom, &key);
-	return 0;
-}
+#define FOLLOW_EXEC(READ) \
+	struct task_struct *task = (void *)ctx[0]; \
+	if (frame_settings.whom == WHOM_THREADS) \
+		follow_on(ctx[1], READ(task, pid)); \
+	else \
+		follow_on(READ(task, tgid), READ(task, tgid))
+AT_TRACEPOINT(follow_exec, "sched_process_exec", FOLLOW_EXEC)
+
+#define FOLLOW_EXIT(READ) \
+	struct task_struct *task = (void *)ctx[0]; \
+	u32 key = READ(task, pid); \
+	if (frame_settings.whom != WHOM_THREADS) { \
+		struct signal_struct *signal = READ(task, signal); \
+		if (READ(signal, live.counter) > 0) \
+			return 0; \
+		key = READ(task, tgid); \
+	} \
+	bpf_map_delete_elem(&whom, &key)
+AT_TRACEPOINT(follow_exit, "sched_process_exit", FOLLOW_EXIT)

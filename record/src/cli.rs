@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use perfquet_cli::quantity::{self, duration};
 use perfquet_events::event::Contexts;
@@ -14,6 +15,7 @@ use crate::failure::{Failure, misuse};
 use crate::flight;
 use crate::ftrace;
 use crate::output::{Form, Format};
+use crate::preset::{self, PRESETS};
 use crate::probe::ProbeOption;
 use crate::probe::stacks::StackOptions;
 use crate::probe::vmlinux::KernelOptions;
@@ -60,7 +62,7 @@ tables to perfquet-convert.";
 
 /// Records tracepoints and sampled stacks into a trace directory.
 #[derive(Debug, Parser)]
-#[command(name = "perfquet-record", version, after_help = EXAMPLES)]
+#[command(name = "perfquet-record", version, after_help = EXAMPLES, args_override_self = true)]
 pub(crate) struct Cli {
     /// Event to record; repeatable or comma-separated [default: cycles]
     ///
@@ -90,6 +92,11 @@ pub(crate) struct Cli {
     /// Record a static probe and its arguments, with wildcards; repeatable
     #[arg(long = "usdt", value_name = "OBJECT:PROVIDER:NAME", help_heading = WHAT)]
     pub(crate) usdts: Vec<String>,
+    /// Add the options of a preset; repeatable
+    ///
+    /// Records the whole system if no target is given. --list presets prints their options.
+    #[arg(long = "preset", value_name = "NAME", value_parser = preset_names(), help_heading = WHAT)]
+    pub(crate) presets: Vec<String>,
     #[command(flatten, next_help_heading = CALLS)]
     pub(crate) functions_traced: ftrace::FunctionOptions,
     #[command(flatten, next_help_heading = CALLS)]
@@ -172,7 +179,7 @@ pub(crate) struct Cli {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "pqt", help_heading = OUTPUT)]
     pub(crate) format: Format,
-    /// List events matching PATTERN, with descriptions; all without PATTERN
+    /// List events matching PATTERN, or presets; all events without PATTERN
     #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*", help_heading = LISTS)]
     pub(crate) list: Option<String>,
     /// List functions that can be probed
@@ -233,6 +240,34 @@ impl Cli {
             .unwrap_or_else(|error| error.exit())
     }
 
+    /// Puts the options of the presets before the words of the command line; exits after errors.
+    pub(crate) fn with_presets(self, words: impl Iterator<Item = OsString>) -> Cli {
+        match self.presets.is_empty() {
+            true => self,
+            false => self
+                .read_with_presets(words)
+                .unwrap_or_else(|error| error.exit()),
+        }
+    }
+
+    fn read_with_presets(
+        &self,
+        mut words: impl Iterator<Item = OsString>,
+    ) -> Result<Cli, clap::Error> {
+        let program = words.next();
+        let names = self.presets.iter().map(String::as_str);
+        let words = program
+            .into_iter()
+            .chain(preset::options(names))
+            .chain(words);
+        let matches = Cli::command().try_get_matches_from(words)?;
+        let mut cli = Cli::from_arg_matches(&matches)?.with_filters(&matches);
+        if cli.has_no_target() {
+            cli.all_cpus = true;
+        }
+        Ok(cli)
+    }
+
     /// Assigns each filter and aggregation to the event or probe before it.
     fn with_filters(mut self, matches: &ArgMatches) -> Cli {
         let options = [
@@ -279,6 +314,13 @@ impl Cli {
         }
         self.requests = placed.into_iter().map(|(_, request)| request).collect();
         self
+    }
+
+    /// Whether neither a target nor a command is given.
+    fn has_no_target(&self) -> bool {
+        let is_of_tasks =
+            !self.pids.is_empty() || !self.tids.is_empty() || !self.command.is_empty();
+        !self.all_cpus && self.cpus.is_none() && !is_of_tasks && !self.target_options.are_given()
     }
 
     /// Returns the target; fails if several exclude each other.
@@ -422,6 +464,11 @@ impl Cli {
     }
 }
 
+/// Names of the presets, for errors and completions.
+fn preset_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(PRESETS.iter().map(|preset| preset.name))
+}
+
 /// Permissions in octal. The owner keeps his: otherwise nobody could read or remove the trace.
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok();
@@ -538,6 +585,27 @@ mod tests {
         let cli = read("-g -- ls -l --filter x").unwrap();
         assert_eq!(cli.command, ["ls", "-l", "--filter", "x"]);
         assert!(cli.filters.is_empty());
+    }
+
+    #[test]
+    fn presets_come_before_other_options() {
+        let with = |line: &str| {
+            let words = || std::iter::once("perfquet-record").chain(line.split_whitespace());
+            let cli = read(line).unwrap();
+            cli.read_with_presets(words().map(OsString::from)).unwrap()
+        };
+        let cli = with("--preset fleet -F 49 --agg max(duration)");
+        assert_eq!((cli.frequency.as_deref(), cli.all_cpus), (Some("49"), true));
+        let counts: Vec<_> = cli
+            .requests
+            .iter()
+            .map(|request| request.aggregations.len())
+            .collect();
+        assert_eq!(counts, [1, 2]);
+        let cli = with("--preset runqlat -p 7");
+        assert_eq!((cli.all_cpus, &cli.pids[..]), (false, &[7][..]));
+        assert!(!with("--preset off-cpu -- sleep 1").all_cpus);
+        assert!(read("--preset nothing").is_err());
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Running {
         let command = waiting.as_ref().map(Waiting::pid);
         containers.look(&target, command);
         let roots = containers.roots();
-        let mut records = processes::existing(&target, command, &roots);
+        let mut records = processes::existing(&target, command, &roots, recording.has_addresses);
         // A command's events start with its exec.
         let began = command.map_or(began, |_| clock::monotonic());
         let begun = triggers.begun(&selection, began);

@@ -9,13 +9,16 @@ use perfquet_trace::count::counted;
 use crate::cli::Cli;
 use crate::failure::{Failure, misuse, similar};
 use crate::ftrace;
+use crate::preset;
 use crate::probe::{counter, definition, pmu_names, probe_listing, tracepoint};
 use crate::sys::tracefs::Tracefs;
 use crate::terminal;
 
 /// Runs such a query, if one is requested.
 pub(crate) fn answer(cli: &Cli) -> Result<bool> {
-    let text = if let Some(pattern) = &cli.list {
+    let text = if cli.list.as_deref() == Some("presets") {
+        preset::list()
+    } else if let Some(pattern) = &cli.list {
         events(pattern)?
     } else if let Some(pattern) = &cli.functions {
         probe_listing::functions(pattern)?

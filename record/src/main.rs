@@ -18,6 +18,7 @@ mod journal;
 mod lifecycle;
 mod list;
 mod output;
+mod preset;
 mod probe;
 mod probe_requests;
 mod progress;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     sys::memory::give_back();
     let mut cli = cli::Cli::read();
     perfquet_cli::logger::start(cli.verbose, terminal::log);
+    cli = cli.with_presets(std::env::args_os());
     let read = cli.apply_kfi().map_err(anyhow::Error::new);
     match read.and_then(|()| run::run(&cli)) {
         Ok(Outcome::Done(ended)) => ExitCode::from(ended.map_or(0, |ended| ended.status())),

@@ -98,10 +98,12 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         frequency_hz: cli.frequency_hz()?,
         period: cli.count,
         stacks,
-        // Without events there is only the side-band, and this is the size of its rings.
-        ring_bytes: cli.ring_bytes.or(probes.is_empty().then_some(4 << 20)),
+        ring_bytes: cli.ring_bytes.or(small_rings(&probes, &plans)),
         excludes_self: cli.target_options.excludes_self,
         chosen_cpus: cli.cpus.as_ref().map(|_| cpus.clone()),
+        has_no_addresses: has_aggregates_only(&probes, &plans)
+            && !plans.have_stacks()
+            && !cli.functions_traced.is_requested(),
     };
     // Defining probes may take long, and the user may have interrupted it.
     if signals
@@ -160,6 +162,27 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
             let kept = (limit, head, watch);
             fly(cli, kept, start, &signals, definitions.as_mut())
         }
+    }
+}
+
+/// Whether nothing is recorded event by event.
+fn has_aggregates_only(probes: &[Probe], plans: &Plans) -> bool {
+    plans.has_sums() && plans.calls.is_empty() && probes.iter().all(Probe::is_output)
+}
+
+/// The size of rings that no events fill; making and clearing large ones takes as long as starting all the rest. `None`: there
+/// are events.
+fn small_rings(probes: &[Probe], plans: &Plans) -> Option<usize> {
+    /// The side-band of functions that ftrace traces.
+    const SIDE_BAND: usize = 4 << 20;
+    /// Stacks, when they are first seen.
+    const STACKS: usize = 4 << 20;
+    const NOTHING: usize = 512 << 10;
+    match (probes, has_aggregates_only(probes, plans)) {
+        ([], _) => Some(SIDE_BAND),
+        (_, true) if plans.have_stacks() => Some(STACKS),
+        (_, true) => Some(NOTHING),
+        (_, false) => None,
     }
 }
 

@@ -87,6 +87,11 @@ pub(crate) enum Tasks {
 }
 
 impl TargetOptions {
+    /// Whether the command line names a user or cgroups.
+    pub(crate) fn are_given(&self) -> bool {
+        self.user.is_some() || !self.cgroups.is_empty()
+    }
+
     /// A user or cgroups, if the command line names them.
     pub(crate) fn target(&self) -> Result<Option<Target>, Failure> {
         match (&self.user, &self.cgroups[..]) {

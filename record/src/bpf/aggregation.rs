@@ -26,7 +26,7 @@ use crate::probe::definition::Definitions;
 use crate::probe::edges::Both;
 use crate::probe::rejected::Rejected;
 use crate::probe::{Kind, Probe};
-use crate::recording::{self, NOT_RECORDED, Recording, Settings};
+use crate::recording::{self, NOT_RECORDED, Reach, Recording, Settings};
 use crate::sys::clock;
 use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::Event;
@@ -57,6 +57,8 @@ pub(crate) struct Aggregation {
     groups: Vec<Group>,
     intervals: Intervals,
     cpus: Vec<u32>,
+    /// Threads of the target; `None`: the whole system.
+    tids: Option<Vec<i32>>,
     settings: Settings,
 }
 
@@ -222,6 +224,7 @@ impl Aggregation {
             groups: Vec::new(),
             intervals: Intervals::default(),
             cpus: whom.cpus.to_vec(),
+            tids: whom::tids(whom),
             settings: settings.clone(),
         }
     }
@@ -266,18 +269,22 @@ impl Aggregation {
         definitions: &mut Option<Definitions>,
     ) -> Result<()> {
         let name = self.plan.name();
+        let reach = Reach {
+            cpus: &self.cpus,
+            tids: self.tids.as_deref(),
+        };
         let (mut rejected, mut taken) = (Rejected::default(), 0);
         for group in &mut self.groups {
             send(&mut group.object, "stack_records", recording, TOLD)?;
             if !group.functions.is_empty() {
                 let object = &mut group.object;
-                let pairing = Pairing::attach(object, &group.functions, &self.cpus, definitions)?;
+                let pairing = Pairing::attach(object, &group.functions, reach, definitions)?;
                 let functions = pairing.functions.iter();
                 group.names = functions.map(|both| both.function.clone()).collect();
                 group.pairing = Some(pairing);
             }
             for attachment in &group.attachments {
-                let how = (&self.cpus[..], &self.settings);
+                let how = (reach, &self.settings);
                 match attach(&mut group.object, attachment, how, name) {
                     Ok(events) => {
                         group.events.extend(events);
@@ -402,17 +409,20 @@ impl Aggregation {
 fn attach(
     object: &mut Object,
     attachment: &Attachment,
-    (cpus, settings): (&[u32], &Settings),
+    (reach, settings): (Reach<'_>, &Settings),
     name: &str,
 ) -> Result<Vec<Event>> {
     let probe = &attachment.probe;
-    let events = match &probe.kind {
-        Kind::Sampled => recording::sampling(probe, cpus, settings)?,
-        // One, anywhere: the program runs at every hit of the machine.
-        Kind::Tracepoint(_) => vec![recording::everywhere(probe, cpus)?],
+    let (events, attached) = match &probe.kind {
+        Kind::Sampled => {
+            let events = recording::sampling(probe, reach.cpus, settings)?;
+            let count = events.len();
+            (events, count)
+        }
+        Kind::Tracepoint(_) => (recording::for_program(probe, reach)?, 1),
         Kind::Output { .. } => return Ok(Vec::new()),
     };
-    for event in &events {
+    for event in events.iter().take(attached) {
         let attached = object.attach(attachment.program, event.as_fd(), attachment.cookie);
         attached.map_err(|error| refused(name, &error))?;
     }

@@ -24,7 +24,7 @@ use crate::probe::call::Functions;
 use crate::probe::definition::{Definition, Definitions};
 use crate::probe::edges::Both;
 use crate::probe::{Kind, Probe, Usage};
-use crate::recording::Recording;
+use crate::recording::{Reach, Recording};
 
 const OPTION: &str = "--call";
 /// The event that carries them.
@@ -84,7 +84,12 @@ impl Plan {
             return Err(failed("their arguments are not plain registers").into());
         }
         let mut object = self.object(whom)?;
-        let pairing = Pairing::attach(&mut object, &self.functions, whom.cpus, definitions)?;
+        let tids = whom::tids(whom);
+        let reach = Reach {
+            cpus: whom.cpus,
+            tids: tids.as_deref(),
+        };
+        let pairing = Pairing::attach(&mut object, &self.functions, reach, definitions)?;
         let functions = (0..).zip(&pairing.functions);
         Ok(Calls {
             functions: functions

@@ -230,6 +230,15 @@ impl Plans {
         is_aggregated || self.off_cpu.is_some()
     }
 
+    /// Whether aggregates have stacks in their keys.
+    pub(crate) fn have_stacks(&self) -> bool {
+        let plans = self.of_hits.iter().map(|requested| &requested.plan);
+        let plans = plans.chain(self.of_calls.iter().map(|(requested, _)| &requested.plan));
+        let plans = plans.chain(self.of_latencies.iter().map(|requested| &requested.plan));
+        let mut keys = plans.flat_map(|plan| &plan.keys);
+        self.off_cpu.is_some() || keys.any(|key| key.is_stack())
+    }
+
     /// The events that programs write to.
     pub(crate) fn outputs(&self) -> Vec<Probe> {
         match self.is_empty() {

@@ -17,7 +17,7 @@ use crate::probe::call::Functions;
 use crate::probe::definition::Definitions;
 use crate::probe::edges::Both;
 use crate::probe::{Usage, hooks};
-use crate::recording;
+use crate::recording::{self, Reach};
 use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::Event;
 
@@ -51,7 +51,7 @@ impl Pairing {
     pub(super) fn attach(
         object: &mut Object,
         wanted: &[Functions],
-        cpus: &[u32],
+        reach: Reach<'_>,
         definitions: &mut Option<Definitions>,
     ) -> Result<Pairing> {
         let mut pairing = Pairing::default();
@@ -80,7 +80,7 @@ impl Pairing {
         limits::raise_by(Resource::OpenFiles, 4 * left as u64);
         for functions in wanted {
             let functions = functions.without(&hooks);
-            pairing.attach_each(object, &functions, cpus, definitions)?;
+            pairing.attach_each(object, &functions, reach, definitions)?;
         }
         Ok(pairing)
     }
@@ -119,7 +119,7 @@ impl Pairing {
         &mut self,
         object: &mut Object,
         wanted: &Functions,
-        cpus: &[u32],
+        reach: Reach<'_>,
         definitions: &mut Option<Definitions>,
     ) -> Result<()> {
         let failed = |error: Error| refused(OPTION, &error);
@@ -134,11 +134,12 @@ impl Pairing {
         for (both, [entry, exit]) in pairs {
             let number = self.functions.len() as u64;
             for (probe, program) in [(exit, "call_leave"), (entry, "call_enter")] {
-                let event = recording::everywhere(&probe, cpus)?;
-                object
-                    .attach(program, event.as_fd(), number)
-                    .map_err(failed)?;
-                self.events.push(event);
+                let events = recording::for_program(&probe, reach)?;
+                if let Some(event) = events.first() {
+                    let attached = object.attach(program, event.as_fd(), number);
+                    attached.map_err(failed)?;
+                }
+                self.events.extend(events);
             }
             self.functions.push(both);
         }

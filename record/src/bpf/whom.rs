@@ -8,6 +8,18 @@ use crate::failure::{Failure, failed, misuse};
 use crate::sys::procfs;
 use crate::target::Target;
 
+/// The threads of the target; `None`: the whole system.
+pub(super) fn tids(whom: &Whom<'_>) -> Option<Vec<i32>> {
+    match whom.target {
+        Target::System | Target::Cgroups(_) => None,
+        Target::Threads(tids) => Some(tids.clone()),
+        Target::Command | Target::Processes(_) | Target::User(_) => {
+            let pids = whom.target.processes(whom.command).into_iter();
+            Some(pids.flat_map(procfs::threads).collect())
+        }
+    }
+}
+
 /// The same by thread, for programs that find a thread in a record.
 pub(super) fn filter_by_thread(whom: &Whom<'_>) -> Result<Filter, Failure> {
     let mut filter = filter(whom)?;

@@ -66,7 +66,9 @@ pub(crate) fn head(recording: &Recording, selection: &Selection) -> Vec<u8> {
     add_selection(&mut updates, recording, selection);
     add_whole(&mut updates, recording, update::SCOPE, &recording.scope);
     head.extend(updates.bytes());
-    head.extend(kernel_maps::records());
+    if recording.has_addresses {
+        head.extend(kernel_maps::records());
+    }
     head
 }
 

@@ -10,15 +10,23 @@ use super::record::{Records, kind, misc};
 use crate::sys::procfs::{self, Map};
 use crate::target::Target;
 
-/// Returns FORK, COMM and MMAP2 records from `/proc`, then FINISHED_INIT. `command` is the waiting command. Mapped files
-/// without a path are added to `roots`.
-pub(crate) fn existing(target: &Target, command: Option<i32>, roots: &Roots) -> Vec<u8> {
+/// Returns FORK, COMM and, if there are addresses, MMAP2 records from `/proc`, then FINISHED_INIT. `command` is the waiting
+/// command. Mapped files without a path are added to `roots`.
+pub(crate) fn existing(
+    target: &Target,
+    command: Option<i32>,
+    roots: &Roots,
+    has_addresses: bool,
+) -> Vec<u8> {
     let pids = target.processes(command);
     let mut records = Records::new();
     let mut files = MappedFiles::new(roots);
     let mut maps = Vec::new();
     for pid in pids {
         add_process(&mut records, pid);
+        if !has_addresses {
+            continue;
+        }
         procfs::read_maps(pid, &mut maps);
         for map in procfs::parse_maps(&maps) {
             // Symbolization needs only code.

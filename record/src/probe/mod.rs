@@ -115,6 +115,17 @@ impl Probe {
         matches!(self.kind, Kind::Output { .. })
     }
 
+    /// Whether it is one of the recorder's probes in a program or library.
+    pub(crate) fn is_of_program(&self) -> bool {
+        match &self.kind {
+            Kind::Tracepoint(tracepoint) => {
+                let place = tracepoint.definition.as_ref().map(|(place, _)| *place);
+                place == Some(form::Place::User)
+            }
+            Kind::Sampled | Kind::Output { .. } => false,
+        }
+    }
+
     /// Returns the event `perfquet:NAME` for output of BPF programs; the reader recognizes it by its name.
     pub(crate) fn output(name: &str, may_have_stacks: bool) -> Probe {
         Probe {

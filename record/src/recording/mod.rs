@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) excludes_self: bool,
     /// The CPUs selected by the user.
     pub(crate) chosen_cpus: Option<Vec<u32>>,
+    /// No record has an address, so mappings are not needed.
+    pub(crate) has_no_addresses: bool,
 }
 
 /// One event in all its places.
@@ -126,6 +128,8 @@ pub(crate) struct Recording {
     pub(crate) tracks: Vec<Track>,
     /// The output of BPF programs.
     pub(crate) outputs: Vec<Track>,
+    /// Records may have addresses, so mappings are needed.
+    pub(crate) has_addresses: bool,
     /// Context switches of tasks, in both directions; sched_switch of a task has only those that the task makes.
     pub(crate) switches: Option<Track>,
     /// Mappings, forks, names, exits.
@@ -212,6 +216,7 @@ impl Recording {
             switches,
             side_band,
             scope: target.describe(settings.chosen_cpus.as_deref()),
+            has_addresses: !settings.has_no_addresses,
             owners: owners.flat_map(Owner::into_events).collect(),
             has_doubles,
             is_started_by_exec: *target == Target::Command,
@@ -385,11 +390,46 @@ pub(crate) fn sampling(probe: &Probe, cpus: &[u32], settings: &Settings) -> Resu
     open::for_program(probe, cpus, settings)
 }
 
-/// Opens a tracepoint for a BPF program, which then runs at every hit on any CPU.
-pub(crate) fn everywhere(probe: &Probe, cpus: &[u32]) -> Result<Event> {
-    let first = &cpus[..cpus.len().min(1)];
-    let mut events = open::for_program(probe, first, &Settings::default())?;
-    events.pop().context("no CPU to open it on")
+/// Where a BPF program runs at the hits of a probe.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reach<'a> {
+    /// The CPUs of the recording; a program at a tracepoint runs on all.
+    pub(crate) cpus: &'a [u32],
+    /// Threads to which probes in programs are limited, so that no other process is slowed down. `None`: all.
+    pub(crate) tids: Option<&'a [i32]>,
+}
+
+/// Opens a tracepoint for a BPF program, which is to be attached to the first event; the others stay open while it runs.
+pub(crate) fn for_program(probe: &Probe, reach: Reach<'_>) -> Result<Vec<Event>> {
+    /// Maximum number of events; for more threads, the probe is enabled in all processes.
+    const MOST_TIDS: usize = 256;
+    let tids = reach
+        .tids
+        .filter(|tids| probe.is_of_program() && tids.len() <= MOST_TIDS);
+    if let Some(tids) = tids {
+        let mut attr = probe.attr;
+        attr.sample_period = 1;
+        attr.set_disabled(1);
+        // The program is at an event that is not inherited: the end of an heir would detach it (6.18,
+        // perf_event_free_bpf_prog).
+        let carrier = tids.iter().find_map(|&tid| Event::open(&attr, tid, -1).ok());
+        // A child has the breakpoints of its parent, and the program that it executes gets them, too.
+        attr.set_inherit(1);
+        let heirs = tids.iter().map(|&tid| Event::open(&attr, tid, -1));
+        let events: Vec<Event> = carrier
+            .into_iter()
+            .chain(heirs.filter_map(Result::ok))
+            .collect();
+        if events.len() > 1 {
+            return Ok(events);
+        }
+    }
+    let first = &reach.cpus[..reach.cpus.len().min(1)];
+    let events = open::for_program(probe, first, &Settings::default())?;
+    match events.is_empty() {
+        true => Err(Error::msg("no CPU to open it on")),
+        false => Ok(events),
+    }
 }
 
 /// Raises the open-file limit to the number needed; fails with that number.
