@@ -144,7 +144,7 @@ fn truncated_stack_copy_is_reported() {
     ];
     let stderr = room.record(&short);
     assert!(
-        stderr.contains("where the copy ends (--call-graph dwarf,BYTES copies more)"),
+        stderr.contains("at the end of the copy (--call-graph dwarf,BYTES copies more)"),
         "{stderr}"
     );
     let stacks = stacks_of(&room, "samples");

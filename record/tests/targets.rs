@@ -9,10 +9,13 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use room::{NOBODY, Room, may_record, needs, users_may_record};
 
 const SPIN: &str = "while :; do :; done";
+/// Time in which each thread of starter.c writes at least once, with 2,000 of them on a busy host.
+const LAST_WRITES: Duration = Duration::from_secs(1);
 
 /// Kills its process when dropped.
 struct Running(Child);
@@ -126,11 +129,14 @@ fn attach_to_starter(room: &Room, program: &Path, through: &[&str]) {
         "-e",
         "syscalls:sys_enter_write",
     ];
-    command
-        .args(options)
-        .args(["-p", &starter.pid(), "--duration", "2s"]);
+    command.args(options).args(["-p", &starter.pid()]);
     let recording = command.stderr(Stdio::piped()).spawn().expect("it records");
     assert_eq!(lines.next().and_then(Result::ok).as_deref(), Some("all"));
+    // Starting all threads takes any time on a busy host, so the recording ends after them, not after a fixed time.
+    std::thread::sleep(LAST_WRITES);
+    let mut interrupt = Command::new("kill");
+    interrupt.args(["-INT", &recording.id().to_string()]);
+    assert!(interrupt.status().is_ok_and(|status| status.success()));
     let tasks = format!("/proc/{}/task", starter.pid());
     let threads: BTreeSet<String> = fs::read_dir(tasks)
         .expect("it runs")
@@ -235,7 +241,7 @@ fn processes_in_a_cgroup() {
     drop((inside, outside));
     // An ended process leaves the cgroup slightly later.
     let is_removed = (0..100).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         fs::remove_dir(&group).is_ok()
     });
     assert!(is_removed, "{group:?} is not empty");

@@ -412,7 +412,9 @@ pub(crate) fn for_program(probe: &Probe, reach: Reach<'_>) -> Result<Vec<Event>>
         attr.set_disabled(1);
         // The program is at an event that is not inherited: the end of an heir would detach it (6.18,
         // perf_event_free_bpf_prog).
-        let carrier = tids.iter().find_map(|&tid| Event::open(&attr, tid, -1).ok());
+        let carrier = tids
+            .iter()
+            .find_map(|&tid| Event::open(&attr, tid, -1).ok());
         // A child has the breakpoints of its parent, and the program that it executes gets them, too.
         attr.set_inherit(1);
         let heirs = tids.iter().map(|&tid| Event::open(&attr, tid, -1));
