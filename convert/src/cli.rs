@@ -40,14 +40,14 @@ Examples:
 pub(crate) struct Arguments {
     /// Trace files to import, - for stdin; or one trace directory
     ///
-    /// A trace directory is completed after a killed recording, symbolized with --symbols or --lines, or exported with --to.
+    /// A trace directory is completed if its recorder was killed, symbolized with --symbols or --lines, or exported with --to.
     #[arg(value_name = "INPUT", required_unless_present = "list")]
     pub(crate) inputs: Vec<PathBuf>,
 
     /// Output path [default: name of the first input with .pqt]
     ///
-    /// A trace directory. With --to a file, compressed if it ends in .gz, or - for stdout; by default stdout for text, and for the
-    /// others the name of the input with the format's ending.
+    /// A trace directory, or with --to a file: compressed if its name ends in .gz, - for stdout. With --to, the default is stdout
+    /// for text formats, otherwise the name of the input with the extension of the format.
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
 
@@ -59,23 +59,22 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FORMAT", value_parser = exporter)]
     pub(crate) to: Option<&'static Exporter>,
 
-    /// Keep only this time range after the first event, such as 1.2s..1.5s
+    /// Keep only this time range, from the first event, such as 1.2s..1.5s
     ///
     /// Either end may be missing: ..500ms, 2m...
     #[arg(long, value_name = "RANGE", value_parser = time_range)]
     pub(crate) time: Option<TimeRange>,
 
-    /// Export only these events, such as cycles or sched:*; repeatable or comma-separated [default: all]
+    /// Export only these events (cycles, sched:*); repeatable or comma-separated
     ///
-    /// The name `calls` stands for the table of calls.
+    /// `calls` selects the table of calls.
     #[arg(long, value_name = "EVENT", value_delimiter = ',', requires = "to")]
     pub(crate) event: Vec<String>,
 
-    /// Export only rows matching this condition, such as "cpu = 3 AND comm LIKE 'kworker%'"
+    /// Export only rows matching this condition, such as "cpu = 3 AND comm = 'dd'"
     ///
-    /// Comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE and IS NULL, as in SQL. Durations may have a unit: 500us. Columns that a
-    /// table lacks are NULL in its rows: "duration > 1ms" exports only calls, "duration IS NULL OR duration > 1ms" everything but
-    /// the short ones.
+    /// Comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE and IS NULL, as in SQL. Durations may have a unit: 500us. A column that a
+    /// table lacks is NULL: "duration > 1ms" exports only calls, "duration IS NULL OR duration > 1ms" everything but short calls.
     #[arg(long = "where", value_name = "EXPR", value_parser = Condition::parse, requires = "to")]
     pub(crate) condition: Option<Condition>,
 
@@ -83,17 +82,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH")]
     pub(crate) symbols: Vec<PathBuf>,
 
-    /// D script that printed the input of dtrace
+    /// D script that produced the dtrace output
     ///
-    /// The script supplies names and actions of aggregations, and providers, which dtrace does not print.
-    #[arg(long, value_name = "FILE")]
+    /// The script supplies the providers, and the names and actions of aggregations, which dtrace does not print.
+    #[arg(long, value_name = "PATH")]
     pub(crate) script: Option<PathBuf>,
 
     /// Skip symbolization; frames keep module and offset
     #[arg(long, conflicts_with_all = ["symbols", "lines"])]
     pub(crate) no_symbols: bool,
 
-    /// Add source lines and inlined functions (slow, needs debug info)
+    /// Add source lines and inlined functions (slow; requires debug info)
     #[arg(long)]
     pub(crate) lines: bool,
 
@@ -111,9 +110,9 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) strict: bool,
 
-    /// Maximum size of temporary files for compressed and piped inputs [default: 16G]
+    /// Maximum size of temporary files for compressed or piped input [default: 16G]
     ///
-    /// Formats that need random access (perf.data files, trace.dat, text) are decompressed to an unlinked file in TMPDIR.
+    /// Formats that require random access (perf.data files, trace.dat, text) are decompressed to an unlinked file in TMPDIR.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_temporary: Option<u64>,
 
@@ -121,7 +120,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// Verbose output: frames without names and why; -vv for more
+    /// Verbose output: why frames have no name; -vv for more
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }

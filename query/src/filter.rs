@@ -24,22 +24,22 @@ pub(crate) struct Filters {
     /// Durations may have a unit (ns, us, ms, s, m), as in "duration > 500us and comm = 'dd'".
     #[arg(long = "where", value_name = "EXPR")]
     condition: Option<String>,
-    /// Keep only this time range from the start of the trace, such as 1.2s..1.5s
+    /// Keep only this time range, from the start of the trace, such as 1.2s..1.5s
     ///
     /// Either end may be missing: ..500ms, 2m...
     #[arg(long, value_name = "RANGE")]
     time: Option<String>,
-    /// Keep only these processes
-    #[arg(long, value_name = "PID,…", value_delimiter = ',')]
+    /// Keep only these processes; comma-separated
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<i32>,
-    /// Keep only these threads
-    #[arg(long, value_name = "TID,…", value_delimiter = ',')]
+    /// Keep only these threads; comma-separated
+    #[arg(long, value_name = "TID", value_delimiter = ',')]
     tid: Vec<i32>,
-    /// Keep only threads with these names
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    /// Keep only threads with these names; comma-separated
+    #[arg(long, value_name = "COMM", value_delimiter = ',')]
     comm: Vec<String>,
-    /// Keep only these CPUs
-    #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
+    /// Keep only these CPUs; comma-separated
+    #[arg(long, value_name = "CPU", value_delimiter = ',')]
     cpu: Vec<i32>,
 }
 

@@ -100,10 +100,10 @@ fn command() -> Command {
   # List the hottest functions
   perfquet-query top a.pqt
   # Run an SQL query
-  perfquet-query sql a.pqt 'SELECT prev_comm, count(*) n FROM sched_switch GROUP BY 1 ORDER BY n DESC LIMIT 5'
+  perfquet-query sql a.pqt 'SELECT comm, count(*) FROM samples GROUP BY 1'
   # Draw a flame graph
   perfquet-query flamegraph a.pqt -o a.svg
-  # Run several queries
+  # Explore a trace in an SQL shell
   perfquet-query shell a.pqt",
         )
         .subcommand_required(true)

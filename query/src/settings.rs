@@ -20,9 +20,9 @@ pub(crate) struct Output {
 /// Repetition of a report on a recording that is still running.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Watching {
-    /// Repeat until the recording is complete, every TIME
+    /// Repeat every TIME until the recording is complete
     ///
-    /// Each answer is that of the parts written so far.
+    /// Each run covers the parts written so far.
     #[arg(long, help_heading = "Output", value_name = "TIME", value_parser = interval)]
     pub(crate) watch: Option<Duration>,
 }

@@ -39,28 +39,48 @@ const LISTS: &str = "Listing and cleanup";
 
 const EXAMPLES: &str = "\
 Sampling:
-  perfquet-record -g -- make -j8                          sample a command with stacks
-  perfquet-record -a -g -F 997 --duration 10s             sample the whole system for 10 seconds
-  perfquet-record -a -g --ring 30s --snapshot-on SIGUSR1  write the last 30 seconds on each SIGUSR1
+  # Sample a command with stacks
+  perfquet-record -g -- make -j8
+  # Sample the whole system for 10 seconds
+  perfquet-record -a -g -F 997 --duration 10s
 Events and probes:
-  perfquet-record -a -e 'sched:sched_switch,irq:*'        record every switch and interrupt until Ctrl-C
+  # Record every context switch and interrupt until Ctrl-C
+  perfquet-record -a -e 'sched:sched_switch,irq:*'
+  # Record large writes of a process
   perfquet-record -e syscalls:sys_enter_write --filter 'count > 4096' -p 1234
-  perfquet-record -a --uprobe 'libc.so.6:malloc bytes=%di:u64' --duration 5s
+  # Record the argument of a kernel function
   perfquet-record --kprobe 'tcp_sendmsg size' -- curl -s example.org
-In-kernel aggregation:
-  perfquet-record -a --uprobe 'libc.so.6:malloc bytes=%di:u64' --agg 'quantize(bytes) by comm' --duration 5s
+  # Record every malloc() on the system
+  perfquet-record -a --uprobe 'libc.so.6:malloc bytes=%di:u64' --duration 5s
 Calls and triggers:
-  perfquet-record --function-graph ksys_write --max-depth 2 -- dd if=/dev/zero of=/dev/null count=1000
-  perfquet-record -a --call 'vfs_*' --min-duration 500us --start-on entry:do_sys_openat2 --stop-on time:5s
+  # Record kernel functions and their callees, with durations
+  perfquet-record --function-graph ksys_write --max-depth 2 -- dd if=a of=b
+  # Record slow calls, starting with the first open
+  perfquet-record -a --call 'vfs_*' --min-duration 500us \\
+    --start-on entry:do_sys_openat2 --stop-on time:5s
+In-kernel aggregation:
+  # Aggregate the sizes of malloc() by program
+  perfquet-record -a --uprobe 'libc.so.6:malloc bytes=%di:u64' \\
+    --agg 'quantize(bytes) by comm' --duration 5s
+  # Aggregate the time that threads spend off the CPU
+  perfquet-record -a --off-cpu --duration 10s
+Flight recorder:
+  # Write the last 30 seconds whenever SIGUSR1 arrives
+  perfquet-record -a -g --ring 30s --snapshot-on SIGUSR1
 Listing:
-  perfquet-record --list 'block:*'                        list events by name
-Next: perfquet-query top trace.pqt
+  # List tracepoints by name
+  perfquet-record --list 'block:*'
+Query the result with: perfquet-query top trace.pqt
 
-Exit status: that of the command (128 + N if signal N killed it; 127 if not found, 126 if not executable); 0 if the
-recording ended before the command; 1 if recording failed; 2 for an invalid command line; 130 if a second Ctrl-C left the
-tables to perfquet-convert.";
+Exit status:
+  0    success without a command, or the recording ended before the command
+  N    status of the command: 128 + N if signal N killed it, 127 if not found,
+       126 if not executable
+  1    recording failed
+  2    invalid command line
+  130  interrupted twice; perfquet-convert DIR completes the trace";
 
-/// Records tracepoints and sampled stacks into a trace directory.
+/// Record events, probes, calls and sampled stacks into a trace directory
 #[derive(Debug, Parser)]
 #[command(name = "perfquet-record", version, after_help = EXAMPLES, args_override_self = true)]
 pub(crate) struct Cli {
@@ -77,7 +97,7 @@ pub(crate) struct Cli {
     pub(crate) kprobes: Vec<String>,
     /// Probe the return of a kernel function; repeatable
     ///
-    /// $retval is the return value. Parameters (Linux 6.9) have their values at entry.
+    /// $retval is the return value. Parameters have their values at entry (requires Linux 6.9).
     #[arg(long = "kretprobe", value_name = "PROBE", help_heading = WHAT)]
     pub(crate) kretprobes: Vec<String>,
     /// Probe a function or line of a program or library; repeatable
@@ -87,9 +107,13 @@ pub(crate) struct Cli {
     #[arg(long = "uprobe", value_name = "PROBE", help_heading = WHAT)]
     pub(crate) uprobes: Vec<String>,
     /// Probe the return of a function of a program or library; repeatable
+    ///
+    /// $retval is the return value. OBJECT is as for --uprobe.
     #[arg(long = "uretprobe", value_name = "PROBE", help_heading = WHAT)]
     pub(crate) uretprobes: Vec<String>,
-    /// Record a static probe and its arguments, with wildcards; repeatable
+    /// Record a USDT probe and its arguments; repeatable
+    ///
+    /// PROVIDER and NAME may contain wildcards. OBJECT is as for --uprobe.
     #[arg(long = "usdt", value_name = "OBJECT:PROVIDER:NAME", help_heading = WHAT)]
     pub(crate) usdts: Vec<String>,
     /// Add the options of a preset; repeatable
@@ -112,9 +136,9 @@ pub(crate) struct Cli {
     pub(crate) filters: Vec<String>,
     /// Aggregate the time from START to END with the same KEY; repeatable
     ///
-    /// Both are tracepoints, KEY their fields, cpu or tid: 'block:block_rq_issue[dev,sector] ->
-    /// block:block_rq_complete[dev,sector]'. START can be several, separated by commas, each followed by a /FILTER/. For
-    /// --agg, fields of END have their names, those of START start.NAME [default: --agg 'quantize(duration)'].
+    /// START and END are tracepoints followed by [KEY,...], where KEY is a field, cpu or tid: 'block:block_rq_issue[dev,sector] ->
+    /// block:block_rq_complete[dev,sector]'. Separate several STARTs by commas; each may have a /FILTER/. In --agg, NAME is a
+    /// field of END, start.NAME a field of START. [default aggregation: 'quantize(duration)']
     #[arg(long = "latency", value_name = "START -> END", help_heading = SUMS)]
     pub(crate) latencies: Vec<String>,
     #[command(flatten, next_help_heading = SUMS)]
@@ -124,7 +148,7 @@ pub(crate) struct Cli {
     pub(crate) all_cpus: bool,
     /// Record only on these CPUs (0-3,8)
     ///
-    /// Selects the whole system if no other target is given. [default: all online CPUs]
+    /// Without another target, records the whole system on these CPUs. [default: all online CPUs]
     #[arg(short = 'C', long = "cpu", value_name = "CPUS", help_heading = WHOM)]
     pub(crate) cpus: Option<String>,
     /// Record these processes, their threads and children; comma-separated
@@ -157,23 +181,25 @@ pub(crate) struct Cli {
     #[arg(short = 'm', long = "ring-size", alias = "mmap-pages", value_name = "SIZE", value_parser = ring_bytes, help_heading = OUTPUT)]
     pub(crate) ring_bytes: Option<usize>,
     /// Output path [default: trace.pqt; perf.data with --format perf.data]
-    #[arg(short = 'o', long = "output", value_name = "OUT", help_heading = OUTPUT)]
+    #[arg(short = 'o', long = "output", value_name = "PATH", help_heading = OUTPUT)]
     pub(crate) output: Option<PathBuf>,
     /// Overwrite an existing trace
     ///
-    /// The old trace is kept as OUT.perfquet-old until the new one is complete.
+    /// The old trace is kept as PATH.perfquet-old until the new one is complete.
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) force: bool,
-    /// Permissions of the complete trace, in octal (0640) [default: 0600, private]
+    /// Permissions of the complete trace, in octal [default: 0600]
     ///
-    /// Directories may be entered by those who may read. A recording holds what the whole machine did, and is private
-    /// until it is complete; imports by perfquet-convert follow the umask, like other copies of a file.
+    /// Directories are searchable by those who may read them. A recording exposes the activity of the whole system, so it is
+    /// always private until it is complete. Imports by perfquet-convert follow the umask instead.
     #[arg(long, value_name = "MODE", value_parser = mode, help_heading = OUTPUT)]
     pub(crate) mode: Option<u32>,
     /// Stop after TIME (10s, 500ms, 2m)
+    ///
+    /// [default: stop when the command or all targets end, or on Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = OUTPUT)]
     pub(crate) duration: Option<Duration>,
-    /// Keep the journal, a perf.data file for perf, in OUT/journal
+    /// Keep the journal, which perf can read, in PATH/journal
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) keep_raw: bool,
     /// Output format
@@ -184,7 +210,7 @@ pub(crate) struct Cli {
     pub(crate) list: Option<String>,
     /// List functions that can be probed
     ///
-    /// PATTERN lists kernel functions, OBJECT:PATTERN those of a program or library.
+    /// PATTERN lists functions of the kernel, OBJECT:PATTERN those of a program or library.
     #[arg(long, value_name = "PATTERN", help_heading = LISTS)]
     pub(crate) functions: Option<String>,
     /// List the lines of a function that can be probed
@@ -203,10 +229,10 @@ pub(crate) struct Cli {
     #[arg(long, help_heading = LISTS)]
     pub(crate) cleanup: bool,
     /// Verbose output; -vv for more
-    #[arg(short, long, action = clap::ArgAction::Count)]
+    #[arg(short, long, action = clap::ArgAction::Count, help_heading = None::<&str>)]
     pub(crate) verbose: u8,
     /// Command to run and record, with its children
-    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = None::<&str>)]
     pub(crate) command: Vec<OsString>,
     /// Events and probes in their order, each with its filters.
     #[arg(skip)]

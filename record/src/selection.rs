@@ -15,21 +15,21 @@ use crate::failure::{Failure, misuse};
 pub(crate) struct CallOptions {
     /// Record calls of a kernel function or OBJECT:FUNC in table calls; repeatable
     ///
-    /// FUNC may contain wildcards, followed by the values to record: ARG as for --kprobe and --uprobe, and $retval.
+    /// FUNC may contain wildcards. ARG is a value to record: an argument as for --kprobe and --uprobe, or $retval.
     #[arg(long = "call", value_name = "FUNC [ARG...]")]
     pub(crate) calls: Vec<String>,
     /// Keep only calls lasting at least TIME (500us, 10ms)
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Filters")]
     pub(crate) min_duration: Option<Duration>,
-    /// Keep only calls lasting at most TIME
+    /// Keep only calls lasting at most TIME (500us, 10ms)
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Filters")]
     pub(crate) max_duration: Option<Duration>,
     /// Keep only these contexts: task, softirq, irq, nmi; comma-separated
     ///
-    /// Events without a context, such as samples of clocks, are kept.
+    /// Events without a context, such as clock samples, are kept. [default: all]
     #[arg(long, value_name = "CONTEXTS", value_parser = contexts, help_heading = "Filters")]
     pub(crate) context: Option<Contexts>,
-    /// Stop after N events, or N calls with --call
+    /// Stop after N events, or N calls with --call [default: unlimited]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_events: Option<u64>,
 }

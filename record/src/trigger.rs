@@ -34,12 +34,12 @@ const EARLIER_NS: u64 = 1_000_000_000;
 pub(crate) struct TriggerOptions {
     /// Start the trace at entry:FUNC, exit:FUNC or time:TIME; repeatable
     ///
-    /// A function is FUNC or OBJECT:FUNC. The first trigger that fires decides.
+    /// FUNC is a kernel function or OBJECT:FUNC. The first trigger that fires starts the trace.
     #[arg(long, value_name = "TRIGGER", value_parser = trigger)]
     start_on: Vec<Trigger>,
     /// Stop the trace at entry:FUNC, exit:FUNC or time:TIME; repeatable
     ///
-    /// TIME counts from the start of the trace. The first trigger that fires decides.
+    /// TIME counts from the start of the trace. The first trigger that fires stops it.
     #[arg(long, value_name = "TRIGGER", value_parser = trigger)]
     stop_on: Vec<Trigger>,
 }

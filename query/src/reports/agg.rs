@@ -46,13 +46,13 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Agg>();
 struct Agg {
     /// Trace directories or patterns, such as 'runs/*.pqt'; then an SQL expression
     ///
-    /// Without EXPR, rows are counted. Without EXPR and --by, stored aggregates are listed.
+    /// Without EXPR, counts rows. Without EXPR and --by, lists the stored aggregates.
     #[arg(value_name = "TRACE... [EXPR]", required = true)]
     words: Vec<String>,
-    /// Group by these columns or expressions
-    #[arg(long, value_name = "KEY,…")]
+    /// Group by these columns or expressions; comma-separated
+    #[arg(long, value_name = "KEY")]
     by: Option<String>,
-    /// Sort column, descending; min and key ascending [default: sum, or count]
+    /// Sort column, descending; min and key ascending [default: sum; count without EXPR]
     #[arg(short = 's', long, value_enum)]
     sort: Option<Sort>,
     /// Maximum number of rows; 0 for all

@@ -47,7 +47,7 @@ struct Calls {
     /// Print the call tree of all threads, with percentages
     #[arg(long)]
     tree: bool,
-    /// Print one call tree per KEY
+    /// Print one call tree per KEY, with --tree
     #[arg(long, value_enum, value_name = "KEY", requires = "tree")]
     by: Option<By>,
     /// Hide functions below PERCENT of the total time

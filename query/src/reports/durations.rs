@@ -57,8 +57,8 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Durations>();
 struct Durations {
     #[command(flatten)]
     traces: Traces,
-    /// Group by these keys too
-    #[arg(long, value_enum, value_name = "KEY,…", value_delimiter = ',')]
+    /// Group by function and these keys; comma-separated
+    #[arg(long, value_enum, value_name = "KEY", value_delimiter = ',')]
     by: Vec<By>,
     /// Sort column [default: total]
     ///
@@ -68,7 +68,7 @@ struct Durations {
     /// Maximum number of rows; 0 for all [default: 25; with --svg, 20]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
-    /// Draw the distributions as an SVG file instead
+    /// Draw the distributions to an SVG file instead of printing rows
     #[arg(long, help_heading = "Output", value_name = "PATH", conflicts_with_all = ["kd_compat", "format"])]
     svg: Option<PathBuf>,
     #[command(flatten)]

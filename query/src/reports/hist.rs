@@ -49,11 +49,11 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Hist>();
 struct Hist {
     /// Trace directories or patterns, such as 'runs/*.pqt'; then an SQL expression
     ///
-    /// Without EXPR, stored distributions are printed.
+    /// Without EXPR, prints the stored distributions.
     #[arg(value_name = "TRACE... [EXPR]", required = true)]
     words: Vec<String>,
-    /// Print one distribution per KEY: columns or expressions
-    #[arg(long, value_name = "KEY,…")]
+    /// Print one distribution per KEY, a column or expression; comma-separated
+    #[arg(long, value_name = "KEY")]
     by: Option<String>,
     /// Use equal steps, as lquantize() in DTrace [default: powers of two]
     #[arg(

@@ -25,9 +25,9 @@ use crate::text::harmless;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "kd compatibility")]
 pub(super) struct KdOptions {
-    /// Print exactly what kd prints, the script of the KFI and KFT patches
+    /// Print in the exact format of kd, the script of the KFI and KFT patches
     ///
-    /// The options below require --kd-compat; -n and -s (F, c, t, a, s or l) have kd's meaning.
+    /// The options below require --kd-compat. -n and -s (F, c, t, a, s or l) have kd's meaning.
     #[arg(long, conflicts_with_all = ["by", "format"])]
     pub(super) kd_compat: bool,
     /// Columns to print, as letters; --help lists them
@@ -47,7 +47,7 @@ pub(super) struct KdOptions {
     /// Print the standard columns: Fctalsmn, or etlp with -c
     #[arg(short = 'l', requires = "kd_compat")]
     long: bool,
-    /// Print the call tree instead
+    /// Print the call tree instead of functions
     #[arg(short = 'c', requires = "kd_compat")]
     tree: bool,
     /// Interleave all threads in the call tree
@@ -56,7 +56,7 @@ pub(super) struct KdOptions {
     /// Print the call tree in the order of the log
     #[arg(short = 'r', requires = "kd_compat")]
     as_read: bool,
-    /// Depth that the alignment of arguments allows for
+    /// Call depth for which arguments are aligned
     #[arg(
         short = 'd',
         value_name = "N",
@@ -64,7 +64,7 @@ pub(super) struct KdOptions {
         default_value_t = 20
     )]
     depth: usize,
-    /// Name length that the alignment of arguments allows for
+    /// Name length for which arguments are aligned
     #[arg(
         short = 'm',
         value_name = "N",

@@ -62,7 +62,7 @@ pub(crate) struct Options {
     off_cpu: off_cpu::Options,
     #[command(flatten)]
     profile: profile::Options,
-    /// Read aggregates every TIME, as a time series in the table aggregates
+    /// Read aggregates every TIME, for a time series in table aggregates [default: once]
     #[arg(long, value_name = "TIME", value_parser = interval)]
     every: Option<Duration>,
     /// Print the aggregates of each interval while recording [default interval: 1s]

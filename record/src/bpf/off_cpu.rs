@@ -34,7 +34,7 @@ const MOST_STACKS: u32 = 65_536;
 pub(crate) struct Options {
     /// Aggregate off-CPU time by stack, reason and waker in the kernel
     ///
-    /// =TIME ignores shorter periods, as in --off-cpu=1ms [default: 0s].
+    /// =TIME ignores shorter periods, as in --off-cpu=1ms. [default: 0s]
     #[arg(
         long = "off-cpu",
         value_name = "TIME",

@@ -16,9 +16,9 @@ use crate::probe::{Probe, counter};
 #[derive(Debug, Clone, Args)]
 #[group(id = "profile")]
 pub(crate) struct Options {
-    /// Count stacks in the kernel, -F times per second, by thread name and process
+    /// Sample with -F and count stacks in the kernel, by thread name and process
     ///
-    /// The cost does not grow with the length of the recording.
+    /// Neither the overhead nor the size of the trace depends on the duration of the recording.
     #[arg(long = "profile")]
     is_wanted: bool,
 }

@@ -42,11 +42,11 @@ const BYTES_MAX: usize = 1 << 30;
 pub(crate) struct Options {
     /// Keep only the last TIME or SIZE (30s, 64M, or 30s,64M)
     ///
-    /// Writes a trace of the kept events at the end, or on --snapshot-on. Events are kept in OUT/journal; after a killed
-    /// recorder, perfquet-convert OUT completes the trace.
+    /// Writes a trace of the retained events at the end, and on --snapshot-on. Events are retained in PATH/journal, so
+    /// perfquet-convert PATH completes the trace of a killed recorder.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     ring: Option<Limit>,
-    /// With --ring: write a snapshot on EVENT and continue; repeatable
+    /// Write a snapshot on EVENT and continue, with --ring; repeatable
     ///
     /// EVENT is SIGUSR1, SIGUSR2, or a call longer than TIME: 'slow:FUNC>TIME' or 'slow:OBJECT:FUNC>TIME'.
     #[arg(long, value_name = "EVENT", value_parser = trigger, requires = "ring")]

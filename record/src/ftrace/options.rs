@@ -39,15 +39,15 @@ pub(crate) struct FunctionOptions {
     /// FUNC may contain wildcards. Repeatable or comma-separated.
     #[arg(long = "function", value_name = "FUNC", value_delimiter = ',')]
     pub(crate) entered: Vec<String>,
-    /// Record argument registers (Linux 6.15) and return values
+    /// Record argument registers (Linux 6.15) and return values of traced functions
     ///
-    /// Return values require a kernel built to record them.
+    /// Return values require a kernel with CONFIG_FUNCTION_GRAPH_RETVAL.
     #[arg(long = "function-args")]
     pub(crate) has_args: bool,
     /// Apply a KFI configuration: triggers, filters, functions, call limit
     ///
-    /// -v shows the equivalent options.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["roots", "entered"])]
+    /// -v prints the equivalent options.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["roots", "entered"])]
     pub(crate) kfi_config: Option<PathBuf>,
     /// The parsed configuration.
     #[arg(skip)]

@@ -40,15 +40,15 @@ const REGISTERS: Option<u64> = None;
 /// The options about stacks.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StackOptions {
-    /// Record stacks with every event, for programs with and without frame pointers
+    /// Record stacks with every event; short for --call-graph auto
     #[arg(short = 'g')]
     has_stacks: bool,
     /// Record stacks with every event: auto, fp, dwarf or lbr
     ///
-    /// auto, as -g, walks user stacks of samples in the kernel by unwind tables (root, Linux 5.17), and otherwise like dwarf.
-    /// fp uses frame pointers; fp,defer takes user stacks on return to user space (Linux 6.19).
-    /// dwarf[,BYTES] copies BYTES of stack memory [default: 32768] and unwinds it while draining.
-    /// lbr uses the CPU's last branch record, if available. For a single event: -e EVENT/call-graph=fp/.
+    /// auto unwinds user stacks of samples in the kernel, by unwind tables (root, Linux 5.17); without these, like dwarf.
+    /// fp follows frame pointers; fp,defer does so on return to user space (Linux 6.19). dwarf[,BYTES] copies BYTES of
+    /// stack memory [default: 32768] and unwinds them while recording. lbr reads the CPU's last branch records, if
+    /// available. For a single event: -e EVENT/call-graph=fp/.
     #[arg(long = "call-graph", value_name = "MODE", value_parser = parse_how)]
     call_graph: Option<How>,
     /// Record only user-space frames

@@ -21,8 +21,8 @@ use crate::sys::host;
 pub(crate) struct KernelOptions {
     /// Kernel image with debug info, for lines and local variables
     ///
-    /// [default: searched in /usr/lib/debug and the debuginfod cache]
-    #[arg(long = "vmlinux", value_name = "FILE")]
+    /// [default: found in /usr/lib/debug or the debuginfod cache]
+    #[arg(long = "vmlinux", value_name = "PATH")]
     vmlinux: Option<PathBuf>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn open(text: &str) -> Result<Object, Failure> {
         "{text}: kernel lines and local variables require debug info: {reason}"
     ))
     .hint(format!(
-        "install the kernel's debug package (Debian: linux-image-{release}-dbg), or use --vmlinux FILE; \
+        "install the kernel's debug package (Debian: linux-image-{release}-dbg), or use --vmlinux PATH; \
          parameters at function entry do not require it"
     )))
 }

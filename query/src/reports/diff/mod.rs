@@ -67,10 +67,10 @@ struct Diff {
     /// Value to compare
     #[arg(long, value_enum, value_name = "METRIC", default_value_t = Metric::Own)]
     metric: Metric,
-    /// Divide by seconds, by the total, or by the number of an EVENT
+    /// Divide by seconds, by the total, or by the number of EVENTs
     ///
-    /// `second` for recordings of different length, `total` for shares in percent, an event such as app:request for cost
-    /// per occurrence. Without it, values are those of a whole run, averaged over repeated runs.
+    /// `second` suits recordings of different length, `total` gives shares in percent, an event such as app:request gives the
+    /// cost per occurrence. [default: values of a whole run, averaged over repeated runs]
     #[arg(long, value_name = "second|total|EVENT")]
     per: Option<String>,
     /// Compare durations of calls [default: if there are no samples]

@@ -28,10 +28,10 @@ pub(super) const SIDES: [&str; 2] = ["before", "after"];
 /// Options that select the two sides.
 #[derive(Debug, Clone, Args)]
 pub(super) struct SideOptions {
-    /// Trace, or quoted pattern of repeated runs, to compare with
+    /// Baseline: a trace, or a quoted pattern of repeated runs
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
-    /// Trace, or quoted pattern of repeated runs, to compare [default: BEFORE]
+    /// Trace, or quoted pattern of repeated runs, to compare with it [default: BEFORE]
     #[arg(value_name = "AFTER")]
     after: Option<PathBuf>,
     /// Further paths, from a pattern that the shell has expanded.

@@ -35,7 +35,7 @@ pub(crate) const AGGREGATIONS: &str = "agg_texts";
 #[derive(Debug, Clone, Args)]
 #[group(id = "agg")]
 pub(crate) struct Options {
-    /// Aggregate hits of the preceding event or probe, or calls, instead of recording them
+    /// Aggregate hits or calls of the preceding event or probe instead of recording them
     ///
     /// ACTION is count(), sum(FIELD), avg(FIELD), min(FIELD), max(FIELD), stddev(FIELD), quantize(FIELD), lquantize(FIELD,
     /// LOW, HIGH, STEP) or llquantize(FIELD, FACTOR, LOW, HIGH, STEPS). KEY is comm, pid, tid, cpu, probe, stack, ustack,
