@@ -18,7 +18,7 @@ use crate::probe::{Probe, counter};
 pub(crate) struct Options {
     /// Sample with -F and count stacks in the kernel, by thread name and process
     ///
-    /// Neither the overhead nor the size of the trace depends on the duration of the recording.
+    /// The trace grows with the number of distinct stacks, not with the duration.
     #[arg(long = "profile")]
     is_wanted: bool,
 }
